@@ -1,0 +1,1 @@
+//! shoal's own client: maps, placement, operations.

@@ -1,0 +1,126 @@
+//! Bytes in several pieces, so that a payload travels from a socket to a device without being joined.
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// A sequence of byte slices that reads as one. Most have one piece.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Rope {
+    pieces: SmallVec<[Bytes; 2]>,
+    len: usize,
+}
+
+impl Rope {
+    pub fn new() -> Rope {
+        Rope { pieces: SmallVec::new(), len: 0 }
+    }
+
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.len += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    pub fn append(&mut self, other: Rope) {
+        self.len += other.len;
+        self.pieces.extend(other.pieces);
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    pub fn into_pieces(self) -> impl Iterator<Item = Bytes> {
+        self.pieces.into_iter()
+    }
+
+    /// The bytes `start..start + len` without copying; `None` when they are not all there.
+    pub fn slice(&self, start: usize, len: usize) -> Option<Rope> {
+        if start.checked_add(len)? > self.len {
+            return None;
+        }
+        let (mut skip, mut left, mut out) = (start, len, Rope::new());
+        for piece in &self.pieces {
+            if left == 0 {
+                break;
+            }
+            if skip >= piece.len() {
+                skip -= piece.len();
+                continue;
+            }
+            let n = left.min(piece.len() - skip);
+            out.push(piece.slice(skip..skip + n));
+            left -= n;
+            skip = 0;
+        }
+        Some(out)
+    }
+
+    /// One slice: free when there is one piece, a copy otherwise.
+    pub fn to_bytes(&self) -> Bytes {
+        match self.pieces.as_slice() {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            many => {
+                let mut out = BytesMut::with_capacity(self.len);
+                many.iter().for_each(|p| out.extend_from_slice(p));
+                out.freeze()
+            }
+        }
+    }
+}
+
+impl From<Bytes> for Rope {
+    fn from(b: Bytes) -> Rope {
+        let mut r = Rope::new();
+        r.push(b);
+        r
+    }
+}
+
+impl From<Vec<u8>> for Rope {
+    fn from(v: Vec<u8>) -> Rope {
+        Bytes::from(v).into()
+    }
+}
+
+impl FromIterator<Bytes> for Rope {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(iter: I) -> Rope {
+        let mut r = Rope::new();
+        iter.into_iter().for_each(|b| r.push(b));
+        r
+    }
+}
+
+impl std::fmt::Debug for Rope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rope({} bytes in {})", self.len, self.pieces.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_across_pieces_reads_as_the_joined_bytes_would() {
+        let r: Rope = [&b"abc"[..], b"defg", b"h"].into_iter().map(Bytes::from_static).collect();
+        let whole = b"abcdefgh";
+        for start in 0..=8 {
+            for len in 0..=8 - start {
+                assert_eq!(&r.slice(start, len).unwrap().to_bytes()[..], &whole[start..start + len]);
+            }
+        }
+        assert!(r.slice(7, 2).is_none());
+        assert!(r.slice(usize::MAX, 2).is_none());
+    }
+}

@@ -1,0 +1,15 @@
+//! What a machine is, and what every machine needs: time, effects, typed ids, seeded randomness.
+//!
+//! A machine is a protocol role without I/O: an input goes in, effects come out. `runtime` drives machines with
+//! real sockets and devices, `sim` drives the same ones through crashes and partitions from one seed.
+
+mod contract;
+mod ids;
+pub mod net;
+mod random;
+mod time;
+
+pub use contract::{Effects, Machine};
+pub use ids::{ConnId, CoreId, ReadTag, Tag};
+pub use random::Random;
+pub use time::Time;

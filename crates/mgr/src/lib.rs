@@ -1,0 +1,1 @@
+//! The manager: PG statistics, command target, progress.

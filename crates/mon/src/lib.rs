@@ -1,0 +1,1 @@
+//! The monitor: a replicated log of commands over a pure state machine.

@@ -1,0 +1,1 @@
+//! The OSD: placement groups, operations, object classes, watches.

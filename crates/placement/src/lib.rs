@@ -1,0 +1,1 @@
+//! Where an object lives: object hash, CRUSH, OSDMap to up and acting sets.

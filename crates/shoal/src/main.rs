@@ -1,0 +1,3 @@
+//! The shoal binary.
+
+fn main() {}

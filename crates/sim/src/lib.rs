@@ -1,0 +1,1 @@
+//! The simulator: production machines, one thread, one seed.

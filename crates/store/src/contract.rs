@@ -1,0 +1,47 @@
+//! What every store promises.
+
+use crate::{Answer, ReadError, ReadRequest, Transaction};
+
+/// One shard of a store: it belongs to one core.
+///
+/// - Transactions of one collection commit, and complete, in the order submitted.
+/// - A read sees every transaction of its collection submitted before it, committed or not.
+/// - Nothing completes inside `submit` or `read`: completions come from `poll`, so that a caller's state is never
+///   re-entered, and a store may delay them as long as it likes.
+/// - A transaction that the store cannot apply because the caller broke the contract (a missing collection, a
+///   rename onto an existing object) panics: going on would diverge from the PG's log.
+pub trait ObjectStore {
+    fn submit(&mut self, tag: u64, transaction: Transaction);
+    fn read(&mut self, tag: u64, request: ReadRequest);
+    /// Append what has completed since. Returns false when nothing more is under way.
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool;
+    fn usage(&self) -> Usage;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// The transaction is on stable storage, as far as this store has any.
+    Committed {
+        tag: u64,
+    },
+    /// The device failed or is full; the store takes no further transactions.
+    Failed {
+        tag: u64,
+    },
+    Read {
+        tag: u64,
+        answers: Result<Vec<Answer>, ReadError>,
+    },
+}
+
+/// Space, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub total: u64,
+    pub available: u64,
+    /// Bytes of object data as stored.
+    pub data: u64,
+    pub omap: u64,
+    /// What the store needs for itself.
+    pub metadata: u64,
+}

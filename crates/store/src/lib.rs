@@ -1,0 +1,16 @@
+//! The contract between a PG and the store that keeps its objects.
+//!
+//! A store holds *collections* (one a PG shard, and one for the daemon itself), a collection holds *objects*, an
+//! object has bytes (sparse), attributes, and an ordered map (*omap*) with a header. A [`Transaction`] is data:
+//! it names one collection and lists changes, which happen together or not at all. [`ObjectStore`] takes
+//! transactions and reads and gives back [`Completion`]s; it belongs to one core and needs no lock.
+
+mod contract;
+mod object;
+mod query;
+mod transaction;
+
+pub use contract::{Completion, ObjectStore, Usage};
+pub use object::{Collection, ObjectId};
+pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};
+pub use transaction::{Change, Transaction};

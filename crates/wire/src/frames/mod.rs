@@ -1,0 +1,1 @@
+//! msgr2.1 framing, in crc and secure mode.

@@ -1,0 +1,14 @@
+//! Ceph's wire: types, messages, frames, cephx, feature bits. Everything here is a value or a pure function.
+//!
+//! - [`types`]: one file a type (or a family that is never used apart), under Ceph's names where a Ceph reader
+//!   would grep for them.
+//! - [`messages`]: one file a message and one table of them all.
+//! - [`frames`]: msgr2.1 framing, in crc and secure mode.
+//! - [`cephx`]: keys, tickets, authorizers.
+//! - [`features`]: the feature bits, and which release has which.
+
+pub mod cephx;
+pub mod features;
+pub mod frames;
+pub mod messages;
+pub mod types;

@@ -1,0 +1,102 @@
+//! Messages: one file a message (or a request with its reply), one table of them all.
+//!
+//! A message on the wire is a header, a *front* (its fields), a *middle* (rare) and *data* (payload bytes that
+//! nobody but the final reader looks into). [`Payload`] holds the three; a message's fields are read from the
+//! front, its payload is sliced from the data without a copy.
+
+mod ping;
+mod registry;
+
+pub use ping::MPing;
+pub use registry::{ALL, Body, name_of};
+
+use bytes::Bytes;
+use codec::{DecodeError, Features, Rope, Writer};
+
+/// What a message carries besides its header, on the way in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    pub front: Bytes,
+    pub middle: Bytes,
+    pub data: Bytes,
+}
+
+/// The part of the header (`ceph_msg_header2`) that a message's own code may look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    pub tid: u64,
+    pub kind: u16,
+    pub priority: u16,
+    pub version: u16,
+    pub compat: u16,
+}
+
+/// A message being encoded for one peer.
+pub struct Outgoing {
+    /// The message's version as written for this peer; starts as [`MessageBody::VERSION`].
+    pub version: u16,
+    pub compat: u16,
+    pub front: Writer,
+    pub middle: Bytes,
+    pub data: Rope,
+    /// Where the payload starts modulo the page (`data_off`): the receiver may align its buffer by it.
+    pub data_offset: u16,
+}
+
+/// One message type.
+pub trait MessageBody: Sized {
+    /// `CEPH_MSG_*` or `MSG_*`.
+    const TYPE: u16;
+    const VERSION: u16;
+    const COMPAT: u16;
+    /// `CEPH_MSG_PRIO_*`: 63 low, 127 default, 196 high, 255 highest.
+    const PRIORITY: u16 = 127;
+
+    fn encode(&self, out: &mut Outgoing);
+    fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError>;
+}
+
+/// A message: its header's own fields and its body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Ties a reply to its request; chosen by who asks.
+    pub tid: u64,
+    pub priority: u16,
+    pub body: Body,
+}
+
+impl Message {
+    pub fn new(body: impl Into<Body>) -> Message {
+        let body = body.into();
+        Message { tid: 0, priority: body.priority(), body }
+    }
+
+    pub fn with_tid(tid: u64, body: impl Into<Body>) -> Message {
+        Message { tid, ..Message::new(body) }
+    }
+
+    pub fn encode(&self, features: Features) -> (Header, Outgoing) {
+        let mut out = Outgoing {
+            version: self.body.version(),
+            compat: self.body.compat(),
+            front: Writer::with_capacity(features, 256),
+            middle: Bytes::new(),
+            data: Rope::new(),
+            data_offset: 0,
+        };
+        self.body.encode(&mut out);
+        let header = Header {
+            tid: self.tid,
+            kind: self.body.kind(),
+            priority: self.priority,
+            version: out.version,
+            compat: out.compat,
+        };
+        (header, out)
+    }
+
+    pub fn decode(header: &Header, payload: Payload) -> Result<Message, DecodeError> {
+        let body = Body::decode(header, payload)?;
+        Ok(Message { tid: header.tid, priority: header.priority, body })
+    }
+}

@@ -1,0 +1,67 @@
+//! The table of all messages that shoal reads or writes.
+
+use super::{Header, MessageBody, Outgoing, Payload};
+use codec::DecodeError;
+
+/// Lists every message once: its name is its struct's, which carries its number.
+macro_rules! messages {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        /// The body of a message of any type. The large ones are boxed so that a [`super::Message`] moves cheaply.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Body {
+            $($name(Box<super::$module::$name>),)*
+            /// A type that shoal does not know, or does not need: kept as it came.
+            Unknown { header: Header, payload: Payload },
+        }
+
+        $(impl From<super::$module::$name> for Body {
+            fn from(m: super::$module::$name) -> Body { Body::$name(Box::new(m)) }
+        })*
+
+        impl Body {
+            pub fn kind(&self) -> u16 {
+                match self { $(Body::$name(_) => super::$module::$name::TYPE,)* Body::Unknown { header, .. } => header.kind }
+            }
+            pub fn version(&self) -> u16 {
+                match self { $(Body::$name(_) => super::$module::$name::VERSION,)* Body::Unknown { header, .. } => header.version }
+            }
+            pub fn compat(&self) -> u16 {
+                match self { $(Body::$name(_) => super::$module::$name::COMPAT,)* Body::Unknown { header, .. } => header.compat }
+            }
+            pub fn priority(&self) -> u16 {
+                match self { $(Body::$name(_) => super::$module::$name::PRIORITY,)* Body::Unknown { header, .. } => header.priority }
+            }
+            pub fn name(&self) -> &'static str {
+                match self { $(Body::$name(_) => stringify!($name),)* Body::Unknown { .. } => "unknown" }
+            }
+            pub fn encode(&self, out: &mut Outgoing) {
+                match self {
+                    $(Body::$name(m) => m.encode(out),)*
+                    Body::Unknown { payload, .. } => {
+                        out.front.raw(&payload.front);
+                        out.middle = payload.middle.clone();
+                        out.data.push(payload.data.clone());
+                    }
+                }
+            }
+            pub fn decode(header: &Header, payload: Payload) -> Result<Body, DecodeError> {
+                match header.kind {
+                    $(super::$module::$name::TYPE => super::$module::$name::decode(header, &payload).map(Body::from),)*
+                    _ => Ok(Body::Unknown { header: *header, payload }),
+                }
+            }
+        }
+
+        /// A message type's name, for logs and coverage tables.
+        pub fn name_of(kind: u16) -> &'static str {
+            match kind { $(super::$module::$name::TYPE => stringify!($name),)* _ => "unknown" }
+        }
+
+        /// Every type in the table: number and name.
+        pub const ALL: &[(u16, &str)] = &[$((super::$module::$name::TYPE, stringify!($name)),)*];
+    };
+}
+
+messages! {
+    ping::MPing,
+}
