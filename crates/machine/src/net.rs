@@ -13,7 +13,7 @@ use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 #[derive(Debug)]
 pub enum NetEvent {
     /// Both sides have proved who they are: messages may flow. For a connection that we opened and for one that
-    /// we accepted.
+    /// we accepted. Comes once in a connection's life, also when a lossless session reconnects under it.
     Ready {
         conn: ConnId,
         peer: Peer,
@@ -23,13 +23,20 @@ pub enum NetEvent {
         message: Message,
     },
     /// A peer that connected to us wants to authenticate and the role itself is the judge (the monitor). The
-    /// answer is [`NetEffect::AuthReply`].
+    /// answer is [`NetEffect::AuthReply`]; until it is given nothing more is read from the peer, and the
+    /// handshake's deadline runs.
     Auth {
         conn: ConnId,
         request: AuthRequest,
     },
+    /// A monitor let us in: comes just before the `Ready` of a connection opened with [`Credentials::Key`] (or,
+    /// with only a global id inside, [`Credentials::None`] to a monitor).
+    Granted {
+        conn: ConnId,
+        grant: Grant,
+    },
     /// The connection is gone and nothing more comes from it or reaches it. A lossless session that is merely
-    /// reconnecting does not report this.
+    /// reconnecting does not report this. Follows every `Connect` that did not become `Ready`, too.
     Closed {
         conn: ConnId,
         why: CloseReason,
@@ -40,6 +47,7 @@ pub enum NetEvent {
 #[derive(Debug)]
 pub enum NetEffect {
     /// Open a connection under an id that the role chose (see [`ConnId::outgoing`]). Ends in `Ready` or `Closed`.
+    /// The first msgr2 address of `to` is the one that is called.
     Connect {
         conn: ConnId,
         to: EntityAddrVec,
@@ -47,17 +55,32 @@ pub enum NetEffect {
         policy: Policy,
         credentials: Credentials,
     },
-    /// In order, per connection. To a connection that is gone: dropped.
+    /// In order, per connection. To a connection that is gone: dropped. Before `Ready`: queued.
     Send {
         conn: ConnId,
         message: Message,
     },
+    /// The answer to [`NetEvent::Auth`].
     AuthReply {
         conn: ConnId,
         reply: AuthReply,
     },
-    /// The keys that verify authorizers of peers that connect to us, newest last.
+    /// The keys that verify the tickets of peers that connect to us; replaces those given before.
     ServiceKeys(wire::cephx::RotatingKeys),
+    /// New credentials for a lossless session that may have to connect again (its ticket was renewed).
+    Renew {
+        conn: ConnId,
+        credentials: Credentials,
+    },
+    /// Take no more messages from this peer: the role's queue is full. Its socket fills, and the peer waits.
+    /// Messages that were read already still arrive. (Replies that the peer does not fetch pause it by
+    /// themselves; a role need not count those.)
+    Pause {
+        conn: ConnId,
+    },
+    Resume {
+        conn: ConnId,
+    },
     /// Close at once; what is queued is dropped. No `Closed` follows.
     Close {
         conn: ConnId,
@@ -67,7 +90,8 @@ pub enum NetEffect {
 /// Who is at the other end.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// As the peer calls itself now: `osd.3`, `client.4123`.
+    /// As the peer calls itself: `osd.3`, `client.4123`. A client's number is its global id once it knows it, and
+    /// negative when it speaks to its first monitor. Not authenticated: judge by `auth_name` and `global_id`.
     pub name: EntityName,
     /// The name its key is under: `client.admin`. Empty with `auth none` until the peer says it.
     pub auth_name: String,
@@ -112,33 +136,45 @@ pub enum CloseReason {
 /// How we prove who we are when connecting.
 #[derive(Clone)]
 pub enum Credentials {
-    None,
-    /// To a monitor, with our long-lived key. The tickets that come back arrive with `Ready` as a
-    /// [`wire::cephx`] reply in the connection's first events; see `session::ClientAuth`.
+    /// The cluster runs with `auth none`: we say who we are.
+    None {
+        /// `client.admin`.
+        auth_name: String,
+        /// To a monitor 0, or the id that we had; to a service the id that the monitor gave us.
+        global_id: u64,
+    },
+    /// To a monitor, with our long-lived key. What comes back arrives as [`NetEvent::Granted`].
     Key {
         auth_name: String,
         key: wire::cephx::Key,
+        /// Kinds of services ([`EntityKind`] bits) that we want tickets for at once.
         want_services: u32,
-        previous_global_id: u64,
-        old_ticket: Bytes,
+        /// To keep our global id across connections: the id, and the ticket for [`EntityKind::AUTH`] that we got
+        /// with it.
+        reclaim: Option<(u64, wire::cephx::ServiceTicket)>,
     },
     /// To any other service, with a ticket that a monitor gave us.
-    Ticket {
-        auth_name: String,
-        global_id: u64,
-        ticket: wire::cephx::ServiceTicket,
-    },
+    Ticket { auth_name: String, global_id: u64, ticket: wire::cephx::ServiceTicket },
 }
 
 impl std::fmt::Debug for Credentials {
     /// Never the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Credentials::None => f.write_str("None"),
+            Credentials::None { auth_name, .. } => write!(f, "None({auth_name})"),
             Credentials::Key { auth_name, .. } => write!(f, "Key({auth_name})"),
             Credentials::Ticket { auth_name, .. } => write!(f, "Ticket({auth_name})"),
         }
     }
+}
+
+/// What a monitor gives a peer that it let in.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub global_id: u64,
+    /// Tickets, among them the one for [`EntityKind::AUTH`], whose session key asks for further ones. Empty with
+    /// `auth none`.
+    pub tickets: Vec<wire::cephx::ServiceTicket>,
 }
 
 /// One turn of the authentication that a monitor conducts.
@@ -149,9 +185,18 @@ pub struct AuthRequest {
     /// True for the first frame (`AUTH_REQUEST`), false for `AUTH_REQUEST_MORE`.
     pub first: bool,
     pub payload: Bytes,
+    /// What the peer says it is.
+    pub peer_kind: EntityKind,
     pub peer_addr: EntityAddr,
-    /// The connection modes that the peer prefers, best first: 1 crc, 2 secure.
-    pub preferred_modes: Vec<u32>,
+    /// The connection mode that the session picked by both sides' preferences: 1 crc, 2 secure.
+    pub mode: u32,
+}
+
+impl AuthRequest {
+    /// How many random bytes [`AuthReply::Done`] needs as the connection's secret.
+    pub fn connection_secret_len(&self) -> usize {
+        if self.mode == 2 { 64 } else { 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -162,14 +207,15 @@ pub enum AuthReply {
     Done {
         auth_name: String,
         global_id: u64,
-        mode: u32,
         payload: Bytes,
         /// The key that signs the transcript; `None` with `auth none`.
         session_key: Option<wire::cephx::Key>,
+        /// [`AuthRequest::connection_secret_len`] bytes.
         connection_secret: Bytes,
+        /// See [`Peer::caps`].
         caps: Bytes,
         allow_all: bool,
     },
-    /// `AUTH_BAD_METHOD`: errno (negative), methods and modes that would do.
-    Bad { method: u32, result: i32, methods: Vec<u32>, modes: Vec<u32> },
+    /// `AUTH_BAD_METHOD` with this (negative) errno; the peer may try once more.
+    Bad { result: i32 },
 }

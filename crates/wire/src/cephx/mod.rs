@@ -26,9 +26,9 @@ pub struct ServiceTicket {
     /// Opaque to us: the service's own secret protects it.
     pub blob: Bytes,
     pub secret_id: u64,
-    /// Wall time, by the monitor's clock.
-    pub expires: crate::types::UTime,
-    pub renew_after: crate::types::UTime,
+    /// How long the ticket lasts from the moment it came (zero: for ever). Clocks differ: the receiver counts by
+    /// its own. Stock renews when a quarter of it is left.
+    pub validity: crate::types::UTime,
 }
 
 /// A service's rotating secrets: previous, current and next, by secret id.
