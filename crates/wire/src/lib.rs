@@ -8,6 +8,8 @@
 //! - [`features`]: the feature bits, and which release has which.
 
 pub mod cephx;
+#[cfg(test)]
+mod corpus;
 pub mod features;
 pub mod frames;
 pub mod messages;
