@@ -16,6 +16,7 @@ pub const CRUSH_TUNABLES5: u64 = 1 << 58;
 pub const SERVER_LUMINOUS: u64 = 1 << 21 | INCARNATION_2;
 /// The CRUSH map carries weight sets; the same bit as [`SERVER_LUMINOUS`].
 pub const CRUSH_CHOOSE_ARGS: u64 = SERVER_LUMINOUS;
+pub const SERVER_SQUID: u64 = 1 << 49 | INCARNATION_2;
 pub const SERVER_QUINCY: u64 = 1 << 33 | INCARNATION_3;
 /// The CRUSH map carries the tunables of multi-step-retry rules.
 pub const CRUSH_MSR: u64 = 1 << 38 | INCARNATION_2;

@@ -4,11 +4,21 @@
 //! nobody but the final reader looks into). [`Payload`] holds the three; a message's fields are read from the
 //! front, its payload is sliced from the data without a copy.
 
+mod osd_backoff;
+mod osd_op;
+mod osd_op_reply;
+#[cfg(test)]
+mod osd_op_tests;
 mod ping;
 mod registry;
+mod watch_notify;
 
+pub use osd_backoff::MOSDBackoff;
+pub use osd_op::{MOSDOp, OsdOps};
+pub use osd_op_reply::{MOSDOpReply, OsdOpResults};
 pub use ping::MPing;
 pub use registry::{ALL, Body, name_of};
+pub use watch_notify::MWatchNotify;
 
 use bytes::Bytes;
 use codec::{DecodeError, Features, Rope, Writer};

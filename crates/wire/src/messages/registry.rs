@@ -63,5 +63,9 @@ macro_rules! messages {
 }
 
 messages! {
+    osd_backoff::MOSDBackoff,
+    osd_op::MOSDOp,
+    osd_op_reply::MOSDOpReply,
     ping::MPing,
+    watch_notify::MWatchNotify,
 }
