@@ -1,0 +1,33 @@
+# Thin on purpose: each target calls one script or one subcommand, which can be run by hand just the same.
+
+DIR ?= .shoal
+SHOAL := target/release/shoal
+
+.PHONY: help build up down test test-long bench
+
+help:
+	@echo "make up         build shoal, start a cluster in $(DIR)/, store a file and read it back"
+	@echo "make down       stop it"
+	@echo "make test       everything that gates a change (under 25 minutes from a cold clone)"
+	@echo "make test-long  make test, then what takes longer"
+	@echo "make bench      measure a cluster of our own, print a table"
+
+build:
+	cargo build --release --locked --bin shoal
+
+up:
+	@tests/tools build
+	@$(MAKE) --no-print-directory build
+	@SHOAL=$(SHOAL) tests/first-run $(DIR)
+
+down:
+	@$(SHOAL) down --dir $(DIR)
+
+test:
+	@tests/run
+
+test-long:
+	@tests/run --long
+
+bench: build
+	@bench/run
