@@ -1,3 +1,3 @@
-//! The shoal binary.
+//! The shoal binary: one cluster, in one command.
 
 fn main() {}

@@ -38,7 +38,8 @@ impl ConfFile {
         use anyhow::Context;
         let size = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
         anyhow::ensure!(size <= FILE_BYTES_MAX, "{} is {size} bytes: that is no ceph.conf", path.display());
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         ConfFile::parse(&text).with_context(|| path.display().to_string())
     }
 
@@ -52,7 +53,8 @@ impl ConfFile {
                 continue;
             }
             if let Some(heading) = trimmed.strip_prefix('[') {
-                let (name, rest) = heading.split_once(']').ok_or_else(|| at("a section's name ends with ]"))?;
+                let (name, rest) =
+                    heading.split_once(']').ok_or_else(|| at("a section's name ends with ]"))?;
                 if !is_blank_or_comment(rest) {
                     return Err(at("nothing but a comment may follow a section's name"));
                 }
@@ -95,6 +97,10 @@ impl ConfFile {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    pub fn sections(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
+        self.sections.iter().map(|(name, section)| (name.as_str(), section))
     }
 
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<String>) {

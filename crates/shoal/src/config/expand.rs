@@ -82,10 +82,7 @@ mod tests {
     #[test]
     fn words_are_replaced_and_unknown_ones_stay() {
         let none = |_: &str| None;
-        assert_eq!(
-            expand("/run/$cluster-$name.$pid.asok", &osd(), &none),
-            "/run/ceph-osd.3.77.asok"
-        );
+        assert_eq!(expand("/run/$cluster-$name.$pid.asok", &osd(), &none), "/run/ceph-osd.3.77.asok");
         assert_eq!(expand("${type}_${id} on $host", &osd(), &none), "osd_3 on hull");
         assert_eq!(expand("$5 and $who ${open", &osd(), &none), "$5 and $who ${open");
     }

@@ -1,0 +1,5 @@
+//! The shoal binary's inside: command line, configuration, and the wiring of pure machines to the machine they run on.
+//!
+//! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
+
+pub mod config;
