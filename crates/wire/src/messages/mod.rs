@@ -4,20 +4,43 @@
 //! nobody but the final reader looks into). [`Payload`] holds the three; a message's fields are read from the
 //! front, its payload is sliced from the data without a copy.
 
+mod auth;
+mod command;
+mod config;
+mod log;
+mod mon_get_version;
+mod mon_map;
+mod mon_subscribe;
 mod osd_backoff;
+mod osd_map;
 mod osd_op;
 mod osd_op_reply;
 #[cfg(test)]
 mod osd_op_tests;
+mod paxos;
 mod ping;
+mod plain;
+mod pool_op;
 mod registry;
+mod statfs;
 mod watch_notify;
 
+pub use auth::{MAuth, MAuthReply};
+pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck};
+pub use config::{MConfig, MGetConfig};
+pub use log::{MLog, MLogAck};
+pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
+pub use mon_map::{MMonGetMap, MMonMap};
+pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SubscribeItem};
 pub use osd_backoff::MOSDBackoff;
+pub use osd_map::MOSDMap;
 pub use osd_op::{MOSDOp, OsdOps};
 pub use osd_op_reply::{MOSDOpReply, OsdOpResults};
+pub use paxos::PaxosHeader;
 pub use ping::MPing;
+pub use pool_op::{MPoolOp, MPoolOpReply};
 pub use registry::{ALL, Body, name_of};
+pub use statfs::{MGetPoolStats, MGetPoolStatsReply, MStatfs, MStatfsReply};
 pub use watch_notify::MWatchNotify;
 
 use bytes::Bytes;
