@@ -1,11 +1,13 @@
 //! What every store promises.
 
-use crate::{Answer, ReadError, ReadRequest, Transaction};
+use crate::{Answer, Collection, ReadError, ReadRequest, Transaction};
 
 /// One shard of a store: it belongs to one core.
 ///
 /// - Transactions of one collection commit, and complete, in the order submitted.
-/// - A read sees every transaction of its collection submitted before it, committed or not.
+/// - A split or merge counts as a transaction of both its collections.
+/// - A read sees every transaction of its collection submitted before it, committed or not, and may see later ones:
+///   who needs an order between a read and the changes after it waits for the read.
 /// - Nothing completes inside `submit` or `read`: completions come from `poll`, so that a caller's state is never
 ///   re-entered, and a store may delay them as long as it likes.
 /// - A transaction that the store cannot apply because the caller broke the contract (a missing collection, a
@@ -15,6 +17,8 @@ pub trait ObjectStore {
     fn read(&mut self, tag: u64, request: ReadRequest);
     /// Append what has completed since. Returns false when nothing more is under way.
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool;
+    /// The collections there are, with their `split_bits`, in order; what a daemon asks when it starts.
+    fn collections(&self) -> Vec<(Collection, u8)>;
     fn usage(&self) -> Usage;
 }
 
@@ -39,7 +43,7 @@ pub enum Completion {
 pub struct Usage {
     pub total: u64,
     pub available: u64,
-    /// Bytes of object data as stored.
+    /// Bytes of object data as stored; what clones share may count for each of them.
     pub data: u64,
     pub omap: u64,
     /// What the store needs for itself.

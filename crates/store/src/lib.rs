@@ -5,12 +5,16 @@
 //! it names one collection and lists changes, which happen together or not at all. [`ObjectStore`] takes
 //! transactions and reads and gives back [`Completion`]s; it belongs to one core and needs no lock.
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod contract;
+pub mod memory;
 mod object;
 mod query;
 mod transaction;
 
 pub use contract::{Completion, ObjectStore, Usage};
+pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};
 pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};
 pub use transaction::{Change, Transaction};

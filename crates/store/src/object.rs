@@ -34,8 +34,8 @@ pub struct ObjectId {
 impl ObjectId {
     pub const NO_GENERATION: u64 = u64::MAX;
 
-    /// The object that carries a PG's own log, info, duplicates and snapshot index. It sorts before every
-    /// client object of its pool because its name, namespace and hash are empty.
+    /// The object that carries a PG's own log, info, duplicates and snapshot index. It sorts before every client
+    /// object of the PG: its hash is the least that the PG has and its name is empty, which no client's is.
     pub fn pg_meta(pg: SpgId) -> ObjectId {
         let object = HObject { pool: pg.pg.pool, hash: pg.pg.seed, ..HObject::min() };
         ObjectId { object, generation: ObjectId::NO_GENERATION }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use codec::Rope;
 use thiserror::Error;
 
-/// Queries about one object, answered from one moment: no transaction comes between them.
+/// Queries about one object, answered from one moment: no transaction comes between them. When the object does
+/// not exist the whole request is answered [`ReadError::NoObject`], unless it only lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     pub collection: Collection,
@@ -17,7 +18,7 @@ pub struct ReadRequest {
 pub enum Query {
     /// Size in bytes.
     Stat,
-    /// Up to `len` bytes; less at the object's end. Holes are zeroes.
+    /// Up to `len` bytes; less at the object's end, none beyond it. Holes are zeroes.
     Data {
         offset: u64,
         len: u64,
@@ -45,7 +46,7 @@ pub enum Query {
         keys: Vec<Bytes>,
     },
     /// Objects of the collection in order from `ReadRequest::object` (included), before `end`, at most `max`.
-    /// The PG meta object is not listed.
+    /// The PG meta object is not listed. The object of the request need not exist.
     List {
         end: ObjectId,
         max: usize,

@@ -11,22 +11,27 @@ pub struct Transaction {
     pub changes: Vec<Change>,
 }
 
-/// One change. An object named by a change that writes comes into being when it is not there.
+/// One change.
+///
+/// An object named by a change that writes ([`Change::creates`]) comes into being when it is not there; a change
+/// that only takes away or hints leaves a missing object missing. What a caller must not ask is said at each
+/// change; a store panics then (see [`crate::ObjectStore`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `split_bits`: how many low bits of the hash are the same for all objects here.
+    /// `split_bits`: how many low bits of the hash are the same for all objects here. It must not exist.
     CreateCollection {
         split_bits: u8,
     },
     /// The collection must be empty but for its PG meta object, which goes too.
     RemoveCollection,
-    /// Objects whose hash has `seed` in its low `split_bits` bits move to `into` (which must exist, on this store shard).
+    /// Objects whose hash has `seed` in its low `split_bits` bits move to `into` (which must exist, on this store
+    /// shard, without objects of the same names). The PG meta object stays. Both collections have `split_bits` then.
     SplitCollection {
         split_bits: u8,
         seed: u32,
         into: Collection,
     },
-    /// All objects move to `into`, and this collection ends.
+    /// All objects move to `into` (as for a split), and this collection ends; its PG meta object goes with it.
     MergeCollection {
         split_bits: u8,
         into: Collection,
@@ -35,13 +40,13 @@ pub enum Change {
     Touch {
         object: ObjectId,
     },
-    /// Bytes between the old end and `offset` read as zeroes.
+    /// Bytes between the old end and `offset` read as zeroes. Without data, nothing is extended.
     Write {
         object: ObjectId,
         offset: u64,
         data: Rope,
     },
-    /// The range reads as zeroes afterwards and need not be stored. Extends the object as a write would.
+    /// The range reads as zeroes afterwards and is not stored. Extends the object as a write would.
     Zero {
         object: ObjectId,
         offset: u64,
@@ -51,15 +56,18 @@ pub enum Change {
         object: ObjectId,
         size: u64,
     },
-    /// Removing what is not there is an error of the caller: see the conformance suite.
+    /// It must exist.
     Remove {
         object: ObjectId,
     },
-    /// `to` becomes a copy of `from` (bytes, attributes, omap), sharing its space.
+    /// `to` becomes a copy of `from` (bytes, attributes, omap), sharing its space; what it was before is gone.
+    /// `from` must exist.
     Clone {
         from: ObjectId,
         to: ObjectId,
     },
+    /// `to` reads at `to_offset` as `from` does at `from_offset`, up to `len` bytes or the end of `from`; holes
+    /// stay holes. `from` must exist; it may be `to`.
     CloneRange {
         from: ObjectId,
         to: ObjectId,
@@ -67,7 +75,7 @@ pub enum Change {
         len: u64,
         to_offset: u64,
     },
-    /// `to` must not exist.
+    /// `from` must exist and `to` must not.
     Rename {
         from: ObjectId,
         to: ObjectId,
@@ -121,5 +129,68 @@ pub enum Change {
 impl Transaction {
     pub fn new(collection: Collection) -> Transaction {
         Transaction { collection, changes: Vec::new() }
+    }
+}
+
+impl Change {
+    /// The object whose contents this change touches, when it touches those of one object and nothing else.
+    pub fn content_of(&self) -> Option<&ObjectId> {
+        match self {
+            Change::Touch { object }
+            | Change::Write { object, .. }
+            | Change::Zero { object, .. }
+            | Change::Truncate { object, .. }
+            | Change::SetAttr { object, .. }
+            | Change::RemoveAttr { object, .. }
+            | Change::RemoveAttrs { object }
+            | Change::OmapSet { object, .. }
+            | Change::OmapRemove { object, .. }
+            | Change::OmapRemoveRange { object, .. }
+            | Change::OmapSetHeader { object, .. }
+            | Change::OmapClear { object }
+            | Change::AllocHint { object, .. } => Some(object),
+            Change::CreateCollection { .. }
+            | Change::RemoveCollection
+            | Change::SplitCollection { .. }
+            | Change::MergeCollection { .. }
+            | Change::Remove { .. }
+            | Change::Clone { .. }
+            | Change::CloneRange { .. }
+            | Change::Rename { .. } => None,
+        }
+    }
+
+    /// Whether the object comes into being when it is not there. Taking away from nothing, or a hint, leaves nothing.
+    pub fn creates(&self) -> bool {
+        matches!(
+            self,
+            Change::Touch { .. }
+                | Change::Write { .. }
+                | Change::Zero { .. }
+                | Change::Truncate { .. }
+                | Change::SetAttr { .. }
+                | Change::OmapSet { .. }
+                | Change::OmapSetHeader { .. }
+        )
+    }
+
+    /// The collection that a split or merge changes beside the transaction's own.
+    pub fn other_collection(&self) -> Option<Collection> {
+        match self {
+            Change::SplitCollection { into, .. } | Change::MergeCollection { into, .. } => Some(*into),
+            _ => None,
+        }
+    }
+
+    /// At most how many bytes of contents this change adds; a clone that shares its space adds none.
+    pub fn growth(&self) -> u64 {
+        let bytes = match self {
+            Change::Write { data, .. } => data.len(),
+            Change::SetAttr { name, value, .. } => name.len() + value.len(),
+            Change::OmapSet { entries, .. } => entries.iter().map(|(k, v)| k.len() + v.len()).sum(),
+            Change::OmapSetHeader { header, .. } => header.len(),
+            _ => 0,
+        };
+        bytes as u64
     }
 }

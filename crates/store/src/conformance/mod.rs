@@ -1,0 +1,1 @@
+//! The suite that any store must pass.

@@ -1,0 +1,339 @@
+//! Where an object's bytes are: sparse extents over shared buffers.
+
+use bytes::Bytes;
+use codec::Rope;
+use std::collections::BTreeMap;
+
+/// Shorter pieces are copied when they are stored, because a [`Bytes`] does not tell how large the buffer is that
+/// it keeps alive; longer ones are kept as given, and the messenger promises that a long payload owns its buffer.
+pub(super) const COPY_BELOW: usize = 64 << 10;
+
+/// Holes read as slices of this.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// The stored bytes of one object, by offset; extents do not overlap and none is empty. What is between them
+/// reads as zeroes.
+///
+/// A short write lands inside the extent that is there when nobody else holds its buffer (one copy, no
+/// allocation), and grows the extent that it follows, so that neither overwrites nor small appends fragment.
+/// Where a buffer is shared (a clone, a read under way) the extent is split instead.
+#[derive(Clone, Default)]
+pub(super) struct Extents {
+    by_offset: BTreeMap<u64, Extent>,
+    bytes_stored: u64,
+}
+
+#[derive(Clone)]
+struct Extent {
+    data: Bytes,
+    /// Size of the buffer that `data` keeps alive; at most twice its length.
+    backing: usize,
+}
+
+impl Extent {
+    fn new(piece: Bytes) -> Extent {
+        let data = if piece.len() < COPY_BELOW { Bytes::copy_from_slice(&piece) } else { piece };
+        Extent { backing: data.len(), data }
+    }
+
+    fn len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// Keep only `start..end`, and give the buffer up when less than half of it is still of use.
+    fn cut(&mut self, start: u64, end: u64) {
+        let kept = &self.data[start as usize..end as usize];
+        if kept.len() * 2 < self.backing {
+            self.data = Bytes::copy_from_slice(kept);
+            self.backing = self.data.len();
+        } else {
+            self.data = self.data.slice(start as usize..end as usize);
+        }
+    }
+
+    /// Change bytes in place; false when the buffer is shared.
+    fn overwrite(&mut self, at: u64, piece: &[u8]) -> bool {
+        match std::mem::take(&mut self.data).try_into_mut() {
+            Ok(mut own) => {
+                own[at as usize..][..piece.len()].copy_from_slice(piece);
+                self.data = own.freeze();
+                true
+            }
+            Err(shared) => {
+                self.data = shared;
+                false
+            }
+        }
+    }
+
+    /// Grow by `piece`, doubling the buffer when it is full: the cost of many small appends stays linear.
+    fn append(&mut self, piece: &[u8]) -> bool {
+        match std::mem::take(&mut self.data).try_into_mut() {
+            Ok(mut own) => {
+                if own.capacity() - own.len() < piece.len() {
+                    let len = own.len() + piece.len();
+                    let mut grown = bytes::BytesMut::with_capacity((2 * len).min(COPY_BELOW.max(len)));
+                    grown.extend_from_slice(&own);
+                    self.backing = grown.capacity();
+                    own = grown;
+                }
+                own.extend_from_slice(piece);
+                self.data = own.freeze();
+                true
+            }
+            Err(shared) => {
+                self.data = shared;
+                false
+            }
+        }
+    }
+}
+
+impl Extents {
+    pub(super) fn bytes_stored(&self) -> u64 {
+        self.bytes_stored
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: Rope) {
+        let mut at = offset;
+        for piece in data.into_pieces() {
+            let len = piece.len() as u64;
+            if piece.len() >= COPY_BELOW || !self.write_within(at, &piece) {
+                self.punch(at, at + len);
+                self.insert(at, Extent::new(piece));
+            }
+            at += len;
+        }
+    }
+
+    /// Put a short piece into, or at the end of, the extent before it; false when there is none that would take it.
+    fn write_within(&mut self, at: u64, piece: &[u8]) -> bool {
+        let piece_end = at + piece.len() as u64;
+        let Some((&start, extent)) = self.by_offset.range_mut(..=at).next_back() else { return false };
+        let end = start + extent.len();
+        if piece_end <= end {
+            return extent.overwrite(at - start, piece);
+        }
+        if at != end || piece_end - start > COPY_BELOW as u64 {
+            return false;
+        }
+        if !extent.append(piece) {
+            return false;
+        }
+        self.bytes_stored += piece.len() as u64;
+        // What the grown part now covers gives way: cut the old extents out, then account for them.
+        self.punch_after(start, end, piece_end);
+        true
+    }
+
+    /// Remove what other extents than the one at `owner` hold of `start..end`.
+    fn punch_after(&mut self, owner: u64, start: u64, end: u64) {
+        debug_assert!(owner < start);
+        while let Some((&at, _)) = self.by_offset.range(start..end).next() {
+            self.remove_front(at, end);
+        }
+    }
+
+    /// Make `start..end` a hole.
+    pub(super) fn punch(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        if let Some((&at, extent)) = self.by_offset.range_mut(..start).next_back()
+            && at + extent.len() > start
+        {
+            let extent_end = at + extent.len();
+            let tail = (extent_end > end).then(|| {
+                let mut tail = extent.clone();
+                tail.cut(end - at, extent_end - at);
+                tail
+            });
+            extent.cut(0, start - at);
+            self.bytes_stored -= extent_end.min(end) - start;
+            if let Some(tail) = tail {
+                self.by_offset.insert(end, tail);
+            }
+        }
+        while let Some((&at, _)) = self.by_offset.range(start..end).next() {
+            self.remove_front(at, end);
+        }
+    }
+
+    /// Remove the extent at `at` up to `end`, keeping what lies beyond.
+    fn remove_front(&mut self, at: u64, end: u64) {
+        let Some(mut extent) = self.by_offset.remove(&at) else { return };
+        let extent_end = at + extent.len();
+        if extent_end <= end {
+            self.bytes_stored -= extent.len();
+            return;
+        }
+        self.bytes_stored -= end - at;
+        extent.cut(end - at, extent_end - at);
+        self.by_offset.insert(end, extent);
+    }
+
+    /// Cut off everything from `size` on.
+    pub(super) fn truncate(&mut self, size: u64) {
+        self.punch(size, u64::MAX);
+    }
+
+    fn insert(&mut self, at: u64, extent: Extent) {
+        self.bytes_stored += extent.len();
+        self.by_offset.insert(at, extent);
+    }
+
+    /// The bytes of `start..end`, holes filled with zeroes.
+    pub(super) fn read(&self, start: u64, end: u64) -> Rope {
+        let mut out = Rope::new();
+        let mut at = start;
+        for (offset, data) in self.overlapping(start, end) {
+            push_zeroes(&mut out, offset - at);
+            at = offset + data.len() as u64;
+            out.push(data);
+        }
+        push_zeroes(&mut out, end.saturating_sub(at));
+        out
+    }
+
+    /// The stored parts of `start..end` as `(offset, bytes)`.
+    pub(super) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, Bytes)> + '_ {
+        let first = match self.by_offset.range(..start).next_back() {
+            Some((&at, extent)) if at + extent.len() > start => at,
+            _ => start,
+        };
+        self.by_offset.range(first..end.max(first)).map(move |(&at, extent)| {
+            let from = start.max(at);
+            let to = end.min(at + extent.len());
+            (from, extent.data.slice((from - at) as usize..(to - at) as usize))
+        })
+    }
+
+    /// The stored parts of `start..end` as `(offset, len)`, neighbours joined.
+    pub(super) fn map(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for (offset, data) in self.overlapping(start, end) {
+            match out.last_mut() {
+                Some((at, len)) if *at + *len == offset => *len += data.len() as u64,
+                _ => out.push((offset, data.len() as u64)),
+            }
+        }
+        out
+    }
+
+    /// Every extent, for an image.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Bytes)> {
+        self.by_offset.iter().map(|(&at, extent)| (at, &extent.data))
+    }
+
+    /// Put a buffer that is known to own its memory where nothing is stored; false when something is.
+    pub(super) fn restore(&mut self, at: u64, data: Bytes) -> bool {
+        let Some(end) = at.checked_add(data.len() as u64) else { return false };
+        if data.is_empty() || self.overlapping(at, end).next().is_some() {
+            return false;
+        }
+        self.insert(at, Extent { backing: data.len(), data });
+        true
+    }
+
+    /// Panics when an invariant does not hold.
+    pub(super) fn check(&self, size: u64) {
+        let (mut at, mut bytes) = (0, 0);
+        for (&offset, extent) in &self.by_offset {
+            assert!(!extent.data.is_empty(), "no extent is empty");
+            assert!(offset >= at, "extents do not overlap");
+            assert!(extent.backing <= 2 * extent.data.len(), "a slice pins at most twice its length");
+            at = offset + extent.len();
+            bytes += extent.len();
+        }
+        assert!(at <= size, "no extent goes beyond the object's end");
+        assert_eq!(bytes, self.bytes_stored, "the count of stored bytes is right");
+    }
+}
+
+fn push_zeroes(out: &mut Rope, mut len: u64) {
+    while len > 0 {
+        let n = len.min(ZEROES.len() as u64);
+        out.push(Bytes::from_static(&ZEROES[..n as usize]));
+        len -= n;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rope(byte: u8, len: usize) -> Rope {
+        vec![byte; len].into()
+    }
+
+    #[test]
+    fn an_overwrite_inside_an_extent_keeps_one_extent_and_its_buffer() {
+        let mut e = Extents::default();
+        e.write(0, rope(1, 256 << 10));
+        let buffer = e.iter().next().unwrap().1.as_ptr();
+        e.write(4096, rope(2, 4096));
+        assert_eq!(e.iter().map(|(at, d)| (at, d.len())).collect::<Vec<_>>(), [(0, 256 << 10)]);
+        assert_eq!(e.iter().next().unwrap().1.as_ptr(), buffer);
+        assert_eq!(e.read(4095, 4098).to_bytes()[..], [1, 2, 2]);
+        e.check(256 << 10);
+    }
+
+    #[test]
+    fn a_read_under_way_keeps_the_bytes_that_it_saw() {
+        let mut e = Extents::default();
+        e.write(0, rope(1, 8192));
+        let seen = e.read(0, 8192);
+        e.write(1000, rope(2, 10));
+        assert_eq!(seen.to_bytes()[..], vec![1; 8192]);
+        assert_eq!(e.read(999, 1011).to_bytes()[..], [1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
+        e.check(8192);
+    }
+
+    #[test]
+    fn many_small_appends_make_few_extents() {
+        let mut e = Extents::default();
+        for i in 0..20_000u64 {
+            e.write(i * 10, rope(i as u8, 10));
+            e.check((i + 1) * 10);
+        }
+        assert!(e.iter().count() <= 4, "{} extents", e.iter().count());
+        assert_eq!(e.bytes_stored(), 200_000);
+    }
+
+    #[test]
+    fn a_small_remainder_of_a_large_buffer_is_copied_out_of_it() {
+        let mut e = Extents::default();
+        e.write(0, rope(1, 1 << 20));
+        let shared = e.clone();
+        e.truncate(4096);
+        e.check(4096);
+        let large = shared.iter().next().unwrap().1.as_ptr_range();
+        assert!(!large.contains(&e.iter().next().unwrap().1.as_ptr()));
+    }
+
+    #[test]
+    fn an_append_that_grows_over_the_next_extents_replaces_them() {
+        let mut e = Extents::default();
+        e.write(0, rope(1, 100));
+        e.write(150, rope(2, 20));
+        e.write(190, rope(3, 40));
+        e.write(100, rope(4, 100));
+        assert_eq!(e.map(0, 1000), [(0, 230)]);
+        assert_eq!(e.read(99, 101).to_bytes()[..], [1, 4]);
+        assert_eq!(e.read(199, 201).to_bytes()[..], [4, 3]);
+        e.check(230);
+    }
+
+    #[test]
+    fn holes_read_as_zeroes_and_are_not_in_the_map() {
+        let mut e = Extents::default();
+        e.write(10, rope(7, 5));
+        e.write(200_000, rope(8, 5));
+        assert_eq!(e.map(0, u64::MAX), [(10, 5), (200_000, 5)]);
+        assert_eq!(e.map(12, 200_001), [(12, 3), (200_000, 1)]);
+        let whole = e.read(0, 200_005).to_bytes();
+        assert_eq!(whole.len(), 200_005);
+        assert_eq!(whole.iter().filter(|b| **b != 0).count(), 10);
+        assert_eq!(e.read(20, 30).to_bytes()[..], [0; 10]);
+    }
+}

@@ -1,0 +1,165 @@
+//! The memory store: an [`ObjectStore`] whose contents live in this process, saved at a clean stop and loaded at
+//! the next start ([`MemoryStore::save`], [`MemoryStore::load`]).
+//!
+//! A transaction is applied when it is submitted, so that reads see it, and reported by the next `poll`; nothing
+//! here waits for a device. For the simulator and for tests a seeded [`Delay`] holds completions back, and
+//! [`MemoryStore::crash_image`] gives the store that a crash would have left.
+
+mod completions;
+mod directory;
+mod extents;
+mod image;
+mod object;
+mod omap;
+mod read;
+mod state;
+
+pub use completions::Delay;
+pub(crate) use completions::Dice;
+pub use image::ImageError;
+
+use crate::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use completions::{Pending, PendingCommit, PendingRead};
+use state::State;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// What the store may hold. A transaction that would go beyond it fails, and the store with it.
+    pub bytes_total: u64,
+    /// `None`: the next `poll` reports everything.
+    pub delay: Option<Delay>,
+    /// Keep what is committed apart from what is merely submitted, which costs every transaction twice; needed
+    /// for [`MemoryStore::crash_image`].
+    pub track_committed: bool,
+}
+
+impl Config {
+    pub fn with_total(bytes_total: u64) -> Config {
+        Config { bytes_total, delay: None, track_committed: false }
+    }
+}
+
+pub struct MemoryStore {
+    config: Config,
+    state: State,
+    /// What has been reported as committed, when that is tracked.
+    committed: Option<State>,
+    /// Done, and reported by the next `poll`.
+    ready: Vec<Completion>,
+    /// Held back by the delay.
+    pending: Pending,
+    dice: Dice,
+    failed: bool,
+}
+
+impl MemoryStore {
+    pub fn new(config: Config) -> MemoryStore {
+        MemoryStore::with_state(config, State::default())
+    }
+
+    fn with_state(config: Config, state: State) -> MemoryStore {
+        MemoryStore {
+            committed: config.track_committed.then(|| state.clone()),
+            dice: Dice(config.delay.map_or(0, |d| d.seed)),
+            config,
+            state,
+            ready: Vec::new(),
+            pending: Pending::default(),
+            failed: false,
+        }
+    }
+
+    /// The store as a crash at this moment would leave it: everything that was reported as committed, and of the
+    /// transactions that were not yet, the first `survivors` in order of submission (a device may have finished
+    /// what nobody was told of). Gives `None` unless the configuration tracks what is committed.
+    pub fn crash_image(&self, survivors: usize) -> Option<MemoryStore> {
+        let mut state = self.committed.clone()?;
+        for commit in self.pending.commits.iter().take(survivors) {
+            state.apply(commit.transaction.clone().expect("kept while the committed state is tracked"));
+        }
+        Some(MemoryStore::with_state(self.config, state))
+    }
+
+    /// How many transactions have been submitted and not reported.
+    pub fn uncommitted(&self) -> usize {
+        self.pending.commits.len()
+    }
+
+    /// Panics when an invariant does not hold. Walks everything: for tests.
+    pub fn check(&self) {
+        self.state.check();
+        self.committed.iter().for_each(State::check);
+    }
+
+    fn hold(dice: &mut Dice, delay: Option<Delay>) -> bool {
+        delay.is_some_and(|d| dice.below(256) < d.hold as u64)
+    }
+
+    /// The completions stay in order of submission within a collection, whatever is held back.
+    fn poll_pending(&mut self, out: &mut Vec<Completion>) {
+        let MemoryStore { pending, committed, dice, state, config, .. } = self;
+        pending.release_commits(
+            || MemoryStore::hold(dice, config.delay),
+            |mut commit| {
+                out.push(commit.completion());
+                if let (Some(committed), Some(transaction)) = (committed.as_mut(), commit.transaction.take())
+                {
+                    committed.apply(transaction);
+                }
+            },
+        );
+        for PendingRead { tag, request } in pending.release_reads(|| MemoryStore::hold(dice, config.delay)) {
+            out.push(Completion::Read { tag, answers: read::read(state, &request) });
+        }
+    }
+}
+
+impl ObjectStore for MemoryStore {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        let growth: u64 = transaction.changes.iter().map(Change::growth).sum();
+        if self.failed || self.state.used().total().saturating_add(growth) > self.config.bytes_total {
+            self.failed = true;
+            self.ready.push(Completion::Failed { tag });
+            return;
+        }
+        if self.config.delay.is_some() || self.committed.is_some() {
+            let keep = self.committed.is_some();
+            self.pending.commits.push_back(PendingCommit::new(tag, &transaction, keep));
+        } else {
+            self.ready.push(Completion::Committed { tag });
+        }
+        self.state.apply(transaction);
+    }
+
+    /// With a delay, the read happens now or when it is reported, at random: both are allowed.
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        if self.config.delay.is_some() && self.dice.below(2) == 0 {
+            self.pending.reads.push(PendingRead { tag, request });
+            return;
+        }
+        self.ready.push(Completion::Read { tag, answers: read::read(&self.state, &request) });
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        out.append(&mut self.ready);
+        if !self.pending.is_empty() {
+            self.poll_pending(out);
+        }
+        !self.pending.is_empty()
+    }
+
+    fn collections(&self) -> Vec<(Collection, u8)> {
+        self.state.collections().map(|(id, objects)| (id, objects.split_bits)).collect()
+    }
+
+    fn usage(&self) -> Usage {
+        let used = self.state.used();
+        Usage {
+            total: self.config.bytes_total,
+            available: self.config.bytes_total.saturating_sub(used.total()),
+            data: used.data,
+            omap: used.omap,
+            metadata: used.metadata,
+        }
+    }
+}

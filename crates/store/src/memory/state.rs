@@ -1,0 +1,276 @@
+//! All collections of one shard, and what a transaction does to them.
+
+use super::directory::Directory;
+use super::object::{Footprint, Object};
+use crate::{Change, Collection, ObjectId, Transaction};
+use std::collections::BTreeMap;
+
+/// What is stored. A value: cloning it is cheap per byte (buffers are shared), and gives a second, independent store.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    collections: BTreeMap<Collection, Objects>,
+    used: Footprint,
+}
+
+#[derive(Clone)]
+pub(super) struct Objects {
+    pub(super) split_bits: u8,
+    /// The PG's own object: found without a search, and never listed.
+    pub(super) pg_meta: Option<Box<(ObjectId, Object)>>,
+    pub(super) directory: Directory,
+}
+
+impl Objects {
+    pub(super) fn new(split_bits: u8) -> Objects {
+        Objects { split_bits, pg_meta: None, directory: Directory::default() }
+    }
+
+    pub(super) fn get(&self, id: &ObjectId) -> Option<&Object> {
+        if id.is_pg_meta() {
+            return self.pg_meta.as_deref().filter(|(own, _)| own == id).map(|(_, o)| o);
+        }
+        self.directory.get(id)
+    }
+
+    fn get_mut(&mut self, id: &ObjectId) -> Option<&mut Object> {
+        if id.is_pg_meta() {
+            return self.pg_meta.as_deref_mut().filter(|(own, _)| own == id).map(|(_, o)| o);
+        }
+        self.directory.get_mut(id)
+    }
+
+    /// The object and whether it was brought into being by this call.
+    fn get_or_create(&mut self, id: &ObjectId) -> (&mut Object, bool) {
+        if !id.is_pg_meta() {
+            return self.directory.get_or_create(id);
+        }
+        let created = self.pg_meta.is_none();
+        let meta = self.pg_meta.get_or_insert_with(|| Box::new((id.clone(), Object::default())));
+        assert!(meta.0 == *id, "a collection has one PG meta object: {:?}, not {id:?}", meta.0);
+        (&mut meta.1, created)
+    }
+
+    /// Put an object in; gives back the one that was there.
+    pub(super) fn insert(&mut self, id: ObjectId, object: Object) -> Option<Object> {
+        if !id.is_pg_meta() {
+            return self.directory.insert(id, object);
+        }
+        let (slot, created) = self.get_or_create(&id);
+        let old = std::mem::replace(slot, object);
+        (!created).then_some(old)
+    }
+
+    fn remove(&mut self, id: &ObjectId) -> Option<Object> {
+        if id.is_pg_meta() {
+            return self.pg_meta.take_if(|meta| meta.0 == *id).map(|meta| meta.1);
+        }
+        self.directory.remove(id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectId, &Object)> {
+        self.pg_meta.iter().map(|meta| (&meta.0, &meta.1)).chain(self.directory.iter())
+    }
+}
+
+impl State {
+    pub(super) fn used(&self) -> Footprint {
+        self.used
+    }
+
+    pub(super) fn collection(&self, id: Collection) -> Option<&Objects> {
+        self.collections.get(&id)
+    }
+
+    pub(super) fn collections(&self) -> impl Iterator<Item = (Collection, &Objects)> {
+        self.collections.iter().map(|(&id, c)| (id, c))
+    }
+
+    /// From an image; false when there is one already.
+    pub(super) fn restore_collection(&mut self, id: Collection, objects: Objects) -> bool {
+        objects.iter().for_each(|(_, o)| self.used.add(o.footprint()));
+        self.collections.insert(id, objects).is_none()
+    }
+
+    /// Apply a whole transaction. Consecutive changes of one object look it up once.
+    pub(super) fn apply(&mut self, transaction: Transaction) {
+        let mut changes = transaction.changes.into_iter().peekable();
+        while let Some(change) = changes.next() {
+            if let Some(object) = change.content_of() {
+                let Some(objects) = self.collections.get_mut(&transaction.collection) else {
+                    panic!("{} does not exist, and a transaction changes it", transaction.collection);
+                };
+                let id = object.clone();
+                let (object, created) = if change.creates() {
+                    let (object, created) = objects.get_or_create(&id);
+                    (Some(object), created)
+                } else {
+                    (objects.get_mut(&id), false)
+                };
+                let Some(object) = object else { continue };
+                let before = if created { Footprint::default() } else { object.footprint() };
+                apply_content(object, change);
+                while let Some(next) = changes.next_if(|c| c.content_of() == Some(&id)) {
+                    apply_content(object, next);
+                }
+                self.used.add(object.footprint());
+                self.used.remove(before);
+            } else {
+                self.apply_structural(transaction.collection, change);
+            }
+        }
+    }
+
+    fn objects(&mut self, id: Collection) -> &mut Objects {
+        self.collections
+            .get_mut(&id)
+            .unwrap_or_else(|| panic!("{id} does not exist, and a transaction changes it"))
+    }
+
+    /// What changes which objects and collections there are, rather than what is in one.
+    fn apply_structural(&mut self, collection: Collection, change: Change) {
+        match change {
+            Change::CreateCollection { split_bits } => {
+                let old = self.collections.insert(collection, Objects::new(split_bits));
+                assert!(old.is_none(), "{collection} exists, and a transaction creates it");
+            }
+            Change::RemoveCollection => {
+                let objects = self.objects(collection);
+                assert!(
+                    objects.directory.len() == 0,
+                    "{collection} has objects, and a transaction removes it"
+                );
+                let meta = objects.pg_meta.take();
+                self.release(meta.map(|m| m.1));
+                self.collections.remove(&collection);
+            }
+            Change::SplitCollection { split_bits, seed, into } => {
+                assert!(collection != into, "{collection} is split into itself");
+                let mask = if split_bits >= 32 { u32::MAX } else { (1 << split_bits) - 1 };
+                let source = self.objects(collection);
+                source.split_bits = split_bits;
+                let moved = source.directory.extract(|id| id.object.hash & mask == seed);
+                let target = self.objects(into);
+                target.split_bits = split_bits;
+                for (id, object) in moved {
+                    let old = target.directory.insert(id, object);
+                    assert!(old.is_none(), "an object of {collection} is in {into} already");
+                }
+            }
+            Change::MergeCollection { split_bits, into } => {
+                assert!(collection != into, "{collection} is merged into itself");
+                let Some(mut source) = self.collections.remove(&collection) else {
+                    panic!("{collection} does not exist, and a transaction merges it");
+                };
+                self.release(source.pg_meta.take().map(|m| m.1));
+                let target = self.objects(into);
+                target.split_bits = split_bits;
+                for (id, object) in source.directory.extract(|_| true) {
+                    let old = target.directory.insert(id, object);
+                    assert!(old.is_none(), "an object of {collection} is in {into} already");
+                }
+            }
+            Change::Remove { object } => {
+                let removed = self.objects(collection).remove(&object);
+                assert!(
+                    removed.is_some(),
+                    "{object:?} does not exist in {collection}, and a transaction removes it"
+                );
+                self.release(removed);
+            }
+            Change::Clone { from, to } => {
+                if from == to {
+                    return;
+                }
+                let objects = self.objects(collection);
+                let Some(copy) = objects.get(&from).cloned() else {
+                    panic!("{from:?} does not exist in {collection}, and a transaction clones it");
+                };
+                let footprint = copy.footprint();
+                let old = objects.insert(to, copy);
+                self.used.add(footprint);
+                self.release(old);
+            }
+            Change::CloneRange { from, to, from_offset, len, to_offset } => {
+                let objects = self.objects(collection);
+                let Some(source) = objects.get(&from) else {
+                    panic!("{from:?} does not exist in {collection}, and a transaction clones a range of it");
+                };
+                let (stored, end) = source.stored(from_offset, len);
+                let (target, created) = objects.get_or_create(&to);
+                let before = if created { Footprint::default() } else { target.footprint() };
+                target.zero(to_offset, end.saturating_sub(from_offset));
+                for (offset, data) in stored {
+                    target.write(to_offset + (offset - from_offset), data.into());
+                }
+                let after = target.footprint();
+                self.used.add(after);
+                self.used.remove(before);
+            }
+            Change::Rename { from, to } => {
+                let objects = self.objects(collection);
+                let Some(object) = objects.remove(&from) else {
+                    panic!("{from:?} does not exist in {collection}, and a transaction renames it");
+                };
+                let old = objects.insert(to.clone(), object);
+                assert!(
+                    old.is_none(),
+                    "{to:?} exists in {collection}, and a transaction renames {from:?} to it"
+                );
+            }
+            content => unreachable!("{content:?} changes what is in one object"),
+        }
+    }
+
+    fn release(&mut self, object: Option<Object>) {
+        if let Some(object) = object {
+            self.used.remove(object.footprint());
+        }
+    }
+
+    /// Panics when an invariant does not hold. Walks everything.
+    pub(super) fn check(&self) {
+        let mut used = Footprint::default();
+        for objects in self.collections.values() {
+            let mut last = None;
+            for (id, object) in objects.directory.iter() {
+                assert!(!id.is_pg_meta(), "the PG meta object is kept apart");
+                assert!(last.is_none_or(|last| last < id), "objects are in order");
+                last = Some(id);
+                object.check();
+            }
+            assert_eq!(objects.directory.iter().count(), objects.directory.len());
+            objects.iter().for_each(|(_, o)| used.add(o.footprint()));
+            objects.pg_meta.iter().for_each(|m| m.1.check());
+        }
+        assert_eq!(used, self.used, "the account of space is right");
+    }
+}
+
+fn apply_content(object: &mut Object, change: Change) {
+    match change {
+        Change::Touch { .. } | Change::AllocHint { .. } => {}
+        Change::Write { offset, data, .. } => object.write(offset, data),
+        Change::Zero { offset, len, .. } => object.zero(offset, len),
+        Change::Truncate { size, .. } => object.truncate(size),
+        Change::SetAttr { name, value, .. } => object.set_attr(name, value),
+        Change::RemoveAttr { name, .. } => object.remove_attr(&name),
+        Change::RemoveAttrs { .. } => object.remove_attrs(),
+        Change::OmapSet { entries, .. } => {
+            let omap = object.omap_mut();
+            entries.into_iter().for_each(|(k, v)| omap.set(k, v));
+        }
+        Change::OmapRemove { keys, .. } => {
+            if let Some(omap) = object.omap_existing() {
+                keys.iter().for_each(|k| omap.remove(k));
+            }
+        }
+        Change::OmapRemoveRange { from, to, .. } => {
+            if let Some(omap) = object.omap_existing() {
+                omap.remove_range(from, to);
+            }
+        }
+        Change::OmapSetHeader { header, .. } => object.omap_mut().set_header(header),
+        Change::OmapClear { .. } => object.omap_clear(),
+        structural => unreachable!("{structural:?} does not change one object's contents"),
+    }
+}
