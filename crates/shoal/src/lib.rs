@@ -1,5 +1,7 @@
 //! The shoal binary's inside: command line, configuration, and the wiring of pure machines to the machine they run on.
 //!
 //! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
+//! - [`daemon`]: what every daemon has besides its role.
 
 pub mod config;
+pub mod daemon;

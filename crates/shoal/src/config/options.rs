@@ -69,7 +69,7 @@ pub const OPTIONS: &[Opt] = &[
     opt("fsid", Kind::Uuid, "00000000-0000-0000-0000-000000000000", ALL, false, "the cluster's id"),
     opt("keyring", Kind::Text, "$run_dir/keyring", ALL, false, "file with the key of this daemon or client"),
     opt("log_file", Kind::Text, "", ALL, false, "log to this file; empty is standard error"),
-    opt("log_level", Kind::Text, "info", ALL, false, "error, warn, info, debug or trace, or a tracing filter"),
+    opt("log_level", Kind::Text, "info", ALL, true, "error, warn, info, debug or trace, or a tracing filter"),
     opt("memstore_device_bytes", Kind::Size, "4G", OSD, false, "what the memory store says its size is"),
     opt("metrics_addr", Kind::Text, "", ALL, false, "address and port of the Prometheus page; empty is none"),
     opt("mon_data", Kind::Text, "$run_dir/$name", MON, false, "directory of the monitor's log"),

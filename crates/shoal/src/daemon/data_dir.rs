@@ -1,0 +1,63 @@
+//! Who may open a daemon's data? One process at a time: whoever holds the lock of its directory.
+//!
+//! The lock (`flock`) is the kernel's, so it goes with its process however that ends. That also answers whether a
+//! daemon runs: a pid file may be stale and a zombie still has a pid, but neither holds a lock.
+
+use anyhow::{Context, bail};
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+/// A data directory that this process owns until it is dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    pub path: PathBuf,
+    _lock: File,
+}
+
+fn open_lock(dir: &Path) -> std::io::Result<File> {
+    File::options().create(true).truncate(false).write(true).open(dir.join("lock"))
+}
+
+impl DataDir {
+    /// Takes it, making the directory if there is none.
+    pub fn open(path: &Path) -> anyhow::Result<DataDir> {
+        std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let lock = open_lock(path).with_context(|| format!("cannot open {}/lock", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(DataDir { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                bail!("{} is in use by another process: stop that one first", path.display())
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
+    }
+}
+
+/// Does some process hold the directory now?
+pub fn is_held(dir: &Path) -> bool {
+    match open_lock(dir) {
+        Ok(lock) => matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cannot_open_one_directory() {
+        let dir = std::env::temp_dir().join(format!("shoal-data-dir-{}", std::process::id()));
+        assert!(!is_held(&dir));
+        let first = DataDir::open(&dir).unwrap();
+        assert!(is_held(&dir));
+        let error = DataDir::open(&dir).unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        drop(first);
+        assert!(!is_held(&dir));
+        DataDir::open(&dir).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,15 @@
+//! What every daemon has besides its role: one data directory, a log, an admin socket, a metrics page, a clean stop.
+//!
+//! None of it runs on a reactor's thread: [`side`] owns one thread for them all, and asks the role for what only
+//! the role knows.
+
+pub mod admin_commands;
+pub mod admin_socket;
+pub mod counters;
+pub mod data_dir;
+pub mod host_facts;
+pub mod log;
+pub mod metrics;
+pub mod process;
+pub mod side;
+pub mod version;

@@ -1,0 +1,176 @@
+//! The side thread: admin socket, metrics page and signals of one daemon, away from its reactors.
+
+use super::admin_commands::{self, Command, Common};
+use super::admin_socket::{self, Reply, Request};
+use super::counters::{self, Counter};
+use super::metrics;
+use anyhow::Context;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A Unix socket's path is at most this long (`sun_path`).
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// How long a role may take to answer before the caller is told that it does not.
+const ROLE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the side thread asks of the daemon's role. Called on the side thread; the answer comes from a reactor.
+pub trait Role: Send + Sync + 'static {
+    /// The role's own commands, sorted.
+    fn commands(&self) -> &'static [Command];
+    fn call(&self, request: Request) -> Answer<Reply>;
+    fn counters(&self) -> Answer<Vec<Counter>>;
+    /// SIGTERM or SIGINT came: stop cleanly. Called once.
+    fn stop(&self);
+}
+
+pub struct Side {
+    pub name: String,
+    pub socket: Option<PathBuf>,
+    pub metrics: Option<SocketAddr>,
+    pub common: Arc<Common>,
+    pub role: Arc<dyn Role>,
+}
+
+impl Side {
+    /// Binds what is to be bound, so that its errors come here, and serves in a thread of its own for as long as
+    /// the process lives.
+    pub fn spawn(self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (admin, http, signals) = runtime.block_on(async {
+            let admin = self.socket.as_deref().map(bind_admin_socket).transpose()?;
+            let http = match self.metrics {
+                Some(addr) => {
+                    Some(TcpListener::bind(addr).await.with_context(|| format!("metrics_addr {addr}"))?)
+                }
+                None => None,
+            };
+            let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+            let [term, int, hup] = signals.map(signal);
+            anyhow::Ok((admin, http, [term?, int?, hup?]))
+        })?;
+        let side = Arc::new(self);
+        std::thread::Builder::new().name("side".into()).spawn(move || {
+            runtime.block_on(async {
+                if let Some(listener) = admin {
+                    tokio::spawn(serve_admin(side.clone(), listener));
+                }
+                if let Some(listener) = http {
+                    tokio::spawn(serve_metrics(side.clone(), listener));
+                }
+                let [mut term, mut int, mut hup] = signals;
+                let mut stopping = false;
+                loop {
+                    tokio::select! {
+                        _ = term.recv() => {}
+                        _ = int.recv() => {}
+                        _ = hup.recv() => {
+                            side.common.log.reopen();
+                            continue;
+                        }
+                    }
+                    if !stopping {
+                        stopping = true;
+                        tracing::info!("asked to stop");
+                        side.role.stop();
+                    }
+                }
+            })
+        })?;
+        Ok(())
+    }
+}
+
+fn bind_admin_socket(path: &Path) -> anyhow::Result<UnixListener> {
+    use std::os::unix::ffi::OsStrExt;
+    let len = path.as_os_str().as_bytes().len();
+    anyhow::ensure!(
+        len <= SOCKET_PATH_BYTES_MAX,
+        "{}: a socket's path may have {SOCKET_PATH_BYTES_MAX} bytes and this has {len}: choose a shorter directory",
+        path.display()
+    );
+    // The data directory's lock says that no other process serves it, so what is there is a leftover.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).with_context(|| format!("cannot bind {}", path.display()))?;
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(path, owner_only)?;
+    Ok(listener)
+}
+
+async fn serve_admin(side: Arc<Side>, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(answer_one(side.clone(), stream));
+            }
+            Err(error) => {
+                tracing::warn!("admin socket: {error}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
+    let Some(text) = admin_socket::read_request(&mut stream).await else { return };
+    let (reply, format) = match Request::parse(&text) {
+        Ok(request) => {
+            let format = request.arg("format").unwrap_or_default();
+            (side.answer(request).await, format)
+        }
+        Err(reply) => (reply, String::new()),
+    };
+    if let Err(error) = admin_socket::write_answer(&mut stream, &reply.render(&format)).await {
+        tracing::debug!("admin socket: {error}");
+    }
+}
+
+impl Side {
+    async fn answer(&self, request: Request) -> Reply {
+        if let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request) {
+            return reply;
+        }
+        let role = async {
+            if request.prefix.starts_with("perf")
+                && let Some(reply) = admin_commands::answer_perf(&self.role.counters().await, &request)
+            {
+                return reply;
+            }
+            if self.role.commands().iter().any(|command| command.prefix() == request.prefix) {
+                self.role.call(request).await
+            } else {
+                Reply::Error(libc::EINVAL, format!("unknown command prefix {}", request.prefix))
+            }
+        };
+        match tokio::time::timeout(ROLE_PATIENCE, role).await {
+            Ok(reply) => reply,
+            Err(_) => Reply::Error(libc::ETIMEDOUT, "the daemon does not answer".into()),
+        }
+    }
+}
+
+async fn serve_metrics(side: Arc<Side>, listener: TcpListener) {
+    let page_side = side.clone();
+    let page = Arc::new(move || {
+        let side = page_side.clone();
+        async move { counters::prometheus(&side.role.counters().await, &side.name) }
+    });
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(metrics::serve(stream, page.clone()));
+            }
+            Err(error) => {
+                tracing::warn!("metrics: {error}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
