@@ -23,7 +23,8 @@ pub enum Query {
         offset: u64,
         len: u64,
     },
-    /// Which parts of a range are stored: `(offset, len)`, ascending, not touching.
+    /// Which parts of a range are stored: `(offset, len)`, ascending, not touching. What is not among them reads as
+    /// zeroes; what is may hold zeroes too.
     Extents {
         offset: u64,
         len: u64,

@@ -46,7 +46,7 @@ pub enum Change {
         offset: u64,
         data: Rope,
     },
-    /// The range reads as zeroes afterwards and is not stored. Extends the object as a write would.
+    /// The range reads as zeroes afterwards and need not be stored. Extends the object as a write would.
     Zero {
         object: ObjectId,
         offset: u64,

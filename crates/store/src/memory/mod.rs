@@ -13,6 +13,8 @@ mod object;
 mod omap;
 mod read;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use completions::Delay;
 pub(crate) use completions::Dice;
