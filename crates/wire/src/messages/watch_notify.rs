@@ -13,11 +13,13 @@ pub struct MWatchNotify {
     /// Unused.
     pub version: u64,
     pub notify_id: u64,
-    /// The notification's payload; on completion, who answered what and who did not.
+    /// The notification's payload.
     pub payload: Bytes,
     /// On completion: 0, or `-ETIMEDOUT` when somebody did not answer.
     pub result: i32,
     pub notifier_gid: u64,
+    /// On completion, in the data segment: a [`crate::types::NotifyOutcome`].
+    pub outcome: Bytes,
 }
 
 impl MessageBody for MWatchNotify {
@@ -35,6 +37,7 @@ impl MessageBody for MWatchNotify {
         w.blob(&self.payload);
         w.i32(self.result);
         w.u64(self.notifier_gid);
+        out.data.push(self.outcome.clone());
     }
 
     fn decode(header: &Header, payload: &Payload) -> Result<MWatchNotify, DecodeError> {
@@ -51,6 +54,7 @@ impl MessageBody for MWatchNotify {
             },
             result: if header.version >= 2 { r.i32()? } else { 0 },
             notifier_gid: if header.version >= 3 { r.u64()? } else { 0 },
+            outcome: payload.data.clone(),
         })
     }
 }

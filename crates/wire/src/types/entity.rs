@@ -166,7 +166,8 @@ impl EntityAddr {
     /// zeroes; for IPv6, port, flow, address, scope.
     fn encode_sockaddr(&self, w: &mut Writer) {
         match self.socket {
-            None => {}
+            // Ceph writes its whole union of address families when there is none.
+            None => w.raw(&[0; 28]),
             Some(SocketAddr::V4(a)) => {
                 w.u16(AF_INET);
                 w.raw(&a.port().to_be_bytes());

@@ -39,8 +39,8 @@ impl Decode for ShardId {
     }
 }
 
-/// A snapshot's number (`snapid_t`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A snapshot's number (`snapid_t`); 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SnapId(pub u64);
 
 impl SnapId {
