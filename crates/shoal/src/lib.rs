@@ -1,7 +1,11 @@
 //! The shoal binary's inside: command line, configuration, and the wiring of pure machines to the machine they run on.
 //!
+//! - [`cli`]: the command line, one file a command.
+//! - [`cluster`]: a whole cluster in one directory.
 //! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
 //! - [`daemon`]: what every daemon has besides its role.
 
+pub mod cli;
+pub mod cluster;
 pub mod config;
 pub mod daemon;

@@ -1,3 +1,5 @@
 //! The shoal binary: one cluster, in one command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    shoal::cli::run()
+}

@@ -12,4 +12,5 @@ pub mod log;
 pub mod metrics;
 pub mod process;
 pub mod side;
+pub mod system;
 pub mod version;

@@ -1,0 +1,49 @@
+//! The command line: what can be asked of shoal, and where each question is answered.
+
+mod down;
+mod status;
+mod term;
+mod up;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A storage cluster that Ceph's own clients use as if it were Ceph.
+#[derive(Debug, Parser)]
+#[command(
+    name = "shoal",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  shoal up --dir .shoal --osds 3        a cluster on this machine, in the background
+  ceph -c .shoal/ceph.conf -s           ask it with Ceph's own tool
+  shoal down --dir .shoal               stop it; `shoal up` starts it again as it was"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Down(down::Args),
+    Status(status::Args),
+}
+
+pub fn run() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Up(args) => up::run(&args),
+        Command::Down(args) => down::run(&args),
+        Command::Status(args) => status::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{} {error:#}", term::red(&std::io::stderr(), "shoal:"));
+            ExitCode::FAILURE
+        }
+    }
+}

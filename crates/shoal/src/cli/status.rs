@@ -1,0 +1,101 @@
+//! `shoal status`: what runs, and what the monitor says.
+
+use super::term;
+use crate::cluster::layout::Cluster;
+use crate::daemon::admin_socket::ask;
+use anyhow::Context;
+use serde_json::Value;
+use std::io::stdout;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show which daemons run and how the cluster is. Exit code 0: healthy, 1: not
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The cluster's directory
+    #[arg(long)]
+    dir: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    Ok,
+    /// With the reasons, a line each.
+    Not(String),
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let cluster = Cluster::load(&args.dir)?;
+    for daemon in [cluster.mon()].iter().chain(&cluster.osds()) {
+        match daemon.pid() {
+            Some(pid) => println!("{:<8} {} (process {pid})", daemon.name, term::green(&stdout(), "runs")),
+            None => println!("{:<8} {}", daemon.name, term::red(&stdout(), "does not run")),
+        }
+    }
+    if !cluster.mon().is_running() {
+        println!("start what does not run: shoal up --dir {}", args.dir.display());
+        return Ok(ExitCode::FAILURE);
+    }
+    let health = health(&mon_says(&cluster, "status")?, cluster.osd_ids().len());
+    match &health {
+        Health::Ok => println!("{}", term::green(&stdout(), "HEALTH_OK")),
+        Health::Not(why) => println!("{}", term::yellow(&stdout(), why)),
+    }
+    Ok(if health == Health::Ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the monitor answers to a command on its admin socket.
+pub fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
+    let answer = ask(&cluster.mon().admin_socket(), prefix)?;
+    serde_json::from_str(&answer).with_context(|| format!("mon.a answers {prefix} with {answer:?}"))
+}
+
+/// Judges `status` (in the form of `ceph -s -f json`): healthy is HEALTH_OK with every OSD of the directory up and
+/// in, and every PG active and clean.
+pub fn health(status: &Value, osds: usize) -> Health {
+    let mut problems = Vec::new();
+    let word = status["health"]["status"].as_str().unwrap_or("no health yet");
+    if word != "HEALTH_OK" {
+        problems.push(word.to_owned());
+        for (name, check) in status["health"]["checks"].as_object().into_iter().flatten() {
+            problems.push(format!("  {name}: {}", check["summary"]["message"].as_str().unwrap_or("")));
+        }
+    }
+    let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
+    if up < osds as u64 {
+        problems.push(format!("{up} of {osds} OSDs are up"));
+    }
+    let pgs = status["pgmap"]["num_pgs"].as_u64().unwrap_or(0);
+    let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
+    let clean: u64 = states
+        .filter(|state| state["state_name"] == "active+clean")
+        .filter_map(|state| state["count"].as_u64())
+        .sum();
+    if clean < pgs {
+        problems.push(format!("{clean} of {pgs} PGs are active and clean"));
+    }
+    if problems.is_empty() { Health::Ok } else { Health::Not(problems.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn healthy_is_everything_up_and_clean() {
+        let mut status = json!({
+            "health": {"status": "HEALTH_OK", "checks": {}},
+            "osdmap": {"num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
+            "pgmap": {"num_pgs": 8, "pgs_by_state": [{"state_name": "active+clean", "count": 8}]},
+        });
+        assert_eq!(health(&status, 3), Health::Ok);
+        assert_eq!(health(&status, 4), Health::Not("3 of 4 OSDs are up".into()));
+        status["pgmap"]["pgs_by_state"][0]["count"] = json!(7);
+        assert_eq!(health(&status, 3), Health::Not("7 of 8 PGs are active and clean".into()));
+        status["health"] = json!({"status": "HEALTH_WARN",
+            "checks": {"OSD_DOWN": {"severity": "HEALTH_WARN", "summary": {"message": "1 osds down", "count": 1}}}});
+        let Health::Not(why) = health(&status, 3) else { panic!("not healthy") };
+        assert!(why.starts_with("HEALTH_WARN\n  OSD_DOWN: 1 osds down\n"), "{why}");
+    }
+}

@@ -1,0 +1,118 @@
+//! `shoal up`: a cluster in the background, when healthy.
+
+use super::status::{Health, health, mon_says};
+use super::term;
+use crate::cluster::layout::Cluster;
+use crate::cluster::provision::{Auth, Wish, ensure_cluster};
+use crate::daemon::data_dir::DataDir;
+use crate::daemon::process::Daemon;
+use anyhow::{Context, bail};
+use std::io::stdout;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(50);
+
+/// Start a cluster in the background: one process a daemon. On a directory that has one, start what is not running.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  shoal up --dir /tmp/c --osds 3                 three OSDs, keys and all
+  shoal up --dir /tmp/c                          the same cluster again, after a reboot
+  shoal up --dir /tmp/d --auth none --port 14300 a second one beside it, without keys
+
+What is written: DIR/ceph.conf and DIR/keyring, which Ceph's tools read; for each daemon DIR/NAME.log,
+DIR/NAME.pid, DIR/NAME.asok (ceph daemon DIR/osd.0.asok help) and its data in DIR/NAME/.
+The store is the memory store: it is saved on `shoal down`, and lost when an OSD is killed.")]
+pub struct Args {
+    /// The cluster's directory
+    #[arg(long)]
+    dir: PathBuf,
+    /// How many OSDs [default: 1]
+    #[arg(long)]
+    osds: Option<u32>,
+    /// What OSDs keep their objects in
+    #[arg(long, value_parser = ["mem"], default_value = "mem")]
+    store: String,
+    /// Whether everyone proves who they are [default: cephx]
+    #[arg(long)]
+    auth: Option<Auth>,
+    /// The first port; the daemons use it and those above [default: 13300]
+    #[arg(long)]
+    port: Option<u16>,
+    /// The address to listen on [default: 127.0.0.1]
+    #[arg(long)]
+    addr: Option<IpAddr>,
+    /// Reactor cores of each OSD [default: 1]
+    #[arg(long)]
+    cores: Option<u32>,
+    /// Seconds to wait until the cluster is healthy
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let wish = Wish { osds: args.osds, auth: args.auth, port: args.port, addr: args.addr, cores: args.cores };
+    // Two `up` at once would start everything twice.
+    let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
+    let cluster = ensure_cluster(&args.dir, &wish)?;
+    let patience = Duration::from_secs(args.timeout);
+    start_all(&cluster, &[cluster.mon()], patience)?;
+    start_all(&cluster, &cluster.osds(), patience)?;
+
+    let conf = cluster.dir.join("ceph.conf");
+    match wait_until_healthy(&cluster, patience)? {
+        Health::Ok => {
+            println!(
+                "{} after {:.1} s. Next: ceph -c {} -s",
+                term::green(&stdout(), "healthy"),
+                began.elapsed().as_secs_f64(),
+                conf.display()
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        Health::Not(why) => {
+            println!(
+                "{}: the daemons run, but the cluster is not healthy:",
+                term::yellow(&stdout(), "warning")
+            );
+            println!("{why}");
+            println!("Next: ceph -c {} health detail", conf.display());
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn start_all(cluster: &Cluster, daemons: &[Daemon], patience: Duration) -> anyhow::Result<()> {
+    let mut started = Vec::new();
+    for daemon in daemons {
+        if let Some(pid) = daemon.pid() {
+            println!("{:<8} runs already (process {pid})", daemon.name);
+        } else {
+            started.push((daemon, daemon.start(&cluster.start_args(daemon)?)?));
+        }
+    }
+    for (daemon, child) in &mut started {
+        daemon.wait_until_up(child, patience)?;
+        println!("{:<8} started (process {})", daemon.name, child.id());
+    }
+    Ok(())
+}
+
+fn wait_until_healthy(cluster: &Cluster, patience: Duration) -> anyhow::Result<Health> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let now = health(&mon_says(cluster, "status")?, cluster.osd_ids().len());
+        if matches!(now, Health::Ok) || Instant::now() > deadline {
+            return Ok(now);
+        }
+        if let Some(gone) = cluster.osds().iter().chain([&cluster.mon()]).find(|daemon| !daemon.is_running())
+        {
+            bail!("{} has stopped; see {}", gone.name, gone.log_file().display());
+        }
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,147 @@
+//! Which daemons does a cluster directory have, where do they listen, how is each started?
+//!
+//! `DIR/ceph.conf` is the answer: it has a section for every daemon. Ports follow from one base:
+//!
+//! | port | who |
+//! |---|---|
+//! | BASE | mon.a |
+//! | BASE + 1 | the manager, hosted by mon.a's process |
+//! | BASE + 2 | mon.a's metrics page |
+//! | BASE + 10 + 2·N | osd.N |
+//! | BASE + 11 + 2·N | osd.N's metrics page |
+
+use crate::config::conf_file::ConfFile;
+use crate::daemon::process::Daemon;
+use anyhow::{Context, ensure};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+pub const PORT_BASE_DEFAULT: u16 = 13300;
+/// The one monitor.
+pub const MON: &str = "mon.a";
+
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    pub addr: IpAddr,
+    pub base: u16,
+}
+
+impl Ports {
+    pub fn mon(self) -> SocketAddr {
+        SocketAddr::new(self.addr, self.base)
+    }
+
+    pub fn mgr(self) -> SocketAddr {
+        SocketAddr::new(self.addr, self.base + 1)
+    }
+
+    pub fn mon_metrics(self) -> SocketAddr {
+        SocketAddr::new(self.addr, self.base + 2)
+    }
+
+    pub fn osd(self, id: u32) -> anyhow::Result<SocketAddr> {
+        Ok(SocketAddr::new(self.addr, self.osd_port(id)?))
+    }
+
+    pub fn osd_metrics(self, id: u32) -> anyhow::Result<SocketAddr> {
+        Ok(SocketAddr::new(self.addr, self.osd_port(id)? + 1))
+    }
+
+    fn osd_port(self, id: u32) -> anyhow::Result<u16> {
+        let port = id.checked_mul(2).and_then(|n| n.checked_add(10 + u32::from(self.base)));
+        let port = port.filter(|port| *port < u32::from(u16::MAX)).and_then(|port| u16::try_from(port).ok());
+        port.with_context(|| format!("no port left for osd.{id} above {}: choose a lower --port", self.base))
+    }
+}
+
+/// A cluster that has been made.
+#[derive(Debug)]
+pub struct Cluster {
+    pub dir: PathBuf,
+    pub conf: ConfFile,
+}
+
+pub fn conf_path(dir: &Path) -> PathBuf {
+    dir.join("ceph.conf")
+}
+
+impl Cluster {
+    pub fn load(dir: &Path) -> anyhow::Result<Cluster> {
+        ensure!(
+            conf_path(dir).exists(),
+            "there is no cluster in {}: make one with `shoal up --dir {}`",
+            dir.display(),
+            dir.display()
+        );
+        let dir = std::path::absolute(dir)?;
+        let conf = ConfFile::load(&conf_path(&dir))?;
+        Ok(Cluster { dir, conf })
+    }
+
+    pub fn mon(&self) -> Daemon {
+        self.daemon(MON)
+    }
+
+    /// Ascending.
+    pub fn osd_ids(&self) -> Vec<u32> {
+        let sections = self.conf.sections();
+        let mut ids: Vec<u32> =
+            sections.filter_map(|(name, _)| name.strip_prefix("osd.")?.parse().ok()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub fn osds(&self) -> Vec<Daemon> {
+        self.osd_ids().into_iter().map(|id| self.daemon(&format!("osd.{id}"))).collect()
+    }
+
+    pub fn daemon(&self, name: &str) -> Daemon {
+        Daemon { name: name.to_owned(), dir: self.dir.clone() }
+    }
+
+    /// The arguments that start `daemon` as an init system would.
+    pub fn start_args(&self, daemon: &Daemon) -> anyhow::Result<Vec<String>> {
+        let (kind, id) = daemon.name.split_once('.').context("a daemon's name is TYPE.ID")?;
+        let conf = conf_path(&self.dir).display().to_string();
+        Ok([kind, "--conf", &conf, "--id", id].map(str::to_owned).to_vec())
+    }
+
+    pub fn ports(&self) -> anyhow::Result<Ports> {
+        let addr = self.conf.get(MON, "public addr").context("ceph.conf has no public addr in [mon.a]")?;
+        let addr = parse_addr(addr)?;
+        Ok(Ports { addr: addr.ip(), base: addr.port() })
+    }
+}
+
+/// `v2:127.0.0.1:3300`, `127.0.0.1:3300` or `[v2:127.0.0.1:3300]`.
+pub fn parse_addr(text: &str) -> anyhow::Result<SocketAddr> {
+    let inner = text.trim();
+    let inner = inner.strip_prefix("[v2:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(inner);
+    let inner = inner.strip_prefix("v2:").unwrap_or(inner);
+    inner.parse().with_context(|| format!("{text} is no address: expected IP:PORT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_in_the_forms_that_ceph_writes() {
+        let want: SocketAddr = "127.0.0.1:3300".parse().unwrap();
+        for text in ["127.0.0.1:3300", "v2:127.0.0.1:3300", "[v2:127.0.0.1:3300]"] {
+            assert_eq!(parse_addr(text).unwrap(), want);
+        }
+        assert_eq!(parse_addr("[v2:[::1]:3300]").unwrap(), "[::1]:3300".parse().unwrap());
+        assert!(parse_addr("v1:127.0.0.1:6789").is_err());
+    }
+
+    #[test]
+    fn ports_do_not_overlap_and_do_not_wrap() {
+        let ports = Ports { addr: "127.0.0.1".parse().unwrap(), base: 13300 };
+        assert_eq!(ports.osd(0).unwrap().port(), 13310);
+        assert_eq!(ports.osd_metrics(0).unwrap().port(), 13311);
+        assert_eq!(ports.osd(3).unwrap().port(), 13316);
+        let high = Ports { base: 65500, ..ports };
+        assert!(high.osd(20).is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! A whole cluster in one directory: who is in it, and what its first files say.
+//!
+//! - [`layout`]: which daemons a directory has, where they listen, how each is started.
+//! - [`provision`]: a new cluster's `ceph.conf` and keys.
+
+pub mod layout;
+pub mod provision;

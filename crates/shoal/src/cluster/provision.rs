@@ -1,0 +1,221 @@
+//! What does a new cluster's directory say: `ceph.conf` for stock tools and our daemons, and everyone's keys.
+
+use super::layout::{Cluster, MON, Ports, conf_path};
+use crate::config::conf_file::ConfFile;
+use crate::config::keyring::{Entity, Keyring, generate_key};
+use crate::daemon::system;
+use anyhow::{Context, ensure};
+use machine::Random;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Auth {
+    Cephx,
+    None,
+}
+
+impl Auth {
+    fn as_str(self) -> &'static str {
+        match self {
+            Auth::Cephx => "cephx",
+            Auth::None => "none",
+        }
+    }
+}
+
+/// What was asked of `shoal up`; `None` is "as it is, or the default".
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    pub osds: Option<u32>,
+    pub auth: Option<Auth>,
+    pub port: Option<u16>,
+    pub addr: Option<IpAddr>,
+    pub cores: Option<u32>,
+}
+
+const OSDS_DEFAULT: u32 = 1;
+/// One monitor's ids fit into a laptop; more is a typing error.
+const OSDS_MAX: u32 = 1000;
+const CORES_MAX: u32 = 64;
+
+impl Wish {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.osds.is_none_or(|n| n <= OSDS_MAX), "--osds: at most {OSDS_MAX}");
+        ensure!(
+            self.cores.is_none_or(|n| (1..=CORES_MAX).contains(&n)),
+            "--cores: between 1 and {CORES_MAX}"
+        );
+        Ok(())
+    }
+}
+
+/// Makes the cluster that `wish` describes, or adds to the one that is there what it lacks.
+pub fn ensure_cluster(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
+    wish.check()?;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    if conf_path(dir).exists() { adapt(Cluster::load(dir)?, wish) } else { create(dir, wish) }
+}
+
+fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
+    let dir = std::path::absolute(dir)?;
+    let mut random = system::os_random()?;
+    let ports = Ports {
+        addr: wish.addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        base: wish.port.unwrap_or(super::layout::PORT_BASE_DEFAULT),
+    };
+    ensure!(ports.base <= u16::MAX - 10, "--port {}: choose a lower one", ports.base);
+    let auth = wish.auth.unwrap_or(Auth::Cephx).as_str();
+    let mut conf = ConfFile::default();
+    let shown = dir.display().to_string();
+    for (key, value) in [
+        ("fsid", new_uuid(&mut random)),
+        ("mon host", format!("[v2:{}]", ports.mon())),
+        ("auth cluster required", auth.into()),
+        ("auth service required", auth.into()),
+        ("auth client required", auth.into()),
+        ("keyring", format!("{shown}/keyring")),
+        ("run dir", shown.clone()),
+        // Every pool has one copy until replication exists; warning about each would hide what matters.
+        ("osd pool default size", "1".into()),
+        ("mon warn on pool no redundancy", "false".into()),
+    ] {
+        conf.set("global", key, value);
+    }
+    for kind in ["mon", "osd"] {
+        conf.set(kind, "admin socket", format!("{shown}/$name.asok"));
+        conf.set(kind, "log file", format!("{shown}/$name.log"));
+        conf.set(kind, "pid file", format!("{shown}/$name.pid"));
+        conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
+    }
+    conf.set("osd", "osd objectstore", "memstore");
+    conf.set("osd", "shoal cores", wish.cores.unwrap_or(1).to_string());
+    conf.set(MON, "public addr", format!("v2:{}", ports.mon()));
+    conf.set(MON, "mgr addr", format!("v2:{}", ports.mgr()));
+    conf.set(MON, "metrics addr", ports.mon_metrics().to_string());
+
+    let created = system::wall_clock();
+    let mut keyring = Keyring::default();
+    let mut add = |name: &str, caps: &[(&str, &str)]| {
+        keyring.0.insert(name.into(), Entity::new(generate_key(&mut random, created), caps));
+    };
+    add("mon.", &[("mon", "allow *")]);
+    add("client.admin", &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]);
+    add("mgr.a", &[("mds", "allow *"), ("mon", "profile mgr"), ("osd", "allow *")]);
+    keyring.save(&dir.join("keyring"))?;
+
+    let mut cluster = Cluster { dir, conf };
+    add_osds(&mut cluster, wish.osds.unwrap_or(OSDS_DEFAULT))?;
+    write_conf(&cluster)?;
+    Ok(cluster)
+}
+
+/// An existing cluster keeps what it was made with; OSDs may be added and their cores changed.
+fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
+    let ports = cluster.ports()?;
+    let advice = "stop it and use another --dir, or leave the option out";
+    ensure!(wish.port.is_none_or(|p| p == ports.base), "this cluster is on port {}: {advice}", ports.base);
+    ensure!(wish.addr.is_none_or(|a| a == ports.addr), "this cluster is on {}: {advice}", ports.addr);
+    let auth = cluster.conf.get(MON, "auth client required").unwrap_or_default();
+    ensure!(wish.auth.is_none_or(|a| a.as_str() == auth), "this cluster's auth is {auth}: {advice}");
+    let have = cluster.osd_ids().len() as u32;
+    let mut changed = false;
+    if let Some(want) = wish.osds {
+        ensure!(want >= have, "this cluster has {have} OSDs; `shoal up` adds OSDs and never takes one away");
+        changed |= want > have;
+        add_osds(&mut cluster, want - have)?;
+    }
+    if let Some(cores) = wish.cores
+        && cluster.conf.get("osd", "shoal cores") != Some(&cores.to_string())
+    {
+        let running: Vec<_> = cluster.osds().into_iter().filter(|osd| osd.is_running()).collect();
+        ensure!(running.is_empty(), "--cores changes with a restart: `shoal down` first");
+        cluster.conf.set("osd", "shoal cores", cores.to_string());
+        changed = true;
+    }
+    if changed {
+        write_conf(&cluster)?;
+    }
+    Ok(cluster)
+}
+
+/// Sections and keys for `count` more. The keyring is written before `ceph.conf` names its owner.
+fn add_osds(cluster: &mut Cluster, count: u32) -> anyhow::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let ports = cluster.ports()?;
+    let mut random = system::os_random()?;
+    let keyring_path = cluster.dir.join("keyring");
+    let mut keyring = Keyring::load(&keyring_path)?;
+    let first = cluster.osd_ids().last().map_or(0, |last| last + 1);
+    for id in first..first + count {
+        let name = format!("osd.{id}");
+        let key = generate_key(&mut random, system::wall_clock());
+        let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
+        keyring.0.insert(name.clone(), Entity::new(key, &caps));
+        cluster.conf.set(&name, "public addr", format!("v2:{}", ports.osd(id)?));
+        cluster.conf.set(&name, "metrics addr", ports.osd_metrics(id)?.to_string());
+        cluster.conf.set(&name, "osd uuid", new_uuid(&mut random));
+    }
+    keyring.save(&keyring_path)
+}
+
+fn write_conf(cluster: &Cluster) -> anyhow::Result<()> {
+    let path = conf_path(&cluster.dir);
+    let text = format!(
+        "# Made by `shoal up`. Stock tools read it too: ceph -c {} -s\n{}",
+        path.display(),
+        cluster.conf
+    );
+    let temporary = path.with_extension("new");
+    let write = || {
+        std::fs::write(&temporary, text)?;
+        std::fs::rename(&temporary, &path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A random (version 4) UUID.
+fn new_uuid(random: &mut Random) -> String {
+    let mut bytes: [u8; 16] = random.bytes();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("shoal-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_second_time_keeps_what_is_there_and_adds_osds() {
+        let dir = temporary("provision");
+        let wish = Wish { osds: Some(2), port: Some(14790), ..Wish::default() };
+        let first = ensure_cluster(&dir, &wish).unwrap();
+        assert_eq!(first.osd_ids(), [0, 1]);
+        let keys = Keyring::load(&dir.join("keyring")).unwrap();
+        assert!(keys.key_of("client.admin").is_some() && keys.key_of("osd.1").is_some());
+
+        let again = ensure_cluster(&dir, &Wish { osds: Some(3), ..Wish::default() }).unwrap();
+        assert_eq!(again.conf.get("x", "fsid"), first.conf.get("x", "fsid"));
+        assert_eq!(again.osd_ids(), [0, 1, 2]);
+        let more = Keyring::load(&dir.join("keyring")).unwrap();
+        assert_eq!(more.key_of("client.admin"), keys.key_of("client.admin"));
+        assert_eq!(again.conf.get("osd.2", "public addr"), Some("v2:127.0.0.1:14804"));
+
+        for wrong in [
+            Wish { osds: Some(1), ..Wish::default() },
+            Wish { auth: Some(Auth::None), ..Wish::default() },
+            Wish { port: Some(1), ..Wish::default() },
+        ] {
+            assert!(ensure_cluster(&dir, &wrong).is_err(), "{wrong:?}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

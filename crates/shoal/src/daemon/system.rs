@@ -1,0 +1,18 @@
+//! Where do clock and randomness come in? Here, at the edge; the machines get them as inputs.
+
+use machine::Random;
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
+use wire::types::UTime;
+
+pub fn wall_clock() -> UTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UTime::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A stream of randomness seeded by the operating system: fit for keys.
+pub fn os_random() -> anyhow::Result<Random> {
+    let mut seed = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    Ok(Random::from_seed(seed))
+}
