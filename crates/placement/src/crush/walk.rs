@@ -1,0 +1,65 @@
+//! What every descent through the hierarchy needs: the map, the seed, who is out.
+
+use super::bucket::{self, Shuffle};
+use super::hash::hash2;
+use std::collections::BTreeMap;
+use wire::types::crush::{Bucket, ChooseArg, CrushMap};
+
+/// A device weight of 1.0: fully in.
+const WEIGHT_IN: u32 = 0x1_0000;
+
+/// One mapping's surroundings.
+pub(super) struct Walk<'a> {
+    pub map: &'a CrushMap,
+    /// How much of each device is in, by its number; devices beyond the end are out.
+    pub weights: &'a [u32],
+    pub x: u32,
+    pub args: Option<&'a BTreeMap<u32, ChooseArg>>,
+    pub shuffle: &'a mut Shuffle,
+}
+
+/// What an item is to a search for a given type.
+pub(super) enum Sight<'a> {
+    /// Of the type.
+    Found,
+    /// A bucket of another type: look inside.
+    Deeper(&'a Bucket),
+    /// A device where a bucket was wanted, or a number that the map does not know.
+    Bad,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn pick(&mut self, bucket: &Bucket, r: i32, position: usize) -> Option<i32> {
+        let arg = self.args.and_then(|args| args.get(&(CrushMap::bucket_index(bucket.id)? as u32)));
+        bucket::pick(bucket, self.x, r as u32, arg, position, self.shuffle)
+    }
+
+    pub(super) fn pick_shuffled(&mut self, bucket: &Bucket, r: i32) -> Option<i32> {
+        (!bucket.items.is_empty()).then(|| self.shuffle.pick(bucket, self.x, r as u32))
+    }
+
+    pub(super) fn look(&self, item: i32, kind: i32) -> Sight<'a> {
+        if item >= 0 {
+            return if kind == 0 && item < self.map.max_devices { Sight::Found } else { Sight::Bad };
+        }
+        match self.map.bucket(item) {
+            Some(bucket) if i32::from(bucket.kind) == kind => Sight::Found,
+            Some(bucket) => Sight::Deeper(bucket),
+            None => Sight::Bad,
+        }
+    }
+
+    /// Whether a device is out for this input: one that is partly out is out for that share of inputs.
+    pub(super) fn is_out(&self, device: i32) -> bool {
+        match self.weights.get(device as usize) {
+            None | Some(0) => true,
+            Some(&weight) if weight >= WEIGHT_IN => false,
+            Some(&weight) => hash2(self.x, device as u32) & 0xffff >= weight,
+        }
+    }
+
+    /// More descents than this in a row means that a bucket contains itself.
+    pub(super) fn depth_max(&self) -> usize {
+        self.map.buckets.len()
+    }
+}
