@@ -8,6 +8,7 @@ mod auth;
 mod command;
 mod config;
 mod log;
+mod mgr;
 mod mon_get_version;
 mod mon_map;
 mod mon_subscribe;
@@ -29,6 +30,10 @@ pub use auth::{MAuth, MAuthReply};
 pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck};
 pub use config::{MConfig, MGetConfig};
 pub use log::{MLog, MLogAck};
+pub use mgr::{
+    CommandDescription, CounterDeclaration, HealthMetric, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrDigest,
+    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, MPGStatsAck, ManagerModule, ServiceDaemon,
+};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
 pub use mon_map::{MMonGetMap, MMonMap};
 pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SubscribeItem};

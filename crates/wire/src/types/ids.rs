@@ -74,7 +74,7 @@ impl Decode for SnapId {
 }
 
 /// A placement group (`pg_t`): written `POOL.SEED`, the seed in hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PgId {
     pub pool: PoolId,
     pub seed: u32,

@@ -1,0 +1,300 @@
+//! Between the manager, the monitor and the daemons that report to the manager.
+
+use super::paxos::PaxosHeader;
+use super::plain::plain_message;
+use super::{Header, MessageBody, Outgoing, Payload};
+use crate::types::{
+    EntityAddrVec, HealthCheck, OsdStat, PgId, PgStat, PoolId, ProgressEvent, StoreStatfs, UTime, Uuid,
+};
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A command that a daemon serves, as the monitor hands it on to clients (`MonCommand`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct CommandDescription {
+    /// Words and parameters: `pg ls name=pool,type=CephInt,req=false …`.
+    pub signature: String,
+    pub help: String,
+    pub module: String,
+    /// `r`, `rw`, `rx` …
+    pub permissions: String,
+    /// Always set for readers that predate `flags`.
+    pub availability: String,
+    /// 1 not forwarded, 2 obsolete, 4 deprecated, 8 for the manager, 16 polled, 32 hidden.
+    pub flags: u64,
+}
+
+/// A module of the manager (`MgrMap::ModuleInfo`), its options left as they came.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ManagerModule {
+    pub name: String,
+    pub can_run: bool,
+    pub error: String,
+    /// Encoded map of options; empty when there are none.
+    pub options: Bytes,
+}
+
+impl Encode for ManagerModule {
+    fn encode(&self, w: &mut codec::Writer) {
+        w.envelope(2, 1, |w| {
+            w.string(&self.name);
+            w.bool(self.can_run);
+            w.string(&self.error);
+            match self.options.is_empty() {
+                true => w.u32(0),
+                false => w.raw(&self.options),
+            }
+        });
+    }
+}
+
+impl Decode for ManagerModule {
+    const MIN_LEN: usize = 6;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.envelope("MgrMap::ModuleInfo", 2, |r, _| {
+            let (name, can_run, error) = (r.string()?, r.bool()?, r.string()?);
+            let options = match r.rest() {
+                [0, 0, 0, 0] => Bytes::new(),
+                some => Bytes::copy_from_slice(some),
+            };
+            Ok(ManagerModule { name, can_run, error, options })
+        })
+    }
+}
+
+plain_message! {
+    /// A manager to the monitor: here I am.
+    MMgrBeacon = 0x703, version 11, compat 8, priority 196 {
+        paxos: PaxosHeader,
+        addrs: EntityAddrVec,
+        gid: u64,
+        available: bool,
+        name: String,
+        fsid: Uuid,
+        module_names: BTreeSet<String>,
+        /// Only from a manager that becomes active.
+        commands: Vec<CommandDescription>,
+        metadata: BTreeMap<String, String>,
+        services: BTreeMap<String, String>,
+        modules: Vec<ManagerModule>,
+        #[since(9)]
+        features: u64,
+        #[since(10)]
+        client_addrs: Vec<EntityAddrVec>,
+        #[since(11)]
+        client_names: Vec<String>,
+    }
+}
+
+plain_message! {
+    /// A daemon to the manager: may I report?
+    MMgrClose = 0x708, version 1, compat 1 {
+        daemon_name: String,
+        service_name: String,
+    }
+}
+
+plain_message! {
+    /// The monitor to the manager: its own status, as JSON.
+    MMgrDigest = 0x705, version 1, compat 1 {
+        mon_status_json: Bytes,
+        health_json: Bytes,
+    }
+}
+
+plain_message! {
+    /// An OSD to the manager: its PGs and itself.
+    MPGStats = 87, version 2, compat 1 {
+        paxos: PaxosHeader,
+        fsid: Uuid,
+        osd: OsdStat,
+        pgs: BTreeMap<PgId, PgStat>,
+        /// The OSD's map.
+        epoch: u32,
+        had_map_for: UTime,
+        #[since(2)]
+        pools: BTreeMap<PoolId, StoreStatfs>,
+    }
+}
+
+plain_message! {
+    /// The manager to an OSD: reported up to here.
+    MPGStatsAck = 88, version 1, compat 1 {
+        paxos: PaxosHeader,
+        pgs: BTreeMap<PgId, (u64, u32)>,
+    }
+}
+
+plain_message! {
+    /// The manager to the monitor: health, progress, and the digest that `status` and `df` are answered from.
+    MMonMgrReport = 0x706, version 3, compat 1 {
+        paxos: PaxosHeader,
+        health: BTreeMap<String, HealthCheck>,
+        /// An encoded `ServiceMap`; empty when it has not changed.
+        service_map: Bytes,
+        #[since(2)]
+        progress: BTreeMap<String, ProgressEvent>,
+        #[since(3)]
+        gid: u64,
+    }
+    /// An encoded [`crate::types::PgMapDigest`].
+    data digest
+}
+
+/// A daemon to the manager: here I am.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MMgrOpen {
+    pub daemon_name: String,
+    /// Empty: by the entity's kind.
+    pub service_name: String,
+    /// For a daemon that is not one of Ceph's own kinds: what it says of itself.
+    pub service: Option<ServiceDaemon>,
+    /// Encoded maps of the daemon's configuration and of the built-in defaults.
+    pub config: Bytes,
+    pub config_defaults: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Default, Encode, Decode)]
+pub struct ServiceDaemon {
+    pub metadata: BTreeMap<String, String>,
+    pub status: BTreeMap<String, String>,
+}
+
+impl MessageBody for MMgrOpen {
+    const TYPE: u16 = 0x700;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, out: &mut Outgoing) {
+        out.front.string(&self.daemon_name);
+        out.front.string(&self.service_name);
+        out.front.put(&self.service);
+        out.front.put(&self.config);
+        out.front.put(&self.config_defaults);
+    }
+
+    fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(&payload.front);
+        let mut m = MMgrOpen { daemon_name: r.get()?, ..MMgrOpen::default() };
+        if header.version >= 2 {
+            (m.service_name, m.service) = r.get()?;
+        }
+        if header.version >= 3 {
+            (m.config, m.config_defaults) = r.get()?;
+        }
+        Ok(m)
+    }
+}
+
+/// The manager to a daemon: how often to report, and which counters.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MMgrConfigure {
+    pub period_sec: u32,
+    /// Counters of a lower priority are not wanted.
+    pub threshold: u32,
+}
+
+impl MessageBody for MMgrConfigure {
+    const TYPE: u16 = 0x701;
+    const VERSION: u16 = 4;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, out: &mut Outgoing) {
+        out.front.u32(self.period_sec);
+        out.front.u32(self.threshold);
+        // No queries for per-client figures, and no other metric configuration.
+        out.front.u32(0);
+        out.front.bool(false);
+    }
+
+    fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(&payload.front);
+        let period_sec = r.u32()?;
+        let threshold = codec::field(&mut r, "threshold", header.version >= 2, u32::default)?;
+        Ok(MMgrConfigure { period_sec, threshold })
+    }
+}
+
+/// A counter as a daemon declares it (`PerfCounterType`).
+#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode)]
+#[envelope(version = 3, compat = 1)]
+pub struct CounterDeclaration {
+    pub path: String,
+    pub description: String,
+    pub nick: String,
+    pub kind: u8,
+    #[since(2)]
+    pub priority: u8,
+    #[since(3)]
+    pub unit: u8,
+}
+
+/// Something of a daemon that health looks at (`DaemonHealthMetric`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct HealthMetric {
+    /// 0 slow operations (count, oldest in seconds), 1 PGs that wait to be created.
+    pub kind: u8,
+    /// Two 32-bit numbers: the first in the lower half.
+    pub value: u64,
+}
+
+/// A daemon to the manager: counters, state, configuration.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MMgrReport {
+    pub daemon_name: String,
+    pub declared: Vec<CounterDeclaration>,
+    /// Values of all declared counters, packed by their kind, in order of path.
+    pub packed: Bytes,
+    pub undeclared: Vec<String>,
+    pub service_name: String,
+    pub status: Option<BTreeMap<String, String>>,
+    pub health: Vec<HealthMetric>,
+    pub config: Bytes,
+    pub task_status: Option<BTreeMap<String, String>>,
+}
+
+impl MessageBody for MMgrReport {
+    const TYPE: u16 = 0x702;
+    const VERSION: u16 = 9;
+    const COMPAT: u16 = 1;
+
+    fn encode(&self, out: &mut Outgoing) {
+        let w = &mut out.front;
+        w.string(&self.daemon_name);
+        w.put(&self.declared);
+        w.put(&self.packed);
+        w.put(&self.undeclared);
+        w.string(&self.service_name);
+        w.put(&self.status);
+        w.put(&self.health);
+        w.put(&self.config);
+        // Per-client figures that a query asked for: none is served.
+        w.u32(0);
+        w.put(&self.task_status);
+        w.bool(false);
+    }
+
+    fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(&payload.front);
+        let v = header.version;
+        let mut m = MMgrReport {
+            daemon_name: r.get()?,
+            declared: r.get()?,
+            packed: r.get()?,
+            ..MMgrReport::default()
+        };
+        m.undeclared = codec::field(&mut r, "undeclared", v >= 2, Vec::new)?;
+        m.service_name = codec::field(&mut r, "service_name", v >= 3, String::new)?;
+        m.status = codec::field(&mut r, "status", v >= 3, || None)?;
+        m.health = codec::field(&mut r, "health", v >= 5, Vec::new)?;
+        m.config = codec::field(&mut r, "config", v >= 6, Bytes::new)?;
+        let queries = codec::field(&mut r, "queries", v >= 7, u32::default)?;
+        if queries == 0 {
+            m.task_status = codec::field(&mut r, "task_status", v >= 8, || None)?;
+        }
+        Ok(m)
+    }
+}
