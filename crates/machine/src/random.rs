@@ -46,3 +46,9 @@ impl Random {
         Random::from_seed(self.bytes())
     }
 }
+
+impl wire::cephx::Entropy for Random {
+    fn fill(&mut self, out: &mut [u8]) {
+        Random::fill(self, out);
+    }
+}

@@ -1,39 +1,63 @@
-//! Keys, tickets, authorizers, as cephx writes them.
+//! cephx: keys, tickets, authorizers (Ceph's `doc/dev/cephx_protocol.rst`, `src/auth/cephx/`, `src/auth/Crypto.cc`).
+//!
+//! A client proves to a monitor that it knows its long-lived key, and gets a *ticket* for each service it will
+//! call: a session key for itself, and a blob that only the service can open, with the same session key and what
+//! the client may do. To call the service it sends an *authorizer*: the blob, and a nonce under the session key.
+//!
+//! ```text
+//! client                                              monitor
+//!   | AUTH_REQUEST       u8 10 | name | global id        |
+//!   |                    ServerChallenge  AUTH_REPLY_MORE|
+//!   | AUTH_REQUEST_MORE  header | Authenticate           |
+//!   |       header | AUTH ticket | secret | more tickets  AUTH_DONE
+//! client                                              service
+//!   | AUTH_REQUEST       u8 1 | id | service | blob | {Authorize}
+//!   |                 {AuthorizeChallenge} AUTH_REPLY_MORE|
+//!   | AUTH_REQUEST_MORE  the same, {Authorize} answers it |
+//!   |                         {AuthorizeReply}   AUTH_DONE|
+//! ```
+//!
+//! Two kinds of key: AES-128 (all releases) and `aes256k` (19.2.6, 20.2.4 and later). The kind of the key decides
+//! the cipher of everything that it seals; nothing else on the wire says which. What shoal keeps for itself (the
+//! rotating keys that seal ticket blobs) is always `aes256k`; the session key in a ticket follows the client's key.
+//!
+//! - [`Key`] seals and opens under a [`Usage`]. [`seal`] and [`open`] wrap a value in cephx's envelope first.
+//! - `authenticate` is the conversation with the monitor, `authorizer` the one with a service.
 
-use bytes::Bytes;
+mod aes128;
+mod aes256k;
+mod authenticate;
+mod authorizer;
+mod key;
+mod name;
+mod rotating;
+mod sealed;
+#[cfg(test)]
+mod tests;
+mod ticket;
 
-/// A secret key (`CryptoKey`): its type decides the cipher.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key {
-    /// 1: AES-128-CBC, 2: AES256-CTS-HMAC-SHA384-192.
-    pub kind: u16,
-    pub created: crate::types::UTime,
-    pub secret: Bytes,
-}
+pub use authenticate::{
+    Authenticate, MonitorGrant, MonitorReply, RequestHeader, ResponseHeader, ServerChallenge,
+    ServiceTicketRequest, prove,
+};
+pub use authorizer::{Authorizer, AuthorizerError, ChallengeOrReply, Verified, verify_authorizer};
+pub use key::{Entropy, Key, KeyError, KeyKind, Usage};
+pub use name::AuthName;
+pub use rotating::{RotatingKeys, RotatingSecret};
+pub use sealed::{SealError, open, open_from, seal, seal_to};
+pub use ticket::{
+    AuthCaps, AuthTicket, NewTicket, ServiceTicket, TicketBlob, TicketInfo, read_tickets, write_tickets,
+};
 
-impl std::fmt::Debug for Key {
-    /// Never the secret.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Key(kind {})", self.kind)
-    }
-}
+/// `CEPH_AUTH_*`.
+pub const METHOD_NONE: u32 = 1;
+pub const METHOD_CEPHX: u32 = 2;
 
-/// A ticket for one service, with the session key that proves it is ours.
-#[derive(Clone, Debug)]
-pub struct ServiceTicket {
-    pub service: u32,
-    pub session_key: Key,
-    /// Opaque to us: the service's own secret protects it.
-    pub blob: Bytes,
-    pub secret_id: u64,
-    /// How long the ticket lasts from the moment it came (zero: for ever). Clocks differ: the receiver counts by
-    /// its own. Stock renews when a quarter of it is left.
-    pub validity: crate::types::UTime,
-}
+/// The first byte of a payload in `AUTH_REQUEST`: who is asked, and how (`AUTH_MODE_*`).
+pub const MODE_AUTHORIZER: u8 = 1;
+pub const MODE_MON: u8 = 10;
 
-/// A service's rotating secrets: previous, current and next, by secret id.
-#[derive(Clone, Debug, Default)]
-pub struct RotatingKeys {
-    pub secrets: Vec<(u64, Key, crate::types::UTime)>,
-    pub max_version: u64,
-}
+/// What is asked of a monitor (`CEPHX_GET_*`).
+pub const GET_AUTH_SESSION_KEY: u16 = 0x100;
+pub const GET_PRINCIPAL_SESSION_KEY: u16 = 0x200;
+pub const GET_ROTATING_KEY: u16 = 0x400;
