@@ -5,6 +5,7 @@
 //! - [`messages`]: one file a message and one table of them all.
 //! - [`frames`]: msgr2.1 framing, in crc and secure mode.
 //! - [`cephx`]: keys, tickets, authorizers.
+//! - [`text`]: tables, sizes and times as stock tools print them.
 //! - [`features`]: the feature bits, and which release has which.
 
 pub mod cephx;
@@ -13,4 +14,5 @@ mod corpus;
 pub mod features;
 pub mod frames;
 pub mod messages;
+pub mod text;
 pub mod types;

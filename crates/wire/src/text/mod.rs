@@ -1,0 +1,18 @@
+//! Text as the field's tools print it: people parse it, so its shapes are part of the protocol.
+//!
+//! [`Table`] aligns columns, [`Bytes`] and [`Si`] shorten numbers, [`Age`] a duration, [`Weight`] a CRUSH weight;
+//! [`stamp`] is a point in time.
+
+mod number;
+mod table;
+mod time;
+
+pub use number::{Bytes, LowPrecision, Si, Weight};
+pub use table::{Align, Table};
+pub use time::{Age, stamp};
+
+/// `[1,2,3]`: a list of OSDs.
+pub fn osd_list(osds: &[i32]) -> String {
+    let items: Vec<String> = osds.iter().map(i32::to_string).collect();
+    format!("[{}]", items.join(","))
+}
