@@ -5,6 +5,7 @@
 
 mod contract;
 mod ids;
+pub mod mon_session;
 pub mod net;
 mod random;
 mod time;
