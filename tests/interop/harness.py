@@ -1,0 +1,221 @@
+"""What every interop suite needs: a cluster of ours, a stock client, and patience that ends.
+
+A `Cluster` lives in a temporary directory on its own ports. A `Client` is one release's tools: those on PATH, or
+those in a folder that is entered with chroot (another release cannot run on this system's libraries).
+"""
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+SHOAL = os.environ.get("SHOAL", str(ROOT / "target/release/shoal"))
+LONG = False
+SECONDS_MAX = 120
+PORTS_PER_CLUSTER = 40
+_next_port = int(os.environ.get("SHOAL_TEST_PORT", "24300"))
+
+
+def free_port_base():
+    """The first of a run of ports that nobody listens on."""
+    global _next_port
+    while True:
+        base, _next_port = _next_port, _next_port + PORTS_PER_CLUSTER
+        try:
+            for port in range(base, base + 20):
+                with socket.socket() as s:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    s.bind(("127.0.0.1", port))
+            return base
+        except OSError:
+            continue
+
+
+class Failed(AssertionError):
+    """A command that should have worked did not."""
+
+
+class Done:
+    """What a command left behind."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def text(self):
+        return self.out.decode(errors="replace")
+
+    @property
+    def errors(self):
+        return self.err.decode(errors="replace")
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
+    done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout, env=env)
+    if check and done.returncode != 0:
+        shown = " ".join(map(str, argv))
+        raise Failed(f"{shown}\nexit code {done.returncode}\n{done.stdout.decode(errors='replace')[-2000:]}\n"
+                     f"{done.stderr.decode(errors='replace')[-4000:]}")
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def eventually(what, seconds=30, every=0.2):
+    """Calls `what` until it returns something true or its patience ends; assertion errors count as false."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            value = what()
+            if value:
+                return value
+            problem = None
+        except (AssertionError, KeyError, IndexError, ValueError, subprocess.TimeoutExpired) as error:
+            problem = error
+        if time.monotonic() > deadline:
+            raise Failed(f"did not become true within {seconds} s") from problem
+        time.sleep(every)
+
+
+class Cluster:
+    """A cluster of ours for one suite. `options` go to `shoal up`."""
+
+    def __init__(self, *options, osds=1):
+        self.dir = Path(tempfile.mkdtemp(prefix="shoal-interop-", dir="/tmp"))
+        self.port = free_port_base()
+        self.options = ["--osds", str(osds), "--port", str(self.port), *options]
+        self.osds = osds
+        self.conf = self.dir / "ceph.conf"
+        try:
+            self.up()
+        except Exception:
+            self.show_logs()
+            self.close()
+            raise
+
+    def up(self):
+        run([SHOAL, "up", "--dir", self.dir, *self.options])
+
+    def down(self):
+        run([SHOAL, "down", "--dir", self.dir])
+
+    def pid(self, name):
+        return int((self.dir / f"{name}.pid").read_text())
+
+    def kill(self, name):
+        """SIGKILL, and wait until the process is gone: its parent is init or this test, and a zombie is gone too."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not is_alive(pid), 10, 0.02)
+
+    def log(self, name):
+        path = self.dir / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def show_logs(self):
+        for path in sorted(self.dir.glob("*.log")):
+            print(f"--- {path.name}")
+            print("\n".join(path.read_text(errors="replace").splitlines()[-25:]))
+
+    def unexpected(self):
+        """Log lines that no test of a healthy cluster should cause."""
+        return [f"{path.name}: {line}" for path in sorted(self.dir.glob("*.log"))
+                for line in path.read_text(errors="replace").splitlines() if " ERROR " in line or "panic" in line]
+
+    def close(self):
+        subprocess.run([SHOAL, "down", "--dir", self.dir, "--grace", "10"], capture_output=True, timeout=SECONDS_MAX)
+        if not os.environ.get("SHOAL_KEEP"):
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Client:
+    """One release's command line tools on one cluster. `options` are Ceph options: `--ms_client_mode=secure`."""
+
+    def __init__(self, cluster, root=None, options=(), name="client.admin"):
+        self.cluster, self.root, self.options, self.name = cluster, root, list(options), name
+        if root:
+            inside = Path(f"{root}{cluster.dir}")
+            inside.mkdir(parents=True, exist_ok=True)
+            for file in ("ceph.conf", "keyring"):
+                shutil.copy(cluster.dir / file, inside / file)
+
+    def argv(self, tool, *args):
+        enter = ["chroot", self.root] if self.root else []
+        return [*enter, tool, "-c", str(self.cluster.conf), "-n", self.name, *self.options, *map(str, args)]
+
+    def run(self, tool, *args, stdin=b"", check=True, timeout=SECONDS_MAX):
+        # The tools find their own settings in CEPH_ARGS; ours come from the command line alone.
+        env = {k: v for k, v in os.environ.items() if not k.startswith("CEPH_")}
+        return run(self.argv(tool, *args), stdin, check, env, timeout)
+
+    def ceph(self, *args, **how):
+        return self.run("ceph", "--connect-timeout", "30", *args, **how)
+
+    def json(self, *args, **how):
+        return self.ceph(*args, "-f", "json", **how).json
+
+    def rados(self, *args, **how):
+        return self.run("rados", *args, **how)
+
+    def spawn(self, tool, *args):
+        return subprocess.Popen(self.argv(tool, *args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def releases():
+    """`(label, root)` of each release whose clients are here."""
+    found = [("path", None)]
+    for label in ("18", "20"):
+        root = os.environ.get(f"SHOAL_CEPH{label}")
+        if root and Path(root, "usr/bin/rados").exists():
+            found.append((label, root))
+    return found
+
+
+class ClusterTest(unittest.TestCase):
+    """A suite on one cluster, started once. Subclasses say how in `OPTIONS` and `OSDS`."""
+
+    OPTIONS = ()
+    OSDS = 1
+    #: Log lines with ERROR fail the suite, unless it provokes them.
+    QUIET = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(*cls.OPTIONS, osds=cls.OSDS)
+        cls.client = Client(cls.cluster)
+
+    @classmethod
+    def tearDownClass(cls):
+        unexpected = cls.cluster.unexpected() if cls.QUIET else []
+        cls.cluster.close()
+        if unexpected:
+            raise Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
+
+    def pool(self, name, pgs=8):
+        """A pool of this name, made if it is not there."""
+        if name not in self.client.json("osd", "pool", "ls"):
+            self.client.ceph("osd", "pool", "create", name, pgs, pgs, "replicated", "--size", "1",
+                             "--yes-i-really-mean-it", check=False)
+            if name not in self.client.json("osd", "pool", "ls"):
+                self.client.ceph("osd", "pool", "create", name, pgs)
+        return name
+
+
+def long_only(test):
+    return unittest.skipUnless(LONG, "only with --long")(test)

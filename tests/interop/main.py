@@ -1,0 +1,63 @@
+"""Runs the interop suites and prints one closing line, `N passed, N failed, N skipped`."""
+import sys
+import time
+import unittest
+
+import harness
+
+
+class Result(unittest.TextTestResult):
+    """A line a test, with its time; passes are counted too."""
+
+    passed = 0
+
+    def startTest(self, test):
+        self.began = time.monotonic()
+        unittest.TestResult.startTest(self, test)
+
+    def line(self, word, test, why=""):
+        took = time.monotonic() - getattr(self, "began", time.monotonic())
+        self.stream.writeln(f"{word:<6} {took:5.1f}s  {name_of(test)}{'  ' + why if why else ''}")
+        self.stream.flush()
+
+    def addSuccess(self, test):
+        self.passed += 1
+        self.line("ok", test)
+
+    def addFailure(self, test, err):
+        unittest.TestResult.addFailure(self, test, err)
+        self.line("FAILED", test)
+
+    def addError(self, test, err):
+        unittest.TestResult.addError(self, test, err)
+        self.line("FAILED", test)
+
+    def addSkip(self, test, reason):
+        unittest.TestResult.addSkip(self, test, reason)
+        self.line("skip", test, reason)
+
+    def addSubTest(self, test, subtest, err):
+        unittest.TestResult.addSubTest(self, test, subtest, err)
+        if err is None:
+            self.passed += 1
+        else:
+            self.line("FAILED", subtest)
+
+
+def name_of(test):
+    return test.id() if hasattr(test, "id") else str(test)
+
+
+def main():
+    args = [a for a in sys.argv[1:] if not a.startswith("-")]
+    harness.LONG = "--long" in sys.argv
+    loader = unittest.TestLoader()
+    suite = loader.loadTestsFromNames(args) if args else loader.discover(".", pattern="test_*.py")
+    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
+    result = runner.run(suite)
+    failed = len(result.failures) + len(result.errors)
+    print(f"{result.passed} passed, {failed} failed, {len(result.skipped)} skipped")
+    sys.exit(1 if failed else 0)
+
+
+main()
