@@ -4,8 +4,10 @@
 //! - [`cluster`]: a whole cluster in one directory.
 //! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
 //! - [`daemon`]: what every daemon has besides its role.
+//! - [`host`]: where machines meet disks, clocks and threads.
 
 pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod daemon;
+pub mod host;

@@ -5,21 +5,14 @@
 
 use super::conf_file::ConfFile;
 use anyhow::{Context, ensure};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use machine::Random;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use wire::cephx::Key;
+use wire::cephx::{Entropy, Key, KeyKind};
 use wire::types::UTime;
-
-/// `CEPH_CRYPTO_AES`: AES-128, which every release reads.
-const AES: u16 = 1;
-const AES_SECRET_BYTES: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keyring(pub BTreeMap<String, Entity>);
@@ -51,7 +44,7 @@ impl Keyring {
             let mut caps = BTreeMap::new();
             for (key, value) in section {
                 match key.as_str() {
-                    "key" => entity = Some(key_from_base64(value).with_context(|| format!("[{name}] key"))?),
+                    "key" => entity = Some(Key::from_base64(value).with_context(|| format!("[{name}] key"))?),
                     // Written by releases before Nautilus; means nothing today.
                     "auid" | "pending_key" => {}
                     other => {
@@ -93,7 +86,7 @@ impl Keyring {
 impl fmt::Display for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, entity) in &self.0 {
-            writeln!(f, "[{name}]\n\tkey = {}", key_to_base64(&entity.key))?;
+            writeln!(f, "[{name}]\n\tkey = {}", entity.key.to_base64())?;
             for (service, caps) in &entity.caps {
                 writeln!(f, "\tcaps {service} = \"{}\"", caps.replace('\\', "\\\\").replace('"', "\\\""))?;
             }
@@ -108,34 +101,15 @@ impl Entity {
     }
 }
 
+/// AES-128, which every release reads.
 pub fn generate_key(random: &mut Random, created: UTime) -> Key {
-    let mut secret = vec![0; AES_SECRET_BYTES];
-    random.fill(&mut secret);
-    Key { kind: AES, created, secret: Bytes::from(secret) }
-}
-
-pub fn key_to_base64(key: &Key) -> String {
-    let mut bytes = Vec::with_capacity(12 + key.secret.len());
-    bytes.extend(key.kind.to_le_bytes());
-    bytes.extend(key.created.sec.to_le_bytes());
-    bytes.extend(key.created.nsec.to_le_bytes());
-    let len = u16::try_from(key.secret.len()).expect("a secret was read with a 16-bit length or made by us");
-    bytes.extend(len.to_le_bytes());
-    bytes.extend(&key.secret);
-    STANDARD.encode(bytes)
-}
-
-pub fn key_from_base64(text: &str) -> anyhow::Result<Key> {
-    let bytes = STANDARD.decode(text.trim()).context("not base64")?;
-    let (head, secret) = bytes.split_at_checked(12).context("too short for a key")?;
-    let u16_at = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    let u32_at = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    ensure!(secret.len() == u16_at(10) as usize, "the secret's length does not match");
-    Ok(Key {
-        kind: u16_at(0),
-        created: UTime { sec: u32_at(2), nsec: u32_at(6) },
-        secret: Bytes::copy_from_slice(secret),
-    })
+    struct FromRandom<'a>(&'a mut Random);
+    impl Entropy for FromRandom<'_> {
+        fn fill(&mut self, out: &mut [u8]) {
+            self.0.fill(out);
+        }
+    }
+    Key::generate(KeyKind::Aes, created, &mut FromRandom(random))
 }
 
 #[cfg(test)]
@@ -160,7 +134,7 @@ mod tests {
         let problem = |text: &str| format!("{:#}", Keyring::parse(text).unwrap_err());
         assert!(problem("[client.x]\ncaps mon = allow r\n").contains("no key"));
         assert!(problem("[x]\nkey = AQDlEgJrsEyBIRAAJAoikucca/Enmy0948qihQ==\n").contains("TYPE.ID"));
-        assert!(problem("[client.x]\nkey = AQDl\n").contains("too short"));
+        assert!(problem("[client.x]\nkey = AQDl\n").contains("not an encoded key"));
         assert!(problem("[client.x]\nkey = ?\n").contains("base64"));
     }
 
@@ -184,7 +158,7 @@ mod tests {
             .args(["-p", "-n", "client.admin"])
             .output();
         match output {
-            Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), key_to_base64(&key)),
+            Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), key.to_base64()),
             Err(_) => eprintln!("skipped: ceph-authtool is not installed"),
         }
         std::fs::remove_dir_all(&dir).unwrap();

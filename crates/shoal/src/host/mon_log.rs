@@ -1,0 +1,178 @@
+//! Where does the monitor's log stay? In a redb file, written by a thread of its own.
+//!
+//! A write is one redb transaction, flushed before its completion is told: what the monitor then acknowledges
+//! survives SIGKILL and power loss. The monitor has one write under way at a time and gathers the next meanwhile,
+//! so a slow disk makes batches, not a queue.
+
+use anyhow::Context;
+use bytes::Bytes;
+use machine::Tag;
+use mon::replication::{Recovered, Write};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
+const SINGLES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("singles");
+const VOTE: &str = "vote";
+const SNAPSHOT: &str = "snapshot";
+
+pub struct MonLog {
+    database: Database,
+}
+
+impl MonLog {
+    /// Opens the log in `dir`, making one if there is none.
+    pub fn open(dir: &Path) -> anyhow::Result<MonLog> {
+        let path = dir.join("log.redb");
+        let database = Database::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let begin = database.begin_write()?;
+        begin.open_table(ENTRIES)?;
+        begin.open_table(SINGLES)?;
+        begin.commit()?;
+        Ok(MonLog { database })
+    }
+
+    pub fn recover(&self) -> anyhow::Result<Recovered> {
+        let read = self.database.begin_read()?;
+        let singles = read.open_table(SINGLES)?;
+        let single = |key: &str| -> anyhow::Result<Option<Bytes>> {
+            Ok(singles.get(key)?.map(|value| Bytes::copy_from_slice(value.value())))
+        };
+        let snapshot = match single(SNAPSHOT)? {
+            None => None,
+            Some(mut bytes) => {
+                anyhow::ensure!(bytes.len() >= 8, "the snapshot is cut short");
+                let index = bytes.split_to(8);
+                Some((u64::from_le_bytes(index[..].try_into()?), bytes))
+            }
+        };
+        let mut entries = Vec::new();
+        for row in read.open_table(ENTRIES)?.iter()? {
+            let (index, entry) = row?;
+            entries.push((index.value(), Bytes::copy_from_slice(entry.value())));
+        }
+        Ok(Recovered { vote: single(VOTE)?, snapshot, entries })
+    }
+
+    /// All of it or nothing; on the disk for good when this returns.
+    pub fn write(&self, write: &Write) -> anyhow::Result<()> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        {
+            let mut singles = transaction.open_table(SINGLES)?;
+            if let Some(vote) = &write.vote {
+                singles.insert(VOTE, &vote[..])?;
+            }
+            let mut entries = transaction.open_table(ENTRIES)?;
+            if let Some((first, _)) = write.entries.first() {
+                // Entries after the ones that are replaced belong to a past that did not hold.
+                entries.retain_in(first.., |_, _| false)?;
+            }
+            for (index, entry) in &write.entries {
+                entries.insert(index, &entry[..])?;
+            }
+            if let Some((index, state)) = &write.snapshot {
+                let mut value = Vec::with_capacity(8 + state.len());
+                value.extend(index.to_le_bytes());
+                value.extend(state);
+                singles.insert(SNAPSHOT, &value[..])?;
+            }
+            if let Some(last) = write.trim_through {
+                entries.retain_in(..=last, |_, _| false)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// The thread that writes. Ends when the writer is dropped.
+pub struct Writer {
+    queue: Sender<(Tag, Write)>,
+}
+
+impl Writer {
+    /// `written` is called on the writing thread after each write. A log that cannot be written ends the process:
+    /// a monitor that forgets what it said is worse than none.
+    pub fn spawn(log: MonLog, written: impl Fn(Tag) + Send + 'static) -> anyhow::Result<Writer> {
+        let (queue, writes): (_, Receiver<(Tag, Write)>) = channel();
+        std::thread::Builder::new().name("mon-log".into()).spawn(move || {
+            for (tag, write) in writes {
+                if let Err(error) = log.write(&write) {
+                    tracing::error!("the monitor's log cannot be written: {error:#}");
+                    std::thread::sleep(std::time::Duration::from_millis(200));
+                    std::process::abort();
+                }
+                written(tag);
+            }
+        })?;
+        Ok(Writer { queue })
+    }
+
+    pub fn submit(&self, tag: Tag, write: Write) {
+        self.queue.send((tag, write)).expect("the writing thread lives as long as its queue");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("shoal-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn entry(index: u64) -> (u64, Bytes) {
+        (index, Bytes::from(format!("entry {index}")))
+    }
+
+    #[test]
+    fn what_was_written_is_recovered_and_replaced_entries_are_gone() {
+        let dir = temporary("mon-log");
+        let log = MonLog::open(&dir).unwrap();
+        assert!(log.recover().unwrap().entries.is_empty());
+        let five = Write { entries: (1..=5).map(entry).collect(), ..Write::default() };
+        log.write(&five).unwrap();
+        let other = Bytes::from_static(b"another four");
+        let vote = Bytes::from_static(b"vote");
+        log.write(&Write { entries: vec![(4, other.clone())], vote: Some(vote.clone()), ..Write::default() })
+            .unwrap();
+        drop(log);
+
+        let recovered = MonLog::open(&dir).unwrap().recover().unwrap();
+        assert_eq!(recovered.entries, [entry(1), entry(2), entry(3), (4, other)]);
+        assert_eq!(recovered.vote, Some(vote));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_lets_go_of_what_it_covers() {
+        let dir = temporary("mon-log-snapshot");
+        let log = MonLog::open(&dir).unwrap();
+        let state = Bytes::from_static(b"state at 3");
+        log.write(&Write { entries: (1..=5).map(entry).collect(), ..Write::default() }).unwrap();
+        log.write(&Write { snapshot: Some((3, state.clone())), trim_through: Some(3), ..Write::default() })
+            .unwrap();
+        let recovered = log.recover().unwrap();
+        assert_eq!(recovered.snapshot, Some((3, state)));
+        assert_eq!(recovered.entries, [entry(4), entry(5)]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn writes_complete_in_order() {
+        let dir = temporary("mon-log-writer");
+        let (done, seen) = channel();
+        let writer = Writer::spawn(MonLog::open(&dir).unwrap(), move |tag| done.send(tag).unwrap()).unwrap();
+        for index in 1..=3 {
+            writer.submit(Tag(index), Write { entries: vec![entry(index)], ..Write::default() });
+        }
+        drop(writer);
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [Tag(1), Tag(2), Tag(3)]);
+        assert_eq!(MonLog::open(&dir).unwrap().recover().unwrap().entries.len(), 3);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

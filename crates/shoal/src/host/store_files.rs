@@ -1,0 +1,91 @@
+//! Where does a memory store stay while its daemon does not run?
+//!
+//! In `store.K.image` of the OSD's directory, one file a core, written by a clean stop. A start reads the files and
+//! then removes them, before anything can change: a daemon that is killed later leaves no image, so it comes back
+//! empty and says so, and never with an old state that looks whole.
+
+use anyhow::{Context, ensure};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use store::MemoryStore;
+use store::memory::Config;
+
+fn image_path(dir: &Path, core: usize) -> PathBuf {
+    dir.join(format!("store.{core}.image"))
+}
+
+/// How many images the directory has.
+fn image_count(dir: &Path) -> usize {
+    (0..).take_while(|core| image_path(dir, *core).exists()).count()
+}
+
+/// One store a core: as a clean stop left them, or empty. `bytes_total` is what they hold together.
+pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<MemoryStore>> {
+    let config = Config::with_total(bytes_total / cores as u64);
+    let count = image_count(dir);
+    if count == 0 {
+        return Ok((0..cores).map(|_| MemoryStore::new(config)).collect());
+    }
+    ensure!(
+        count == cores,
+        "{} was saved with {count} cores and cannot be opened with {cores}: start it with --cores {count}",
+        dir.display()
+    );
+    let load = |core| {
+        let path = image_path(dir, core);
+        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        MemoryStore::load(config, &mut BufReader::with_capacity(1 << 20, file))
+            .with_context(|| path.display().to_string())
+    };
+    let stores = (0..cores).map(load).collect::<anyhow::Result<Vec<_>>>()?;
+    // Number 0 first: without it there is no set, so a start that is cut short here comes back empty, not in part.
+    for core in 0..cores {
+        std::fs::remove_file(image_path(dir, core))?;
+    }
+    File::open(dir)?.sync_all()?;
+    Ok(stores)
+}
+
+/// Writes every store, then makes them the directory's images.
+pub fn save(dir: &Path, stores: &[MemoryStore]) -> anyhow::Result<()> {
+    let temporary = |core: usize| image_path(dir, core).with_extension("new");
+    for (core, store) in stores.iter().enumerate() {
+        let path = temporary(core);
+        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        store.save(&mut out).with_context(|| path.display().to_string())?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+    }
+    // Number 0 last, for the same reason.
+    for core in (0..stores.len()).rev() {
+        std::fs::rename(temporary(core), image_path(dir, core))?;
+    }
+    File::open(dir)?.sync_all()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_read_once() {
+        let dir = std::env::temp_dir().join(format!("shoal-images-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let fresh = open(&dir, 2, 1 << 30).unwrap();
+        save(&dir, &fresh).unwrap();
+        assert_eq!(image_count(&dir), 2);
+        let problem = open(&dir, 1, 1 << 30).err().unwrap().to_string();
+        assert!(problem.contains("--cores 2"), "{problem}");
+        assert_eq!(open(&dir, 2, 1 << 30).unwrap().len(), 2);
+        assert_eq!(image_count(&dir), 0, "a daemon that is killed now comes back empty");
+
+        save(&dir, &fresh).unwrap();
+        std::fs::write(image_path(&dir, 1), b"shoalmem").unwrap();
+        assert!(open(&dir, 2, 1 << 30).is_err(), "a damaged image is refused");
+        assert_eq!(image_count(&dir), 2, "and kept");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
