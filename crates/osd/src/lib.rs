@@ -1,1 +1,4 @@
 //! The OSD: placement groups, operations, object classes, watches.
+
+pub mod classes;
+pub mod errno;

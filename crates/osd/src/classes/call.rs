@@ -1,0 +1,213 @@
+//! What a method sees of the world, and what it leaves behind.
+
+use super::Method;
+use crate::errno::Errno;
+use bytes::Bytes;
+use codec::{Decode, Features, Reader, Rope, Writer};
+use store::{Answer, Query};
+use wire::types::{EntityAddr, EntityName, OpCode, OsdOp, UTime};
+
+/// Everything that a call depends on. The same context gives the same step, always.
+#[derive(Clone, Debug)]
+pub struct CallContext<'a> {
+    /// What the client gave the method.
+    pub argument: &'a Bytes,
+    pub client: EntityName,
+    pub client_addr: EntityAddr,
+    /// The client's feature bits: what it gets, and what is stored for it, is encoded for them.
+    pub features: Features,
+    /// Wall time.
+    pub now: UTime,
+    /// Random, and the same each time this call is run again.
+    pub seed: u64,
+    /// The object exists now, after the operations before this one in the list.
+    pub exists: bool,
+    pub size: u64,
+    pub mtime: UTime,
+    /// The object existed before the list: without it there is nothing to read.
+    pub stored: bool,
+    /// What earlier runs of this call needed, with the answers, in any order.
+    pub known: &'a [(Query, Answer)],
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Read these of the object as it was before the list, add them to [`CallContext::known`], and run again.
+    Need(Vec<Query>),
+    Done(Outcome),
+}
+
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Outcome {
+    /// 0, a positive number, or a negated errno; then `operations` is empty.
+    pub result: i32,
+    /// To be carried out in order; the first that fails fails the call.
+    pub operations: Vec<OsdOp>,
+    /// For the client, also with an error. A write's output is subject to the executor's rules on `RETURNVEC`.
+    pub output: Rope,
+}
+
+impl Outcome {
+    fn failed(errno: Errno) -> Outcome {
+        Outcome { result: errno.result(), ..Outcome::default() }
+    }
+}
+
+/// Why a method returned early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Something must be read first; the [`Call`] knows what.
+    Wait,
+    Fail(Errno),
+    /// The method may not do that; its output is lost too.
+    Forbidden,
+}
+
+impl From<Errno> for Stop {
+    fn from(e: Errno) -> Stop {
+        Stop::Fail(e)
+    }
+}
+
+/// One run of one method.
+pub struct Call<'a> {
+    pub context: &'a CallContext<'a>,
+    method: &'static Method,
+    needs: Vec<Query>,
+    operations: Vec<OsdOp>,
+    output: Rope,
+}
+
+/// The name of a client's attribute as it is stored.
+fn stored_attr(name: &str) -> Box<str> {
+    ["_", name].concat().into()
+}
+
+impl<'a> Call<'a> {
+    /// Run `method` once.
+    pub fn run(method: &'static Method, context: &'a CallContext<'a>) -> Step {
+        let mut call =
+            Call { context, method, needs: Vec::new(), operations: Vec::new(), output: Rope::new() };
+        match (method.run)(&mut call) {
+            Ok(result) if result >= 0 => {
+                Step::Done(Outcome { result, operations: call.operations, output: call.output })
+            }
+            Ok(result) => Step::Done(Outcome { result, operations: Vec::new(), output: call.output }),
+            Err(Stop::Wait) => Step::Need(call.needs),
+            Err(Stop::Fail(errno)) => Step::Done(Outcome { output: call.output, ..Outcome::failed(errno) }),
+            Err(Stop::Forbidden) => Step::Done(Outcome::failed(Errno::IO)),
+        }
+    }
+
+    /// The argument as `T`; bytes after it are ignored, as Ceph's methods do. `EINVAL` when it does not decode.
+    pub fn argument<T: Decode>(&self) -> Result<T, Stop> {
+        Reader::new(self.context.argument).get().map_err(|_| Stop::Fail(Errno::INVAL))
+    }
+
+    /// One of the client's attributes. `ENOENT` without an object, `ENODATA` without the attribute.
+    pub fn attr(&mut self, name: &str) -> Result<Bytes, Stop> {
+        if !self.may_read()? {
+            return Err(Errno::NOENT.into());
+        }
+        match self.ask(Query::Attr { name: stored_attr(name) })? {
+            Answer::Attr(Some(value)) => Ok(value),
+            _ => Err(Errno::NODATA.into()),
+        }
+    }
+
+    /// One attribute, decoded; `EIO` when what is stored is damaged.
+    pub fn attr_as<T: Decode>(&mut self, name: &str) -> Result<T, Stop> {
+        let value = self.attr(name)?;
+        Reader::new(&value).get().map_err(|_| Stop::Fail(Errno::IO))
+    }
+
+    /// The names of the client's attributes, ascending.
+    pub fn attr_names(&mut self) -> Result<Vec<Box<str>>, Stop> {
+        if !self.may_read()? {
+            return Err(Errno::NOENT.into());
+        }
+        let Answer::Attrs(attrs) = self.ask(Query::Attrs)? else { return Err(Errno::IO.into()) };
+        let mut names: Vec<Box<str>> =
+            attrs.into_iter().filter_map(|(name, _)| name.strip_prefix('_').map(Box::from)).collect();
+        // The empty name is the object's own info.
+        names.retain(|n| !n.is_empty());
+        names.sort();
+        Ok(names)
+    }
+
+    /// Up to `len` bytes from `offset`; less at the object's end, nothing without an object.
+    pub fn data(&mut self, offset: u64, len: u64) -> Result<Rope, Stop> {
+        if !self.may_read()? {
+            return Ok(Rope::new());
+        }
+        match self.ask(Query::Data { offset, len })? {
+            Answer::Data(data) => Ok(data),
+            _ => Err(Errno::IO.into()),
+        }
+    }
+
+    /// The omap value of one key.
+    pub fn omap_value(&mut self, key: &str) -> Result<Option<Bytes>, Stop> {
+        if !self.may_read()? {
+            return Ok(None);
+        }
+        match self.ask(Query::OmapGet { keys: vec![Bytes::copy_from_slice(key.as_bytes())] })? {
+            Answer::OmapGet(entries) => Ok(entries.into_iter().next().map(|e| e.1)),
+            _ => Err(Errno::IO.into()),
+        }
+    }
+
+    /// Whether the object is there. Not a read: any method may ask.
+    pub fn exists(&self) -> bool {
+        self.context.exists
+    }
+
+    pub fn set_attr(&mut self, name: &str, value: &[u8]) -> Result<(), Stop> {
+        self.perform(OsdOp::xattr(OpCode::SETXATTR, name, value))
+    }
+
+    pub fn write_full(&mut self, data: Bytes) -> Result<(), Stop> {
+        self.perform(OsdOp::extent(OpCode::WRITEFULL, 0, data.len() as u64, data))
+    }
+
+    pub fn remove(&mut self) -> Result<(), Stop> {
+        self.perform(OsdOp::bare(OpCode::DELETE))
+    }
+
+    pub fn set_omap_value(&mut self, key: &str, value: &[u8]) -> Result<(), Stop> {
+        let mut w = Writer::new(Features::NONE);
+        w.count(1);
+        w.string(key);
+        w.blob(value);
+        self.perform(OsdOp { input: w.into_bytes(), ..OsdOp::bare(OpCode::OMAPSETVALS) })
+    }
+
+    /// Any operation that changes the object.
+    pub fn perform(&mut self, op: OsdOp) -> Result<(), Stop> {
+        if !self.method.writes {
+            return Err(Stop::Forbidden);
+        }
+        self.operations.push(op);
+        Ok(())
+    }
+
+    pub fn reply(&mut self, bytes: impl Into<Bytes>) {
+        self.output.push(bytes.into());
+    }
+
+    /// Whether there is anything to read; not allowed to a method that did not say that it reads.
+    fn may_read(&self) -> Result<bool, Stop> {
+        if self.method.reads { Ok(self.context.stored) } else { Err(Stop::Forbidden) }
+    }
+
+    fn ask(&mut self, query: Query) -> Result<Answer, Stop> {
+        match self.context.known.iter().find(|(asked, _)| *asked == query) {
+            Some((_, answer)) => Ok(answer.clone()),
+            None => {
+                self.needs.push(query);
+                Err(Stop::Wait)
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! An object in memory, to call methods on: answers what they need, carries out what they do.
+
+use super::{Call, CallContext, Outcome, Step, find};
+use crate::errno::Errno;
+use bytes::Bytes;
+use codec::{Decode, Encode, Features, Reader};
+use std::collections::BTreeMap;
+use store::{Answer, Query};
+use wire::types::{EntityAddr, EntityKind, EntityName, OpCode, OsdOp, UTime};
+
+pub(super) struct Object {
+    pub client: i64,
+    pub now: UTime,
+    state: Option<State>,
+}
+
+#[derive(Default)]
+struct State {
+    data: Bytes,
+    /// Under stored names.
+    attrs: BTreeMap<Box<str>, Bytes>,
+    omap: BTreeMap<Bytes, Bytes>,
+}
+
+pub(super) fn decode<T: Decode>(bytes: &Bytes) -> T {
+    codec::decode_exact(bytes).expect("a reply decodes")
+}
+
+impl Object {
+    pub(super) fn missing() -> Object {
+        Object { client: 1, now: UTime { sec: 1000, nsec: 0 }, state: None }
+    }
+
+    pub(super) fn existing() -> Object {
+        Object { state: Some(State::default()), ..Object::missing() }
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.state.is_some()
+    }
+
+    pub(super) fn attr(&self, name: &str) -> Option<Bytes> {
+        self.state.as_ref()?.attrs.get(format!("_{name}").as_str()).cloned()
+    }
+
+    pub(super) fn put_attr(&mut self, name: &str, value: &[u8]) {
+        let attrs = &mut self.state.as_mut().expect("the object exists").attrs;
+        attrs.insert(format!("_{name}").into(), Bytes::copy_from_slice(value));
+    }
+
+    pub(super) fn omap(&self, key: &str) -> Option<Bytes> {
+        self.state.as_ref()?.omap.get(key.as_bytes()).cloned()
+    }
+
+    pub(super) fn put_omap(&mut self, key: &str, value: &[u8]) {
+        let omap = &mut self.state.as_mut().expect("the object exists").omap;
+        omap.insert(Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value));
+    }
+
+    /// The output of a call that succeeds.
+    pub(super) fn call<T: Encode>(
+        &mut self,
+        class: &str,
+        method: &str,
+        argument: &T,
+    ) -> Result<Bytes, Errno> {
+        let outcome = self.call_raw(class, method, &argument.to_vec(Features::ALL));
+        if outcome.result < 0 { Err(Errno(-outcome.result)) } else { Ok(outcome.output.to_bytes()) }
+    }
+
+    /// A call without an argument.
+    pub(super) fn call_bare(&mut self, class: &str, method: &str) -> Result<Bytes, Errno> {
+        self.call(class, method, &[0u8; 0])
+    }
+
+    pub(super) fn call_raw(&mut self, class: &str, method: &str, argument: &[u8]) -> Outcome {
+        let method = find(class, method).expect("the method exists");
+        let argument = Bytes::copy_from_slice(argument);
+        let mut known = Vec::new();
+        loop {
+            let context = CallContext {
+                argument: &argument,
+                client: EntityName::new(EntityKind::CLIENT, self.client),
+                client_addr: EntityAddr::msgr2(([127, 0, 0, 1], 0).into(), 1),
+                features: Features::ALL,
+                now: self.now,
+                seed: 7,
+                exists: self.exists(),
+                size: self.state.as_ref().map_or(0, |s| s.data.len() as u64),
+                mtime: UTime::ZERO,
+                stored: self.exists(),
+                known: &known,
+            };
+            match Call::run(method, &context) {
+                Step::Need(queries) => {
+                    assert!(!queries.is_empty(), "a wait for nothing");
+                    let state = self.state.as_ref().expect("nothing is read of an object that is not there");
+                    known.extend(queries.into_iter().map(|q| {
+                        let answer = state.answer(&q);
+                        (q, answer)
+                    }));
+                }
+                Step::Done(outcome) => {
+                    outcome.operations.iter().for_each(|op| self.carry_out(op));
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, op: &OsdOp) {
+        if op.code == OpCode::DELETE {
+            self.state.take().expect("what is removed exists");
+            return;
+        }
+        let state = self.state.get_or_insert_default();
+        match op.code {
+            OpCode::SETXATTR => {
+                let name_len = op.params.xattr().name_len as usize;
+                let name = std::str::from_utf8(&op.input[..name_len]).expect("a name is text");
+                state.attrs.insert(format!("_{name}").into(), op.input.slice(name_len..));
+            }
+            OpCode::WRITEFULL => state.data = op.input.clone(),
+            OpCode::OMAPSETVALS => state
+                .omap
+                .extend(Reader::new(&op.input).get::<BTreeMap<Bytes, Bytes>>().expect("omap entries decode")),
+            other => panic!("no class does {other}"),
+        }
+    }
+}
+
+impl State {
+    fn answer(&self, query: &Query) -> Answer {
+        match query {
+            Query::Attr { name } => Answer::Attr(self.attrs.get(name).cloned()),
+            Query::Attrs => Answer::Attrs(self.attrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect()),
+            Query::Data { offset, len } => {
+                let start = (*offset as usize).min(self.data.len());
+                let end = start.saturating_add(*len as usize).min(self.data.len());
+                Answer::Data(self.data.slice(start..end).into())
+            }
+            Query::OmapGet { keys } => Answer::OmapGet(
+                keys.iter().filter_map(|k| Some((k.clone(), self.omap.get(k)?.clone()))).collect(),
+            ),
+            other => panic!("no class asks {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The error numbers that go on the wire. They are Linux's, whatever the machine: Ceph fixed them in its protocol.
+
+/// A positive error number; on the wire it is negated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($(#[$doc:meta])* $name:ident = $number:literal),* $(,)?) => {
+        impl Errno { $($(#[$doc])* pub const $name: Errno = Errno($number);)* }
+        impl std::fmt::Debug for Errno {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self.0 { $($number => f.write_str(stringify!($name)),)* n => write!(f, "errno {n}") }
+            }
+        }
+    };
+}
+
+errnos! {
+    PERM = 1,
+    NOENT = 2,
+    IO = 5,
+    AGAIN = 11,
+    BUSY = 16,
+    EXIST = 17,
+    INVAL = 22,
+    NFILE = 23,
+    FBIG = 27,
+    NOSPC = 28,
+    RANGE = 34,
+    NAMETOOLONG = 36,
+    NODATA = 61,
+    OVERFLOW = 75,
+    MSGSIZE = 90,
+    OPNOTSUPP = 95,
+    NOTCONN = 107,
+    TIMEDOUT = 110,
+    /// `EBLOCKLISTED`: Ceph's name for `ESHUTDOWN`.
+    BLOCKLISTED = 108,
+    /// `EOLDSNAPC`: Ceph's own.
+    OLDSNAPC = 85,
+    DQUOT = 122,
+    CANCELED = 125,
+}
+
+impl Errno {
+    /// As a result on the wire.
+    pub const fn result(self) -> i32 {
+        -self.0
+    }
+}
