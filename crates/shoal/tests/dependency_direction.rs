@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["codec-derive"],
     &["codec"],
     &["wire"],
-    &["placement", "erasure"],
+    &["placement", "erasure", "command"],
     &["store"],
     &["engine"],
     &["machine"],
@@ -23,8 +23,20 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Crates that must stay free of the operating system: none of these may come in, directly.
-const PURE: &[&str] =
-    &["codec", "wire", "placement", "erasure", "store", "machine", "mon", "mgr", "osd", "mds", "client"];
+const PURE: &[&str] = &[
+    "codec",
+    "wire",
+    "command",
+    "placement",
+    "erasure",
+    "store",
+    "machine",
+    "mon",
+    "mgr",
+    "osd",
+    "mds",
+    "client",
+];
 const IMPURE: &[&str] =
     &["tokio", "libc", "socket2", "redb", "io-uring", "mio", "rand", "getrandom", "nix", "rustix"];
 

@@ -1,0 +1,17 @@
+//! What a daemon's commands are made of. The monitor, the manager and the OSDs all take commands as one JSON object
+//! and answer with an errno, a line for people and a body; this is what they share.
+//!
+//! - [`signature`]: how a command looks to its caller, and what `get_command_descriptions` says of it.
+//! - [`Args`]: what the caller gave.
+//! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
+//! - [`Answer`]: what goes back.
+
+mod answer;
+mod args;
+pub mod errno;
+pub mod json;
+pub mod signature;
+
+pub use answer::Answer;
+pub use args::{Args, Format, Value, parse_osd};
+pub use json::Json;
