@@ -75,7 +75,7 @@ fn straw(bucket: &Bucket, straws: &[u32], x: u32, r: u32) -> i32 {
 fn list(bucket: &Bucket, weights: &[u32], sums: &[u32], x: u32, r: u32) -> i32 {
     for (i, &item) in bucket.items.iter().enumerate().rev() {
         let random = hash_of(bucket, || hash4(x, item as u32, r, bucket.id as u32)) & 0xffff;
-        if u64::from(random) * u64::from(sums[i]) >> 16 < u64::from(weights[i]) {
+        if (u64::from(random) * u64::from(sums[i])) >> 16 < u64::from(weights[i]) {
             return item;
         }
     }
@@ -88,9 +88,9 @@ fn tree(bucket: &Bucket, nodes: &[u32], x: u32, r: u32) -> Option<i32> {
     if node == 0 {
         return None;
     }
-    while node % 2 == 0 {
+    while node.is_multiple_of(2) {
         let random = hash_of(bucket, || hash4(x, node as u32, r, bucket.id as u32));
-        let point = u64::from(random) * u64::from(*nodes.get(node)?) >> 32;
+        let point = (u64::from(random) * u64::from(*nodes.get(node)?)) >> 32;
         // An inner node's children are half its lowest set bit away on either side.
         let half = 1 << (node.trailing_zeros() - 1);
         let left = node - half;

@@ -1,3 +1,35 @@
-//! Changes to a CRUSH map, as pure functions: what the monitor's `osd crush …` commands need.
+//! Changes to a CRUSH map: what the monitor's `osd crush …` commands need.
+//!
+//! Everything here does to a map what Ceph's `CrushWrapper` does, so that a cluster's map evolves as it would there,
+//! number by number. A function that fails may have made a part of its change: work on a copy.
+//!
+//! - `create`: a new cluster's map. `items`: what is where. `weights`: how much it weighs. `classes`: device classes
+//!   and their shadow trees. `rules`: rules from a few words. `tree`: the listing that `osd tree` prints.
+//! - `names`: numbers by name. `bucket`: the numbers a bucket picks by. `tunables`: the named profiles.
 
 pub mod bucket;
+mod classes;
+mod create;
+mod error;
+mod items;
+mod names;
+mod rules;
+mod tree;
+mod tunables;
+mod weights;
+
+pub use classes::{
+    class_is_used, rebuild_shadow_trees, remove_device_class, rename_class, set_device_class,
+    set_subtree_class,
+};
+pub use create::new_map;
+pub use error::{EditError, Refusal};
+pub use items::{
+    Location, add_bucket, create_or_move, insert, is_at, link_bucket, move_bucket, parent_of, remove,
+    remove_under, rename_bucket, swap_buckets, update,
+};
+pub use names::{class_id, is_shadow, is_valid_name, item_id, rule_id, type_id};
+pub use rules::{Mode, NewRule, add_msr_rule, add_rule, remove_rule, rename_rule};
+pub use tree::{TreeItem, tree};
+pub use tunables::{profile, profile_name};
+pub use weights::{fixed_point, reweight, reweight_all, reweight_subtree, weight_of};
