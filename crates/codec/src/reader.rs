@@ -67,6 +67,11 @@ impl<'a> Reader<'a> {
         out
     }
 
+    /// All that is left, borrowed and still unread: for a checksum over bytes that are then decoded.
+    pub fn ahead(&self) -> &'a [u8] {
+        &self.data[self.at..]
+    }
+
     pub fn skip(&mut self, n: usize) -> Result<(), DecodeError> {
         self.take("skipped", n).map(|_| ())
     }

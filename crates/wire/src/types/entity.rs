@@ -98,7 +98,7 @@ impl AddrKind {
 }
 
 /// One address of an entity. `nonce` tells two lives of the same address apart.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct EntityAddr {
     pub kind: AddrKind,
     pub nonce: u32,
@@ -155,6 +155,32 @@ impl fmt::Display for EntityAddr {
 impl fmt::Debug for EntityAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+/// Ceph orders addresses by their bytes in memory on a little-endian machine, and writes maps in that order.
+impl Ord for EntityAddr {
+    fn cmp(&self, o: &EntityAddr) -> std::cmp::Ordering {
+        self.in_memory().cmp(&o.in_memory())
+    }
+}
+
+impl PartialOrd for EntityAddr {
+    fn partial_cmp(&self, o: &EntityAddr) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+
+impl EntityAddr {
+    /// Kind, nonce and `sockaddr` as they lie in memory; what a shorter address does not use is zero.
+    fn in_memory(&self) -> [u8; 36] {
+        let mut w = Writer::new(codec::Features::NONE);
+        w.u32(self.kind.0);
+        w.u32(self.nonce);
+        self.encode_sockaddr(&mut w);
+        let mut out = [0; 36];
+        out[..w.len()].copy_from_slice(w.as_slice());
+        out
     }
 }
 

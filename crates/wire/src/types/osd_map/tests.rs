@@ -1,0 +1,1 @@
+//! Maps against maps that stock wrote.
