@@ -100,7 +100,7 @@ pub const CRUSH_CHOOSE_ARGS: u64 = SERVER_LUMINOUS;
 pub const PACIFIC: Features = Features(0x3f01_cfbd_fffd_ffff);
 pub const QUINCY: Features = Features(0x3f01_cfbf_7ffd_ffff);
 pub const REEF: Features = Features(0x3f01_cfbf_fffd_ffff);
-pub const SQUID: Features = Features(0x3f03_cfbf_fffd_ffff);
+pub const SQUID: Features = Features(0x3f03_cfff_fffd_ffff);
 pub const TENTACLE: Features = Features(0x3f07_ffff_fffd_ffff);
 
 /// What shoal's daemons and client present.

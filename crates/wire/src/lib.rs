@@ -6,11 +6,13 @@
 //! - [`frames`]: msgr2.1 framing, in crc and secure mode.
 //! - [`cephx`]: keys, tickets, authorizers.
 //! - [`text`]: tables, sizes and times as stock tools print them.
+//! - [`dencode`]: every type by its Ceph name, to print and to test.
 //! - [`features`]: the feature bits, and which release has which.
 
 pub mod cephx;
 #[cfg(test)]
 mod corpus;
+pub mod dencode;
 pub mod features;
 pub mod frames;
 pub mod messages;

@@ -27,7 +27,6 @@ mod pg_state;
 mod pool;
 mod pool_stat;
 mod release;
-mod snap_intervals;
 mod snap_set;
 mod time;
 mod watch;
@@ -53,10 +52,12 @@ pub use pg_log::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, S
 pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;
-pub use pool::{HitSetParams, PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOption, PoolOptionKind, PoolOptionValue, PoolOptions, PoolSnap};
+pub use pool::{
+    HitSetParams, PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOption, PoolOptionKind,
+    PoolOptionValue, PoolOptions, PoolSnap,
+};
 pub use pool_stat::{ObjectStatCollection, ObjectStatSum, PoolStat, StoreStatfs};
 pub use release::Release;
-pub use snap_intervals::SnapIntervals;
 pub use snap_set::{CloneInfo, SnapList, SnapSet};
 pub use time::UTime;
 pub use watch::{NotifyAck, NotifyOutcome, NotifyRequest, WatchInfo, WatchItem, WatcherList};

@@ -117,11 +117,12 @@ impl OsdMap {
         self.new_removed_snaps.clone_from(&inc.new_removed_snaps);
         self.new_purged_snaps.clone_from(&inc.new_purged_snaps);
         for (pool, snaps) in &inc.new_removed_snaps {
-            self.removed_snaps_queue.entry(*pool).or_default().insert_all(snaps);
+            let queue = self.removed_snaps_queue.entry(*pool).or_default();
+            snaps.iter().for_each(|(start, len)| queue.insert(start, len));
         }
         for (pool, snaps) in &inc.new_purged_snaps {
             let queue = self.removed_snaps_queue.get_mut(pool).ok_or(ApplyError::NotQueued(*pool))?;
-            queue.remove_all(snaps);
+            snaps.iter().for_each(|(start, len)| queue.remove(start, len));
             if queue.is_empty() {
                 self.removed_snaps_queue.remove(pool);
             }

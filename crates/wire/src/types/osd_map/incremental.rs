@@ -2,7 +2,7 @@
 
 use super::{ErasureCodeProfiles, OsdMap, OsdXinfo};
 use crate::types::{
-    CrushMap, EntityAddr, EntityAddrVec, Epoch, PgId, PgPool, PoolId, Release, SnapIntervals, UTime, Uuid,
+    CrushMap, EntityAddr, EntityAddrVec, Epoch, IntervalSet, PgId, PgPool, PoolId, Release, UTime, Uuid,
 };
 use ::codec::{Decode, DecodeError, Encode, Features, Reader};
 use bytes::Bytes;
@@ -59,8 +59,8 @@ pub struct OsdMapIncremental {
     pub new_pg_upmap_primaries: BTreeMap<PgId, i32>,
     pub old_pg_upmap_primaries: BTreeSet<PgId>,
 
-    pub new_removed_snaps: BTreeMap<PoolId, SnapIntervals>,
-    pub new_purged_snaps: BTreeMap<PoolId, SnapIntervals>,
+    pub new_removed_snaps: BTreeMap<PoolId, IntervalSet>,
+    pub new_purged_snaps: BTreeMap<PoolId, IntervalSet>,
 
     /// Zero changes nothing.
     pub new_last_up_change: UTime,

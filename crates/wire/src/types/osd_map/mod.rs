@@ -21,7 +21,7 @@ pub use flags::MapFlags;
 pub use incremental::{CrimsonChange, OsdMapIncremental, StretchChange};
 pub use osd_row::{OsdAddrs, OsdInfo, OsdRow, OsdState, OsdXinfo};
 
-use super::{CrushMap, EntityAddr, Epoch, PgId, PgPool, PoolId, Release, SnapIntervals, UTime, Uuid};
+use super::{CrushMap, EntityAddr, Epoch, IntervalSet, PgId, PgPool, PoolId, Release, UTime, Uuid};
 use crate::features;
 use ::codec::Features;
 use std::collections::BTreeMap;
@@ -63,9 +63,9 @@ pub struct OsdMap {
     pub erasure_code_profiles: ErasureCodeProfiles,
 
     /// Snapshots that OSDs have still to remove, and this epoch's additions to and removals from that queue.
-    pub removed_snaps_queue: BTreeMap<PoolId, SnapIntervals>,
-    pub new_removed_snaps: BTreeMap<PoolId, SnapIntervals>,
-    pub new_purged_snaps: BTreeMap<PoolId, SnapIntervals>,
+    pub removed_snaps_queue: BTreeMap<PoolId, IntervalSet>,
+    pub new_removed_snaps: BTreeMap<PoolId, IntervalSet>,
+    pub new_purged_snaps: BTreeMap<PoolId, IntervalSet>,
 
     pub last_up_change: UTime,
     pub last_in_change: UTime,

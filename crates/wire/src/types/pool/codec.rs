@@ -80,7 +80,7 @@ impl Encode for PgPool {
                 _ => {}
             }
             if version >= 32 {
-                self.nonprimary_shards.iter().for_each(|word| encode_varint(w, *word));
+                w.put(&self.nonprimary_shards);
             }
         });
     }
@@ -178,9 +178,7 @@ impl Decode for PgPool {
             // A count of 0 is how older maps say "not stretched".
             p.peering_crush = p.peering_crush.filter(|peering| peering.bucket_count != 0);
             if version >= 32 {
-                for word in &mut p.nonprimary_shards {
-                    *word = decode_varint(r)?;
-                }
+                p.nonprimary_shards = r.get()?;
             }
             upgrade_snapshot_flags(&mut p);
             Ok(p)
@@ -251,25 +249,4 @@ impl Decode for HitSetParams {
             kind => Err(r.invalid("hit set kind", kind)),
         })
     }
-}
-
-/// Seven bits a byte, least significant first, the high bit on all but the last.
-fn encode_varint(w: &mut Writer, mut n: u64) {
-    while n >= 0x80 {
-        w.u8(n as u8 | 0x80);
-        n >>= 7;
-    }
-    w.u8(n as u8);
-}
-
-fn decode_varint(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
-    let mut n = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = r.u8()?;
-        n |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(n);
-        }
-    }
-    Err(r.invalid("varint", n))
 }

@@ -7,7 +7,7 @@ mod options;
 pub use flags::PoolFlags;
 pub use options::{PoolOption, PoolOptionKind, PoolOptionValue, PoolOptions};
 
-use super::{Epoch, Eversion, PgId, PoolId, SnapId, SnapIntervals, UTime};
+use super::{Epoch, Eversion, IntervalSet, PgId, PoolId, ShardSet, SnapId, UTime};
 use ::codec::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ pub struct PgPool {
     pub snap_epoch: Epoch,
     pub snaps: BTreeMap<SnapId, PoolSnap>,
     /// Only maps from before Octopus name them here; since then they are in the map's own queue.
-    pub removed_snaps: SnapIntervals,
+    pub removed_snaps: IntervalSet,
     /// An owner, a feature long gone.
     pub auid: u64,
     pub flags: PoolFlags,
@@ -150,8 +150,8 @@ pub struct PgPool {
     pub pg_autoscale_mode: u8,
     pub last_pg_merge: PgMergeMeta,
     pub peering_crush: Option<PeeringCrush>,
-    /// Shards that cannot be primary, as a bit set (erasure-coded pools with partial writes).
-    pub nonprimary_shards: [u64; 2],
+    /// Shards that cannot be primary (erasure-coded pools with partial writes).
+    pub nonprimary_shards: ShardSet,
 }
 
 impl PgPool {
@@ -219,7 +219,7 @@ impl Default for PgPool {
             snap_seq: SnapId(0),
             snap_epoch: 0,
             snaps: BTreeMap::new(),
-            removed_snaps: SnapIntervals::default(),
+            removed_snaps: IntervalSet::default(),
             auid: 0,
             flags: PoolFlags(0),
             quota_max_bytes: 0,
@@ -261,7 +261,7 @@ impl Default for PgPool {
             pg_autoscale_mode: u8::MAX,
             last_pg_merge: PgMergeMeta::default(),
             peering_crush: None,
-            nonprimary_shards: [0; 2],
+            nonprimary_shards: ShardSet::default(),
         }
     }
 }
