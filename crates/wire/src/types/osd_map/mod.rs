@@ -13,8 +13,6 @@ mod incremental;
 mod incremental_codec;
 mod osd_row;
 mod seal;
-#[cfg(test)]
-mod tests;
 
 pub use apply::ApplyError;
 pub use flags::MapFlags;

@@ -1,1 +1,0 @@
-//! Maps against maps that stock wrote.
