@@ -1,0 +1,293 @@
+//! The objects of a PG that are in memory, and whose turn it is on each.
+//!
+//! On one object, requests start in the order they came. Reads share; a write waits for the reads before it, and
+//! reads wait until the writes before them are durable, so that nobody sees what a crash could still take back.
+//! Writes follow one another without waiting for their commits: the store keeps their order, and so do replies.
+//! Different objects do not wait for each other.
+
+use super::Watch;
+use crate::fast_map::FastMap;
+use crate::slab::{Key, Slab};
+use std::collections::VecDeque;
+use store::ObjectId;
+use wire::types::{EntityName, HObject, ObjectInfo};
+
+/// What is known about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// Its info has not been read yet: the first request reads it along.
+    Unknown,
+    Absent,
+    Present(Box<ObjectInfo>),
+}
+
+impl Facts {
+    pub fn info(&self) -> Option<&ObjectInfo> {
+        match self {
+            Facts::Present(info) => Some(info),
+            Facts::Unknown | Facts::Absent => None,
+        }
+    }
+}
+
+/// How a request takes its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    Read,
+    Write,
+}
+
+pub struct ObjectContext {
+    pub id: ObjectId,
+    pub facts: Facts,
+    pub watches: FastMap<(u64, EntityName), Watch>,
+    /// Requests that have begun and whose answer from the store is outstanding: reads.
+    readers: u32,
+    /// Writes that have been submitted and are not durable.
+    writers: u32,
+    /// One request reads what it needs before it can change the object, or reads the object's info: nobody else
+    /// may begin.
+    exclusive: bool,
+    waiting: VecDeque<(Key, Turn)>,
+    /// Touched since the sweep last passed.
+    recent: bool,
+}
+
+/// Roughly what a context takes besides its names.
+const CONTEXT_BYTES: usize = 512;
+
+impl ObjectContext {
+    fn new(id: ObjectId) -> ObjectContext {
+        ObjectContext {
+            id,
+            facts: Facts::Unknown,
+            watches: FastMap::default(),
+            readers: 0,
+            writers: 0,
+            exclusive: false,
+            waiting: VecDeque::new(),
+            recent: true,
+        }
+    }
+
+    fn may_begin(&self, turn: Turn) -> bool {
+        match turn {
+            _ if self.exclusive => false,
+            Turn::Read => self.writers == 0,
+            Turn::Write => self.readers == 0,
+        }
+    }
+
+    /// Whether `request` may begin now. If not, it is in the queue and comes out of [`ObjectContext::next_request`] later.
+    pub fn enter(&mut self, request: Key, turn: Turn) -> bool {
+        self.recent = true;
+        if self.waiting.is_empty() && self.may_begin(turn) {
+            return true;
+        }
+        self.waiting.push_back((request, turn));
+        false
+    }
+
+    /// The request that may begin now, if one waits and may.
+    pub fn next_request(&mut self) -> Option<Key> {
+        let (_, turn) = *self.waiting.front()?;
+        if !self.may_begin(turn) {
+            return None;
+        }
+        self.waiting.pop_front().map(|(key, _)| key)
+    }
+
+    pub fn begin_read(&mut self) {
+        self.readers += 1;
+    }
+
+    pub fn end_read(&mut self) {
+        self.readers -= 1;
+    }
+
+    pub fn begin_exclusive(&mut self) {
+        debug_assert!(!self.exclusive);
+        self.exclusive = true;
+    }
+
+    pub fn end_exclusive(&mut self) {
+        debug_assert!(self.exclusive);
+        self.exclusive = false;
+    }
+
+    pub fn begin_write(&mut self) {
+        self.writers += 1;
+    }
+
+    pub fn end_write(&mut self) {
+        self.writers -= 1;
+    }
+
+    /// The PG stopped serving: requests that had not been submitted are gone, whatever they waited for.
+    pub fn reset(&mut self) {
+        self.readers = 0;
+        self.exclusive = false;
+        self.waiting.clear();
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.readers == 0
+            && self.writers == 0
+            && !self.exclusive
+            && self.waiting.is_empty()
+            && self.watches.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        let o = &self.id.object;
+        CONTEXT_BYTES + 2 * (o.name.len() + o.key.len() + o.namespace.len())
+    }
+}
+
+/// All contexts of a PG, bounded by memory: what has been idle longest goes first, approximately (a clock).
+#[derive(Default)]
+pub struct ObjectTable {
+    contexts: Slab<ObjectContext>,
+    by_name: FastMap<HObject, Key>,
+    bytes: usize,
+    /// Contexts in the order in which the sweep looks at them.
+    sweep: VecDeque<Key>,
+}
+
+impl ObjectTable {
+    pub fn len(&self) -> usize {
+        self.contexts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty()
+    }
+
+    pub fn find(&self, object: &HObject) -> Option<Key> {
+        self.by_name.get(object).copied()
+    }
+
+    /// The context of `object`, made when there is none. Beyond `budget` bytes idle ones are dropped.
+    pub fn open(&mut self, object: &HObject, budget: usize) -> Key {
+        if let Some(key) = self.by_name.get(object) {
+            return *key;
+        }
+        if self.bytes > budget {
+            self.shrink(budget);
+        }
+        let context = ObjectContext::new(object.clone().into());
+        self.bytes += context.bytes();
+        let key = self.contexts.insert(context);
+        self.by_name.insert(object.clone(), key);
+        self.sweep.push_back(key);
+        key
+    }
+
+    /// Each context is looked at twice at most, so a table full of busy ones costs one pass and stays.
+    fn shrink(&mut self, budget: usize) {
+        for _ in 0..2 * self.sweep.len() {
+            if self.bytes <= budget {
+                return;
+            }
+            let Some(key) = self.sweep.pop_front() else { return };
+            let context = &mut self.contexts[key];
+            if context.is_idle() && !std::mem::take(&mut context.recent) {
+                self.forget(key);
+            } else {
+                self.sweep.push_back(key);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        if let Some(context) = self.contexts.remove(key) {
+            self.bytes -= context.bytes();
+            self.by_name.remove(&context.id.object);
+        }
+    }
+
+    pub fn get(&self, key: Key) -> Option<&ObjectContext> {
+        self.contexts.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut ObjectContext> {
+        self.contexts.get_mut(key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &ObjectContext)> {
+        self.contexts.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut ObjectContext)> {
+        self.contexts.iter_mut()
+    }
+}
+
+impl std::ops::Index<Key> for ObjectTable {
+    type Output = ObjectContext;
+    fn index(&self, key: Key) -> &ObjectContext {
+        &self.contexts[key]
+    }
+}
+
+impl std::ops::IndexMut<Key> for ObjectTable {
+    fn index_mut(&mut self, key: Key) -> &mut ObjectContext {
+        &mut self.contexts[key]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(n: usize) -> Vec<Key> {
+        let mut slab = Slab::new();
+        (0..n).map(|_| slab.insert(())).collect()
+    }
+
+    fn object(name: &str) -> HObject {
+        HObject { name: name.into(), ..HObject::min() }
+    }
+
+    #[test]
+    fn reads_share_writes_follow_one_another_and_neither_overtakes() {
+        let k = keys(5);
+        let mut o = ObjectContext::new(object("a").into());
+        assert!(o.enter(k[0], Turn::Read));
+        o.begin_read();
+        assert!(o.enter(k[1], Turn::Read));
+        o.begin_read();
+        assert!(!o.enter(k[2], Turn::Write), "a write waits for the reads before it");
+        assert!(!o.enter(k[3], Turn::Read), "a read does not overtake a waiting write");
+        o.end_read();
+        assert_eq!(o.next_request(), None);
+        o.end_read();
+        assert_eq!(o.next_request(), Some(k[2]));
+        o.begin_write();
+        assert_eq!(o.next_request(), None, "a read waits until the write is durable");
+        o.end_write();
+        assert_eq!(o.next_request(), Some(k[3]));
+        assert!(o.enter(k[4], Turn::Read));
+    }
+
+    #[test]
+    fn writes_do_not_wait_for_each_others_commit() {
+        let k = keys(2);
+        let mut o = ObjectContext::new(object("a").into());
+        assert!(o.enter(k[0], Turn::Write));
+        o.begin_write();
+        assert!(o.enter(k[1], Turn::Write));
+    }
+
+    #[test]
+    fn the_table_drops_what_is_idle_and_keeps_what_is_busy() {
+        let mut table = ObjectTable::default();
+        let busy = table.open(&object("busy"), usize::MAX);
+        table[busy].begin_write();
+        for n in 0..100 {
+            table.open(&object(&n.to_string()), 10 * CONTEXT_BYTES);
+        }
+        assert!(table.len() <= 12, "{}", table.len());
+        assert_eq!(table.find(&object("busy")), Some(busy));
+    }
+}

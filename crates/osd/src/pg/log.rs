@@ -1,0 +1,231 @@
+//! A PG's log in memory: what changed in which order, and which requests have been seen.
+//!
+//! The newest entries are kept whole; of older ones only the request and its result remain (*duplicates*), so that
+//! a resent request is answered as it was the first time, also after a restart.
+
+use crate::fast_map::FastMap;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use wire::types::{EntityKind, Eversion, HObject, ReqId, UTime};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    Modify,
+    Delete,
+    /// Nothing changed: a request failed, and must fail the same way when it is resent.
+    Error,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    pub kind: EntryKind,
+    pub object: HObject,
+    pub version: Eversion,
+    /// The object's version before.
+    pub prior_version: Eversion,
+    pub user_version: u64,
+    pub reqid: ReqId,
+    pub mtime: UTime,
+    pub result: i32,
+    /// Each operation's result and output, where the client wanted them.
+    pub returns: Vec<(i32, Bytes)>,
+}
+
+/// What remains of a trimmed entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    pub version: Eversion,
+    pub user_version: u64,
+    pub reqid: ReqId,
+    pub result: i32,
+    pub returns: Vec<(i32, Bytes)>,
+}
+
+/// How a request was answered the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    pub version: Eversion,
+    pub user_version: u64,
+    pub result: i32,
+    pub returns: &'a [(i32, Bytes)],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLimits {
+    pub max_entries: usize,
+    pub max_duplicates: usize,
+    /// Trimming happens this many entries at a time.
+    pub batch: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> LogLimits {
+        LogLimits { max_entries: 3000, max_duplicates: 3000, batch: 100 }
+    }
+}
+
+/// What a trim took out, to be removed from the store in the same transaction.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Entries that are no longer entries.
+    pub entries: Vec<Eversion>,
+    /// What remains of those that a client may resend.
+    pub became_duplicates: Vec<Duplicate>,
+    /// Duplicates that went for good.
+    pub gone_duplicates: Vec<Eversion>,
+}
+
+#[derive(Debug, Default)]
+pub struct PgLog {
+    entries: VecDeque<LogEntry>,
+    duplicates: VecDeque<Duplicate>,
+    by_reqid: FastMap<ReqId, Eversion>,
+}
+
+impl PgLog {
+    /// A log as it was stored, both parts ascending.
+    pub fn restored(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>) -> PgLog {
+        let mut by_reqid = FastMap::default();
+        for d in &duplicates {
+            by_reqid.insert(d.reqid, d.version);
+        }
+        for e in entries.iter().filter(|e| is_client(&e.reqid)) {
+            by_reqid.insert(e.reqid, e.version);
+        }
+        PgLog { entries, duplicates, by_reqid }
+    }
+
+    pub fn push(&mut self, entry: LogEntry) {
+        debug_assert!(self.entries.back().is_none_or(|last| last.version < entry.version));
+        if is_client(&entry.reqid) {
+            self.by_reqid.insert(entry.reqid, entry.version);
+        }
+        self.entries.push_back(entry);
+    }
+
+    pub fn find(&self, reqid: &ReqId) -> Option<Seen<'_>> {
+        let version = *self.by_reqid.get(reqid)?;
+        if let Ok(at) = self.entries.binary_search_by(|e| e.version.cmp(&version)) {
+            let LogEntry { user_version, result, returns, .. } = &self.entries[at];
+            return Some(Seen { version, user_version: *user_version, result: *result, returns });
+        }
+        let at = self.duplicates.binary_search_by(|d| d.version.cmp(&version)).ok()?;
+        let Duplicate { user_version, result, returns, .. } = &self.duplicates[at];
+        Some(Seen { version, user_version: *user_version, result: *result, returns })
+    }
+
+    /// Takes out what is beyond the limits, when a batch of it has gathered. Nothing newer than `keep_after` goes:
+    /// it is not durable yet.
+    pub fn trim(&mut self, limits: &LogLimits, keep_after: Eversion) -> Option<Trimmed> {
+        if self.entries.len() < limits.max_entries + limits.batch {
+            return None;
+        }
+        let mut out = Trimmed::default();
+        while self.entries.len() > limits.max_entries {
+            let Some(entry) = self.entries.pop_front_if(|e| e.version <= keep_after) else { break };
+            out.entries.push(entry.version);
+            if is_client(&entry.reqid) {
+                let LogEntry { version, user_version, reqid, result, returns, .. } = entry;
+                out.became_duplicates.push(Duplicate { version, user_version, reqid, result, returns });
+            }
+        }
+        self.duplicates.extend(out.became_duplicates.iter().cloned());
+        while self.duplicates.len() > limits.max_duplicates {
+            let gone = self.duplicates.pop_front().expect("more than the limit");
+            if self.by_reqid.get(&gone.reqid) == Some(&gone.version) {
+                self.by_reqid.remove(&gone.reqid);
+            }
+            out.gone_duplicates.push(gone.version);
+        }
+        Some(out)
+    }
+
+    /// A part of the log whose objects now belong to another PG. Duplicates go to both: they do not say which
+    /// object they were about.
+    pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {
+        let all = std::mem::take(&mut self.entries);
+        let (moved, kept): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|e| belongs(&e.object));
+        let child = PgLog::restored(moved, self.duplicates.clone());
+        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates));
+        child
+    }
+
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> + ExactSizeIterator {
+        self.entries.iter()
+    }
+
+    pub fn duplicates(&self) -> impl DoubleEndedIterator<Item = &Duplicate> + ExactSizeIterator {
+        self.duplicates.iter()
+    }
+
+    /// The version before the oldest entry kept.
+    pub fn tail(&self) -> Eversion {
+        self.duplicates.back().map_or(Eversion::ZERO, |d| d.version)
+    }
+}
+
+/// Requests of the OSD itself (a watch that timed out) carry no number that anybody would resend.
+fn is_client(reqid: &ReqId) -> bool {
+    reqid.name.kind != EntityKind::OSD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::EntityName;
+
+    fn reqid(tid: u64) -> ReqId {
+        ReqId { name: EntityName::new(EntityKind::CLIENT, 1), tid, incarnation: 0 }
+    }
+
+    fn entry(version: u64) -> LogEntry {
+        LogEntry {
+            kind: EntryKind::Modify,
+            object: HObject { hash: version as u32, ..HObject::min() },
+            version: Eversion { epoch: 1, version },
+            prior_version: Eversion::ZERO,
+            user_version: version,
+            reqid: reqid(version),
+            mtime: UTime::ZERO,
+            result: 0,
+            returns: Vec::new(),
+        }
+    }
+
+    fn log(n: u64) -> PgLog {
+        let mut log = PgLog::default();
+        (1..=n).for_each(|v| log.push(entry(v)));
+        log
+    }
+
+    const SMALL: LogLimits = LogLimits { max_entries: 10, max_duplicates: 5, batch: 2 };
+
+    #[test]
+    fn a_request_is_recognised_while_it_is_an_entry_and_while_it_is_a_duplicate() {
+        let mut log = log(20);
+        let trimmed = log.trim(&SMALL, Eversion::MAX).unwrap();
+        assert_eq!(trimmed.entries.len(), 10);
+        assert_eq!(trimmed.gone_duplicates.len(), 5, "duplicates beyond their own limit go");
+        assert_eq!(log.find(&reqid(20)).unwrap().version.version, 20);
+        assert_eq!(log.find(&reqid(6)).unwrap().version.version, 6);
+        assert_eq!(log.find(&reqid(5)), None);
+    }
+
+    #[test]
+    fn what_is_not_durable_is_not_trimmed() {
+        let mut log = log(20);
+        let trimmed = log.trim(&SMALL, Eversion { epoch: 1, version: 3 }).unwrap();
+        assert_eq!(trimmed.entries.len(), 3);
+        assert_eq!(log.entries().len(), 17);
+    }
+
+    #[test]
+    fn a_split_gives_each_side_its_own_entries_and_both_the_duplicates() {
+        let mut parent = log(20);
+        parent.trim(&SMALL, Eversion::MAX);
+        let child = parent.split_off(|o| o.hash % 2 == 1);
+        assert!(child.find(&reqid(19)).is_some() && parent.find(&reqid(19)).is_none());
+        assert!(parent.find(&reqid(20)).is_some() && child.find(&reqid(20)).is_none());
+        assert!(parent.find(&reqid(7)).is_some() && child.find(&reqid(7)).is_some());
+    }
+}

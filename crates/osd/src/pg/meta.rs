@@ -1,0 +1,268 @@
+//! What a PG keeps about itself in its meta object's omap, and how it is read back.
+//!
+//! ```text
+//! "history"            PgHistory: changes with the map
+//! "progress"           PgProgress: changes with every write
+//! 'l' u64be version    pg_log_entry_t
+//! 'd' u64be version    pg_log_dup_t
+//! ```
+//! All of it changes in the same transaction as the objects it is about.
+
+use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
+use bytes::Bytes;
+use codec::{Decode, Encode, Features};
+use std::collections::VecDeque;
+use store::{Change, ObjectId};
+use thiserror::Error;
+use wire::types::{CleanRegions, Epoch, Eversion, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet};
+
+/// What proves whose history this is. A PG without it was never created here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PgHistory {
+    /// The map in which the pool (or, for a child, the first ancestor) came into being.
+    pub created: Epoch,
+    /// The first map of the interval in which this PG last began to serve.
+    pub last_epoch_started: Epoch,
+    pub last_epoch_clean: Epoch,
+    pub last_epoch_split: Epoch,
+    /// The interval during which the present primary has been primary.
+    pub same_primary_since: Epoch,
+}
+
+/// How far the PG has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PgProgress {
+    pub last_update: Eversion,
+    pub last_user_version: u64,
+    pub stats: PgStats,
+}
+
+/// The statistics that a PG keeps; a report widens them into `object_stat_sum_t`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct PgStats {
+    pub objects: i64,
+    pub bytes: i64,
+    pub reads: i64,
+    pub read_kib: i64,
+    pub writes: i64,
+    pub write_kib: i64,
+    pub omap_objects: i64,
+}
+
+const HISTORY: Bytes = Bytes::from_static(b"history");
+const PROGRESS: Bytes = Bytes::from_static(b"progress");
+const LOG: u8 = b'l';
+const DUPLICATE: u8 = b'd';
+
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum MetaError {
+    #[error("the PG's history is missing")]
+    NoHistory,
+    #[error("key {key:?}: {error}")]
+    Decode { key: Bytes, error: codec::DecodeError },
+    #[error("unknown key {0:?}")]
+    UnknownKey(Bytes),
+}
+
+/// What was read back.
+#[derive(Debug)]
+pub struct Stored {
+    pub history: PgHistory,
+    pub progress: PgProgress,
+    pub log: PgLog,
+}
+
+impl Stored {
+    /// From all entries of the meta object's omap, ascending.
+    pub fn from_entries(entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
+        let mut history = None;
+        let mut progress = PgProgress::default();
+        let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
+        for (key, value) in entries {
+            let wrong = |error| MetaError::Decode { key: key.clone(), error };
+            match (&key[..], key.first()) {
+                (b"history", _) => history = Some(codec::decode_exact(&value).map_err(wrong)?),
+                (b"progress", _) => progress = codec::decode_exact(&value).map_err(wrong)?,
+                (_, Some(&LOG)) => log.push_back(decode_entry(&value).map_err(wrong)?),
+                (_, Some(&DUPLICATE)) => duplicates.push_back(decode_duplicate(&value).map_err(wrong)?),
+                _ => return Err(MetaError::UnknownKey(key)),
+            }
+        }
+        let history = history.ok_or(MetaError::NoHistory)?;
+        Ok(Stored { history, progress, log: PgLog::restored(log, duplicates) })
+    }
+}
+
+pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) -> Change {
+    let entries = vec![
+        (HISTORY, Bytes::from(history.to_vec(Features::NONE))),
+        (PROGRESS, Bytes::from(progress.to_vec(Features::NONE))),
+    ];
+    Change::OmapSet { object: meta.clone(), entries }
+}
+
+/// What every change adds: its log entry and the new progress; and what a trim made of old entries.
+pub fn append(
+    meta: &ObjectId,
+    entry: &LogEntry,
+    progress: &PgProgress,
+    trimmed: Option<&Trimmed>,
+    changes: &mut Vec<Change>,
+) {
+    let mut entries = Vec::with_capacity(2);
+    entries.push((PROGRESS, Bytes::from(progress.to_vec(Features::NONE))));
+    entries.push((key(LOG, entry.version), encode_entry(entry)));
+    if let Some(Trimmed { entries: gone, became_duplicates, gone_duplicates }) = trimmed {
+        entries.extend(became_duplicates.iter().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d))));
+        let mut keys: Vec<Bytes> = gone_duplicates.iter().map(|v| key(DUPLICATE, *v)).collect();
+        keys.extend(gone.iter().map(|v| key(LOG, *v)));
+        changes.push(Change::OmapSet { object: meta.clone(), entries });
+        changes.push(Change::OmapRemove { object: meta.clone(), keys });
+        return;
+    }
+    changes.push(Change::OmapSet { object: meta.clone(), entries });
+}
+
+/// A whole log at once: a child's after a split.
+pub fn set_log(meta: &ObjectId, log: &PgLog) -> Change {
+    let entries = log.entries().map(|e| (key(LOG, e.version), encode_entry(e)));
+    let duplicates = log.duplicates().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d)));
+    Change::OmapSet { object: meta.clone(), entries: duplicates.chain(entries).collect() }
+}
+
+/// Takes another log's entries out: the parent's, after a split.
+pub fn remove_entries(meta: &ObjectId, log: &PgLog) -> Change {
+    Change::OmapRemove { object: meta.clone(), keys: log.entries().map(|e| key(LOG, e.version)).collect() }
+}
+
+/// The counter alone orders a PG's versions.
+fn key(kind: u8, version: Eversion) -> Bytes {
+    let mut out = [kind; 9];
+    out[1..].copy_from_slice(&version.version.to_be_bytes());
+    Bytes::copy_from_slice(&out)
+}
+
+fn to_returns(returns: &[(i32, Bytes)]) -> Vec<OpReturn> {
+    returns.iter().map(|(result, output)| OpReturn { result: *result, output: output.clone() }).collect()
+}
+
+fn from_returns(returns: Vec<OpReturn>) -> Vec<(i32, Bytes)> {
+    returns.into_iter().map(|r| (r.result, r.output)).collect()
+}
+
+fn encode_entry(e: &LogEntry) -> Bytes {
+    let wire = PgLogEntry {
+        op: match e.kind {
+            EntryKind::Modify => LogOp::MODIFY,
+            EntryKind::Delete => LogOp::DELETE,
+            EntryKind::Error => LogOp::ERROR,
+        },
+        object: e.object.clone(),
+        version: e.version,
+        prior_version: e.prior_version,
+        reverting_to: Eversion::ZERO,
+        reqid: e.reqid,
+        mtime: e.mtime,
+        snaps: Bytes::new(),
+        user_version: e.user_version,
+        mod_desc: ModDesc::UNROLLBACKABLE,
+        extra_reqids: Vec::new(),
+        extra_reqid_results: Default::default(),
+        clean_regions: CleanRegions::all_dirty(),
+        result: e.result,
+        op_returns: to_returns(&e.returns),
+        written_shards: ShardSet::default(),
+    };
+    let mut w = codec::Writer::with_capacity(Features::NONE, 320);
+    w.put(&wire);
+    w.into_bytes()
+}
+
+fn decode_entry(bytes: &[u8]) -> Result<LogEntry, codec::DecodeError> {
+    let e: PgLogEntry = codec::decode_exact(bytes)?;
+    Ok(LogEntry {
+        kind: match e.op {
+            LogOp::DELETE => EntryKind::Delete,
+            LogOp::ERROR => EntryKind::Error,
+            _ => EntryKind::Modify,
+        },
+        object: e.object,
+        version: e.version,
+        prior_version: e.prior_version,
+        user_version: e.user_version,
+        reqid: e.reqid,
+        mtime: e.mtime,
+        result: e.result,
+        returns: from_returns(e.op_returns),
+    })
+}
+
+fn encode_duplicate(d: &Duplicate) -> Bytes {
+    let wire = PgLogDup {
+        reqid: d.reqid,
+        version: d.version,
+        user_version: d.user_version,
+        result: d.result,
+        op_returns: to_returns(&d.returns),
+    };
+    wire.to_vec(Features::NONE).into()
+}
+
+fn decode_duplicate(bytes: &[u8]) -> Result<Duplicate, codec::DecodeError> {
+    let d: PgLogDup = codec::decode_exact(bytes)?;
+    Ok(Duplicate {
+        version: d.version,
+        user_version: d.user_version,
+        reqid: d.reqid,
+        result: d.result,
+        returns: from_returns(d.op_returns),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::{EntityKind, EntityName, HObject, PgId, ReqId, SpgId, UTime};
+
+    fn entry(version: u64) -> LogEntry {
+        LogEntry {
+            kind: EntryKind::Delete,
+            object: HObject { pool: 3, name: "x".into(), ..HObject::min() },
+            version: Eversion { epoch: 2, version },
+            prior_version: Eversion { epoch: 1, version: 1 },
+            user_version: 7,
+            reqid: ReqId { name: EntityName::new(EntityKind::CLIENT, 4), tid: version, incarnation: 0 },
+            mtime: UTime { sec: 5, nsec: 6 },
+            result: 3,
+            returns: vec![(3, Bytes::from_static(b"out"))],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let meta = ObjectId::pg_meta(SpgId::from(PgId { pool: 3, seed: 0 }));
+        let history = PgHistory { created: 4, ..PgHistory::default() };
+        let stats = PgStats { objects: 3, ..PgStats::default() };
+        let progress =
+            PgProgress { last_update: Eversion { epoch: 2, version: 9 }, last_user_version: 8, stats };
+        let mut changes = vec![set_history(&meta, &history, &progress)];
+        append(&meta, &entry(256), &progress, None, &mut changes);
+        append(&meta, &entry(2), &progress, None, &mut changes);
+        let mut omap = std::collections::BTreeMap::new();
+        for change in changes {
+            let Change::OmapSet { entries, .. } = change else { panic!("only sets") };
+            omap.extend(entries);
+        }
+        let stored = Stored::from_entries(omap.into_iter().collect()).unwrap();
+        assert_eq!((stored.history, stored.progress), (history, progress));
+        let entries: Vec<_> = stored.log.entries().cloned().collect();
+        assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
+    }
+
+    #[test]
+    fn a_collection_without_history_is_not_a_pg() {
+        assert_eq!(Stored::from_entries(Vec::new()).unwrap_err(), MetaError::NoHistory);
+    }
+}

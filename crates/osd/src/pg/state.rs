@@ -1,0 +1,158 @@
+//! A PG in memory.
+
+use super::log::PgLog;
+use super::meta::{PgHistory, PgProgress};
+use crate::object::ObjectTable;
+use crate::shard::{Parked, PgOrder};
+use crate::slab::Key;
+use machine::ConnId;
+use std::collections::VecDeque;
+use store::{Collection, ObjectId};
+use wire::messages::MOSDOpReply;
+use wire::types::{Eversion, HObject, SnapId, SpgId};
+
+/// What this shard can do for a PG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PgPhase {
+    /// Its meta object is being read; requests wait.
+    Loading,
+    /// Held here and served from here.
+    Active,
+    /// Held here, but the map does not make us serve it.
+    Stray,
+    /// The map makes us serve it, but its history is not here: clients are told to hold back.
+    Down,
+    /// Its pool is gone; its objects are being removed.
+    Removing,
+}
+
+pub struct Pg {
+    pub id: SpgId,
+    pub collection: Collection,
+    pub meta: ObjectId,
+    pub phase: PgPhase,
+    /// Low bits of the hash that all its objects share with its seed.
+    pub split_bits: u8,
+    pub history: PgHistory,
+    pub progress: PgProgress,
+    /// The newest change that is durable.
+    pub committed: Eversion,
+    pub log: PgLog,
+    pub objects: ObjectTable,
+    /// Resent requests whose first sending is not durable yet, in order of its version.
+    pub commit_waiters: VecDeque<CommitWaiter>,
+    /// Requests that came while the PG was loading, or splitting.
+    pub parked: VecDeque<Parked>,
+    /// A split that waits until everything submitted is durable, and what the map wants of the PG afterwards.
+    pub split: Option<Split>,
+    pub after_loading: Option<PgOrder>,
+}
+
+/// A PG about to give some of its objects to children.
+pub struct Split {
+    pub split_bits: u8,
+    /// Each with its split bits, in order of their seeds.
+    pub children: Vec<(Key, u8)>,
+    pub epoch: wire::types::Epoch,
+}
+
+pub struct CommitWaiter {
+    pub version: Eversion,
+    pub conn: ConnId,
+    pub tid: u64,
+    pub reply: MOSDOpReply,
+}
+
+impl Pg {
+    pub fn new(id: SpgId, split_bits: u8, phase: PgPhase) -> Pg {
+        Pg {
+            id,
+            collection: Collection::Pg(id),
+            meta: ObjectId::pg_meta(id),
+            phase,
+            split_bits,
+            history: PgHistory::default(),
+            progress: PgProgress::default(),
+            committed: Eversion::ZERO,
+            log: PgLog::default(),
+            objects: ObjectTable::default(),
+            commit_waiters: VecDeque::new(),
+            parked: VecDeque::new(),
+            split: None,
+            after_loading: None,
+        }
+    }
+
+    /// Whether an object with that hash is one of this PG's.
+    pub fn contains(&self, hash: u32) -> bool {
+        hash & low_bits(self.split_bits) == self.id.pg.seed
+    }
+
+    /// The first place in the order of objects that is this PG's.
+    pub fn start(&self) -> HObject {
+        HObject { pool: self.id.pg.pool, hash: self.id.pg.seed, ..HObject::min() }
+    }
+
+    /// The first place beyond it. With the snapshot number that Ceph gives it, since clients send it back.
+    pub fn end(&self) -> HObject {
+        let next = self.start().reversed_hash() as u64 + (1u64 << (32 - self.split_bits as u32));
+        match u32::try_from(next) {
+            Ok(reversed) => {
+                let (pool, hash) = (self.id.pg.pool, reversed.reverse_bits());
+                HObject { pool, hash, snap: SnapId::HEAD, ..HObject::min() }
+            }
+            Err(_) => HObject::max(),
+        }
+    }
+
+    pub fn next_version(&self, epoch: wire::types::Epoch) -> Eversion {
+        Eversion { epoch, version: self.progress.last_update.version + 1 }
+    }
+}
+
+/// How many low bits of the hash the objects of PG `seed` share when the pool has `pg_num` PGs.
+pub fn split_bits(seed: u32, pg_num: u32) -> u8 {
+    // The next power of two of `pg_num` has `bits`; a PG whose upper sibling does not exist yet has one less.
+    let bits = (pg_num.max(1) - 1).checked_ilog2().map_or(0, |b| b + 1);
+    if bits == 0 {
+        return 0;
+    }
+    let sibling = seed | 1 << (bits - 1);
+    if sibling < pg_num { bits as u8 } else { bits as u8 - 1 }
+}
+
+fn low_bits(bits: u8) -> u32 {
+    ((1u64 << bits) - 1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::PgId;
+
+    #[test]
+    fn split_bits_partition_the_hashes_for_any_number_of_pgs() {
+        for pg_num in 1..=33u32 {
+            for hash in 0..256u32 {
+                let owners = (0..pg_num)
+                    .filter(|seed| {
+                        let id = PgId { pool: 1, seed: *seed }.into();
+                        Pg::new(id, split_bits(*seed, pg_num), PgPhase::Active).contains(hash)
+                    })
+                    .count();
+                assert_eq!(owners, 1, "hash {hash} of {pg_num} PGs");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pgs_range_ends_where_the_next_begins() {
+        let pg = |seed| Pg::new(PgId { pool: 1, seed }.into(), 2, PgPhase::Active);
+        // In bit-reversed order the seeds are 0, 2, 1, 3.
+        assert_eq!(pg(0).end().hash, pg(2).start().hash);
+        assert_eq!(pg(2).end().hash, pg(1).start().hash);
+        assert_eq!(pg(1).end().hash, pg(3).start().hash);
+        assert_eq!(pg(3).end(), HObject::max());
+        assert_eq!(Pg::new(PgId { pool: 1, seed: 0 }.into(), 0, PgPhase::Active).end(), HObject::max());
+    }
+}

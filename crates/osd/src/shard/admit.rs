@@ -1,0 +1,238 @@
+//! Whether a request may happen here and now. The order of the questions is Ceph's, because clients see it.
+
+use super::op::{Access, Op, Parked, Stage};
+use super::{Effect, Fx, Pending, Shard, ToControl};
+use crate::errno::Errno;
+use crate::object::Turn;
+use crate::ops::Step;
+use crate::pg::{CommitWaiter, PgPhase};
+use crate::slab::Key;
+use machine::{ConnId, Time};
+use smallvec::SmallVec;
+use wire::messages::{MOSDOp, Message};
+use wire::types::{EntityKind, Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
+
+/// What becomes of a request.
+enum Verdict {
+    /// Go on.
+    Admit(Access, SmallVec<[Step; 2]>),
+    /// Say no. The client gets the error at once; nothing is logged.
+    Refuse(Errno),
+    /// Say nothing: the client knows, or will know from a map, that it must send again.
+    Drop,
+}
+
+impl Shard {
+    pub(super) fn on_op(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
+        let Some(session) = self.sessions.get_mut(&parked.conn) else { return };
+        let epoch = parked.op.epoch;
+        if epoch > self.view.epoch || !session.waiting_for_map.is_empty() {
+            session.waiting_for_map.push_back(parked);
+            fx.push(Effect::Control(ToControl::WantMap { epoch }));
+            return;
+        }
+        if epoch < self.view.epoch && session.epoch < self.view.epoch {
+            let since = session.epoch.max(epoch);
+            session.epoch = self.view.epoch;
+            fx.push(Effect::Control(ToControl::ShareMap { conn: parked.conn, since }));
+        }
+        self.dispatch(now, parked, fx);
+    }
+
+    /// Sends a request that our map covers to its PG.
+    pub(super) fn dispatch(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
+        let Parked { conn, tid, ref op } = parked;
+        let Some(&pg_key) = self.pg_by_id.get(&op.pg) else {
+            // Perhaps another core's; where it is nobody's, the router drops it.
+            fx.push(Effect::Reroute { conn, tid, op: parked.op });
+            return;
+        };
+        match self.pgs[pg_key].phase {
+            PgPhase::Loading => self.pgs[pg_key].parked.push_back(parked),
+            PgPhase::Down => self.hold_back(pg_key, conn, fx),
+            // The client will see in a map that it has the wrong OSD, or that the pool is gone.
+            PgPhase::Stray | PgPhase::Removing => {}
+            PgPhase::Active => match self.judge(pg_key, conn, op) {
+                Verdict::Admit(access, _) if access.is_pg => self.begin_listing(pg_key, parked, fx),
+                Verdict::Admit(access, steps) => self.admit(now, pg_key, parked, access, steps, fx),
+                Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
+                Verdict::Drop => {}
+            },
+        }
+    }
+
+    fn judge(&self, pg_key: Key, conn: ConnId, op: &MOSDOp) -> Verdict {
+        let pg = &self.pgs[pg_key];
+        let Some(pool) = self.view.pools.get(&op.pg.pg.pool) else { return Verdict::Drop };
+        let Some(session) = self.sessions.get(&conn) else { return Verdict::Drop };
+        let history = &pg.history;
+        let sent_again_after: Epoch =
+            history.same_primary_since.max(pool.last_force_op_resend).max(history.last_epoch_split);
+        if op.epoch < sent_again_after {
+            return Verdict::Drop;
+        }
+        if session.backoffs.contains_key(&pg.id) || !pg.contains(op.object.hash) {
+            return Verdict::Drop;
+        }
+        if op.flags.contains(OsdFlags::PARALLELEXEC) {
+            return Verdict::Refuse(Errno::INVAL);
+        }
+        let steps: SmallVec<[Step; 2]> = op.ops.iter().map(Step::parse).collect();
+        let Some(access) = Access::of(op.flags, &op.ops, &steps) else {
+            return Verdict::Refuse(Errno::INVAL);
+        };
+        if access.is_pg {
+            return Verdict::Admit(access, steps);
+        }
+        if let Err(errno) = self.name_is_allowed(op) {
+            return Verdict::Refuse(errno);
+        }
+        if self.view.is_blocklisted(&session.addr) {
+            return Verdict::Refuse(Errno::BLOCKLISTED);
+        }
+        let anyway = op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
+        if access.ordered && self.view.failsafe_full && !op.flags.contains(OsdFlags::FULL_TRY) {
+            return Verdict::Drop;
+        }
+        if access.writes
+            && pool.full
+            && !anyway
+            && session.name.kind != EntityKind::MDS
+            && needs_space(&steps)
+        {
+            // The client has seen an older map: it will hold the write back once it sees this one.
+            return Verdict::Drop;
+        }
+        if pool.eio {
+            return match op.flags.contains(OsdFlags::SUPPORTSPOOLEIO) {
+                true => Verdict::Drop,
+                false => Verdict::Refuse(Errno::IO),
+            };
+        }
+        if access.writes {
+            if op.object.snap != SnapId::HEAD {
+                return Verdict::Refuse(Errno::INVAL);
+            }
+            let bytes: usize = op.ops.iter().map(|op| op.input.len()).sum();
+            if bytes > self.config.limits.max_write_size {
+                return Verdict::Refuse(Errno::MSGSIZE);
+            }
+        }
+        Verdict::Admit(access, steps)
+    }
+
+    fn name_is_allowed(&self, op: &MOSDOp) -> Result<(), Errno> {
+        let (o, limits) = (&op.object, &self.config.limits);
+        if o.name.len() > limits.max_object_name_len
+            || o.key.len() > limits.max_object_name_len
+            || o.namespace.len() > limits.max_object_namespace_len
+        {
+            return Err(Errno::NAMETOOLONG);
+        }
+        if o.name.is_empty() { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    fn admit(
+        &mut self,
+        now: Time,
+        pg_key: Key,
+        parked: Parked,
+        access: Access,
+        steps: SmallVec<[Step; 2]>,
+        fx: &mut Fx,
+    ) {
+        let Parked { conn, tid, mut op } = parked;
+        let reqid = op.reqid(self.sessions[&conn].name, tid);
+        // `list-snaps` is asked of the snapshot directory, and nothing else may be.
+        let of_directory = op.object.snap == SnapId::DIR;
+        if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != of_directory) {
+            return self.refuse(&Parked { conn, tid, op }, Errno::INVAL, fx);
+        }
+        if of_directory {
+            op.object.snap = SnapId::HEAD;
+        } else if op.object.snap != SnapId::HEAD {
+            // No object has snapshots while pools have none.
+            return self.refuse(&Parked { conn, tid, op }, Errno::NOENT, fx);
+        }
+
+        let pg = &mut self.pgs[pg_key];
+        let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
+        let turn = if access.ordered { Turn::Write } else { Turn::Read };
+        let (message, stage) = (op, Stage::Turn);
+        let op = Op { conn, tid, reqid, message, steps, access, pg: pg_key, object, stage };
+        let key = self.pending.insert(Pending::Op(Box::new(op)));
+        if self.pgs[pg_key].objects[object].enter(key, turn) {
+            self.begin(now, key, fx);
+        }
+    }
+
+    /// A write that has been seen before is answered as it was then, once that is durable. Asked when its turn has
+    /// come, so that the first sending is not still on its way.
+    pub(super) fn answer_duplicate(&mut self, op: &Op, fx: &mut Fx) -> bool {
+        let epoch = self.view.epoch;
+        let pg = &mut self.pgs[op.pg];
+        let Some(seen) = pg.log.find(&op.reqid) else { return false };
+        let message = &op.message;
+        let kind = message.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
+        let mut reply = message.reply(seen.result, epoch, kind);
+        reply.versions = ReplyVersions::new(seen.version, seen.user_version);
+        let outcome = |(i, o): (usize, &wire::types::OsdOp)| match seen.returns.get(i) {
+            Some((result, output)) => OsdOpResult::of(o, *result, output.clone().into()),
+            None => OsdOpResult::of(o, 0, codec::Rope::new()),
+        };
+        reply.ops = message.ops.iter().enumerate().map(outcome).collect();
+        let (version, conn, tid) = (seen.version, op.conn, op.tid);
+        if version <= pg.committed {
+            self.send(conn, Message::with_tid(tid, reply), fx);
+        } else {
+            let at = pg.commit_waiters.partition_point(|w| w.version <= version);
+            pg.commit_waiters.insert(at, CommitWaiter { version, conn, tid, reply });
+        }
+        true
+    }
+
+    /// An error before anything was tried.
+    pub(super) fn refuse(&self, parked: &Parked, errno: Errno, fx: &mut Fx) {
+        let Parked { conn, tid, op } = parked;
+        let kind = op.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
+        let mut reply = op.reply(errno.result(), self.view.epoch, kind);
+        reply.ops = op.ops.iter().map(|o| OsdOpResult::of(o, 0, codec::Rope::new())).collect();
+        self.send(*conn, Message::with_tid(*tid, reply), fx);
+    }
+
+    /// Requests that waited for a map that has come, in their order.
+    pub(super) fn release_waiting_for_map(&mut self, now: Time, fx: &mut Fx) {
+        let ready: Vec<ConnId> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| s.waiting_for_map.front().is_some_and(|p| p.op.epoch <= self.view.epoch))
+            .map(|(conn, _)| *conn)
+            .collect();
+        for conn in ready {
+            while let Some(session) = self.sessions.get_mut(&conn)
+                && let Some(parked) = session.waiting_for_map.pop_front_if(|p| p.op.epoch <= self.view.epoch)
+            {
+                self.dispatch(now, parked, fx);
+            }
+        }
+    }
+}
+
+/// A removal frees space and may pass a full pool.
+fn needs_space(steps: &[Step]) -> bool {
+    steps.iter().any(|s| {
+        matches!(
+            s,
+            Step::Write { .. }
+                | Step::WriteFull(_)
+                | Step::WriteSame { .. }
+                | Step::Append(_)
+                | Step::Create { .. }
+                | Step::SetAttr { .. }
+                | Step::OmapSet(_)
+                | Step::OmapSetHeader(_)
+                | Step::Call(_)
+                | Step::CopyFrom(_)
+        )
+    })
+}

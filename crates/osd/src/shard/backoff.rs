@@ -1,0 +1,47 @@
+//! Telling clients to hold back what they send for a PG that cannot serve, and letting go again.
+
+use super::{Fx, Shard};
+use crate::slab::Key;
+use machine::ConnId;
+use wire::messages::{MOSDBackoff, Message};
+use wire::types::op_value;
+
+impl Shard {
+    /// The PG cannot serve now. The request is not kept: the client keeps it, and sends it when it may.
+    pub(super) fn hold_back(&mut self, pg_key: Key, conn: ConnId, fx: &mut Fx) {
+        let pg = &self.pgs[pg_key];
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        if session.backoffs.contains_key(&pg.id) {
+            return;
+        }
+        self.next_backoff += 1;
+        let id = self.next_backoff << 16 | self.config.core.0 as u64;
+        session.backoffs.insert(pg.id, id);
+        let message = self.backoff_message(pg_key, op_value::BACKOFF_BLOCK, id);
+        self.send(conn, message, fx);
+    }
+
+    /// The PG serves again, or others do: whoever held back may send.
+    pub(super) fn let_go(&mut self, pg_key: Key, fx: &mut Fx) {
+        let pg_id = self.pgs[pg_key].id;
+        let held: Vec<(ConnId, u64)> = self
+            .sessions
+            .iter_mut()
+            .filter_map(|(conn, s)| s.backoffs.remove(&pg_id).map(|id| (*conn, id)))
+            .collect();
+        for (conn, id) in held {
+            let message = self.backoff_message(pg_key, op_value::BACKOFF_UNBLOCK, id);
+            self.send(conn, message, fx);
+        }
+    }
+
+    fn backoff_message(&self, pg_key: Key, op: u8, id: u64) -> Message {
+        let pg = &self.pgs[pg_key];
+        let (begin, end) = (pg.start(), pg.end());
+        Message::new(MOSDBackoff { pg: pg.id, epoch: self.view.epoch, op, id, begin, end })
+    }
+
+    /// The client acknowledges. What it sends from now on for the PG would be its own mistake, and is dropped while
+    /// the backoff stands, acknowledged or not; so there is nothing to remember.
+    pub(super) fn on_backoff(&mut self, _conn: ConnId, _message: &MOSDBackoff) {}
+}

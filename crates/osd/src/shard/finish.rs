@@ -1,0 +1,317 @@
+//! Carrying a request out: its operations, the log entry, the transaction, and the reply when it is durable.
+
+use super::op::{Committing, Op, Stage};
+use super::{Fx, Pending, Shard};
+use crate::errno::Errno;
+use crate::object::Facts;
+use crate::ops::{After, Execution, INFO_ATTR, Outcome, StatDelta};
+use crate::pg::log::{EntryKind, LogEntry};
+use crate::pg::{Pg, meta};
+use crate::slab::Key;
+use bytes::Bytes;
+use codec::{Encode, Features, Rope};
+use machine::Time;
+use store::{Answer, Change, Transaction};
+use wire::messages::{MOSDOpReply, Message};
+use wire::types::{EntityName, Eversion, OsdFlags, OsdOpResult, ReplyVersions, UTime};
+
+/// What a reply says when the change is durable; clients of today wait for nothing less.
+const DURABLE: OsdFlags = OsdFlags(OsdFlags::ACK.0 | OsdFlags::ONDISK.0);
+
+impl Shard {
+    /// Everything that the request reads is there, and nobody else works on the object.
+    pub(super) fn carry_out(&mut self, now: Time, key: Key, answers: Vec<Answer>, fx: &mut Fx) {
+        let wall = self.wall(now);
+        let next_notify_id = self.next_notify_id();
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let (pg_key, object_key) = (op.pg, op.object);
+        let pg = &mut self.pgs[pg_key];
+        let Some(session) = self.sessions.get(&op.conn) else {
+            // The client is gone: what has not begun need not happen.
+            self.pending.remove(key);
+            return self.pass_turn(pg_key, object_key);
+        };
+        let object = &pg.objects[object_key];
+        if object.facts == Facts::Absent && !op.access.writes {
+            return self.fail(now, key, Errno::NOENT, fx);
+        }
+        let connected = |cookie: u64, client: EntityName| {
+            object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())
+        };
+        let outcome = Execution::new(
+            &self.config.limits,
+            &object.id,
+            (session.name, session.addr, session.peer.features),
+            next_notify_id,
+            &connected,
+            object.facts.info(),
+            answers,
+        )
+        .run(&op.message.ops, &op.steps);
+
+        if !op.access.writes {
+            self.finish_read(now, key, outcome, fx);
+        } else {
+            self.finish_write(now, key, outcome, wall, fx);
+        }
+    }
+
+    fn finish_read(&mut self, now: Time, key: Key, outcome: Outcome, fx: &mut Fx) {
+        let epoch = self.view.epoch;
+        let op = self.take_op(key).expect("the caller saw it");
+        let Outcome { results, result, stats, side_effects, data_offset, .. } = outcome;
+        let pg = &mut self.pgs[op.pg];
+        count(pg, stats);
+        let mut reply = op.message.reply(result, epoch, DURABLE);
+        reply.data_offset = data_offset.unwrap_or(0) as u16;
+        reply.ops = results;
+        reply.versions = if result == Errno::NOENT.result() {
+            ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
+        } else {
+            let info = pg.objects[op.object].facts.info();
+            ReplyVersions::new(Eversion::ZERO, info.map_or(0, |i| i.user_version))
+        };
+        if result >= 0 && !side_effects.is_empty() {
+            self.apply_side_effects(now, &op, side_effects, fx);
+        }
+        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
+        self.pass_turn(op.pg, op.object);
+    }
+
+    fn finish_write(&mut self, now: Time, key: Key, mut outcome: Outcome, wall: UTime, fx: &mut Fx) {
+        let op = self.op(key).expect("the caller saw it");
+        let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
+        if changed && op.access.returns {
+            if let Some(long) = self.overlong(&outcome) {
+                outcome.results[long].result = Errno::OVERFLOW.result();
+                outcome.results[long].output = Rope::new();
+                outcome.result = Errno::OVERFLOW.result();
+                return self.reply_unlogged(now, key, outcome, fx);
+            }
+        } else if changed {
+            // Clients that do not ask for more get no data from a write, and no result but success.
+            outcome.result = 0;
+            outcome.results.iter_mut().for_each(|r| r.output = Rope::new());
+        }
+        if changed {
+            self.commit_change(key, outcome, wall, fx);
+        } else {
+            self.commit_result(key, outcome, fx);
+        }
+        let op = self.op(key).expect("it waits for its commit");
+        let (pg_key, object_key) = (op.pg, op.object);
+        self.pgs[pg_key].objects[object_key].begin_write();
+        self.pass_turn(pg_key, object_key);
+    }
+
+    /// The first operation whose output is longer than a write's reply may carry.
+    fn overlong(&self, outcome: &Outcome) -> Option<usize> {
+        outcome.results.iter().position(|r| r.output.len() > self.config.limits.max_write_op_reply_len)
+    }
+
+    /// The object changes: log entry, new info and the changes themselves in one transaction.
+    fn commit_change(&mut self, key: Key, outcome: Outcome, wall: UTime, fx: &mut Fx) {
+        let epoch = self.view.epoch;
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let pg = &mut self.pgs[op.pg];
+        let version = pg.next_version(epoch);
+        let object = &mut pg.objects[op.object];
+        let Outcome { result, results, mut changes, after, user_modified, stats, side_effects, .. } = outcome;
+
+        let before = object.facts.info();
+        let prior_version = before.map_or(Eversion::ZERO, |i| i.version);
+        let mut user_version = before.map_or(0, |i| i.user_version);
+        if user_modified {
+            // Never below the log's own counter, which is all that the oldest clients see.
+            user_version = (pg.progress.last_user_version.max(user_version) + 1).max(version.version);
+        }
+        let after = match after {
+            After::Absent => None,
+            After::Present(info) => Some(info),
+            After::Unchanged => match std::mem::replace(&mut object.facts, Facts::Unknown) {
+                Facts::Present(info) => Some(info),
+                Facts::Absent | Facts::Unknown => unreachable!("unchanged facts of an object that exists"),
+            },
+        };
+        let mtime = op.message.mtime;
+        let kind = if after.is_some() { EntryKind::Modify } else { EntryKind::Delete };
+        object.facts = match after {
+            Some(mut info) => {
+                info.version = version;
+                info.prior_version = prior_version;
+                info.last_reqid = op.reqid;
+                info.user_version = user_version;
+                if mtime != UTime::ZERO {
+                    info.mtime = mtime;
+                    info.local_mtime = wall;
+                }
+                let mut w = codec::Writer::with_capacity(Features::ALL, 384);
+                info.encode(&mut w);
+                let object = object.id.clone();
+                changes.push(Change::SetAttr { object, name: INFO_ATTR.into(), value: w.into_bytes() });
+                Facts::Present(info)
+            }
+            None => Facts::Absent,
+        };
+        let entry = LogEntry {
+            kind,
+            object: object.id.object.clone(),
+            version,
+            prior_version,
+            user_version,
+            reqid: op.reqid,
+            mtime,
+            result: if op.access.returns { result } else { 0 },
+            returns: returns(op.access.returns, &results),
+        };
+        if user_modified {
+            pg.progress.last_user_version = user_version;
+        }
+        count(pg, stats);
+
+        let mut reply = op.message.reply(result, epoch, DURABLE);
+        reply.ops = results;
+        reply.versions = ReplyVersions::new(version, user_version);
+        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects }));
+        self.submit_entry(key, entry, changes, fx);
+    }
+
+    /// Nothing changes, but how the request came out must be remembered: sent again, it comes out the same.
+    fn commit_result(&mut self, key: Key, outcome: Outcome, fx: &mut Fx) {
+        let epoch = self.view.epoch;
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let pg = &mut self.pgs[op.pg];
+        let version = pg.next_version(epoch);
+        let Outcome { result, results, stats, side_effects, .. } = outcome;
+        count(pg, stats);
+        let object = &pg.objects[op.object];
+        let user_version = object.facts.info().map_or(0, |i| i.user_version);
+        let entry = LogEntry {
+            kind: EntryKind::Error,
+            object: object.id.object.clone(),
+            version,
+            prior_version: Eversion::ZERO,
+            user_version: 0,
+            reqid: op.reqid,
+            mtime: UTime::ZERO,
+            result,
+            returns: returns(op.access.returns || result < 0, &results),
+        };
+        let mut reply = op.message.reply(result, epoch, DURABLE);
+        reply.ops = results;
+        reply.versions = if result == Errno::NOENT.result() {
+            ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
+        } else {
+            ReplyVersions::new(version, user_version)
+        };
+        let side_effects = if result >= 0 { side_effects } else { Default::default() };
+        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects }));
+        self.submit_entry(key, entry, Vec::new(), fx);
+    }
+
+    fn submit_entry(&mut self, key: Key, entry: LogEntry, changes: Vec<Change>, fx: &mut Fx) {
+        let pg_key = self.op(key).expect("the caller made it").pg;
+        let pg = &mut self.pgs[pg_key];
+        let transaction = append_entry(pg, entry, changes, &self.config.log);
+        fx.push(super::Effect::Submit { tag: machine::Tag(key.to_u64()), transaction });
+    }
+
+    /// Fails a request that has its turn. A write's failure is logged like any other outcome.
+    pub(super) fn fail(&mut self, now: Time, key: Key, errno: Errno, fx: &mut Fx) {
+        let op = self.op(key).expect("the caller saw it");
+        let results = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
+        let outcome = Outcome {
+            result: errno.result(),
+            results,
+            changes: Vec::new(),
+            after: After::Unchanged,
+            user_modified: false,
+            touched: false,
+            stats: StatDelta::default(),
+            side_effects: Default::default(),
+            data_offset: None,
+        };
+        self.reply_unlogged(now, key, outcome, fx);
+    }
+
+    fn reply_unlogged(&mut self, now: Time, key: Key, outcome: Outcome, fx: &mut Fx) {
+        self.finish_read(now, key, outcome, fx);
+    }
+
+    pub(super) fn on_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        match self.pending.remove(key) {
+            Some(Pending::Op(op)) => self.on_change_committed(now, op, fx),
+            Some(Pending::RemovePg(pg)) => self.go_on_removing(pg, fx),
+            Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
+            Some(Pending::Internal { pg, version }) => self.on_internal_committed(pg, version, fx),
+            None => {}
+            Some(Pending::List(_) | Pending::LoadPg(_)) => unreachable!("reads do not commit"),
+        }
+    }
+
+    fn on_change_committed(&mut self, now: Time, mut op: Box<Op>, fx: &mut Fx) {
+        let Stage::Committing(committing) = std::mem::replace(&mut op.stage, Stage::Turn) else {
+            unreachable!("only what was submitted commits");
+        };
+        let Committing { reply, version, side_effects } = *committing;
+        let pg = &mut self.pgs[op.pg];
+        debug_assert!(pg.committed < version, "a PG's transactions commit in order");
+        pg.committed = version;
+        pg.objects[op.object].end_write();
+        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
+        self.answer_commit_waiters(op.pg, fx);
+        if !side_effects.is_empty() {
+            self.apply_side_effects(now, &op, side_effects, fx);
+        }
+        self.pass_turn(op.pg, op.object);
+        self.split_when_quiet(op.pg, fx);
+    }
+
+    fn on_internal_committed(&mut self, pg_key: Key, version: Option<Eversion>, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get_mut(pg_key) else { return };
+        if let Some(version) = version {
+            pg.committed = version;
+            self.answer_commit_waiters(pg_key, fx);
+        }
+        self.split_when_quiet(pg_key, fx);
+    }
+
+    fn answer_commit_waiters(&mut self, pg_key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[pg_key];
+        while let Some(w) = pg.commit_waiters.pop_front_if(|w| w.version <= pg.committed) {
+            let message: (MOSDOpReply, u64) = (w.reply, w.tid);
+            fx.push(super::Effect::Send { conn: w.conn, message: Message::with_tid(message.1, message.0) });
+        }
+    }
+}
+
+/// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.
+pub(super) fn append_entry(
+    pg: &mut Pg,
+    entry: LogEntry,
+    mut changes: Vec<Change>,
+    limits: &crate::pg::log::LogLimits,
+) -> Transaction {
+    pg.progress.last_update = entry.version;
+    let trimmed = pg.log.trim(limits, pg.committed);
+    meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
+    pg.log.push(entry);
+    Transaction { collection: pg.collection, changes }
+}
+
+fn returns(wanted: bool, results: &[OsdOpResult]) -> Vec<(i32, Bytes)> {
+    if !wanted {
+        return Vec::new();
+    }
+    results.iter().map(|r| (r.result, r.output.to_bytes())).collect()
+}
+
+fn count(pg: &mut Pg, delta: StatDelta) {
+    let s = &mut pg.progress.stats;
+    s.objects += delta.objects;
+    s.bytes += delta.bytes;
+    s.reads += delta.reads;
+    s.read_kib += delta.read_kib;
+    s.writes += delta.writes;
+    s.write_kib += delta.write_kib;
+}

@@ -1,0 +1,148 @@
+//! What goes into a shard and what comes out.
+
+use super::view::ClusterView;
+use machine::net::{CloseReason, Peer};
+use machine::{ConnId, ReadTag, Tag};
+use std::sync::Arc;
+use store::{Answer, ReadError, ReadRequest, Transaction};
+use wire::messages::{MOSDBackoff, MOSDOp, Message};
+use wire::types::{Epoch, Eversion, SpgId, UTime};
+
+#[derive(Debug)]
+pub enum Input {
+    /// A client may send from now on. Told to every shard, since a client's objects are on all cores.
+    Opened {
+        conn: ConnId,
+        peer: Arc<Peer>,
+    },
+    Closed {
+        conn: ConnId,
+        why: CloseReason,
+    },
+    Op {
+        conn: ConnId,
+        tid: u64,
+        op: Box<MOSDOp>,
+    },
+    Backoff {
+        conn: ConnId,
+        message: Box<MOSDBackoff>,
+    },
+    /// A new map, and what it means for the PGs of this core. The orders take effect before anything that comes
+    /// later; the map is shared with all other cores.
+    Map {
+        view: Arc<ClusterView>,
+        orders: Vec<PgOrder>,
+    },
+    Committed {
+        tag: Tag,
+    },
+    /// The store takes no more: the daemon will stop.
+    Failed {
+        tag: Tag,
+    },
+    Read {
+        tag: ReadTag,
+        answers: Result<Vec<Answer>, ReadError>,
+    },
+    /// What a clock on the wall shows now. Told every second or so; between, it is carried on by [`machine::Time`].
+    Wall {
+        now: UTime,
+    },
+    /// The control machine wants every PG's figures.
+    Report,
+    Deadline,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Send {
+        conn: ConnId,
+        message: Message,
+    },
+    Submit {
+        tag: Tag,
+        transaction: Transaction,
+    },
+    Read {
+        tag: ReadTag,
+        request: ReadRequest,
+    },
+    /// The request's PG is (now) on another core: route it anew.
+    Reroute {
+        conn: ConnId,
+        tid: u64,
+        op: Box<MOSDOp>,
+    },
+    /// To the control machine.
+    Control(ToControl),
+}
+
+/// What the control machine hears from a shard.
+#[derive(Debug)]
+pub enum ToControl {
+    /// The client's map is older than ours: send it what it lacks.
+    ShareMap {
+        conn: ConnId,
+        since: Epoch,
+    },
+    /// A request names a map that we have not seen.
+    WantMap {
+        epoch: Epoch,
+    },
+    /// All PGs that were stored here have been read, or could not be.
+    Loaded {
+        pgs: Vec<LoadedPg>,
+        broken: Vec<(SpgId, String)>,
+    },
+    /// The last object of a deleted pool's PG is gone, and the collection with it.
+    Removed {
+        pg: SpgId,
+    },
+    Report {
+        pgs: Vec<PgReport>,
+        ops_in_flight: usize,
+    },
+    /// The store failed: nothing more can be promised.
+    StoreFailed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadedPg {
+    pub pg: SpgId,
+    pub created: Epoch,
+    pub split_bits: u8,
+}
+
+/// A PG's figures, as statistics report them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PgReport {
+    pub pg: SpgId,
+    pub phase: crate::pg::PgPhase,
+    pub history: crate::pg::meta::PgHistory,
+    pub last_update: Eversion,
+    pub committed: Eversion,
+    pub log_tail: Eversion,
+    pub log_len: usize,
+    pub duplicates_len: usize,
+    pub stats: crate::pg::meta::PgStats,
+}
+
+/// What a new map means for one PG.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PgOrder {
+    /// It comes into being here, empty: its pool was made in map `created`, and nobody served it before.
+    Create { pg: SpgId, split_bits: u8, created: Epoch, since: Epoch },
+    /// It is held here and served from here. `since`: the first map of the interval in which we are its primary.
+    Serve { pg: SpgId, since: Epoch },
+    /// It is held here and not served.
+    Idle { pg: SpgId },
+    /// We should serve it and do not hold it: its clients are told to hold back.
+    Block { pg: SpgId },
+    /// Its clients need not hold back any more: somebody else serves it, or nobody.
+    Unblock { pg: SpgId },
+    /// Some of its objects now belong to `children`, new PGs on the same core, each with its split bits.
+    Split { pg: SpgId, split_bits: u8, children: Vec<(SpgId, u8)>, epoch: Epoch },
+    /// Its pool is gone.
+    Remove { pg: SpgId },
+}

@@ -1,0 +1,190 @@
+//! Listing a PG's objects: `pgnls`, and `pgls` for clients that know no namespaces, with a plain filter.
+
+use super::op::Parked;
+use super::{Fx, Pending, Shard};
+use crate::errno::Errno;
+use crate::slab::Key;
+use bytes::Bytes;
+use codec::{Decode, Encode, Reader, Rope};
+use machine::ConnId;
+use std::collections::VecDeque;
+use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
+use wire::messages::{MOSDOp, Message, OsdOpResults};
+use wire::types::{
+    HObject, LegacyListPage, ListPage, ListedObject, OpCode, OsdFlags, OsdOp, OsdOpResult, ReplyVersions,
+    SnapId,
+};
+
+/// A request that lists. Its operations are carried out one after another.
+pub(super) struct List {
+    pub conn: ConnId,
+    pub tid: u64,
+    pub message: Box<MOSDOp>,
+    pub pg: Key,
+    results: OsdOpResults,
+    page: Option<Page>,
+}
+
+/// The page that the current operation fills.
+struct Page {
+    legacy: bool,
+    filter: Option<PlainFilter>,
+    /// Objects that are in the namespace, and with a filter: whose attribute has matched.
+    found: Vec<HObject>,
+    /// With a filter: objects whose attribute is yet to be looked at; the first one's is being read.
+    candidates: VecDeque<HObject>,
+    /// Where the next page starts; `None` when this is the last.
+    next: Option<HObject>,
+}
+
+/// Lists only objects with an attribute of exactly this value.
+struct PlainFilter {
+    attr: Box<str>,
+    value: Bytes,
+}
+
+/// A namespace that stands for all of them (`librados::all_nspaces`).
+const ALL_NAMESPACES: &str = "\u{1}";
+
+impl Shard {
+    pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
+        let Parked { conn, tid, op: message } = parked;
+        let list = List { conn, tid, message, pg, results: OsdOpResults::new(), page: None };
+        let key = self.pending.insert(Pending::List(Box::new(list)));
+        self.next_list_op(key, 0, fx);
+    }
+
+    /// Begins the next operation, or replies when there is none left or one failed.
+    fn next_list_op(&mut self, key: Key, result: i32, fx: &mut Fx) {
+        let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
+        let Some(op) = list.message.ops.get(list.results.len()) else {
+            return self.finish_listing(key, result, fx);
+        };
+        let pg = &self.pgs[list.pg];
+        let (start, page) = match begin_page(op, list.message.object.snap) {
+            Ok(begun) => begun,
+            Err(errno) => {
+                list.results.push(OsdOpResult::of(op, errno.result(), Rope::new()));
+                return self.finish_listing(key, errno.result(), fx);
+            }
+        };
+        let outside = (!start.max && !start.is_min() && start < pg.start()) || start >= pg.end();
+        if outside && !start.is_min() && !page.legacy {
+            list.results.push(OsdOpResult::of(op, Errno::INVAL.result(), Rope::new()));
+            return self.finish_listing(key, Errno::INVAL.result(), fx);
+        }
+        let wanted = usize::try_from(op.params.pgls().count).unwrap_or(usize::MAX);
+        let max = wanted.min(self.config.limits.max_pgls);
+        list.page = Some(page);
+        let request = ReadRequest {
+            collection: pg.collection,
+            object: ObjectId::from(if start < pg.start() { pg.start() } else { start }),
+            queries: vec![Query::List { end: ObjectId::from(pg.end()), max }],
+        };
+        self.read(key, request, fx);
+    }
+
+    pub(super) fn on_list_read(&mut self, key: Key, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+        let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
+        let Some(page) = &mut list.page else { return };
+        match answers.map(|mut a| a.pop()) {
+            Ok(Some(Answer::List { objects, next })) => {
+                let namespace = &*list.message.object.namespace;
+                let wanted = |o: &HObject| {
+                    o.snap == SnapId::HEAD
+                        && (&*o.namespace == namespace || (!page.legacy && namespace == ALL_NAMESPACES))
+                };
+                let listed = objects.into_iter().map(|id| id.object).filter(wanted);
+                match page.filter {
+                    Some(_) => page.candidates = listed.collect(),
+                    None => page.found = listed.collect(),
+                }
+                page.next = next.map(|id| id.object);
+            }
+            Ok(Some(Answer::Attr(value))) => {
+                let candidate = page.candidates.pop_front().expect("its attribute was asked for");
+                if page.filter.as_ref().is_some_and(|f| value.as_ref() == Some(&f.value)) {
+                    page.found.push(candidate);
+                }
+            }
+            // Removed since it was listed.
+            Err(ReadError::NoObject) => drop(page.candidates.pop_front()),
+            Ok(_) | Err(_) => {
+                let op = &list.message.ops[list.results.len()];
+                list.results.push(OsdOpResult::of(op, Errno::IO.result(), Rope::new()));
+                return self.finish_listing(key, Errno::IO.result(), fx);
+            }
+        }
+        if let (Some(candidate), Some(filter)) = (page.candidates.front(), &page.filter) {
+            let queries = vec![Query::Attr { name: filter.attr.clone() }];
+            let collection = self.pgs[list.pg].collection;
+            let request = ReadRequest { collection, object: ObjectId::from(candidate.clone()), queries };
+            return self.read(key, request, fx);
+        }
+        self.finish_page(key, fx);
+    }
+
+    fn finish_page(&mut self, key: Key, fx: &mut Fx) {
+        let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
+        let Some(page) = list.page.take() else { return };
+        let features = self.sessions.get(&list.conn).map_or(codec::Features::NONE, |s| s.peer.features);
+        let complete = page.next.is_none();
+        let output = if page.legacy {
+            let next = page.next.unwrap_or(HObject::max());
+            let entries = page.found.into_iter().map(|o| (o.name.into(), o.key.into())).collect();
+            LegacyListPage { next, entries }.to_vec(features)
+        } else {
+            let next = page.next.unwrap_or_else(|| self.pgs[list.pg].end());
+            let entry = |o: HObject| ListedObject {
+                namespace: o.namespace.into(),
+                name: o.name.into(),
+                locator: o.key.into(),
+            };
+            ListPage { next, entries: page.found.into_iter().map(entry).collect() }.to_vec(features)
+        };
+        let op = &list.message.ops[list.results.len()];
+        list.results.push(OsdOpResult::of(op, 0, output.into()));
+        // 1 says that the PG is complete.
+        self.next_list_op(key, complete as i32, fx);
+    }
+
+    fn finish_listing(&mut self, key: Key, result: i32, fx: &mut Fx) {
+        let Some(Pending::List(mut list)) = self.pending.remove(key) else { return };
+        let rest = list.message.ops[list.results.len()..].iter();
+        list.results.extend(rest.map(|op| OsdOpResult::of(op, 0, Rope::new())));
+        let progress = &self.pgs[list.pg].progress;
+        let kind = OsdFlags::ACK | OsdFlags::ONDISK;
+        let mut reply = list.message.reply(result, self.view.epoch, kind);
+        reply.ops = list.results;
+        reply.versions = ReplyVersions::new(progress.last_update, progress.last_user_version);
+        self.send(list.conn, Message::with_tid(list.tid, reply), fx);
+    }
+}
+
+fn begin_page(op: &OsdOp, snap: SnapId) -> Result<(HObject, Page), Errno> {
+    let legacy = matches!(op.code, OpCode::PGLS | OpCode::PGLS_FILTER);
+    let mut r = Reader::new(&op.input);
+    let filter = match op.code {
+        OpCode::PGLS | OpCode::PGNLS => None,
+        OpCode::PGLS_FILTER | OpCode::PGNLS_FILTER => Some(plain_filter(&mut r)?),
+        // Hit sets belong to cache tiers, which shoal refuses.
+        _ => return Err(Errno::INVAL),
+    };
+    if snap != SnapId::HEAD {
+        return Err(Errno::INVAL);
+    }
+    let start = HObject::decode(&mut r)?;
+    let (found, candidates) = (Vec::new(), VecDeque::new());
+    Ok((start, Page { legacy, filter, found, candidates, next: None }))
+}
+
+/// `string, string` (once a class and a method), `string "plain", string attribute, blob value`. The attribute is
+/// named as it is stored, prefix included. Filters of object classes are named `class.filter`; none is known.
+fn plain_filter(r: &mut Reader<'_>) -> Result<PlainFilter, Errno> {
+    r.string()?;
+    r.string()?;
+    if r.string()? != "plain" {
+        return Err(Errno::INVAL);
+    }
+    Ok(PlainFilter { attr: r.string()?.into(), value: r.get()? })
+}

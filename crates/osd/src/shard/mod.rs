@@ -1,0 +1,192 @@
+//! One core's part of an OSD: its placement groups, and the requests of all clients on them.
+//!
+//! The shard owns everything it touches: no lock, nothing shared but the map's digest, which is immutable. A
+//! request goes through four rooms, one file each: `admit` decides whether it may happen here and now;
+//! `turn` waits for its object and reads what it needs; `finish` carries it out, logs and submits the change; and
+//! when the commit has come back, replies. Besides there are `orders` (what a new map means for PGs), `watches`
+//! (who is told what), `backoff` and `listing`.
+//!
+//! Cost: a request is one slab entry and its operations; a 4 KiB read is one store read, a write one transaction
+//! of three changes (bytes, object info, log). Rejected: a task per request (an allocation, a wake and a poll for
+//! each wait), and a queue per PG instead of per object (a slow read would hold back its neighbours).
+
+mod admit;
+mod backoff;
+mod finish;
+mod io;
+mod listing;
+mod op;
+mod orders;
+mod session;
+mod turn;
+mod view;
+mod watches;
+
+pub use io::{Effect, Input, LoadedPg, PgOrder, PgReport, ToControl};
+pub use op::{Access, Parked};
+pub use view::{ClusterView, PoolView};
+
+use crate::fast_map::FastMap;
+use crate::ops::Limits;
+use crate::pg::Pg;
+use crate::pg::log::LogLimits;
+use crate::slab::{Key, Slab};
+use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
+use op::Op;
+use session::Session;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use store::{ReadRequest, Transaction};
+use watches::{Notify, Timer};
+use wire::messages::Message;
+use wire::types::{Eversion, OsdId, SpgId, UTime};
+
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    pub osd: OsdId,
+    pub core: CoreId,
+    pub limits: Limits,
+    pub log: LogLimits,
+    /// For the object contexts of one PG, in bytes.
+    pub object_cache_bytes: usize,
+}
+
+pub struct Shard {
+    config: ShardConfig,
+    view: Arc<ClusterView>,
+    pgs: Slab<Pg>,
+    pg_by_id: FastMap<SpgId, Key>,
+    sessions: FastMap<ConnId, Session>,
+    /// Everything that waits for the store, by its tag.
+    pending: Slab<Pending>,
+    notifies: FastMap<u64, Notify>,
+    timers: BTreeSet<(Time, Timer)>,
+    /// Objects on which somebody may have to begin.
+    turns: VecDeque<(Key, Key)>,
+    next_notify: u32,
+    next_backoff: u64,
+    /// The wall clock's lead over [`Time`], in nanoseconds.
+    wall_offset_ns: u64,
+    loading: orders::Loading,
+}
+
+/// What a store completion belongs to. A key that is not there any more belongs to nothing: its PG stopped serving.
+enum Pending {
+    Op(Box<Op>),
+    List(Box<listing::List>),
+    /// A PG's meta object is being read.
+    LoadPg(Key),
+    /// A part of a deleted PG is being listed, or removed.
+    RemovePg(Key),
+    /// The objects of a PG are removed, and the collection with them.
+    RemovedPg(Key),
+    /// The OSD's own change to a PG: nobody waits for it but the PG's order. `version`: of its log entry.
+    Internal {
+        pg: Key,
+        version: Option<Eversion>,
+    },
+}
+
+type Fx = Effects<Effect>;
+
+impl Shard {
+    /// `pgs`: what the store shard of this core holds. They are read first; `Loaded` says what was found.
+    pub fn new(config: ShardConfig, pgs: Vec<(SpgId, u8)>) -> Shard {
+        Shard {
+            config,
+            view: Arc::new(ClusterView::default()),
+            pgs: Slab::new(),
+            pg_by_id: FastMap::default(),
+            sessions: FastMap::default(),
+            pending: Slab::new(),
+            notifies: FastMap::default(),
+            timers: BTreeSet::new(),
+            turns: VecDeque::new(),
+            next_notify: 0,
+            next_backoff: 0,
+            wall_offset_ns: 0,
+            loading: orders::Loading::of(pgs),
+        }
+    }
+
+    fn wall(&self, now: Time) -> UTime {
+        UTime::from_nanos(self.wall_offset_ns.wrapping_add(now.0))
+    }
+
+    fn send(&self, conn: ConnId, message: Message, fx: &mut Fx) {
+        fx.push(Effect::Send { conn, message });
+    }
+
+    fn submit(&mut self, pending: Pending, transaction: Transaction, fx: &mut Fx) -> Key {
+        let key = self.pending.insert(pending);
+        fx.push(Effect::Submit { tag: Tag(key.to_u64()), transaction });
+        key
+    }
+
+    fn read(&mut self, key: Key, request: ReadRequest, fx: &mut Fx) {
+        fx.push(Effect::Read { tag: ReadTag(key.to_u64()), request });
+    }
+
+    fn op(&self, key: Key) -> Option<&Op> {
+        match self.pending.get(key) {
+            Some(Pending::Op(op)) => Some(op),
+            _ => None,
+        }
+    }
+
+    fn take_op(&mut self, key: Key) -> Option<Box<Op>> {
+        match self.pending.remove(key) {
+            Some(Pending::Op(op)) => Some(op),
+            _ => None,
+        }
+    }
+
+    pub fn ops_in_flight(&self) -> usize {
+        self.pending.iter().filter(|(_, p)| matches!(p, Pending::Op(_) | Pending::List(_))).count()
+    }
+}
+
+impl Machine for Shard {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Input, fx: &mut Fx) {
+        match input {
+            Input::Op { conn, tid, op } => self.on_op(now, Parked { conn, tid, op }, fx),
+            Input::Read { tag, answers } => self.on_read(now, Key::from_u64(tag.0), answers, fx),
+            Input::Committed { tag } => self.on_committed(now, Key::from_u64(tag.0), fx),
+            Input::Failed { .. } => fx.push(Effect::Control(ToControl::StoreFailed)),
+            Input::Opened { conn, peer } => {
+                self.sessions.insert(conn, Session::new(peer));
+            }
+            Input::Closed { conn, .. } => self.on_closed(now, conn),
+            Input::Backoff { conn, message } => self.on_backoff(conn, &message),
+            Input::Map { view, orders } => self.on_map(now, view, orders, fx),
+            Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
+            Input::Report => self.report(fx),
+            Input::Deadline => {}
+        }
+        self.begin_loading(fx);
+        self.fire_timers(now, fx);
+        self.take_turns(now, fx);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Every request that works on an object finds its object and its PG; every PG is found by its name.
+    fn check(&self) {
+        for (_, pending) in self.pending.iter() {
+            if let Pending::Op(op) = pending {
+                let pg = self.pgs.get(op.pg).expect("a request's PG is there");
+                assert!(pg.objects.get(op.object).is_some(), "a request's object is in memory");
+            }
+        }
+        assert_eq!(self.pg_by_id.len(), self.pgs.len());
+        for (key, pg) in self.pgs.iter() {
+            assert_eq!(self.pg_by_id.get(&pg.id), Some(&key));
+            assert!(pg.committed <= pg.progress.last_update);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What a shard remembers of a client's connection.
+
+use super::op::Parked;
+use crate::fast_map::{FastMap, FastSet};
+use crate::slab::Key;
+use machine::net::Peer;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wire::types::{EntityAddr, EntityName, Epoch, SpgId};
+
+pub struct Session {
+    pub peer: Arc<Peer>,
+    pub name: EntityName,
+    pub addr: EntityAddr,
+    /// The newest map that we know the client to have, or have asked to be sent to it.
+    pub epoch: Epoch,
+    /// Requests that name a newer map than ours, and all that came after them.
+    pub waiting_for_map: VecDeque<Parked>,
+    /// PGs for which the client has been told to hold back, by the id of that message.
+    pub backoffs: FastMap<SpgId, u64>,
+    /// Objects that the client watches over this connection: PG, object, cookie.
+    pub watches: FastSet<(Key, Key, u64)>,
+}
+
+impl Session {
+    pub fn new(peer: Arc<Peer>) -> Session {
+        let addr = peer.addrs.msgr2().or_else(|| peer.addrs.0.first().copied()).unwrap_or(peer.socket);
+        Session {
+            name: peer.name,
+            addr,
+            peer,
+            epoch: 0,
+            waiting_for_map: VecDeque::new(),
+            backoffs: FastMap::default(),
+            watches: FastSet::default(),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A request's turn on its object: reading what it needs before it can be carried out.
+
+use super::op::Stage;
+use super::{Fx, Pending, Shard};
+use crate::errno::Errno;
+use crate::object::{Facts, Watch};
+use crate::ops::{INFO_ATTR, push_queries};
+use crate::slab::Key;
+use machine::Time;
+use std::time::Duration;
+use store::{Answer, Query, ReadError, ReadRequest};
+use wire::types::ObjectInfo;
+
+impl Shard {
+    /// It is `key`'s turn. Ends either with the request carried out or with a read under way.
+    pub(super) fn begin(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(Pending::Op(op)) = self.pending.get(key) else { return };
+        if op.access.writes && self.pgs[op.pg].log.find(&op.reqid).is_some() {
+            let op = self.take_op(key).expect("just seen");
+            self.answer_duplicate(&op, fx);
+            return;
+        }
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let pg = &mut self.pgs[op.pg];
+        let object = &mut pg.objects[op.object];
+        let mut queries = Vec::new();
+        let unknown = object.facts == Facts::Unknown;
+        if unknown {
+            queries.push(Query::Attr { name: INFO_ATTR.into() });
+        }
+        if object.facts != Facts::Absent {
+            op.steps.iter().for_each(|s| push_queries(s, &self.config.limits, &mut queries));
+        }
+        if queries.is_empty() {
+            return self.carry_out(now, key, Vec::new(), fx);
+        }
+        if unknown || op.access.ordered {
+            object.begin_exclusive();
+        } else {
+            object.begin_read();
+        }
+        op.stage = if unknown { Stage::Loading } else { Stage::Reading };
+        let request = ReadRequest { collection: pg.collection, object: object.id.clone(), queries };
+        self.read(key, request, fx);
+    }
+
+    pub(super) fn on_read(
+        &mut self,
+        now: Time,
+        key: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        match self.pending.get(key) {
+            Some(Pending::Op(_)) => self.on_object_read(now, key, answers, fx),
+            Some(Pending::List(_)) => self.on_list_read(key, answers, fx),
+            Some(Pending::LoadPg(_)) => self.on_pg_read(now, key, answers, fx),
+            Some(Pending::RemovePg(_)) => self.on_removal_listed(key, answers, fx),
+            // Its PG stopped serving meanwhile.
+            Some(Pending::RemovedPg(_) | Pending::Internal { .. }) | None => {}
+        }
+    }
+
+    fn on_object_read(&mut self, now: Time, key: Key, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+        let op = self.op(key).expect("the caller saw it");
+        let (pg_key, object_key) = (op.pg, op.object);
+        let (loading, exclusive) = match op.stage {
+            Stage::Loading => (true, true),
+            Stage::Reading => (false, op.access.ordered),
+            Stage::Turn | Stage::Committing(_) => return,
+        };
+        let object = &mut self.pgs[pg_key].objects[object_key];
+        if exclusive {
+            object.end_exclusive();
+        } else {
+            object.end_read();
+        }
+        let mut answers = match answers {
+            Ok(answers) => answers,
+            Err(ReadError::NoObject) => Vec::new(),
+            Err(ReadError::NoCollection | ReadError::Io | ReadError::Corrupt) => {
+                return self.fail(now, key, Errno::IO, fx);
+            }
+        };
+        if loading {
+            match known(&mut answers) {
+                Ok(Some(info)) => self.learn(now, pg_key, object_key, info),
+                Ok(None) => self.pgs[pg_key].objects[object_key].facts = Facts::Absent,
+                Err(_) => return self.fail(now, key, Errno::IO, fx),
+            }
+        }
+        self.carry_out(now, key, answers, fx);
+    }
+
+    /// The object's info has been read. Its watchers are known from it; their clients have one time-out to return.
+    fn learn(&mut self, now: Time, pg_key: Key, object_key: Key, info: ObjectInfo) {
+        let object = &mut self.pgs[pg_key].objects[object_key];
+        let mut absent = Vec::new();
+        for (&(cookie, client), watch) in &info.watchers {
+            let watch = Watch::absent(Duration::from_secs(watch.timeout_s as u64), now);
+            absent.push((cookie, client, watch.expires));
+            object.watches.insert((cookie, client), watch);
+        }
+        object.facts = Facts::Present(Box::new(info));
+        for (cookie, client, expires) in absent {
+            self.set_watch_timer(pg_key, object_key, cookie, client, expires);
+        }
+    }
+
+    /// Something on the object ended: others may begin, once this step has done what it is at. Not at once,
+    /// because each that begins may end at once, and a long queue would be a deep recursion.
+    pub(super) fn pass_turn(&mut self, pg_key: Key, object_key: Key) {
+        self.turns.push_back((pg_key, object_key));
+    }
+
+    pub(super) fn take_turns(&mut self, now: Time, fx: &mut Fx) {
+        while let Some((pg_key, object_key)) = self.turns.pop_front() {
+            while let Some(pg) = self.pgs.get_mut(pg_key)
+                && let Some(object) = pg.objects.get_mut(object_key)
+                && let Some(key) = object.next_request()
+            {
+                self.begin(now, key, fx);
+            }
+        }
+    }
+}
+
+/// The object's info from the first of the answers. Nothing there at all: the object does not exist.
+fn known(answers: &mut Vec<Answer>) -> Result<Option<ObjectInfo>, codec::DecodeError> {
+    if answers.is_empty() {
+        return Ok(None);
+    }
+    match answers.remove(0) {
+        Answer::Attr(Some(bytes)) => codec::decode_exact(&bytes).map(Some),
+        Answer::Attr(None) => {
+            Err(codec::DecodeError::Invalid { what: "an object without info", value: 0, offset: 0 })
+        }
+        _ => unreachable!("the info was asked for first"),
+    }
+}

@@ -1,0 +1,84 @@
+//! What the data path needs of an OSDMap: digested once an epoch by the control machine and shared by all cores.
+
+use crate::fast_map::{FastMap, FastSet};
+use std::collections::BTreeMap;
+use wire::types::{EntityAddr, Epoch, PoolId};
+
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    pub epoch: Epoch,
+    pub pools: FastMap<PoolId, PoolView>,
+    /// Clients that may not touch anything any more: by whole address, or (nonce 0) by host.
+    pub blocklist: FastSet<EntityAddr>,
+    /// Hosts and networks, rare: `(address, prefix bits)`.
+    pub blocklist_ranges: Vec<(std::net::IpAddr, u8)>,
+    /// This OSD has reached its failsafe ratio: no write is taken, whatever the map says.
+    pub failsafe_full: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct PoolView {
+    pub name: String,
+    pub pg_num: u32,
+    /// Writes that need space wait at the client; those that come nevertheless are refused or dropped.
+    pub full: bool,
+    /// It is full because of its quota.
+    pub full_quota: bool,
+    /// Everything fails with an I/O error.
+    pub eio: bool,
+    /// What a client sent before this epoch, it sends again.
+    pub last_force_op_resend: Epoch,
+    /// For capabilities: application to its tags.
+    pub applications: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl ClusterView {
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        if self.blocklist.is_empty() && self.blocklist_ranges.is_empty() {
+            return false;
+        }
+        // The list does not say which protocol the client spoke.
+        let any = EntityAddr { kind: wire::types::AddrKind::ANY, ..*addr };
+        let host = EntityAddr { nonce: 0, socket: addr.socket.map(|s| (s.ip(), 0).into()), ..any };
+        self.blocklist.contains(&any)
+            || self.blocklist.contains(&host)
+            || addr.socket.is_some_and(|s| {
+                self.blocklist_ranges.iter().any(|(net, bits)| in_range(s.ip(), *net, *bits))
+            })
+    }
+}
+
+fn in_range(addr: std::net::IpAddr, net: std::net::IpAddr, bits: u8) -> bool {
+    use std::net::IpAddr::{V4, V6};
+    let (a, n, width) = match (addr, net) {
+        (V4(a), V4(n)) => (a.to_bits() as u128, n.to_bits() as u128, 32),
+        (V6(a), V6(n)) => (a.to_bits(), n.to_bits(), 128),
+        _ => return false,
+    };
+    let drop = width - (bits as u32).min(width);
+    drop == 128 || a >> drop == n >> drop
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::AddrKind;
+
+    fn addr(text: &str, nonce: u32) -> EntityAddr {
+        EntityAddr { kind: AddrKind::ANY, nonce, socket: Some(text.parse().unwrap()) }
+    }
+
+    #[test]
+    fn one_instance_or_a_whole_host_or_a_network() {
+        let mut view = ClusterView::default();
+        view.blocklist.insert(addr("10.0.0.1:0", 7));
+        let client = EntityAddr { kind: AddrKind::MSGR2, ..addr("10.0.0.1:0", 7) };
+        assert!(view.is_blocklisted(&client));
+        assert!(!view.is_blocklisted(&addr("10.0.0.1:0", 8)));
+        view.blocklist.insert(addr("10.0.0.1:0", 0));
+        assert!(view.is_blocklisted(&addr("10.0.0.1:345", 8)));
+        view.blocklist_ranges.push(("192.168.0.0".parse().unwrap(), 16));
+        assert!(view.is_blocklisted(&addr("192.168.3.4:1", 1)));
+        assert!(!view.is_blocklisted(&addr("192.169.3.4:1", 1)));
+    }
+}

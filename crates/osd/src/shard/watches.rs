@@ -1,0 +1,359 @@
+//! Who watches which object over which connection, what they are told, and what happens when they fall silent.
+
+use super::op::Op;
+use super::{Fx, Pending, Shard};
+use crate::object::{Facts, Watch};
+use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
+use crate::pg::log::{EntryKind, LogEntry};
+use crate::slab::Key;
+use bytes::Bytes;
+use codec::{Encode, Features};
+use machine::{ConnId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use store::Change;
+use wire::messages::{MWatchNotify, Message};
+use wire::types::{EntityKind, EntityName, NotifyOutcome, ReqId, UTime, op_value};
+
+/// A notification under way.
+pub(super) struct Notify {
+    conn: ConnId,
+    notifier_gid: u64,
+    cookie: u64,
+    pg: Key,
+    object: Key,
+    user_version: u64,
+    payload: Bytes,
+    deadline: Time,
+    /// Watchers that have not answered: client and cookie.
+    waiting: BTreeSet<(EntityName, u64)>,
+    replies: BTreeMap<(u64, u64), Bytes>,
+}
+
+/// What happens at a time. Set generously: who acts on it looks whether it still applies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Timer {
+    Watch { pg: Key, object: Key, cookie: u64, client: EntityName },
+    Notify(u64),
+}
+
+const TIMED_OUT: i32 = -110;
+
+impl Shard {
+    /// Unique while this OSD and its clients live: the map's epoch, this core, a counter.
+    pub(super) fn next_notify_id(&self) -> u64 {
+        let low = (self.config.core.0 as u64 & 0xff) << 24 | (self.next_notify as u64 & 0xff_ffff);
+        (self.view.epoch as u64) << 32 | low
+    }
+
+    /// What a request wanted besides changing the object, once it is certain to have happened.
+    pub(super) fn apply_side_effects(&mut self, now: Time, op: &Op, effects: SideEffects, fx: &mut Fx) {
+        let SideEffects { disconnects, connects, pings, notifies, acks } = effects;
+        let (pg, object) = (op.pg, op.object);
+        let client = op.reqid.name;
+        for d in disconnects {
+            self.end_watch(pg, object, (d.cookie, d.client), d.tell, fx);
+        }
+        for c in connects {
+            self.connect_watch(now, op, c.cookie, Duration::from_secs(c.timeout_s as u64), c.pings, fx);
+        }
+        for cookie in pings {
+            if let Some(watch) = self.watch_mut(pg, object, (cookie, client)) {
+                watch.ping(now);
+            }
+        }
+        for n in notifies {
+            self.next_notify = self.next_notify.wrapping_add(1);
+            self.start_notify(now, op, n, fx);
+        }
+        for ack in acks {
+            self.acknowledge(pg, object, client, ack, fx);
+        }
+    }
+
+    fn watch_mut(&mut self, pg: Key, object: Key, who: (u64, EntityName)) -> Option<&mut Watch> {
+        self.pgs.get_mut(pg)?.objects.get_mut(object)?.watches.get_mut(&who)
+    }
+
+    fn connect_watch(
+        &mut self,
+        now: Time,
+        op: &Op,
+        cookie: u64,
+        timeout: Duration,
+        pings: bool,
+        fx: &mut Fx,
+    ) {
+        let (pg, object, client) = (op.pg, op.object, op.reqid.name);
+        let Some(context) = self.pgs.get_mut(pg).and_then(|p| p.objects.get_mut(object)) else { return };
+        let watch = context.watches.entry((cookie, client)).or_insert_with(|| Watch::absent(timeout, now));
+        let before = watch.conn;
+        if self.sessions.contains_key(&op.conn) {
+            watch.connect(op.conn, pings, now);
+        } else {
+            // The client went while its request was on the way: it has one time-out to return.
+            watch.disconnect(now);
+            watch.expires = Some(now + timeout);
+        }
+        let expires = watch.expires;
+        let owed: Vec<u64> = watch.unacknowledged.iter().copied().collect();
+        if before != Some(op.conn) {
+            if let Some(session) = before.and_then(|c| self.sessions.get_mut(&c)) {
+                session.watches.remove(&(pg, object, cookie));
+            }
+            for id in owed {
+                self.tell(id, op.conn, cookie, fx);
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(&op.conn) {
+            session.watches.insert((pg, object, cookie));
+        }
+        self.set_watch_timer(pg, object, cookie, client, expires);
+    }
+
+    pub(super) fn set_watch_timer(
+        &mut self,
+        pg: Key,
+        object: Key,
+        cookie: u64,
+        client: EntityName,
+        expires: Option<Time>,
+    ) {
+        if let Some(at) = expires {
+            self.timers.insert((at, Timer::Watch { pg, object, cookie, client }));
+        }
+    }
+
+    /// The watch is over. Notifications that waited for it wait no more.
+    fn end_watch(&mut self, pg: Key, object: Key, who: (u64, EntityName), tell: bool, fx: &mut Fx) {
+        let (cookie, client) = who;
+        let Some(context) = self.pgs.get_mut(pg).and_then(|p| p.objects.get_mut(object)) else { return };
+        let Some(watch) = context.watches.remove(&who) else { return };
+        if let Some(conn) = watch.conn {
+            if let Some(session) = self.sessions.get_mut(&conn) {
+                session.watches.remove(&(pg, object, cookie));
+            }
+            if tell {
+                let event = op_value::EVENT_DISCONNECT;
+                let message = MWatchNotify {
+                    event,
+                    cookie,
+                    version: 0,
+                    notify_id: 0,
+                    payload: Bytes::new(),
+                    result: 0,
+                    notifier_gid: 0,
+                    outcome: Bytes::new(),
+                };
+                self.send(conn, Message::new(message), fx);
+            }
+        }
+        for id in watch.unacknowledged {
+            if let Some(notify) = self.notifies.get_mut(&id) {
+                notify.waiting.remove(&(client, cookie));
+                self.complete_when_answered(id, false, fx);
+            }
+        }
+    }
+
+    fn start_notify(&mut self, now: Time, op: &Op, start: NotifyStart, fx: &mut Fx) {
+        let NotifyStart { id, cookie, timeout_s, payload } = start;
+        let deadline = now + Duration::from_secs(timeout_s as u64);
+        let context = &mut self.pgs[op.pg].objects[op.object];
+        let mut waiting = BTreeSet::new();
+        let mut told = Vec::new();
+        for ((watch_cookie, client), watch) in &mut context.watches {
+            if watch.is_stale(now) {
+                // It will time out in a moment; nobody need wait for it.
+                watch.conn = None;
+                continue;
+            }
+            watch.unacknowledged.insert(id);
+            waiting.insert((*client, *watch_cookie));
+            told.extend(watch.conn.map(|conn| (conn, *watch_cookie)));
+        }
+        // The map of watches has no order of its own that a person could know: tell them in theirs.
+        told.sort_unstable_by_key(|(conn, cookie)| (*conn, *cookie));
+        let notify = Notify {
+            conn: op.conn,
+            notifier_gid: op.reqid.name.num as u64,
+            cookie,
+            pg: op.pg,
+            object: op.object,
+            user_version: context.facts.info().map_or(0, |i| i.user_version),
+            payload,
+            deadline,
+            waiting,
+            replies: BTreeMap::new(),
+        };
+        self.notifies.insert(id, notify);
+        self.timers.insert((deadline, Timer::Notify(id)));
+        for (conn, cookie) in told {
+            self.tell(id, conn, cookie, fx);
+        }
+        self.complete_when_answered(id, false, fx);
+    }
+
+    fn tell(&self, id: u64, conn: ConnId, cookie: u64, fx: &mut Fx) {
+        let Some(notify) = self.notifies.get(&id) else { return };
+        let message = MWatchNotify {
+            event: op_value::EVENT_NOTIFY,
+            cookie,
+            version: notify.user_version,
+            notify_id: id,
+            payload: notify.payload.clone(),
+            result: 0,
+            notifier_gid: notify.notifier_gid,
+            outcome: Bytes::new(),
+        };
+        self.send(conn, Message::new(message), fx);
+    }
+
+    fn acknowledge(
+        &mut self,
+        pg: Key,
+        object: Key,
+        client: EntityName,
+        ack: crate::ops::NotifyAck,
+        fx: &mut Fx,
+    ) {
+        let Some(context) = self.pgs.get_mut(pg).and_then(|p| p.objects.get_mut(object)) else { return };
+        let mut acked = Vec::new();
+        for ((cookie, watcher), watch) in &mut context.watches {
+            let meant = *watcher == client && ack.cookie.is_none_or(|c| c == *cookie);
+            if meant && watch.unacknowledged.remove(&ack.notify_id) {
+                acked.push(*cookie);
+            }
+        }
+        let Some(notify) = self.notifies.get_mut(&ack.notify_id) else { return };
+        for cookie in acked {
+            notify.waiting.remove(&(client, cookie));
+            notify.replies.insert((client.num as u64, cookie), ack.reply.clone());
+        }
+        self.complete_when_answered(ack.notify_id, false, fx);
+    }
+
+    /// Tells the notifier the outcome when all have answered, or the time is up.
+    fn complete_when_answered(&mut self, id: u64, timed_out: bool, fx: &mut Fx) {
+        let Some(notify) = self.notifies.get(&id) else { return };
+        if !notify.waiting.is_empty() && !timed_out {
+            return;
+        }
+        let Some(notify) = self.notifies.remove(&id) else { return };
+        self.timers.remove(&(notify.deadline, Timer::Notify(id)));
+        for (client, cookie) in &notify.waiting {
+            if let Some(watch) = self.watch_mut(notify.pg, notify.object, (*cookie, *client)) {
+                watch.unacknowledged.remove(&id);
+            }
+        }
+        let outcome = NotifyOutcome {
+            replies: notify.replies.into_iter().collect(),
+            missed: notify.waiting.iter().map(|(client, cookie)| (client.num as u64, *cookie)).collect(),
+        };
+        let message = MWatchNotify {
+            event: op_value::EVENT_NOTIFY_COMPLETE,
+            cookie: notify.cookie,
+            version: notify.user_version,
+            notify_id: id,
+            payload: Bytes::new(),
+            result: if timed_out { TIMED_OUT } else { 0 },
+            notifier_gid: notify.notifier_gid,
+            outcome: outcome.to_vec(Features::NONE).into(),
+        };
+        self.send(notify.conn, Message::new(message), fx);
+    }
+
+    pub(super) fn on_closed(&mut self, now: Time, conn: ConnId) {
+        let Some(session) = self.sessions.remove(&conn) else { return };
+        for (pg, object, cookie) in session.watches {
+            if let Some(watch) = self.watch_mut(pg, object, (cookie, session.name))
+                && watch.conn == Some(conn)
+            {
+                watch.disconnect(now);
+                let expires = watch.expires;
+                self.set_watch_timer(pg, object, cookie, session.name, expires);
+            }
+        }
+    }
+
+    pub(super) fn fire_timers(&mut self, now: Time, fx: &mut Fx) {
+        while let Some(&(at, timer)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.pop_first();
+            match timer {
+                Timer::Notify(id) => self.complete_when_answered(id, true, fx),
+                Timer::Watch { pg, object, cookie, client } => {
+                    let Some(watch) = self.watch_mut(pg, object, (cookie, client)) else { continue };
+                    match watch.expires {
+                        Some(expires) if expires <= now => {
+                            self.expire_watch(now, pg, object, cookie, client, fx)
+                        }
+                        later => self.set_watch_timer(pg, object, cookie, client, later),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A watcher was silent for too long: it is struck from the object's info, durably.
+    fn expire_watch(
+        &mut self,
+        now: Time,
+        pg_key: Key,
+        object_key: Key,
+        cookie: u64,
+        client: EntityName,
+        fx: &mut Fx,
+    ) {
+        self.end_watch(pg_key, object_key, (cookie, client), true, fx);
+        let (epoch, wall, osd) = (self.view.epoch, self.wall(now), self.config.osd);
+        let pg = &mut self.pgs[pg_key];
+        let version = pg.next_version(epoch);
+        let object = &mut pg.objects[object_key];
+        let Facts::Present(info) = &mut object.facts else { return };
+        if info.watchers.remove(&(cookie, client)).is_none() {
+            return;
+        }
+        let (prior_version, user_version) = (info.version, info.user_version);
+        info.prior_version = prior_version;
+        info.version = version;
+        info.local_mtime = wall;
+        let value = info.to_vec(Features::ALL).into();
+        let changes = vec![Change::SetAttr { object: object.id.clone(), name: INFO_ATTR.into(), value }];
+        let name = EntityName::new(EntityKind::OSD, osd.0 as i64);
+        let entry = LogEntry {
+            kind: EntryKind::Modify,
+            object: object.id.object.clone(),
+            version,
+            prior_version,
+            user_version,
+            reqid: ReqId { name, tid: version.version, incarnation: 0 },
+            mtime: UTime::ZERO,
+            result: 0,
+            returns: Vec::new(),
+        };
+        let transaction = super::finish::append_entry(pg, entry, changes, &self.config.log);
+        self.submit(Pending::Internal { pg: pg_key, version: Some(version) }, transaction, fx);
+    }
+
+    /// The PG stops serving: its watchers will come to whom the map names, its notifications are void.
+    pub(super) fn forget_watches(&mut self, pg_key: Key) {
+        let mut gone = Vec::new();
+        for (object_key, object) in self.pgs[pg_key].objects.iter_mut() {
+            for ((cookie, _), watch) in object.watches.drain() {
+                gone.extend(watch.conn.map(|conn| (conn, object_key, cookie)));
+            }
+            // Its watchers must be known anew when it is served again.
+            if object.is_idle() {
+                object.facts = Facts::Unknown;
+            }
+        }
+        for (conn, object_key, cookie) in gone {
+            if let Some(session) = self.sessions.get_mut(&conn) {
+                session.watches.remove(&(pg_key, object_key, cookie));
+            }
+        }
+        self.notifies.retain(|_, n| n.pg != pg_key);
+    }
+}

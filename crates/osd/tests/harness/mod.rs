@@ -1,0 +1,222 @@
+//! A host for one shard: the memory store, virtual time, clients that only send.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use bytes::Bytes;
+use codec::Features;
+use machine::net::{CloseReason, Peer};
+use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
+use osd::ops::Limits;
+use osd::pg::log::LogLimits;
+use osd::shard::{ClusterView, Effect, Input, PgOrder, PoolView, Shard, ShardConfig, ToControl};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Completion, MemoryStore, ObjectStore, memory};
+use wire::messages::{Body, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
+use wire::types::*;
+
+pub const POOL: PoolId = 1;
+
+pub struct Host {
+    pub shard: Shard,
+    pub store: MemoryStore,
+    pub now: Time,
+    pub sent: VecDeque<(ConnId, Message)>,
+    pub control: Vec<ToControl>,
+    pub view: ClusterView,
+    next_tid: u64,
+}
+
+pub fn config() -> ShardConfig {
+    ShardConfig {
+        osd: OsdId(0),
+        core: CoreId(0),
+        limits: Limits::default(),
+        log: LogLimits::default(),
+        object_cache_bytes: 1 << 20,
+    }
+}
+
+pub fn memory_store() -> MemoryStore {
+    MemoryStore::new(memory::Config::with_total(1 << 30))
+}
+
+pub fn pg() -> SpgId {
+    SpgId::from(PgId { pool: POOL, seed: 0 })
+}
+
+/// An object of the only PG.
+pub fn object(name: &str) -> HObject {
+    let hash = name.bytes().fold(7u32, |h, b| h.wrapping_mul(31).wrapping_add(b as u32));
+    HObject { pool: POOL, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }
+}
+
+impl Host {
+    /// A shard that serves one empty PG, with one client connected as connection 1.
+    pub fn serving() -> Host {
+        let mut host = Host::with(config(), memory_store());
+        host.open(1, 4100);
+        let since = host.view.epoch;
+        host.map(vec![PgOrder::Create { pg: pg(), split_bits: 0, created: since, since }]);
+        host
+    }
+
+    pub fn with(config: ShardConfig, store: MemoryStore) -> Host {
+        let pgs = store.collections().into_iter().filter_map(|(c, bits)| match c {
+            store::Collection::Pg(id) => Some((id, bits)),
+            store::Collection::Meta => None,
+        });
+        let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
+        let shard = Shard::new(config, pgs.collect());
+        let (sent, control) = (VecDeque::new(), Vec::new());
+        let mut host = Host { shard, store, now: Time::ZERO, sent, control, view, next_tid: 0 };
+        host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
+        host.settle();
+        host
+    }
+
+    /// One input, its effects given to the store; completions stay there.
+    pub fn step(&mut self, input: Input) {
+        let mut fx = Effects::new();
+        self.shard.step(self.now, input, &mut fx);
+        self.shard.check();
+        for effect in fx.drain() {
+            match effect {
+                Effect::Send { conn, message } => self.sent.push_back((conn, message)),
+                Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
+                Effect::Read { tag, request } => self.store.read(tag.0, request),
+                Effect::Reroute { .. } => {}
+                Effect::Control(c) => self.control.push(c),
+            }
+        }
+    }
+
+    /// Runs until the store has nothing more to say.
+    pub fn settle(&mut self) {
+        loop {
+            let mut done = Vec::new();
+            let more = self.store.poll(&mut done);
+            if done.is_empty() && !more {
+                return;
+            }
+            for completion in done {
+                self.step(match completion {
+                    Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
+                    Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
+                    Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
+                });
+            }
+        }
+    }
+
+    pub fn map(&mut self, orders: Vec<PgOrder>) {
+        self.view.epoch += 1;
+        self.step(Input::Map { view: Arc::new(self.view.clone()), orders });
+        self.settle();
+    }
+
+    pub fn open(&mut self, conn: u64, gid: i64) {
+        let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + conn).parse().unwrap(), conn as u32);
+        let peer = Peer {
+            name: EntityName::new(EntityKind::CLIENT, gid),
+            auth_name: "client.admin".into(),
+            global_id: gid as u64,
+            addrs: addr.into(),
+            socket: addr,
+            features: Features::ALL,
+            caps: Bytes::new(),
+            allow_all: true,
+            secure: false,
+        };
+        self.step(Input::Opened { conn: ConnId(conn), peer: Arc::new(peer) });
+    }
+
+    pub fn close(&mut self, conn: u64) {
+        self.step(Input::Closed { conn: ConnId(conn), why: CloseReason::Broken("test".into()) });
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.step(Input::Deadline);
+        self.settle();
+    }
+
+    pub fn request(&mut self, object: HObject, ops: Vec<OsdOp>) -> MOSDOp {
+        MOSDOp {
+            pg: pg(),
+            epoch: self.view.epoch,
+            flags: OsdFlags::NONE,
+            explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
+            client_incarnation: 0,
+            mtime: UTime { sec: 77, nsec: 0 },
+            object,
+            ops: OsdOps::from_vec(ops),
+            snap_seq: SnapId(0),
+            snaps: Vec::new(),
+            retry_attempt: 0,
+            features: u64::MAX,
+        }
+    }
+
+    /// Sends and does not wait. Gives the request's tid.
+    pub fn send(&mut self, conn: u64, op: MOSDOp) -> u64 {
+        self.next_tid += 1;
+        self.resend(conn, self.next_tid, op);
+        self.next_tid
+    }
+
+    pub fn resend(&mut self, conn: u64, tid: u64, op: MOSDOp) {
+        self.step(Input::Op { conn: ConnId(conn), tid, op: Box::new(op) });
+    }
+
+    /// Sends over connection 1 and waits for the reply.
+    pub fn ask(&mut self, name: &str, ops: Vec<OsdOp>) -> MOSDOpReply {
+        let request = self.request(object(name), ops);
+        let tid = self.send(1, request);
+        self.settle();
+        self.reply(tid)
+    }
+
+    /// The reply to `tid`, which must have been sent; other messages stay.
+    pub fn reply(&mut self, tid: u64) -> MOSDOpReply {
+        self.find_reply(tid).unwrap_or_else(|| panic!("no reply to {tid} in {:?}", self.sent))
+    }
+
+    pub fn find_reply(&mut self, tid: u64) -> Option<MOSDOpReply> {
+        let ours = |m: &Message| m.tid == tid && matches!(m.body, Body::MOSDOpReply(_));
+        let at = self.sent.iter().position(|(_, m)| ours(m))?;
+        match self.sent.remove(at)?.1.body {
+            Body::MOSDOpReply(reply) => Some(*reply),
+            _ => None,
+        }
+    }
+
+    /// The next watch event sent to `conn`.
+    pub fn event(&mut self, conn: u64) -> Option<MWatchNotify> {
+        let at = self
+            .sent
+            .iter()
+            .position(|(c, m)| *c == ConnId(conn) && matches!(m.body, Body::MWatchNotify(_)))?;
+        match self.sent.remove(at)?.1.body {
+            Body::MWatchNotify(event) => Some(*event),
+            _ => None,
+        }
+    }
+}
+
+pub fn write(offset: u64, data: &'static [u8]) -> OsdOp {
+    OsdOp::extent(OpCode::WRITE, offset, data.len() as u64, Bytes::from_static(data))
+}
+
+pub fn write_full(data: &'static [u8]) -> OsdOp {
+    OsdOp::extent(OpCode::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))
+}
+
+pub fn read(offset: u64, len: u64) -> OsdOp {
+    OsdOp::extent(OpCode::READ, offset, len, Bytes::new())
+}
+
+pub fn output(reply: &MOSDOpReply, op: usize) -> Bytes {
+    reply.ops[op].output.to_bytes()
+}

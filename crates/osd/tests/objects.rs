@@ -1,0 +1,337 @@
+//! What operations do to objects, seen as a client sees it.
+
+mod harness;
+
+use bytes::Bytes;
+use harness::*;
+use osd::errno::Errno;
+use osd::shard::PgOrder;
+use std::time::Duration;
+use wire::types::*;
+
+#[test]
+fn what_is_written_is_read_and_stat_tells_its_size() {
+    let mut host = Host::serving();
+    let wrote = host.ask("a", vec![write_full(b"hello world")]);
+    assert_eq!(wrote.result, 0);
+    assert!(wrote.flags.contains(OsdFlags::ONDISK));
+    assert_eq!(wrote.versions.user, 1);
+
+    let got = host.ask("a", vec![read(6, 100)]);
+    assert_eq!((got.result, &output(&got, 0)[..]), (0, &b"world"[..]));
+    assert_eq!(got.versions.user, 1);
+    assert_eq!(got.versions.replay, Eversion::ZERO, "a read has no version of its own");
+
+    let stat = host.ask("a", vec![OsdOp::bare(OpCode::STAT)]);
+    let mut want = 11u64.to_le_bytes().to_vec();
+    want.extend(77u32.to_le_bytes());
+    want.extend(0u32.to_le_bytes());
+    assert_eq!(output(&stat, 0), want);
+}
+
+#[test]
+fn an_absent_object_is_enoent_for_every_read_and_for_a_removal() {
+    let mut host = Host::serving();
+    for op in [read(0, 1), OsdOp::bare(OpCode::STAT), OsdOp::xattr(OpCode::GETXATTR, "x", b"")] {
+        assert_eq!(host.ask("no", vec![op]).result, Errno::NOENT.result());
+    }
+    assert_eq!(host.ask("no", vec![OsdOp::bare(OpCode::DELETE)]).result, Errno::NOENT.result());
+    host.ask("no", vec![write_full(b"x")]);
+    assert_eq!(host.ask("no", vec![OsdOp::bare(OpCode::DELETE)]).result, 0);
+    assert_eq!(host.ask("no", vec![read(0, 1)]).result, Errno::NOENT.result());
+}
+
+#[test]
+fn a_list_happens_whole_or_not_at_all() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"before")]);
+    let exclusive = OsdOp { flags: OpFlags::EXCL, ..OsdOp::bare(OpCode::CREATE) };
+    let failed = host.ask("a", vec![write(0, b"AFTER!"), exclusive.clone()]);
+    assert_eq!(failed.result, Errno::EXIST.result());
+    assert_eq!(failed.ops[1].result, Errno::EXIST.result());
+    assert_eq!(output(&host.ask("a", vec![read(0, 0)]), 0), "before");
+
+    let lenient = OsdOp { flags: OpFlags::EXCL | OpFlags::FAILOK, ..exclusive };
+    let passed = host.ask("a", vec![write(0, b"AFTER!"), lenient]);
+    assert_eq!(passed.result, 0);
+    assert_eq!(output(&host.ask("a", vec![read(0, 0)]), 0), "AFTER!");
+}
+
+#[test]
+fn a_write_beyond_the_end_leaves_zeroes_and_append_goes_to_the_end() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write(3, b"x")]);
+    host.ask("a", vec![OsdOp::extent(OpCode::APPEND, 0, 2, Bytes::from_static(b"yz"))]);
+    assert_eq!(&output(&host.ask("a", vec![read(0, 0)]), 0)[..], b"\0\0\0xyz");
+    host.ask("a", vec![OsdOp::extent(OpCode::TRUNCATE, 4, 0, Bytes::new())]);
+    assert_eq!(&output(&host.ask("a", vec![read(0, 0)]), 0)[..], b"\0\0\0x");
+    host.ask("a", vec![OsdOp::extent(OpCode::ZERO, 2, 10, Bytes::new())]);
+    assert_eq!(&output(&host.ask("a", vec![read(0, 0)]), 0)[..], b"\0\0", "zeroes to the end cut it");
+}
+
+#[test]
+fn requests_on_one_object_are_answered_in_order() {
+    let mut host = Host::serving();
+    let first = host.request(object("a"), vec![write_full(b"1")]);
+    let second = host.request(object("a"), vec![read(0, 0)]);
+    let third = host.request(object("a"), vec![write_full(b"3")]);
+    let fourth = host.request(object("a"), vec![read(0, 0)]);
+    let tids: Vec<u64> = [first, second, third, fourth].into_iter().map(|r| host.send(1, r)).collect();
+    host.settle();
+    let answered: Vec<u64> = host.sent.iter().map(|(_, m)| m.tid).collect();
+    assert_eq!(answered, tids);
+    assert_eq!(output(&host.reply(tids[1]), 0), "1");
+    assert_eq!(output(&host.reply(tids[3]), 0), "3");
+}
+
+#[test]
+fn a_resent_write_is_answered_as_the_first_time_and_does_not_happen_twice() {
+    let mut host = Host::serving();
+    let append = OsdOp::extent(OpCode::APPEND, 0, 1, Bytes::from_static(b"x"));
+    let request = host.request(object("a"), vec![append]);
+    let tid = host.send(1, request.clone());
+    host.resend(1, tid, request.clone());
+    host.settle();
+    let (first, second) = (host.reply(tid), host.reply(tid));
+    assert_eq!((first.versions, first.result), (second.versions, second.result));
+    host.resend(1, tid, request);
+    host.settle();
+    assert_eq!(host.reply(tid).versions, first.versions);
+    assert_eq!(output(&host.ask("a", vec![read(0, 0)]), 0), "x");
+}
+
+#[test]
+fn a_resent_write_is_recognised_after_a_restart_and_so_is_a_failed_one() {
+    let mut host = Host::serving();
+    let append = OsdOp::extent(OpCode::APPEND, 0, 1, Bytes::from_static(b"x"));
+    let request = host.request(object("a"), vec![append]);
+    let tid = host.send(1, request.clone());
+    let missing = host.request(object("b"), vec![OsdOp::bare(OpCode::DELETE)]);
+    let missing_tid = host.send(1, missing.clone());
+    host.settle();
+    let first = host.reply(tid);
+    host.ask("b", vec![write_full(b"now there")]);
+
+    let epoch = host.view.epoch;
+    let mut host = Host::with(config(), host.store);
+    host.view.epoch = epoch;
+    host.open(1, 4100);
+    host.map(vec![PgOrder::Serve { pg: pg(), since: epoch }]);
+    host.resend(1, tid, request);
+    host.resend(1, missing_tid, missing);
+    host.settle();
+    assert_eq!(host.reply(tid).versions, first.versions);
+    assert_eq!(host.reply(missing_tid).result, Errno::NOENT.result());
+    assert_eq!(output(&host.ask("a", vec![read(0, 0)]), 0), "x");
+    assert_eq!(output(&host.ask("b", vec![read(0, 0)]), 0), "now there");
+}
+
+#[test]
+fn a_request_from_a_newer_map_waits_for_it_and_holds_back_what_follows() {
+    let mut host = Host::serving();
+    let mut early = host.request(object("a"), vec![write_full(b"1")]);
+    early.epoch += 1;
+    let late = host.request(object("a"), vec![write_full(b"2")]);
+    let (early, late) = (host.send(1, early), host.send(1, late));
+    host.settle();
+    assert!(host.sent.is_empty());
+    host.map(Vec::new());
+    let order: Vec<u64> = host.sent.iter().map(|(_, m)| m.tid).collect();
+    assert_eq!(order, [early, late]);
+}
+
+#[test]
+fn attributes_and_omap() {
+    let mut host = Host::serving();
+    host.ask("a", vec![OsdOp::xattr(OpCode::SETXATTR, "color", b"blue")]);
+    let got = host.ask("a", vec![OsdOp::xattr(OpCode::GETXATTR, "color", b"")]);
+    assert_eq!(output(&got, 0), "blue");
+    let none = host.ask("a", vec![OsdOp::xattr(OpCode::GETXATTR, "shape", b"")]);
+    assert_eq!(none.result, Errno::NODATA.result());
+    let all = host.ask("a", vec![OsdOp::bare(OpCode::GETXATTRS)]);
+    assert_eq!(&output(&all, 0)[..], b"\x01\0\0\0\x05\0\0\0color\x04\0\0\0blue");
+
+    let mut set = OsdOp::bare(OpCode::OMAPSETVALS);
+    set.input = Bytes::from_static(b"\x02\0\0\0\x01\0\0\0k\x01\0\0\0v\x01\0\0\0l\x01\0\0\0w");
+    host.ask("a", vec![set]);
+    let mut list = OsdOp::bare(OpCode::OMAPGETVALS);
+    list.input = Bytes::from_static(b"\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0");
+    let got = host.ask("a", vec![list]);
+    assert_eq!(&output(&got, 0)[..], b"\x01\0\0\0\x01\0\0\0k\x01\0\0\0v\x01", "one entry, and there is more");
+}
+
+#[test]
+fn a_watcher_is_told_and_the_notifier_hears_its_answer() {
+    let mut host = Host::serving();
+    host.open(2, 4200);
+    host.ask("a", vec![write_full(b"")]);
+    let watch = osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, ..Default::default() };
+    let request = host.request(object("a"), vec![OsdOp::new(OpCode::WATCH, watch, Bytes::new())]);
+    let tid = host.send(2, request);
+    host.settle();
+    assert_eq!(host.reply(tid).result, 0);
+
+    let mut notify = OsdOp::bare(OpCode::NOTIFY);
+    notify.input = Bytes::from_static(b"\x01\0\0\0\x0a\0\0\0\x02\0\0\0hi");
+    let started = host.ask("a", vec![notify]);
+    let id = u64::from_le_bytes(output(&started, 0)[..].try_into().unwrap());
+    let event = host.event(2).unwrap();
+    assert_eq!((event.notify_id, event.cookie, &event.payload[..]), (id, 5, &b"hi"[..]));
+    assert!(host.event(1).is_none(), "not before the watcher has answered");
+
+    let mut ack = OsdOp::bare(OpCode::NOTIFY_ACK);
+    ack.input = [&id.to_le_bytes()[..], &5u64.to_le_bytes(), b"\x02\0\0\0yo"].concat().into();
+    let request = host.request(object("a"), vec![ack]);
+    host.send(2, request);
+    host.settle();
+    let done = host.event(1).unwrap();
+    assert_eq!((done.event, done.result), (op_value::EVENT_NOTIFY_COMPLETE, 0));
+    let outcome: NotifyOutcome = codec::decode_exact(&done.outcome).unwrap();
+    assert_eq!(outcome.replies, [((4200, 5), Bytes::from_static(b"yo"))]);
+}
+
+#[test]
+fn a_silent_watcher_times_out_and_is_struck_from_the_object() {
+    let mut host = Host::serving();
+    host.open(2, 4200);
+    host.ask("a", vec![write_full(b"")]);
+    let watch =
+        osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, timeout_s: 7, ..Default::default() };
+    let request = host.request(object("a"), vec![OsdOp::new(OpCode::WATCH, watch, Bytes::new())]);
+    host.send(2, request);
+    host.settle();
+    let watchers = |host: &mut Host| {
+        let reply = host.ask("a", vec![OsdOp::bare(OpCode::LIST_WATCHERS)]);
+        codec::decode_exact::<WatcherList>(&output(&reply, 0)).unwrap().entries.len()
+    };
+    assert_eq!(watchers(&mut host), 1);
+    host.close(2);
+    host.pass(Duration::from_secs(6));
+    assert_eq!(watchers(&mut host), 1);
+    host.pass(Duration::from_secs(2));
+    assert_eq!(watchers(&mut host), 0);
+}
+
+#[test]
+fn a_notification_that_is_not_answered_in_time_says_who_did_not() {
+    let mut host = Host::serving();
+    host.open(2, 4200);
+    host.ask("a", vec![write_full(b"")]);
+    let watch = osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, ..Default::default() };
+    let request = host.request(object("a"), vec![OsdOp::new(OpCode::WATCH, watch, Bytes::new())]);
+    host.send(2, request);
+    host.settle();
+    let mut notify = OsdOp::bare(OpCode::NOTIFY);
+    notify.input = Bytes::from_static(b"\x01\0\0\0\x03\0\0\0\0\0\0\0");
+    host.ask("a", vec![notify]);
+    host.pass(Duration::from_secs(4));
+    let done = host.event(1).unwrap();
+    assert_eq!(done.result, Errno::TIMEDOUT.result());
+    let outcome: NotifyOutcome = codec::decode_exact(&done.outcome).unwrap();
+    assert_eq!(outcome.missed, [(4200, 5)]);
+}
+
+#[test]
+fn a_listing_goes_on_where_it_stopped_and_says_when_it_is_complete() {
+    let mut host = Host::serving();
+    for name in ["a", "b", "c", "d", "e"] {
+        host.ask(name, vec![write_full(b"x")]);
+    }
+    let mut cursor = HObject::min();
+    let mut names = Vec::new();
+    for _ in 0..10 {
+        let mut op = OsdOp::new(
+            OpCode::PGNLS,
+            osd_op::PglsParams { count: 2, start_epoch: 0 },
+            codec::Encode::to_vec(&cursor, codec::Features::ALL).into(),
+        );
+        op.flags = OpFlags::NONE;
+        let place = HObject { pool: POOL, snap: SnapId::HEAD, ..HObject::min() };
+        let request = host.request(place, vec![op]);
+        let tid = host.send(1, request);
+        host.settle();
+        let reply = host.reply(tid);
+        let page: ListPage = codec::decode_exact(&output(&reply, 0)).unwrap();
+        assert!(page.entries.len() <= 2);
+        names.extend(page.entries.into_iter().map(|e| e.name));
+        if reply.result == 1 {
+            break;
+        }
+        cursor = page.next;
+    }
+    names.sort();
+    assert_eq!(names, ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn clients_of_a_pg_that_is_not_here_are_held_back_and_let_go() {
+    let mut host = Host::with(config(), memory_store());
+    host.open(1, 4100);
+    host.map(vec![PgOrder::Block { pg: pg() }]);
+    let request = host.request(object("a"), vec![write_full(b"x")]);
+    host.send(1, request);
+    host.settle();
+    let backoffs = |host: &mut Host| {
+        let ops: Vec<u8> = host
+            .sent
+            .drain(..)
+            .filter_map(|(_, m)| match m.body {
+                wire::messages::Body::MOSDBackoff(b) => Some(b.op),
+                _ => None,
+            })
+            .collect();
+        ops
+    };
+    assert_eq!(backoffs(&mut host), [op_value::BACKOFF_BLOCK]);
+    host.map(vec![PgOrder::Unblock { pg: pg() }]);
+    assert_eq!(backoffs(&mut host), [op_value::BACKOFF_UNBLOCK]);
+}
+
+#[test]
+fn a_deleted_pools_pg_leaves_nothing_behind() {
+    let mut host = Host::serving();
+    for n in 0..300 {
+        host.ask(&format!("o{n}"), vec![write_full(b"x")]);
+    }
+    host.map(vec![PgOrder::Remove { pg: pg() }]);
+    use store::ObjectStore;
+    assert_eq!(host.store.collections(), []);
+    assert!(host.control.iter().any(|c| matches!(c, osd::shard::ToControl::Removed { .. })));
+}
+
+#[test]
+fn a_split_gives_each_child_its_objects_and_its_log() {
+    let mut host = Host::serving();
+    let mut requests = Vec::new();
+    for n in 0..64 {
+        let request = host.request(object(&format!("o{n}")), vec![write_full(b"x")]);
+        requests.push((host.send(1, request.clone()), request));
+    }
+    host.settle();
+    host.sent.clear();
+    host.view.pools.get_mut(&POOL).unwrap().pg_num = 4;
+    let since = host.view.epoch - 1;
+    let epoch = host.view.epoch + 1;
+    let child = |seed| SpgId::from(PgId { pool: POOL, seed });
+    let mut orders = vec![PgOrder::Split {
+        pg: pg(),
+        split_bits: 2,
+        children: (1..4).map(|s| (child(s), 2)).collect(),
+        epoch,
+    }];
+    orders.extend((0..4).map(|seed| PgOrder::Serve { pg: child(seed), since }));
+    host.map(orders);
+    for (tid, mut request) in requests {
+        let seed = request.object.hash & 3;
+        request.pg = child(seed);
+        request.epoch = host.view.epoch;
+        let again = request.clone();
+        host.resend(1, tid, again);
+        host.settle();
+        assert_eq!(host.reply(tid).result, 0, "recognised as seen before");
+        request.ops = wire::messages::OsdOps::from_vec(vec![read(0, 0)]);
+        let tid = host.send(1, request);
+        host.settle();
+        assert_eq!(output(&host.reply(tid), 0), "x");
+    }
+}
