@@ -1,0 +1,168 @@
+"""`ceph` commands: the shape of each answer against what stock printed, and each change seen by a second command."""
+import json
+import shlex
+
+import shapes
+from harness import HERE, ClusterTest, eventually, run
+
+#: Differences that are meant, each with its reason: `(command prefix, text in the difference, reason)`.
+MEANT = json.loads((HERE / "meant.json").read_text())
+
+
+class Shapes(ClusterTest):
+    OSDS = 3
+
+    def test_answers_have_the_shape_of_stocks(self):
+        for command in shapes.POPULATE:
+            done = self.client.ceph(*shlex.split(command), check=False)
+            with self.subTest(command):
+                self.assertEqual(done.code, 0, done.errors)
+        claimed = "tentacle" if "tentacle" in self.client.ceph("versions").text else "pacific"
+        theirs = json.loads((HERE / "stock" / f"{claimed}.json").read_text())
+        details = self.client.json("osd", "pool", "ls", "detail")
+        pool = next(p.get("pool", p.get("pool_id")) for p in details if p["pool_name"] == "shape")
+        eventually(lambda: self.client.json("pg", "stat")["pg_summary"]["num_pgs"] >= 12)
+        ours = shapes.take(lambda *words: _quiet(self.client, *words), f"{pool}.0")
+        for command, stock in theirs.items():
+            if command in MEANT["refused"]:
+                continue
+            with self.subTest(command):
+                meant = [text for prefix, text in MEANT["differences"] if command.startswith(prefix)]
+                found = [d for d in shapes.differences(stock, ours[command], command)
+                         if not any(text in d for text in meant)]
+                self.assertEqual(found, [])
+
+
+class _Quiet:
+    def __init__(self, done):
+        self.code, self.text = done.code, done.text
+
+
+def _quiet(client, *words):
+    return _Quiet(client.ceph(*words, check=False))
+
+
+class Changes(ClusterTest):
+    """Each change, and a second command that sees it."""
+
+    OSDS = 3
+    QUIET = False
+
+    def test_pools(self):
+        ceph, ask = self.client.ceph, self.client.json
+        ceph("osd", "pool", "create", "one", 8)
+        self.assertIn("one", ask("osd", "pool", "ls"))
+        ceph("osd", "pool", "set", "one", "pg_autoscale_mode", "off")
+        self.assertEqual(ask("osd", "pool", "get", "one", "pg_autoscale_mode")["pg_autoscale_mode"], "off")
+        ceph("osd", "pool", "rename", "one", "uno")
+        self.assertIn("uno", ask("osd", "pool", "ls"))
+        refused = ceph("osd", "pool", "rm", "uno", check=False)
+        self.assertEqual(refused.code, 1, "EPERM without saying it twice")
+        ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+        ceph("osd", "pool", "rm", "uno", "uno", "--yes-i-really-really-mean-it")
+        self.assertNotIn("uno", ask("osd", "pool", "ls"))
+
+    def test_pools_that_need_replication_are_refused(self):
+        for words in (["big", 8, 8, "replicated", "--size", 3], ["coded", 8, 8, "erasure"]):
+            refused = self.client.ceph("osd", "pool", "create", *words, check=False)
+            self.assertNotEqual(refused.code, 0)
+            self.assertNotIn(words[0], self.client.json("osd", "pool", "ls"))
+        self.client.ceph("osd", "pool", "create", "small", 4)
+        refused = self.client.ceph("osd", "pool", "set", "small", "size", 2, "--yes-i-really-mean-it", check=False)
+        self.assertNotEqual(refused.code, 0)
+        self.assertEqual(self.client.json("osd", "pool", "get", "small", "size")["size"], 1)
+
+    def test_flags_weights_and_marks(self):
+        ceph, ask = self.client.ceph, self.client.json
+        ceph("osd", "set", "noout")
+        self.assertIn("noout", ask("osd", "dump")["flags"])
+        self.assertIn("OSDMAP_FLAGS", ask("health")["checks"])
+        ceph("osd", "unset", "noout")
+        self.assertNotIn("noout", ask("osd", "dump")["flags"])
+        ceph("osd", "reweight", 1, 0.5)
+        self.assertAlmostEqual(next(o for o in ask("osd", "dump")["osds"] if o["osd"] == 1)["weight"], 0.5, 2)
+        ceph("osd", "out", 2)
+        self.assertEqual(ask("osd", "stat")["num_in_osds"], 2)
+        ceph("osd", "in", 2)
+        self.assertEqual(ask("osd", "stat")["num_in_osds"], 3)
+
+    def test_maps_are_read_by_stock_tools(self):
+        out = self.cluster.dir
+        self.client.ceph("osd", "getmap", "-o", out / "osdmap")
+        printed = run(["osdmaptool", "--print", out / "osdmap"]).text
+        self.assertIn(f"max_osd {self.OSDS}", printed)
+        self.client.ceph("osd", "getcrushmap", "-o", out / "crush")
+        self.assertIn("rule replicated_rule", run(["crushtool", "-d", out / "crush"]).text)
+        self.client.ceph("mon", "getmap", "-o", out / "monmap")
+        self.assertIn("mon.a", run(["monmaptool", "--print", out / "monmap"]).text)
+        run(["crushtool", "-d", out / "crush", "-o", out / "crush.txt"])
+        text = (out / "crush.txt").read_text().replace("step emit", "step emit")
+        (out / "crush.txt").write_text(text)
+        run(["crushtool", "-c", out / "crush.txt", "-o", out / "crush.new"])
+        self.client.ceph("osd", "setcrushmap", "-i", out / "crush.new")
+
+    def test_keys_and_configuration(self):
+        ceph, ask = self.client.ceph, self.client.json
+        ceph("auth", "get-or-create", "client.x", "mon", "allow r", "osd", "allow rw pool=p")
+        entry = next(e for e in ask("auth", "ls")["auth_dump"] if e["entity"] == "client.x")
+        self.assertEqual(entry["caps"], {"mon": "allow r", "osd": "allow rw pool=p"})
+        ceph("auth", "caps", "client.x", "mon", "allow *")
+        self.assertEqual(ask("auth", "get", "client.x")[0]["caps"], {"mon": "allow *"})
+        ceph("auth", "rm", "client.x")
+        self.assertEqual(ceph("auth", "get", "client.x", check=False).code, 2)
+        ceph("config", "set", "osd", "osd_max_backfills", 3)
+        self.assertEqual(ceph("config", "get", "osd.0", "osd_max_backfills").text.strip(), "3")
+        ceph("config", "rm", "osd", "osd_max_backfills")
+        self.assertEqual(ceph("config", "get", "osd.0", "osd_max_backfills").text.strip(), "1")
+        ceph("config-key", "set", "a/b", "c")
+        self.assertEqual(ceph("config-key", "get", "a/b").text, "c")
+        self.assertIn("a/b", ask("config-key", "ls"))
+
+    def test_figures_move_with_what_happens(self):
+        ceph, ask = self.client.ceph, self.client.json
+        pool = self.pool("figures")
+
+        def stats():
+            return next(p for p in ask("df")["pools"] if p["name"] == pool)["stats"]
+
+        for index in range(10):
+            self.client.rados("-p", pool, "put", f"o{index}", "-", stdin=b"x" * 100_000)
+        eventually(lambda: stats()["objects"] == 10 and stats()["stored"] == 1_000_000, 30)
+        for index in range(4):
+            self.client.rados("-p", pool, "rm", f"o{index}")
+        eventually(lambda: stats()["objects"] == 6 and stats()["stored"] == 600_000, 30)
+        self.assertEqual(ask("status")["pgmap"]["num_objects"], 6)
+
+    def test_unknown_and_malformed_commands_get_stocks_errno(self):
+        self.assertEqual(self.client.ceph("no", "such", check=False).code, 22)
+        self.assertEqual(self.client.ceph("osd", "pool", "get", "nowhere", "size", check=False).code, 2)
+        self.assertEqual(self.client.ceph("osd", "find", "99", check=False).code, 2)
+
+
+class Damaged(ClusterTest):
+    """What a dead OSD looks like."""
+
+    OSDS = 3
+    QUIET = False
+
+    def test_a_dead_osd_is_marked_down_and_its_pgs_are_not_served_by_others(self):
+        pool = self.pool("damaged", 16)
+        for index in range(20):
+            self.client.rados("-p", pool, "put", f"o{index}", "-", stdin=b"x")
+        self.cluster.kill("osd.2")
+        eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 2, 60)
+        checks = self.client.json("health", "detail")["checks"]
+        self.assertIn("OSD_DOWN", checks)
+        self.assertIn("PG_AVAILABILITY", checks)
+        tree = self.client.json("osd", "tree")
+        self.assertEqual([n["status"] for n in tree["nodes"] if n["name"] == "osd.2"], ["down"])
+        # It comes back with an empty store: what it held is lost, and said to be, never silently empty.
+        self.cluster.options += ["--timeout", "5"]
+        try:
+            self.cluster.up()
+            self.fail("a cluster that lost data is not healthy")
+        except AssertionError as error:
+            self.assertIn("not healthy", str(error))
+        eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 3, 30)
+        states = {p["state_name"] for p in self.client.json("status")["pgmap"]["pgs_by_state"]}
+        self.assertTrue(any("active+clean" != state for state in states), states)
