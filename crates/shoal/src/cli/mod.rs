@@ -1,5 +1,6 @@
 //! The command line: what can be asked of shoal, and where each question is answered.
 
+mod dencode;
 mod down;
 mod status;
 mod term;
@@ -31,6 +32,7 @@ enum Command {
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
+    Dencode(dencode::Args),
 }
 
 pub fn run() -> ExitCode {
@@ -38,6 +40,7 @@ pub fn run() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Dencode(args) => dencode::run(&args),
     };
     match result {
         Ok(code) => code,
