@@ -33,7 +33,7 @@ fn shorten(value: u64, base: u64, units: &[&str; 7]) -> String {
         scale *= base;
         unit += 1;
     }
-    if value % scale == 0 {
+    if value.is_multiple_of(scale) {
         return format!("{whole}{}", units[unit]);
     }
     let exact = value as f64 / scale as f64;
