@@ -8,6 +8,7 @@ mod ids;
 pub mod mon_session;
 pub mod net;
 mod random;
+pub mod session;
 mod time;
 
 pub use contract::{Effects, Machine};

@@ -1,7 +1,13 @@
 //! Where an object lives: from its name to a placement group, from there to OSDs. Pure functions.
 //!
-//! - [`object_hash`]: a name to 32 bits.
+//! - [`object_hash`]: a name to 32 bits. [`pg`]: those to a placement group, and that to CRUSH's input.
 //! - [`crush`]: a number to devices, by a rule over the cluster's hierarchy.
+//! - [`map_pg`]: a placement group to the OSDs that serve it, with every exception that an OSDMap holds.
 
 pub mod crush;
 pub mod object_hash;
+mod osd_map;
+pub mod pg;
+
+pub use osd_map::{Mapper, Placement, map_pg};
+pub use pg::pg_of;

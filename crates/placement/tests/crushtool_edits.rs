@@ -222,7 +222,7 @@ fn run(seed: u64, steps: usize) -> Option<(usize, usize)> {
     let mut map = edit::new_map("host");
     let (mut done, mut refused) = (0, 0);
     for step in 0..steps {
-        if seed % 3 == 0 && step == steps / 3 {
+        if seed.is_multiple_of(3) && step == steps / 3 {
             map = with_weight_set(map);
         }
         let edit = Edit::random(&mut random, &map);

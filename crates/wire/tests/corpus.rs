@@ -23,6 +23,10 @@ const RELEASES: [(&str, Features); 4] = [
 
 const EXCEPTIONS: &str = include_str!("corpus_exceptions.txt");
 
+/// A `MgrMap::ModuleOption` of 16.2 with 13 bytes of something else behind it, which stock cannot read either: its
+/// envelope ends before them.
+const NOT_ITS_TYPE: &str = "f97d85482139c3de61f9ec00522b6bd6";
+
 #[derive(Default, Clone, Copy)]
 struct Count {
     exact: usize,
@@ -49,6 +53,9 @@ fn every_value_decodes_and_is_written_again() {
         for entry in dencode::types() {
             for file in values(&objects.join(entry.name)) {
                 let bytes = fs::read(&file).unwrap();
+                if file.file_name().is_some_and(|name| name == NOT_ITS_TYPE) {
+                    continue;
+                }
                 let excuse = exceptions.get(&(entry.name, release));
                 let count = counts.entry(entry.name).or_default().entry(release).or_default();
                 let wrong = match check(entry, &bytes, features) {

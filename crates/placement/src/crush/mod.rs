@@ -18,6 +18,7 @@ mod rule;
 mod walk;
 
 pub use rule::{Workspace, map_rule};
+pub use walk::DeviceWeights;
 
 /// A place in a result that no device fills (`CRUSH_ITEM_NONE`).
 pub const ITEM_NONE: i32 = 0x7fff_ffff;

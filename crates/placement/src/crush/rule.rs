@@ -2,7 +2,7 @@
 
 use super::bucket::Shuffle;
 use super::firstn::{self, Effort, Output};
-use super::walk::Walk;
+use super::walk::{DeviceWeights, Walk};
 use super::{indep, msr};
 use std::collections::BTreeMap;
 use wire::types::crush::{ChooseArg, CrushMap, Rule, RuleStep, step};
@@ -21,14 +21,13 @@ pub struct Workspace {
 
 /// The devices that rule `rule` gives for the input `x`, at most `size` of them, some perhaps [`super::ITEM_NONE`].
 ///
-/// `weights` says how much of each device is in, in 16.16 fixed point (an OSDMap's `osd_weight`). A rule that is
-/// not there gives nothing.
+/// `weights` says how much of each device is in (an OSDMap's `osd_weight`). A rule that is not there gives nothing.
 pub fn map_rule<'w>(
     map: &CrushMap,
     rule: u32,
     x: u32,
     size: usize,
-    weights: &[u32],
+    weights: &dyn DeviceWeights,
     choose_args: Option<&BTreeMap<u32, ChooseArg>>,
     workspace: &'w mut Workspace,
 ) -> &'w [i32] {

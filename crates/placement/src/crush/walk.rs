@@ -8,11 +8,22 @@ use wire::types::crush::{Bucket, ChooseArg, CrushMap};
 /// A device weight of 1.0: fully in.
 const WEIGHT_IN: u32 = 0x1_0000;
 
+/// How much of each device is in, in 16.16 fixed point.
+pub trait DeviceWeights {
+    /// `None` for a number that there is not: out.
+    fn weight(&self, device: usize) -> Option<u32>;
+}
+
+impl DeviceWeights for Vec<u32> {
+    fn weight(&self, device: usize) -> Option<u32> {
+        self.get(device).copied()
+    }
+}
+
 /// One mapping's surroundings.
 pub(super) struct Walk<'a> {
     pub map: &'a CrushMap,
-    /// How much of each device is in, by its number; devices beyond the end are out.
-    pub weights: &'a [u32],
+    pub weights: &'a dyn DeviceWeights,
     pub x: u32,
     pub args: Option<&'a BTreeMap<u32, ChooseArg>>,
     pub shuffle: &'a mut Shuffle,
@@ -51,10 +62,10 @@ impl<'a> Walk<'a> {
 
     /// Whether a device is out for this input: one that is partly out is out for that share of inputs.
     pub(super) fn is_out(&self, device: i32) -> bool {
-        match self.weights.get(device as usize) {
+        match self.weights.weight(device as usize) {
             None | Some(0) => true,
-            Some(&weight) if weight >= WEIGHT_IN => false,
-            Some(&weight) => hash2(self.x, device as u32) & 0xffff >= weight,
+            Some(WEIGHT_IN..) => false,
+            Some(weight) => hash2(self.x, device as u32) & 0xffff >= weight,
         }
     }
 

@@ -4,7 +4,8 @@ use super::paxos::PaxosHeader;
 use super::plain::plain_message;
 use super::{Header, MessageBody, Outgoing, Payload};
 use crate::types::{
-    EntityAddrVec, HealthCheck, OsdStat, PgId, PgStat, PoolId, ProgressEvent, StoreStatfs, UTime, Uuid,
+    EntityAddrVec, HealthChecks, ManagerModule, OsdStat, PgId, PgStat, PoolId, ProgressEvent, StoreStatfs,
+    UTime, Uuid,
 };
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader};
@@ -24,44 +25,6 @@ pub struct CommandDescription {
     pub availability: String,
     /// 1 not forwarded, 2 obsolete, 4 deprecated, 8 for the manager, 16 polled, 32 hidden.
     pub flags: u64,
-}
-
-/// A module of the manager (`MgrMap::ModuleInfo`), its options left as they came.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ManagerModule {
-    pub name: String,
-    pub can_run: bool,
-    pub error: String,
-    /// Encoded map of options; empty when there are none.
-    pub options: Bytes,
-}
-
-impl Encode for ManagerModule {
-    fn encode(&self, w: &mut codec::Writer) {
-        w.envelope(2, 1, |w| {
-            w.string(&self.name);
-            w.bool(self.can_run);
-            w.string(&self.error);
-            match self.options.is_empty() {
-                true => w.u32(0),
-                false => w.raw(&self.options),
-            }
-        });
-    }
-}
-
-impl Decode for ManagerModule {
-    const MIN_LEN: usize = 6;
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.envelope("MgrMap::ModuleInfo", 2, |r, _| {
-            let (name, can_run, error) = (r.string()?, r.bool()?, r.string()?);
-            let options = match r.rest() {
-                [0, 0, 0, 0] => Bytes::new(),
-                some => Bytes::copy_from_slice(some),
-            };
-            Ok(ManagerModule { name, can_run, error, options })
-        })
-    }
 }
 
 plain_message! {
@@ -131,7 +94,7 @@ plain_message! {
     /// The manager to the monitor: health, progress, and the digest that `status` and `df` are answered from.
     MMonMgrReport = 0x706, version 3, compat 1 {
         paxos: PaxosHeader,
-        health: BTreeMap<String, HealthCheck>,
+        health: HealthChecks,
         /// An encoded `ServiceMap`; empty when it has not changed.
         service_map: Bytes,
         #[since(2)]

@@ -7,8 +7,11 @@
 mod auth;
 mod command;
 mod config;
+mod fs_map;
+mod health;
 mod log;
 mod mgr;
+mod mgr_map;
 mod mon_get_version;
 mod mon_map;
 mod mon_subscribe;
@@ -18,6 +21,8 @@ mod osd_op;
 mod osd_op_reply;
 #[cfg(test)]
 mod osd_op_tests;
+mod osd_ping;
+mod osd_report;
 mod paxos;
 mod ping;
 mod plain;
@@ -29,11 +34,14 @@ mod watch_notify;
 pub use auth::{MAuth, MAuthReply};
 pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck};
 pub use config::{MConfig, MGetConfig};
+pub use fs_map::{MFSMap, MFSMapUser};
+pub use health::MMonHealthChecks;
 pub use log::{MLog, MLogAck};
 pub use mgr::{
     CommandDescription, CounterDeclaration, HealthMetric, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrDigest,
-    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, MPGStatsAck, ManagerModule, ServiceDaemon,
+    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, MPGStatsAck, ServiceDaemon,
 };
+pub use mgr_map::{MMgrMap, MServiceMap};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
 pub use mon_map::{MMonGetMap, MMonMap};
 pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SubscribeItem};
@@ -41,6 +49,10 @@ pub use osd_backoff::MOSDBackoff;
 pub use osd_map::MOSDMap;
 pub use osd_op::{MOSDOp, OsdOps};
 pub use osd_op_reply::{MOSDOpReply, OsdOpResults};
+pub use osd_ping::{MOSDPing, PingOp};
+pub use osd_report::{
+    MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGTemp,
+};
 pub use paxos::PaxosHeader;
 pub use ping::MPing;
 pub use pool_op::{MPoolOp, MPoolOpReply};

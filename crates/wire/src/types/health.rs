@@ -55,6 +55,11 @@ pub struct HealthCheck {
     pub count: i64,
 }
 
+/// All that is wrong, by code (`health_check_map_t`).
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct HealthChecks(pub std::collections::BTreeMap<String, HealthCheck>);
+
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct HealthMute {

@@ -1,0 +1,369 @@
+//! Endpoints on a network that delays, splits and cuts, on one clock from one seed; and a monitor just good enough
+//! to hand out tickets.
+
+use crate::net::*;
+use crate::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
+use crate::{ConnId, Effects, Machine, Random, Time};
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use wire::cephx::*;
+use wire::messages::{Body, Header, Message, Payload};
+use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, UTime};
+
+pub(super) struct Node {
+    pub endpoint: Endpoint,
+    pub addr: SocketAddr,
+    pub events: Vec<NetEvent>,
+    /// Set for a node that judges as a monitor does.
+    pub monitor: Option<Monitor>,
+    open: BTreeMap<SocketId, Far>,
+}
+
+/// The other end of a socket.
+#[derive(Clone, Copy)]
+struct Far {
+    node: usize,
+    socket: SocketId,
+}
+
+enum Delivery {
+    Call { from: usize, socket: SocketId, to: SocketAddr },
+    Bytes { to: usize, socket: SocketId, bytes: Vec<u8> },
+    Broken { to: usize, socket: SocketId },
+}
+
+pub(super) struct World {
+    pub now: Time,
+    pub nodes: Vec<Node>,
+    random: Random,
+    flying: BTreeMap<(Time, u64), Delivery>,
+    flown: u64,
+    /// Break the socket that carries the byte with this number.
+    pub cut_at: Option<u64>,
+    pub carried: u64,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        World {
+            now: Time(1),
+            nodes: Vec::new(),
+            random: Random::from_number(seed),
+            flying: BTreeMap::new(),
+            flown: 0,
+            cut_at: None,
+            carried: 0,
+        }
+    }
+
+    pub fn add(&mut self, kind: EntityKind, num: i64, change: impl FnOnce(&mut Config)) -> usize {
+        let n = self.nodes.len();
+        let addr: SocketAddr = format!("10.0.0.{}:6800", n + 1).parse().unwrap();
+        let mut config = Config::new(EntityName::new(kind, num), EntityAddr::msgr2(addr, n as u32).into());
+        change(&mut config);
+        let endpoint = Endpoint::new(config, self.random.fork());
+        self.nodes.push(Node { endpoint, addr, events: vec![], monitor: None, open: BTreeMap::new() });
+        n
+    }
+
+    pub fn addrs(&self, n: usize) -> EntityAddrVec {
+        self.nodes[n].endpoint.config().addrs.clone()
+    }
+
+    pub fn role(&mut self, n: usize, effect: NetEffect) {
+        self.step(n, Input::Role(effect));
+    }
+
+    /// Run until nothing moves and no deadline falls before `until`.
+    pub fn run(&mut self, until: Duration) {
+        let end = self.now + until;
+        for turn in 0.. {
+            assert!(turn < 200_000, "the network never comes to rest");
+            let flying = self.flying.keys().next().map(|(at, _)| *at);
+            let deadline = self.nodes.iter().filter_map(|n| n.endpoint.next_deadline()).min();
+            let Some(next) = Time::earliest(flying, deadline).filter(|at| *at <= end) else { break };
+            self.now = self.now.max(next);
+            match self.flying.first_entry().filter(|e| e.key().0 <= self.now) {
+                Some(first) => {
+                    let delivery = first.remove();
+                    self.deliver(delivery);
+                }
+                None => {
+                    for n in 0..self.nodes.len() {
+                        self.step(n, Input::Deadline);
+                    }
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::Call { from, socket, to } => {
+                let Some(to) = self.nodes.iter().position(|n| n.addr == to) else {
+                    return self.step(from, Input::Broken { socket, why: "refused".into() });
+                };
+                let (now, caller) = (self.now, self.nodes[from].addr);
+                let mut effects = Effects::new();
+                let there = self.nodes[to].endpoint.accept(now, caller, &mut effects);
+                self.nodes[to].open.insert(there, Far { node: from, socket });
+                self.nodes[from].open.insert(socket, Far { node: to, socket: there });
+                self.follow(to, effects);
+                self.step(from, Input::Connected { socket });
+            }
+            Delivery::Bytes { to, socket, bytes } => {
+                if self.nodes[to].open.contains_key(&socket) {
+                    self.give(to, socket, &bytes);
+                }
+            }
+            Delivery::Broken { to, socket } => {
+                if self.nodes[to].open.remove(&socket).is_some() {
+                    self.step(to, Input::Broken { socket, why: "cut".into() });
+                }
+            }
+        }
+    }
+
+    /// As a host does: into a large frame's own buffer, or shared.
+    fn give(&mut self, to: usize, socket: SocketId, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.nodes[to].endpoint.read_plan(socket) {
+                ReadPlan::Own(buffer, missing) => {
+                    let n = missing.min(bytes.len());
+                    buffer.extend_from_slice(&bytes[..n]);
+                    bytes = &bytes[n..];
+                    self.step(to, Input::Filled { socket });
+                }
+                _ => {
+                    let mut whole = self.nodes[to].endpoint.take_partial(socket);
+                    whole.extend_from_slice(bytes);
+                    bytes = &[];
+                    self.step(to, Input::Received { socket, bytes: whole });
+                }
+            }
+        }
+    }
+
+    pub fn step(&mut self, n: usize, input: Input) {
+        let mut effects = Effects::new();
+        self.nodes[n].endpoint.step(self.now, input, &mut effects);
+        self.follow(n, effects);
+    }
+
+    fn follow(&mut self, n: usize, mut effects: Effects<Effect>) {
+        self.nodes[n].endpoint.check();
+        for effect in effects.take() {
+            match effect {
+                Effect::Open { socket, to } => self.fly(Delivery::Call { from: n, socket, to }),
+                Effect::Shut { socket } => self.shut(n, socket),
+                Effect::Reading { .. } => {}
+                Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
+                    let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, request);
+                    self.role(n, NetEffect::AuthReply { conn, reply });
+                }
+                Effect::Event(event) => self.nodes[n].events.push(event),
+            }
+        }
+        let mut dirty = Vec::new();
+        self.nodes[n].endpoint.take_dirty(&mut dirty);
+        for socket in dirty {
+            let Some(queue) = self.nodes[n].endpoint.outgoing(socket) else { continue };
+            let bytes: Vec<u8> = queue.take().flat_map(|b| b.to_vec()).collect();
+            self.send(n, socket, bytes);
+            self.step(n, Input::Wrote { socket });
+        }
+    }
+
+    fn send(&mut self, n: usize, socket: SocketId, mut bytes: Vec<u8>) {
+        let Some(far) = self.nodes[n].open.get(&socket).copied() else { return };
+        let end = self.carried + bytes.len() as u64;
+        let cut = self.cut_at.filter(|at| (self.carried..end).contains(at));
+        if let Some(at) = cut {
+            bytes.truncate((at - self.carried) as usize);
+            self.cut_at = None;
+        }
+        self.carried = end;
+        while !bytes.is_empty() {
+            let len = (1 + self.random.below(20_000) as usize).min(bytes.len());
+            let rest = bytes.split_off(len);
+            self.fly(Delivery::Bytes { to: far.node, socket: far.socket, bytes });
+            bytes = rest;
+        }
+        if cut.is_some() {
+            self.fly(Delivery::Broken { to: far.node, socket: far.socket });
+            self.fly(Delivery::Broken { to: n, socket });
+        }
+    }
+
+    pub fn shut(&mut self, n: usize, socket: SocketId) {
+        if let Some(far) = self.nodes[n].open.remove(&socket) {
+            self.fly(Delivery::Broken { to: far.node, socket: far.socket });
+        }
+    }
+
+    /// Cut every socket.
+    pub fn cut_all(&mut self) {
+        for n in 0..self.nodes.len() {
+            for socket in self.nodes[n].open.keys().copied().collect::<Vec<_>>() {
+                self.fly(Delivery::Broken { to: n, socket });
+            }
+        }
+    }
+
+    /// One delay for all keeps the order on each socket.
+    fn fly(&mut self, delivery: Delivery) {
+        self.flown += 1;
+        self.flying.insert((self.now + Duration::from_micros(100), self.flown), delivery);
+    }
+}
+
+/// A message whose content is a number and as many bytes as said.
+pub(super) fn message(n: u64, data_len: usize) -> Message {
+    let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
+    let front = Bytes::copy_from_slice(&n.to_le_bytes());
+    let payload = Payload { front, middle: Bytes::new(), data: vec![n as u8; data_len].into() };
+    Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
+}
+
+impl Node {
+    pub fn received(&self) -> Vec<u64> {
+        let message = |e: &NetEvent| match e {
+            NetEvent::Message { message, .. } => Some(message.tid),
+            _ => None,
+        };
+        self.events.iter().filter_map(message).collect()
+    }
+
+    pub fn peers(&self) -> Vec<(ConnId, Peer)> {
+        let ready = |e: &NetEvent| match e {
+            NetEvent::Ready { conn, peer } => Some((*conn, peer.clone())),
+            _ => None,
+        };
+        self.events.iter().filter_map(ready).collect()
+    }
+
+    pub fn closed(&self) -> Vec<CloseReason> {
+        let closed = |e: &NetEvent| match e {
+            NetEvent::Closed { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(closed).collect()
+    }
+
+    pub fn grant(&self) -> Option<Grant> {
+        self.events.iter().rev().find_map(|e| match e {
+            NetEvent::Granted { grant, .. } => Some(grant.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Lets `client.admin` in with its key, and seals tickets for OSDs.
+pub(super) struct Monitor {
+    pub key: Key,
+    pub osd_keys: RotatingKeys,
+    auth_keys: RotatingKeys,
+    challenges: BTreeMap<ConnId, u64>,
+    random: Random,
+}
+
+impl Monitor {
+    pub fn new(kind: KeyKind) -> Monitor {
+        let mut random = Random::from_number(7);
+        let mut keys = || {
+            let mut keys = RotatingKeys::default();
+            for _ in 0..3 {
+                let key = Key::generate(KeyKind::Aes256k, UTime::ZERO, &mut random);
+                keys.rotate(RotatingSecret { key, expires: UTime::ZERO });
+            }
+            keys
+        };
+        let (osd_keys, auth_keys) = (keys(), keys());
+        let key = Key::generate(kind, UTime::ZERO, &mut random);
+        Monitor { key, osd_keys, auth_keys, challenges: BTreeMap::new(), random }
+    }
+
+    fn judge(&mut self, conn: ConnId, request: AuthRequest) -> AuthReply {
+        self.try_judge(conn, request).unwrap_or(AuthReply::Bad { result: -13 })
+    }
+
+    fn try_judge(&mut self, conn: ConnId, request: AuthRequest) -> Option<AuthReply> {
+        let mut r = codec::Reader::new(&request.payload);
+        if request.method == METHOD_NONE {
+            let (_, name, _) = (r.u8().ok()?, r.get::<AuthName>().ok()?, r.u64().ok()?);
+            return Some(AuthReply::Done {
+                auth_name: name.to_string(),
+                global_id: 4000,
+                payload: Bytes::new(),
+                session_key: None,
+                connection_secret: Bytes::new(),
+                caps: Bytes::new(),
+                allow_all: true,
+            });
+        }
+        if request.first {
+            let challenge = self.random.u64();
+            self.challenges.insert(conn, challenge);
+            let payload = codec::Encode::to_vec(&ServerChallenge(challenge), codec::Features::ALL);
+            return Some(AuthReply::More(payload.into()));
+        }
+        let _header: RequestHeader = r.get().ok()?;
+        let auth: Authenticate = r.get().ok()?;
+        let challenge = self.challenges.remove(&conn)?;
+        if auth.proof != prove(&self.key, challenge, auth.client_challenge).ok()? {
+            return None;
+        }
+        let mut secret = vec![0; request.connection_secret_len()];
+        self.random.fill(&mut secret);
+        let auth_ticket = self.ticket(EntityKind::AUTH);
+        let more = [self.ticket(EntityKind::OSD)];
+        let grant = MonitorGrant {
+            key: &self.key,
+            auth_ticket: &auth_ticket,
+            old_session_key: None,
+            connection_secret: &secret,
+            more: Some(&more),
+        };
+        Some(AuthReply::Done {
+            auth_name: "client.admin".into(),
+            global_id: 4000,
+            payload: grant.encode(&mut self.random).ok()?,
+            session_key: Some(auth_ticket.info.session_key.clone()),
+            connection_secret: secret.into(),
+            caps: AuthCaps::from_text("allow *").caps,
+            allow_all: false,
+        })
+    }
+
+    pub fn ticket(&mut self, service: EntityKind) -> NewTicket {
+        let keys = if service == EntityKind::AUTH { &self.auth_keys } else { &self.osd_keys };
+        let (secret_id, secret) = keys.current().unwrap();
+        let ticket = AuthTicket {
+            name: "client.admin".parse().unwrap(),
+            global_id: 4000,
+            created: UTime::ZERO,
+            expires: UTime::ZERO,
+            caps: AuthCaps::from_text("allow rw"),
+            flags: 0,
+        };
+        let kind = self.key.usable().unwrap();
+        NewTicket {
+            service: service.0 as u32,
+            info: TicketInfo { ticket, session_key: Key::generate(kind, UTime::ZERO, &mut self.random) },
+            service_secret: secret.key.clone(),
+            secret_id,
+            validity: UTime { sec: 3600, nsec: 0 },
+        }
+    }
+}
+
+/// Bytes as a stranger would send them, to one endpoint.
+pub(super) fn stranger(endpoint: &mut Endpoint, now: Time, bytes: &[u8]) -> (SocketId, Vec<Effect>) {
+    let mut effects = Effects::new();
+    let socket = endpoint.accept(now, "10.9.9.9:1".parse().unwrap(), &mut effects);
+    endpoint.step(now, Input::Received { socket, bytes: BytesMut::from(bytes) }, &mut effects);
+    (socket, effects.take())
+}

@@ -1,0 +1,6 @@
+//! Both ends in virtual time: every mode, every policy, sockets that break at every step, hostile peers.
+
+mod fixture;
+mod handshakes;
+mod hostile;
+mod lossless;

@@ -1,0 +1,176 @@
+//! Which OSDs serve a placement group under one OSDMap: CRUSH's answer and every exception to it.
+//!
+//! raw (CRUSH's) → upmaps → without OSDs that are down: *up* → by primary affinity → pg_temp and primary_temp:
+//! *acting*. In a pool whose OSDs can shift (replicated) the others move up; in an erasure-coded one a hole stays,
+//! [`ITEM_NONE`], because the place is the shard. As Ceph's `OSDMap::_pg_to_up_acting_osds`.
+
+use crate::crush::hash::hash2;
+use crate::crush::{DeviceWeights, ITEM_NONE, Workspace, map_rule};
+use crate::pg::{placement_seed, seed_of};
+use wire::types::{OsdMap, PgId, PgPool, PoolFlags};
+
+/// Who serves a placement group. An empty set and primary -1 are nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub up: Vec<i32>,
+    pub up_primary: i32,
+    pub acting: Vec<i32>,
+    pub acting_primary: i32,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement { up: Vec::new(), up_primary: -1, acting: Vec::new(), acting_primary: -1 }
+    }
+}
+
+/// Memory that mappings reuse: after the first few, none is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Mapper {
+    crush: Workspace,
+    placement: Placement,
+}
+
+/// Who serves `pg`. To map many, keep a [`Mapper`].
+pub fn map_pg(map: &OsdMap, pg: PgId) -> Placement {
+    let mut mapper = Mapper::default();
+    mapper.map(map, pg);
+    mapper.placement
+}
+
+impl Mapper {
+    /// Who serves `pg`, whose seed is below the pool's `pg_num`; nobody where there is no such pool or group.
+    pub fn map(&mut self, map: &OsdMap, pg: PgId) -> &Placement {
+        let Placement { up, up_primary, acting, acting_primary } = &mut self.placement;
+        up.clear();
+        acting.clear();
+        (*up_primary, *acting_primary) = (-1, -1);
+        let Some(pool) = map.pools.get(&pg.pool).filter(|p| pg.seed < p.pg_num) else {
+            return &self.placement;
+        };
+
+        raw(map, pool, pg, &mut self.crush, up);
+        apply_upmap(map, PgId { seed: seed_of(pool, pg.seed), ..pg }, up);
+        drop_or_blank(pool, up, |osd| map.is_up(osd));
+        *up_primary = first(up);
+        apply_primary_affinity(map, pool, placement_seed(pool, pg), up, up_primary);
+
+        *acting_primary = temporary(map, pool, pg, acting);
+        if acting.is_empty() {
+            acting.extend_from_slice(up);
+            if *acting_primary == -1 {
+                *acting_primary = *up_primary;
+            }
+        }
+        &self.placement
+    }
+}
+
+/// What CRUSH says, less OSDs that do not exist.
+fn raw(map: &OsdMap, pool: &PgPool, pg: PgId, workspace: &mut Workspace, osds: &mut Vec<i32>) {
+    let args = map.crush.choose_args_for(pg.pool);
+    let (rule, seed, size) = (pool.crush_rule.into(), placement_seed(pool, pg), pool.size.into());
+    osds.extend_from_slice(map_rule(&map.crush, rule, seed, size, &Weights(map), args, workspace));
+    drop_or_blank(pool, osds, |osd| map.exists(osd));
+}
+
+struct Weights<'a>(&'a OsdMap);
+
+impl DeviceWeights for Weights<'_> {
+    fn weight(&self, device: usize) -> Option<u32> {
+        self.0.osds.get(device).map(|row| row.weight)
+    }
+}
+
+/// Those that do not pass leave, or leave a hole.
+fn drop_or_blank(pool: &PgPool, osds: &mut Vec<i32>, passes: impl Fn(i32) -> bool) {
+    if pool.can_shift_osds() {
+        osds.retain(|osd| passes(*osd));
+    } else {
+        osds.iter_mut().filter(|osd| !passes(**osd)).for_each(|osd| *osd = ITEM_NONE);
+    }
+}
+
+fn first(osds: &[i32]) -> i32 {
+    osds.iter().copied().find(|osd| *osd != ITEM_NONE).unwrap_or(-1)
+}
+
+/// Replace CRUSH's answer by what the balancer or a person has put down, as long as that is not marked out.
+fn apply_upmap(map: &OsdMap, pg: PgId, raw: &mut Vec<i32>) {
+    // Numbers beyond the map are not out; they are found not to exist later.
+    let is_out =
+        |osd: i32| usize::try_from(osd).ok().and_then(|i| map.osds.get(i)).is_some_and(|row| row.weight == 0);
+    if let Some(whole) = map.pg_upmap.get(&pg) {
+        if whole.iter().any(|osd| is_out(*osd)) {
+            return;
+        }
+        raw.clear();
+        raw.extend_from_slice(whole);
+    }
+    for &(from, to) in map.pg_upmap_items.get(&pg).into_iter().flatten() {
+        if raw.contains(&to) || is_out(to) {
+            continue;
+        }
+        if let Some(osd) = raw.iter_mut().find(|osd| **osd == from) {
+            *osd = to;
+        }
+    }
+    if let Some(&primary) = map.pg_upmap_primaries.get(&pg) {
+        let is_in =
+            usize::try_from(primary).ok().and_then(|i| map.osds.get(i)).is_some_and(|row| row.weight != 0);
+        let place = raw.iter().skip(1).position(|osd| *osd == primary).map(|i| i + 1);
+        if let Some(place) = place.filter(|_| is_in) {
+            raw.swap(0, place);
+        }
+    }
+}
+
+/// Let an OSD with an affinity below 1.0 refuse to be primary for that share of its groups; if all refuse, the
+/// first is.
+fn apply_primary_affinity(map: &OsdMap, pool: &PgPool, seed: u32, up: &mut [i32], primary: &mut i32) {
+    const ALWAYS: u32 = OsdMap::DEFAULT_PRIMARY_AFFINITY;
+    let affinity = |osd: i32| map.primary_affinity_of(osd);
+    let members = || up.iter().enumerate().filter(|(_, osd)| **osd != ITEM_NONE);
+    if members().all(|(_, osd)| affinity(*osd) == ALWAYS) {
+        return;
+    }
+    let accepts = |osd: i32| affinity(osd) >= ALWAYS || hash2(seed, osd as u32) >> 16 < affinity(osd);
+    let chosen = members().find(|(_, osd)| accepts(**osd)).or(members().next());
+    let Some((place, &osd)) = chosen else { return };
+    *primary = osd;
+    if pool.can_shift_osds() {
+        up[..=place].rotate_right(1);
+    }
+}
+
+/// The acting set that holds for now, into `acting` (left empty where there is none), and its primary, or -1.
+fn temporary(map: &OsdMap, pool: &PgPool, pg: PgId, acting: &mut Vec<i32>) -> i32 {
+    let pg = PgId { seed: seed_of(pool, pg.seed), ..pg };
+    let mut primary = -1;
+    if let Some(temp) = map.pg_temp.get(&pg) {
+        acting.extend_from_slice(temp);
+        drop_or_blank(pool, acting, |osd| map.is_up(osd));
+        primary = first(acting);
+        undo_primary_first(pool, acting);
+    }
+    map.primary_temp.get(&pg).copied().unwrap_or(primary)
+}
+
+/// In an erasure-coded pool with partial writes some shards cannot be primary; a temporary set then lists those that
+/// can first (so that any client picks one), and the places are restored here.
+fn undo_primary_first(pool: &PgPool, acting: &mut Vec<i32>) {
+    let size = usize::from(pool.size);
+    if !pool.flags.has(PoolFlags::EC_OPTIMIZATIONS) || acting.len() != size {
+        return;
+    }
+    let is_nonprimary = |shard: usize| {
+        pool.nonprimary_shards.0.get(shard / 64).is_some_and(|word| word >> (shard % 64) & 1 == 1)
+    };
+    let (mut primaries, mut others) = (0, (0..size).filter(|s| !is_nonprimary(*s)).count());
+    let restored = (0..size).map(|shard| {
+        let next = if is_nonprimary(shard) { &mut others } else { &mut primaries };
+        *next += 1;
+        acting[*next - 1]
+    });
+    *acting = restored.collect();
+}
