@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Let time pass to the session's own deadline.
-    fn to_deadline(&mut self) -> Vec<Effect> {
+    fn pass_until_deadline(&mut self) -> Vec<Effect> {
         let deadline = self.session.next_deadline().expect("the session waits for something");
         assert!(deadline >= self.now, "a deadline that is past is never dealt with");
         self.now = deadline;
@@ -192,7 +192,7 @@ fn the_hunt_goes_through_all_monitors_and_then_pauses_longer_each_round() {
         round.sort_by_key(|a| a.0[0].socket.map(|s| s.port()));
         assert_eq!(round, (1..=3).map(addr).collect::<Vec<_>>());
         let before = world.now;
-        effects = world.to_deadline();
+        effects = world.pass_until_deadline();
         pauses.push((world.now - before).as_millis());
     }
     assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
@@ -203,7 +203,7 @@ fn a_monitor_that_does_not_answer_is_given_up() {
     let mut world = World::new(config(2, None));
     let effects = world.start();
     let (first, first_addr, _) = called(&effects).unwrap();
-    let effects = world.to_deadline();
+    let effects = world.pass_until_deadline();
     assert_eq!(world.now, Time(5) + Duration::from_secs(3));
     assert!(matches!(effects[0], Effect::Net(NetEffect::Close { conn }) if conn == first));
     let (second, second_addr, _) = called(&effects).unwrap();
@@ -239,7 +239,7 @@ fn the_global_id_is_reclaimed_with_the_ticket_that_came_with_it() {
     // Denied with the old ticket: the next call shows the key alone.
     let effects = world.net(NetEvent::Closed { conn, why: CloseReason::Denied("no".into()) });
     assert!(matches!(&effects[0], Effect::Event(Event::Denied(why)) if why == "no"));
-    let effects = world.to_deadline();
+    let effects = world.pass_until_deadline();
     let (_, _, credentials) = called(&effects).unwrap();
     assert!(matches!(credentials, Credentials::Key { reclaim: None, .. }));
 }
@@ -326,7 +326,7 @@ fn a_request_times_out_also_while_there_is_no_monitor() {
     let id = world.session.request(world.now, command(), Some(Duration::from_secs(2)), &mut fx);
     let mut seen = Vec::new();
     while world.now < Time(5) + Duration::from_secs(3) {
-        seen.extend(world.to_deadline());
+        seen.extend(world.pass_until_deadline());
     }
     let expired =
         |e: &&Effect| matches!(e, Effect::Event(Event::Answer { id: i, answer: Err(TimedOut) }) if *i == id);
@@ -338,7 +338,7 @@ fn a_silent_monitor_is_asked_and_then_left() {
     let mut world = World::new(config(1, None));
     let conn = connected(&mut world, 2);
     let up_at = world.now;
-    let effects = world.to_deadline();
+    let effects = world.pass_until_deadline();
     let is_ping = |m: &&Message| matches!(&m.body, Body::MMonGetVersion(m) if m.handle == 0);
     assert_eq!(world.now, up_at + Duration::from_secs(10));
     assert_eq!(sent(&effects).iter().filter(|m| is_ping(m)).count(), 1);
@@ -348,7 +348,7 @@ fn a_silent_monitor_is_asked_and_then_left() {
     let heard_at = world.now;
     let mut pings = 0;
     loop {
-        let effects = world.to_deadline();
+        let effects = world.pass_until_deadline();
         pings += sent(&effects).iter().filter(|m| is_ping(m)).count();
         if let Some((_, to, _)) = called(&effects) {
             assert!([addr(1), addr(2)].contains(&to));
@@ -417,7 +417,7 @@ fn a_service_ticket_is_renewed_when_a_quarter_of_it_is_left() {
     );
     let granted_at = world.now;
     let request = loop {
-        let effects = world.to_deadline();
+        let effects = world.pass_until_deadline();
         if let Some(request) = auth_request(&effects, GET_PRINCIPAL_SESSION_KEY) {
             break request;
         }
@@ -482,7 +482,7 @@ fn rotating_keys_are_fetched_and_fetched_again_within_their_life() {
 
     // No answer: asked again.
     let asked_at = world.now;
-    let effects = world.to_deadline();
+    let effects = world.pass_until_deadline();
     assert_eq!(world.now, asked_at + Duration::from_secs(5));
     assert!(auth_request(&effects, GET_ROTATING_KEY).is_some());
 
@@ -497,7 +497,7 @@ fn rotating_keys_are_fetched_and_fetched_again_within_their_life() {
     assert!(matches!(&effects[0], Effect::Net(NetEffect::ServiceKeys(k)) if *k == keys));
     assert!(matches!(&effects[1], Effect::Event(Event::RotatingKeys(k)) if *k == keys));
     let got_at = world.now;
-    let effects = world.to_deadline();
+    let effects = world.pass_until_deadline();
     assert_eq!(world.now, got_at + Duration::from_secs(10), "four times in the 40 seconds that a key lasts");
     assert!(auth_request(&effects, GET_ROTATING_KEY).is_some());
 }
@@ -520,7 +520,7 @@ fn a_service_without_a_ticket_is_asked_for_once_and_then_seldom() {
     world.message(conn, reply);
     let answered_at = world.now;
     loop {
-        let effects = world.to_deadline();
+        let effects = world.pass_until_deadline();
         if auth_request(&effects, GET_PRINCIPAL_SESSION_KEY).is_some() {
             break;
         }

@@ -1,4 +1,4 @@
-//! How a copy of the OSDMap moves on, from what monitors and OSDs send.
+//! How the client's OSDMap moves on, from what monitors and OSDs send.
 
 use codec::{Decode, Reader};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use wire::types::{Epoch, OsdMap, OsdMapIncremental};
 
 /// What a message of maps did.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The next epoch, from the one before.
     Next,
     /// A whole map after a gap: what happened between is not known.
@@ -18,7 +18,7 @@ pub enum Step {
 /// epoch on to ask for more, when what came does not lead to what it promised.
 ///
 /// A map that cannot be read is treated as missing.
-pub fn advance(
+pub(crate) fn advance(
     map: &mut Option<Arc<OsdMap>>,
     message: &MOSDMap,
     mut on_step: impl FnMut(&Arc<OsdMap>, Step),

@@ -1,0 +1,78 @@
+//! Walking the objects of a pool, PG by PG, page by page.
+
+use crate::Reply;
+use crate::operation::{ObjectRef, Operation};
+use bytes::Bytes;
+use codec::{DecodeError, Encode, Features};
+use smallvec::smallvec;
+use wire::types::osd_op::PglsParams;
+use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags, OsdMap, OsdOp, PoolId};
+
+/// A cursor over a pool: gives the operation for the next page, takes its reply.
+///
+/// A pool that splits while it is listed may be walked partly twice, as with Ceph's own listing.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pool: PoolId,
+    namespace: Box<str>,
+    page_max: u64,
+    start_epoch: u32,
+    pg_num: u32,
+    pg: u32,
+    cursor: HObject,
+}
+
+/// What a reply brought.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Page {
+    pub objects: Vec<ListedObject>,
+    /// Nothing follows.
+    pub complete: bool,
+}
+
+impl Listing {
+    /// All namespaces, for [`Listing::new`].
+    pub const ALL_NAMESPACES: &str = "\u{1}";
+
+    /// `None` when the map has no such pool.
+    pub fn new(map: &OsdMap, pool: PoolId, namespace: &str, page_max: u64) -> Option<Listing> {
+        let pg_num = map.pools.get(&pool)?.pg_num;
+        let namespace = namespace.into();
+        Some(Listing {
+            pool,
+            namespace,
+            page_max,
+            start_epoch: map.epoch,
+            pg_num,
+            pg: 0,
+            cursor: HObject::min(),
+        })
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.pg >= self.pg_num
+    }
+
+    pub fn next_page(&self) -> Operation {
+        let params = PglsParams { count: self.page_max, start_epoch: self.start_epoch };
+        let input: Bytes = self.cursor.to_vec(Features::ALL).into();
+        let object = ObjectRef::new(self.pool, "").in_namespace(self.namespace.clone());
+        let step = OsdOp::new(OpCode::PGNLS, params, input);
+        let flags = OsdFlags::READ | OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
+        Operation { pg_seed: Some(self.pg), ..Operation::new(object, smallvec![step], flags) }
+    }
+
+    /// Take in the reply to [`Listing::next_page`]; a failed one leaves the cursor where it is.
+    pub fn take(&mut self, reply: &Reply) -> Result<Page, DecodeError> {
+        let page: ListPage = reply.decode(0)?;
+        // The end of a PG is said by a result of 1, or by a cursor beyond every object.
+        let pg_complete = reply.result == 1 || page.next.max || page.next.is_min();
+        if pg_complete {
+            self.pg += 1;
+            self.cursor = HObject::min();
+        } else {
+            self.cursor = page.next;
+        }
+        Ok(Page { objects: page.entries, complete: self.is_complete() })
+    }
+}

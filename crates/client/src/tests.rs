@@ -1,0 +1,158 @@
+//! The client against scripted monitors and OSDs, in virtual time.
+
+mod fixture;
+mod lingering;
+mod moving;
+mod waiting;
+
+use crate::{Event, Failure, Listing, ObjectRef, Operation, ReadOps, WriteOps};
+use bytes::Bytes;
+use fixture::*;
+use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags};
+
+#[test]
+fn an_operation_goes_to_its_primary_and_its_answer_comes_back() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let write = WriteOps::new().create(true).write(0, Bytes::from_static(b"abc"));
+    let (id, effects) = world.submit(Operation::write(object("x"), write));
+    let (conn, osd) = called_osd(&effects).expect("the OSD is called at once");
+    assert_eq!(osd, 3);
+    // Sent behind the call: the messenger keeps it until the session is there.
+    let sent = ops_sent(&effects, conn);
+    assert_eq!(sent.len(), 1);
+    let (tid, op) = &sent[0];
+    assert_eq!(*tid, id.0);
+    assert_eq!((op.epoch, op.retry_attempt), (5, 0));
+    assert!(op.flags.contains(OsdFlags::WRITE | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR));
+    assert!(!op.flags.contains(OsdFlags::RETRY));
+    assert_eq!(op.ops.iter().map(|o| o.code).collect::<Vec<_>>(), [OpCode::CREATE, OpCode::WRITE]);
+    assert_eq!(&*op.object.name, "x");
+    world.ready(conn);
+    let effects = world.reply(conn, *tid, op, 0);
+    assert!(
+        matches!(&effects[..], [crate::Effect::Event(Event::Done { id: done, outcome: Ok(r) })] if *done == id && r.is_ok())
+    );
+    assert_eq!(world.client.in_flight(), 0);
+    // A second answer is none.
+    assert!(world.reply(conn, *tid, op, 0).is_empty());
+}
+
+#[test]
+fn a_second_operation_uses_the_session_that_is_there() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, effects) = world.submit(read("x"));
+    let (conn, _) = called_osd(&effects).unwrap();
+    let (_, effects) = world.submit(read("y"));
+    assert!(called_osd(&effects).is_none());
+    assert_eq!(ops_sent(&effects, conn).len(), 1);
+}
+
+#[test]
+fn what_is_submitted_before_there_is_a_map_is_sent_in_order_when_it_comes() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        let (_, effects) = world.submit(read(name));
+        assert!(effects.is_empty());
+    }
+    let effects = world.connect(&[(1, map(5, &[3]))]);
+    let (conn, _) = called_osd(&effects).unwrap();
+    let names: Vec<_> = ops_sent(&effects, conn).iter().map(|(_, op)| op.object.name.to_string()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[test]
+fn again_means_again_and_elsewhere_means_elsewhere() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (id, effects) = world.submit(read("x"));
+    let (conn, _) = called_osd(&effects).unwrap();
+    let sent = ops_sent(&effects, conn);
+    let effects = world.reply(conn, id.0, &sent[0].1, -11);
+    let again = ops_sent(&effects, conn);
+    assert_eq!((again[0].0, again[0].1.retry_attempt), (id.0, 1));
+
+    let mut reply = reply_to(&again[0].1, 0);
+    let locator = wire::types::ObjectLocator { pool: POOL, namespace: "n".into(), ..Default::default() };
+    reply.redirect = Some(wire::types::RequestRedirect { locator, object: "y".into() });
+    let effects = world.message(conn, wire::messages::Message::with_tid(id.0, reply));
+    let there = ops_sent(&effects, conn);
+    assert_eq!((&*there[0].1.object.name, &*there[0].1.object.namespace), ("y", "n"));
+    assert!(there[0].1.flags.contains(OsdFlags::REDIRECTED));
+    assert_eq!(there[0].1.retry_attempt, 2);
+}
+
+#[test]
+fn a_time_limit_ends_an_operation_wherever_it_waits() {
+    let limit = std::time::Duration::from_secs(7);
+    let mut world = World::new();
+    let (id, _) = world.submit(read("x").with_timeout(limit));
+    let end = world.now + limit;
+    let mut seen = Vec::new();
+    while world.now < end {
+        seen.extend(world.pass_until_deadline());
+    }
+    let done = |e: &&crate::Effect| matches!(e, crate::Effect::Event(Event::Done { id: i, outcome: Err(Failure::TimedOut) }) if *i == id);
+    assert_eq!(seen.iter().filter(done).count(), 1);
+    assert_eq!(world.now, end);
+    assert_eq!(world.client.in_flight(), 0);
+}
+
+#[test]
+fn a_pool_is_listed_pg_by_pg_and_page_by_page() {
+    let map = map(5, &[3]);
+    let mut listing = Listing::new(&map, POOL, Listing::ALL_NAMESPACES, 2).unwrap();
+    assert!(Listing::new(&map, 99, "", 2).is_none());
+    let entry = |name: &str| ListedObject { namespace: "".into(), name: name.into(), locator: "".into() };
+    let cursor = HObject { pool: POOL, hash: 4, name: "b".into(), ..HObject::min() };
+    let end = HObject::max();
+    let pages = [
+        (vec!["a", "b"], cursor, 0),
+        (vec!["c"], end.clone(), 1),
+        (vec![], end.clone(), 1),
+        (vec!["d"], end.clone(), 1),
+        (vec![], end, 1),
+    ];
+    let mut world = World::connected(&[(1, map)]);
+    let mut names = Vec::new();
+    let mut seeds = Vec::new();
+    let mut conn = None;
+    for (entries, next, result) in pages {
+        assert!(!listing.is_complete());
+        let (id, effects) = world.submit(listing.next_page());
+        let conn = *conn.get_or_insert_with(|| called_osd(&effects).unwrap().0);
+        let sent = ops_sent(&effects, conn);
+        let op = &sent[0].1;
+        assert!(op.object.name.is_empty() && op.flags.contains(OsdFlags::PGOP));
+        seeds.push(op.pg.pg.seed);
+        let page = ListPage { next, entries: entries.iter().map(|n| entry(n)).collect() };
+        let mut reply = reply_to(op, result);
+        reply.ops[0].output = codec::Encode::to_vec(&page, codec::Features::ALL).into();
+        let effects = world.message(conn, wire::messages::Message::with_tid(id.0, reply));
+        let [crate::Effect::Event(Event::Done { outcome: Ok(reply), .. })] = &effects[..] else {
+            panic!("{effects:?}")
+        };
+        names.extend(listing.take(reply).unwrap().objects.into_iter().map(|o| o.name));
+    }
+    assert!(listing.is_complete());
+    assert_eq!(seeds, [0, 0, 1, 2, 3]);
+    assert_eq!(names, ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn builders_say_what_stock_says() {
+    let compare = ReadOps::new().compare_xattr("a", 1, 1, b"v").omap_keys(b"k", 9);
+    assert_eq!(&compare.ops()[0].input[..], b"av");
+    assert_eq!(&compare.ops()[1].input[..], b"\x01\0\0\0k\x09\0\0\0\0\0\0\0");
+    let call = WriteOps::new().exec("lock", "unlock", b"!");
+    assert_eq!(&call.ops()[0].input[..], b"lockunlock!");
+    let truncate = WriteOps::new().truncate(77);
+    assert_eq!(truncate.ops()[0].params.extent().offset, 77);
+    assert_eq!(ReadOps::new().assert_version(5).ops()[0].params.assert_version(), 5);
+}
+
+fn read(name: &str) -> Operation {
+    Operation::read(object(name), ReadOps::new().read(0, 0))
+}
+
+fn object(name: &str) -> ObjectRef {
+    ObjectRef::new(POOL, name)
+}

@@ -1,0 +1,185 @@
+//! What is in flight when a connection breaks or a map changes: sent again, in order, under the same number.
+
+use super::fixture::*;
+use super::{object, read};
+use crate::{Effect, Event, Failure, Operation, WriteOps};
+use bytes::Bytes;
+use machine::net::{CloseReason, NetEffect, NetEvent};
+use wire::types::EntityKind;
+use wire::types::OsdFlags;
+
+fn write(n: u8) -> Operation {
+    Operation::write(object("x"), WriteOps::new().append(Bytes::copy_from_slice(&[n])))
+}
+
+fn done(effects: &[Effect]) -> Vec<u64> {
+    let id = |e: &Effect| match e {
+        Effect::Event(Event::Done { id, outcome: Ok(_) }) => Some(id.0),
+        _ => None,
+    };
+    effects.iter().filter_map(id).collect()
+}
+
+#[test]
+fn a_broken_connection_is_made_again_and_all_goes_again_in_order() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (first, effects) = world.submit(write(1));
+    let (old, _) = called_osd(&effects).unwrap();
+    let first_op = ops_sent(&effects, old)[0].1.clone();
+    world.ready(old);
+    let (second, _) = world.submit(write(2));
+    let effects = world.close(old);
+    let (new, osd) = called_osd(&effects).expect("at once, since it had worked");
+    assert_eq!(osd, 3);
+    let sent = ops_sent(&effects, new);
+    assert_eq!(sent.iter().map(|(tid, _)| *tid).collect::<Vec<_>>(), [first.0, second.0]);
+    assert!(sent.iter().all(|(_, op)| op.retry_attempt == 1 && op.flags.contains(OsdFlags::RETRY)));
+    // Nothing that comes on the old connection counts, nor an answer to the first attempt.
+    assert!(world.reply(old, first.0, &first_op, 0).is_empty());
+    assert!(world.reply(new, first.0, &first_op, 0).is_empty());
+    assert_eq!(done(&world.reply(new, first.0, &sent[0].1, 0)), [first.0]);
+}
+
+#[test]
+fn an_osd_that_cannot_be_reached_is_called_with_growing_pauses() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, effects) = world.submit(read("x"));
+    let (mut conn, _) = called_osd(&effects).unwrap();
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let effects = world.close(conn);
+        assert!(called_osd(&effects).is_none());
+        let failed_at = world.now;
+        conn = loop {
+            let effects = world.pass_until_deadline();
+            if let Some((conn, _)) = called_osd(&effects) {
+                assert_eq!(ops_sent(&effects, conn).len(), 1);
+                break conn;
+            }
+        };
+        pauses.push((world.now - failed_at).as_millis());
+    }
+    assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
+}
+
+#[test]
+fn a_new_primary_gets_what_the_old_one_had() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (id, effects) = world.submit(write(1));
+    let (old, _) = called_osd(&effects).unwrap();
+    let effects = world.maps(&[map(6, &[4])]);
+    assert!(effects.iter().any(|e| matches!(e, Effect::Net(NetEffect::Close { conn }) if *conn == old)));
+    let (new, osd) = called_osd(&effects).unwrap();
+    assert_eq!(osd, 4);
+    let sent = ops_sent(&effects, new);
+    assert_eq!((sent[0].0, sent[0].1.epoch, sent[0].1.retry_attempt), (id.0, 6, 1));
+}
+
+#[test]
+fn a_map_that_changes_nothing_for_it_leaves_an_operation_alone() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, effects) = world.submit(write(1));
+    let (conn, _) = called_osd(&effects).unwrap();
+    let effects = world.maps(&[map(6, &[3])]);
+    assert!(ops_sent(&effects, conn).is_empty());
+    assert!(called_osd(&effects).is_none());
+    // After a gap nobody knows what happened between: again.
+    let effects = world.maps(&[map(9, &[3])]);
+    assert_eq!(ops_sent(&effects, conn).len(), 1);
+}
+
+#[test]
+fn a_change_that_is_taken_back_within_one_message_is_still_a_change() {
+    let mut world = World::connected(&[(1, map(5, &[3, 4]))]);
+    let (_, effects) = world.submit(write(1));
+    let (conn, osd) = called_osd(&effects).unwrap();
+    let other = if osd == 3 { 4 } else { 3 };
+    let base = map(5, &[3, 4]);
+    let all = |osd: i32| base.pg_temp.keys().map(|pg| (*pg, vec![osd])).collect::<Vec<_>>();
+    let step = |from: &wire::types::OsdMap, temp: Vec<(wire::types::PgId, Vec<i32>)>| {
+        let mut inc = wire::types::OsdMapIncremental::after(from, from.modified);
+        inc.new_pg_temp = temp.into_iter().collect();
+        let next = inc.seal(from).unwrap();
+        (inc.to_vec_for(wire::features::TENTACLE).unwrap(), next)
+    };
+    let (away, six) = step(&base, all(other));
+    let (back, _) = step(&six, base.pg_temp.clone().into_iter().collect());
+    let mut message = osdmap(&[]);
+    message.incremental_maps = [(6, away.into()), (7, back.into())].into();
+    let mon = world.mon.unwrap();
+    let effects = world.message(mon, wire::messages::Message::new(message));
+    assert_eq!(world.client.map().unwrap().epoch, 7);
+    assert_eq!(ops_sent(&effects, conn).len(), 1);
+}
+
+#[test]
+fn a_gap_in_the_maps_is_asked_for() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let mut message = osdmap(&[]);
+    message.incremental_maps = [(9, Bytes::from_static(b"?"))].into();
+    let mon = world.mon.unwrap();
+    let effects = world.message(mon, wire::messages::Message::new(message));
+    assert_eq!(asked_for_map(&effects, mon), Some((6, true)));
+    assert_eq!(world.client.map().unwrap().epoch, 5);
+    // One that is next but cannot be read: a whole one, please.
+    let mut message = osdmap(&[]);
+    message.incremental_maps = [(6, Bytes::from_static(b"?"))].into();
+    let effects = world.message(mon, wire::messages::Message::new(message));
+    assert_eq!(asked_for_map(&effects, mon), Some((0, true)));
+}
+
+#[test]
+fn maps_also_come_from_osds_and_never_from_another_cluster() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, effects) = world.submit(read("x"));
+    let (conn, _) = called_osd(&effects).unwrap();
+    let mut foreign = osdmap(&[map(8, &[4])]);
+    foreign.fsid = wire::types::Uuid([1; 16]);
+    world.message(conn, wire::messages::Message::new(foreign));
+    assert_eq!(world.client.map().unwrap().epoch, 5);
+    let effects = world.message(conn, wire::messages::Message::new(osdmap(&[map(6, &[4])])));
+    assert_eq!(called_osd(&effects).unwrap().1, 4);
+}
+
+#[test]
+fn a_restarted_osd_is_called_at_its_new_address() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (id, effects) = world.submit(read("x"));
+    let (old, _) = called_osd(&effects).unwrap();
+    let restarted = map_with(6, &[3], |map| {
+        let addrs = &mut map.osds[3].addrs.client;
+        addrs.0[0].nonce += 1;
+    });
+    let effects = world.maps(&[restarted]);
+    assert!(effects.iter().any(|e| matches!(e, Effect::Net(NetEffect::Close { conn }) if *conn == old)));
+    let (new, _) = called_osd(&effects).unwrap();
+    assert_eq!(ops_sent(&effects, new)[0].0, id.0);
+}
+
+#[test]
+fn a_client_that_lost_its_identity_does_not_repeat_writes() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (written, effects) = world.submit(write(1));
+    let (osd, _) = called_osd(&effects).unwrap();
+    let (looked, _) = world.submit(read("y"));
+    let mon = world.mon.unwrap();
+    let effects = world.net(NetEvent::Closed { conn: mon, why: CloseReason::Reset });
+    let (mon, _) = called(&effects, EntityKind::MON).unwrap();
+    let effects = world.admit(mon, 4712);
+    assert!(effects.iter().any(|e| matches!(e, Effect::Net(NetEffect::Close { conn }) if *conn == osd)));
+    let lost = |e: &Effect| matches!(e, Effect::Event(Event::Done { id, outcome: Err(Failure::IdentityLost) }) if *id == written);
+    assert!(effects.iter().any(lost));
+    let effects = world.maps(&[map(6, &[3])]);
+    let (new, _) = called_osd(&effects).unwrap();
+    let sent = ops_sent(&effects, new);
+    assert_eq!(sent.iter().map(|(tid, _)| *tid).collect::<Vec<_>>(), [looked.0]);
+}
+
+#[test]
+fn a_pool_setting_that_begins_an_interval_makes_it_go_again() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, effects) = world.submit(write(1));
+    let (conn, _) = called_osd(&effects).unwrap();
+    let effects = world.maps(&[map_with(6, &[3], |m| m.pools.get_mut(&POOL).unwrap().min_size = 2)]);
+    assert_eq!(ops_sent(&effects, conn).len(), 1);
+}
