@@ -7,11 +7,14 @@ mod contract;
 mod ids;
 pub mod mon_session;
 pub mod net;
+pub mod osd_maps;
 mod random;
 pub mod session;
 mod time;
+mod wall_clock;
 
 pub use contract::{Effects, Machine};
 pub use ids::{ConnId, CoreId, ReadTag, Tag};
 pub use random::Random;
 pub use time::Time;
+pub use wall_clock::WallClock;

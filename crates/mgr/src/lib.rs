@@ -1,1 +1,21 @@
-//! The manager: PG statistics, command target, progress.
+//! The manager: it gathers what OSDs report, tells the monitor the sum of it, and answers the commands that Ceph
+//! gives to its manager.
+//!
+//! - [`Manager`] is the machine: its own session with the monitor, its own address, the reporters and the askers.
+//! - [`PgMap`] holds every PG's and OSD's last report, and the sums over them.
+//! - `rates` turns sums into rates, `health` into warnings.
+//! - `commands` is the table of commands and their output.
+//! - `caps` says who may ask what.
+
+mod caps;
+mod commands;
+mod health;
+mod manager;
+mod pg_map;
+mod rates;
+#[cfg(test)]
+mod tests;
+
+pub use commands::descriptions;
+pub use manager::{Config, Effect, Input, Manager};
+pub use pg_map::PgMap;

@@ -339,3 +339,53 @@ proptest! {
         }
     }
 }
+
+/// What a stock cluster answered for each capability and operation of the interop matrix, asked of the value alone.
+#[test]
+fn a_stock_cluster_would_have_answered_the_same() {
+    let at = |pool, namespace, object, ask: Ask| Ask { pool, namespace, object, ..ask };
+    let a = |ask: Ask| at("caps-a", "", "obj", ask).tagged("testapp", "role", "first");
+    let b = |ask: Ask| at("caps-b", "", "obj", ask).tagged("testapp", "role", "second");
+    let refcount = || call("refcount", "get", "rw");
+    let hello = || call("hello", "write_return_data", "w");
+    let operation = |name: &str| match name {
+        "read" | "stat" | "getxattr" | "omap-get" | "notify" => a(ask("r")),
+        "list" => Ask { object: "", ..a(ask("r")) },
+        "write" | "append" | "setxattr" | "omap-set" => a(ask("w")),
+        "create+remove" => Ask { object: "fleeting", ..a(ask("w")) },
+        "watch" => a(ask("rw")),
+        "call-read" => a(ask("").class(call("lock", "get_info", "r"))),
+        "call-hello-read" => a(ask("").class(call("hello", "say_hello", "r"))),
+        "call-write" => a(ask("").class(hello())),
+        "call-read-write" => a(ask("").class(refcount())),
+        "call-lock-write" => a(ask("").class(call("lock", "lock", "rw"))),
+        "write+call" => a(ask("w").class(refcount())),
+        "two-classes" => a(ask("").class(refcount()).class(hello())),
+        "read@b" => b(ask("r")),
+        "write@b" => b(ask("w")),
+        "read@a/ns1" => Ask { namespace: "ns1", ..a(ask("r")) },
+        "write@a/ns1" => Ask { namespace: "ns1", ..a(ask("w")) },
+        "list@a/ns1" => Ask { namespace: "ns1", object: "", ..a(ask("r")) },
+        "read@a/ns2" => Ask { namespace: "ns2", ..a(ask("r")) },
+        "read-prefixed" => Ask { object: "pre_obj", ..a(ask("r")) },
+        "write-prefixed" => Ask { object: "pre_obj", ..a(ask("w")) },
+        "read-by-key" => Ask { object: "pre_key", ..a(ask("r")) },
+        "read-other-by-name" => Ask { object: "keyed_prefix", ..a(ask("r")) },
+        other => panic!("the matrix has an operation {other:?} that this test does not know"),
+    };
+
+    let table = include_str!("../../../../tests/interop/caps/expected.tsv");
+    let mut lines = table.lines().map(|l| l.split('\t').collect::<Vec<_>>());
+    let names = lines.next().expect("a heading");
+    for cells in lines {
+        if let [text, message] = cells[..] {
+            let error = OsdCap::parse(text).expect_err(text);
+            assert_eq!(format!("Error EINVAL: {error}"), message);
+            continue;
+        }
+        for (name, errno) in names.iter().zip(&cells).skip(1) {
+            let asked = Ask { peer: Some("127.0.0.1"), ..operation(name) };
+            assert_eq!(asked.of(cells[0]), *errno == "0", "{name} with {:?}", cells[0]);
+        }
+    }
+}

@@ -83,14 +83,6 @@ plain_message! {
 }
 
 plain_message! {
-    /// The manager to an OSD: reported up to here.
-    MPGStatsAck = 88, version 1, compat 1 {
-        paxos: PaxosHeader,
-        pgs: BTreeMap<PgId, (u64, u32)>,
-    }
-}
-
-plain_message! {
     /// The manager to the monitor: health, progress, and the digest that `status` and `df` are answered from.
     MMonMgrReport = 0x706, version 3, compat 1 {
         paxos: PaxosHeader,

@@ -39,7 +39,7 @@ pub use health::MMonHealthChecks;
 pub use log::{MLog, MLogAck};
 pub use mgr::{
     CommandDescription, CounterDeclaration, HealthMetric, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrDigest,
-    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, MPGStatsAck, ServiceDaemon,
+    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, ServiceDaemon,
 };
 pub use mgr_map::{MMgrMap, MServiceMap};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};

@@ -86,7 +86,6 @@ messages! {
     mgr::MMgrReport,
     mgr::MMonMgrReport,
     mgr::MPGStats,
-    mgr::MPGStatsAck,
     mgr_map::MMgrMap,
     mgr_map::MServiceMap,
     mon_get_version::MMonGetVersion,

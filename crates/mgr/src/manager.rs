@@ -1,0 +1,357 @@
+//! The manager as a machine: a session with the monitor, daemons that report, clients that ask.
+
+use crate::caps::Caps;
+use crate::commands::{self, Asker, View};
+use crate::{PgMap, descriptions};
+use bytes::Bytes;
+use codec::{Encode, Reader};
+use command::Answer;
+use machine::mon_session::{self, MonSession};
+use machine::net::{NetEffect, NetEvent, Peer};
+use machine::{ConnId, Effects, Machine, Random, Time, WallClock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::messages::{
+    Body, MCommand, MCommandReply, MMgrBeacon, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen,
+    MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message, PaxosHeader,
+};
+use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The part after `mgr.`.
+    pub name: String,
+    pub monitors: mon_session::Config,
+    /// Where daemons and clients reach us.
+    pub addrs: EntityAddrVec,
+    /// What the monitor keeps of us (`ceph mgr metadata`).
+    pub metadata: BTreeMap<String, String>,
+    pub timing: Timing,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// How often the monitor hears that we live, and at the latest what we know.
+    pub beacon: Duration,
+    /// How soon after news the monitor hears of it.
+    pub digest: Duration,
+    /// How often daemons report (`mgr_stats_period`).
+    pub report_sec: u32,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing { beacon: Duration::from_secs(2), digest: Duration::from_millis(500), report_sec: 5 }
+    }
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Net(NetEvent),
+    /// Wall time, at the start and whenever the host notices that it jumped.
+    Clock(UTime),
+    Deadline,
+}
+
+#[derive(Debug)]
+// Effects are moved once, into the host; a box would cost more than the move.
+#[allow(clippy::large_enum_variant)]
+pub enum Effect {
+    Net(NetEffect),
+    /// Something that an operator should read.
+    Warn(String),
+}
+
+/// See the module.
+pub struct Manager {
+    config: Config,
+    clock: WallClock,
+    session: MonSession,
+    map: Option<Arc<OsdMap>>,
+    pg_map: PgMap,
+    peers: BTreeMap<ConnId, Reporter>,
+    beacon_at: Time,
+    /// When the monitor is told what is new; `None` when nothing is.
+    digest_at: Option<Time>,
+}
+
+/// Someone who connected to us.
+struct Reporter {
+    peer: Peer,
+    caps: Caps,
+    /// `osd.3`, once it has said so.
+    daemon: Option<String>,
+}
+
+type Fx<'a> = &'a mut Effects<Effect>;
+
+/// Counters of less than this priority are of no use to anybody here (`mgr_stats_threshold`).
+const COUNTER_PRIORITY: u32 = 5;
+
+impl Manager {
+    pub fn new(config: Config, now: Time, wall: UTime, mut random: Random, fx: Fx<'_>) -> Manager {
+        let session = MonSession::new(config.monitors.clone(), 0, random.fork());
+        let mut manager = Manager {
+            config,
+            clock: WallClock::new(now, wall),
+            session,
+            map: None,
+            pg_map: PgMap::default(),
+            peers: BTreeMap::new(),
+            beacon_at: now,
+            digest_at: None,
+        };
+        manager.with_session(now, fx, |session, fx| {
+            session.subscribe("monmap", 0, fx);
+            session.subscribe("osdmap", 0, fx);
+            session.start(now, fx);
+        });
+        manager
+    }
+
+    pub fn pg_map(&self) -> &PgMap {
+        &self.pg_map
+    }
+
+    /// Let the monitor session act, and deal with what it says.
+    fn with_session(
+        &mut self,
+        now: Time,
+        fx: Fx<'_>,
+        act: impl FnOnce(&mut MonSession, &mut Effects<mon_session::Effect>),
+    ) {
+        let mut effects = Effects::new();
+        act(&mut self.session, &mut effects);
+        // Events may make the session act again; each is dealt with in the order it came.
+        for effect in effects.take() {
+            match effect {
+                mon_session::Effect::Net(effect) => fx.push(Effect::Net(effect)),
+                mon_session::Effect::Event(event) => self.on_session(now, event, fx),
+            }
+        }
+    }
+
+    fn on_session(&mut self, now: Time, event: mon_session::Event, fx: Fx<'_>) {
+        match event {
+            mon_session::Event::Connected { .. } => self.send_beacon(now, fx),
+            mon_session::Event::OsdMap(message) => self.on_osd_map(now, &message, fx),
+            mon_session::Event::Denied(why) => {
+                fx.push(Effect::Warn(format!("the monitor refuses mgr.{}: {why}", self.config.name)));
+            }
+            mon_session::Event::Disconnected
+            | mon_session::Event::MonMap(_)
+            | mon_session::Event::Config(_)
+            | mon_session::Event::Answer { .. }
+            | mon_session::Event::TicketsRenewed
+            | mon_session::Event::RotatingKeys(_)
+            | mon_session::Event::Message(_) => {}
+        }
+    }
+
+    fn on_osd_map(&mut self, now: Time, message: &MOSDMap, fx: Fx<'_>) {
+        let wall = self.clock.at(now);
+        let mut newest = None;
+        let gap = machine::osd_maps::advance(&mut self.map, message, |map, _| newest = Some(Arc::clone(map)));
+        if let Some(map) = newest {
+            self.pg_map.on_osd_map(wall, map);
+            self.note_news(now);
+        }
+        if let Some(epoch) = gap {
+            self.with_session(now, fx, |session, fx| session.subscribe("osdmap", epoch.into(), fx));
+        }
+    }
+
+    fn note_news(&mut self, now: Time) {
+        self.digest_at.get_or_insert(now + self.config.timing.digest);
+    }
+
+    fn send_beacon(&mut self, now: Time, fx: Fx<'_>) {
+        self.beacon_at = now + self.config.timing.beacon;
+        if !self.session.is_connected() {
+            return;
+        }
+        let beacon = MMgrBeacon {
+            paxos: PaxosHeader::default(),
+            addrs: self.config.addrs.clone(),
+            gid: self.session.global_id(),
+            available: true,
+            name: self.config.name.clone(),
+            fsid: self.session.fsid(),
+            module_names: Default::default(),
+            commands: descriptions(),
+            metadata: self.config.metadata.clone(),
+            services: BTreeMap::new(),
+            modules: Vec::new(),
+            features: wire::features::SUPPORTED.0,
+            client_addrs: Vec::new(),
+            client_names: Vec::new(),
+        };
+        self.with_session(now, fx, |session, fx| {
+            session.send(Message::new(beacon), fx);
+        });
+    }
+
+    fn send_digest(&mut self, now: Time, fx: Fx<'_>) {
+        self.digest_at = None;
+        // Before the first map nothing is known, and zeroes would be a lie.
+        if self.map.is_none() || !self.session.is_connected() {
+            return;
+        }
+        let report = MMonMgrReport {
+            paxos: PaxosHeader::default(),
+            health: HealthChecks(self.pg_map.health(self.clock.at(now))),
+            service_map: Bytes::new(),
+            progress: BTreeMap::new(),
+            gid: self.session.global_id(),
+            digest: self.pg_map.digest().to_vec(wire::features::SUPPORTED).into(),
+        };
+        self.with_session(now, fx, |session, fx| {
+            session.send(Message::new(report), fx);
+        });
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, fx: Fx<'_>) {
+        let conn = match &event {
+            NetEvent::Ready { conn, .. }
+            | NetEvent::Message { conn, .. }
+            | NetEvent::Auth { conn, .. }
+            | NetEvent::Granted { conn, .. }
+            | NetEvent::Closed { conn, .. } => *conn,
+        };
+        if self.session.owns(conn) {
+            return self.with_session(now, fx, |session, effects| {
+                session.step(now, mon_session::Input::Net(event), effects);
+            });
+        }
+        match event {
+            NetEvent::Ready { conn, peer } => self.on_peer(conn, peer, fx),
+            NetEvent::Message { conn, message } => self.on_message(now, conn, message, fx),
+            NetEvent::Closed { conn, .. } => self.on_peer_gone(conn),
+            NetEvent::Auth { .. } | NetEvent::Granted { .. } => {}
+        }
+    }
+
+    fn on_peer(&mut self, conn: ConnId, peer: Peer, fx: Fx<'_>) {
+        let caps = match peer.allow_all {
+            true => Caps::all(),
+            false => {
+                // The ticket carries an encoded string.
+                let text = Reader::new(&peer.caps).string().unwrap_or_default();
+                Caps::parse(&text).unwrap_or_else(|| {
+                    fx.push(Effect::Warn(format!(
+                        "{} has mgr caps that cannot be read: {text:?}",
+                        peer.auth_name
+                    )));
+                    Caps::default()
+                })
+            }
+        };
+        self.peers.insert(conn, Reporter { peer, caps, daemon: None });
+    }
+
+    fn on_peer_gone(&mut self, conn: ConnId) {
+        if let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.remove(&conn) {
+            // Its slow operations went with it.
+            self.pg_map.on_slow_ops(daemon, 0, 0);
+        }
+    }
+
+    fn on_message(&mut self, now: Time, conn: ConnId, message: Message, fx: Fx<'_>) {
+        let tid = message.tid;
+        match message.body {
+            Body::MMgrOpen(open) => self.on_open(conn, &open, fx),
+            Body::MMgrReport(report) => self.on_report(now, conn, &report),
+            Body::MPGStats(stats) => self.on_pg_stats(now, conn, *stats),
+            Body::MMgrClose(_) => {
+                self.on_peer_gone(conn);
+                fx.push(Effect::Net(NetEffect::Close { conn }));
+            }
+            Body::MMgrCommand(command) => {
+                let MMgrCommand { command, .. } = *command;
+                let Answer { result, status, body } = self.answer(now, conn, &command);
+                let reply = MMgrCommandReply { result, status, output: body };
+                fx.push(Effect::Net(NetEffect::Send { conn, message: Message::with_tid(tid, reply) }));
+            }
+            Body::MCommand(command) => {
+                let MCommand { command, .. } = *command;
+                let Answer { result, status, body } = self.answer(now, conn, &command);
+                let reply = MCommandReply { result, status, output: body };
+                fx.push(Effect::Net(NetEffect::Send { conn, message: Message::with_tid(tid, reply) }));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_open(&mut self, conn: ConnId, open: &MMgrOpen, fx: Fx<'_>) {
+        let Some(reporter) = self.peers.get_mut(&conn) else { return };
+        let service = match open.service_name.is_empty() {
+            true => reporter.peer.name.kind.name(),
+            false => &open.service_name,
+        };
+        reporter.daemon = Some(format!("{service}.{}", open.daemon_name));
+        let configure =
+            MMgrConfigure { period_sec: self.config.timing.report_sec, threshold: COUNTER_PRIORITY };
+        fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(configure) }));
+    }
+
+    fn on_report(&mut self, now: Time, conn: ConnId, report: &MMgrReport) {
+        const SLOW_OPS: u8 = 0;
+        let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.get(&conn) else { return };
+        for metric in report.health.iter().filter(|m| m.kind == SLOW_OPS) {
+            let (count, oldest_sec) = (metric.value as u32, (metric.value >> 32) as u32);
+            self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
+        }
+        self.note_news(now);
+    }
+
+    /// Only an OSD may speak for itself, and only for itself.
+    fn on_pg_stats(&mut self, now: Time, conn: ConnId, stats: MPGStats) {
+        let Some(reporter) = self.peers.get(&conn) else { return };
+        let name = reporter.peer.name;
+        if name.kind == EntityKind::OSD && stats.fsid == self.session.fsid() {
+            let wall = self.clock.at(now);
+            self.pg_map.ingest(wall, name.num as i32, stats);
+            self.note_news(now);
+        }
+    }
+
+    fn answer(&self, now: Time, conn: ConnId, command: &[String]) -> Answer {
+        let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
+        let view = View { now: self.clock.at(now), pg_map: &self.pg_map };
+        let asker =
+            Asker { name: &reporter.peer.auth_name, caps: &reporter.caps, addr: reporter.peer.socket };
+        commands::answer(&view, &asker, &command.concat())
+    }
+}
+
+impl Machine for Manager {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Input, effects: &mut Effects<Effect>) {
+        match input {
+            Input::Net(event) => self.on_net(now, event, effects),
+            Input::Clock(wall) => self.clock = WallClock::new(now, wall),
+            Input::Deadline => {
+                if self.session.next_deadline().is_some_and(|at| at <= now) {
+                    self.with_session(now, effects, |session, fx| {
+                        session.step(now, mon_session::Input::Deadline, fx);
+                    });
+                }
+                if self.beacon_at <= now {
+                    self.send_beacon(now, effects);
+                    self.note_news(now);
+                }
+                if self.digest_at.is_some_and(|at| at <= now) {
+                    self.send_digest(now, effects);
+                }
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let own = Time::earliest(Some(self.beacon_at), self.digest_at);
+        Time::earliest(own, self.session.next_deadline())
+    }
+}
