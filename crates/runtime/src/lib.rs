@@ -1,1 +1,29 @@
 //! Reactors, sockets, timers: the only crate that touches the operating system on the data path.
+//!
+//! A daemon has one reactor a core, and nothing on it is shared with another. A reactor turns:
+//!
+//! ```text
+//! wait for sockets, mail or the next deadline
+//!   read what each ready socket has          into one pooled buffer, or a large frame's own
+//!     Endpoint::step                         frames, sessions           (machine::session)
+//!       Role::on_net                         the daemon's own machines  (the binary's wiring)
+//!     Endpoint::step                         what the role wants to send
+//!   post mail for other cores                one lock and at most one wake a core
+//!   write                                    one vectored write a connection
+//! ```
+//!
+//! - [`Role`] is what a daemon implements; [`Turn`] is what it may do during one.
+//! - [`Reactors::start`] runs them; [`Mailbox`] reaches them from other threads.
+//! - [`Counters`] tell what the turns did.
+
+mod counters;
+mod mail;
+mod reactor;
+mod role;
+mod socket;
+mod start;
+
+pub use counters::Counters;
+pub use mail::Mailbox;
+pub use role::{Role, Turn};
+pub use start::{Options, Reactors};

@@ -1,5 +1,6 @@
 //! What an endpoint is told: who we are, whom we let in and how, and the bounds.
 
+use crate::CoreId;
 use crate::net::Policy;
 use codec::Features;
 use std::collections::BTreeMap;
@@ -24,6 +25,10 @@ pub struct Config {
     /// How sessions that others open with us behave, by the kind of the peer.
     pub accept_policies: BTreeMap<EntityKind, Policy>,
     pub accept_policy_default: Policy,
+    /// The core that this endpoint runs on, and how many there are. Core 0 accepts and shakes hands; lossy sessions
+    /// then move to the cores in turn, lossless ones stay, where their peer will look for them.
+    pub core: CoreId,
+    pub core_count: u16,
     /// The longest message, by the sum of its segments, once a peer is authenticated.
     pub message_len_max: usize,
     /// From the socket's opening to the session's readiness (`ms_connection_ready_timeout`).
@@ -33,7 +38,7 @@ pub struct Config {
     /// Between attempts of a lossless session to connect again; doubles (`ms_initial_backoff`, `ms_max_backoff`).
     pub backoff_min: Duration,
     pub backoff_max: Duration,
-    /// While more bytes than this wait for a peer to fetch them, nothing is read from it.
+    /// While more bytes than this wait for a peer that called us to fetch them, nothing is read from it.
     pub unwritten_len_max: usize,
 }
 
@@ -49,6 +54,8 @@ impl Config {
             modes: ModeLists::default(),
             accept_policies: BTreeMap::new(),
             accept_policy_default: Policy::Lossy,
+            core: CoreId(0),
+            core_count: 1,
             message_len_max: 256 << 20,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),

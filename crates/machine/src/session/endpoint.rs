@@ -4,7 +4,7 @@ use super::config::Config;
 use super::matching::peer_key;
 use super::state::{Cx, Fault, Next, Session, Stage};
 use crate::net::{CloseReason, NetEffect, NetEvent, Policy};
-use crate::{ConnId, Effects, Machine, Random, Time};
+use crate::{ConnId, CoreId, Effects, Machine, Random, Time};
 use bytes::BytesMut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -61,6 +61,21 @@ pub enum Effect {
         on: bool,
     },
     Event(NetEvent),
+    /// The session goes on on another core: give it the socket and this, by [`Endpoint::receive_moved`].
+    Move {
+        socket: SocketId,
+        to: CoreId,
+        session: Box<Moved>,
+    },
+}
+
+/// A session between two cores.
+pub struct Moved(Session);
+
+impl std::fmt::Debug for Moved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Moved({})", self.0.peer.name)
+    }
 }
 
 /// Where the next bytes from a socket belong.
@@ -81,6 +96,7 @@ pub struct Endpoint {
     global_seq: u64,
     sockets_made: u64,
     conns_made: u64,
+    moves_made: u64,
     pub(super) sessions: BTreeMap<ConnId, Session>,
     pub(super) sockets: BTreeMap<SocketId, ConnId>,
     /// Lossless sessions by their peer's address.
@@ -99,6 +115,7 @@ impl Endpoint {
             global_seq: 0,
             sockets_made: 0,
             conns_made: 0,
+            moves_made: 0,
             sessions: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_peer: BTreeMap::new(),
@@ -110,8 +127,7 @@ impl Endpoint {
     /// The host has accepted a socket. Its bytes come as [`Input::Received`] under the id that this gives.
     pub fn accept(&mut self, now: Time, from: SocketAddr, effects: &mut Effects<Effect>) -> SocketId {
         let socket = self.new_socket();
-        self.conns_made += 1;
-        let conn = ConnId::accepted(self.conns_made);
+        let conn = self.new_conn();
         let mut cx = Cx {
             now,
             config: &self.config,
@@ -124,6 +140,37 @@ impl Endpoint {
         self.sockets.insert(socket, conn);
         self.sessions.insert(conn, session);
         self.settle(conn, None);
+        socket
+    }
+
+    /// Whether a session that is about to be ready should live on another core: in turn.
+    pub(super) fn next_home(&mut self) -> Option<CoreId> {
+        self.moves_made += 1;
+        let home = CoreId((self.moves_made % self.config.core_count.max(1) as u64) as u16);
+        (home != self.config.core).then_some(home)
+    }
+
+    pub(super) fn move_away(&mut self, conn: ConnId, to: CoreId, effects: &mut Effects<Effect>) {
+        let Some(mut session) = self.forget(conn) else { return };
+        let Some(t) = &mut session.transport else { return };
+        t.dirty = false;
+        let socket = t.socket;
+        effects.push(Effect::Move { socket, to, session: Box::new(Moved(session)) });
+    }
+
+    /// A session that another core has moved here, under new ids. Its handshake is finished.
+    pub fn receive_moved(&mut self, now: Time, moved: Moved, effects: &mut Effects<Effect>) -> SocketId {
+        let Moved(mut session) = moved;
+        let (conn, socket) = (self.new_conn(), self.new_socket());
+        session.conn = conn;
+        session.filed_deadline = None;
+        if let Some(t) = &mut session.transport {
+            t.socket = socket;
+        }
+        self.sockets.insert(socket, conn);
+        self.sessions.insert(conn, session);
+        self.with(now, conn, effects, |s, cx| s.send_server_ident(cx));
+        self.on_bytes(now, conn, effects);
         socket
     }
 
@@ -350,6 +397,11 @@ impl Endpoint {
             t.dirty = true;
             self.dirty.push(t.socket);
         }
+    }
+
+    fn new_conn(&mut self) -> ConnId {
+        self.conns_made += 1;
+        ConnId::accepted_on(self.config.core, self.conns_made)
     }
 
     fn new_socket(&mut self) -> SocketId {

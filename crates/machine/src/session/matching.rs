@@ -60,6 +60,8 @@ impl Endpoint {
                 }
                 if self.sessions.get(&conn).is_some_and(|s| !s.is_lossy()) {
                     self.by_peer.insert(key, conn);
+                } else if let Some(home) = self.next_home() {
+                    return self.move_away(conn, home, effects);
                 }
                 self.with(now, conn, effects, |s, cx| s.send_server_ident(cx));
             }

@@ -43,4 +43,4 @@ mod tests;
 mod transport;
 
 pub use config::{Config, ModeLists};
-pub use endpoint::{Effect, Endpoint, Input, ReadPlan, SocketId};
+pub use endpoint::{Effect, Endpoint, Input, Moved, ReadPlan, SocketId};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use codec::Features;
 use std::collections::VecDeque;
 use wire::cephx::{Authorizer, Key, RotatingKeys};
-use wire::frames::{Control, MessageHeader};
+use wire::frames::{Control, MessageHeader, Side};
 use wire::messages::Message;
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
@@ -166,7 +166,7 @@ pub(super) struct Session {
 
 impl Session {
     pub fn accepted(conn: ConnId, socket: SocketId, from: EntityAddr, cx: &mut Cx<'_>) -> Session {
-        let transport = Transport::new(socket, wire::frames::Side::Accepting);
+        let transport = Transport::new(socket, Side::Accepting);
         let mut session =
             Session::new(conn, cx.config.accept_policy_default, Stage::Hello, EntityKind(0), from);
         session.transport = Some(transport);
@@ -327,7 +327,7 @@ impl Session {
         self.deadline = Some(cx.now + cx.config.handshake_timeout);
         self.handshake = Handshake::default();
         self.reading = true;
-        self.transport = Some(Transport::new(socket, wire::frames::Side::Connecting));
+        self.transport = Some(Transport::new(socket, Side::Connecting));
         match to {
             Some(to) => cx.effects.push(Effect::Open { socket, to }),
             // Never connects; the deadline says so.
@@ -380,7 +380,9 @@ impl Session {
         let Some(t) = &self.transport else { return };
         // Twice the mark to stop, once to go on: no flapping.
         let mark = cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
-        let on = !self.paused && self.stage != Stage::Judging && t.out.len() <= mark;
+        // Only who accepts holds back: if both did, each could wait for the other to read.
+        let choked = t.side == Side::Accepting && t.out.len() > mark;
+        let on = !self.paused && self.stage != Stage::Judging && !choked;
         if on != self.reading {
             self.reading = on;
             cx.effects.push(Effect::Reading { socket: t.socket, on });

@@ -160,6 +160,7 @@ impl World {
                 Effect::Open { socket, to } => self.fly(Delivery::Call { from: n, socket, to }),
                 Effect::Shut { socket } => self.shut(n, socket),
                 Effect::Reading { .. } => {}
+                Effect::Move { .. } => unreachable!("these endpoints have one core"),
                 Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
                     let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, request);
                     self.role(n, NetEffect::AuthReply { conn, reply });

@@ -1,0 +1,459 @@
+//! One core's loop: what is ready is read, the machines are stepped, what they want is done, once a turn each.
+
+use crate::counters::Counters;
+use crate::mail::{Mail, Mailbox};
+use crate::role::{Role, Turn};
+use crate::socket::{ReadOutcome, Socket};
+use bytes::BytesMut;
+use machine::net::{NetEffect, NetEvent};
+use machine::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
+use machine::{CoreId, Effects, Machine, Random, Time};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const WAKE: Token = Token(usize::MAX);
+/// Listeners come after it, sockets before.
+const FIRST_LISTENER: usize = usize::MAX - 1024;
+
+/// One read's room in the shared buffer.
+const READ_LEN: usize = 64 << 10;
+/// The shared buffer is cut up by frames and replaced when they have used it up.
+const POOL_LEN: usize = 256 << 10;
+/// What one socket may bring in a turn before the others get theirs.
+const TURN_LEN_MAX: usize = 1 << 20;
+const EVENTS_MAX: usize = 256;
+/// How long accepting rests when the process is out of file descriptors.
+const ACCEPT_REST: Duration = Duration::from_millis(200);
+
+pub(crate) struct Reactor<R: Role> {
+    poll: Poll,
+    started: Instant,
+    now: Time,
+    listeners: Vec<TcpListener>,
+    /// Accepting is at rest until then; the listeners may have more.
+    accept_again: Option<Time>,
+    endpoint: Endpoint,
+    effects: Effects<Effect>,
+    role: R,
+    turn: Turn<R::Hop>,
+    sockets: HashMap<SocketId, Socket>,
+    pool: BytesMut,
+    /// Sockets that were not read to the end.
+    again: Vec<SocketId>,
+    dirty: Vec<SocketId>,
+    mailboxes: Vec<Mailbox<R::Hop>>,
+    outboxes: Vec<Vec<Mail<R::Hop>>>,
+    inbox: Vec<Mail<R::Hop>>,
+    counters: Arc<Counters>,
+}
+
+impl<R: Role> Reactor<R> {
+    pub fn new(
+        poll: Poll,
+        listeners: Vec<std::net::TcpListener>,
+        config: Config,
+        random: Random,
+        role: R,
+        mailboxes: Vec<Mailbox<R::Hop>>,
+        counters: Arc<Counters>,
+    ) -> io::Result<Reactor<R>> {
+        let mut registered = Vec::new();
+        for (i, listener) in listeners.into_iter().enumerate() {
+            listener.set_nonblocking(true)?;
+            let mut listener = TcpListener::from_std(listener);
+            poll.registry().register(&mut listener, Token(FIRST_LISTENER + i), Interest::READABLE)?;
+            registered.push(listener);
+        }
+        let turn = Turn {
+            now: Time::ZERO,
+            core: config.core,
+            core_count: config.core_count,
+            net: Vec::new(),
+            hops: Vec::new(),
+            stop: false,
+            counters: counters.clone(),
+        };
+        Ok(Reactor {
+            poll,
+            started: Instant::now(),
+            now: Time::ZERO,
+            listeners: registered,
+            accept_again: None,
+            endpoint: Endpoint::new(config, random),
+            effects: Effects::new(),
+            role,
+            turn,
+            sockets: HashMap::new(),
+            pool: BytesMut::new(),
+            again: Vec::new(),
+            dirty: Vec::new(),
+            outboxes: mailboxes.iter().map(|_| Vec::new()).collect(),
+            mailboxes,
+            inbox: Vec::new(),
+            counters,
+        })
+    }
+
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        self.tick();
+        self.role.on_start(&mut self.turn);
+        self.settle();
+        self.write_all();
+        while !self.turn.stop {
+            match self.poll.poll(&mut events, self.patience()) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            self.tick();
+            self.counters.turns.add(1);
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    Token(n) if n >= FIRST_LISTENER => self.accept(n - FIRST_LISTENER),
+                    Token(n) => self.on_ready(SocketId(n as u64), event),
+                }
+            }
+            for socket in std::mem::take(&mut self.again) {
+                self.read(socket);
+            }
+            self.read_mail();
+            self.pass_deadlines();
+            self.role.on_turn_end(&mut self.turn);
+            self.settle();
+            self.send_mail();
+            self.write_all();
+        }
+        self.role.on_stop(&mut self.turn);
+        self.settle();
+        self.send_mail();
+        self.write_all();
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        // One more than elapsed: zero is before the start.
+        let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.now = Time(elapsed.saturating_add(1));
+        self.turn.now = self.now;
+    }
+
+    /// How long to sleep.
+    fn patience(&self) -> Option<Duration> {
+        if !self.again.is_empty() {
+            self.counters.turns_busy.add(1);
+            return Some(Duration::ZERO);
+        }
+        let next = Time::earliest(self.endpoint.next_deadline(), self.role.next_deadline());
+        Time::earliest(next, self.accept_again).map(|at| at.since(self.now))
+    }
+
+    fn pass_deadlines(&mut self) {
+        if self.endpoint.next_deadline().is_some_and(|at| at <= self.now) {
+            self.step(Input::Deadline);
+        }
+        if self.role.next_deadline().is_some_and(|at| at <= self.now) {
+            self.role.on_deadline(&mut self.turn);
+            self.settle();
+        }
+        if self.accept_again.is_some_and(|at| at <= self.now) {
+            self.accept_again = None;
+            (0..self.listeners.len()).for_each(|i| self.accept(i));
+        }
+    }
+
+    // ---- sockets
+
+    fn accept(&mut self, listener: usize) {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok((stream, from)) => {
+                    self.counters.accepted.add(1);
+                    let socket = self.endpoint.accept(self.now, from, &mut self.effects);
+                    self.adopt(socket, stream, true);
+                    self.settle();
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    // The waiting ones stay in the listener's queue. Others that go make room.
+                    self.counters.accepts_failed.add(1);
+                    if self.accept_again.is_none() {
+                        tracing::warn!("out of file descriptors: connections wait");
+                    }
+                    self.accept_again = Some(self.now + ACCEPT_REST);
+                    return;
+                }
+                // The caller gave up before we answered.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn adopt(&mut self, id: SocketId, mut stream: TcpStream, connected: bool) {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.poll.registry().register(&mut stream, Token(id.0 as usize), both);
+        if let Err(error) = registered.and_then(|()| stream.set_nodelay(true)) {
+            return self.step(Input::Broken { socket: id, why: error.to_string() });
+        }
+        self.sockets.insert(id, Socket::new(stream, connected));
+    }
+
+    fn open(&mut self, id: SocketId, to: std::net::SocketAddr) {
+        match TcpStream::connect(to) {
+            Ok(stream) => self.adopt(id, stream, false),
+            Err(error) => self.step(Input::Broken { socket: id, why: error.to_string() }),
+        }
+    }
+
+    fn on_ready(&mut self, id: SocketId, event: &mio::event::Event) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if !socket.connected && event.is_writable() {
+            match socket.stream.take_error().map(|e| e.map_or_else(|| socket.stream.peer_addr().err(), Some))
+            {
+                Ok(None) => {
+                    socket.connected = true;
+                    self.step(Input::Connected { socket: id });
+                }
+                Ok(Some(e)) if e.kind() == io::ErrorKind::NotConnected => return,
+                Ok(Some(error)) | Err(error) => return self.break_off(id, error.to_string()),
+            }
+        }
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if socket.full && event.is_writable() {
+            socket.full = false;
+            self.dirty.push(id);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            // A short read says that all is read, but for the end, which does not announce itself again.
+            self.read_until(id, event.is_read_closed() || event.is_error());
+        }
+    }
+
+    fn read(&mut self, id: SocketId) {
+        self.read_until(id, true);
+    }
+
+    fn read_until(&mut self, id: SocketId, to_the_end: bool) {
+        let mut taken = 0;
+        loop {
+            let Some(socket) = self.sockets.get_mut(&id) else { return };
+            socket.readable = true;
+            if taken >= TURN_LEN_MAX {
+                return self.again.push(id);
+            }
+            self.counters.reads.add(1);
+            let outcome = match self.endpoint.read_plan(id) {
+                ReadPlan::Nothing => return,
+                ReadPlan::Own(buffer, missing) => {
+                    let outcome = socket.read(buffer, missing);
+                    if let Ok(ReadOutcome::Full(n) | ReadOutcome::Drained(n)) = outcome
+                        && n > 0
+                    {
+                        taken += n;
+                        self.step(Input::Filled { socket: id });
+                    }
+                    outcome
+                }
+                ReadPlan::Shared => {
+                    let partial = self.endpoint.take_partial(id);
+                    if self.pool.capacity() < READ_LEN + partial.len() {
+                        self.pool.reserve(POOL_LEN);
+                    }
+                    self.pool.extend_from_slice(&partial);
+                    let outcome = socket.read(&mut self.pool, READ_LEN);
+                    let bytes = self.pool.split();
+                    if !bytes.is_empty() {
+                        taken += bytes.len() - partial.len();
+                        self.step(Input::Received { socket: id, bytes });
+                    }
+                    outcome
+                }
+            };
+            match outcome {
+                Ok(ReadOutcome::Full(n)) => self.counters.read_bytes.add(n as u64),
+                Ok(ReadOutcome::Drained(n)) => {
+                    self.counters.read_bytes.add(n as u64);
+                    if n == 0 || !to_the_end {
+                        if let Some(socket) = self.sockets.get_mut(&id) {
+                            socket.readable = false;
+                        }
+                        return;
+                    }
+                }
+                Ok(ReadOutcome::Closed) => return self.break_off(id, "closed by the peer".into()),
+                Err(error) => return self.break_off(id, error.to_string()),
+            }
+        }
+    }
+
+    /// The socket is of no use any more.
+    fn break_off(&mut self, id: SocketId, why: String) {
+        self.drop_socket(id);
+        self.step(Input::Broken { socket: id, why });
+    }
+
+    fn drop_socket(&mut self, id: SocketId) -> Option<TcpStream> {
+        let mut socket = self.sockets.remove(&id)?;
+        if let Err(error) = self.poll.registry().deregister(&mut socket.stream) {
+            tracing::debug!("deregister: {error}");
+        }
+        Some(socket.stream)
+    }
+
+    fn write_all(&mut self) {
+        self.endpoint.take_dirty(&mut self.dirty);
+        while let Some(id) = self.dirty.pop() {
+            self.write(id);
+            if self.dirty.is_empty() {
+                self.endpoint.take_dirty(&mut self.dirty);
+            }
+        }
+    }
+
+    fn write(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(&id).filter(|s| s.connected && !s.full) else { return };
+        let Some(queue) = self.endpoint.outgoing(id) else { return };
+        match socket.write(queue) {
+            Ok((bytes, calls)) => {
+                self.counters.write_bytes.add(bytes as u64);
+                self.counters.writes.add(calls as u64);
+                if queue.is_empty() {
+                    self.step(Input::Wrote { socket: id });
+                } else {
+                    self.counters.writes_short.add(1);
+                }
+            }
+            Err(error) => self.break_off(id, error.to_string()),
+        }
+    }
+
+    // ---- machines
+
+    fn step(&mut self, input: Input) {
+        self.endpoint.step(self.now, input, &mut self.effects);
+        self.settle();
+    }
+
+    /// Do what the endpoint and the role want, until neither wants more.
+    fn settle(&mut self) {
+        loop {
+            self.take_role_effects();
+            if self.effects.is_empty() {
+                return;
+            }
+            let mut batch = std::mem::take(&mut self.effects);
+            for effect in batch.drain() {
+                self.perform(effect);
+            }
+            // Give the room back, unless something was added meanwhile.
+            if self.effects.is_empty() {
+                self.effects = batch;
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Event(event) => {
+                if matches!(event, NetEvent::Message { .. }) {
+                    self.counters.messages_in.add(1);
+                }
+                self.role.on_net(event, &mut self.turn);
+                self.take_role_effects();
+            }
+            Effect::Open { socket, to } => self.open(socket, to),
+            Effect::Shut { socket } => {
+                self.drop_socket(socket);
+            }
+            Effect::Reading { socket, on } => {
+                if on && self.sockets.get(&socket).is_some_and(|s| s.readable) {
+                    self.again.push(socket);
+                }
+            }
+            Effect::Move { socket, to, session } => {
+                if let Some(stream) = self.drop_socket(socket) {
+                    self.mail(to, Mail::Moved { stream: stream.into(), session });
+                }
+            }
+        }
+    }
+
+    fn take_role_effects(&mut self) {
+        if !self.turn.net.is_empty() {
+            let mut net = std::mem::take(&mut self.turn.net);
+            for effect in net.drain(..) {
+                self.on_role_effect(effect);
+            }
+            self.turn.net = net;
+        }
+        if !self.turn.hops.is_empty() {
+            let mut hops = std::mem::take(&mut self.turn.hops);
+            for (to, hop) in hops.drain(..) {
+                self.mail(to, Mail::Hop(hop));
+            }
+            self.turn.hops = hops;
+        }
+    }
+
+    fn on_role_effect(&mut self, effect: NetEffect) {
+        let home = match &effect {
+            NetEffect::Connect { conn, .. }
+            | NetEffect::Send { conn, .. }
+            | NetEffect::AuthReply { conn, .. }
+            | NetEffect::Renew { conn, .. }
+            | NetEffect::Pause { conn }
+            | NetEffect::Resume { conn }
+            | NetEffect::Close { conn } => conn.core(),
+            // Core 0 does all handshakes.
+            NetEffect::ServiceKeys(_) => CoreId(0),
+        };
+        if home == self.turn.core {
+            self.endpoint.step(self.now, Input::Role(effect), &mut self.effects);
+        } else {
+            self.mail(home, Mail::Net(effect));
+        }
+    }
+
+    // ---- other cores
+
+    fn mail(&mut self, to: CoreId, mail: Mail<R::Hop>) {
+        self.counters.hops.add(1);
+        match self.outboxes.get_mut(to.0 as usize) {
+            Some(outbox) => outbox.push(mail),
+            None => tracing::error!("mail for core {}, which does not exist", to.0),
+        }
+    }
+
+    fn send_mail(&mut self) {
+        for (outbox, mailbox) in self.outboxes.iter_mut().zip(&self.mailboxes) {
+            if !outbox.is_empty() && mailbox.post_all(outbox) {
+                self.counters.hop_wakes.add(1);
+            }
+        }
+    }
+
+    fn read_mail(&mut self) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.mailboxes[self.turn.core.0 as usize].take_all(&mut inbox);
+        for mail in inbox.drain(..) {
+            match mail {
+                Mail::Hop(hop) => {
+                    self.role.on_hop(hop, &mut self.turn);
+                    self.settle();
+                }
+                Mail::Net(effect) => self.step(Input::Role(effect)),
+                Mail::Moved { stream, session } => {
+                    let socket = self.endpoint.receive_moved(self.now, *session, &mut self.effects);
+                    self.adopt(socket, TcpStream::from_std(stream), true);
+                    self.settle();
+                }
+                Mail::Stop => self.turn.stop = true,
+            }
+        }
+        self.inbox = inbox;
+    }
+}

@@ -1,0 +1,79 @@
+//! What a daemon implements, and what it may do.
+
+use crate::counters::Counters;
+use machine::net::{NetEffect, NetEvent};
+use machine::{CoreId, Time};
+use std::sync::Arc;
+
+/// A daemon's part on one core: the wiring between the network and its machines.
+///
+/// Every method runs to its end on the reactor's thread and must not block. What it wants is said through [`Turn`]
+/// and done when it returns, in order.
+pub trait Role: 'static {
+    /// What this daemon's roles say to each other across cores, and what other threads say to them.
+    type Hop: Send + 'static;
+
+    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Self::Hop>);
+
+    fn on_hop(&mut self, hop: Self::Hop, turn: &mut Turn<Self::Hop>);
+
+    /// Called once, before anything else.
+    fn on_start(&mut self, _: &mut Turn<Self::Hop>) {}
+
+    /// Called when [`Role::next_deadline`] has passed.
+    fn on_deadline(&mut self, turn: &mut Turn<Self::Hop>);
+
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// Called once a turn, after everything that came in it and before anything is written: the place to start
+    /// what is better done for many at once.
+    fn on_turn_end(&mut self, _: &mut Turn<Self::Hop>) {}
+
+    /// The reactor ends after this. What is sent here is still written, as far as sockets take it at once.
+    fn on_stop(&mut self, _: &mut Turn<Self::Hop>) {}
+}
+
+/// What a role may do while it is called.
+pub struct Turn<H> {
+    pub(crate) now: Time,
+    pub(crate) core: CoreId,
+    pub(crate) core_count: u16,
+    pub(crate) net: Vec<NetEffect>,
+    pub(crate) hops: Vec<(CoreId, H)>,
+    pub(crate) stop: bool,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl<H> Turn<H> {
+    /// Read once a turn.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    pub fn core(&self) -> CoreId {
+        self.core
+    }
+
+    pub fn core_count(&self) -> u16 {
+        self.core_count
+    }
+
+    /// For a connection on any core.
+    pub fn net(&mut self, effect: NetEffect) {
+        self.net.push(effect);
+    }
+
+    /// To the role on another core, or to this one in its next turn.
+    pub fn hop(&mut self, to: CoreId, hop: H) {
+        self.hops.push((to, hop));
+    }
+
+    /// End this core's reactor after the turn.
+    pub fn stop(&mut self) {
+        self.stop = true;
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

@@ -1,0 +1,96 @@
+//! Starting a daemon's reactors and ending them.
+
+use crate::counters::Counters;
+use crate::mail::Mailbox;
+use crate::reactor::{Reactor, WAKE};
+use crate::role::Role;
+use machine::session::Config;
+use machine::{ConnId, CoreId, Random};
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub struct Options {
+    /// At most [`ConnId::CORES_MAX`].
+    pub cores: u16,
+    /// Core 0 accepts on these. Bound by the caller, who thereby knows their addresses.
+    pub listeners: Vec<TcpListener>,
+    /// The same on every core, but for the core's number, which is filled in.
+    pub session: Config,
+    /// From the operating system; each core gets a stream of its own.
+    pub seed: [u8; 32],
+    /// The threads are called after it.
+    pub name: String,
+}
+
+/// The running reactors of a daemon.
+pub struct Reactors<H> {
+    mailboxes: Vec<Mailbox<H>>,
+    counters: Vec<Arc<Counters>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<H: Send + 'static> Reactors<H> {
+    /// Start a thread for each core. `make_role` runs on each, and is told how to reach all of them.
+    pub fn start<R: Role<Hop = H>>(
+        options: Options,
+        make_role: impl Fn(CoreId, &[Mailbox<H>]) -> R + Send + Sync + 'static,
+    ) -> io::Result<Reactors<H>> {
+        let cores = options.cores.clamp(1, ConnId::CORES_MAX);
+        let mut random = Random::from_seed(options.seed);
+        let mut polls = Vec::new();
+        let mut mailboxes = Vec::new();
+        for _ in 0..cores {
+            let poll = mio::Poll::new()?;
+            mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
+            polls.push(poll);
+        }
+        let make_role = Arc::new(make_role);
+        let mut listeners = Some(options.listeners);
+        let (mut counters, mut threads) = (Vec::new(), Vec::new());
+        for (core, poll) in polls.into_iter().enumerate() {
+            let core = CoreId(core as u16);
+            let config = Config { core, core_count: cores, ..options.session.clone() };
+            let (mailboxes, make_role) = (mailboxes.clone(), make_role.clone());
+            let (listeners, random) = (listeners.take().unwrap_or_default(), random.fork());
+            let count = Arc::new(Counters::default());
+            counters.push(count.clone());
+            let thread = std::thread::Builder::new().name(format!("{}-{}", options.name, core.0));
+            threads.push(thread.spawn(move || {
+                let role = make_role(core, &mailboxes);
+                let mut reactor = match Reactor::new(poll, listeners, config, random, role, mailboxes, count)
+                {
+                    Ok(reactor) => reactor,
+                    Err(error) => return tracing::error!("core {} cannot start: {error}", core.0),
+                };
+                if let Err(error) = reactor.run() {
+                    tracing::error!("core {}: {error}", core.0);
+                }
+            })?);
+        }
+        Ok(Reactors { mailboxes, counters, threads })
+    }
+
+    pub fn mailboxes(&self) -> &[Mailbox<H>] {
+        &self.mailboxes
+    }
+
+    /// By core.
+    pub fn counters(&self) -> &[Arc<Counters>] {
+        &self.counters
+    }
+
+    pub fn stop(&self) {
+        self.mailboxes.iter().for_each(Mailbox::stop);
+    }
+
+    /// Wait for every core to end. False when one of them panicked.
+    pub fn join(self) -> bool {
+        let mut all_well = true;
+        for thread in self.threads {
+            all_well &= thread.join().is_ok();
+        }
+        all_well
+    }
+}

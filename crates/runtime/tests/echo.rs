@@ -1,0 +1,162 @@
+//! Reactors on real sockets: messages of all sizes come back, on one core and on several, whoever is slow.
+
+use bytes::Bytes;
+use machine::net::*;
+use machine::session::{Config, ModeLists};
+use machine::{ConnId, CoreId, Time};
+use runtime::{Counters, Options, Reactors, Role, Turn};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::time::Duration;
+use wire::cephx::METHOD_NONE;
+use wire::messages::{Body, Header, Message, Payload};
+use wire::types::{EntityAddr, EntityKind, EntityName};
+
+/// Sends back what it gets. Every message takes a detour over the next core.
+struct Echo;
+
+impl Role for Echo {
+    type Hop = (ConnId, Message);
+
+    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Self::Hop>) {
+        if let NetEvent::Message { conn, message } = event {
+            assert_eq!(conn.core(), turn.core(), "a connection's messages come on its own core");
+            let next = CoreId((turn.core().0 + 1) % turn.core_count());
+            turn.hop(next, (conn, message));
+        }
+    }
+
+    fn on_hop(&mut self, (conn, message): Self::Hop, turn: &mut Turn<Self::Hop>) {
+        turn.net(NetEffect::Send { conn, message });
+    }
+
+    fn on_deadline(&mut self, _: &mut Turn<Self::Hop>) {}
+
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// Opens connections, sends all it has on each at once, and tells when everything is back in order.
+struct Caller {
+    to: SocketAddr,
+    lens: Vec<usize>,
+    conns: u64,
+    back: Vec<usize>,
+    done: mpsc::Sender<Result<(), String>>,
+}
+
+impl Role for Caller {
+    type Hop = ();
+
+    fn on_start(&mut self, turn: &mut Turn<()>) {
+        for n in 0..self.conns {
+            turn.net(NetEffect::Connect {
+                conn: ConnId::outgoing(n),
+                to: EntityAddr::msgr2(self.to, 7).into(),
+                kind: EntityKind::OSD,
+                policy: Policy::Lossy,
+                credentials: Credentials::None { auth_name: "client.test".into(), global_id: 9 },
+            });
+        }
+    }
+
+    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<()>) {
+        match event {
+            NetEvent::Ready { conn, .. } => {
+                for (tid, len) in self.lens.iter().enumerate() {
+                    turn.net(NetEffect::Send { conn, message: message(tid as u64, *len) });
+                }
+            }
+            NetEvent::Message { conn, message: got } => {
+                let n = (conn.0 & 0xffff) as usize;
+                let want = self.back[n];
+                if got.body != message(want as u64, self.lens[want]).body {
+                    self.done.send(Err(format!("message {want} came back changed"))).unwrap();
+                }
+                self.back[n] += 1;
+                if self.back.iter().all(|b| *b == self.lens.len()) {
+                    self.done.send(Ok(())).unwrap();
+                }
+            }
+            NetEvent::Closed { why, .. } => self.done.send(Err(format!("{why:?}"))).unwrap(),
+            other => self.done.send(Err(format!("{other:?}"))).unwrap(),
+        }
+    }
+
+    fn on_hop(&mut self, _: (), _: &mut Turn<()>) {}
+    fn on_deadline(&mut self, _: &mut Turn<()>) {}
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+fn message(n: u64, len: usize) -> Message {
+    let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
+    let payload =
+        Payload { front: vec![n as u8; 20].into(), middle: Bytes::new(), data: vec![n as u8; len].into() };
+    Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
+}
+
+fn options(name: EntityName, listener: Option<&TcpListener>, cores: u16) -> Options {
+    let addr = match listener {
+        Some(l) => EntityAddr::msgr2(l.local_addr().unwrap(), 7),
+        None => EntityAddr { kind: wire::types::AddrKind::MSGR2, nonce: 5, socket: None },
+    };
+    let mut session = Config::new(name, addr.into());
+    session.methods = vec![METHOD_NONE];
+    session.modes = ModeLists::default();
+    Options {
+        cores,
+        listeners: listener.map(|l| l.try_clone().unwrap()).into_iter().collect(),
+        session,
+        seed: [3; 32],
+        name: name.to_string(),
+    }
+}
+
+fn echo(cores: u16, conns: u64, lens: Vec<usize>) -> Vec<(&'static str, u64)> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = options(EntityName::new(EntityKind::OSD, 0), Some(&listener), cores);
+    let server = Reactors::start(server, |_, _| Echo).unwrap();
+    let (done, outcome) = mpsc::channel();
+    let client = options(EntityName::new(EntityKind::CLIENT, 9), None, 1);
+    let client = Reactors::start(client, move |_, _| Caller {
+        to,
+        lens: lens.clone(),
+        conns,
+        back: vec![0; conns as usize],
+        done: done.clone(),
+    })
+    .unwrap();
+    outcome.recv_timeout(Duration::from_secs(60)).expect("an answer in time").unwrap();
+    let mut sums: Vec<(&'static str, u64)> = Counters::default().read();
+    for core in server.counters() {
+        for (sum, (_, n)) in sums.iter_mut().zip(core.read()) {
+            sum.1 += n;
+        }
+    }
+    client.stop();
+    server.stop();
+    assert!(client.join() && server.join(), "no core panicked");
+    sums
+}
+
+#[test]
+fn what_is_sent_comes_back_in_order() {
+    let lens: Vec<usize> = (0..70).map(|n| [0, 1, 100, 4096, 5000, 70_000, 1 << 20][n % 7]).collect();
+    for cores in [1, 2, 3] {
+        echo(cores, 4, lens.clone());
+    }
+}
+
+#[test]
+fn hops_travel_in_batches() {
+    let counters = echo(2, 8, vec![100; 5000]);
+    let of = |name| counters.iter().find(|(n, _)| *n == name).unwrap().1;
+    assert_eq!(of("messages_in"), 40_000);
+    assert!(of("hops") >= 40_000);
+    assert!(of("hop_wakes") * 4 < of("hops"), "{counters:?}");
+    assert!(of("writes") * 4 < of("messages_in"), "{counters:?}");
+}
