@@ -17,6 +17,7 @@ mod call;
 mod hello;
 mod lock;
 mod numops;
+mod rbd;
 mod refcount;
 mod registry;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Every method of every class: one table.
 
-use super::{Call, Stop, hello, lock, numops, refcount, version};
+use super::{Call, Stop, hello, lock, numops, rbd, refcount, version};
 use crate::errno::Errno;
 
 /// One method. Without `reads` it may not read the object, without `writes` not change it: trying is `EIO`.
@@ -92,6 +92,9 @@ methods! {
     numops {
         add: RW => numops::add,
         mul: RW => numops::mul,
+    }
+    rbd {
+        get_all_features: RD => rbd::get_all_features,
     }
     refcount {
         get: RW => refcount::get,

@@ -18,13 +18,12 @@ mod mon_map;
 mod object_info;
 mod op_code;
 mod opaque;
-#[cfg(test)]
-mod osd_corpus_tests;
 mod osd_flags;
 pub mod osd_map;
 pub mod osd_op;
 mod osd_stat;
 mod osd_superblock;
+mod pg_info;
 mod pg_log;
 mod pg_map_digest;
 mod pg_stat;
@@ -59,6 +58,7 @@ pub use osd_map::{OsdAddrs, OsdInfo, OsdMap, OsdMapIncremental, OsdRow, OsdState
 pub use osd_op::{OpParams, OsdOp, OsdOpResult, ReplyVersions};
 pub use osd_stat::{OsdStat, PingTimes};
 pub use osd_superblock::OsdSuperblock;
+pub use pg_info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo};
 pub use pg_log::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet};
 pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
