@@ -66,6 +66,7 @@ pub const OPTIONS: &[Opt] = &[
     opt("auth_client_required", Kind::Text, "cephx", ALL, false, "how clients prove who they are: cephx or none"),
     opt("auth_cluster_required", Kind::Text, "cephx", ALL, false, "how daemons prove who they are to one another: cephx or none"),
     opt("auth_service_required", Kind::Text, "cephx", ALL, false, "what daemons ask of clients: cephx or none"),
+    opt("bind_addr", Kind::Text, "", OSD, false, "listen here, where public_addr is not an address of this host"),
     opt("fsid", Kind::Uuid, "00000000-0000-0000-0000-000000000000", ALL, false, "the cluster's id"),
     opt("keyring", Kind::Text, "$run_dir/keyring", ALL, false, "file with the key of this daemon or client"),
     opt("log_file", Kind::Text, "", ALL, false, "log to this file; empty is standard error"),
