@@ -78,6 +78,12 @@ impl Config {
         Some((expand(raw, &self.who, &other), source))
     }
 
+    /// What the file and the command line set, expanded: for a role that layers its own database beneath.
+    pub fn local_values(&self) -> BTreeMap<String, String> {
+        let keys = self.file.keys().chain(self.cmdline.keys()).filter(|key| *key != "key");
+        keys.filter_map(|key| Some((key.clone(), self.lookup(key)?.0))).collect()
+    }
+
     /// The value of an option of the table.
     pub fn text(&self, name: &'static str) -> String {
         self.lookup(name).unwrap_or_else(|| panic!("{name} is not in the table of options")).0

@@ -5,6 +5,7 @@
 
 pub mod admin_commands;
 pub mod admin_socket;
+pub mod boot;
 pub mod counters;
 pub mod data_dir;
 pub mod host_facts;

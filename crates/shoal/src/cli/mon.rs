@@ -1,0 +1,185 @@
+//! `shoal mon`: the monitor, and the manager that it hosts, in the foreground.
+
+use crate::config::keyring::Keyring;
+use crate::config::layers::Config;
+use crate::daemon::admin_commands::Command;
+use crate::daemon::admin_socket::{Reply, Request};
+use crate::daemon::boot::{self, Boot};
+use crate::daemon::counters::Counter;
+use crate::daemon::side::{Answer, Role};
+use crate::daemon::{system, version};
+use crate::host::ask::{Question, ask};
+use crate::host::clock::WallWatch;
+use crate::host::identity;
+use crate::host::mgr::MgrRole;
+use crate::host::mon::{Hop, MonRole};
+use crate::host::mon_log::{MonLog, Writer};
+use anyhow::Context;
+use machine::{Random, Time, mon_session, session};
+use mon::{AuthMode, Monitor, Settings};
+use runtime::{Mailbox, Options, Reactors};
+use serde_json::Value;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
+
+/// Run a monitor in the foreground, as an init system would. SIGTERM stops it cleanly
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  shoal mon --conf /srv/shoal/ceph.conf --id a
+
+The manager runs in the same process, on its own address (option mgr_addr).")]
+pub struct Args {
+    #[command(flatten)]
+    daemon: boot::Args,
+}
+
+const COMMANDS: &[Command] = &[
+    Command { signature: "health", help: "show cluster health" },
+    Command { signature: "mon_status", help: "report status of monitors" },
+    Command { signature: "quorum_status", help: "report status of monitor quorum" },
+    Command { signature: "sessions", help: "list existing sessions" },
+    Command { signature: "status", help: "show cluster status" },
+];
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let boot = Boot::begin("mon", &args.daemon)?;
+    let outcome = serve(&boot, &args.daemon.id);
+    if let Err(error) = &outcome {
+        tracing::error!("{error:#}");
+    }
+    boot.end();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
+    let config = boot.config();
+    let mut random = system::os_random()?;
+    let cephx = identity::uses_cephx(&config)?;
+    let addr = identity::address(&config, "public_addr")?;
+    let listener = identity::listen(addr)?;
+    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, 0));
+    let settings = Settings {
+        name: id.to_owned(),
+        addrs: addrs.clone(),
+        auth: if cephx { AuthMode::Cephx } else { AuthMode::None },
+        host: config.who().host.clone(),
+        version: version::LONG.to_owned(),
+        local: config.local_values(),
+        metadata: boot.facts.clone(),
+    };
+    let log = MonLog::open(&boot.data.path)?;
+    let wall = system::wall_clock();
+    let monitor = open_monitor(&config, settings, &log, &mut random)?;
+
+    let mut session = session::Config::new(EntityName::new(EntityKind::MON, 0), addrs);
+    session.methods = identity::auth_methods(cephx);
+    let options = Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mon".into() };
+    let parts = Mutex::new(Some((monitor, log)));
+    let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Hop>]| {
+        let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
+        let mailbox = mailboxes[0].clone();
+        let writer = Writer::spawn(log, move |tag| mailbox.post(Hop::Written(tag)));
+        MonRole::new(monitor, writer.expect("a thread can be started"), WallWatch::new(Time::ZERO, wall))
+    })?;
+    let mgr = start_manager(boot, &config, id, &mut random)?;
+
+    let stop = (mon.mailboxes()[0].clone(), mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone()));
+    boot.serve(Arc::new(MonSide { mon: mon.mailboxes()[0].clone(), stop: Mutex::new(Some(stop)) }))?;
+    tracing::info!("listening on {addr}");
+    let clean = mon.join();
+    let mgr_clean = mgr.is_none_or(Reactors::join);
+    anyhow::ensure!(clean && mgr_clean, "a reactor panicked; the log says where");
+    Ok(())
+}
+
+/// The monitor as its log has it; a new one when the log is empty.
+fn open_monitor(config: &Config, settings: Settings, log: &MonLog, random: &mut Random) -> anyhow::Result<Monitor> {
+    let mut disk = log.recover()?;
+    if disk.entries.is_empty() && disk.snapshot.is_none() {
+        let fsid = config.text("fsid").parse().ok().context("fsid is not a UUID")?;
+        let path = config.text("keyring");
+        let keyring = Keyring::load(Path::new(&path))?;
+        tracing::info!("making a new cluster, fsid {fsid}");
+        let write = Monitor::format(&settings, fsid, keyring.entities()?, random, system::wall_clock());
+        log.write(&write)?;
+        disk = log.recover()?;
+    }
+    let wall = system::wall_clock();
+    Monitor::recover(settings, disk, random.fork(), Time::ZERO, wall).context("the monitor's log does not decode")
+}
+
+/// The manager has its own address, name and key: clients see a daemon of its own.
+fn start_manager(boot: &Boot, config: &Config, id: &str, random: &mut Random) -> anyhow::Result<Option<Reactors<()>>> {
+    if config.text_if_set("mgr_addr").is_none() {
+        return Ok(None);
+    }
+    let addr = identity::address(config, "mgr_addr")?;
+    let listener = identity::listen(addr)?;
+    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
+    let cephx = identity::uses_cephx(config)?;
+    let monitors = mon_session::Config {
+        auth_name: AuthName::new(EntityKind::MGR, id),
+        key: identity::own_key(config, &format!("mgr.{id}"))?,
+        services: EntityKind::MGR.0.into(),
+        rotating_keys: cephx,
+        hostname: config.who().host.clone(),
+        monitors: identity::monitors(config)?,
+        timing: mon_session::Timing::default(),
+    };
+    let manager = mgr::Config {
+        name: id.to_owned(),
+        monitors,
+        addrs: addrs.clone(),
+        metadata: boot.facts.clone(),
+        timing: Default::default(),
+    };
+    let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
+    session.methods = identity::auth_methods(cephx);
+    let options = Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mgr".into() };
+    let parts = Mutex::new(Some((manager, random.fork())));
+    let wall = system::wall_clock();
+    Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<()>]| {
+        let (manager, random) = parts.lock().expect("taken once").take().expect("one core");
+        MgrRole::new(manager, random, wall)
+    })?))
+}
+
+struct MonSide {
+    mon: Mailbox<Hop>,
+    stop: Mutex<Option<(Mailbox<Hop>, Option<Mailbox<()>>)>>,
+}
+
+impl Role for MonSide {
+    fn commands(&self) -> &'static [Command] {
+        COMMANDS
+    }
+
+    fn call(&self, request: Request) -> Answer<Reply> {
+        let mon = self.mon.clone();
+        let mut args = request.args;
+        args.insert("prefix".into(), Value::String(request.prefix));
+        args.entry("format").or_insert_with(|| "json".into());
+        let text = Value::Object(args).to_string();
+        Box::pin(async move {
+            let answer = ask(|reply| mon.post(Hop::Ask(Question::Command { text, reply }))).await;
+            answer.unwrap_or_else(|| Reply::Error(libc::ESHUTDOWN, "the monitor is stopping".into()))
+        })
+    }
+
+    fn counters(&self) -> Answer<Vec<Counter>> {
+        let mon = self.mon.clone();
+        Box::pin(async move {
+            ask(|reply| mon.post(Hop::Ask(Question::Counters { reply }))).await.unwrap_or_default()
+        })
+    }
+
+    fn stop(&self) {
+        if let Some((mon, mgr)) = self.stop.lock().expect("no holder panics").take() {
+            mgr.iter().for_each(Mailbox::stop);
+            mon.stop();
+        }
+    }
+}

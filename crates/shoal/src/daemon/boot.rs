@@ -1,0 +1,119 @@
+//! How does a daemon begin and end? The same for every kind, before and after its role.
+
+use super::admin_commands::Common;
+use super::data_dir::DataDir;
+use super::host_facts;
+use super::log;
+use super::side::{Role, Side};
+use super::version;
+use crate::cluster::layout::parse_addr;
+use crate::config::conf_file::ConfFile;
+use crate::config::expand::Identity;
+use crate::config::layers::Config;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// What every daemon's command line has.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The configuration file
+    #[arg(long, short = 'c', env = "CEPH_CONF")]
+    pub conf: PathBuf,
+    /// Which one: the part of its name after the dot
+    #[arg(long, short = 'i')]
+    pub id: String,
+    /// Set an option, over everything else: --set log_level=debug
+    #[arg(long = "set", value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Leave the starter's session, as `shoal up` has its daemons do
+    #[arg(long, hide = true)]
+    pub own_session: bool,
+}
+
+/// A daemon that has its data, its log and its configuration.
+pub struct Boot {
+    pub name: String,
+    pub data: DataDir,
+    pub common: Arc<Common>,
+    pub facts: BTreeMap<String, String>,
+}
+
+impl Boot {
+    /// `kind` is `mon` or `osd`; its data directory is the option `KIND_data`.
+    pub fn begin(kind: &str, args: &Args) -> anyhow::Result<Boot> {
+        if args.own_session {
+            // Fails when we lead a session already, which is as good.
+            let _ = rustix::process::setsid();
+        }
+        let name = format!("{kind}.{}", args.id);
+        let file = ConfFile::load(&args.conf)?;
+        let set = args
+            .set
+            .iter()
+            .map(|pair| {
+                let (key, value) = pair.split_once('=').with_context(|| format!("--set {pair}: expected OPTION=VALUE"))?;
+                Ok((key, value.to_owned()))
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let who = Identity {
+            name: name.clone(),
+            cluster: "ceph".into(),
+            host: host_facts::hostname(),
+            pid: std::process::id(),
+        };
+        let config = Config::new(who, &file, &set);
+        let data_option = if kind == "mon" { "mon_data" } else { "osd_data" };
+        let data = DataDir::open(&PathBuf::from(config.text(data_option)))?;
+        let log_path = config.text_if_set("log_file").map(PathBuf::from);
+        let log = log::start(log_path.as_deref(), &config.text("log_level")).context("log_level")?;
+        if let Some(path) = config.text_if_set("pid_file") {
+            std::fs::write(&path, format!("{}\n", std::process::id())).with_context(|| format!("cannot write {path}"))?;
+        }
+        raise_file_limit();
+        tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
+        Ok(Boot { name, data, common: Arc::new(Common { config: Mutex::new(config), log }), facts: facts() })
+    }
+
+    pub fn config(&self) -> Config {
+        self.common.config.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Admin socket, metrics page and signals, from now on.
+    pub fn serve(&self, role: Arc<dyn Role>) -> anyhow::Result<()> {
+        let config = self.config();
+        let metrics = config.text_if_set("metrics_addr").map(|text| parse_addr(&text)).transpose()?;
+        let socket = config.text_if_set("admin_socket").map(PathBuf::from);
+        Side { name: self.name.clone(), socket, metrics, common: self.common.clone(), role }.spawn()
+    }
+
+    /// The role has ended cleanly: leave nothing behind that says otherwise.
+    pub fn end(self) {
+        let config = self.config();
+        for option in ["pid_file", "admin_socket"] {
+            if let Some(path) = config.text_if_set(option) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        tracing::info!("{} stopped", self.name);
+        self.common.log.flush();
+    }
+}
+
+/// A daemon may have ten thousand connections; the usual soft limit is a tenth of that.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!("the number of open files stays {:?}: {error}", limit.current);
+    }
+}
+
+fn facts() -> BTreeMap<String, String> {
+    let mut facts = host_facts::collect();
+    facts.insert("ceph_version".into(), version::LONG.into());
+    facts.insert("ceph_version_short".into(), version::SHORT.into());
+    facts.insert("ceph_release".into(), version::RELEASE.into());
+    facts
+}

@@ -1,0 +1,33 @@
+//! How do other threads ask a role something? A question is a hop with a place for the answer.
+
+use crate::daemon::admin_socket::Reply;
+use crate::daemon::counters::Counter;
+use command::Answer;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// What the side thread asks of the machines of a daemon.
+pub enum Question {
+    /// A command, as the JSON text that came in.
+    Command { text: String, reply: oneshot::Sender<Reply> },
+    Counters { reply: oneshot::Sender<Vec<Counter>> },
+}
+
+/// Asks, and awaits the answer. `None` when the daemon is stopping.
+pub async fn ask<T>(post: impl FnOnce(oneshot::Sender<T>)) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    post(reply);
+    answer.await.ok()
+}
+
+/// A machine's answer as the admin socket gives it.
+pub fn to_reply(answer: &Answer) -> Reply {
+    if answer.result != 0 {
+        return Reply::Error(-answer.result, answer.status.clone());
+    }
+    match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(value) => Reply::Json(value),
+        Err(_) if answer.body.is_empty() => Reply::Text(answer.status.clone()),
+        Err(_) => Reply::Text(String::from_utf8_lossy(&answer.body).into_owned()),
+    }
+}
