@@ -84,7 +84,8 @@ fn each_crate_uses_only_those_above_it() {
         };
         for (dependency, is_dev) in dependencies {
             let Some(other) = layer(dependency) else { continue };
-            if other >= own {
+            // A test may drive a crate with anything.
+            if other >= own && !is_dev {
                 wrong.push(format!("{name} uses {dependency}, which is not above it"));
             }
             let narrower = NARROWER.iter().find(|(n, _)| n == name);

@@ -53,7 +53,8 @@ impl Boot {
             .set
             .iter()
             .map(|pair| {
-                let (key, value) = pair.split_once('=').with_context(|| format!("--set {pair}: expected OPTION=VALUE"))?;
+                let (key, value) =
+                    pair.split_once('=').with_context(|| format!("--set {pair}: expected OPTION=VALUE"))?;
                 Ok((key, value.to_owned()))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -69,7 +70,8 @@ impl Boot {
         let log_path = config.text_if_set("log_file").map(PathBuf::from);
         let log = log::start(log_path.as_deref(), &config.text("log_level")).context("log_level")?;
         if let Some(path) = config.text_if_set("pid_file") {
-            std::fs::write(&path, format!("{}\n", std::process::id())).with_context(|| format!("cannot write {path}"))?;
+            std::fs::write(&path, format!("{}\n", std::process::id()))
+                .with_context(|| format!("cannot write {path}"))?;
         }
         raise_file_limit();
         tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
@@ -105,7 +107,8 @@ impl Boot {
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+    {
         tracing::warn!("the number of open files stays {:?}: {error}", limit.current);
     }
 }

@@ -1,8 +1,8 @@
 //! What does a daemon say it is?
 
 /// The Ceph release whose behaviour shoal's daemons show to their peers.
-pub const RELEASE: &str = "pacific";
-pub const SHORT: &str = "16.2.15";
+pub const RELEASE: &str = "tentacle";
+pub const SHORT: &str = "20.2.4";
 pub const LONG: &str =
-    concat!("ceph version 16.2.15 (shoal-", env!("CARGO_PKG_VERSION"), ") pacific (stable)");
+    concat!("ceph version 20.2.4 (shoal-", env!("CARGO_PKG_VERSION"), ") tentacle (stable)");
 pub const GIT: &str = concat!("shoal-", env!("CARGO_PKG_VERSION"));

@@ -9,8 +9,13 @@ use tokio::sync::oneshot;
 /// What the side thread asks of the machines of a daemon.
 pub enum Question {
     /// A command, as the JSON text that came in.
-    Command { text: String, reply: oneshot::Sender<Reply> },
-    Counters { reply: oneshot::Sender<Vec<Counter>> },
+    Command {
+        text: String,
+        reply: oneshot::Sender<Reply>,
+    },
+    Counters {
+        reply: oneshot::Sender<Vec<Counter>>,
+    },
 }
 
 /// Asks, and awaits the answer. `None` when the daemon is stopping.

@@ -11,7 +11,8 @@ use wire::types::{EntityAddr, EntityAddrVec};
 
 /// `auth_*_required` as one answer. shoal has one setting for everyone; a mixed one is refused.
 pub fn uses_cephx(config: &Config) -> anyhow::Result<bool> {
-    let values = ["auth_cluster_required", "auth_service_required", "auth_client_required"].map(|name| config.text(name));
+    let values = ["auth_cluster_required", "auth_service_required", "auth_client_required"]
+        .map(|name| config.text(name));
     let all = |wanted: &str| values.iter().all(|value| value.trim() == wanted);
     ensure!(
         all("cephx") || all("none"),
@@ -62,7 +63,8 @@ fn split_addrs(text: &str) -> Vec<String> {
     }
     parts.push(current);
     let only_v2 = |part: &String| {
-        let inner = part.trim().strip_prefix("[v2:").or(part.trim().strip_prefix("[v1:")).and(Some(part.trim()));
+        let inner =
+            part.trim().strip_prefix("[v2:").or(part.trim().strip_prefix("[v1:")).and(Some(part.trim()));
         match inner.and_then(|p| p.strip_prefix('[')).and_then(|p| p.strip_suffix(']')) {
             Some(list) => list.split(',').find(|a| a.starts_with("v2:")).unwrap_or_default().to_owned(),
             None => part.trim().to_owned(),
@@ -73,7 +75,8 @@ fn split_addrs(text: &str) -> Vec<String> {
 
 /// An address option of this daemon.
 pub fn address(config: &Config, name: &'static str) -> anyhow::Result<SocketAddr> {
-    let text = config.text_if_set(name).with_context(|| format!("{name} is not set for {}", config.who().name))?;
+    let text =
+        config.text_if_set(name).with_context(|| format!("{name} is not set for {}", config.who().name))?;
     parse_addr(&text).with_context(|| name.to_owned())
 }
 

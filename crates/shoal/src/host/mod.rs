@@ -1,5 +1,11 @@
 //! Where pure machines meet the machine they run on: disks, clocks, threads.
 //!
+//! - [`ask`]: how other threads ask a role something.
+//! - [`clock`]: when machines are told the wall time anew.
+//! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
+pub mod ask;
+pub mod clock;
+pub mod identity;
 pub mod store_files;
