@@ -1,1 +1,19 @@
 //! The simulator: production machines, one thread, one seed.
+//!
+//! - [`World`] holds the nodes, the network between them ([`network`]: whole messages, or bytes through the session
+//!   machines), the clock, and the queue of what happens next. A [`Node`] is a daemon or a client: its machine and
+//!   its disk.
+//! - [`check`]: what must hold of what clients saw: linearizability object by object, with outcomes that nobody
+//!   ever learned; order of replies. Machines' own invariants run after every step.
+//! - [`Trace`]: the number that two runs of a seed share, the last events in words, and what was covered.
+
+pub mod check;
+pub mod network;
+pub mod node;
+mod trace;
+mod world;
+
+pub use network::Level;
+pub use node::{Node, NodeId};
+pub use trace::{Coverage, Trace};
+pub use world::{Fault, World};

@@ -1,0 +1,124 @@
+//! What clients did and were told, checked as it happens.
+
+use super::linear::{Act, Answer, Checker, OpRef, Token};
+use machine::Time;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Every client's operations on every object. Shared by the clients of one run.
+#[derive(Debug, Default)]
+pub struct History {
+    objects: BTreeMap<String, Checker>,
+    open: BTreeMap<OpRef, Open>,
+    /// Each client's open writes on an object, in the order in which it asked.
+    writes: BTreeMap<(u32, String), VecDeque<OpRef>>,
+    last_op: u64,
+    last_token: Token,
+    answered: u64,
+    abandoned: u64,
+    violations: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    client: u32,
+    object: String,
+    act: Act,
+    since: Time,
+}
+
+/// Figures of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub answered: u64,
+    pub abandoned: u64,
+    pub open: u64,
+    /// Objects on which too much happened at once to be checked to the end.
+    pub unchecked_objects: u64,
+}
+
+impl History {
+    /// A token that nothing else carries.
+    pub fn token(&mut self) -> Token {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    pub fn begin(&mut self, now: Time, client: u32, object: &str, act: Act) -> OpRef {
+        self.last_op += 1;
+        let op = OpRef(self.last_op);
+        self.objects.entry(object.to_owned()).or_default().begin(op, act);
+        if act != Act::Read {
+            self.writes.entry((client, object.to_owned())).or_default().push_back(op);
+        }
+        self.open.insert(op, Open { client, object: object.to_owned(), act, since: now });
+        op
+    }
+
+    pub fn answer(&mut self, now: Time, op: OpRef, answer: Answer) {
+        let Some(open) = self.open.remove(&op) else {
+            self.violations.push(format!("{now:?}: operation {} was answered twice", op.0));
+            return;
+        };
+        self.answered += 1;
+        if open.act != Act::Read {
+            self.check_order(now, op, &open);
+        }
+        let checker = self.objects.get_mut(&open.object).expect("it began there");
+        if let Err(impossible) = checker.answer(op, answer) {
+            self.violations.push(format!(
+                "{now:?}: client {} on {}: {:?} since {:?} cannot have given {:?}; it held {:?}",
+                open.client, open.object, impossible.act, open.since, impossible.answer, impossible.possible,
+            ));
+        }
+    }
+
+    /// One client's writes on one object are answered in the order in which they were asked.
+    fn check_order(&mut self, now: Time, op: OpRef, open: &Open) {
+        let queue = self.writes.entry((open.client, open.object.clone())).or_default();
+        match queue.front() {
+            Some(first) if *first == op => drop(queue.pop_front()),
+            first => {
+                self.violations.push(format!(
+                    "{now:?}: client {} on {}: {:?} ({}) was answered before {first:?}",
+                    open.client, open.object, open.act, op.0
+                ));
+                queue.retain(|o| *o != op);
+            }
+        }
+    }
+
+    /// A client died: what it had not heard of may have happened, or may yet.
+    pub fn abandon_client(&mut self, client: u32) {
+        let lost: Vec<OpRef> =
+            self.open.iter().filter(|(_, o)| o.client == client).map(|(op, _)| *op).collect();
+        for op in lost {
+            let open = self.open.remove(&op).expect("just listed");
+            self.objects.get_mut(&open.object).expect("it began there").abandon(op);
+            self.abandoned += 1;
+        }
+        self.writes.retain(|(c, _), _| *c != client);
+    }
+
+    /// A rule of its own was broken.
+    pub fn violation(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// The oldest operation that has no answer: which client, which object, since when.
+    pub fn oldest_open(&self) -> Option<(u32, &str, Time)> {
+        self.open.values().min_by_key(|o| o.since).map(|o| (o.client, o.object.as_str(), o.since))
+    }
+
+    pub fn summary(&self) -> Summary {
+        Summary {
+            answered: self.answered,
+            abandoned: self.abandoned,
+            open: self.open.len() as u64,
+            unchecked_objects: self.objects.values().filter(|c| !c.is_bounded()).count() as u64,
+        }
+    }
+}

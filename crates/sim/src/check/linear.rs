@@ -1,0 +1,324 @@
+//! Is there an order in which one object's operations could have happened, one after the other, that gives every
+//! answer that was given? (Linearizability, by just-in-time linearization: G. Lowe, "Testing for linearizability".)
+//!
+//! Events come in as they happen. The checker keeps every state that the object may be in, each with the operations
+//! that have taken effect in it already and have not answered yet. An answer keeps those states in which the
+//! operation can have taken effect with that answer. An operation whose answer never comes (its client died) may
+//! have taken effect at any later time, or never.
+//!
+//! Contents are lists of tokens, each written once, so that most wrong turns end at the next read. The cost is
+//! exponential in what is open at one time; beyond [`STATES_MAX`] the object is no longer checked, and says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// What is written: a number that no other write carries.
+pub type Token = u64;
+
+/// `None`: the object is not there.
+pub type Contents = Option<Vec<Token>>;
+
+/// One operation, for its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpRef(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// The contents become this token alone.
+    Put(Token),
+    Append(Token),
+    Remove,
+    Read,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Answer {
+    Done,
+    /// A remove found nothing.
+    NotFound,
+    Value(Contents),
+}
+
+const STATES_MAX: usize = 20_000;
+
+/// One object's possible pasts.
+#[derive(Debug)]
+pub struct Checker {
+    open: BTreeMap<OpRef, Act>,
+    states: BTreeSet<State>,
+    is_bounded: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct State {
+    contents: Option<Rc<Vec<Token>>>,
+    /// Open operations that have taken effect, with the answer that they must give. Unanswerable ones have none.
+    effective: BTreeMap<OpRef, Option<Answer>>,
+}
+
+/// No order gives this answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Impossible {
+    pub op: OpRef,
+    pub act: Act,
+    pub answer: Answer,
+    /// What the object may have held before, at most a few.
+    pub possible: Vec<Contents>,
+}
+
+impl Default for Checker {
+    /// An object that is not there.
+    fn default() -> Checker {
+        let state = State { contents: None, effective: BTreeMap::new() };
+        Checker { open: BTreeMap::new(), states: BTreeSet::from([state]), is_bounded: true }
+    }
+}
+
+impl Checker {
+    pub fn begin(&mut self, op: OpRef, act: Act) {
+        self.open.insert(op, act);
+    }
+
+    /// False once there were too many states to go on.
+    pub fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    /// The operation's answer will never come; it may have happened, or may yet.
+    pub fn abandon(&mut self, op: OpRef) {
+        let Some(act) = self.open.get(&op).copied() else { return };
+        if act == Act::Read {
+            self.open.remove(&op);
+        }
+        // What has taken effect has nothing left to answer.
+        let states = std::mem::take(&mut self.states).into_iter();
+        self.states = states
+            .map(|mut state| {
+                if act == Act::Read {
+                    state.effective.remove(&op);
+                } else if let Some(answer) = state.effective.get_mut(&op) {
+                    *answer = None;
+                }
+                state
+            })
+            .collect();
+    }
+
+    pub fn answer(&mut self, op: OpRef, answer: Answer) -> Result<(), Impossible> {
+        let Some(act) = self.open.get(&op).copied() else { return Ok(()) };
+        if !self.is_bounded {
+            self.open.remove(&op);
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.states);
+        let mut seen: BTreeSet<State> = before.clone();
+        let mut todo: Vec<State> = before.iter().cloned().collect();
+        let mut after = BTreeSet::new();
+        while let Some(state) = todo.pop() {
+            if let Some(must) = state.effective.get(&op) {
+                if must.as_ref() == Some(&answer) {
+                    let mut state = state;
+                    state.effective.remove(&op);
+                    after.insert(state);
+                }
+                continue;
+            }
+            for (&next, act) in &self.open {
+                if state.effective.contains_key(&next) {
+                    continue;
+                }
+                let state = state.after(next, *act);
+                if seen.insert(state.clone()) {
+                    todo.push(state);
+                }
+            }
+            if seen.len() > STATES_MAX {
+                self.is_bounded = false;
+                self.open.clear();
+                return Ok(());
+            }
+        }
+        self.open.remove(&op);
+        self.states = after;
+        if self.states.is_empty() {
+            let possible: BTreeSet<Contents> =
+                before.iter().map(|s| s.contents.as_deref().cloned()).collect();
+            // Go on from what was possible, so that one fault is reported once.
+            self.states = before
+                .into_iter()
+                .map(|mut s| {
+                    s.effective.remove(&op);
+                    s
+                })
+                .collect();
+            return Err(Impossible { op, act, answer, possible: possible.into_iter().take(4).collect() });
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn after(&self, op: OpRef, act: Act) -> State {
+        let mut state = self.clone();
+        let answer = match act {
+            Act::Put(token) => {
+                state.contents = Some(Rc::new(vec![token]));
+                Answer::Done
+            }
+            Act::Append(token) => {
+                let mut tokens = self.contents.as_deref().cloned().unwrap_or_default();
+                tokens.push(token);
+                state.contents = Some(Rc::new(tokens));
+                Answer::Done
+            }
+            Act::Remove => match state.contents.take() {
+                Some(_) => Answer::Done,
+                None => Answer::NotFound,
+            },
+            Act::Read => Answer::Value(self.contents.as_deref().cloned()),
+        };
+        state.effective.insert(op, Some(answer));
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `(op, act)` begins, `(op, answer)` ends.
+    enum Event {
+        B(u64, Act),
+        E(u64, Answer),
+        /// Never ends.
+        X(u64),
+    }
+    use Event::*;
+
+    fn run(events: Vec<Event>) -> Result<(), Impossible> {
+        let mut checker = Checker::default();
+        for event in events {
+            match event {
+                B(op, act) => checker.begin(OpRef(op), act),
+                E(op, answer) => checker.answer(OpRef(op), answer)?,
+                X(op) => checker.abandon(OpRef(op)),
+            }
+        }
+        assert!(checker.is_bounded());
+        Ok(())
+    }
+
+    fn value(tokens: &[Token]) -> Answer {
+        Answer::Value(Some(tokens.to_vec()))
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        let ok = run(vec![
+            B(1, Act::Read),
+            E(1, Answer::Value(None)),
+            B(2, Act::Put(7)),
+            E(2, Answer::Done),
+            B(3, Act::Append(8)),
+            E(3, Answer::Done),
+            B(4, Act::Read),
+            E(4, value(&[7, 8])),
+            B(5, Act::Remove),
+            E(5, Answer::Done),
+            B(6, Act::Remove),
+            E(6, Answer::NotFound),
+        ]);
+        assert_eq!(ok, Ok(()));
+    }
+
+    #[test]
+    fn a_lost_write_is_found() {
+        let lost = run(vec![
+            B(1, Act::Put(7)),
+            E(1, Answer::Done),
+            B(2, Act::Put(8)),
+            E(2, Answer::Done),
+            B(3, Act::Read),
+            E(3, value(&[7])),
+        ]);
+        assert_eq!(lost.unwrap_err().possible, [Some(vec![8])]);
+    }
+
+    #[test]
+    fn a_write_done_twice_is_found() {
+        assert!(
+            run(vec![B(1, Act::Append(7)), E(1, Answer::Done), B(2, Act::Read), E(2, value(&[7, 7]))])
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_overlaps_may_go_either_way_and_then_stays() {
+        for first in [7, 8] {
+            let second = 15 - first;
+            let begin = || vec![B(1, Act::Put(7)), B(2, Act::Put(8)), E(1, Answer::Done), E(2, Answer::Done)];
+            let read = |op, token| [B(op, Act::Read), E(op, value(&[token]))];
+            let mut same = begin();
+            same.extend(read(3, first));
+            same.extend(read(4, first));
+            assert_eq!(run(same), Ok(()));
+            let mut flips = begin();
+            flips.extend(read(3, first));
+            flips.extend(read(4, second));
+            assert!(run(flips).is_err());
+        }
+    }
+
+    #[test]
+    fn a_read_may_see_what_was_before_a_write_that_it_overlaps() {
+        for (seen, ok) in [(value(&[1]), true), (value(&[2]), true), (Answer::Value(None), false)] {
+            let got = run(vec![
+                B(1, Act::Put(1)),
+                E(1, Answer::Done),
+                B(2, Act::Read),
+                B(3, Act::Put(2)),
+                E(3, Answer::Done),
+                E(2, seen),
+            ]);
+            assert_eq!(got.is_ok(), ok);
+        }
+    }
+
+    #[test]
+    fn reads_never_go_back() {
+        let back = run(vec![
+            B(1, Act::Put(1)),
+            E(1, Answer::Done),
+            B(2, Act::Put(2)),
+            B(3, Act::Read),
+            E(3, value(&[2])),
+            B(4, Act::Read),
+            E(4, value(&[1])),
+        ]);
+        assert!(back.is_err());
+    }
+
+    #[test]
+    fn an_unknown_write_happens_once_late_or_never() {
+        let begin = || vec![B(1, Act::Put(1)), E(1, Answer::Done), B(2, Act::Append(2)), X(2)];
+        for (seen, ok) in [(vec![1], true), (vec![1, 2], true), (vec![1, 2, 2], false), (vec![2], false)] {
+            let mut events = begin();
+            events.extend([B(3, Act::Read), E(3, value(&seen))]);
+            assert_eq!(run(events).is_ok(), ok, "{seen:?}");
+        }
+        let mut late = begin();
+        late.extend([B(3, Act::Read), E(3, value(&[1])), B(4, Act::Read), E(4, value(&[1, 2]))]);
+        assert_eq!(run(late), Ok(()));
+        let mut undone = begin();
+        undone.extend([B(3, Act::Read), E(3, value(&[1, 2])), B(4, Act::Read), E(4, value(&[1]))]);
+        assert!(run(undone).is_err());
+    }
+
+    #[test]
+    fn too_much_at_once_is_given_up_on() {
+        let mut checker = Checker::default();
+        (0..12).for_each(|i| checker.begin(OpRef(i), Act::Append(i)));
+        assert_eq!(checker.answer(OpRef(0), Answer::Done), Ok(()));
+        assert!(!checker.is_bounded());
+    }
+}

@@ -1,0 +1,35 @@
+//! What the simulator needs of a daemon or a client: its machine, and what its host would do for it.
+
+use machine::net::{NetEffect, NetEvent};
+use machine::{Random, Time};
+use wire::types::{EntityAddrVec, EntityName};
+
+/// A process. Its disk is its own: it draws how long the disk takes, and wakes when that is over.
+pub trait Node {
+    /// Ours, as peers see it; a client's changes once a monitor has numbered it.
+    fn name(&self) -> EntityName;
+    fn addrs(&self) -> EntityAddrVec;
+    /// A monitor: it judges who comes in.
+    fn judges(&self) -> bool {
+        false
+    }
+    /// Begin, or begin again with what is on the disk.
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>);
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>);
+    /// [`Node::next_wake`] has come: a deadline of the machine's, or the disk has done something.
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>);
+    fn next_wake(&self) -> Option<Time>;
+    /// The process dies. `dice` decides what the disk had done that nobody was told of.
+    fn crash(&mut self, now: Time, dice: &mut Random);
+    /// The machine's invariants. Panics.
+    fn check(&self);
+    /// States that it is in, for the coverage.
+    fn states(&self, _into: &mut dyn FnMut(&str)) {}
+}
+
+/// A node's place in the world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub usize);
+
+/// A process of a node: the number of its start. What was meant for an earlier one is lost.
+pub type Life = u32;

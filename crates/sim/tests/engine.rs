@@ -1,0 +1,374 @@
+//! Does the simulator find what it is there to find? A toy store and its clients, right and with bugs planted, at both
+//! levels of the network. (The cluster's own machines are simulated in the other tests.)
+
+use bytes::Bytes;
+use codec::{Features, Reader, Writer};
+use machine::net::{Credentials, NetEffect, NetEvent, Policy};
+use machine::{ConnId, Random, Time};
+use sim::check::{Act, Answer, History, OpRef, Token};
+use sim::{Fault, Level, Node, NodeId, World};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+use wire::messages::{Body, Header, Message, Payload};
+use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bug {
+    None,
+    /// Answers before the disk has it.
+    ReplyBeforeCommit,
+    /// Forgets which requests it has done.
+    LostReqid,
+    /// Answers the newest commit first.
+    OutOfOrder,
+}
+
+fn addrs(node: usize) -> EntityAddrVec {
+    let socket = format!("10.0.0.{}:6800", node + 1).parse().expect("an address");
+    EntityAddrVec::one(EntityAddr::msgr2(socket, node as u32))
+}
+
+fn message(tid: u64, words: &[u64]) -> Message {
+    let mut w = Writer::new(Features::NONE);
+    words.iter().for_each(|word| w.u64(*word));
+    let header = Header { tid, kind: 60_000, priority: 127, version: 1, compat: 1 };
+    let payload = Payload { front: w.into_bytes(), middle: Bytes::new(), data: Bytes::new() };
+    Message { tid, priority: 127, body: Body::Unknown { header, payload } }
+}
+
+fn words_of(message: &Message) -> Vec<u64> {
+    let Body::Unknown { payload, .. } = &message.body else { panic!("a stranger's message") };
+    let mut r = Reader::new(&payload.front);
+    std::iter::from_fn(|| r.u64().ok()).collect()
+}
+
+/// What is on the disk: contents, and requests that were done with their answers.
+#[derive(Clone, Default)]
+struct Disk {
+    objects: BTreeMap<u64, Vec<Token>>,
+    done: BTreeMap<(u64, u64), Vec<u64>>,
+}
+
+/// A request: client, number, object, what (0 read, 1 put, 2 append, 3 remove), token.
+type Request = [u64; 5];
+
+impl Disk {
+    fn apply(&mut self, request: Request, remember: bool) -> Vec<u64> {
+        let [client, number, object, what, token] = request;
+        if let Some(answer) = self.done.get(&(client, number)) {
+            return answer.clone();
+        }
+        let answer = match what {
+            0 => self.objects.get(&object).map_or(vec![0], |t| [&[1], t.as_slice()].concat()),
+            1 => {
+                self.objects.insert(object, vec![token]);
+                vec![1]
+            }
+            2 => {
+                self.objects.entry(object).or_default().push(token);
+                vec![1]
+            }
+            _ => vec![u64::from(self.objects.remove(&object).is_some())],
+        };
+        if remember && what != 0 {
+            self.done.insert((client, number), answer.clone());
+        }
+        answer
+    }
+}
+
+struct Server {
+    bug: Bug,
+    random: Random,
+    durable: Disk,
+    current: Disk,
+    /// Requests that the disk is writing, with when it is done and whom to tell.
+    writing: VecDeque<(Time, Request, Option<(ConnId, Vec<u64>)>)>,
+}
+
+impl Node for Server {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::OSD, 0)
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        addrs(0)
+    }
+
+    fn start(&mut self, _now: Time, _out: &mut Vec<NetEffect>) {
+        self.current = self.durable.clone();
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        let NetEvent::Message { conn, message: m } = event else { return };
+        let request: Request = words_of(&m).try_into().expect("five words");
+        let mut answer = self.current.apply(request, self.bug != Bug::LostReqid);
+        answer.insert(0, request[1]);
+        // A read answers after the writes before it, too: what it saw must be there to stay.
+        let after = self.writing.back().map_or(now, |(at, ..)| *at);
+        let done = now.max(after) + Duration::from_micros(100 + self.random.below(3_000));
+        let mut reply = Some((conn, answer));
+        if self.bug == Bug::ReplyBeforeCommit {
+            let (conn, answer) = reply.take().expect("just made");
+            out.push(NetEffect::Send { conn, message: message(0, &answer) });
+        }
+        self.writing.push_back((done, request, reply));
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let mut replies = Vec::new();
+        while self.writing.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, request, reply) = self.writing.pop_front().expect("there is a front");
+            self.durable.apply(request, self.bug != Bug::LostReqid);
+            replies.extend(reply);
+        }
+        if self.bug == Bug::OutOfOrder && self.random.below(20) == 0 {
+            // Two commits at once, answered the wrong way round.
+            if let Some((_, request, Some(reply))) = self.writing.pop_front() {
+                self.durable.apply(request, true);
+                replies.insert(0, reply);
+            }
+        }
+        for (conn, answer) in replies {
+            out.push(NetEffect::Send { conn, message: message(0, &answer) });
+        }
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.writing.front().map(|(at, ..)| *at)
+    }
+
+    fn crash(&mut self, _now: Time, dice: &mut Random) {
+        // The disk may have finished some of what nobody was told of.
+        let finished = dice.below(self.writing.len() as u64 + 1) as usize;
+        for (_, request, _) in std::mem::take(&mut self.writing).into_iter().take(finished) {
+            self.durable.apply(request, self.bug != Bug::LostReqid);
+        }
+    }
+
+    fn check(&self) {}
+}
+
+struct Client {
+    id: u32,
+    random: Random,
+    history: Rc<RefCell<History>>,
+    conns: u64,
+    conn: Option<(ConnId, bool)>,
+    call_at: Time,
+    next_at: Time,
+    sent: u64,
+    open: BTreeMap<u64, (OpRef, Request)>,
+    life: u64,
+}
+
+impl Client {
+    fn call(&mut self, out: &mut Vec<NetEffect>) {
+        self.conns += 1;
+        let conn = ConnId::outgoing(self.conns);
+        self.conn = Some((conn, false));
+        let credentials = Credentials::None {
+            auth_name: format!("client.c{}", self.id),
+            global_id: 100 + u64::from(self.id),
+        };
+        out.push(NetEffect::Connect {
+            conn,
+            to: addrs(0),
+            kind: EntityKind::OSD,
+            policy: Policy::Lossy,
+            credentials,
+        });
+    }
+
+    fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let (object, what) = (self.random.below(3), self.random.below(8).min(3));
+        let mut history = self.history.borrow_mut();
+        let token = history.token();
+        let (act, what) = match what {
+            0 => (Act::Read, 0),
+            1 => (Act::Put(token), 1),
+            2 => (Act::Append(token), 2),
+            _ if self.random.below(6) == 0 => (Act::Remove, 3),
+            _ => (Act::Append(token), 2),
+        };
+        let op = history.begin(now, self.id, &format!("o{object}"), act);
+        self.sent += 1;
+        let request = [u64::from(self.id) << 32 | self.life, self.sent, object, what, token];
+        self.open.insert(self.sent, (op, request));
+        if let Some((conn, true)) = self.conn {
+            out.push(NetEffect::Send { conn, message: message(self.sent, &request) });
+        }
+    }
+}
+
+impl Node for Client {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::CLIENT, 100 + i64::from(self.id))
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        addrs(self.id as usize)
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.life += 1;
+        self.next_at = now;
+        self.call(out);
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        match event {
+            NetEvent::Ready { conn, .. } => {
+                self.conn = Some((conn, true));
+                for (number, (_, request)) in &self.open {
+                    out.push(NetEffect::Send { conn, message: message(*number, request) });
+                }
+            }
+            NetEvent::Closed { .. } => {
+                self.conn = None;
+                self.call_at = now + Duration::from_millis(20);
+            }
+            NetEvent::Message { message, .. } => {
+                let words = words_of(&message);
+                let Some((op, request)) = self.open.remove(&words[0]) else { return };
+                let answer = match (request[3], words[1]) {
+                    (0, 0) => Answer::Value(None),
+                    (0, _) => Answer::Value(Some(words[2..].to_vec())),
+                    (3, 0) => Answer::NotFound,
+                    _ => Answer::Done,
+                };
+                self.history.borrow_mut().answer(now, op, answer);
+            }
+            _ => {}
+        }
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        if self.conn.is_none() && self.call_at <= now {
+            self.call(out);
+        }
+        if self.next_at <= now {
+            if self.open.len() < 2 {
+                self.issue(now, out);
+            }
+            self.next_at = now + Duration::from_micros(500 + self.random.below(20_000));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let call = self.conn.is_none().then_some(self.call_at);
+        Time::earliest(Some(self.next_at), call)
+    }
+
+    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+        self.history.borrow_mut().abandon_client(self.id);
+        self.open.clear();
+        self.conn = None;
+    }
+
+    fn check(&self) {}
+}
+
+/// Thirty seconds of four clients, with faults. Returns the violations, the trace's hash and the answers.
+fn run(seed: u64, level: Level, bug: Bug) -> (Vec<String>, u64, u64) {
+    let mut world = match level {
+        Level::Messages => World::with_messages(seed),
+        Level::Bytes { .. } => World::with_bytes(seed, |node| {
+            let kind = if node.0 == 0 { EntityKind::OSD } else { EntityKind::CLIENT };
+            let mut config =
+                machine::session::Config::new(EntityName::new(kind, 100 + node.0 as i64), addrs(node.0));
+            config.methods = vec![wire::cephx::METHOD_NONE];
+            config
+        }),
+    };
+    let mut random = Random::from_number(seed);
+    let history = Rc::new(RefCell::new(History::default()));
+    let server = Server {
+        bug,
+        random: random.fork(),
+        durable: Disk::default(),
+        current: Disk::default(),
+        writing: VecDeque::new(),
+    };
+    let server = world.add(Box::new(server));
+    world.start(server);
+    let mut clients = Vec::new();
+    for id in 1..=4 {
+        clients.push(world.add(Box::new(Client {
+            id,
+            random: random.fork(),
+            history: history.clone(),
+            conns: 0,
+            conn: None,
+            call_at: Time::ZERO,
+            next_at: Time::ZERO,
+            sent: 0,
+            open: BTreeMap::new(),
+            life: 0,
+        })));
+    }
+    clients.iter().for_each(|c| world.start(*c));
+    for round in 0..60 {
+        world.run(Duration::from_millis(300 + random.below(400)));
+        let down_for = Duration::from_millis(random.below(300));
+        match random.below(4) {
+            0 => world.fault(Fault::Crash { node: server, down_for }),
+            1 => world.fault(Fault::Stall { node: clients[round % 4], stalled_for: down_for }),
+            2 if round % 12 == 0 => world.fault(Fault::Crash { node: clients[round % 4], down_for }),
+            _ => world.fault(Fault::Break),
+        }
+    }
+    world.run(Duration::from_secs(3));
+    let history = history.borrow();
+    (history.violations().to_vec(), world.trace().hash(), history.summary().answered)
+}
+
+const LEVELS: [Level; 2] = [Level::Messages, Level::Bytes { cephx: false }];
+
+#[test]
+fn a_right_store_holds_and_a_seed_replays() {
+    for level in LEVELS {
+        for seed in 0..6 {
+            let (violations, hash, answered) = run(seed, level, Bug::None);
+            assert_eq!(violations, Vec::<String>::new(), "{level:?} seed {seed}");
+            assert!(answered > 1000, "{level:?} seed {seed}: only {answered} answers");
+            assert_eq!(run(seed, level, Bug::None).1, hash, "{level:?} seed {seed} replays");
+        }
+    }
+    assert_ne!(run(1, LEVELS[0], Bug::None).1, run(2, LEVELS[0], Bug::None).1);
+}
+
+#[test]
+fn planted_bugs_are_caught() {
+    for level in LEVELS {
+        for bug in [Bug::ReplyBeforeCommit, Bug::LostReqid, Bug::OutOfOrder] {
+            let caught = (0..6).any(|seed| !run(seed, level, bug).0.is_empty());
+            assert!(caught, "{bug:?} at {level:?}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_does_not_exist_cannot_be_called() {
+    let mut world = World::with_messages(1);
+    let history = Rc::new(RefCell::new(History::default()));
+    let client = Client {
+        id: 1,
+        random: Random::from_number(1),
+        history: history.clone(),
+        conns: 0,
+        conn: None,
+        call_at: Time::ZERO,
+        next_at: Time::ZERO,
+        sent: 0,
+        open: BTreeMap::new(),
+        life: 0,
+    };
+    let node: NodeId = world.add(Box::new(client));
+    world.start(node);
+    world.run(Duration::from_secs(1));
+    assert_eq!(history.borrow().summary().answered, 0);
+    assert!(history.borrow().oldest_open().is_some());
+}
