@@ -1,0 +1,173 @@
+//! The daemon's own records: which life of which store this is, and the maps it has seen. Kept in the meta collection.
+//!
+//! ```text
+//! "superblock"         Lineage
+//! 'm' u32be epoch      an OSDMap increment, as it came
+//! "full"               the newest OSDMap, whole
+//! ```
+
+use bytes::Bytes;
+use codec::{Decode, Encode, Features};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::{Answer, Change, Collection, ObjectId, Query, ReadRequest, Transaction};
+use wire::messages::MOSDMap;
+use wire::types::{Epoch, HObject, OsdMap, OsdMapIncremental, SnapId, Uuid};
+
+/// What a store says of itself. A store that has lost its contents has no lineage, and its OSD cannot claim what the
+/// map says an earlier life of it was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct Lineage {
+    pub cluster_fsid: Uuid,
+    pub osd_fsid: Uuid,
+    /// The map in which this store's OSD was first marked up. 0: not yet.
+    pub first_up: Epoch,
+    /// The map in which it was last marked up.
+    pub boot_epoch: Epoch,
+    /// The last clean stop.
+    pub clean_thru: Epoch,
+    pub mounted: Epoch,
+    pub newest_map: Epoch,
+}
+
+/// Maps kept for clients that are behind.
+const KEEP_MAPS: usize = 500;
+/// The most that one message carries.
+const SHARE_MAPS: usize = 40;
+
+#[derive(Default)]
+pub struct History {
+    pub lineage: Lineage,
+    pub map: Option<Arc<OsdMap>>,
+    increments: BTreeMap<Epoch, Bytes>,
+    /// Increments rewritten for clients of other features: by features, then epoch.
+    rewritten: BTreeMap<(u64, Epoch), Bytes>,
+}
+
+const SUPERBLOCK: Bytes = Bytes::from_static(b"superblock");
+const FULL: Bytes = Bytes::from_static(b"full");
+
+fn object() -> ObjectId {
+    HObject { pool: -1, snap: SnapId::HEAD, name: "osd".into(), ..HObject::min() }.into()
+}
+
+impl History {
+    pub fn load_request() -> ReadRequest {
+        let all = Query::OmapList {
+            after: None,
+            from: Bytes::new(),
+            prefix: Bytes::new(),
+            max: usize::MAX,
+            values: true,
+        };
+        ReadRequest { collection: Collection::Meta, object: object(), queries: vec![all] }
+    }
+
+    /// From the answer; a store that holds nothing gives an empty history.
+    pub fn loaded(answers: Vec<Answer>) -> Result<History, String> {
+        let mut out = History::default();
+        let Some(Answer::OmapList { entries, .. }) = answers.into_iter().next() else { return Ok(out) };
+        for (key, value) in entries {
+            let wrong = |e: codec::DecodeError| format!("the daemon's record {key:?} is damaged: {e}");
+            match &key[..] {
+                b"superblock" => out.lineage = codec::decode_exact(&value).map_err(wrong)?,
+                b"full" => out.map = Some(Arc::new(codec::decode_exact(&value).map_err(wrong)?)),
+                [b'm', epoch @ ..] if epoch.len() == 4 => {
+                    let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
+                    out.increments.insert(epoch, value);
+                }
+                _ => return Err(format!("unknown record {key:?}")),
+            }
+        }
+        Ok(out)
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.map.as_ref().map_or(0, |m| m.epoch)
+    }
+
+    /// The collection itself, for a store that is new.
+    pub fn create() -> Transaction {
+        let changes = vec![Change::CreateCollection { split_bits: 0 }, Change::Touch { object: object() }];
+        Transaction { collection: Collection::Meta, changes }
+    }
+
+    /// Keeps what came: the increments of `message` up to the present map.
+    pub fn keep(&mut self, message: &MOSDMap) -> Transaction {
+        self.lineage.newest_map = self.epoch();
+        let newest = self.epoch();
+        let mut entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into())];
+        for (epoch, bytes) in message.incremental_maps.range(..=newest) {
+            // A copy: the message it is a slice of holds many maps.
+            let bytes = Bytes::copy_from_slice(bytes);
+            entries.push((key(*epoch), bytes.clone()));
+            self.increments.insert(*epoch, bytes);
+        }
+        if let Some(map) = &self.map {
+            entries.push((FULL, map.to_canonical().0.into()));
+        }
+        let mut changes = vec![Change::OmapSet { object: object(), entries }];
+        let excess = self.increments.len().saturating_sub(KEEP_MAPS);
+        let gone: Vec<Epoch> = self.increments.keys().take(excess).copied().collect();
+        if !gone.is_empty() {
+            self.rewritten.retain(|(_, epoch), _| !gone.contains(epoch));
+            changes.push(Change::OmapRemove { object: object(), keys: gone.iter().map(|e| key(*e)).collect() });
+            gone.iter().for_each(|e| drop(self.increments.remove(e)));
+        }
+        Transaction { collection: Collection::Meta, changes }
+    }
+
+    pub fn save_lineage(&self) -> Transaction {
+        let entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into())];
+        let changes = vec![Change::OmapSet { object: object(), entries }];
+        Transaction { collection: Collection::Meta, changes }
+    }
+
+    /// What a peer that has map `since` lacks, for its features: increments, or the whole map where they are gone.
+    pub fn share(&mut self, since: Epoch, peer: Features) -> Option<MOSDMap> {
+        let map = self.map.clone()?;
+        let mut out = MOSDMap {
+            fsid: map.fsid,
+            newest_map: map.epoch,
+            trim_lower_bound: self.increments.keys().next().copied().unwrap_or(map.epoch),
+            ..MOSDMap::default()
+        };
+        if since >= map.epoch {
+            return None;
+        }
+        let features = map.features_for(peer);
+        let wanted = since + 1..=map.epoch;
+        let complete = since != 0 && self.increments.range(wanted.clone()).count() as u32 == map.epoch - since;
+        if complete {
+            for epoch in wanted.take(SHARE_MAPS) {
+                out.incremental_maps.insert(epoch, self.increment_for(epoch, features)?);
+            }
+        } else {
+            let mut w = codec::Writer::new(features);
+            map.encode_with_crc(&mut w);
+            out.maps.insert(map.epoch, w.into_bytes());
+        }
+        Some(out)
+    }
+
+    fn increment_for(&mut self, epoch: Epoch, features: Features) -> Option<Bytes> {
+        if let Some(bytes) = self.rewritten.get(&(features.0, epoch)) {
+            return Some(bytes.clone());
+        }
+        let original = self.increments.get(&epoch)?;
+        let change: OsdMapIncremental = codec::decode_exact(original).ok()?;
+        let bytes = match change.encode_features == features.0 {
+            true => original.clone(),
+            false => Bytes::from(change.to_vec_for(features).ok()?),
+        };
+        self.rewritten.insert((features.0, epoch), bytes.clone());
+        Some(bytes)
+    }
+}
+
+fn key(epoch: Epoch) -> Bytes {
+    let mut out = [b'm'; 5];
+    out[1..].copy_from_slice(&epoch.to_be_bytes());
+    Bytes::copy_from_slice(&out)
+}

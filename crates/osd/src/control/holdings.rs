@@ -1,0 +1,296 @@
+//! Which PGs this OSD holds, which it should serve, and what a new map means for each.
+//!
+//! **A PG is served only by an OSD that can prove it holds the PG's history.** While pools have one copy, the history
+//! is where the PG began, because nothing moves it: with the first OSD that the map made its primary. So this OSD may
+//! create a PG empty only if it has followed the maps from the pool's creation, nobody was the PG's primary before,
+//! and it was this very store's life that the map then made primary (see [`super::history::Lineage`]). A PG that is
+//! held stays with its holder: when CRUSH moves it, the holder asks the monitor to keep it acting (`pg_temp`). A PG
+//! that should be served here and is not held is *blocked*: its clients hold back, and it is reported as down.
+
+use crate::Routes;
+use crate::pg::split_bits;
+use crate::routes::spread;
+use crate::shard::{LoadedPg, PgOrder};
+use machine::CoreId;
+use placement::pg::stable_mod;
+use placement::{Mapper, Placement};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::types::{Epoch, OsdMap, PgId, PoolId, SpgId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Its collection is in a store shard.
+    Held,
+    /// We should serve it and have nothing of it.
+    Blocked,
+    /// Its pool is gone; the shard is removing it.
+    Leaving,
+}
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub core: CoreId,
+    pub holding: Holding,
+    /// Since which map we are its primary, if we are.
+    pub primary_since: Option<Epoch>,
+    /// The shard has been told to serve it.
+    serving: bool,
+    pub placement: Placement,
+    /// Since which map it is placed so.
+    pub placed_since: Epoch,
+}
+
+/// Orders for the shards of each core.
+pub type Orders = BTreeMap<CoreId, Vec<PgOrder>>;
+
+pub struct Holdings {
+    osd: i32,
+    cores: u16,
+    pub entries: BTreeMap<PgId, Entry>,
+    /// PGs whose pool was seen to come into being and whom nobody has served yet, with the map of their creation.
+    unsettled: BTreeMap<PgId, Epoch>,
+    /// PGs that turned out to begin with us; created with the next orders.
+    ours: BTreeMap<PgId, (Epoch, Epoch)>,
+    /// What the shards know of: pools and their number of PGs.
+    pg_nums: BTreeMap<PoolId, u32>,
+    mapper: Mapper,
+}
+
+impl Holdings {
+    pub fn new(osd: i32, cores: u16) -> Holdings {
+        Holdings {
+            osd,
+            cores,
+            entries: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            ours: BTreeMap::new(),
+            pg_nums: BTreeMap::new(),
+            mapper: Mapper::default(),
+        }
+    }
+
+    /// A PG that the store of `core` brought along.
+    pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
+        self.entries.insert(pg.pg.pg, entry(core, Holding::Held));
+    }
+
+    /// The pools as they were when the store was saved: a change of their PG counts since then is a split.
+    pub fn resume(&mut self, map: &OsdMap) {
+        self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
+    }
+
+    pub fn removed(&mut self, pg: PgId) {
+        if self.entries.get(&pg).is_some_and(|e| e.holding == Holding::Leaving) {
+            self.entries.remove(&pg);
+        }
+    }
+
+    /// One map after another, none left out: who begins which PG. `before` is the map just before, if it was seen.
+    /// `our_life`: the map in which this store's OSD was first marked up, 0 before that.
+    pub fn follow(&mut self, before: Option<&OsdMap>, map: &OsdMap, our_life: Epoch) {
+        let Some(before) = before else {
+            // What came into being in between cannot be known.
+            self.unsettled.clear();
+            return;
+        };
+        for (&pool, row) in &map.pools {
+            let old = before.pools.get(&pool).map(|p| (p.pg_num, p.pg_num_mask()));
+            for seed in 0..row.pg_num {
+                let pg = PgId { pool, seed };
+                match old {
+                    None => drop(self.unsettled.insert(pg, map.epoch)),
+                    // A child of a PG that nobody has begun has not begun either.
+                    Some((num, mask)) if seed >= num => {
+                        let parent = PgId { pool, seed: stable_mod(seed, num, mask) };
+                        if let Some(created) = self.unsettled.get(&parent).copied() {
+                            self.unsettled.insert(pg, created);
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        let (osd, mapper, ours) = (self.osd, &mut self.mapper, &mut self.ours);
+        let up_from = map.osd(osd).map_or(0, |row| row.info.up_from);
+        let is_this_life = our_life != 0 && up_from >= our_life;
+        self.unsettled.retain(|pg, created| {
+            if !map.pools.contains_key(&pg.pool) {
+                return false;
+            }
+            let primary = mapper.map(map, *pg).acting_primary;
+            if primary == osd && is_this_life {
+                ours.insert(*pg, (*created, map.epoch));
+            }
+            primary < 0
+        });
+    }
+
+    /// What `map`, the newest, means for every PG here.
+    pub fn orders(&mut self, map: &OsdMap) -> Orders {
+        let mut orders = Orders::new();
+        self.leave_deleted_pools(map, &mut orders);
+        self.split(map, &mut orders);
+        let mut mapper = std::mem::take(&mut self.mapper);
+        for (&pool, row) in &map.pools {
+            for seed in 0..row.pg_num {
+                let pg = PgId { pool, seed };
+                let placement = mapper.map(map, pg);
+                self.place(map, pg, row.pg_num, placement, &mut orders);
+            }
+        }
+        self.mapper = mapper;
+        self.ours.clear();
+        self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
+        orders
+    }
+
+    fn leave_deleted_pools(&mut self, map: &OsdMap, orders: &mut Orders) {
+        self.entries.retain(|pg, entry| {
+            if map.pools.contains_key(&pg.pool) {
+                return true;
+            }
+            let of_core = orders.entry(entry.core).or_default();
+            match entry.holding {
+                Holding::Held => {
+                    of_core.push(PgOrder::Remove { pg: (*pg).into() });
+                    entry.holding = Holding::Leaving;
+                    entry.serving = false;
+                    entry.primary_since = None;
+                    true
+                }
+                Holding::Blocked => {
+                    of_core.push(PgOrder::Unblock { pg: (*pg).into() });
+                    false
+                }
+                Holding::Leaving => true,
+            }
+        });
+    }
+
+    fn split(&mut self, map: &OsdMap, orders: &mut Orders) {
+        for (&pool, row) in &map.pools {
+            let Some(&old) = self.pg_nums.get(&pool) else { continue };
+            if row.pg_num <= old {
+                continue;
+            }
+            let old_mask = (old.next_power_of_two()).wrapping_sub(1);
+            let mut children: BTreeMap<PgId, Vec<(SpgId, u8)>> = BTreeMap::new();
+            for seed in old..row.pg_num {
+                let parent = PgId { pool, seed: stable_mod(seed, old, old_mask) };
+                let child = SpgId::from(PgId { pool, seed });
+                children.entry(parent).or_default().push((child, split_bits(seed, row.pg_num)));
+            }
+            for (parent, children) in children {
+                let Some(parent_entry) = self.entries.get(&parent).cloned() else { continue };
+                let of_core = orders.entry(parent_entry.core).or_default();
+                match parent_entry.holding {
+                    Holding::Held => {
+                        for (child, _) in &children {
+                            self.entries.insert(child.pg, entry(parent_entry.core, Holding::Held));
+                        }
+                        let split_bits = split_bits(parent.seed, row.pg_num);
+                        let (pg, epoch) = (parent.into(), map.epoch);
+                        of_core.push(PgOrder::Split { pg, split_bits, children, epoch });
+                        // It rests while it splits.
+                        if let Some(e) = self.entries.get_mut(&parent) {
+                            e.serving = false;
+                        }
+                    }
+                    // Its clients are told anew which objects it would have.
+                    Holding::Blocked => {
+                        of_core.push(PgOrder::Unblock { pg: parent.into() });
+                        self.entries.remove(&parent);
+                    }
+                    Holding::Leaving => {}
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, map: &OsdMap, pg: PgId, pg_num: u32, placement: &Placement, orders: &mut Orders) {
+        let mine = placement.acting_primary == self.osd;
+        let id = SpgId::from(pg);
+        let Some(known) = self.entries.get_mut(&pg) else {
+            if !mine {
+                return;
+            }
+            let core = CoreId(spread(pg, self.cores));
+            let of_core = orders.entry(core).or_default();
+            let holding = match self.ours.get(&pg) {
+                Some(&(created, since)) => {
+                    of_core.push(PgOrder::Create { pg: id, split_bits: split_bits(pg.seed, pg_num), created, since });
+                    Holding::Held
+                }
+                None => {
+                    of_core.push(PgOrder::Block { pg: id });
+                    Holding::Blocked
+                }
+            };
+            let mut new = entry(core, holding);
+            new.primary_since = Some(self.ours.get(&pg).map_or(map.epoch, |(_, since)| *since));
+            new.serving = holding == Holding::Held;
+            new.placement = placement.clone();
+            new.placed_since = map.epoch;
+            self.entries.insert(pg, new);
+            return;
+        };
+        if known.placement != *placement {
+            known.placement = placement.clone();
+            known.placed_since = map.epoch;
+        }
+        known.primary_since = match (mine, known.primary_since) {
+            (true, since) => Some(since.unwrap_or(map.epoch)),
+            (false, _) => None,
+        };
+        let of_core = orders.entry(known.core).or_default();
+        match (known.holding, mine) {
+            (Holding::Held, true) if !known.serving => {
+                known.serving = true;
+                of_core.push(PgOrder::Serve { pg: id, since: known.primary_since.unwrap_or(map.epoch) });
+            }
+            (Holding::Held, false) if known.serving => {
+                known.serving = false;
+                of_core.push(PgOrder::Idle { pg: id });
+            }
+            // Created elsewhere once, by us after all now: a pool of the same number does not come back, so this
+            // is a child that its parent's holder brought.
+            (Holding::Blocked, false) => {
+                of_core.push(PgOrder::Unblock { pg: id });
+                self.entries.remove(&pg);
+            }
+            (Holding::Held | Holding::Blocked | Holding::Leaving, _) => {}
+        }
+    }
+
+    /// PGs that we hold and that the map gives to somebody who does not: the monitor is asked to leave them here.
+    pub fn wanted_temps(&self, map: &OsdMap) -> BTreeMap<PgId, Vec<i32>> {
+        if !map.is_up(self.osd) {
+            return BTreeMap::new();
+        }
+        let strays = self.entries.iter().filter(|(_, e)| e.holding == Holding::Held && e.primary_since.is_none());
+        strays.map(|(pg, _)| (*pg, vec![self.osd])).collect()
+    }
+
+    pub fn routes(&self) -> Routes {
+        let mut routes = Routes::new(self.cores);
+        self.entries.iter().for_each(|(pg, entry)| routes.set(*pg, entry.core));
+        routes
+    }
+
+    /// The OSDs that share a PG with us.
+    pub fn neighbours(&self) -> BTreeSet<i32> {
+        let acting = self.entries.values().flat_map(|e| e.placement.acting.iter().chain(&e.placement.up));
+        acting.copied().filter(|osd| *osd != self.osd && *osd >= 0 && *osd != i32::MAX).collect()
+    }
+}
+
+fn entry(core: CoreId, holding: Holding) -> Entry {
+    Entry {
+        core,
+        holding,
+        primary_since: None,
+        serving: false,
+        placement: Placement::default(),
+        placed_since: 0,
+    }
+}

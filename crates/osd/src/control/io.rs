@@ -1,0 +1,84 @@
+//! What goes into the control machine and what comes out.
+
+use crate::shard::{self, ToControl};
+use machine::net::{NetEffect, NetEvent};
+use machine::{CoreId, ReadTag, Tag, mon_session};
+use std::collections::BTreeMap;
+use store::{Answer, ReadError, ReadRequest, Transaction, Usage};
+use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
+
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    pub osd: OsdId,
+    /// Tells this store's life from that of another store under the same number.
+    pub osd_fsid: Uuid,
+    pub cores: u16,
+    pub mon: mon_session::Config,
+    /// Where we listen. The same addresses may serve for all four.
+    pub addrs: Addrs,
+    /// What `ceph osd metadata` shows: host name, kernel, versions …
+    pub metadata: BTreeMap<String, String>,
+    /// Options from file and command line; the monitor's come on top.
+    pub options: BTreeMap<String, String>,
+    pub version: VersionText,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Addrs {
+    pub client: EntityAddrVec,
+    pub cluster: EntityAddrVec,
+    pub heartbeat_back: EntityAddrVec,
+    pub heartbeat_front: EntityAddrVec,
+}
+
+/// What `version` answers.
+#[derive(Clone, Debug, Default)]
+pub struct VersionText {
+    pub version: String,
+    pub release: String,
+    pub release_type: String,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    /// Every core's connections: events of those we opened, and `Ready` and `Closed` of all we accepted (the shards
+    /// hear of these too); of accepted connections the messages that [`crate::Routes`] sends here.
+    Net(NetEvent),
+    /// What the shard of a core said.
+    Shard { core: CoreId, said: ToControl },
+    /// Completions of this machine's own transactions and reads, on core 0's store.
+    Committed { tag: Tag },
+    Read { tag: ReadTag, answers: Result<Vec<Answer>, ReadError> },
+    /// A store shard's space; told every few seconds.
+    Usage { core: CoreId, usage: Usage },
+    Wall { now: UTime },
+    /// Stop cleanly: ends in [`Effect::Stopped`].
+    Stop,
+    /// A command from the admin socket; answered by [`Effect::AdminAnswer`].
+    Admin { id: u64, command: String },
+    Deadline,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Net(NetEffect),
+    Submit { tag: Tag, transaction: Transaction },
+    Read { tag: ReadTag, request: ReadRequest },
+    /// To the shard of a core. (`Map` is also what that core routes messages by.)
+    Shard { core: CoreId, input: shard::Input },
+    AdminAnswer { id: u64, answer: command::Answer },
+    /// For the daemon's log.
+    Log { level: Level, text: String },
+    /// The map has us down, nothing is under way: save the store and go.
+    Stopped,
+    /// Going on would be wrong.
+    Fatal { why: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}

@@ -1,0 +1,83 @@
+//! Which core a message goes to.
+//!
+//! A PG belongs to one core, and its children stay there when it splits, because their store shard does. So the table
+//! is kept, not computed: the control machine decides when a PG comes into being, and publishes the table with each
+//! map to every core that reads sockets.
+
+use crate::fast_map::FastMap;
+use machine::CoreId;
+use wire::messages::{Body, Message};
+use wire::types::{PgId, PoolId, SpgId};
+
+/// Where a message of an accepted connection is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Shard(CoreId),
+    Control,
+}
+
+/// PG to core, by pool and seed.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    pools: FastMap<PoolId, Vec<u16>>,
+    cores: u16,
+}
+
+const NOWHERE: u16 = u16::MAX;
+
+impl Routes {
+    pub fn new(cores: u16) -> Routes {
+        Routes { pools: FastMap::default(), cores }
+    }
+
+    pub fn set(&mut self, pg: PgId, core: CoreId) {
+        let seeds = self.pools.entry(pg.pool).or_default();
+        let at = pg.seed as usize;
+        if seeds.len() <= at {
+            seeds.resize(at + 1, NOWHERE);
+        }
+        seeds[at] = core.0;
+    }
+
+    /// The core that has the PG, if this OSD has it at all.
+    pub fn core_of(&self, pg: SpgId) -> Option<CoreId> {
+        let core = *self.pools.get(&pg.pg.pool)?.get(pg.pg.seed as usize)?;
+        (core != NOWHERE).then_some(CoreId(core))
+    }
+
+    /// Where a client's message goes. A request for a PG that is not here goes to some core all the same: that core
+    /// sees whether it must wait for a map, and shares its own.
+    pub fn of(&self, message: &Message) -> Destination {
+        let pg = match &message.body {
+            Body::MOSDOp(op) => op.pg,
+            Body::MOSDBackoff(backoff) => backoff.pg,
+            _ => return Destination::Control,
+        };
+        Destination::Shard(self.core_of(pg).unwrap_or(CoreId(spread(pg.pg, self.cores))))
+    }
+}
+
+/// A core for a PG that has none yet.
+pub fn spread(pg: PgId, cores: u16) -> u16 {
+    let mixed = (pg.seed as u64 ^ (pg.pool as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed >> 32) % cores.max(1) as u64) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pgs_spread_evenly_and_unknown_ones_go_somewhere() {
+        let mut counts = [0; 4];
+        (0..256).for_each(|seed| counts[spread(PgId { pool: 3, seed }, 4) as usize] += 1);
+        assert!(counts.iter().all(|n| (40..90).contains(n)), "{counts:?}");
+        assert_eq!(spread(PgId { pool: 3, seed: 9 }, 1), 0);
+
+        let mut routes = Routes::new(2);
+        routes.set(PgId { pool: 3, seed: 5 }, CoreId(1));
+        assert_eq!(routes.core_of(PgId { pool: 3, seed: 5 }.into()), Some(CoreId(1)));
+        assert_eq!(routes.core_of(PgId { pool: 3, seed: 4 }.into()), None);
+        assert_eq!(routes.core_of(PgId { pool: 4, seed: 5 }.into()), None);
+    }
+}
