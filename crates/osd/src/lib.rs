@@ -1,10 +1,18 @@
 //! The OSD: placement groups, operations, object classes, watches.
+//!
+//! Two machines. A [`shard::Shard`] on every core serves that core's placement groups on its own store shard. One
+//! [`control::Control`] on core 0 speaks with the monitor, the manager and other OSDs, keeps the maps, and tells the
+//! shards what each map means for their placement groups. [`Routes`] says which core a client's message goes to.
 
 pub mod classes;
+pub mod control;
 pub mod errno;
 mod fast_map;
 pub mod object;
 pub mod ops;
 pub mod pg;
+mod routes;
 pub mod shard;
 pub mod slab;
+
+pub use routes::{Destination, Routes};

@@ -112,7 +112,8 @@ impl History {
         let gone: Vec<Epoch> = self.increments.keys().take(excess).copied().collect();
         if !gone.is_empty() {
             self.rewritten.retain(|(_, epoch), _| !gone.contains(epoch));
-            changes.push(Change::OmapRemove { object: object(), keys: gone.iter().map(|e| key(*e)).collect() });
+            changes
+                .push(Change::OmapRemove { object: object(), keys: gone.iter().map(|e| key(*e)).collect() });
             gone.iter().for_each(|e| drop(self.increments.remove(e)));
         }
         Transaction { collection: Collection::Meta, changes }
@@ -138,7 +139,8 @@ impl History {
         }
         let features = map.features_for(peer);
         let wanted = since + 1..=map.epoch;
-        let complete = since != 0 && self.increments.range(wanted.clone()).count() as u32 == map.epoch - since;
+        let complete =
+            since != 0 && self.increments.range(wanted.clone()).count() as u32 == map.epoch - since;
         if complete {
             for epoch in wanted.take(SHARE_MAPS) {
                 out.incremental_maps.insert(epoch, self.increment_for(epoch, features)?);

@@ -86,8 +86,15 @@ impl Holdings {
     }
 
     /// One map after another, none left out: who begins which PG. `before` is the map just before, if it was seen.
-    /// `our_life`: the map in which this store's OSD was first marked up, 0 before that.
-    pub fn follow(&mut self, before: Option<&OsdMap>, map: &OsdMap, our_life: Epoch) {
+    /// `our_life`: the map in which this store's OSD was first marked up, 0 before that. `is_us`: the map names this
+    /// very process under our number.
+    pub fn follow(&mut self, before: Option<&OsdMap>, map: &OsdMap, our_life: Epoch, is_us: bool) {
+        let (osd, mapper) = (self.osd, &mut self.mapper);
+        for (pg, entry) in &mut self.entries {
+            // Exactly when we became primary matters: a client that has seen it does not send again.
+            let mine = is_us && mapper.map(map, *pg).acting_primary == osd;
+            entry.primary_since = mine.then(|| entry.primary_since.unwrap_or(map.epoch));
+        }
         let Some(before) = before else {
             // What came into being in between cannot be known.
             self.unsettled.clear();
@@ -126,7 +133,7 @@ impl Holdings {
     }
 
     /// What `map`, the newest, means for every PG here.
-    pub fn orders(&mut self, map: &OsdMap) -> Orders {
+    pub fn orders(&mut self, map: &OsdMap, is_us: bool) -> Orders {
         let mut orders = Orders::new();
         self.leave_deleted_pools(map, &mut orders);
         self.split(map, &mut orders);
@@ -135,7 +142,7 @@ impl Holdings {
             for seed in 0..row.pg_num {
                 let pg = PgId { pool, seed };
                 let placement = mapper.map(map, pg);
-                self.place(map, pg, row.pg_num, placement, &mut orders);
+                self.place(map, pg, row.pg_num, placement, is_us, &mut orders);
             }
         }
         self.mapper = mapper;
@@ -207,8 +214,16 @@ impl Holdings {
         }
     }
 
-    fn place(&mut self, map: &OsdMap, pg: PgId, pg_num: u32, placement: &Placement, orders: &mut Orders) {
-        let mine = placement.acting_primary == self.osd;
+    fn place(
+        &mut self,
+        map: &OsdMap,
+        pg: PgId,
+        pg_num: u32,
+        placement: &Placement,
+        is_us: bool,
+        orders: &mut Orders,
+    ) {
+        let mine = is_us && placement.acting_primary == self.osd;
         let id = SpgId::from(pg);
         let Some(known) = self.entries.get_mut(&pg) else {
             if !mine {
@@ -218,7 +233,12 @@ impl Holdings {
             let of_core = orders.entry(core).or_default();
             let holding = match self.ours.get(&pg) {
                 Some(&(created, since)) => {
-                    of_core.push(PgOrder::Create { pg: id, split_bits: split_bits(pg.seed, pg_num), created, since });
+                    of_core.push(PgOrder::Create {
+                        pg: id,
+                        split_bits: split_bits(pg.seed, pg_num),
+                        created,
+                        since,
+                    });
                     Holding::Held
                 }
                 None => {
@@ -263,11 +283,9 @@ impl Holdings {
     }
 
     /// PGs that we hold and that the map gives to somebody who does not: the monitor is asked to leave them here.
-    pub fn wanted_temps(&self, map: &OsdMap) -> BTreeMap<PgId, Vec<i32>> {
-        if !map.is_up(self.osd) {
-            return BTreeMap::new();
-        }
-        let strays = self.entries.iter().filter(|(_, e)| e.holding == Holding::Held && e.primary_since.is_none());
+    pub fn wanted_temps(&self) -> BTreeMap<PgId, Vec<i32>> {
+        let strays =
+            self.entries.iter().filter(|(_, e)| e.holding == Holding::Held && e.primary_since.is_none());
         strays.map(|(pg, _)| (*pg, vec![self.osd])).collect()
     }
 

@@ -45,34 +45,67 @@ pub enum Input {
     /// hear of these too); of accepted connections the messages that [`crate::Routes`] sends here.
     Net(NetEvent),
     /// What the shard of a core said.
-    Shard { core: CoreId, said: ToControl },
+    Shard {
+        core: CoreId,
+        said: ToControl,
+    },
     /// Completions of this machine's own transactions and reads, on core 0's store.
-    Committed { tag: Tag },
-    Read { tag: ReadTag, answers: Result<Vec<Answer>, ReadError> },
+    Committed {
+        tag: Tag,
+    },
+    Read {
+        tag: ReadTag,
+        answers: Result<Vec<Answer>, ReadError>,
+    },
     /// A store shard's space; told every few seconds.
-    Usage { core: CoreId, usage: Usage },
-    Wall { now: UTime },
+    Usage {
+        core: CoreId,
+        usage: Usage,
+    },
+    Wall {
+        now: UTime,
+    },
     /// Stop cleanly: ends in [`Effect::Stopped`].
     Stop,
     /// A command from the admin socket; answered by [`Effect::AdminAnswer`].
-    Admin { id: u64, command: String },
+    Admin {
+        id: u64,
+        command: String,
+    },
     Deadline,
 }
 
 #[derive(Debug)]
 pub enum Effect {
     Net(NetEffect),
-    Submit { tag: Tag, transaction: Transaction },
-    Read { tag: ReadTag, request: ReadRequest },
+    Submit {
+        tag: Tag,
+        transaction: Transaction,
+    },
+    Read {
+        tag: ReadTag,
+        request: ReadRequest,
+    },
     /// To the shard of a core. (`Map` is also what that core routes messages by.)
-    Shard { core: CoreId, input: shard::Input },
-    AdminAnswer { id: u64, answer: command::Answer },
+    Shard {
+        core: CoreId,
+        input: shard::Input,
+    },
+    AdminAnswer {
+        id: u64,
+        answer: command::Answer,
+    },
     /// For the daemon's log.
-    Log { level: Level, text: String },
+    Log {
+        level: Level,
+        text: String,
+    },
     /// The map has us down, nothing is under way: save the store and go.
     Stopped,
     /// Going on would be wrong.
-    Fatal { why: String },
+    Fatal {
+        why: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

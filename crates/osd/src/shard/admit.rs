@@ -43,8 +43,10 @@ impl Shard {
     pub(super) fn dispatch(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
         let Parked { conn, tid, ref op } = parked;
         let Some(&pg_key) = self.pg_by_id.get(&op.pg) else {
-            // Perhaps another core's; where it is nobody's, the router drops it.
-            fx.push(Effect::Reroute { conn, tid, op: parked.op });
+            // Another core's, or not here at all: then the client will see in a map where it is.
+            if self.view.routes.core_of(op.pg).is_some_and(|core| core != self.config.core) {
+                fx.push(Effect::Reroute { conn, tid, op: parked.op });
+            }
             return;
         };
         match self.pgs[pg_key].phase {

@@ -8,6 +8,8 @@ use wire::types::{EntityAddr, Epoch, PoolId};
 pub struct ClusterView {
     pub epoch: Epoch,
     pub pools: FastMap<PoolId, PoolView>,
+    /// Which core has which PG of this OSD.
+    pub routes: crate::Routes,
     /// Clients that may not touch anything any more: by whole address, or (nonce 0) by host.
     pub blocklist: FastSet<EntityAddr>,
     /// Hosts and networks, rare: `(address, prefix bits)`.

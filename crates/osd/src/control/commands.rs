@@ -1,0 +1,203 @@
+//! `ceph tell osd.N …` and the admin socket: what can be asked of, or done to, one OSD.
+
+use super::{Control, Fx};
+use command::{Answer, Args, Json, errno, object, signature};
+use machine::ConnId;
+use wire::caps::OsdCap;
+use wire::messages::{MCommand, MCommandReply, Message};
+
+/// What works, as `get_command_descriptions` lists it: signature, help, permissions.
+const COMMANDS: &[(&str, &str, &str)] = &[
+    ("get_command_descriptions", "list available commands", "r"),
+    ("help", "list available commands", "r"),
+    ("version", "report version of OSD", "r"),
+    ("status", "high-level status of OSD", "r"),
+    ("config show", "dump current config settings", "r"),
+    ("config get name=var,type=CephString", "config get <field>: get the config value", "r"),
+    (
+        "config set name=var,type=CephString name=val,type=CephString,n=N",
+        "config set <field> <val> [<val> ...]: set a config variable",
+        "rw",
+    ),
+    (
+        "injectargs name=injected_args,type=CephString,n=N",
+        "inject configuration arguments into running OSD",
+        "rw",
+    ),
+    ("ops", "show the ops currently in flight", "r"),
+    ("dump_ops_in_flight", "show the ops currently in flight", "r"),
+    ("perf dump", "dump perfcounters value", "r"),
+    ("dump_pg_recovery_stats", "dump pg recovery statistics", "r"),
+    ("flush_pg_stats", "flush pg stats", "r"),
+];
+
+impl Control {
+    pub(super) fn on_command(&mut self, conn: ConnId, tid: u64, m: &MCommand, fx: &mut Fx) {
+        let Answer { result, status, body } = match self.may_command(conn) {
+            false => {
+                Answer::error(errno::EACCES, "connection does not have capabilities to run this command")
+            }
+            true => self.command(&m.command.join(" "), conn),
+        };
+        let reply = MCommandReply { result, status, output: body };
+        self.send(conn, Message::with_tid(tid, reply), fx);
+    }
+
+    /// Commands reach everything, so they need everything.
+    fn may_command(&self, conn: ConnId) -> bool {
+        let Some(peer) = self.peers.get(&conn) else { return false };
+        peer.allow_all
+            || codec::Reader::new(&peer.caps)
+                .string()
+                .ok()
+                .and_then(|text| OsdCap::parse(&text).ok())
+                .is_some_and(|caps| caps.allows_everything())
+    }
+
+    fn command(&mut self, text: &str, conn: ConnId) -> Answer {
+        let features = self.peers.get(&conn).map_or(codec::Features::ALL, |p| p.features);
+        self.run(text, features)
+    }
+
+    pub(super) fn admin(&mut self, text: &str) -> Answer {
+        self.run(text, codec::Features::ALL)
+    }
+
+    fn run(&mut self, text: &str, features: codec::Features) -> Answer {
+        let args = match Args::parse(text) {
+            Ok(args) => args,
+            Err(why) => return Answer::invalid(why),
+        };
+        let prefix = args.text("prefix").unwrap_or_default();
+        let format = args.format();
+        let known = COMMANDS.iter().find(|(sig, _, _)| signature::prefix(sig) == prefix);
+        if let Some((sig, _, _)) = known
+            && let Err(why) = signature::check(sig, &args)
+        {
+            return Answer::invalid(why);
+        }
+        match prefix.as_str() {
+            "get_command_descriptions" => {
+                let mut all = Json::Object(Vec::new());
+                for (i, (sig, help, permissions)) in COMMANDS.iter().enumerate() {
+                    let row = object! {
+                        "sig" => signature::describe(sig, features),
+                        "help" => *help,
+                        "module" => "osd",
+                        "perm" => *permissions,
+                        "flags" => 0,
+                    };
+                    all.push(format!("cmd{i:03}"), row);
+                }
+                Answer::body(all.compact())
+            }
+            "help" => {
+                let pairs = COMMANDS.iter().map(|(sig, help, _)| (signature::prefix(sig), *help));
+                let mut all = Json::Object(Vec::new());
+                pairs.for_each(|(name, help)| all.push(name, help));
+                Answer::json(format, &all)
+            }
+            "version" => {
+                let v = &self.config.version;
+                let json = object! {
+                    "version" => v.version.as_str(),
+                    "release" => v.release.as_str(),
+                    "release_type" => v.release_type.as_str(),
+                };
+                Answer::json(format, &json)
+            }
+            "status" => Answer::json(format, &self.status()),
+            "config show" => {
+                let all = self.options.all();
+                Answer::json(format, &Json::strings(&all))
+            }
+            "config get" => self.config_get(&args),
+            "config set" => {
+                let name = args.text("var").unwrap_or_default();
+                self.options.inject(&name, &args.texts("val").join(" "));
+                Answer::json(format, &object! { "success" => "" })
+            }
+            "injectargs" => self.inject_args(&args.texts("injected_args").join(" ")),
+            "ops" | "dump_ops_in_flight" => {
+                let count: usize = self.ops_in_flight.values().sum();
+                let ops = Json::Array(Vec::new());
+                Answer::json(format, &object! { "ops" => ops, "num_ops" => count as u64 })
+            }
+            "perf dump" => Answer::json(format, &self.perf()),
+            "dump_pg_recovery_stats" => Answer::body(""),
+            "flush_pg_stats" => {
+                self.reports.make_due();
+                let seq = self.osd_stat().seq;
+                Answer::body(format!("{seq}\n"))
+            }
+            _ => Answer::invalid(format!("unknown command '{prefix}'")),
+        }
+    }
+
+    fn status(&self) -> Json {
+        let lineage = &self.history.lineage;
+        object! {
+            "cluster_fsid" => self.mon.fsid().to_string(),
+            "osd_fsid" => self.config.osd_fsid.to_string(),
+            "whoami" => self.config.osd.0 as i64,
+            "state" => self.life.state_name(),
+            "maps" => format!("[{}~1]", self.epoch()),
+            "oldest_map" => self.epoch() as u64,
+            "newest_map" => self.epoch() as u64,
+            "cluster_osdmap_trim_lower_bound" => 1u64,
+            "boot_epoch" => lineage.boot_epoch as u64,
+            "num_pgs" => self.holdings.entries.len() as u64,
+        }
+    }
+
+    fn config_get(&self, args: &Args) -> Answer {
+        let name = args.text("var").unwrap_or_default();
+        match self.options.get(&name) {
+            Some(value) => {
+                let mut out = Json::Object(Vec::new());
+                out.push(name, value);
+                Answer::json(args.format(), &out)
+            }
+            None => {
+                Answer::error(errno::ENOENT, format!("error getting '{name}': (2) No such file or directory"))
+            }
+        }
+    }
+
+    /// `--name value --other=value …`.
+    fn inject_args(&mut self, text: &str) -> Answer {
+        let mut words = text.split_whitespace().peekable();
+        let mut set = Vec::new();
+        while let Some(word) = words.next() {
+            let Some(name) = word.strip_prefix("--") else {
+                return Answer::invalid(format!("failed to parse arguments: {word}"));
+            };
+            let (name, value) = match name.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (name, words.next_if(|w| !w.starts_with("--")).unwrap_or("true").to_owned()),
+            };
+            self.options.inject(name, &value);
+            set.push(format!("{} = '{value}'", name.replace('-', "_")));
+        }
+        Answer::ok(set.join(" "))
+    }
+
+    fn perf(&self) -> Json {
+        let sum = |f: fn(&crate::pg::meta::PgStats) -> i64| -> i64 {
+            self.pg_reports.values().map(|r| f(&r.stats)).sum()
+        };
+        let usage = self.osd_stat().statfs;
+        let osd = object! {
+            "op_r" => sum(|s| s.reads),
+            "op_w" => sum(|s| s.writes),
+            "op_r_out_bytes" => sum(|s| s.read_kib) * 1024,
+            "op_w_in_bytes" => sum(|s| s.write_kib) * 1024,
+            "numpg" => self.holdings.entries.len() as u64,
+            "map_message_epochs" => self.epoch() as u64,
+            "stat_bytes" => usage.total,
+            "stat_bytes_used" => usage.total.saturating_sub(usage.available),
+            "stat_bytes_avail" => usage.available,
+        };
+        object! { "osd" => osd }
+    }
+}

@@ -1,0 +1,355 @@
+//! Boot, beacons, full states, and stopping: what the monitor must know of us.
+
+use super::history::History;
+use super::{Control, Effect, Fx, Level};
+use machine::mon_session::{RequestId, TimedOut};
+use machine::{CoreId, Tag, Time};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use store::{Answer, ReadError};
+use wire::features;
+use wire::messages::{
+    Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGTemp, PaxosHeader,
+};
+use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock};
+
+#[derive(Debug)]
+pub(super) struct Life {
+    phase: Phase,
+    has_meta: bool,
+    /// Cores whose shards have not yet said what they hold.
+    cores_loading: BTreeSet<CoreId>,
+    own_loaded: bool,
+    asked_version: Option<RequestId>,
+    /// The monitor's newest map when it was last asked.
+    newest: Option<Epoch>,
+    booted_at: Option<Time>,
+    beacon_at: Option<Time>,
+    full_told: Option<(u32, Time)>,
+    stop_at: Option<Time>,
+    stop_commit: Option<Tag>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing has happened yet.
+    New,
+    /// The stores are read; the monitor is not called before we know what we hold.
+    Loading,
+    /// Maps come in until ours is the newest; then we say that we are here.
+    Booting,
+    Up,
+    /// The monitor has been told that we go.
+    Stopping,
+    Stopped,
+}
+
+/// How often a boot message is repeated until the map has us.
+const BOOT_AGAIN: Duration = Duration::from_secs(5);
+const TEMPS_AGAIN: Duration = Duration::from_secs(3);
+/// How long a clean stop waits for the monitor.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Life {
+    pub fn new(has_meta: bool, cores: u16) -> Life {
+        Life {
+            phase: Phase::New,
+            has_meta,
+            cores_loading: (0..cores).map(CoreId).collect(),
+            own_loaded: false,
+            asked_version: None,
+            newest: None,
+            booted_at: None,
+            beacon_at: None,
+            full_told: None,
+            stop_at: None,
+            stop_commit: None,
+        }
+    }
+
+    pub fn has_loaded(&self) -> bool {
+        !matches!(self.phase, Phase::New | Phase::Loading)
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping | Phase::Stopped)
+    }
+
+    pub fn state_name(&self) -> &'static str {
+        match self.phase {
+            Phase::New | Phase::Loading => "initializing",
+            Phase::Booting => "booting",
+            Phase::Up => "active",
+            Phase::Stopping | Phase::Stopped => "stopping",
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn begin_life(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.phase != Phase::New {
+            return;
+        }
+        self.life.phase = Phase::Loading;
+        if self.life.has_meta {
+            self.next_tag += 1;
+            let tag = machine::ReadTag(self.next_tag);
+            fx.push(Effect::Read { tag, request: History::load_request() });
+        } else {
+            self.submit(History::create(), fx);
+            self.life.own_loaded = true;
+            self.call_when_loaded(now, fx);
+        }
+    }
+
+    pub(super) fn on_own_read(&mut self, now: Time, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+        match answers.map_err(|e| e.to_string()).and_then(History::loaded) {
+            Ok(history) => {
+                let (ours, cluster) = (self.config.osd_fsid, history.lineage.osd_fsid);
+                if history.lineage.osd_fsid != Default::default() && cluster != ours {
+                    let why = format!("the store belongs to OSD {cluster}, we are {ours}");
+                    return fx.push(Effect::Fatal { why });
+                }
+                if let Some(map) = &history.map {
+                    self.holdings.resume(map);
+                }
+                self.history = history;
+                self.life.own_loaded = true;
+                self.call_when_loaded(now, fx);
+            }
+            Err(why) => fx.push(Effect::Fatal { why }),
+        }
+    }
+
+    pub(super) fn on_loaded(&mut self, now: Time, core: CoreId, fx: &mut Fx) {
+        self.life.cores_loading.remove(&core);
+        self.call_when_loaded(now, fx);
+    }
+
+    fn call_when_loaded(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.phase != Phase::Loading || !self.life.own_loaded || !self.life.cores_loading.is_empty() {
+            return;
+        }
+        self.life.phase = Phase::Booting;
+        self.history.lineage.osd_fsid = self.config.osd_fsid;
+        self.history.lineage.mounted = self.epoch();
+        // From the first map on where we have none: who began which PG is in the maps.
+        let start = self.epoch() as u64 + 1;
+        self.with_mon(now, fx, |mon, wanted| {
+            mon.subscribe("osdmap", start, wanted);
+            mon.subscribe("mgrmap", 0, wanted);
+            mon.subscribe("config", 0, wanted);
+            mon.start(now, wanted);
+        });
+    }
+
+    pub(super) fn on_mon_connected(&mut self, now: Time, fx: &mut Fx) {
+        self.life.booted_at = None;
+        self.life.beacon_at = None;
+        self.ask_newest(now, fx);
+    }
+
+    fn ask_newest(&mut self, now: Time, fx: &mut Fx) {
+        let ask = MMonGetVersion { handle: 0, what: "osdmap".into() };
+        let id = self
+            .with_mon(now, fx, |mon, wanted| mon.request(now, ask, Some(Duration::from_secs(30)), wanted));
+        self.life.asked_version = Some(id);
+    }
+
+    pub(super) fn on_mon_answer(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: Result<Body, TimedOut>,
+        fx: &mut Fx,
+    ) {
+        if self.life.asked_version != Some(id) {
+            return;
+        }
+        self.life.asked_version = None;
+        if let Ok(Body::MMonGetVersionReply(reply)) = answer {
+            self.history.lineage.cluster_fsid = self.mon.fsid();
+            self.life.newest = Some(reply.version as Epoch);
+            self.boot_when_current(now, fx);
+        }
+    }
+
+    /// What a new map says of ourselves.
+    pub(super) fn on_new_map(&mut self, now: Time, map: &OsdMap, fx: &mut Fx) {
+        let is_us = self.is_us(map);
+        match self.life.phase {
+            Phase::Booting if is_us => {
+                self.life.phase = Phase::Up;
+                self.life.beacon_at = None;
+                self.log(Level::Info, format!("up since map {}", self.history.lineage.boot_epoch), fx);
+            }
+            Phase::Up if !is_us => {
+                self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);
+                self.life.phase = Phase::Booting;
+                self.life.booted_at = None;
+                self.ask_newest(now, fx);
+            }
+            Phase::Stopping if !is_us => self.finish_stop(now, fx),
+            _ => {}
+        }
+        self.boot_when_current(now, fx);
+        self.temps_asked_at = None;
+        self.ask_for_temps(now, fx);
+        self.choose_neighbours(map);
+        if self.life.beacon_at.is_none() {
+            self.live(now, fx);
+        }
+    }
+
+    fn boot_when_current(&mut self, now: Time, fx: &mut Fx) {
+        let current = self.life.newest.is_some_and(|newest| self.epoch() >= newest);
+        let lately = self.life.booted_at.is_some_and(|at| now < at + BOOT_AGAIN);
+        if self.life.phase != Phase::Booting || !current || lately {
+            return;
+        }
+        self.life.booted_at = Some(now);
+        let lineage = &self.history.lineage;
+        let epoch = self.epoch();
+        let boot = MOSDBoot {
+            paxos: PaxosHeader { version: 0 },
+            superblock: OsdSuperblock {
+                cluster_fsid: lineage.cluster_fsid,
+                osd_fsid: self.config.osd_fsid,
+                whoami: self.config.osd.0,
+                current_epoch: epoch,
+                maps: vec![(epoch, 1)],
+                clean_thru: lineage.clean_thru,
+                mounted: lineage.mounted,
+                ..OsdSuperblock::default()
+            },
+            heartbeat_back_addrs: self.config.addrs.heartbeat_back.clone(),
+            cluster_addrs: self.config.addrs.cluster.clone(),
+            boot_epoch: 0,
+            heartbeat_front_addrs: self.config.addrs.heartbeat_front.clone(),
+            metadata: self.config.metadata.clone(),
+            features: features::SUPPORTED.0,
+        };
+        self.send_mon(now, boot, fx);
+    }
+
+    /// What is repeated while we live.
+    pub(super) fn live(&mut self, now: Time, fx: &mut Fx) {
+        self.boot_when_current(now, fx);
+        if self.life.phase == Phase::Stopping && self.life.stop_at.is_some_and(|at| at <= now) {
+            return self.finish_stop(now, fx);
+        }
+        if self.life.phase != Phase::Up {
+            return;
+        }
+        let interval = Duration::from_secs_f64(self.options.number("osd_beacon_report_interval").max(1.0));
+        if self.life.beacon_at.is_none_or(|at| now >= at + interval) {
+            self.life.beacon_at = Some(now);
+            let clean = self.pg_reports.values().map(|r| r.history.last_epoch_clean).min();
+            let beacon = MOSDBeacon {
+                paxos: PaxosHeader { version: self.epoch() as u64 },
+                pgs: self.holdings.entries.keys().copied().collect(),
+                min_last_epoch_clean: clean.unwrap_or(self.epoch()),
+                last_purged_snaps_scrub: Default::default(),
+                beacon_interval_s: interval.as_secs() as i32,
+            };
+            self.send_mon(now, beacon, fx);
+        }
+        self.tell_fullness(now, fx);
+    }
+
+    /// The monitor turns fullness into flags of the map; what goes beyond the failsafe is refused here at once.
+    fn tell_fullness(&mut self, now: Time, fx: &mut Fx) {
+        let Some(map) = self.history.map.clone() else { return };
+        let (total, available) = self.usage.values().fold((0, 0), |(t, a), u| (t + u.total, a + u.available));
+        if total == 0 {
+            return;
+        }
+        let ratio = (total - available) as f64 / total as f64;
+        let state = if ratio >= map.full_ratio as f64 {
+            OsdState::FULL
+        } else if ratio >= map.backfillfull_ratio as f64 {
+            OsdState::BACKFILLFULL
+        } else if ratio >= map.nearfull_ratio as f64 {
+            OsdState::NEARFULL
+        } else {
+            0
+        };
+        let mask = OsdState::FULL | OsdState::BACKFILLFULL | OsdState::NEARFULL;
+        let in_map = map.osd(self.config.osd.0).map_or(0, |row| row.state.0 & mask);
+        let lately = self.life.full_told.is_some_and(|(told, at)| told == state && now < at + BOOT_AGAIN);
+        if state != in_map && !lately {
+            self.life.full_told = Some((state, now));
+            let (paxos, map_epoch) = (PaxosHeader { version: map.epoch as u64 }, map.epoch);
+            self.send_mon(now, MOSDFull { paxos, map_epoch, state }, fx);
+        }
+        let failsafe = ratio >= self.options.number("osd_failsafe_full_ratio");
+        if failsafe != self.failsafe_full {
+            self.failsafe_full = failsafe;
+            self.log(Level::Warn, format!("store {:.1} % full: failsafe {failsafe}", ratio * 100.0), fx);
+            self.publish(&map, fx);
+        }
+    }
+
+    pub(super) fn ask_for_temps(&mut self, now: Time, fx: &mut Fx) {
+        let lately = self.temps_asked_at.is_some_and(|at| now < at + TEMPS_AGAIN);
+        if self.life.phase != Phase::Up || lately || !self.is_up() {
+            return;
+        }
+        let pg_temp = self.holdings.wanted_temps();
+        if pg_temp.is_empty() {
+            return;
+        }
+        self.temps_asked_at = Some(now);
+        let map_epoch = self.epoch();
+        let paxos = PaxosHeader { version: map_epoch as u64 };
+        self.send_mon(now, MOSDPGTemp { paxos, map_epoch, pg_temp, forced: true }, fx);
+    }
+
+    pub(super) fn begin_stop(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.is_stopping() {
+            return;
+        }
+        let was_up = self.life.phase == Phase::Up && self.is_up();
+        self.life.phase = Phase::Stopping;
+        self.life.stop_at = Some(now + STOP_PATIENCE);
+        let epoch = self.epoch();
+        let told = was_up && {
+            let target_addrs = self.config.addrs.client.clone();
+            let body = MOSDMarkMeDown {
+                paxos: PaxosHeader { version: epoch as u64 },
+                fsid: self.mon.fsid(),
+                target_osd: self.config.osd.0,
+                target_addrs,
+                epoch,
+                request_ack: true,
+                down_and_dead: true,
+            };
+            self.send_mon(now, body, fx)
+        };
+        if !told {
+            self.finish_stop(now, fx);
+        }
+    }
+
+    pub(super) fn on_marked_down(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.phase == Phase::Stopping {
+            self.finish_stop(now, fx);
+        }
+    }
+
+    fn finish_stop(&mut self, _now: Time, fx: &mut Fx) {
+        if self.life.stop_commit.is_some() || self.life.phase == Phase::Stopped {
+            return;
+        }
+        self.history.lineage.clean_thru = self.epoch();
+        let transaction = self.history.save_lineage();
+        self.life.stop_commit = Some(self.submit(transaction, fx));
+    }
+
+    pub(super) fn on_own_commit(&mut self, _now: Time, tag: Tag, fx: &mut Fx) {
+        if self.life.stop_commit == Some(tag) && self.life.phase == Phase::Stopping {
+            self.life.phase = Phase::Stopped;
+            fx.push(Effect::Stopped);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The part of an OSD that is there once: its life with the monitor, the manager and its neighbours.
+//!
+//! One file an affair: `history` (the maps and the store's own lineage), `holdings` (which PGs are ours, and what a
+//! map means for each), `life` (boot, beacons, full states, stopping), `neighbours` (heartbeats), `reports` (figures
+//! for the manager), `commands` (`ceph tell osd.N`).
+
+mod commands;
+mod history;
+mod holdings;
+mod io;
+mod life;
+mod neighbours;
+mod options;
+mod reports;
+
+pub use history::Lineage;
+pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
+
+use crate::fast_map::FastMap;
+use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
+use history::History;
+use holdings::Holdings;
+use life::Life;
+use machine::mon_session::{self, MonSession};
+use machine::net::{NetEffect, NetEvent, Peer};
+use machine::{ConnId, CoreId, Effects, Machine, Random, Tag, Time, WallClock, osd_maps};
+use neighbours::Neighbours;
+use options::Options;
+use reports::Reports;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Collection, Transaction, Usage};
+use wire::messages::{Body, MOSDMap, Message};
+use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, OsdMap, PgId, PoolFlags, UTime};
+
+type Fx = Effects<Effect>;
+
+pub struct Control {
+    config: ControlConfig,
+    options: Options,
+    mon: MonSession,
+    wall: WallClock,
+    history: History,
+    holdings: Holdings,
+    life: Life,
+    neighbours: Neighbours,
+    reports: Reports,
+    /// Everybody who has connected to us.
+    peers: FastMap<ConnId, Arc<Peer>>,
+    /// Connections that we opened ourselves, beside the monitor's: the next number.
+    next_conn: u64,
+    next_tag: u64,
+    usage: BTreeMap<CoreId, Usage>,
+    pg_reports: BTreeMap<PgId, PgReport>,
+    ops_in_flight: BTreeMap<CoreId, usize>,
+    failsafe_full: bool,
+    /// When pg_temp was asked for last.
+    temps_asked_at: Option<Time>,
+    ticked_at: Option<Time>,
+}
+
+/// How often the slow things are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+impl Control {
+    /// `collections`: whether core 0's store has the daemon's own collection already.
+    pub fn new(config: ControlConfig, has_meta: bool, random: Random) -> Control {
+        Control {
+            mon: MonSession::new(config.mon.clone(), 0, random),
+            options: Options::new(config.options.clone()),
+            wall: WallClock::new(Time::ZERO, UTime::ZERO),
+            history: History::default(),
+            holdings: Holdings::new(config.osd.0, config.cores),
+            life: Life::new(has_meta, config.cores),
+            neighbours: Neighbours::default(),
+            reports: Reports::default(),
+            peers: FastMap::default(),
+            next_conn: 0,
+            next_tag: 0,
+            usage: BTreeMap::new(),
+            pg_reports: BTreeMap::new(),
+            ops_in_flight: BTreeMap::new(),
+            failsafe_full: false,
+            temps_asked_at: None,
+            ticked_at: None,
+            config,
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.history.map.as_ref().is_some_and(|map| self.is_us(map))
+    }
+
+    /// The map has this very process under our number, and up.
+    fn is_us(&self, map: &OsdMap) -> bool {
+        let osd = self.config.osd.0;
+        map.is_up(osd) && map.osd(osd).is_some_and(|row| row.addrs.client == self.config.addrs.client)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.history.epoch()
+    }
+
+    fn log(&self, level: Level, text: impl Into<String>, fx: &mut Fx) {
+        fx.push(Effect::Log { level, text: text.into() });
+    }
+
+    fn send(&self, conn: ConnId, message: Message, fx: &mut Fx) {
+        fx.push(Effect::Net(NetEffect::Send { conn, message }));
+    }
+
+    fn new_conn(&mut self) -> ConnId {
+        self.next_conn += 1;
+        ConnId::outgoing(self.next_conn)
+    }
+
+    fn submit(&mut self, transaction: Transaction, fx: &mut Fx) -> Tag {
+        debug_assert_eq!(transaction.collection, Collection::Meta);
+        self.next_tag += 1;
+        let tag = Tag(self.next_tag);
+        fx.push(Effect::Submit { tag, transaction });
+        tag
+    }
+
+    /// Runs something of the monitor session and carries out what it wants.
+    fn with_mon<R>(
+        &mut self,
+        now: Time,
+        fx: &mut Fx,
+        run: impl FnOnce(&mut MonSession, &mut Effects<mon_session::Effect>) -> R,
+    ) -> R {
+        let mut wanted = Effects::new();
+        let out = run(&mut self.mon, &mut wanted);
+        for effect in wanted.take() {
+            match effect {
+                mon_session::Effect::Net(net) => fx.push(Effect::Net(net)),
+                mon_session::Effect::Event(event) => self.on_mon_event(now, event, fx),
+            }
+        }
+        out
+    }
+
+    fn send_mon(&mut self, now: Time, body: impl Into<Body>, fx: &mut Fx) -> bool {
+        let message = Message::new(body);
+        self.with_mon(now, fx, |mon, wanted| mon.send(message, wanted))
+    }
+
+    fn on_mon_event(&mut self, now: Time, event: mon_session::Event, fx: &mut Fx) {
+        use mon_session::Event;
+        match event {
+            Event::Connected { .. } => self.on_mon_connected(now, fx),
+            Event::Disconnected | Event::MonMap(_) | Event::RotatingKeys(_) => {}
+            Event::TicketsRenewed => self.on_tickets(now, fx),
+            Event::Denied(why) => self.log(Level::Error, format!("the monitor refuses us: {why}"), fx),
+            Event::OsdMap(message) => self.on_maps(now, &message, fx),
+            Event::Config(config) => self.options.set_by_monitor(config),
+            Event::Answer { id, answer } => self.on_mon_answer(now, id, answer, fx),
+            Event::Message(message) => self.on_mon_message(now, message, fx),
+        }
+    }
+
+    fn on_mon_message(&mut self, now: Time, message: Message, fx: &mut Fx) {
+        match message.body {
+            Body::MMgrMap(m) => self.on_mgr_map(now, m.map, fx),
+            Body::MOSDMarkMeDown(_) => self.on_marked_down(now, fx),
+            _ => {}
+        }
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, fx: &mut Fx) {
+        let conn = match &event {
+            NetEvent::Ready { conn, .. }
+            | NetEvent::Message { conn, .. }
+            | NetEvent::Auth { conn, .. }
+            | NetEvent::Granted { conn, .. }
+            | NetEvent::Closed { conn, .. } => *conn,
+        };
+        if self.mon.owns(conn) {
+            return self
+                .with_mon(now, fx, |mon, wanted| mon.step(now, mon_session::Input::Net(event), wanted));
+        }
+        match event {
+            NetEvent::Ready { conn, peer } => {
+                if conn.is_outgoing() {
+                    self.on_mgr_ready(conn, fx);
+                }
+                self.peers.insert(conn, Arc::new(peer));
+            }
+            NetEvent::Closed { conn, why } => {
+                self.peers.remove(&conn);
+                self.on_mgr_closed(now, conn);
+                self.on_neighbour_closed(now, conn, &why, fx);
+            }
+            NetEvent::Message { conn, message } => self.on_message(now, conn, message, fx),
+            NetEvent::Auth { .. } | NetEvent::Granted { .. } => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Time, conn: ConnId, message: Message, fx: &mut Fx) {
+        let tid = message.tid;
+        match message.body {
+            Body::MOSDPing(ping) => self.on_ping(now, conn, &ping, fx),
+            Body::MCommand(command) => self.on_command(conn, tid, &command, fx),
+            Body::MMgrConfigure(configure) => self.on_mgr_configure(now, conn, &configure, fx),
+            Body::MOSDMap(maps) => self.on_peer_maps(now, conn, &maps, fx),
+            // `MPing` wants no answer; acknowledgements of reports neither.
+            _ => {}
+        }
+    }
+
+    /// Neighbours may share maps; nobody else may tell us what the cluster looks like.
+    fn on_peer_maps(&mut self, now: Time, conn: ConnId, maps: &MOSDMap, fx: &mut Fx) {
+        let from_osd = self.peers.get(&conn).is_some_and(|p| p.name.kind == EntityKind::OSD);
+        if from_osd && maps.fsid == self.mon.fsid() {
+            self.on_maps(now, maps, fx);
+        }
+    }
+
+    fn on_maps(&mut self, now: Time, message: &MOSDMap, fx: &mut Fx) {
+        if !self.life.has_loaded() || message.last().is_none_or(|last| last <= self.epoch()) {
+            return;
+        }
+        let mut before = self.history.map.clone();
+        let mut map = before.clone();
+        // The very first increment leads on from nothing at all.
+        if map.is_none() && message.incremental_maps.contains_key(&1) {
+            map = Some(Arc::new(OsdMap { fsid: message.fsid, ..OsdMap::default() }));
+            before = map.clone();
+        }
+        let lacking = osd_maps::advance(&mut map, message, |next, step| {
+            let is_us = self.is_us(next);
+            if is_us {
+                let up_from = next.osd(self.config.osd.0).map_or(0, |row| row.info.up_from);
+                let lineage = &mut self.history.lineage;
+                lineage.boot_epoch = up_from;
+                if lineage.first_up == 0 {
+                    lineage.first_up = up_from;
+                }
+            }
+            let known = before.as_deref().filter(|_| step == osd_maps::Step::Next);
+            self.holdings.follow(known, next, self.history.lineage.first_up, is_us);
+            before = Some(next.clone());
+        });
+        let Some(map) = map.filter(|m| m.epoch > self.epoch()) else {
+            if let Some(from) = lacking {
+                self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", from as u64, wanted));
+            }
+            return;
+        };
+        self.history.map = Some(map.clone());
+        let transaction = self.history.keep(message);
+        self.submit(transaction, fx);
+        self.publish(&map, fx);
+        self.on_new_map(now, &map, fx);
+        if let Some(from) = lacking {
+            self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", from as u64, wanted));
+        }
+    }
+
+    /// Tells every shard what the map means for it.
+    fn publish(&mut self, map: &OsdMap, fx: &mut Fx) {
+        let is_us = self.is_us(map);
+        let mut orders = self.holdings.orders(map, is_us);
+        let view = Arc::new(self.view(map));
+        for core in (0..self.config.cores).map(CoreId) {
+            let orders = orders.remove(&core).unwrap_or_default();
+            fx.push(Effect::Shard { core, input: shard::Input::Map { view: view.clone(), orders } });
+        }
+    }
+
+    fn view(&self, map: &OsdMap) -> ClusterView {
+        let pools = map.pools.iter().map(|(id, pool)| {
+            let view = PoolView {
+                name: map.pool_names.get(id).cloned().unwrap_or_default(),
+                pg_num: pool.pg_num,
+                full: pool.flags.has(PoolFlags::FULL),
+                full_quota: pool.flags.has(PoolFlags::FULL_QUOTA),
+                eio: pool.flags.has(PoolFlags::EIO),
+                last_force_op_resend: pool.last_force_op_resend,
+                applications: pool.applications.clone(),
+            };
+            (*id, view)
+        });
+        // A blocklist names a client whatever protocol it spoke.
+        let any = |addr: &EntityAddr| EntityAddr { kind: AddrKind::ANY, ..*addr };
+        // A range is an address whose nonce is the number of bits that count.
+        let range = |addr: &EntityAddr| addr.socket.map(|s| (s.ip(), addr.nonce.min(128) as u8));
+        ClusterView {
+            epoch: map.epoch,
+            pools: pools.collect(),
+            routes: self.holdings.routes(),
+            blocklist: map.blocklist.keys().map(any).collect(),
+            blocklist_ranges: map.range_blocklist.keys().filter_map(range).collect(),
+            failsafe_full: self.failsafe_full,
+        }
+    }
+
+    fn on_shard(&mut self, now: Time, core: CoreId, said: ToControl, fx: &mut Fx) {
+        match said {
+            ToControl::ShareMap { conn, since } => {
+                let features = self.peers.get(&conn).map(|p| p.features);
+                if let Some(maps) = features.and_then(|f| self.history.share(since, f)) {
+                    self.send(conn, Message::new(maps), fx);
+                }
+            }
+            ToControl::WantMap { epoch } => {
+                if epoch > self.epoch() {
+                    let next = self.epoch() as u64 + 1;
+                    self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", next, wanted));
+                }
+            }
+            ToControl::Loaded { pgs, broken } => {
+                for (pg, why) in broken {
+                    self.log(Level::Error, format!("PG {pg} cannot be read and is not served: {why}"), fx);
+                }
+                pgs.iter().for_each(|pg| self.holdings.found(core, pg));
+                self.on_loaded(now, core, fx);
+            }
+            ToControl::Removed { pg } => {
+                self.holdings.removed(pg.pg);
+                self.pg_reports.remove(&pg.pg);
+            }
+            ToControl::Report { pgs, ops_in_flight } => {
+                self.ops_in_flight.insert(core, ops_in_flight);
+                for report in pgs {
+                    self.pg_reports.insert(report.pg.pg, report);
+                }
+                self.on_shard_report(now, core, fx);
+            }
+            ToControl::StoreFailed => fx.push(Effect::Fatal { why: "the store failed".into() }),
+        }
+    }
+
+    fn tick(&mut self, now: Time, fx: &mut Fx) {
+        if self.ticked_at.is_some_and(|at| now < at + TICK) {
+            return;
+        }
+        self.ticked_at = Some(now);
+        self.live(now, fx);
+        self.ping_neighbours(now, fx);
+        self.ask_for_temps(now, fx);
+        self.report(now, fx);
+    }
+}
+
+impl Machine for Control {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Input, fx: &mut Fx) {
+        match input {
+            Input::Net(event) => self.on_net(now, event, fx),
+            Input::Shard { core, said } => self.on_shard(now, core, said, fx),
+            Input::Committed { tag } => self.on_own_commit(now, tag, fx),
+            Input::Read { answers, .. } => self.on_own_read(now, answers, fx),
+            Input::Usage { core, usage } => {
+                self.usage.insert(core, usage);
+            }
+            Input::Wall { now: wall } => {
+                self.wall = WallClock::new(now, wall);
+                for core in (0..self.config.cores).map(CoreId) {
+                    fx.push(Effect::Shard { core, input: shard::Input::Wall { now: wall } });
+                }
+            }
+            Input::Stop => self.begin_stop(now, fx),
+            Input::Admin { id, command } => {
+                let answer = self.admin(&command);
+                fx.push(Effect::AdminAnswer { id, answer });
+            }
+            Input::Deadline => {
+                if self.mon.next_deadline().is_some_and(|at| at <= now) {
+                    self.with_mon(now, fx, |mon, wanted| mon.step(now, mon_session::Input::Deadline, wanted));
+                }
+            }
+        }
+        self.begin_life(now, fx);
+        self.tick(now, fx);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Time::earliest(self.mon.next_deadline(), self.ticked_at.map(|at| at + TICK))
+    }
+}

@@ -1,0 +1,270 @@
+//! What the manager hears of us: every PG that we serve, and the store's space.
+
+use super::holdings::{Entry, Holding};
+use super::{Control, Fx};
+use crate::shard::{self, PgReport};
+use machine::net::{NetEffect, Policy};
+use machine::{ConnId, CoreId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::messages::{MMgrConfigure, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
+use wire::types::{
+    EntityAddrVec, EntityKind, MgrMap, ObjectStatCollection, ObjectStatSum, OsdStat, PgId, PgStat, PgState,
+    StoreStatfs, UTime,
+};
+
+#[derive(Default)]
+pub(super) struct Reports {
+    manager: Option<MgrMap>,
+    conn: Option<ConnId>,
+    ready: bool,
+    called_at: Option<Time>,
+    /// As the manager asked.
+    period: Option<Duration>,
+    reported_at: Option<Time>,
+    /// Shards that have not answered the present round.
+    awaiting: BTreeSet<CoreId>,
+    seq: u64,
+    /// Since when each PG is in the state that was last reported.
+    states: BTreeMap<PgId, (PgState, UTime)>,
+}
+
+impl Reports {
+    /// The next round begins at once.
+    pub fn make_due(&mut self) {
+        self.reported_at = None;
+    }
+}
+
+const CALL_AGAIN: Duration = Duration::from_secs(2);
+
+impl Control {
+    pub(super) fn on_mgr_map(&mut self, now: Time, map: MgrMap, fx: &mut Fx) {
+        self.with_mon(now, fx, |mon, _| mon.got("mgrmap", map.epoch as u64));
+        let same = self
+            .reports
+            .manager
+            .as_ref()
+            .is_some_and(|m| m.active_gid == map.active_gid && m.active_addrs == map.active_addrs);
+        self.reports.manager = Some(map);
+        if !same {
+            if let Some(conn) = self.reports.conn.take() {
+                fx.push(super::Effect::Net(NetEffect::Close { conn }));
+            }
+            self.reports.called_at = None;
+            self.call_manager(now, fx);
+        }
+    }
+
+    pub(super) fn on_tickets(&mut self, now: Time, fx: &mut Fx) {
+        self.call_manager(now, fx);
+    }
+
+    fn call_manager(&mut self, now: Time, fx: &mut Fx) {
+        let Some(map) = &self.reports.manager else { return };
+        let addrs: EntityAddrVec = map.active_addrs.clone();
+        let lately = self.reports.called_at.is_some_and(|at| now < at + CALL_AGAIN);
+        if self.reports.conn.is_some() || lately || map.active_gid == 0 || addrs.0.is_empty() {
+            return;
+        }
+        let Some(credentials) = self.mon.credentials(now, EntityKind::MGR) else { return };
+        self.reports.called_at = Some(now);
+        let conn = self.new_conn();
+        self.reports.conn = Some(conn);
+        self.reports.ready = false;
+        let (kind, policy) = (EntityKind::MGR, Policy::Lossy);
+        fx.push(super::Effect::Net(NetEffect::Connect { conn, to: addrs, kind, policy, credentials }));
+    }
+
+    pub(super) fn on_mgr_ready(&mut self, conn: ConnId, fx: &mut Fx) {
+        if self.reports.conn != Some(conn) {
+            return;
+        }
+        self.reports.ready = true;
+        let open = MMgrOpen { daemon_name: self.config.osd.0.to_string(), ..MMgrOpen::default() };
+        self.send(conn, Message::new(open), fx);
+        // Not after a period, but at once: a person may be looking.
+        self.reports.reported_at = None;
+    }
+
+    pub(super) fn on_mgr_closed(&mut self, _now: Time, conn: ConnId) {
+        if self.reports.conn == Some(conn) {
+            self.reports.conn = None;
+            self.reports.ready = false;
+        }
+    }
+
+    pub(super) fn on_mgr_configure(
+        &mut self,
+        now: Time,
+        conn: ConnId,
+        configure: &MMgrConfigure,
+        fx: &mut Fx,
+    ) {
+        if self.reports.conn == Some(conn) {
+            self.reports.period = Some(Duration::from_secs(configure.period_sec.max(1) as u64));
+            self.report(now, fx);
+        }
+    }
+
+    /// Begins a round of reports when one is due: first the shards are asked.
+    pub(super) fn report(&mut self, now: Time, fx: &mut Fx) {
+        self.call_manager(now, fx);
+        let asked = Duration::from_secs_f64(self.options.number("osd_mgr_stats_period").max(1.0));
+        let period = self.reports.period.unwrap_or(asked);
+        let due = self.reports.reported_at.is_none_or(|at| now >= at + period);
+        if !self.reports.ready || !due || !self.is_up() {
+            return;
+        }
+        self.reports.reported_at = Some(now);
+        self.reports.awaiting = (0..self.config.cores).map(CoreId).collect();
+        for core in (0..self.config.cores).map(CoreId) {
+            fx.push(super::Effect::Shard { core, input: shard::Input::Report });
+        }
+    }
+
+    pub(super) fn on_shard_report(&mut self, now: Time, core: CoreId, fx: &mut Fx) {
+        if !self.reports.awaiting.remove(&core) || !self.reports.awaiting.is_empty() {
+            return;
+        }
+        let Some(conn) = self.reports.conn.filter(|_| self.reports.ready) else { return };
+        let report = MMgrReport { daemon_name: self.config.osd.0.to_string(), ..MMgrReport::default() };
+        self.send(conn, Message::new(report), fx);
+        self.reports.seq += 1;
+        let wall = self.wall.at(now);
+        let stats = MPGStats {
+            paxos: PaxosHeader { version: 0 },
+            fsid: self.mon.fsid(),
+            osd: self.osd_stat(),
+            pgs: self.pg_stats(wall),
+            epoch: self.epoch(),
+            had_map_for: UTime::ZERO,
+            pools: self.pool_statfs(),
+        };
+        self.send(conn, Message::new(stats), fx);
+    }
+
+    pub(super) fn osd_stat(&self) -> OsdStat {
+        let mut statfs = StoreStatfs::default();
+        for usage in self.usage.values() {
+            statfs.total += usage.total;
+            statfs.available += usage.available;
+            statfs.allocated += usage.data as i64;
+            statfs.data_stored += usage.data as i64;
+            statfs.omap_allocated += usage.omap as i64;
+            statfs.internal_metadata += usage.metadata as i64;
+        }
+        let boot = self.history.lineage.boot_epoch;
+        let served = self.holdings.entries.values().filter(|e| e.primary_since.is_some()).count();
+        OsdStat {
+            statfs,
+            hb_peers: self.heartbeat_peers(),
+            up_from: boot,
+            seq: (boot as u64) << 32 | (self.reports.seq & 0xffff_ffff),
+            num_pgs: served as u32,
+            num_osds: 1,
+            num_per_pool_osds: 1,
+            num_per_pool_omap_osds: 1,
+            ..OsdStat::default()
+        }
+    }
+
+    fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
+        let mut out: BTreeMap<i64, StoreStatfs> = BTreeMap::new();
+        for report in self.pg_reports.values() {
+            if self.holdings.entries.get(&report.pg.pg).is_none_or(|e| e.holding != Holding::Held) {
+                continue;
+            }
+            let pool = out.entry(report.pg.pg.pool).or_default();
+            pool.allocated += report.stats.bytes.max(0);
+            pool.data_stored += report.stats.bytes.max(0);
+        }
+        out
+    }
+
+    fn pg_stats(&mut self, wall: UTime) -> BTreeMap<PgId, PgStat> {
+        let mut out = BTreeMap::new();
+        for (pg, entry) in &self.holdings.entries {
+            if entry.primary_since.is_none() || entry.holding == Holding::Leaving {
+                continue;
+            }
+            let state = state_of(entry);
+            let (known, since) = *self.reports.states.entry(*pg).or_insert((state, wall));
+            let since = if known == state { since } else { wall };
+            self.reports.states.insert(*pg, (state, since));
+            let report = self.pg_reports.get(pg);
+            out.insert(
+                *pg,
+                pg_stat(entry, report, state, (wall, since), (self.reports.seq, self.history.epoch())),
+            );
+        }
+        let served = &out;
+        self.reports.states.retain(|pg, _| served.contains_key(pg));
+        out
+    }
+}
+
+fn state_of(entry: &Entry) -> PgState {
+    if entry.holding == Holding::Blocked {
+        return PgState::DOWN;
+    }
+    let state = PgState::ACTIVE.with(PgState::CLEAN);
+    if entry.placement.up == entry.placement.acting { state } else { state.with(PgState::REMAPPED) }
+}
+
+fn pg_stat(
+    entry: &Entry,
+    report: Option<&PgReport>,
+    state: PgState,
+    (wall, since): (UTime, UTime),
+    (seq, epoch): (u64, u32),
+) -> PgStat {
+    let active = state.has(PgState::ACTIVE);
+    let stamp = |is: bool| if is { wall } else { UTime::ZERO };
+    let mut out = PgStat {
+        reported_seq: seq,
+        reported_epoch: epoch,
+        state,
+        up: entry.placement.up.clone(),
+        acting: entry.placement.acting.clone(),
+        up_primary: entry.placement.up_primary,
+        acting_primary: entry.placement.acting_primary,
+        mapping_epoch: entry.placed_since,
+        last_fresh: wall,
+        last_change: since,
+        last_active: stamp(active),
+        last_peered: stamp(active),
+        last_clean: stamp(active),
+        last_unstale: wall,
+        last_undegraded: stamp(active),
+        last_fullsized: stamp(active),
+        last_became_active: if active { since } else { UTime::ZERO },
+        last_became_peered: if active { since } else { UTime::ZERO },
+        ..PgStat::unknown()
+    };
+    let Some(report) = report.filter(|_| active) else { return out };
+    let s = &report.stats;
+    out.version = report.last_update;
+    out.log_start = report.log_tail;
+    out.ondisk_log_start = report.log_tail;
+    out.created = report.history.created;
+    out.last_epoch_clean = report.history.last_epoch_clean;
+    out.log_size = report.log_len as i64;
+    out.ondisk_log_size = report.log_len as i64;
+    out.log_dups_size = report.duplicates_len as i64;
+    out.stats = ObjectStatCollection {
+        sum: ObjectStatSum {
+            num_bytes: s.bytes.max(0),
+            num_objects: s.objects.max(0),
+            num_object_copies: s.objects.max(0),
+            num_objects_dirty: s.objects.max(0),
+            num_objects_omap: s.omap_objects.max(0),
+            num_rd: s.reads,
+            num_rd_kb: s.read_kib,
+            num_wr: s.writes,
+            num_wr_kb: s.write_kib,
+            ..ObjectStatSum::default()
+        },
+    };
+    out
+}
