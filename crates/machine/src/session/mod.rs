@@ -38,6 +38,8 @@ mod endpoint;
 mod established;
 mod matching;
 mod state;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -3,6 +3,7 @@
 use super::fixture::*;
 use crate::ConnId;
 use crate::net::*;
+use crate::session::testing::Monitor;
 use crate::session::{Config, ModeLists};
 use std::time::Duration;
 use wire::cephx::{Key, KeyKind, METHOD_CEPHX, METHOD_NONE};
