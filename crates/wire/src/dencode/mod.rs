@@ -3,6 +3,7 @@
 //! [`types`] is the one table. Who adds a type to the wire adds its line to `table`, and the corpus test, the fuzz
 //! targets and the command line find it there.
 
+pub mod hostile;
 mod table;
 
 use codec::{Decode, DecodeError, Encode, Features, Reader, Span, Trace, Writer};
@@ -75,6 +76,13 @@ mod tests {
     #[test]
     fn names_ascend_and_are_unique() {
         assert!(types().windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn each_type_has_a_tag_of_its_own() {
+        let tags: std::collections::BTreeSet<u16> =
+            types().iter().map(|entry| hostile::type_tag(entry.name)).collect();
+        assert_eq!(tags.len(), types().len());
     }
 
     #[test]

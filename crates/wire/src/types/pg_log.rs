@@ -93,7 +93,8 @@ impl Decode for ModDesc {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.envelope("ObjectModDesc", 2, |r, version| {
             Ok(ModDesc {
-                version,
+                // What a newer version means is lost with the fields that were skipped.
+                version: version.min(2),
                 can_local_rollback: r.bool()?,
                 rollback_info_completed: r.bool()?,
                 steps: r.get()?,
