@@ -4,6 +4,7 @@
 //! [`control::Control`] on core 0 speaks with the monitor, the manager and other OSDs, keeps the maps, and tells the
 //! shards what each map means for their placement groups. [`Routes`] says which core a client's message goes to.
 
+pub mod caps;
 pub mod classes;
 pub mod control;
 pub mod errno;

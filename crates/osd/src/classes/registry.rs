@@ -14,6 +14,14 @@ pub struct Method {
     pub(super) run: fn(&mut Call<'_>) -> Result<i32, Stop>,
 }
 
+impl PartialEq for Method {
+    fn eq(&self, o: &Method) -> bool {
+        (self.class, self.name) == (o.class, o.name)
+    }
+}
+
+impl Eq for Method {}
+
 impl Method {
     /// Whether the class is among those that anyone who may execute may call (`osd_class_default_list`); others need
     /// a capability that names them.

@@ -1,5 +1,6 @@
 //! Carrying out an operation list, one step after another, until it is done or one fails.
 
+use super::calls::CallWorld;
 use super::step::Step;
 use super::watching::SideEffects;
 use super::{ATTR_PREFIX, Limits};
@@ -7,7 +8,7 @@ use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Features, Rope};
 use std::borrow::Cow;
-use store::{Answer, Change, ObjectId};
+use store::{Answer, Change, ObjectId, Query};
 use wire::messages::OsdOpResults;
 use wire::types::{EntityAddr, EntityName, ObjectInfo, OpCode, OpFlags, OsdOp, OsdOpResult};
 
@@ -50,6 +51,14 @@ pub enum After {
     Present(Box<ObjectInfo>),
 }
 
+/// How a run of a list ended.
+#[derive(Debug)]
+pub enum Run {
+    Done(Outcome),
+    /// A class call wants to read these first; then the list is run again from its start.
+    Need(Vec<Query>),
+}
+
 /// One run of a list. Everything it changes is its own copy, so that a failure leaves nothing behind.
 pub struct Execution<'a> {
     pub(super) limits: &'a Limits,
@@ -61,6 +70,7 @@ pub struct Execution<'a> {
     pub(super) next_notify_id: u64,
     /// The watches that are connected now: a ping of another is told to reconnect.
     pub(super) connected: &'a dyn Fn(u64, EntityName) -> bool,
+    pub(super) calls: CallWorld<'a>,
 
     pub(super) exists: bool,
     /// Copied from what is known only when a step changes it.
@@ -70,10 +80,10 @@ pub struct Execution<'a> {
     pub(super) stats: StatDelta,
     pub(super) side_effects: SideEffects,
     pub(super) data_offset: Option<u64>,
-    user_modified: bool,
+    pub(super) user_modified: bool,
     answers: std::vec::IntoIter<Answer>,
     /// The object existed when the answers were taken; without it there are none.
-    answered: bool,
+    pub(super) answered: bool,
 }
 
 /// What a step gives its client.
@@ -101,6 +111,7 @@ impl<'a> Execution<'a> {
         client: (EntityName, EntityAddr, Features),
         next_notify_id: u64,
         connected: &'a dyn Fn(u64, EntityName) -> bool,
+        calls: CallWorld<'a>,
         before: Option<&'a ObjectInfo>,
         answers: Vec<Answer>,
     ) -> Execution<'a> {
@@ -112,6 +123,7 @@ impl<'a> Execution<'a> {
             features: client.2,
             next_notify_id,
             connected,
+            calls,
             exists: before.is_some(),
             info: match before {
                 Some(info) => Cow::Borrowed(info),
@@ -128,7 +140,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    pub fn run(mut self, ops: &[OsdOp], steps: &[Step]) -> Outcome {
+    pub fn run(mut self, ops: &[OsdOp], steps: &[Step]) -> Run {
         let mut results = OsdOpResults::with_capacity(ops.len());
         let mut result = 0;
         for (op, step) in ops.iter().zip(steps) {
@@ -137,14 +149,20 @@ impl<'a> Execution<'a> {
                 continue;
             }
             self.user_modified |= shows_to_users(op.code);
-            let (step_result, output) = match self.step(step) {
-                Ok(output) => (0, output),
-                Err(Failure { result, output }) => (result, output),
+            let (step_result, output) = match step {
+                Step::Call(call) => match self.call(call) {
+                    Ok(came_out) => came_out,
+                    Err(queries) => return Run::Need(queries),
+                },
+                _ => match self.step(step) {
+                    Ok(output) => (0, output),
+                    Err(Failure { result, output }) => (result, output),
+                },
             };
             result = if op.flags.contains(OpFlags::FAILOK) { step_result.max(0) } else { step_result };
             results.push(OsdOpResult::of(op, step_result, output));
         }
-        Outcome {
+        Run::Done(Outcome {
             result,
             results,
             changes: self.changes,
@@ -158,10 +176,10 @@ impl<'a> Execution<'a> {
             stats: self.stats,
             side_effects: self.side_effects,
             data_offset: self.data_offset,
-        }
+        })
     }
 
-    fn step(&mut self, step: &Step) -> StepResult {
+    pub(super) fn step(&mut self, step: &Step) -> StepResult {
         match step {
             Step::Read(e) => self.read(*e),
             Step::SparseRead(e) => self.sparse_read(*e),
@@ -211,7 +229,10 @@ impl<'a> Execution<'a> {
             Step::Watch { kind, cookie, timeout_s } => self.watch(*kind, *cookie, *timeout_s),
             // Pools with snapshots are refused, so an object never has one to go back to.
             Step::Rollback(_) => Err(Errno::NOENT.into()),
-            Step::CopyFrom(_) | Step::Call(_) => Err(Errno::OPNOTSUPP.into()),
+            Step::CopyFrom(_) => Err(Errno::OPNOTSUPP.into()),
+            Step::Call(_) => {
+                unreachable!("a list's calls are not carried out as plain steps, and calls make none")
+            }
             Step::Refused(errno) => Err((*errno).into()),
         }
     }

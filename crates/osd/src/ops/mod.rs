@@ -7,6 +7,7 @@
 //! The semantics are those of Ceph's `PrimaryLogPG::do_osd_ops`; see [`plan`] for what a list sees of itself.
 
 mod attrs;
+mod calls;
 mod checksum;
 mod data;
 mod execution;
@@ -16,10 +17,11 @@ mod plan;
 mod step;
 mod watching;
 
-pub use execution::{After, Execution, Outcome, StatDelta};
+pub use calls::CallWorld;
+pub use execution::{After, Execution, Outcome, Run, StatDelta};
 pub use limits::Limits;
 pub use plan::push_queries;
-pub use step::{Call, CopyFrom, Step, WatchKind, call_of};
+pub use step::{Call, CopyFrom, Step, WatchKind};
 pub use watching::{NotifyAck, NotifyStart, SideEffects, WatchConnect, WatchDisconnect};
 
 /// A client's attribute `x` is stored as `_x`: the name without the rest (`_`) is the object's info, and names

@@ -3,6 +3,7 @@
 //! An operation whose input does not parse is still a step ([`Step::Refused`]): it fails in its turn, after the
 //! operations before it have had their say, as Ceph's clients expect.
 
+use crate::classes::{self, Method};
 use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};
@@ -144,9 +145,9 @@ pub struct CopyFrom {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    pub class: Box<str>,
-    pub method: Box<str>,
-    pub input: Bytes,
+    pub method: &'static Method,
+    /// What the client gives it: a slice of the message.
+    pub argument: Bytes,
 }
 
 /// `CEPH_OSD_COPY_FROM_FLAG_*`: all that exist, and the one that adds a truncation to the input.
@@ -308,14 +309,14 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
     })
 }
 
-/// What a class call's input says. Needed before execution too: whether it reads or writes is the method's to say.
-pub fn call_of(op: &OsdOp) -> Result<Call, Errno> {
+/// A method of a class, and its argument: the input is the two names and the argument.
+fn call_of(op: &OsdOp) -> Result<Call, Errno> {
     let p = op.params.call();
     let mut r = Reader::new(&op.input);
     let class = text(r.take("class", p.class_len as usize)?)?;
     let method = text(r.take("method", p.method_len as usize)?)?;
-    let input = op.input.slice_ref(r.take("input", p.input_len as usize)?);
-    Ok(Call { class, method, input })
+    let argument = op.input.slice_ref(r.take("argument", p.input_len as usize)?);
+    Ok(Call { method: classes::find(&class, &method)?, argument })
 }
 
 /// The range, with Ceph's oldest way of saying "no truncation" made plain.

@@ -1,7 +1,8 @@
 //! Whether a request may happen here and now. The order of the questions is Ceph's, because clients see it.
 
-use super::op::{Access, Op, Parked, Stage};
+use super::op::{Access, Op, Parked, Stage, called};
 use super::{Effect, Fx, Pending, Shard, ToControl};
+use crate::caps;
 use crate::errno::Errno;
 use crate::object::Turn;
 use crate::ops::Step;
@@ -80,9 +81,14 @@ impl Shard {
             return Verdict::Refuse(Errno::INVAL);
         }
         let steps: SmallVec<[Step; 2]> = op.ops.iter().map(Step::parse).collect();
-        let Some(access) = Access::of(op.flags, &op.ops, &steps) else {
-            return Verdict::Refuse(Errno::INVAL);
+        let access = match Access::of(op.flags, &op.ops, &steps) {
+            Ok(access) => access,
+            Err(errno) => return Verdict::Refuse(errno),
         };
+        let (cap, peer, calls) = (&session.caps, &session.peer, called(&steps));
+        if !caps::allow(cap, peer, &pool.name, &pool.applications, op, access.plainly, &calls) {
+            return Verdict::Refuse(Errno::PERM);
+        }
         if access.is_pg {
             return Verdict::Admit(access, steps);
         }
@@ -161,7 +167,7 @@ impl Shard {
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
         let turn = if access.ordered { Turn::Write } else { Turn::Read };
         let (message, stage) = (op, Stage::Turn);
-        let op = Op { conn, tid, reqid, message, steps, access, pg: pg_key, object, stage };
+        let op = Op { conn, tid, reqid, message, steps, access, pg: pg_key, object, stage, call_reads: None };
         let key = self.pending.insert(Pending::Op(Box::new(op)));
         if self.pgs[pg_key].objects[object].enter(key, turn) {
             self.begin(now, key, fx);

@@ -4,7 +4,7 @@ use super::op::{Committing, Op, Stage};
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
 use crate::object::Facts;
-use crate::ops::{After, Execution, INFO_ATTR, Outcome, StatDelta};
+use crate::ops::{After, CallWorld, Execution, INFO_ATTR, Outcome, Run, StatDelta, Step};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::{Pg, meta};
 use crate::slab::Key;
@@ -20,6 +20,7 @@ const DURABLE: OsdFlags = OsdFlags(OsdFlags::ACK.0 | OsdFlags::ONDISK.0);
 
 impl Shard {
     /// Everything that the request reads is there, and nobody else works on the object.
+    /// `answers`: to the queries of its plan. A request whose class calls need more waits for that and is run again.
     pub(super) fn carry_out(&mut self, now: Time, key: Key, answers: Vec<Answer>, fx: &mut Fx) {
         let wall = self.wall(now);
         let next_notify_id = self.next_notify_id();
@@ -38,16 +39,25 @@ impl Shard {
         let connected = |cookie: u64, client: EntityName| {
             object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())
         };
-        let outcome = Execution::new(
+        // The answers are slices and counts; only a list that calls classes may have to be run again with them.
+        let calls_something = op.steps.iter().any(|s| matches!(s, Step::Call(_)));
+        let kept = if calls_something { answers.clone() } else { Vec::new() };
+        let known = op.call_reads.as_ref().map_or(&[][..], |r| &r.known);
+        let run = Execution::new(
             &self.config.limits,
             &object.id,
             (session.name, session.addr, session.peer.features),
             next_notify_id,
             &connected,
+            CallWorld { now: wall, seed: if calls_something { op.seed() } else { 0 }, known },
             object.facts.info(),
             answers,
         )
         .run(&op.message.ops, &op.steps);
+        let outcome = match run {
+            Run::Done(outcome) => outcome,
+            Run::Need(queries) => return self.read_for_calls(key, kept, queries, fx),
+        };
 
         if !op.access.writes {
             self.finish_read(now, key, outcome, fx);

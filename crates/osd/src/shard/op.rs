@@ -1,11 +1,14 @@
 //! A request on its way through a shard.
 
+use crate::classes::Method;
+use crate::errno::Errno;
 use crate::ops::{Step, WatchKind};
 use crate::slab::Key;
 use machine::ConnId;
 use smallvec::SmallVec;
+use store::{Answer, Query};
 use wire::messages::{MOSDOp, MOSDOpReply, OsdOps};
-use wire::types::{OsdFlags, ReqId};
+use wire::types::{OpCode, OsdFlags, ReqId};
 
 /// A request that has not begun: it waits for a map, or for its PG to be read.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub struct Access {
     pub ordered: bool,
     pub is_pg: bool,
     pub returns: bool,
+    /// What the capability's `r` and `w` must cover: reads and writes other than those of class calls.
+    pub plainly: (bool, bool),
 }
 
 /// A request that has been admitted and works on an object.
@@ -37,6 +42,18 @@ pub struct Op {
     pub pg: Key,
     pub object: Key,
     pub stage: Stage,
+    /// Made when a class call needs to read.
+    pub call_reads: Option<Box<CallReads>>,
+}
+
+/// What class calls of a request have read so far.
+#[derive(Debug, Default)]
+pub struct CallReads {
+    /// The answers that the plain operations take, kept for the next run.
+    pub planned: Vec<Answer>,
+    /// Asked and not answered yet.
+    pub asked: Vec<Query>,
+    pub known: Vec<(Query, Answer)>,
 }
 
 /// What a request waits for.
@@ -60,8 +77,9 @@ pub struct Committing {
 }
 
 impl Access {
-    /// `None`: the list asks for nothing at all, or calls a class that is not there.
-    pub fn of(flags: OsdFlags, ops: &OsdOps, steps: &[Step]) -> Option<Access> {
+    /// `EINVAL`: the list asks for nothing at all. A call of a class or method that is not there refuses the whole
+    /// list.
+    pub fn of(flags: OsdFlags, ops: &OsdOps, steps: &[Step]) -> Result<Access, Errno> {
         let mut access = Access {
             ordered: flags.contains(OsdFlags::RWORDERED),
             returns: flags.contains(OsdFlags::RETURNVEC),
@@ -78,7 +96,47 @@ impl Access {
             access.is_pg |= op.code.is_pg();
             access.writes |= op.code.is_cache();
         }
+        access.plainly = (access.reads, access.writes);
+        for (op, step) in ops.iter().zip(steps).filter(|(op, _)| op.code == OpCode::CALL) {
+            match step {
+                Step::Call(call) => {
+                    access.reads |= call.method.reads;
+                    access.writes |= call.method.writes;
+                }
+                Step::Refused(errno) => return Err(*errno),
+                _ => unreachable!("{op:?} is a call"),
+            }
+        }
         let any = access.reads || access.writes || access.is_pg;
-        any.then_some(Access { ordered: access.ordered || access.writes, ..access })
+        match any {
+            true => Ok(Access { ordered: access.ordered || access.writes, ..access }),
+            false => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// The methods that a list calls.
+pub fn called(steps: &[Step]) -> SmallVec<[&'static Method; 2]> {
+    let method = |step: &Step| match step {
+        Step::Call(call) => Some(call.method),
+        _ => None,
+    };
+    steps.iter().filter_map(method).collect()
+}
+
+impl Op {
+    /// Random enough for names that must not collide, and the same each time this request is run: no two requests
+    /// of a cluster have the same id. (SplitMix64 over its parts.)
+    pub fn seed(&self) -> u64 {
+        let ReqId { name, tid, incarnation } = self.reqid;
+        [u64::from(name.kind.0), name.num as u64, tid, incarnation as u64].into_iter().fold(
+            0,
+            |seed, part| {
+                let mut z = (seed ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+                z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                z ^ (z >> 31)
+            },
+        )
     }
 }

@@ -6,12 +6,14 @@ use crate::slab::Key;
 use machine::net::Peer;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wire::caps::OsdCap;
 use wire::types::{EntityAddr, EntityName, Epoch, SpgId};
 
 pub struct Session {
     pub peer: Arc<Peer>,
     pub name: EntityName,
     pub addr: EntityAddr,
+    pub caps: OsdCap,
     /// The newest map that we know the client to have, or have asked to be sent to it.
     pub epoch: Epoch,
     /// Requests that name a newer map than ours, and all that came after them.
@@ -27,6 +29,7 @@ impl Session {
         let addr = peer.addrs.msgr2().or_else(|| peer.addrs.0.first().copied()).unwrap_or(peer.socket);
         Session {
             name: peer.name,
+            caps: crate::caps::of_peer(&peer),
             addr,
             peer,
             epoch: 0,

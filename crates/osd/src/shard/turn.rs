@@ -44,6 +44,30 @@ impl Shard {
         self.read(key, request, fx);
     }
 
+    /// A class call wants to see more of the object. Its request has read `planned` already; it has had its turn in
+    /// this very step, so nobody else can have begun.
+    pub(super) fn read_for_calls(
+        &mut self,
+        key: Key,
+        planned: Vec<Answer>,
+        queries: Vec<Query>,
+        fx: &mut Fx,
+    ) {
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        let pg = &mut self.pgs[op.pg];
+        let object = &mut pg.objects[op.object];
+        match op.access.ordered {
+            true => object.begin_exclusive(),
+            false => object.begin_read(),
+        }
+        op.stage = Stage::Reading;
+        let reads = op.call_reads.get_or_insert_default();
+        reads.planned = planned;
+        reads.asked = queries.clone();
+        let request = ReadRequest { collection: pg.collection, object: object.id.clone(), queries };
+        self.read(key, request, fx);
+    }
+
     pub(super) fn on_read(
         &mut self,
         now: Time,
@@ -77,7 +101,9 @@ impl Shard {
         }
         let mut answers = match answers {
             Ok(answers) => answers,
-            Err(ReadError::NoObject) => Vec::new(),
+            Err(ReadError::NoObject) if loading => Vec::new(),
+            // Its info says that it is there.
+            Err(ReadError::NoObject) => return self.fail(now, key, Errno::IO, fx),
             Err(ReadError::NoCollection | ReadError::Io | ReadError::Corrupt) => {
                 return self.fail(now, key, Errno::IO, fx);
             }
@@ -88,6 +114,11 @@ impl Shard {
                 Ok(None) => self.pgs[pg_key].objects[object_key].facts = Facts::Absent,
                 Err(_) => return self.fail(now, key, Errno::IO, fx),
             }
+        }
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        if let Some(reads) = op.call_reads.as_deref_mut() {
+            reads.known.extend(std::mem::take(&mut reads.asked).into_iter().zip(answers));
+            answers = std::mem::take(&mut reads.planned);
         }
         self.carry_out(now, key, answers, fx);
     }
