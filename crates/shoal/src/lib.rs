@@ -1,12 +1,16 @@
 //! The shoal binary's inside: command line, configuration, and the wiring of pure machines to the machine they run on.
 //!
+//! - [`bench`]: load on a cluster, and what it took.
 //! - [`cli`]: the command line, one file a command.
+//! - [`client_host`]: the client with sockets and a clock.
 //! - [`cluster`]: a whole cluster in one directory.
 //! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
 //! - [`daemon`]: what every daemon has besides its role.
 //! - [`host`]: where machines meet disks, clocks and threads.
 
+pub mod bench;
 pub mod cli;
+pub mod client_host;
 pub mod cluster;
 pub mod config;
 pub mod daemon;

@@ -1,5 +1,6 @@
 //! The command line: what can be asked of shoal, and where each question is answered.
 
+mod bench;
 mod dencode;
 mod down;
 mod status;
@@ -29,6 +30,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Bench(bench::Args),
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
@@ -37,6 +39,7 @@ enum Command {
 
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),

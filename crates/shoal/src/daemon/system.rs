@@ -16,3 +16,9 @@ pub fn os_random() -> anyhow::Result<Random> {
     std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
     Ok(Random::from_seed(seed))
 }
+
+/// Processor time that this process has taken so far.
+pub fn cpu_time() -> std::time::Duration {
+    let taken = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::try_from(taken).unwrap_or_default()
+}

@@ -1,0 +1,242 @@
+//! The load: which operations, how many at a time, for how long.
+
+use super::report::{Progress, Recorder, Report};
+use crate::client_host::{Access, ClientHost};
+use anyhow::Context;
+use bytes::Bytes;
+use client::{Event, ObjectRef, OpId, Operation, ReadOps, WriteOps};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use wire::types::PoolId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Work {
+    /// Write whole objects' worth at random places among the objects.
+    Write,
+    /// Read at random places; the objects are written first.
+    Read,
+    /// Seven reads to three writes.
+    Mixed,
+}
+
+impl Work {
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Write => "write",
+            Work::Read => "read",
+            Work::Mixed => "mixed",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Load {
+    pub work: Work,
+    /// Bytes of one operation.
+    pub io_bytes: u64,
+    /// Bytes of one object; a multiple of `io_bytes`.
+    pub object_bytes: u64,
+    pub objects_per_connection: u64,
+    pub connections: usize,
+    /// Operations in flight on each connection.
+    pub depth: usize,
+    pub warm_up: Duration,
+    pub duration: Duration,
+    pub keep_objects: bool,
+}
+
+/// Run the load and report. Prints progress to standard error when asked.
+pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> anyhow::Result<Report> {
+    let mut workers = Vec::new();
+    for index in 0..load.connections {
+        workers.push(Worker::connect(access, pool, load, index).await?);
+    }
+    let needs_objects = load.work != Work::Write || load.object_bytes > load.io_bytes;
+    if needs_objects {
+        for worker in &mut workers {
+            worker.fill().await?;
+        }
+    }
+    let recorder = Rc::new(RefCell::new(Recorder::new()?));
+    let start = Instant::now() + load.warm_up;
+    let end = start + load.duration;
+    let local = tokio::task::LocalSet::new();
+    let tasks: Vec<_> = workers
+        .into_iter()
+        .map(|mut worker| {
+            let recorder = recorder.clone();
+            local.spawn_local(async move {
+                worker.go(start, end, &recorder).await?;
+                anyhow::Ok(worker)
+            })
+        })
+        .collect();
+    let shown = recorder.clone();
+    let cpu_at_start = Rc::new(RefCell::new(Duration::ZERO));
+    let cpu = cpu_at_start.clone();
+    let watch = local.spawn_local(async move {
+        tokio::time::sleep_until(start.into()).await;
+        *cpu.borrow_mut() = crate::daemon::system::cpu_time();
+        let mut line = Progress::new(progress);
+        while Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            line.show(&shown.borrow(), start, end);
+        }
+        line.clear();
+    });
+    let mut workers = local
+        .run_until(async move {
+            let mut workers = Vec::new();
+            for task in tasks {
+                workers.push(task.await.context("a connection's task ended")??);
+            }
+            watch.await.context("the progress line's task ended")?;
+            anyhow::Ok(workers)
+        })
+        .await?;
+    let cpu = crate::daemon::system::cpu_time().saturating_sub(*cpu_at_start.borrow());
+    if !load.keep_objects {
+        for worker in &mut workers {
+            worker.remove_all().await?;
+        }
+    }
+    let recorder = Rc::into_inner(recorder).context("a task still records")?.into_inner();
+    Ok(recorder.report(load, cpu))
+}
+
+/// One connection.
+struct Worker {
+    host: ClientHost,
+    pool: PoolId,
+    load: Load,
+    names: Vec<Box<str>>,
+    payload: Bytes,
+    /// A random walk, different for each connection, the same in each run.
+    walk: u64,
+    in_flight: BTreeMap<OpId, Instant>,
+}
+
+impl Worker {
+    async fn connect(access: &Access, pool: &str, load: &Load, index: usize) -> anyhow::Result<Worker> {
+        let mut host = ClientHost::new(access)?;
+        host.connect(Duration::from_secs(30)).await?;
+        let pool = host.client().pool_by_name(pool).with_context(|| format!("there is no pool {pool}"))?;
+        let names =
+            (0..load.objects_per_connection).map(|n| format!("shoal_bench_{index}_{n}").into()).collect();
+        let mut walk = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(index as u64 + 1);
+        let payload: Vec<u8> = (0..load.io_bytes).map(|_| next(&mut walk) as u8).collect();
+        Ok(Worker {
+            host,
+            pool,
+            load: load.clone(),
+            names,
+            payload: payload.into(),
+            walk,
+            in_flight: BTreeMap::new(),
+        })
+    }
+
+    fn object(&self, index: usize) -> ObjectRef {
+        ObjectRef::new(self.pool, self.names[index].clone())
+    }
+
+    /// Every object whole, so that reads find something.
+    async fn fill(&mut self) -> anyhow::Result<()> {
+        let ios = self.load.object_bytes / self.load.io_bytes;
+        let all = (0..self.names.len()).flat_map(|object| (0..ios).map(move |io| (object, io)));
+        let writes: Vec<Operation> = all
+            .map(|(object, io)| {
+                let steps = WriteOps::new().write(io * self.load.io_bytes, self.payload.clone());
+                Operation::write(self.object(object), steps)
+            })
+            .collect();
+        self.do_all(writes).await.context("writing the objects to read")
+    }
+
+    async fn remove_all(&mut self) -> anyhow::Result<()> {
+        let removes = (0..self.names.len())
+            .map(|object| Operation::write(self.object(object), WriteOps::new().remove()))
+            .collect();
+        self.do_all(removes).await.context("removing the objects")
+    }
+
+    /// All of them, `depth` at a time. An object that is not there is no error here.
+    async fn do_all(&mut self, operations: Vec<Operation>) -> anyhow::Result<()> {
+        const ENOENT: i32 = -2;
+        let mut rest = operations.into_iter();
+        loop {
+            while self.in_flight.len() < self.load.depth {
+                let Some(operation) = rest.next() else { break };
+                self.submit(operation);
+            }
+            if self.in_flight.is_empty() {
+                return Ok(());
+            }
+            for event in self.host.turn().await {
+                let Event::Done { id, outcome } = event else { continue };
+                self.in_flight.remove(&id);
+                let result = outcome?.result;
+                anyhow::ensure!(result >= 0 || result == ENOENT, "an operation failed: errno {}", -result);
+            }
+        }
+    }
+
+    fn submit(&mut self, operation: Operation) {
+        let id = self.host.with(|(client, now, fx)| client.submit(now, operation, fx));
+        self.in_flight.insert(id, Instant::now());
+    }
+
+    fn submit_random(&mut self) {
+        let object = next(&mut self.walk) as usize % self.names.len();
+        let io = next(&mut self.walk) % (self.load.object_bytes / self.load.io_bytes);
+        let offset = io * self.load.io_bytes;
+        let reads = match self.load.work {
+            Work::Read => true,
+            Work::Write => false,
+            Work::Mixed => next(&mut self.walk) % 10 < 7,
+        };
+        let object = self.object(object);
+        self.submit(match reads {
+            true => Operation::read(object, ReadOps::new().read(offset, self.load.io_bytes)),
+            false => Operation::write(object, WriteOps::new().write(offset, self.payload.clone())),
+        });
+    }
+
+    /// Keep `depth` in flight until the end, then wait for the last. What was submitted before `start` warms up.
+    async fn go(&mut self, start: Instant, end: Instant, recorder: &RefCell<Recorder>) -> anyhow::Result<()> {
+        let mut done = Vec::new();
+        let mut now = Instant::now();
+        loop {
+            while now < end && self.in_flight.len() < self.load.depth {
+                self.submit_random();
+            }
+            if self.in_flight.is_empty() {
+                return Ok(());
+            }
+            done.extend(self.host.turn().await.filter_map(|event| match event {
+                Event::Done { id, outcome } => Some((id, outcome)),
+                _ => None,
+            }));
+            now = Instant::now();
+            let mut recorder = recorder.borrow_mut();
+            for (id, outcome) in done.drain(..) {
+                let Some(submitted_at) = self.in_flight.remove(&id) else { continue };
+                let result = outcome.map_or_else(|failure| failure.errno(), |reply| reply.result);
+                if submitted_at >= start && now < end {
+                    recorder.record(now - submitted_at, result);
+                }
+            }
+        }
+    }
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
