@@ -312,3 +312,169 @@ fn entry(core: CoreId, holding: Holding) -> Entry {
         placed_since: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::{OsdRow, OsdState, PgPool, PoolKind};
+
+    const US: i32 = 0;
+    const PG: PgId = PgId { pool: 1, seed: 0 };
+
+    /// Epoch by epoch, with PG 1.0 placed by hand on one OSD (or nobody).
+    struct Story {
+        map: OsdMap,
+        holdings: Holdings,
+        /// The map in which this store's OSD was first marked up.
+        our_life: Epoch,
+    }
+
+    impl Story {
+        fn new() -> Story {
+            let row = OsdRow {
+                state: OsdState(OsdState::EXISTS | OsdState::UP),
+                weight: OsdMap::WEIGHT_IN,
+                ..OsdRow::default()
+            };
+            let map = OsdMap { epoch: 5, osds: vec![row.clone(), row], ..OsdMap::default() };
+            Story { map, holdings: Holdings::new(US, 2), our_life: 3 }.with_up_from(3)
+        }
+
+        fn with_up_from(mut self, epoch: Epoch) -> Story {
+            self.map.osds[0].info.up_from = epoch;
+            self
+        }
+
+        /// The next map, changed by `change`; the orders it gives, in order of cores.
+        fn next(&mut self, change: impl FnOnce(&mut OsdMap)) -> Vec<PgOrder> {
+            let before = self.map.clone();
+            self.map.epoch += 1;
+            change(&mut self.map);
+            self.holdings.follow(Some(&before), &self.map, self.our_life, true);
+            self.holdings.orders(&self.map, true).into_values().flatten().collect()
+        }
+    }
+
+    fn pool(map: &mut OsdMap, pg_num: u32) {
+        let kind = PoolKind::REPLICATED;
+        map.pools.insert(1, PgPool { kind, size: 1, pg_num, pgp_num: pg_num, ..PgPool::default() });
+    }
+
+    fn on(map: &mut OsdMap, osd: i32) {
+        map.pg_upmap.insert(PG, vec![osd]);
+    }
+
+    fn create(created: Epoch, since: Epoch) -> PgOrder {
+        PgOrder::Create { pg: PG.into(), split_bits: 0, created, since }
+    }
+
+    fn block() -> PgOrder {
+        PgOrder::Block { pg: PG.into() }
+    }
+
+    #[test]
+    fn a_new_pools_pg_begins_with_its_first_primary() {
+        let mut story = Story::new();
+        let orders = story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        assert_eq!(orders, [create(6, 6)]);
+    }
+
+    #[test]
+    fn a_pool_that_nobody_could_serve_at_first_begins_with_who_can() {
+        let mut story = Story::new();
+        assert_eq!(story.next(|map| pool(map, 1)), []);
+        assert_eq!(story.next(|_| ()), []);
+        assert_eq!(story.next(|map| on(map, US)), [create(6, 8)]);
+    }
+
+    #[test]
+    fn a_pg_that_began_elsewhere_is_not_ours_to_begin() {
+        let mut story = Story::new();
+        assert_eq!(
+            story.next(|map| {
+                pool(map, 1);
+                on(map, 1);
+            }),
+            []
+        );
+        assert_eq!(story.next(|map| on(map, US)), [block()]);
+        assert_eq!(story.next(|map| on(map, 1)), [PgOrder::Unblock { pg: PG.into() }]);
+    }
+
+    #[test]
+    fn a_store_that_was_lost_does_not_begin_what_its_earlier_life_was_given() {
+        // The map still names our earlier life, whose store had the PG; ours has not been marked up yet.
+        let mut story = Story::new();
+        story.our_life = 0;
+        assert_eq!(
+            story.next(|map| {
+                pool(map, 1);
+                on(map, US);
+            }),
+            [block()]
+        );
+        story.our_life = 7;
+        assert_eq!(story.next(|map| map.osds[0].info.up_from = 7), [], "it stays blocked");
+    }
+
+    #[test]
+    fn a_pool_that_was_there_before_our_first_map_is_not_ours_to_begin() {
+        let mut story = Story::new();
+        pool(&mut story.map, 1);
+        on(&mut story.map, US);
+        story.holdings.follow(None, &story.map, story.our_life, true);
+        let orders: Vec<PgOrder> = story.holdings.orders(&story.map, true).into_values().flatten().collect();
+        assert_eq!(orders, [block()]);
+    }
+
+    #[test]
+    fn a_pg_that_crush_moves_stays_with_its_holder() {
+        let mut story = Story::new();
+        story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        assert_eq!(story.next(|map| on(map, 1)), [PgOrder::Idle { pg: PG.into() }]);
+        assert_eq!(story.holdings.wanted_temps(), BTreeMap::from([(PG, vec![US])]));
+        let kept = story.next(|map| drop(map.pg_temp.insert(PG, vec![US])));
+        assert_eq!(kept, [PgOrder::Serve { pg: PG.into(), since: 8 }]);
+        assert_eq!(story.holdings.wanted_temps(), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_deleted_pool_is_removed_once_and_forgotten_when_it_is_gone() {
+        let mut story = Story::new();
+        story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        let remove = PgOrder::Remove { pg: PG.into() };
+        assert_eq!(story.next(|map| drop(map.pools.remove(&1))), [remove]);
+        assert_eq!(story.next(|_| ()), []);
+        story.holdings.removed(PG);
+        assert!(story.holdings.entries.is_empty());
+    }
+
+    #[test]
+    fn children_stay_on_their_parents_core_and_are_held_wherever_the_map_puts_them() {
+        let mut story = Story::new();
+        story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        let orders = story.next(|map| {
+            map.pools.get_mut(&1).unwrap().pg_num = 4;
+            (0..4).for_each(|seed| drop(map.pg_upmap.insert(PgId { pool: 1, seed }, vec![US])));
+        });
+        let child = |seed| SpgId::from(PgId { pool: 1, seed });
+        let children = (1..4).map(|s| (child(s), 2)).collect();
+        let mut want = vec![PgOrder::Split { pg: child(0), split_bits: 2, children, epoch: 7 }];
+        want.extend((0..4).map(|s| PgOrder::Serve { pg: child(s), since: if s == 0 { 6 } else { 7 } }));
+        assert_eq!(orders, want);
+        let cores: BTreeSet<CoreId> = story.holdings.entries.values().map(|e| e.core).collect();
+        assert_eq!(cores.len(), 1);
+    }
+}
