@@ -94,7 +94,8 @@ fn what_is_not_there_is_refused_and_misbehaviour_is_an_io_error() {
     let mut host = Host::serving();
     host.ask("a", vec![write_full(b"x")]);
     for (class, method, errno) in [
-        ("nothing", "x", Errno::OPNOTSUPP),
+        ("nothing", "x", Errno::PERM),
+        ("rgw", "x", Errno::OPNOTSUPP),
         ("lock", "nothing", Errno::OPNOTSUPP),
         ("hello", "bad_reader", Errno::IO),
         ("hello", "bad_writer", Errno::IO),

@@ -17,7 +17,7 @@ fn greeting(call: &Call<'_>) -> Result<Bytes, Stop> {
     Ok([b"Hello, ", name, b"!"].concat().into())
 }
 
-/// `client.4123 v1:10.0.0.1:0/99`: who calls, for the record.
+/// `client.4123 10.0.0.1:0/99`: who calls, for the record.
 fn sign(call: &mut Call<'_>, attr: &str) -> Result<(), Stop> {
     let who = format!("{} {}", call.context.client, call.context.client_addr);
     call.set_attr(attr, who.as_bytes())

@@ -53,8 +53,12 @@ const DEFAULT_CLASSES: &[&str] = &[
     "version",
 ];
 
-/// `EOPNOTSUPP` for a class or a method that is not here.
+/// `EPERM` for a class that no OSD may load (`osd_class_load_list`, the same list by default); `EOPNOTSUPP` for one
+/// that is not here, and for a method that it does not have.
 pub fn find(class: &str, method: &str) -> Result<&'static Method, Errno> {
+    if !DEFAULT_CLASSES.contains(&class) {
+        return Err(Errno::PERM);
+    }
     METHODS.iter().find(|m| m.class == class && m.name == method).ok_or(Errno::OPNOTSUPP)
 }
 
@@ -129,6 +133,7 @@ mod tests {
         assert_eq!((m.class, m.name, m.reads, m.writes), ("lock", "get_info", true, false));
         assert!(m.allowed_by_default());
         assert_eq!(find("lock", "get").unwrap_err(), Errno::OPNOTSUPP);
-        assert_eq!(find("nothing", "get").unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(find("rgw", "get").unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(find("nothing", "get").unwrap_err(), Errno::PERM);
     }
 }

@@ -93,7 +93,7 @@ impl AddrKind {
     pub const NONE: AddrKind = AddrKind(0);
     pub const LEGACY: AddrKind = AddrKind(1);
     pub const MSGR2: AddrKind = AddrKind(2);
-    /// Either protocol (`any:`), used in monitor lists that a person typed.
+    /// Either protocol: of clients, and in monitor lists that a person typed (`any:`).
     pub const ANY: AddrKind = AddrKind(3);
 }
 
@@ -142,11 +142,12 @@ impl fmt::Display for PlainAddr<'_> {
 impl fmt::Display for EntityAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            AddrKind::NONE if self.socket.is_none() => return f.write_str("-"),
+            AddrKind::NONE => return f.write_str("-"),
             AddrKind::LEGACY => f.write_str("v1:")?,
             AddrKind::MSGR2 => f.write_str("v2:")?,
-            AddrKind::ANY => f.write_str("any:")?,
-            _ => f.write_str("none:")?,
+            // A client's: nobody connects to it, so no protocol is named.
+            AddrKind::ANY => {}
+            _ => f.write_str("???:")?,
         }
         write!(f, "{}", self.plain())
     }
