@@ -335,3 +335,28 @@ fn a_split_gives_each_child_its_objects_and_its_log() {
         assert_eq!(output(&host.reply(tid), 0), "x");
     }
 }
+
+/// Of an object that is only just being made there is nothing to compare with.
+#[test]
+fn attributes_of_an_absent_object_are_enoent_within_a_write() {
+    let mut host = Host::serving();
+    let create = OsdOp::bare(OpCode::CREATE);
+    for op in [OsdOp::xattr(OpCode::GETXATTR, "x", b""), OsdOp::bare(OpCode::GETXATTRS), equal("x", "")] {
+        let label = format!("{op:?}");
+        assert_eq!(host.ask("no", vec![create.clone(), op]).result, Errno::NOENT.result(), "{label}");
+    }
+    host.ask("a", vec![create]);
+    assert_eq!(host.ask("a", vec![OsdOp::xattr(OpCode::GETXATTR, "x", b"")]).result, Errno::NODATA.result());
+    assert_eq!(host.ask("a", vec![equal("x", ""), write_full(b"y")]).result, 0);
+}
+
+/// `cmpxattr NAME == VALUE`, as text.
+fn equal(name: &str, value: &str) -> OsdOp {
+    let params = osd_op::XattrParams {
+        name_len: name.len() as u32,
+        value_len: value.len() as u32,
+        cmp_op: op_value::CMP_EQ,
+        cmp_mode: op_value::CMP_MODE_STRING,
+    };
+    OsdOp::new(OpCode::CMPXATTR, params, [name.as_bytes(), value.as_bytes()].concat().into())
+}

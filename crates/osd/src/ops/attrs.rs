@@ -15,7 +15,8 @@ impl Execution<'_> {
         match self.answer() {
             Some(Answer::Attr(value)) => value.ok_or(Errno::NODATA),
             Some(_) => unreachable!("the plan asked for an attribute"),
-            None => Err(Errno::NODATA),
+            // Even when the list itself has made the object: it looks at what was there before.
+            None => Err(Errno::NOENT),
         }
     }
 
@@ -30,7 +31,7 @@ impl Execution<'_> {
         let mut attrs = match self.answer() {
             Some(Answer::Attrs(attrs)) => attrs,
             Some(_) => unreachable!("the plan asked for attributes"),
-            None => Vec::new(),
+            None => return Err(Errno::NOENT.into()),
         };
         attrs.retain(|(name, _)| name.starts_with(ATTR_PREFIX) && &**name != INFO_ATTR);
         let mut w = Writer::new(Features::NONE);
@@ -43,9 +44,12 @@ impl Execution<'_> {
         Ok(w.into_vec().into())
     }
 
-    /// A missing attribute compares as empty, or as 0.
+    /// A missing attribute compares as empty, or as 0; a missing object is an error.
     pub(super) fn compare_attr(&mut self, op: u8, against: &AttrOperand) -> StepResult {
-        let value = self.attr_answer().unwrap_or_default();
+        let value = match self.attr_answer() {
+            Err(Errno::NODATA) => Bytes::new(),
+            other => other?,
+        };
         self.count_read(value.len());
         // The operand of the request is on the left.
         let holds = match against {

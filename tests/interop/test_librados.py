@@ -1,0 +1,26 @@
+"""Ceph's own librados test programs, of the newest release that is here, against a cluster of ours."""
+import os
+import subprocess
+from pathlib import Path
+
+import harness
+from harness import ClusterTest
+
+RUN = Path(__file__).resolve().parent / "librados/run"
+
+
+class Programs(ClusterTest):
+    def test_every_case_that_passes_on_stock(self):
+        root = os.environ.get("SHOAL_CEPH20")
+        enter = ["--root", root] if root else []
+        if root:
+            # The programs see the cluster's files at the same path inside.
+            harness.Client(self.cluster, root)
+        for program in (RUN.parent / "programs.txt").read_text().split():
+            with self.subTest(program):
+                argv = [RUN, str(self.cluster.conf), *enter, program]
+                done = subprocess.run(argv, capture_output=True, text=True, timeout=1200)
+                if done.returncode == 77:
+                    self.skipTest(done.stdout.strip())
+                print(done.stdout, end="", flush=True)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-2000:])
