@@ -10,6 +10,7 @@
 pub mod check;
 pub mod network;
 pub mod node;
+pub mod nodes;
 mod trace;
 mod world;
 

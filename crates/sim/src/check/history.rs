@@ -46,7 +46,7 @@ impl History {
     pub fn begin(&mut self, now: Time, client: u32, object: &str, act: Act) -> OpRef {
         self.last_op += 1;
         let op = OpRef(self.last_op);
-        self.objects.entry(object.to_owned()).or_default().begin(op, act);
+        self.objects.entry(object.to_owned()).or_default().begin(op, client, act);
         if act != Act::Read {
             self.writes.entry((client, object.to_owned())).or_default().push_back(op);
         }

@@ -1,13 +1,15 @@
 //! Is there an order in which one object's operations could have happened, one after the other, that gives every
 //! answer that was given? (Linearizability, by just-in-time linearization: G. Lowe, "Testing for linearizability".)
 //!
-//! Events come in as they happen. The checker keeps every state that the object may be in, each with the operations
-//! that have taken effect in it already and have not answered yet. An answer keeps those states in which the
-//! operation can have taken effect with that answer. An operation whose answer never comes (its client died) may
-//! have taken effect at any later time, or never.
+//! Events come in as they happen. The checker keeps every state that the object may be in, each with the writes that
+//! have taken effect in it already and have not answered yet, and with what each open read may have seen. An answer
+//! keeps those states in which the operation can have given it. A write whose answer never comes (its client died)
+//! may have taken effect at any later time, or never.
 //!
-//! Contents are lists of tokens, each written once, so that most wrong turns end at the next read. The cost is
-//! exponential in what is open at one time; beyond [`STATES_MAX`] the object is no longer checked, and says so.
+//! One client's writes to an object take effect in the order in which it asked, which is promised, and keeps the
+//! states few. Contents are lists of tokens, each written once, so that most wrong turns end at the next read. The
+//! cost is still exponential in the clients that write at one time; beyond [`STATES_MAX`] the object is no longer
+//! checked, and says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -44,17 +46,29 @@ const STATES_MAX: usize = 20_000;
 /// One object's possible pasts.
 #[derive(Debug)]
 pub struct Checker {
-    open: BTreeMap<OpRef, Act>,
+    reads: BTreeSet<OpRef>,
+    writes: BTreeMap<OpRef, Write>,
     states: BTreeSet<State>,
     is_bounded: bool,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    act: Act,
+    /// Whose; `None` once the client has died, when its writes may have been lost one by one.
+    client: Option<u32>,
+}
+
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
-    contents: Option<Rc<Vec<Token>>>,
-    /// Open operations that have taken effect, with the answer that they must give. Unanswerable ones have none.
+    contents: Shared,
+    /// Open writes that have taken effect, with the answer that they must give; none if nobody waits for it.
     effective: BTreeMap<OpRef, Option<Answer>>,
+    /// What each open read may have seen: everything that the object held since it began.
+    visible: BTreeMap<OpRef, BTreeSet<Shared>>,
 }
+
+type Shared = Option<Rc<Vec<Token>>>;
 
 /// No order gives this answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,14 +83,24 @@ pub struct Impossible {
 impl Default for Checker {
     /// An object that is not there.
     fn default() -> Checker {
-        let state = State { contents: None, effective: BTreeMap::new() };
-        Checker { open: BTreeMap::new(), states: BTreeSet::from([state]), is_bounded: true }
+        let state = State { contents: None, effective: BTreeMap::new(), visible: BTreeMap::new() };
+        Checker {
+            reads: BTreeSet::new(),
+            writes: BTreeMap::new(),
+            states: BTreeSet::from([state]),
+            is_bounded: true,
+        }
     }
 }
 
 impl Checker {
-    pub fn begin(&mut self, op: OpRef, act: Act) {
-        self.open.insert(op, act);
+    pub fn begin(&mut self, op: OpRef, client: u32, act: Act) {
+        if act != Act::Read {
+            self.writes.insert(op, Write { act, client: Some(client) });
+            return;
+        }
+        self.reads.insert(op);
+        self.change_states(|state| drop(state.visible.insert(op, BTreeSet::from([state.contents.clone()]))));
     }
 
     /// False once there were too many states to go on.
@@ -86,78 +110,108 @@ impl Checker {
 
     /// The operation's answer will never come; it may have happened, or may yet.
     pub fn abandon(&mut self, op: OpRef) {
-        let Some(act) = self.open.get(&op).copied() else { return };
-        if act == Act::Read {
-            self.open.remove(&op);
+        if self.reads.remove(&op) {
+            return self.change_states(|state| drop(state.visible.remove(&op)));
         }
-        // What has taken effect has nothing left to answer.
+        if let Some(write) = self.writes.get_mut(&op) {
+            write.client = None;
+        }
+        self.change_states(|state| {
+            if let Some(answer) = state.effective.get_mut(&op) {
+                *answer = None;
+            }
+        });
+    }
+
+    fn change_states(&mut self, change: impl Fn(&mut State)) {
         let states = std::mem::take(&mut self.states).into_iter();
         self.states = states
             .map(|mut state| {
-                if act == Act::Read {
-                    state.effective.remove(&op);
-                } else if let Some(answer) = state.effective.get_mut(&op) {
-                    *answer = None;
-                }
+                change(&mut state);
                 state
             })
             .collect();
     }
 
     pub fn answer(&mut self, op: OpRef, answer: Answer) -> Result<(), Impossible> {
-        let Some(act) = self.open.get(&op).copied() else { return Ok(()) };
-        if !self.is_bounded {
-            self.open.remove(&op);
-            return Ok(());
-        }
+        let act = match self.writes.get(&op) {
+            Some(write) => write.act,
+            None if self.reads.contains(&op) => Act::Read,
+            None => return Ok(()),
+        };
         let before = std::mem::take(&mut self.states);
         let mut seen: BTreeSet<State> = before.clone();
         let mut todo: Vec<State> = before.iter().cloned().collect();
         let mut after = BTreeSet::new();
-        while let Some(state) = todo.pop() {
-            if let Some(must) = state.effective.get(&op) {
-                if must.as_ref() == Some(&answer) {
-                    let mut state = state;
-                    state.effective.remove(&op);
+        // No state takes a step further than this answer needs: the rest can be had later.
+        while let Some(mut state) = todo.pop().filter(|_| self.is_bounded) {
+            match state.gives(op, &answer) {
+                Gives::Yes => {
+                    state.forget(op);
                     after.insert(state);
                 }
-                continue;
-            }
-            for (&next, act) in &self.open {
-                if state.effective.contains_key(&next) {
-                    continue;
+                Gives::Never => {}
+                Gives::NotYet => {
+                    for (next, act) in self.possible_next(&state) {
+                        let state = state.after(next, act);
+                        if seen.insert(state.clone()) {
+                            todo.push(state);
+                        }
+                    }
                 }
-                let state = state.after(next, *act);
-                if seen.insert(state.clone()) {
-                    todo.push(state);
-                }
             }
-            if seen.len() > STATES_MAX {
-                self.is_bounded = false;
-                self.open.clear();
-                return Ok(());
-            }
+            self.is_bounded = seen.len() <= STATES_MAX;
         }
-        self.open.remove(&op);
+        self.reads.remove(&op);
+        self.writes.remove(&op);
         self.states = after;
-        if self.states.is_empty() {
+        if !self.is_bounded {
+            self.states.clear();
+        } else if self.states.is_empty() {
             let possible: BTreeSet<Contents> =
                 before.iter().map(|s| s.contents.as_deref().cloned()).collect();
             // Go on from what was possible, so that one fault is reported once.
-            self.states = before
-                .into_iter()
-                .map(|mut s| {
-                    s.effective.remove(&op);
-                    s
-                })
-                .collect();
+            self.states = before;
+            self.change_states(|state| state.forget(op));
             return Err(Impossible { op, act, answer, possible: possible.into_iter().take(4).collect() });
         }
         Ok(())
     }
+
+    /// Writes that can take effect next: of each client the first that has not.
+    fn possible_next(&self, state: &State) -> Vec<(OpRef, Act)> {
+        let mut waiting = BTreeSet::new();
+        let open = self.writes.iter().filter(|(op, _)| !state.effective.contains_key(op));
+        open.filter(|(_, w)| w.client.is_none_or(|c| waiting.insert(c))).map(|(op, w)| (*op, w.act)).collect()
+    }
+}
+
+enum Gives {
+    Yes,
+    NotYet,
+    /// It has taken effect, with another answer.
+    Never,
 }
 
 impl State {
+    fn gives(&self, op: OpRef, answer: &Answer) -> Gives {
+        match (self.effective.get(&op), self.visible.get(&op), answer) {
+            (Some(must), ..) if must.as_ref() == Some(answer) => Gives::Yes,
+            (Some(_), ..) => Gives::Never,
+            (None, Some(visible), Answer::Value(value)) => {
+                let is_seen = visible.iter().any(|v| v.as_deref() == value.as_ref());
+                if is_seen { Gives::Yes } else { Gives::NotYet }
+            }
+            (None, Some(_), _) => Gives::Never,
+            (None, None, _) => Gives::NotYet,
+        }
+    }
+
+    fn forget(&mut self, op: OpRef) {
+        self.effective.remove(&op);
+        self.visible.remove(&op);
+    }
+
     fn after(&self, op: OpRef, act: Act) -> State {
         let mut state = self.clone();
         let answer = match act {
@@ -175,8 +229,11 @@ impl State {
                 Some(_) => Answer::Done,
                 None => Answer::NotFound,
             },
-            Act::Read => Answer::Value(self.contents.as_deref().cloned()),
+            Act::Read => unreachable!("reads are kept apart"),
         };
+        for visible in state.visible.values_mut() {
+            visible.insert(state.contents.clone());
+        }
         state.effective.insert(op, Some(answer));
         state
     }
@@ -199,7 +256,8 @@ mod tests {
         let mut checker = Checker::default();
         for event in events {
             match event {
-                B(op, act) => checker.begin(OpRef(op), act),
+                // Every operation is another client's.
+                B(op, act) => checker.begin(OpRef(op), op as u32, act),
                 E(op, answer) => checker.answer(OpRef(op), answer)?,
                 X(op) => checker.abandon(OpRef(op)),
             }
@@ -315,10 +373,21 @@ mod tests {
     }
 
     #[test]
+    fn one_client_s_writes_go_in_order() {
+        for (seen, ok) in [(vec![1, 2], true), (vec![1], true), (vec![2], false), (vec![2, 1], false)] {
+            let mut checker = Checker::default();
+            checker.begin(OpRef(1), 7, Act::Append(1));
+            checker.begin(OpRef(2), 7, Act::Append(2));
+            checker.begin(OpRef(3), 8, Act::Read);
+            assert_eq!(checker.answer(OpRef(3), value(&seen)).is_ok(), ok, "{seen:?}");
+        }
+    }
+
+    #[test]
     fn too_much_at_once_is_given_up_on() {
         let mut checker = Checker::default();
-        (0..12).for_each(|i| checker.begin(OpRef(i), Act::Append(i)));
-        assert_eq!(checker.answer(OpRef(0), Answer::Done), Ok(()));
+        (0..12).for_each(|i| checker.begin(OpRef(i), i as u32, Act::Append(i)));
+        assert_eq!(checker.answer(OpRef(0), Answer::NotFound), Ok(()));
         assert!(!checker.is_bounded());
     }
 }

@@ -1,0 +1,85 @@
+//! A manager: it keeps nothing on a disk.
+
+use super::{metadata, mon_session_config, wall};
+use crate::Node;
+use machine::net::{NetEffect, NetEvent};
+use machine::{Effects, Machine, Random, Time};
+use mgr::{Config, Effect, Input, Manager};
+use wire::types::{EntityAddrVec, EntityKind, EntityName};
+
+pub struct MgrNode {
+    index: usize,
+    life: u32,
+    monitor: EntityAddrVec,
+    random: Random,
+    manager: Option<Manager>,
+}
+
+impl MgrNode {
+    pub fn new(index: usize, monitor: EntityAddrVec, random: Random) -> MgrNode {
+        MgrNode { index, life: 0, monitor, random, manager: None }
+    }
+
+    fn carry(effects: &mut Effects<Effect>, out: &mut Vec<NetEffect>) {
+        for effect in effects.drain() {
+            if let Effect::Net(effect) = effect {
+                out.push(effect);
+            }
+        }
+    }
+
+    fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
+        let mut effects = Effects::new();
+        self.manager.as_mut().expect("a node that is up has its machine").step(now, input, &mut effects);
+        Self::carry(&mut effects, out);
+    }
+}
+
+impl Node for MgrNode {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::MGR, 0)
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        super::addrs(self.index, self.life)
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.life += 1;
+        let config = Config {
+            name: "x".into(),
+            monitors: mon_session_config(
+                EntityKind::MGR,
+                "x",
+                self.monitor.clone(),
+                EntityKind::MGR.0.into(),
+            ),
+            addrs: self.addrs(),
+            metadata: metadata(),
+            timing: Default::default(),
+        };
+        let mut effects = Effects::new();
+        self.manager = Some(Manager::new(config, now, wall(now), self.random.fork(), &mut effects));
+        Self::carry(&mut effects, out);
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        self.step(now, Input::Net(event), out);
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.step(now, Input::Deadline, out);
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.manager.as_ref()?.next_deadline()
+    }
+
+    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+        self.manager = None;
+    }
+
+    fn check(&self) {
+        self.manager.iter().for_each(Machine::check);
+    }
+}

@@ -1,0 +1,314 @@
+//! An OSD of one core: its control machine, its shard, its memory store.
+//!
+//! The store reports what it has done when the node polls it, some random time after it was given something; a
+//! crash leaves what was reported as committed and, of what was not, a random beginning.
+
+use super::{metadata, mon_session_config, wall};
+use crate::Node;
+use machine::net::{NetEffect, NetEvent};
+use machine::{CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
+use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
+use osd::shard::{self, Shard, ShardConfig};
+use osd::{Destination, Routes};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use store::memory::{Config, Delay, MemoryStore};
+use store::{Collection, Completion, ObjectStore};
+use wire::messages::Body;
+use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, UTime, Uuid};
+
+const CORE: CoreId = CoreId(0);
+/// How long the store takes at least and at most from one poll to the next.
+const DISK_MIN: Duration = Duration::from_micros(20);
+const DISK_MAX: Duration = Duration::from_millis(3);
+const SLOW_THINGS: Duration = Duration::from_secs(1);
+
+pub struct OsdNode {
+    index: usize,
+    osd: OsdId,
+    life: u32,
+    monitor: EntityAddrVec,
+    random: Random,
+    /// The disk.
+    store: MemoryStore,
+    machines: Option<Machines>,
+}
+
+struct Machines {
+    control: Control,
+    shard: Shard,
+    routes: Routes,
+    /// Whom the store's completions concern.
+    asked: BTreeMap<u64, Owner>,
+    next_ask: u64,
+    poll_at: Option<Time>,
+    slow_at: Time,
+}
+
+#[derive(Clone, Copy)]
+enum Owner {
+    Control(u64),
+    Shard(u64),
+}
+
+/// What one machine has for the other, in the order in which it came up.
+enum Step {
+    Control(control::Input),
+    Shard(shard::Input),
+}
+
+impl OsdNode {
+    pub fn new(index: usize, osd: OsdId, monitor: EntityAddrVec, mut random: Random) -> OsdNode {
+        let config = Config {
+            bytes_total: 1 << 30,
+            delay: Some(Delay { seed: random.u64(), hold: 96 }),
+            track_committed: true,
+        };
+        OsdNode { index, osd, life: 0, monitor, random, store: MemoryStore::new(config), machines: None }
+    }
+
+    /// What tells this store from another one.
+    pub fn fsid(osd: OsdId) -> Uuid {
+        let mut bytes = [7; 16];
+        bytes[..4].copy_from_slice(&osd.0.to_le_bytes());
+        Uuid(bytes)
+    }
+
+    /// Run steps and what follows from them until nothing is left to do at this moment.
+    fn run(&mut self, now: Time, first: Step, out: &mut Vec<NetEffect>) {
+        let OsdNode { store, machines, random, .. } = self;
+        let m = machines.as_mut().expect("a node that is up has its machines");
+        let mut todo = VecDeque::from([first]);
+        let (mut control_fx, mut shard_fx) = (Effects::new(), Effects::new());
+        while let Some(step) = todo.pop_front() {
+            match step {
+                Step::Control(input) => m.control.step(now, input, &mut control_fx),
+                Step::Shard(input) => {
+                    if let shard::Input::Map { view, .. } = &input {
+                        m.routes = view.routes.clone();
+                    }
+                    m.shard.step(now, input, &mut shard_fx);
+                }
+            }
+            for effect in shard_fx.drain() {
+                match effect {
+                    shard::Effect::Send { conn, message } => out.push(NetEffect::Send { conn, message }),
+                    shard::Effect::Submit { tag, transaction } => {
+                        let ask = m.ask(Owner::Shard(tag.0));
+                        store.submit(ask, transaction);
+                    }
+                    shard::Effect::Read { tag, request } => {
+                        let ask = m.ask(Owner::Shard(tag.0));
+                        store.read(ask, request);
+                    }
+                    shard::Effect::Reroute { conn, tid, op } => {
+                        todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op }));
+                    }
+                    shard::Effect::Control(said) => {
+                        todo.push_back(Step::Control(control::Input::Shard { core: CORE, said }));
+                    }
+                }
+            }
+            for effect in control_fx.drain() {
+                match effect {
+                    control::Effect::Net(effect) => out.push(effect),
+                    control::Effect::Submit { tag, transaction } => {
+                        let ask = m.ask(Owner::Control(tag.0));
+                        store.submit(ask, transaction);
+                    }
+                    control::Effect::Read { tag, request } => {
+                        let ask = m.ask(Owner::Control(tag.0));
+                        store.read(ask, request);
+                    }
+                    control::Effect::Shard { input, .. } => todo.push_back(Step::Shard(input)),
+                    control::Effect::AdminAnswer { .. } | control::Effect::Log { .. } => {}
+                    control::Effect::Stopped => {}
+                    control::Effect::Fatal { why } => panic!("{} gives up: {why}", self.osd),
+                }
+            }
+        }
+        if !m.asked.is_empty() && m.poll_at.is_none() {
+            let span = (DISK_MAX - DISK_MIN).as_nanos() as u64;
+            m.poll_at = Some(now + DISK_MIN + Duration::from_nanos(random.below(span)));
+        }
+    }
+
+    fn poll(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let mut completions = Vec::new();
+        self.store.poll(&mut completions);
+        for completion in completions {
+            let m = self.machines.as_mut().expect("a node that is up has its machines");
+            let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
+                completion;
+            let owner = m.asked.remove(&tag).expect("completions are of what was asked");
+            let step = match (completion, owner) {
+                (Completion::Committed { .. }, Owner::Shard(tag)) => {
+                    Step::Shard(shard::Input::Committed { tag: Tag(tag) })
+                }
+                (Completion::Committed { .. }, Owner::Control(tag)) => {
+                    Step::Control(control::Input::Committed { tag: Tag(tag) })
+                }
+                (Completion::Read { answers, .. }, Owner::Shard(tag)) => {
+                    Step::Shard(shard::Input::Read { tag: ReadTag(tag), answers })
+                }
+                (Completion::Read { answers, .. }, Owner::Control(tag)) => {
+                    Step::Control(control::Input::Read { tag: ReadTag(tag), answers })
+                }
+                (Completion::Failed { .. }, _) => panic!("{}: the store is full", self.osd),
+            };
+            self.run(now, step, out);
+        }
+    }
+}
+
+impl Machines {
+    fn ask(&mut self, owner: Owner) -> u64 {
+        self.next_ask += 1;
+        self.asked.insert(self.next_ask, owner);
+        self.next_ask
+    }
+}
+
+impl Node for OsdNode {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::OSD, self.osd.0.into())
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        super::addrs(self.index, self.life)
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.life += 1;
+        let addrs = self.addrs();
+        let id = self.osd.0.to_string();
+        let config = ControlConfig {
+            osd: self.osd,
+            osd_fsid: OsdNode::fsid(self.osd),
+            cores: 1,
+            mon: mon_session_config(EntityKind::OSD, &id, self.monitor.clone(), EntityKind::MGR.0.into()),
+            addrs: Addrs {
+                client: addrs.clone(),
+                cluster: addrs.clone(),
+                heartbeat_back: addrs.clone(),
+                heartbeat_front: addrs,
+            },
+            metadata: metadata(),
+            options: BTreeMap::new(),
+            version: VersionText::default(),
+        };
+        let shard_config = ShardConfig {
+            osd: self.osd,
+            core: CORE,
+            limits: Default::default(),
+            log: Default::default(),
+            object_cache_bytes: 1 << 20,
+        };
+        let collections = self.store.collections();
+        let has_meta = collections.iter().any(|(c, _)| *c == Collection::Meta);
+        let pgs = collections.into_iter().filter_map(|(c, bits)| match c {
+            Collection::Pg(id) => Some((id, bits)),
+            Collection::Meta => None,
+        });
+        self.machines = Some(Machines {
+            control: Control::new(config, has_meta, self.random.fork()),
+            shard: Shard::new(shard_config, pgs.collect()),
+            routes: Routes::new(1),
+            asked: BTreeMap::new(),
+            next_ask: 0,
+            poll_at: None,
+            slow_at: now + SLOW_THINGS,
+        });
+        let wall: UTime = wall(now);
+        self.run(now, Step::Control(control::Input::Wall { now: wall }), out);
+        self.run(now, Step::Shard(shard::Input::Deadline), out);
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        match event {
+            NetEvent::Ready { conn, peer } => {
+                if !conn.is_outgoing() {
+                    let peer = Arc::new(peer.clone());
+                    self.run(now, Step::Shard(shard::Input::Opened { conn, peer }), out);
+                }
+                self.run(now, Step::Control(control::Input::Net(NetEvent::Ready { conn, peer })), out);
+            }
+            NetEvent::Closed { conn, why } => {
+                if !conn.is_outgoing() {
+                    let why = why.clone();
+                    self.run(now, Step::Shard(shard::Input::Closed { conn, why }), out);
+                }
+                self.run(now, Step::Control(control::Input::Net(NetEvent::Closed { conn, why })), out);
+            }
+            NetEvent::Message { conn, message } if !conn.is_outgoing() => {
+                let m = self.machines.as_ref().expect("a node that is up has its machines");
+                let step = match (m.routes.of(&message), message.body) {
+                    (Destination::Shard(_), Body::MOSDOp(op)) => {
+                        Step::Shard(shard::Input::Op { conn, tid: message.tid, op })
+                    }
+                    (Destination::Shard(_), Body::MOSDBackoff(message)) => {
+                        Step::Shard(shard::Input::Backoff { conn, message })
+                    }
+                    (_, body) => {
+                        let message = wire::messages::Message { body, ..message };
+                        Step::Control(control::Input::Net(NetEvent::Message { conn, message }))
+                    }
+                };
+                self.run(now, step, out);
+            }
+            other => self.run(now, Step::Control(control::Input::Net(other)), out),
+        }
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let m = self.machines.as_mut().expect("a node that is up has its machines");
+        if m.poll_at.take_if(|at| *at <= now).is_some() {
+            self.poll(now, out);
+            let m = self.machines.as_mut().expect("still up");
+            if !m.asked.is_empty() && m.poll_at.is_none() {
+                m.poll_at = Some(now + DISK_MIN);
+            }
+        }
+        let m = self.machines.as_mut().expect("still up");
+        if m.slow_at <= now {
+            m.slow_at = now + SLOW_THINGS;
+            let usage = self.store.usage();
+            self.run(now, Step::Control(control::Input::Wall { now: wall(now) }), out);
+            self.run(now, Step::Control(control::Input::Usage { core: CORE, usage }), out);
+        }
+        let m = self.machines.as_ref().expect("still up");
+        if m.shard.next_deadline().is_some_and(|at| at <= now) {
+            self.run(now, Step::Shard(shard::Input::Deadline), out);
+        }
+        let m = self.machines.as_ref().expect("still up");
+        if m.control.next_deadline().is_some_and(|at| at <= now) {
+            self.run(now, Step::Control(control::Input::Deadline), out);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let m = self.machines.as_ref()?;
+        let machines = Time::earliest(m.control.next_deadline(), m.shard.next_deadline());
+        Time::earliest(machines, Time::earliest(m.poll_at, Some(m.slow_at)))
+    }
+
+    fn crash(&mut self, _now: Time, dice: &mut Random) {
+        self.machines = None;
+        let survivors = dice.below(self.store.uncommitted() as u64 + 1) as usize;
+        self.store = self.store.crash_image(survivors).expect("it tracks what is committed");
+    }
+
+    fn check(&self) {
+        if let Some(m) = &self.machines {
+            m.control.check();
+            m.shard.check();
+        }
+    }
+
+    fn states(&self, into: &mut dyn FnMut(&str)) {
+        if self.machines.as_ref().is_some_and(|m| m.control.is_up()) {
+            into("osd: up");
+        }
+    }
+}

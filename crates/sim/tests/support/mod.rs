@@ -1,0 +1,3 @@
+//! What the simulations of parts of a cluster share.
+
+pub mod scripted_monitor;

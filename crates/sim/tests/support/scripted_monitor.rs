@@ -1,0 +1,243 @@
+//! A monitor just good enough for OSDs and clients: it hands out maps, takes boots, and marks down whom it has lost.
+//! It keeps everything in its memory and never dies. The real monitor is in the simulation of the whole cluster.
+
+use codec::{Decode, Encode, Features, Reader};
+use machine::net::{AuthReply, NetEffect, NetEvent};
+use machine::{ConnId, Random, Time};
+use placement::crush::edit;
+use sim::Node;
+use sim::nodes::wall;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::messages::{
+    Body, MConfig, MMonGetVersionReply, MMonMap, MOSDBoot, MOSDMap, Message, SubscribeItem,
+};
+use wire::types::{
+    AuthName, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, OsdMap, OsdMapIncremental,
+    OsdState, PgPool, PoolFlags, PoolId, PoolKind, Release, Uuid,
+};
+
+pub const POOL: PoolId = 1;
+/// How long after its connection was lost an OSD is marked down.
+const GRACE: Duration = Duration::from_secs(3);
+const FSID: Uuid = Uuid([9; 16]);
+
+pub struct ScriptedMonitor {
+    addrs: EntityAddrVec,
+    map: OsdMap,
+    increments: BTreeMap<Epoch, (Vec<u8>, Vec<u8>)>,
+    /// Who wants maps, from which epoch on; and whether once only.
+    subscribers: BTreeMap<ConnId, (u64, bool)>,
+    osds: BTreeMap<ConnId, i32>,
+    lost: Vec<(Time, i32)>,
+    next_global_id: u64,
+}
+
+impl ScriptedMonitor {
+    /// With a pool of size 1 over so many OSDs, none of which is up.
+    pub fn new(addrs: EntityAddrVec, osds: i32, pg_num: u32) -> ScriptedMonitor {
+        let mut crush = edit::new_map("osd");
+        for osd in 0..osds {
+            let at = [("host", format!("host{osd}")), ("root", "default".to_owned())];
+            let at = at.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+            edit::insert(&mut crush, osd, 0x10000, &format!("osd.{osd}"), &at, true).expect("a fresh map");
+        }
+        let mut monitor = ScriptedMonitor {
+            addrs,
+            map: OsdMap { fsid: FSID, ..OsdMap::default() },
+            increments: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
+            osds: BTreeMap::new(),
+            lost: Vec::new(),
+            next_global_id: 4100,
+        };
+        monitor.change(Time::ZERO, |inc| {
+            inc.new_require_osd_release = Some(Release::TENTACLE);
+            inc.set_crush(&crush, Features::ALL);
+            inc.new_max_osd = Some(osds);
+            for osd in 0..osds {
+                inc.new_state.insert(osd, OsdState::EXISTS);
+                inc.new_weight.insert(osd, OsdMap::WEIGHT_IN);
+            }
+        });
+        monitor.change(Time::ZERO, |inc| {
+            let mut pool = PgPool {
+                kind: PoolKind::REPLICATED,
+                size: 1,
+                min_size: 1,
+                pg_num,
+                pgp_num: pg_num,
+                object_hash: PgPool::HASH_RJENKINS,
+                ..PgPool::default()
+            };
+            pool.flags.set(PoolFlags::HASHPSPOOL, true);
+            inc.new_pool_max = Some(POOL);
+            inc.new_pools.insert(POOL, pool);
+            inc.new_pool_names.insert(POOL, "data".into());
+        });
+        monitor
+    }
+
+    fn change(&mut self, now: Time, change: impl FnOnce(&mut OsdMapIncremental)) {
+        let mut inc = OsdMapIncremental::after(&self.map, wall(now));
+        change(&mut inc);
+        self.map = inc.seal(&self.map).expect("the change applies");
+        let bytes = inc.to_vec_for(wire::features::SUPPORTED).expect("it was just made");
+        self.increments.insert(self.map.epoch, (bytes, self.map.to_canonical().0));
+    }
+
+    fn publish(&mut self, out: &mut Vec<NetEffect>) {
+        let newest = u64::from(self.map.epoch);
+        for (conn, (start, once)) in std::mem::take(&mut self.subscribers) {
+            if start > newest {
+                self.subscribers.insert(conn, (start, once));
+                continue;
+            }
+            let mut message = MOSDMap { fsid: FSID, newest_map: self.map.epoch, ..MOSDMap::default() };
+            if start == 0 {
+                message.maps.insert(self.map.epoch, self.increments[&self.map.epoch].1.clone().into());
+            } else {
+                let wanted = self.increments.range(start as Epoch..);
+                message.incremental_maps.extend(wanted.map(|(epoch, (inc, _))| (*epoch, inc.clone().into())));
+            }
+            out.push(NetEffect::Send { conn, message: Message::new(message) });
+            if !once {
+                self.subscribers.insert(conn, (newest + 1, false));
+            }
+        }
+    }
+
+    fn subscribe(&mut self, conn: ConnId, what: &str, item: SubscribeItem, out: &mut Vec<NetEffect>) {
+        match what {
+            "osdmap" => {
+                self.subscribers.insert(conn, (item.start, item.is_onetime()));
+            }
+            "monmap" => out.push(NetEffect::Send { conn, message: Message::new(self.monmap()) }),
+            "config" => {
+                out.push(NetEffect::Send { conn, message: Message::new(MConfig { config: BTreeMap::new() }) })
+            }
+            _ => {}
+        }
+    }
+
+    fn monmap(&self) -> MMonMap {
+        let info = MonInfo { name: "a".into(), addrs: self.addrs.clone(), ..MonInfo::default() };
+        let map = MonMap {
+            fsid: FSID,
+            epoch: 1,
+            mons: [("a".to_owned(), info)].into(),
+            ranks: vec!["a".into()],
+            min_mon_release: Release::TENTACLE,
+            ..MonMap::default()
+        };
+        MMonMap { map: map.to_vec(wire::features::SUPPORTED).into() }
+    }
+
+    fn boot(&mut self, now: Time, conn: ConnId, boot: &MOSDBoot, addrs: EntityAddrVec) {
+        let osd = boot.superblock.whoami;
+        self.osds.insert(conn, osd);
+        self.lost.retain(|(_, lost)| *lost != osd);
+        if self.map.is_up(osd) {
+            if self.map.osd(osd).expect("it is up").addrs.client == addrs {
+                return;
+            }
+            // Another process: the old one is seen to be gone first.
+            self.change(now, |inc| {
+                inc.new_state.insert(osd, OsdState::UP);
+            });
+        }
+        let cluster = boot.cluster_addrs.clone();
+        self.change(now, |inc| {
+            inc.new_up_client.insert(osd, addrs);
+            inc.new_up_cluster.insert(osd, cluster);
+            inc.new_heartbeat_back_up.insert(osd, boot.heartbeat_back_addrs.clone());
+            inc.new_heartbeat_front_up.insert(osd, boot.heartbeat_front_addrs.clone());
+            inc.new_uuid.insert(osd, boot.superblock.osd_fsid);
+        });
+    }
+}
+
+impl Node for ScriptedMonitor {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::MON, 0)
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        self.addrs.clone()
+    }
+
+    fn judges(&self) -> bool {
+        true
+    }
+
+    fn start(&mut self, _now: Time, _out: &mut Vec<NetEffect>) {}
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        match event {
+            NetEvent::Auth { conn, request } => {
+                let mut r = Reader::new(&request.payload);
+                r.u8().expect("a mode");
+                let name = AuthName::decode(&mut r).expect("a name");
+                let claimed = r.u64().expect("a global id");
+                self.next_global_id += 1;
+                let reply = AuthReply::Done {
+                    auth_name: name.to_string(),
+                    global_id: if claimed == 0 { self.next_global_id } else { claimed },
+                    payload: Default::default(),
+                    session_key: None,
+                    connection_secret: Default::default(),
+                    caps: Default::default(),
+                    allow_all: true,
+                };
+                out.push(NetEffect::AuthReply { conn, reply });
+            }
+            NetEvent::Closed { conn, .. } => {
+                self.subscribers.remove(&conn);
+                if let Some(osd) = self.osds.remove(&conn)
+                    && !self.osds.values().any(|o| *o == osd)
+                {
+                    self.lost.push((now + GRACE, osd));
+                }
+            }
+            NetEvent::Message { conn, message } => match message.body {
+                Body::MMonSubscribe(m) => {
+                    m.what.iter().for_each(|(what, item)| self.subscribe(conn, what, *item, out));
+                }
+                Body::MMonGetVersion(m) => {
+                    let version = if m.what == "osdmap" { self.map.epoch.into() } else { 1 };
+                    let reply = MMonGetVersionReply { handle: m.handle, version, oldest_version: 1 };
+                    out.push(NetEffect::Send { conn, message: Message::new(reply) });
+                }
+                // The client address is that of the session, which the simulation gives cluster traffic too.
+                Body::MOSDBoot(m) => self.boot(now, conn, &m, m.cluster_addrs.clone()),
+                Body::MOSDPGTemp(m) => {
+                    self.change(now, |inc| inc.new_pg_temp.extend(m.pg_temp.clone()));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        self.publish(out);
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let due: Vec<i32> = self.lost.iter().filter(|(at, _)| *at <= now).map(|(_, osd)| *osd).collect();
+        self.lost.retain(|(at, _)| *at > now);
+        for osd in due.into_iter().filter(|osd| self.map.is_up(*osd)).collect::<Vec<_>>() {
+            self.change(now, |inc| {
+                inc.new_state.insert(osd, OsdState::UP);
+            });
+        }
+        self.publish(out);
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.lost.iter().map(|(at, _)| *at).min()
+    }
+
+    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+        panic!("the scripted monitor has no disk to come back from");
+    }
+
+    fn check(&self) {}
+}
