@@ -209,6 +209,8 @@ pub struct MMgrReport {
     pub health: Vec<HealthMetric>,
     pub config: Bytes,
     pub task_status: Option<BTreeMap<String, String>>,
+    /// An encoded report of what a metric query of the manager's asked for; empty when there is none.
+    pub metrics: Bytes,
 }
 
 impl MessageBody for MMgrReport {
@@ -229,7 +231,8 @@ impl MessageBody for MMgrReport {
         // Per-client figures that a query asked for: none is served.
         w.u32(0);
         w.put(&self.task_status);
-        w.bool(false);
+        w.bool(!self.metrics.is_empty());
+        w.raw(&self.metrics);
     }
 
     fn decode(header: &Header, payload: &Payload) -> Result<Self, DecodeError> {
@@ -249,6 +252,9 @@ impl MessageBody for MMgrReport {
         let queries = codec::field(&mut r, "queries", v >= 7, u32::default)?;
         if queries == 0 {
             m.task_status = codec::field(&mut r, "task_status", v >= 8, || None)?;
+            if v >= 9 && r.bool()? {
+                m.metrics = payload.front.slice_ref(r.rest());
+            }
         }
         Ok(m)
     }
