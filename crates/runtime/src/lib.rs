@@ -18,6 +18,7 @@
 
 mod counters;
 mod mail;
+mod pool;
 mod reactor;
 mod role;
 mod socket;

@@ -2,9 +2,9 @@
 
 use crate::counters::Counters;
 use crate::mail::{Mail, Mailbox};
+use crate::pool::{Pool, READ_LEN};
 use crate::role::{Role, Turn};
 use crate::socket::{ReadOutcome, Socket};
-use bytes::BytesMut;
 use machine::net::{NetEffect, NetEvent};
 use machine::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
 use machine::{CoreId, Effects, Machine, Random, Time};
@@ -19,10 +19,6 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// Listeners come after it, sockets before.
 const FIRST_LISTENER: usize = usize::MAX - 1024;
 
-/// One read's room in the shared buffer.
-const READ_LEN: usize = 64 << 10;
-/// The shared buffer is cut up by frames and replaced when they have used it up.
-const POOL_LEN: usize = 256 << 10;
 /// What one socket may bring in a turn before the others get theirs.
 const TURN_LEN_MAX: usize = 1 << 20;
 const EVENTS_MAX: usize = 256;
@@ -41,7 +37,7 @@ pub(crate) struct Reactor<R: Role> {
     role: R,
     turn: Turn<R::Hop>,
     sockets: HashMap<SocketId, Socket>,
-    pool: BytesMut,
+    pool: Pool,
     /// Sockets that were not read to the end.
     again: Vec<SocketId>,
     dirty: Vec<SocketId>,
@@ -88,7 +84,7 @@ impl<R: Role> Reactor<R> {
             role,
             turn,
             sockets: HashMap::new(),
-            pool: BytesMut::new(),
+            pool: Pool::default(),
             again: Vec::new(),
             dirty: Vec::new(),
             outboxes: mailboxes.iter().map(|_| Vec::new()).collect(),
@@ -260,12 +256,8 @@ impl<R: Role> Reactor<R> {
                 }
                 ReadPlan::Shared => {
                     let partial = self.endpoint.take_partial(id);
-                    if self.pool.capacity() < READ_LEN + partial.len() {
-                        self.pool.reserve(POOL_LEN);
-                    }
-                    self.pool.extend_from_slice(&partial);
-                    let outcome = socket.read(&mut self.pool, READ_LEN);
-                    let bytes = self.pool.split();
+                    let outcome = socket.read(self.pool.room(&partial), READ_LEN);
+                    let bytes = self.pool.take();
                     if !bytes.is_empty() {
                         taken += bytes.len() - partial.len();
                         self.step(Input::Received { socket: id, bytes });
