@@ -12,6 +12,7 @@ mod fast_map;
 pub mod object;
 pub mod ops;
 pub mod pg;
+pub mod planted;
 mod routes;
 pub mod shard;
 pub mod slab;

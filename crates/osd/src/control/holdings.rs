@@ -9,6 +9,7 @@
 
 use crate::Routes;
 use crate::pg::split_bits;
+use crate::planted::{self, PlantedBug};
 use crate::routes::spread;
 use crate::shard::{LoadedPg, PgOrder};
 use machine::CoreId;
@@ -231,8 +232,9 @@ impl Holdings {
             }
             let core = CoreId(spread(pg, self.cores));
             let of_core = orders.entry(core).or_default();
-            let holding = match self.ours.get(&pg) {
-                Some(&(created, since)) => {
+            let forged = planted::has(PlantedBug::ActiveWithoutHistory).then_some((map.epoch, map.epoch));
+            let holding = match self.ours.get(&pg).copied().or(forged) {
+                Some((created, since)) => {
                     of_core.push(PgOrder::Create {
                         pg: id,
                         split_bits: split_bits(pg.seed, pg_num),

@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::object::Turn;
 use crate::ops::Step;
 use crate::pg::{CommitWaiter, PgPhase};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
@@ -71,7 +72,7 @@ impl Shard {
         let history = &pg.history;
         let sent_again_after: Epoch =
             history.same_primary_since.max(pool.last_force_op_resend).max(history.last_epoch_split);
-        if op.epoch < sent_again_after {
+        if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }
         if session.backoffs.contains_key(&pg.id) || !pg.contains(op.object.hash) {
@@ -177,6 +178,9 @@ impl Shard {
     /// A write that has been seen before is answered as it was then, once that is durable. Asked when its turn has
     /// come, so that the first sending is not still on its way.
     pub(super) fn answer_duplicate(&mut self, op: &Op, fx: &mut Fx) -> bool {
+        if planted::has(PlantedBug::LostReqid) {
+            return false;
+        }
         let epoch = self.view.epoch;
         let pg = &mut self.pgs[op.pg];
         let Some(seen) = pg.log.find(&op.reqid) else { return false };

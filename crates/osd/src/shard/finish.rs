@@ -7,6 +7,7 @@ use crate::object::Facts;
 use crate::ops::{After, CallWorld, Execution, INFO_ATTR, Outcome, Run, StatDelta, Step};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::{Pg, meta};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Encode, Features, Rope};
@@ -224,6 +225,12 @@ impl Shard {
         let pg = &mut self.pgs[pg_key];
         let transaction = append_entry(pg, entry, changes, &self.config.log);
         fx.push(super::Effect::Submit { tag: machine::Tag(key.to_u64()), transaction });
+        if planted::has(PlantedBug::ReplyBeforeCommit)
+            && let Some(op) = self.op(key)
+            && let Stage::Committing(committing) = &op.stage
+        {
+            self.send(op.conn, Message::with_tid(op.tid, committing.reply.clone()), fx);
+        }
     }
 
     /// Fails a request that has its turn. A write's failure is logged like any other outcome.
@@ -268,13 +275,31 @@ impl Shard {
         debug_assert!(pg.committed < version, "a PG's transactions commit in order");
         pg.committed = version;
         pg.objects[op.object].end_write();
-        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
+        self.send_committed(&op, reply, fx);
         self.answer_commit_waiters(op.pg, fx);
         if !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
         self.pass_turn(op.pg, op.object);
         self.split_when_quiet(op.pg, fx);
+    }
+
+    fn send_committed(&mut self, op: &Op, reply: MOSDOpReply, fx: &mut Fx) {
+        let message = Message::with_tid(op.tid, reply);
+        #[cfg(feature = "planted-bugs")]
+        if planted::has(PlantedBug::ReplyOutOfOrder) {
+            match self.held_reply.take() {
+                None if op.tid.is_multiple_of(5) => self.held_reply = Some((op.conn, message)),
+                held => {
+                    self.send(op.conn, message, fx);
+                    held.into_iter().for_each(|(conn, message)| self.send(conn, message, fx));
+                }
+            }
+            return;
+        }
+        if !planted::has(PlantedBug::ReplyBeforeCommit) {
+            self.send(op.conn, message, fx);
+        }
     }
 
     fn on_internal_committed(&mut self, pg_key: Key, version: Option<Eversion>, fx: &mut Fx) {

@@ -68,6 +68,9 @@ pub struct Shard {
     /// The wall clock's lead over [`Time`], in nanoseconds.
     wall_offset_ns: u64,
     loading: orders::Loading,
+    /// A reply that the planted bug lets the next one overtake.
+    #[cfg(feature = "planted-bugs")]
+    held_reply: Option<(ConnId, Message)>,
 }
 
 /// What a store completion belongs to. A key that is not there any more belongs to nothing: its PG stopped serving.
@@ -106,6 +109,8 @@ impl Shard {
             next_backoff: 0,
             wall_offset_ns: 0,
             loading: orders::Loading::of(pgs),
+            #[cfg(feature = "planted-bugs")]
+            held_reply: None,
         }
     }
 

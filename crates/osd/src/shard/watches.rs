@@ -5,6 +5,7 @@ use super::{Fx, Pending, Shard};
 use crate::object::{Facts, Watch};
 use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
 use crate::pg::log::{EntryKind, LogEntry};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Encode, Features};
@@ -286,6 +287,7 @@ impl Shard {
                 Timer::Watch { pg, object, cookie, client } => {
                     let Some(watch) = self.watch_mut(pg, object, (cookie, client)) else { continue };
                     match watch.expires {
+                        Some(_) if planted::has(PlantedBug::WatchNeverExpires) => {}
                         Some(expires) if expires <= now => {
                             self.expire_watch(now, pg, object, cookie, client, fx)
                         }
