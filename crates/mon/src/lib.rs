@@ -1,1 +1,22 @@
 //! The monitor: a replicated log of commands over a pure state machine.
+//!
+//! - [`State`](state::State) is everything the monitors know; it changes only by applying a
+//!   [`Proposal`](proposal::Proposal), so that whoever applies the same log holds the same bytes.
+//! - [`replication`] makes proposals durable and puts them in one order.
+//! - [`Monitor`] is the machine that clients and daemons talk to: authentication, subscriptions, commands, the
+//!   watch over OSDs and managers. What it decides becomes a proposal.
+//! - [`commands`] is the table of commands; [`caps`] who may use them; [`health`] what is wrong.
+
+pub mod caps;
+pub mod commands;
+pub mod crush;
+pub mod genesis;
+pub mod health;
+pub mod monitor;
+pub mod options;
+pub mod proposal;
+pub mod replication;
+pub mod state;
+
+pub use genesis::Genesis;
+pub use monitor::{AuthMode, Effect, Input, Monitor, Settings};

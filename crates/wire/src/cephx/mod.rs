@@ -29,20 +29,19 @@ mod aes256k;
 mod authenticate;
 mod authorizer;
 mod key;
-mod name;
 mod rotating;
 mod sealed;
 #[cfg(test)]
 mod tests;
 mod ticket;
 
+pub use crate::types::AuthName;
 pub use authenticate::{
     Authenticate, MonitorGrant, MonitorReply, RequestHeader, ResponseHeader, ServerChallenge,
     ServiceTicketRequest, prove,
 };
 pub use authorizer::{Authorizer, AuthorizerError, ChallengeOrReply, Verified, verify_authorizer};
 pub use key::{Entropy, Key, KeyError, KeyKind, Usage};
-pub use name::AuthName;
 pub use rotating::{RotatingKeys, RotatingSecret};
 pub use sealed::{SealError, open, open_from, seal, seal_to};
 pub use ticket::{

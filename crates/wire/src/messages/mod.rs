@@ -24,6 +24,7 @@ mod osd_op_tests;
 mod osd_ping;
 mod osd_report;
 mod paxos;
+mod pg_create;
 mod ping;
 mod plain;
 mod pool_op;
@@ -54,6 +55,7 @@ pub use osd_report::{
     MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGTemp,
 };
 pub use paxos::PaxosHeader;
+pub use pg_create::{MOSDPGCreate2, MOSDPGCreated};
 pub use ping::MPing;
 pub use pool_op::{MPoolOp, MPoolOpReply};
 pub use registry::{ALL, Body, name_of};

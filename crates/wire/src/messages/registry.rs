@@ -107,6 +107,8 @@ messages! {
     osd_report::MOSDMarkMeDead,
     osd_report::MOSDMarkMeDown,
     osd_report::MOSDPGTemp,
+    pg_create::MOSDPGCreate2,
+    pg_create::MOSDPGCreated,
     ping::MPing,
     pool_op::MPoolOp,
     pool_op::MPoolOpReply,

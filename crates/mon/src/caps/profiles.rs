@@ -1,0 +1,156 @@
+//! What each profile stands for. The list is stock's; every profile here is a promise to its users.
+
+use super::{Allow, Constraint, Scope};
+use std::collections::BTreeMap;
+
+fn service(name: &str, allow: Allow) -> Scope {
+    Scope::Service { service: name.into(), allow }
+}
+
+fn everywhere(allow: Allow) -> Scope {
+    Scope::All { allow, fs_name: String::new() }
+}
+
+fn command<const N: usize>(name: &str, args: [(&str, Constraint); N]) -> Scope {
+    let args = args.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<BTreeMap<_, _>>();
+    Scope::Command { command: name.into(), args }
+}
+
+fn equal(value: &str) -> Constraint {
+    Constraint::Equal(value.into())
+}
+
+fn prefix(value: impl Into<String>) -> Constraint {
+    Constraint::Prefix(value.into())
+}
+
+/// An address with a nonce: one client instance, not a whole host.
+const ONE_INSTANCE: &str = "[^/]+/[0-9]+";
+const RBD_POOLS: &str = r#"([ ,]*profile(=|[ ]+)['"]?rbd[^ ,'"]*['"]?([ ]+pool(=|[ ]+)['"]?[^,'"]+['"]?)?)+"#;
+
+/// The grants of a profile for `entity`; none for a name that is no profile.
+pub(super) fn expand(profile: &str, entity: &str) -> Vec<Scope> {
+    const R: Allow = Allow::R;
+    const RW: Allow = Allow::RW;
+    let read = |names: &[&str]| names.iter().map(|n| service(n, R)).collect::<Vec<_>>();
+    let mut out = match profile {
+        "read-only" => return vec![everywhere(R)],
+        "read-write" => return vec![everywhere(RW)],
+        "mon" => vec![service("mon", Allow::RWX), service("log", Allow::RWX)],
+        "osd" => vec![
+            service("osd", Allow::RWX),
+            service("mon", R),
+            service("pg", RW),
+            service("log", Allow::W),
+            command("config set", [("name", Constraint::matching("osd_mclock_max_capacity_iops_(hdd|ssd)"))]),
+            command(
+                "config rm",
+                [(
+                    "name",
+                    Constraint::matching(
+                        "(osd_max_backfills|osd_recovery_max_active(.*)|osd_mclock_scheduler_(.*))",
+                    ),
+                )],
+            ),
+        ],
+        "mds" => vec![
+            service("mds", Allow::RWX),
+            service("mon", R),
+            service("osd", R),
+            command("osd pool rmsnap", []),
+            command("osd blocklist", []),
+            command("osd blacklist", []),
+            service("log", Allow::W),
+        ],
+        "mgr" => {
+            let mut out = vec![service("mgr", Allow::RWX), service("auth", Allow::RWX)];
+            out.extend(
+                ["log", "mon", "mds", "fs", "osd", "config-key", "config"].map(|name| service(name, RW)),
+            );
+            out.extend(
+                ["auth get-or-create", "auth caps", "auth rm", "smart", "heap", "dump_mempools"]
+                    .map(|name| command(name, [])),
+            );
+            out
+        }
+        "bootstrap-osd" => {
+            let mut out = read(&["mon", "osd"]);
+            out.extend(["mon getmap", "osd new", "osd purge-new"].map(|name| command(name, [])));
+            out
+        }
+        "bootstrap-mds" => bootstrap(&[
+            ("entity", prefix("mds.")),
+            ("caps_mon", equal("allow profile mds")),
+            ("caps_osd", equal("allow rwx")),
+            ("caps_mds", equal("allow")),
+        ]),
+        "bootstrap-mgr" => bootstrap(&[("entity", prefix("mgr.")), ("caps_mon", equal("allow profile mgr"))]),
+        "bootstrap-rgw" => bootstrap(&[
+            ("entity", prefix("client.rgw.")),
+            ("caps_mon", equal("allow rw")),
+            ("caps_osd", equal("allow rwx")),
+        ]),
+        "bootstrap-rbd" | "bootstrap-rbd-mirror" => {
+            let mon = if profile == "bootstrap-rbd" { "profile rbd" } else { "profile rbd-mirror" };
+            let args = [
+                ("entity", prefix("client.")),
+                ("caps_mon", equal(mon)),
+                ("caps_osd", Constraint::matching(RBD_POOLS)),
+            ];
+            vec![service("mon", R), command("auth get-or-create", args)]
+        }
+        "fs-client" => read(&["mon", "mds", "osd", "pg"]),
+        "simple-rados-client" => read(&["mon", "osd", "pg"]),
+        "simple-rados-client-with-blocklist" => {
+            let mut out = read(&["mon", "osd", "pg"]);
+            out.push(blocklist("osd blocklist", "blocklistop"));
+            out
+        }
+        "crash" => read(&["mon"]),
+        "cephfs-mirror" => {
+            let mut out = read(&["mon", "mds", "osd", "pg"]);
+            out.push(command("config-key get", [("key", prefix("cephfs/mirror/peer/"))]));
+            out
+        }
+        "role-definer" => vec![service("mon", R), service("auth", Allow::RWX)],
+        _ if profile.starts_with("rbd") => {
+            let mut out = read(&["mon", "osd", "pg"]);
+            out.push(blocklist("osd blocklist", "blocklistop"));
+            out.push(blocklist("osd blacklist", "blacklistop"));
+            out
+        }
+        _ => Vec::new(),
+    };
+    match profile {
+        "rbd-mirror" => out.push(command("config-key get", [("key", prefix("rbd/mirror/"))])),
+        "rbd-mirror-peer" => {
+            let key = Constraint::matching("rbd/mirror/[^/]+");
+            out.push(command("config-key get", [("key", key)]));
+            out.push(command("config-key set", [("key", prefix("rbd/mirror/peer/"))]));
+        }
+        "osd" | "mds" | "mon" | "mgr" => {
+            for verb in ["get", "put", "set", "exists", "delete"] {
+                let key = prefix(format!("daemon-private/{entity}/"));
+                out.push(command(&format!("config-key {verb}"), [("key", key)]));
+            }
+        }
+        _ => {}
+    }
+    out
+}
+
+/// May read the maps and make one kind of key with exactly these capabilities.
+fn bootstrap(args: &[(&str, Constraint)]) -> Vec<Scope> {
+    let args = args.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+    vec![
+        service("mon", Allow::R),
+        service("osd", Allow::R),
+        command("mon getmap", []),
+        Scope::Command { command: "auth get-or-create".into(), args },
+    ]
+}
+
+/// May block one dead client, as a holder of an exclusive lock must.
+fn blocklist(name: &str, operation: &str) -> Scope {
+    command(name, [(operation, equal("add")), ("addr", Constraint::matching(ONE_INSTANCE))])
+}

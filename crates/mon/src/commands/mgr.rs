@@ -1,0 +1,113 @@
+//! `ceph mgr …`: the managers, as the monitor knows them.
+
+use super::{Answer, Command, Ctx, Outcome, commands};
+use command::errno::ENOENT;
+use command::{Json, object};
+use wire::text::{Age, stamp};
+use wire::types::UTime;
+
+pub(super) const COMMANDS: &[Command] = commands! {
+    "mgr stat", "say which manager is active", "mgr", "r", stat;
+    "mgr dump name=epoch,type=CephInt,range=0,req=false", "show the manager map", "mgr", "r", dump;
+    "mgr services", "list the addresses of what managers serve", "mgr", "r", services;
+    "mgr versions", "count managers by version", "mgr", "r", versions;
+    "mgr metadata name=who,type=CephString,req=false", "show what managers said about themselves", "mgr", "r", metadata;
+    "mgr count-metadata name=property,type=CephString", "count managers by a metadata field", "mgr", "r", count_metadata;
+    "mgr module ls", "list the manager's modules", "mgr", "r", module_ls;
+};
+
+pub(super) fn summary_json(ctx: &Ctx<'_>) -> Json {
+    object! {
+        "available" => ctx.state.mgrmap.available,
+        "num_standbys" => 0u32,
+        "modules" => Json::Array(vec![]),
+        "services" => object! {},
+    }
+}
+
+pub(super) fn summary_plain(ctx: &Ctx<'_>) -> String {
+    let map = &ctx.state.mgrmap;
+    if map.active_gid == 0 {
+        return "no daemons active".into();
+    }
+    let state = if map.available { "active" } else { "active, starting" };
+    let since = match map.active_change {
+        UTime::ZERO => String::new(),
+        at => format!(", since {}", Age::between(at, ctx.now)),
+    };
+    format!("{}({state}{since})", map.active_name)
+}
+
+fn stat(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = &ctx.state.mgrmap;
+    let json = object! {
+        "epoch" => map.epoch,
+        "available" => map.available,
+        "active_name" => map.active_name.as_str(),
+        "num_standby" => 0u32,
+    };
+    Ok(ctx.show_json(json))
+}
+
+fn dump(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = &ctx.state.mgrmap;
+    let json = object! {
+        "epoch" => map.epoch,
+        "flags" => 0u32,
+        "active_gid" => map.active_gid,
+        "active_name" => map.active_name.as_str(),
+        "active_addrs" => super::log::addrs_json(&map.active_addrs),
+        "active_addr" => map.active_addrs.0.first().map_or_else(|| ":/0".into(), |a| a.plain().to_string()),
+        "active_change" => stamp(map.active_change),
+        "active_mgr_features" => wire::features::SUPPORTED.0,
+        "available" => map.available,
+        "standbys" => Json::Array(vec![]),
+        "modules" => Json::Array(vec![]),
+        "available_modules" => Json::Array(vec![]),
+        "services" => object! {},
+        "always_on_modules" => object! {},
+        "force_disabled_modules" => object! {},
+        "last_failure_osd_epoch" => map.last_failure_osd_epoch,
+        "active_clients" => Json::Array(vec![]),
+    };
+    Ok(ctx.show_json(json))
+}
+
+fn services(ctx: &mut Ctx<'_>) -> Outcome {
+    Ok(ctx.show_json(object! {}))
+}
+
+fn module_ls(ctx: &mut Ctx<'_>) -> Outcome {
+    let json = object! {
+        "always_on_modules" => Json::Array(vec![]),
+        "force_disabled_modules" => Json::Array(vec![]),
+        "enabled_modules" => Json::Array(vec![]),
+        "disabled_modules" => Json::Array(vec![]),
+    };
+    Ok(ctx.show(|| json, || "MODULE  \n".to_owned()))
+}
+
+fn versions(ctx: &mut Ctx<'_>) -> Outcome {
+    let json = super::count_by(ctx.state.mgr_metadata.values(), "ceph_version");
+    Ok(ctx.show_json(json))
+}
+
+fn count_metadata(ctx: &mut Ctx<'_>) -> Outcome {
+    let property = ctx.args.required("property")?;
+    let json = super::count_by(ctx.state.mgr_metadata.values(), &property);
+    Ok(ctx.show_json(json))
+}
+
+fn metadata(ctx: &mut Ctx<'_>) -> Outcome {
+    let one = |name: &str, fields: &std::collections::BTreeMap<String, String>| {
+        let mut json = object! { "name" => name };
+        fields.iter().for_each(|(key, value)| json.push(key.clone(), value.as_str()));
+        json
+    };
+    if let Some(who) = ctx.args.text("who") {
+        let fields = ctx.state.mgr_metadata.get(&who).ok_or_else(|| Answer::error(ENOENT, ""))?;
+        return Ok(ctx.show_json(one(&who, fields)));
+    }
+    let json = Json::array(ctx.state.mgr_metadata.iter().map(|(name, fields)| one(name, fields)));
+    Ok(ctx.show_json(json))
+}

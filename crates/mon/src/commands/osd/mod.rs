@@ -1,0 +1,578 @@
+//! `ceph osd …`: the OSDs and their map. CRUSH, pools and placement groups have files of their own.
+
+pub(super) mod crush;
+pub(super) mod dump;
+mod lifecycle;
+pub(super) mod pg;
+pub(crate) mod pool;
+mod tree;
+
+use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::monitor::osd_step::{mark_down, sealed, step_after};
+use crate::proposal::Change;
+use crate::state::State;
+use codec::{Encode, Features};
+use command::errno::{EINVAL, ENOENT, EPERM};
+use command::{Json, object, parse_osd};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use wire::types::osd_map::MapFlags;
+use wire::types::{EntityAddr, OsdMap, OsdMapIncremental, OsdState, Release, UTime};
+
+pub(super) const COMMANDS: &[Command] = commands! {
+    "osd stat", "say how many OSDs are up and in", "osd", "r", stat;
+    "osd dump name=epoch,type=CephInt,range=0,req=false", "show the OSDMap", "osd", "r", dump::dump;
+    "osd ls name=epoch,type=CephInt,range=0,req=false", "list the OSDs there are", "osd", "r", ls;
+    "osd tree name=epoch,type=CephInt,range=0,req=false name=states,type=CephChoices,strings=up|down|in|out|destroyed,n=N,req=false",
+        "show the CRUSH hierarchy with the OSDs' state", "osd", "r", tree::tree;
+    "osd tree-from name=epoch,type=CephInt,range=0,req=false name=bucket,type=CephString name=states,type=CephChoices,strings=up|down|in|out|destroyed,n=N,req=false",
+        "show the CRUSH hierarchy below a bucket", "osd", "r", tree::tree_from;
+    "osd getmap name=epoch,type=CephInt,range=0,req=false", "write the OSDMap as bytes", "osd", "r", getmap;
+    "osd getcrushmap name=epoch,type=CephInt,range=0,req=false", "write the CRUSH map as bytes", "osd", "r", getcrushmap;
+    "osd setcrushmap name=prior_version,type=CephInt,req=false", "take the CRUSH map given with -i", "osd", "rw", crush::set_map;
+    "osd getmaxosd", "show how many OSDs the map has room for", "osd", "r", getmaxosd;
+    "osd setmaxosd name=newmax,type=CephInt,range=0", "make room in the map for OSDs", "osd", "rw", setmaxosd;
+    "osd find name=id,type=CephOsdName", "say where an OSD is", "osd", "r", find;
+    "osd metadata name=id,type=CephOsdName,req=false", "show what OSDs said about themselves", "osd", "r", metadata;
+    "osd count-metadata name=property,type=CephString", "count OSDs by a metadata field", "osd", "r", count_metadata;
+    "osd versions", "count OSDs by version", "osd", "r", versions;
+    "osd set name=key,type=CephChoices,strings=full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|pglog_hardlimit|noautoscale name=yes_i_really_mean_it,type=CephBool,req=false",
+        "set a flag of the cluster", "osd", "rw", set;
+    "osd unset name=key,type=CephChoices,strings=full|pause|noup|nodown|noout|noin|nobackfill|norebalance|norecover|noscrub|nodeep-scrub|notieragent|nosnaptrim|noautoscale",
+        "clear a flag of the cluster", "osd", "rw", unset;
+    "osd pause", "stop reads and writes", "osd", "rw", pause;
+    "osd unpause", "allow reads and writes", "osd", "rw", unpause;
+    "osd in name=ids,type=CephString,n=N", "give OSDs data", "osd", "rw", mark_in;
+    "osd out name=ids,type=CephString,n=N", "take data away from OSDs", "osd", "rw", mark_out;
+    "osd down name=ids,type=CephString,n=N name=definitely_dead,type=CephBool,req=false",
+        "mark OSDs down", "osd", "rw", down;
+    "osd stop name=ids,type=CephString,n=N", "stop OSDs for good", "osd", "rw", stop;
+    "osd reweight name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
+        "set the share of its data that an OSD takes", "osd", "rw", reweight;
+    "osd primary-affinity name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
+        "set how often an OSD is primary", "osd", "rw", primary_affinity;
+    "osd new name=uuid,type=CephUUID name=id,type=CephOsdName,req=false",
+        "make an OSD; its keys come with -i", "osd", "rw", lifecycle::new;
+    "osd create name=uuid,type=CephUUID,req=false name=id,type=CephOsdName,req=false",
+        "make an OSD", "osd", "rw", lifecycle::create;
+    "osd rm name=ids,type=CephString,n=N", "remove OSDs that are down", "osd", "rw", lifecycle::rm;
+    "osd destroy-actual name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
+        "forget an OSD's keys and identity, keep its number", "osd", "rw", lifecycle::destroy;
+    "osd purge-actual name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
+        "remove all traces of an OSD", "osd", "rw", lifecycle::purge;
+    "osd lost name=id,type=CephOsdName name=yes_i_really_mean_it,type=CephBool,req=false",
+        "declare an OSD's data lost", "osd", "rw", lifecycle::lost;
+    "osd blocklist name=range,type=CephString,goodchars=[range],req=false name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
+        "keep an address out for a while, or let it in again", "osd", "rw", blocklist;
+    "osd blocklist ls", "list addresses that are kept out", "osd", "r", blocklist_ls;
+    "osd blocklist clear", "let all addresses in again", "osd", "rw", blocklist_clear;
+    "osd set-full-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is full", "osd", "rw", set_full_ratio;
+    "osd set-backfillfull-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is too full for backfill", "osd", "rw", set_backfillfull_ratio;
+    "osd set-nearfull-ratio name=ratio,type=CephFloat,range=0.0|1.0", "say when an OSD is nearly full", "osd", "rw", set_nearfull_ratio;
+    "osd get-require-min-compat-client", "show the oldest client release that may be served", "osd", "r", get_min_client;
+    "osd set-require-min-compat-client name=version,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+        "set the oldest client release that may be served", "osd", "rw", set_min_client;
+    "osd require-osd-release name=release,type=CephChoices,strings=octopus|pacific|quincy|reef|squid|tentacle name=yes_i_really_mean_it,type=CephBool,req=false",
+        "set the oldest OSD release that may join", "osd", "rw", require_release;
+    "osd erasure-code-profile ls", "list erasure code profiles", "osd", "r", profile_ls;
+    "osd erasure-code-profile get name=name,type=CephString", "show an erasure code profile", "osd", "r", profile_get;
+    "osd utilization", "say how evenly placement groups are spread", "osd", "r", utilization;
+};
+
+/// An OSD's device class.
+pub(super) fn device_class(map: &OsdMap, osd: i32) -> Option<&str> {
+    crate::crush::class_of(&map.crush, osd)
+}
+
+/// The step that a command makes; it becomes a change when it changes something.
+fn step(ctx: &Ctx<'_>) -> OsdMapIncremental {
+    step_after(ctx.state.osdmap(), ctx.now)
+}
+
+fn propose(ctx: &mut Ctx<'_>, step: OsdMapIncremental) -> Result<(), Answer> {
+    let change = sealed(step, ctx.state.osdmap());
+    ctx.changes.push(change.ok_or_else(|| Answer::invalid("the change does not fit the map"))?);
+    Ok(())
+}
+
+/// The map of the epoch asked for, or the newest.
+fn map_at(ctx: &Ctx<'_>) -> Result<std::sync::Arc<OsdMap>, Answer> {
+    match ctx.args.int("epoch") {
+        None | Some(0) => Ok(ctx.state.osd.shared_map()),
+        Some(epoch) => {
+            let found = u32::try_from(epoch).ok().and_then(|e| ctx.state.osd.at(e));
+            found.ok_or_else(|| Answer::error(ENOENT, format!("there is no map for epoch {epoch}")))
+        }
+    }
+}
+
+fn stat(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let plain = || super::cluster::osd_summary_plain(map, ctx.now, "", true);
+    Ok(ctx.show(|| super::cluster::osd_summary_json(map), plain))
+}
+
+fn ls(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = map_at(ctx)?;
+    Ok(ctx.show(|| Json::array(map.osd_ids()), || map.osd_ids().map(|osd| format!("{osd}\n")).collect()))
+}
+
+fn getmap(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = map_at(ctx)?;
+    Ok(Answer::body(map.to_canonical().0).with_status(format!("got osdmap epoch {}", map.epoch)))
+}
+
+fn getcrushmap(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = map_at(ctx)?;
+    Ok(Answer::body(map.crush.to_vec(Features::ALL)).with_status(map.crush_version.to_string()))
+}
+
+fn getmaxosd(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let json = || object! { "epoch" => map.epoch, "max_osd" => map.max_osd() };
+    Ok(ctx.show(json, || format!("max_osd = {} in epoch {}", map.max_osd(), map.epoch)))
+}
+
+fn setmaxosd(ctx: &mut Ctx<'_>) -> Outcome {
+    const MAX: i64 = 10_000;
+    let wanted = ctx.args.int("newmax").unwrap_or(0);
+    let map = ctx.state.osdmap();
+    if wanted > MAX {
+        let text = format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({MAX})");
+        return Err(Answer::error(command::errno::ERANGE, text));
+    }
+    let highest = map.osd_ids().last().map_or(0, |osd| i64::from(osd) + 1);
+    if wanted < highest {
+        let text = format!(
+            "cannot shrink max_osd to {wanted} because osd.{} (and possibly others) still in use",
+            highest - 1
+        );
+        return Err(Answer::error(command::errno::EBUSY, text));
+    }
+    let mut step = step(ctx);
+    step.new_max_osd = Some(wanted as i32);
+    propose(ctx, step)?;
+    Ok(Answer::ok(format!("set new max_osd = {wanted}")))
+}
+
+/// An OSD that exists, or the answer that it does not.
+fn existing(ctx: &Ctx<'_>, argument: &str) -> Result<i32, Answer> {
+    let osd = ctx.args.osd(argument)?.0;
+    if ctx.state.osdmap().exists(osd) {
+        Ok(osd)
+    } else {
+        Err(Answer::error(ENOENT, format!("osd.{osd} does not exist")))
+    }
+}
+
+fn find(ctx: &mut Ctx<'_>) -> Outcome {
+    let osd = existing(ctx, "id")?;
+    let map = ctx.state.osdmap();
+    let row = &map.osds[osd as usize];
+    let mut json = object! {
+        "osd" => osd,
+        "addrs" => super::log::addrs_json(&row.addrs.client),
+        "osd_fsid" => row.uuid.to_string(),
+    };
+    let said = ctx.state.osd.metadata.get(&osd);
+    for (key, field) in [
+        ("host", "hostname"),
+        ("pod_name", "pod_name"),
+        ("pod_namespace", "pod_namespace"),
+        ("container_name", "container_hostname"),
+    ] {
+        if let Some(value) = said.and_then(|m| m.get(field)).filter(|v| !v.is_empty()) {
+            json.push(key, value.as_str());
+        }
+    }
+    let mut location: Vec<_> = crate::crush::location(&map.crush, osd);
+    location.sort();
+    let pairs = location.into_iter().map(|(kind, name)| (kind.into(), name.into()));
+    json.push("crush_location", Json::Object(pairs.collect()));
+    Ok(ctx.show_json(json))
+}
+
+pub(super) fn metadata_json(state: &State) -> Vec<Json> {
+    let known = state.osdmap().osd_ids().filter_map(|osd| Some((osd, state.osd.metadata.get(&osd)?)));
+    known.map(|(osd, fields)| one_metadata(osd, fields)).collect()
+}
+
+fn one_metadata(osd: i32, fields: &BTreeMap<String, String>) -> Json {
+    let mut json = object! { "id" => osd };
+    fields.iter().for_each(|(key, value)| json.push(key.clone(), value.as_str()));
+    json
+}
+
+fn metadata(ctx: &mut Ctx<'_>) -> Outcome {
+    if ctx.args.get("id").is_none() {
+        let json = Json::Array(metadata_json(ctx.state));
+        return Ok(ctx.show_json(json));
+    }
+    let osd = existing(ctx, "id")?;
+    let fields = ctx.state.osd.metadata.get(&osd);
+    let fields =
+        fields.ok_or_else(|| Answer::error(ENOENT, format!("failed to get metadata for osd.{osd}")))?;
+    Ok(ctx.show_json(one_metadata(osd, fields)))
+}
+
+fn count_metadata(ctx: &mut Ctx<'_>) -> Outcome {
+    let property = ctx.args.required("property")?;
+    let json = super::count_by(ctx.state.osd.metadata.values(), &property);
+    Ok(ctx.show_json(json))
+}
+
+fn versions(ctx: &mut Ctx<'_>) -> Outcome {
+    let json = super::count_by(ctx.state.osd.metadata.values(), "ceph_version");
+    Ok(ctx.show_json(json))
+}
+
+// ---- flags ----
+
+fn flag_bits(name: &str) -> Option<u32> {
+    match name {
+        "pause" => Some(MapFlags::PAUSERD | MapFlags::PAUSEWR),
+        name => MapFlags::by_name(name).or_else(|| (name == "full").then_some(MapFlags::FULL)),
+    }
+}
+
+fn change_flags(ctx: &mut Ctx<'_>, bits: u32, on: bool) -> Result<(), Answer> {
+    let flags = ctx.state.osdmap().flags.0;
+    let wanted = if on { flags | bits } else { flags & !bits };
+    let mut step = step(ctx);
+    step.new_flags = Some(wanted);
+    propose(ctx, step)
+}
+
+fn set(ctx: &mut Ctx<'_>) -> Outcome {
+    let key = ctx.args.required("key")?;
+    let bits = flag_bits(&key).ok_or_else(|| Answer::invalid(format!("unrecognized flag '{key}'")))?;
+    change_flags(ctx, bits, true)?;
+    let shown = if key == "pause" { "pauserd,pausewr" } else { &key };
+    Ok(Answer::ok(format!("{shown} is set")))
+}
+
+fn unset(ctx: &mut Ctx<'_>) -> Outcome {
+    let key = ctx.args.required("key")?;
+    let bits = flag_bits(&key).ok_or_else(|| Answer::invalid(format!("unrecognized flag '{key}'")))?;
+    change_flags(ctx, bits, false)?;
+    let shown = if key == "pause" { "pauserd,pausewr" } else { &key };
+    Ok(Answer::ok(format!("{shown} is unset")))
+}
+
+fn pause(ctx: &mut Ctx<'_>) -> Outcome {
+    change_flags(ctx, MapFlags::PAUSERD | MapFlags::PAUSEWR, true)?;
+    Ok(Answer::ok("pauserd,pausewr is set"))
+}
+
+fn unpause(ctx: &mut Ctx<'_>) -> Outcome {
+    change_flags(ctx, MapFlags::PAUSERD | MapFlags::PAUSEWR, false)?;
+    Ok(Answer::ok("pauserd,pausewr is unset"))
+}
+
+// ---- in, out, down ----
+
+/// `0`, `osd.1`, or `all`/`any`/`*` for each that is as `fits` says.
+fn wanted_osds(ctx: &Ctx<'_>, fits: impl Fn(i32) -> bool) -> Result<Vec<i32>, Answer> {
+    let ids = ctx.args.texts("ids");
+    if ids.first().is_some_and(|id| ["all", "any", "*"].contains(&id.as_str())) {
+        return Ok(ctx.state.osdmap().osd_ids().filter(|&osd| fits(osd)).collect());
+    }
+    ids.iter().map(|id| parse_osd(id).map(|osd| osd.0)).collect()
+}
+
+/// Runs `change` for each OSD asked for; its text, or why nothing was to be done, goes to the caller.
+fn for_each(
+    ctx: &mut Ctx<'_>,
+    osds: Vec<i32>,
+    mut change: impl FnMut(&OsdMap, &mut OsdMapIncremental, i32) -> (bool, String),
+) -> Outcome {
+    let mut step = step(ctx);
+    let (mut any, mut said) = (false, String::new());
+    for osd in osds {
+        let map = ctx.state.osdmap();
+        if !map.exists(osd) {
+            let _ = write!(said, "osd.{osd} does not exist. ");
+            continue;
+        }
+        let (changed, text) = change(map, &mut step, osd);
+        any |= changed;
+        let _ = write!(said, "{text}. ");
+    }
+    if any {
+        propose(ctx, step)?;
+    }
+    Ok(Answer::ok(said))
+}
+
+fn mark_in(ctx: &mut Ctx<'_>) -> Outcome {
+    let now = ctx.now;
+    let map = ctx.state.osdmap();
+    let osds = wanted_osds(ctx, |osd| !map.is_in(osd))?;
+    for_each(ctx, osds, |map, step, osd| {
+        if map.is_in(osd) {
+            return (false, format!("osd.{osd} is already in"));
+        }
+        let mut xinfo = map.osds[osd as usize].xinfo;
+        let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { OsdMap::WEIGHT_IN };
+        xinfo.old_weight = 0;
+        step.new_weight.insert(osd, weight);
+        step.new_xinfo.insert(osd, xinfo);
+        step.new_last_in_change = now;
+        (true, format!("marked in osd.{osd}"))
+    })
+}
+
+fn mark_out(ctx: &mut Ctx<'_>) -> Outcome {
+    let now = ctx.now;
+    let map = ctx.state.osdmap();
+    let osds = wanted_osds(ctx, |osd| map.is_in(osd))?;
+    for_each(ctx, osds, |map, step, osd| {
+        if !map.is_in(osd) {
+            return (false, format!("osd.{osd} is already out"));
+        }
+        step.new_weight.insert(osd, 0);
+        step.new_last_in_change = now;
+        (true, format!("marked out osd.{osd}"))
+    })
+}
+
+fn down(ctx: &mut Ctx<'_>) -> Outcome {
+    let now = ctx.now;
+    let dead = ctx.args.flag("definitely_dead");
+    let map = ctx.state.osdmap();
+    let osds = wanted_osds(ctx, |osd| map.is_up(osd))?;
+    for_each(ctx, osds, |map, step, osd| {
+        if !map.is_up(osd) && !dead {
+            return (false, format!("osd.{osd} is already down"));
+        }
+        if map.is_up(osd) {
+            mark_down(map, step, osd, now);
+        }
+        if dead {
+            let xinfo = step.new_xinfo.entry(osd).or_insert(map.osds[osd as usize].xinfo);
+            xinfo.dead_epoch = map.epoch;
+        }
+        (true, format!("marked down osd.{osd}"))
+    })
+}
+
+fn stop(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let osds = wanted_osds(ctx, |osd| map.is_up(osd))?;
+    for_each(ctx, osds, |map, step, osd| {
+        if !map.is_up(osd) {
+            return (false, format!("osd.{osd} is already down"));
+        }
+        if map.osds[osd as usize].state.has(OsdState::STOP) {
+            return (false, format!("osd.{osd} is already stopped"));
+        }
+        step.new_state.insert(osd, OsdState::STOP);
+        (true, format!("stop down osd.{osd}"))
+    })
+}
+
+fn reweight(ctx: &mut Ctx<'_>) -> Outcome {
+    let osd = ctx.args.osd("id")?.0;
+    let share = ctx.args.float("weight").unwrap_or(1.0);
+    if !ctx.state.osdmap().exists(osd) {
+        return Err(Answer::error(ENOENT, format!("osd.{osd} does not exist")));
+    }
+    let weight = (f64::from(OsdMap::WEIGHT_IN) * share) as u32;
+    let mut step = step(ctx);
+    step.new_weight.insert(osd, weight);
+    step.new_last_in_change = ctx.now;
+    propose(ctx, step)?;
+    let share = command::json::general(share, 6);
+    Ok(Answer::ok(format!("reweighted osd.{osd} to {share} ({weight:x})")))
+}
+
+fn primary_affinity(ctx: &mut Ctx<'_>) -> Outcome {
+    let osd = existing(ctx, "id")?;
+    let share = ctx.args.float("weight").unwrap_or(1.0);
+    let affinity = (f64::from(OsdMap::DEFAULT_PRIMARY_AFFINITY) * share) as u32;
+    let mut step = step(ctx);
+    step.new_primary_affinity.insert(osd, affinity);
+    propose(ctx, step)?;
+    let share = command::json::general(share, 6);
+    Ok(Answer::ok(format!("set osd.{osd} primary-affinity to {share} ({affinity})")))
+}
+
+// ---- blocklist ----
+
+fn parse_addr(text: &str) -> Option<EntityAddr> {
+    let (socket, nonce) = text.split_once('/').unwrap_or((text, "0"));
+    let socket = match socket.split_once(':') {
+        Some(("v1" | "v2" | "any", rest)) => rest,
+        _ => socket,
+    };
+    let with_port = if socket.contains(':') { socket.to_owned() } else { format!("{socket}:0") };
+    let kind = wire::types::AddrKind::ANY;
+    Some(EntityAddr { kind, nonce: nonce.parse().ok()?, socket: Some(with_port.parse().ok()?) })
+}
+
+fn blocklist(ctx: &mut Ctx<'_>) -> Outcome {
+    /// An hour.
+    const EXPIRE_DEFAULT_S: f64 = 3600.0;
+    if ctx.args.get("range").is_some() {
+        return Err(Answer::error(command::errno::EOPNOTSUPP, "ranges cannot be blocklisted"));
+    }
+    let text = ctx.args.required("addr")?;
+    let addr = parse_addr(&text).ok_or_else(|| Answer::invalid(format!("unable to parse address {text}")))?;
+    let mut step = step(ctx);
+    let shown = addr.plain().to_string();
+    if ctx.args.text("blocklistop").as_deref() == Some("rm") {
+        if !ctx.state.osdmap().blocklist.contains_key(&addr) {
+            return Ok(Answer::ok(format!("{shown} isn't blocklisted")));
+        }
+        step.old_blocklist.push(addr);
+        propose(ctx, step)?;
+        return Ok(Answer::ok(format!("un-blocklisting {shown}")));
+    }
+    let seconds = ctx.args.float("expire").unwrap_or(EXPIRE_DEFAULT_S).max(0.0);
+    let until = UTime::from_nanos(ctx.now.as_nanos() + (seconds * 1e9) as u64);
+    step.new_blocklist.insert(addr, until);
+    propose(ctx, step)?;
+    let until = wire::text::stamp(until);
+    let seconds = command::json::general(seconds, 6);
+    Ok(Answer::ok(format!("blocklisting {shown} until {until} ({seconds} sec)")))
+}
+
+fn blocklist_ls(ctx: &mut Ctx<'_>) -> Outcome {
+    let list = &ctx.state.osdmap().blocklist;
+    let json = || {
+        Json::array(list.iter().map(|(addr, until)| {
+            object! { "addr" => addr.plain().to_string(), "until" => wire::text::stamp(*until) }
+        }))
+    };
+    let plain = || {
+        list.iter().map(|(addr, until)| format!("{} {}\n", addr.plain(), wire::text::stamp(*until))).collect()
+    };
+    Ok(ctx.show(json, plain).with_status(format!("listed {} entries", list.len())))
+}
+
+fn blocklist_clear(ctx: &mut Ctx<'_>) -> Outcome {
+    let mut step = step(ctx);
+    step.old_blocklist = ctx.state.osdmap().blocklist.keys().copied().collect();
+    if !step.old_blocklist.is_empty() {
+        propose(ctx, step)?;
+    }
+    Ok(Answer::ok(" removed all blocklist entries"))
+}
+
+// ---- ratios, releases, profiles ----
+
+fn set_ratio(ctx: &mut Ctx<'_>, what: &str, place: impl FnOnce(&mut OsdMapIncremental, f32)) -> Outcome {
+    let ratio = ctx.args.float("ratio").unwrap_or(0.0);
+    let mut step = step(ctx);
+    place(&mut step, ratio as f32);
+    propose(ctx, step)?;
+    Ok(Answer::ok(format!("osd set-{what}-ratio {}", command::json::general(ratio, 6))))
+}
+
+fn set_full_ratio(ctx: &mut Ctx<'_>) -> Outcome {
+    set_ratio(ctx, "full", |step, ratio| step.new_full_ratio = Some(ratio))
+}
+
+fn set_backfillfull_ratio(ctx: &mut Ctx<'_>) -> Outcome {
+    set_ratio(ctx, "backfillfull", |step, ratio| step.new_backfillfull_ratio = Some(ratio))
+}
+
+fn set_nearfull_ratio(ctx: &mut Ctx<'_>) -> Outcome {
+    set_ratio(ctx, "nearfull", |step, ratio| step.new_nearfull_ratio = Some(ratio))
+}
+
+fn get_min_client(ctx: &mut Ctx<'_>) -> Outcome {
+    let release = ctx.state.osdmap().require_min_compat_client;
+    let plain = || format!("{release}\n");
+    Ok(ctx.show(|| object! { "require_min_compat_client" => release.name() }, plain))
+}
+
+fn set_min_client(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("version")?;
+    let release = Release::from_name(&name)
+        .ok_or_else(|| Answer::invalid(format!("version {name} is not recognized")))?;
+    let mut step = step(ctx);
+    step.new_require_min_compat_client = Some(release);
+    propose(ctx, step)?;
+    Ok(Answer::ok(format!("set require_min_compat_client to {release}")))
+}
+
+fn require_release(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("release")?;
+    let release =
+        Release::from_name(&name).ok_or_else(|| Answer::invalid(format!("unrecognized release {name}")))?;
+    let now = ctx.state.osdmap().require_osd_release;
+    if release < now {
+        return Err(Answer::error(EPERM, "require_osd_release cannot be lowered once it has been set"));
+    }
+    if release == now {
+        return Ok(Answer::default());
+    }
+    let mut step = step(ctx);
+    step.new_require_osd_release = Some(release);
+    propose(ctx, step)?;
+    Ok(Answer::default())
+}
+
+fn profile_ls(ctx: &mut Ctx<'_>) -> Outcome {
+    let names = || ctx.state.osdmap().erasure_code_profiles.keys();
+    Ok(ctx.show(
+        || Json::array(names().map(String::as_str)),
+        || names().map(|name| format!("{name}\n")).collect(),
+    ))
+}
+
+fn profile_get(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("name")?;
+    let profile = ctx.state.osdmap().erasure_code_profiles.get(&name);
+    let profile =
+        profile.ok_or_else(|| Answer::error(ENOENT, format!("unknown erasure code profile '{name}'")))?;
+    Ok(ctx.show(
+        || Json::strings(profile),
+        || profile.iter().map(|(key, value)| format!("{key}={value}\n")).collect(),
+    ))
+}
+
+fn utilization(ctx: &mut Ctx<'_>) -> Outcome {
+    let counts = pg::count_by_osd(ctx.state.osdmap());
+    let n = counts.len().max(1) as f64;
+    let total: u64 = counts.values().sum();
+    let average = total as f64 / n;
+    let variance = counts.values().map(|&c| (c as f64 - average).powi(2)).sum::<f64>() / n;
+    let deviation = variance.sqrt();
+    let expected = (average * (1.0 - 1.0 / n)).max(0.0).sqrt();
+    let extreme = |best: Option<(&i32, &u64)>| best.map(|(osd, count)| (*osd, *count)).unwrap_or((-1, 0));
+    let (min_osd, min) = extreme(counts.iter().min_by_key(|(_, count)| **count));
+    let (max_osd, max) = extreme(counts.iter().max_by_key(|(_, count)| **count));
+    let times = |count: u64| if average > 0.0 { count as f64 / average } else { 0.0 };
+    let g = |value: f64| command::json::general(value, 6);
+    let plain = || {
+        format!(
+            "avg {}\nstddev {} (expected baseline {})\nmin osd.{min_osd} with {min} pgs ({} * mean)\nmax osd.{max_osd} with {max} pgs ({} * mean)\n",
+            g(average),
+            g(deviation),
+            g(expected),
+            g(times(min)),
+            g(times(max))
+        )
+    };
+    let json = || {
+        object! {
+            "utilization" => object! {
+                "avg_pgs" => average,
+                "std_dev" => deviation,
+                "expected_std_dev" => expected,
+                "min_osd" => min_osd,
+                "min_osd_pgs" => min,
+                "max_osd" => max_osd,
+                "max_osd_pgs" => max,
+            },
+        }
+    };
+    Ok(ctx.show(json, plain))
+}
+
+/// Changes of the map that a caller outside the command table makes.
+pub(crate) fn change_of(step: OsdMapIncremental, state: &State) -> Result<Change, Answer> {
+    sealed(step, state.osdmap()).ok_or_else(|| Answer::error(EINVAL, "the change does not fit the map"))
+}

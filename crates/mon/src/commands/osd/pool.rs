@@ -1,0 +1,796 @@
+//! `ceph osd pool …`: pools come, change and go.
+
+use super::{change_of, dump, step};
+use crate::commands::{Answer, Command, Ctx, Outcome, commands};
+use crate::monitor::osd_step::step_after;
+use crate::proposal::Change;
+use crate::state::State;
+use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE};
+use command::{Json, object};
+use std::fmt::Write;
+use wire::text::{Bytes, Si};
+use wire::types::{
+    OsdMap, PgPool, PoolFlags, PoolId, PoolKind, PoolOption, PoolOptionKind, PoolOptionValue, UTime,
+};
+
+/// What `osd pool set` takes, beside the options of `PoolOption`.
+const SETTABLE: &str = "size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk";
+
+pub(in crate::commands) const COMMANDS: &[Command] = commands! {
+    "osd pool create name=pool,type=CephPoolname name=pg_num,type=CephInt,range=0,req=false name=pgp_num,type=CephInt,range=0,req=false name=pool_type,type=CephChoices,strings=replicated|erasure,req=false name=erasure_code_profile,type=CephString,req=false,goodchars=[A-Za-z0-9-_.] name=rule,type=CephString,req=false name=expected_num_objects,type=CephInt,range=0,req=false name=size,type=CephInt,range=0,req=false name=pg_num_min,type=CephInt,range=0,req=false name=pg_num_max,type=CephInt,range=0,req=false name=autoscale_mode,type=CephChoices,strings=on|off|warn,req=false name=bulk,type=CephBool,req=false name=target_size_bytes,type=CephInt,range=0,req=false name=target_size_ratio,type=CephFloat,range=0.0,req=false name=yes_i_really_mean_it,type=CephBool,req=false",
+        "make a pool", "osd", "rw", create_command;
+    "osd pool rm name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
+        "remove a pool with all its objects", "osd", "rw", rm_command;
+    "osd pool delete name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
+        "remove a pool with all its objects", "osd", "rw", rm_command, Command::DEPRECATED;
+    "osd pool rename name=srcpool,type=CephPoolname name=destpool,type=CephPoolname", "rename a pool", "osd", "rw", rename;
+    "osd pool ls name=detail,type=CephChoices,strings=detail,req=false", "list pools", "osd", "r", ls;
+    "osd lspools", "list pools", "osd", "r", lspools;
+    "osd pool get name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|all|fast_read|pg_autoscale_mode|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval",
+        "show a pool's setting", "osd", "r", get;
+    "osd pool set name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+        "change a pool's setting", "osd", "rw", set;
+    "osd pool application enable name=pool,type=CephPoolname name=app,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
+        "say what a pool is for", "osd", "rw", app_enable;
+    "osd pool application disable name=pool,type=CephPoolname name=app,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+        "say that a pool is no longer for that", "osd", "rw", app_disable;
+    "osd pool application set name=pool,type=CephPoolname name=app,type=CephString name=key,type=CephString,goodchars=[A-Za-z0-9-_.] name=value,type=CephString,goodchars=[A-Za-z0-9-_.=]",
+        "keep a key and value with a pool's application", "osd", "rw", app_set;
+    "osd pool application rm name=pool,type=CephPoolname name=app,type=CephString name=key,type=CephString",
+        "remove a key from a pool's application", "osd", "rw", app_rm;
+    "osd pool application get name=pool,type=CephPoolname,req=false name=app,type=CephString,req=false name=key,type=CephString,req=false",
+        "show what pools are for", "osd", "r", app_get;
+    "osd pool get-quota name=pool,type=CephPoolname", "show a pool's limits", "osd", "r", get_quota;
+    "osd pool set-quota name=pool,type=CephPoolname name=field,type=CephChoices,strings=max_objects|max_bytes name=val,type=CephString",
+        "limit a pool", "osd", "rw", set_quota;
+    "osd pool stats name=pool_name,type=CephPoolname,req=false", "show what goes on in pools", "osd", "r", stats;
+};
+
+/// A pool that is asked for; what is `None` is the cluster's choice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewPool {
+    pub name: String,
+    pub pg_num: Option<u32>,
+    pub pgp_num: Option<u32>,
+    pub size: Option<u64>,
+    pub rule: Option<u8>,
+    pub rule_name: Option<String>,
+    pub erasure: bool,
+    pub autoscale: Option<String>,
+    pub options: Vec<(PoolOption, PoolOptionValue)>,
+    pub bulk: bool,
+}
+
+type OptionOf<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn number(option: OptionOf<'_>, name: &str) -> u64 {
+    option(name).and_then(|v| v.parse().ok()).unwrap_or_default()
+}
+
+fn is_true(option: OptionOf<'_>, name: &str) -> bool {
+    option(name).as_deref() == Some("true")
+}
+
+const PG_NUM_MAX: u32 = 65_536;
+
+/// Until there is replication, a second copy would be a promise that nobody keeps.
+fn check_size(size: u64) -> Result<(), Answer> {
+    match size {
+        1 => Ok(()),
+        0 => Err(Answer::invalid("pool size must be at least 1")),
+        n if n > 10 => Err(Answer::invalid(format!("pool size must be between 1 and 10, not {n}"))),
+        n => Err(Answer::error(
+            EOPNOTSUPP,
+            format!("pool size {n} is not supported: replication is not implemented yet, only size 1 is"),
+        )),
+    }
+}
+
+/// The changes that make a pool, and its number. None when a pool of that name exists.
+pub(crate) fn create(
+    state: &State,
+    new: &NewPool,
+    now: UTime,
+    option: OptionOf<'_>,
+) -> Result<(Vec<Change>, Option<PoolId>), Answer> {
+    let map = state.osdmap();
+    if new.name.is_empty() {
+        return Err(Answer::invalid("pool name must not be empty"));
+    }
+    if map.pool_by_name(&new.name).is_some() {
+        return Ok((Vec::new(), None));
+    }
+    if new.erasure {
+        return Err(Answer::error(EOPNOTSUPP, "erasure-coded pools are not implemented yet"));
+    }
+    let size = new.size.unwrap_or_else(|| number(option, "osd_pool_default_size"));
+    check_size(size)?;
+    let pg_num = match new.pg_num.unwrap_or(0) {
+        0 => number(option, "osd_pool_default_pg_num") as u32,
+        n => n,
+    };
+    if pg_num == 0 || pg_num > PG_NUM_MAX {
+        let text = format!(
+            "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' for higher values)"
+        );
+        return Err(Answer::error(ERANGE, text));
+    }
+    let pgp_num = match new.pgp_num.unwrap_or(0) {
+        0 => pg_num,
+        n if n > pg_num => {
+            let text = format!(
+                "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
+            );
+            return Err(Answer::error(ERANGE, text));
+        }
+        n => n,
+    };
+    let crush_rule = pick_rule(map, new)?;
+    let autoscale =
+        new.autoscale.clone().or_else(|| option("osd_pool_default_pg_autoscale_mode")).unwrap_or_default();
+    let mut step = step_after(map, now);
+    let micro = |name: &str| (option(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0) * 1e6) as u32;
+    let mut pool = PgPool {
+        kind: PoolKind::REPLICATED,
+        size: size as u8,
+        min_size: default_min_size(size, option),
+        crush_rule,
+        object_hash: PgPool::HASH_RJENKINS,
+        pg_num,
+        pgp_num,
+        pg_num_target: pg_num,
+        pgp_num_target: pgp_num,
+        pg_num_pending: pg_num,
+        pg_autoscale_mode: autoscale_number(&autoscale).unwrap_or(PgPool::AUTOSCALE_OFF),
+        last_change: step.epoch,
+        create_time: now,
+        cache_target_dirty_ratio_micro: micro("osd_pool_default_cache_target_dirty_ratio"),
+        cache_target_dirty_high_ratio_micro: micro("osd_pool_default_cache_target_dirty_high_ratio"),
+        cache_target_full_ratio_micro: micro("osd_pool_default_cache_target_full_ratio"),
+        ..PgPool::default()
+    };
+    pool.flags.set(PoolFlags::HASHPSPOOL, true);
+    pool.flags.set(PoolFlags::CREATING, true);
+    pool.flags.set(PoolFlags::BULK, new.bulk || is_true(option, "osd_pool_default_flag_bulk"));
+    for (flag, name) in [
+        (PoolFlags::NODELETE, "osd_pool_default_flag_nodelete"),
+        (PoolFlags::NOPGCHANGE, "osd_pool_default_flag_nopgchange"),
+        (PoolFlags::NOSIZECHANGE, "osd_pool_default_flag_nosizechange"),
+    ] {
+        pool.flags.set(flag, is_true(option, name));
+    }
+    pool.options.0.extend(new.options.iter().cloned());
+    let id = i64::from(map.pool_max) + 1;
+    step.new_pool_max = Some(id);
+    step.new_pools.insert(id, pool);
+    step.new_pool_names.insert(id, new.name.clone());
+    Ok((vec![change_of(step, state)?], Some(id)))
+}
+
+fn default_min_size(size: u64, option: OptionOf<'_>) -> u8 {
+    match number(option, "osd_pool_default_min_size") {
+        0 => (size - size / 2) as u8,
+        n => n.min(size) as u8,
+    }
+}
+
+fn autoscale_number(mode: &str) -> Option<u8> {
+    match mode {
+        "off" => Some(PgPool::AUTOSCALE_OFF),
+        "warn" => Some(PgPool::AUTOSCALE_WARN),
+        "on" => Some(PgPool::AUTOSCALE_ON),
+        _ => None,
+    }
+}
+
+const RULE_REPLICATED: u8 = 1;
+
+fn pick_rule(map: &OsdMap, new: &NewPool) -> Result<u8, Answer> {
+    if let Some(name) = &new.rule_name {
+        let found = placement::crush::edit::rule_id(&map.crush, name);
+        return found
+            .map(|id| id as u8)
+            .ok_or_else(|| Answer::error(ENOENT, format!("specified rule {name} doesn't exist")));
+    }
+    if let Some(rule) = new.rule
+        && map.crush.rule(rule.into()).is_some()
+    {
+        return Ok(rule);
+    }
+    let fits = |rule: &wire::types::crush::Rule| rule.kind == RULE_REPLICATED;
+    let first = map.crush.rules.iter().position(|rule| rule.as_ref().is_some_and(fits));
+    first.map(|id| id as u8).ok_or_else(|| {
+        Answer::error(
+            ENOENT,
+            "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
+        )
+    })
+}
+
+fn create_command(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("pool")?;
+    let count = |key: &str| ctx.args.int(key).map(|n| n.clamp(0, i64::from(u32::MAX)) as u32);
+    let erasure = ctx.args.text("pool_type").as_deref() == Some("erasure");
+    // For a replicated pool the fourth word may name the rule instead.
+    let rule_name =
+        ctx.args.text("rule").or_else(|| ctx.args.text("erasure_code_profile").filter(|_| !erasure));
+    let mut options = Vec::new();
+    for (key, option) in [
+        ("pg_num_min", PoolOption::PG_NUM_MIN),
+        ("pg_num_max", PoolOption::PG_NUM_MAX),
+        ("target_size_bytes", PoolOption::TARGET_SIZE_BYTES),
+    ] {
+        if let Some(n) = ctx.args.int(key).filter(|n| *n > 0) {
+            options.push((option, PoolOptionValue::Integer(n)));
+        }
+    }
+    if let Some(ratio) = ctx.args.float("target_size_ratio").filter(|r| *r > 0.0) {
+        options.push((PoolOption::TARGET_SIZE_RATIO, PoolOptionValue::Real(ratio)));
+    }
+    let new = NewPool {
+        name: name.clone(),
+        pg_num: count("pg_num"),
+        pgp_num: count("pgp_num"),
+        size: ctx.args.int("size").filter(|n| *n > 0).map(|n| n as u64),
+        rule: None,
+        rule_name,
+        erasure,
+        autoscale: ctx.args.text("autoscale_mode"),
+        options,
+        bulk: ctx.args.flag("bulk"),
+    };
+    if new.name.starts_with('.') && !ctx.args.flag("yes_i_really_mean_it") {
+        let text = "pool names beginning with . are reserved; pass --yes-i-really-mean-it if you are certain";
+        return Err(Answer::error(EPERM, text));
+    }
+    let (changes, id) = create(ctx.state, &new, ctx.now, ctx.option)?;
+    ctx.changes.extend(changes);
+    Ok(Answer::ok(match id {
+        Some(_) => format!("pool '{name}' created"),
+        None => format!("pool '{name}' already exists"),
+    }))
+}
+
+/// The changes that remove a pool.
+pub(crate) fn remove(
+    state: &State,
+    id: PoolId,
+    now: UTime,
+    option: OptionOf<'_>,
+) -> Result<Vec<Change>, Answer> {
+    let map = state.osdmap();
+    let Some(pool) = map.pools.get(&id) else { return Ok(Vec::new()) };
+    if !is_true(option, "mon_allow_pool_delete") {
+        return Err(Answer::error(
+            EPERM,
+            "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
+        ));
+    }
+    if pool.flags.has(PoolFlags::NODELETE) {
+        let text = "pool deletion is disabled; you must unset nodelete flag for the pool first";
+        return Err(Answer::error(EPERM, text));
+    }
+    if !pool.tiers.is_empty() {
+        return Err(Answer::error(EBUSY, "pool has tiers"));
+    }
+    let mut step = step_after(map, now);
+    step.old_pools.insert(id);
+    step.new_pg_temp = map.pg_temp.keys().filter(|pg| pg.pool == id).map(|pg| (*pg, Vec::new())).collect();
+    step.new_primary_temp = map.primary_temp.keys().filter(|pg| pg.pool == id).map(|pg| (*pg, -1)).collect();
+    step.old_pg_upmap = map.pg_upmap.keys().filter(|pg| pg.pool == id).copied().collect();
+    step.old_pg_upmap_items = map.pg_upmap_items.keys().filter(|pg| pg.pool == id).copied().collect();
+    Ok(vec![change_of(step, state)?])
+}
+
+fn rm_command(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("pool")?;
+    let Some(id) = ctx.state.osdmap().pool_by_name(&name) else {
+        return Ok(Answer::ok(format!("pool '{name}' does not exist")));
+    };
+    let sure = ctx.args.flag("yes_i_really_really_mean_it_not_faking")
+        || (ctx.args.text("pool2").as_deref() == Some(name.as_str())
+            && ctx.args.flag("yes_i_really_really_mean_it"));
+    if !sure {
+        let text = format!(
+            "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+        );
+        return Err(Answer::error(EPERM, text));
+    }
+    let changes = remove(ctx.state, id, ctx.now, ctx.option)?;
+    ctx.changes.extend(changes);
+    Ok(Answer::ok(format!("pool '{name}' removed")))
+}
+
+fn unknown(name: &str) -> Answer {
+    Answer::error(ENOENT, format!("unrecognized pool '{name}'"))
+}
+
+fn wanted(ctx: &Ctx<'_>) -> Result<(PoolId, String), Answer> {
+    let name = ctx.args.required("pool")?;
+    ctx.state.osdmap().pool_by_name(&name).map(|id| (id, name.clone())).ok_or_else(|| unknown(&name))
+}
+
+/// Proposes a pool as `change` leaves it.
+fn change_pool(ctx: &mut Ctx<'_>, id: PoolId, change: impl FnOnce(&mut PgPool)) -> Result<(), Answer> {
+    let mut pool = ctx.state.osdmap().pools[&id].clone();
+    change(&mut pool);
+    let mut step = step(ctx);
+    pool.last_change = step.epoch;
+    step.new_pools.insert(id, pool);
+    super::propose(ctx, step)
+}
+
+fn rename(ctx: &mut Ctx<'_>) -> Outcome {
+    let (source, target) = (ctx.args.required("srcpool")?, ctx.args.required("destpool")?);
+    let map = ctx.state.osdmap();
+    let Some(id) = map.pool_by_name(&source) else { return Err(unknown(&source)) };
+    if map.pool_by_name(&target).is_some() {
+        return Err(Answer::error(EEXIST, format!("pool '{target}' already exists")));
+    }
+    let mut step = step(ctx);
+    step.new_pool_names.insert(id, target.clone());
+    super::propose(ctx, step)?;
+    Ok(Answer::ok(format!("pool '{source}' renamed to '{target}'")))
+}
+
+fn ls(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    if ctx.args.get("detail").is_some() {
+        let json =
+            || Json::array(map.pools.iter().map(|(id, pool)| dump::pool_json(map, *id, pool, "pool_id")));
+        return Ok(ctx.show(json, || dump::pools_plain(map)));
+    }
+    let names = || map.pools.keys().filter_map(|id| map.pool_names.get(id));
+    Ok(ctx.show(
+        || Json::array(names().map(String::as_str)),
+        || names().map(|name| format!("{name}\n")).collect(),
+    ))
+}
+
+fn lspools(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let pools = || map.pools.keys().map(|id| (*id, map.pool_names.get(id).map_or("", String::as_str)));
+    Ok(ctx.show(
+        || Json::array(pools().map(|(id, name)| object! { "poolnum" => id, "poolname" => name })),
+        || pools().map(|(id, name)| format!("{id} {name}\n")).collect(),
+    ))
+}
+
+const FLAG_NAMES: [&str; 9] = [
+    "hashpspool",
+    "nodelete",
+    "nopgchange",
+    "nosizechange",
+    "write_fadvise_dontneed",
+    "noscrub",
+    "nodeep-scrub",
+    "eio",
+    "bulk",
+];
+
+/// A setting's value, as text and as JSON; `None` when the pool has none.
+fn setting(map: &OsdMap, pool: &PgPool, name: &str) -> Option<(String, Json)> {
+    let both = |n: u64| Some((n.to_string(), n.into()));
+    match name {
+        "size" => both(pool.size.into()),
+        "min_size" => both(pool.min_size.into()),
+        "pg_num" => both(pool.pg_num.into()),
+        "pgp_num" => both(pool.pgp_num.into()),
+        "crush_rule" => {
+            let rule = map.crush.rule_names.get(&i32::from(pool.crush_rule));
+            let text = rule.cloned().unwrap_or_else(|| pool.crush_rule.to_string());
+            Some((text.clone(), text.into()))
+        }
+        "use_gmt_hitset" => Some((u8::from(pool.use_gmt_hitset).to_string(), pool.use_gmt_hitset.into())),
+        "fast_read" => both(pool.fast_read.into()),
+        "pg_autoscale_mode" => Some((pool.autoscale_mode_name().into(), pool.autoscale_mode_name().into())),
+        flag if FLAG_NAMES.contains(&flag) => {
+            let on = PoolFlags::by_name(flag).is_some_and(|bit| pool.flags.has(bit));
+            Some((on.to_string(), on.into()))
+        }
+        option => {
+            let (option, _) = PoolOption::by_name(option)?;
+            let value = pool.options.0.get(&option)?;
+            let json = match value {
+                PoolOptionValue::Text(s) => s.as_str().into(),
+                PoolOptionValue::Integer(n) => (*n).into(),
+                PoolOptionValue::Real(f) => (*f).into(),
+            };
+            Some((dump::option_text(value), json))
+        }
+    }
+}
+
+fn get(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, name) = wanted(ctx)?;
+    let map = ctx.state.osdmap();
+    let pool = &map.pools[&id];
+    let var = ctx.args.required("var")?;
+    let names: Vec<&str> = if var == "all" {
+        let order = "size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|fast_read|pg_autoscale_mode|eio|bulk";
+        order.split('|').chain(PoolOption::ALL.iter().map(|(_, name, _)| *name)).collect()
+    } else {
+        vec![&var]
+    };
+    let found: Vec<_> =
+        names.iter().filter_map(|n| setting(map, pool, n).map(|(text, json)| (*n, text, json))).collect();
+    if var != "all" && found.is_empty() {
+        return Err(Answer::error(ENOENT, format!("option '{var}' is not set on pool '{name}'")));
+    }
+    let json = || {
+        let mut json = object! { "pool" => name.as_str(), "pool_id" => id };
+        found.iter().for_each(|(key, _, value)| json.push(key.to_string(), value.clone()));
+        json
+    };
+    Ok(ctx.show(json, || found.iter().map(|(key, text, _)| format!("{key}: {text}\n")).collect()))
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn set(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, _) = wanted(ctx)?;
+    let (var, val) = (ctx.args.required("var")?, ctx.args.required("val")?);
+    let map = ctx.state.osdmap();
+    let pool = &map.pools[&id];
+    let number = || -> Result<u64, Answer> {
+        val.parse().map_err(|_| {
+            Answer::invalid(format!(
+                "error parsing int value '{val}': strict_strtoll: expected integer, got: '{val}'"
+            ))
+        })
+    };
+    match var.as_str() {
+        "size" => {
+            if pool.flags.has(PoolFlags::NOSIZECHANGE) {
+                return Err(Answer::error(
+                    EPERM,
+                    "pool size change is disabled; you must unset nosizechange flag for the pool first",
+                ));
+            }
+            let size = number()?;
+            check_size(size)?;
+            change_pool(ctx, id, |pool| {
+                pool.size = size as u8;
+                pool.min_size = pool.min_size.min(pool.size);
+            })?;
+        }
+        "min_size" => {
+            let least = number()?;
+            if least < 1 || least > u64::from(pool.size) {
+                return Err(Answer::invalid(format!(
+                    "pool min_size must be between 1 and size, which is set to {}",
+                    pool.size
+                )));
+            }
+            change_pool(ctx, id, |pool| pool.min_size = least as u8)?;
+        }
+        "pg_num" => {
+            let wanted = number()?;
+            if pool.flags.has(PoolFlags::NOPGCHANGE) {
+                return Err(Answer::error(
+                    EPERM,
+                    "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+                ));
+            }
+            if pool.flags.has(PoolFlags::CREATING) {
+                return Err(Answer::error(EBUSY, "cannot adjust pg_num while initial PGs are being created"));
+            }
+            if wanted < u64::from(pool.pg_num) {
+                return Err(Answer::error(
+                    EOPNOTSUPP,
+                    "pg_num cannot be lowered: merging is not implemented yet",
+                ));
+            }
+            if wanted > u64::from(PG_NUM_MAX) {
+                return Err(Answer::error(
+                    ERANGE,
+                    format!(
+                        "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' for higher values)"
+                    ),
+                ));
+            }
+            change_pool(ctx, id, |pool| {
+                pool.pg_num = wanted as u32;
+                pool.pg_num_target = pool.pg_num;
+                pool.pg_num_pending = pool.pg_num;
+                pool.last_force_op_resend_prenautilus = pool.last_change;
+            })?;
+        }
+        "pgp_num" => {
+            let wanted = number()?;
+            if wanted == 0 || wanted > u64::from(pool.pg_num) {
+                return Err(Answer::invalid(format!("specified pgp_num {wanted} > pg_num {}", pool.pg_num)));
+            }
+            change_pool(ctx, id, |pool| {
+                pool.pgp_num = wanted as u32;
+                pool.pgp_num_target = pool.pgp_num;
+            })?;
+        }
+        "crush_rule" => {
+            let rule = placement::crush::edit::rule_id(&map.crush, &val)
+                .ok_or_else(|| Answer::error(ENOENT, format!("crush rule {val} does not exist")))?;
+            change_pool(ctx, id, |pool| pool.crush_rule = rule as u8)?;
+        }
+        "pg_autoscale_mode" => {
+            let mode = autoscale_number(&val)
+                .ok_or_else(|| Answer::invalid(format!("specified invalid mode {val}")))?;
+            change_pool(ctx, id, |pool| pool.pg_autoscale_mode = mode)?;
+        }
+        "use_gmt_hitset" | "fast_read" => {
+            let on = parse_bool(&val)
+                .ok_or_else(|| Answer::invalid("expecting value 'true', 'false', '0', or '1'"))?;
+            if var == "fast_read" {
+                return Err(Answer::invalid("fast read is not supported in replication pool"));
+            }
+            change_pool(ctx, id, |pool| pool.use_gmt_hitset = on)?;
+        }
+        flag if FLAG_NAMES.contains(&flag) => {
+            let on = parse_bool(&val)
+                .ok_or_else(|| Answer::invalid("expecting value 'true', 'false', '0', or '1'"))?;
+            let bit = PoolFlags::by_name(flag).ok_or_else(|| Answer::error(EINVAL, "no such flag"))?;
+            if flag == "hashpspool" && !ctx.args.flag("yes_i_really_mean_it") {
+                return Err(Answer::error(
+                    EPERM,
+                    "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, pass --yes-i-really-mean-it if you really do.",
+                ));
+            }
+            change_pool(ctx, id, |pool| pool.flags.set(bit, on))?;
+        }
+        option => {
+            let (option, kind) = PoolOption::by_name(option).ok_or_else(|| {
+                Answer::invalid(format!("unrecognized variable '{option}'; expected {SETTABLE}"))
+            })?;
+            let value = option_value(kind, &val)
+                .ok_or_else(|| Answer::invalid(format!("error parsing value '{val}'")))?;
+            let unset = matches!(&value, PoolOptionValue::Text(s) if s == "unset")
+                || matches!(value, PoolOptionValue::Integer(0))
+                || matches!(value, PoolOptionValue::Real(0.0));
+            change_pool(ctx, id, |pool| {
+                if unset {
+                    pool.options.0.remove(&option);
+                } else {
+                    pool.options.0.insert(option, value);
+                }
+            })?;
+        }
+    }
+    Ok(Answer::ok(format!("set pool {id} {var} to {val}")))
+}
+
+fn option_value(kind: PoolOptionKind, text: &str) -> Option<PoolOptionValue> {
+    Some(match kind {
+        PoolOptionKind::Text => PoolOptionValue::Text(text.to_owned()),
+        PoolOptionKind::Integer => PoolOptionValue::Integer(text.parse().ok()?),
+        PoolOptionKind::Real => PoolOptionValue::Real(text.parse().ok()?),
+    })
+}
+
+// ---- applications ----
+
+fn app_enable(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, pool) = wanted(ctx)?;
+    let app = ctx.args.required("app")?;
+    let apps = &ctx.state.osdmap().pools[&id].applications;
+    if app.is_empty() || app.len() > 128 {
+        return Err(Answer::invalid("application name must be provided"));
+    }
+    if !apps.contains_key(&app) {
+        if !apps.is_empty() && !ctx.args.flag("yes_i_really_mean_it") {
+            let text = format!(
+                "Are you SURE? Pool '{pool}' already has an enabled application; pass --yes-i-really-mean-it to proceed anyway"
+            );
+            return Err(Answer::error(EPERM, text));
+        }
+        change_pool(ctx, id, |pool| {
+            pool.applications.entry(app.clone()).or_default();
+        })?;
+    }
+    Ok(Answer::ok(format!("enabled application '{app}' on pool '{pool}'")))
+}
+
+fn app_disable(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, pool) = wanted(ctx)?;
+    let app = ctx.args.required("app")?;
+    if !ctx.args.flag("yes_i_really_mean_it") {
+        let text = "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway";
+        return Err(Answer::error(EPERM, text));
+    }
+    if !ctx.state.osdmap().pools[&id].applications.contains_key(&app) {
+        return Ok(Answer::ok(format!("application '{app}' is not enabled on pool '{pool}'")));
+    }
+    change_pool(ctx, id, |pool| {
+        pool.applications.remove(&app);
+    })?;
+    Ok(Answer::ok(format!("disable application '{app}' on pool '{pool}'")))
+}
+
+fn enabled_app(ctx: &Ctx<'_>, id: PoolId, pool: &str) -> Result<String, Answer> {
+    let app = ctx.args.required("app")?;
+    if ctx.state.osdmap().pools[&id].applications.contains_key(&app) {
+        return Ok(app);
+    }
+    Err(Answer::error(ENOENT, format!("application '{app}' is not enabled on pool '{pool}'")))
+}
+
+fn app_set(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, pool) = wanted(ctx)?;
+    let app = enabled_app(ctx, id, &pool)?;
+    let (key, value) = (ctx.args.required("key")?, ctx.args.required("value")?);
+    change_pool(ctx, id, |pool| {
+        pool.applications.entry(app.clone()).or_default().insert(key.clone(), value.clone());
+    })?;
+    Ok(Answer::ok(format!("set application '{app}' key '{key}' to '{value}' on pool '{pool}'")))
+}
+
+fn app_rm(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, pool) = wanted(ctx)?;
+    let app = enabled_app(ctx, id, &pool)?;
+    let key = ctx.args.required("key")?;
+    if !ctx.state.osdmap().pools[&id].applications[&app].contains_key(&key) {
+        return Ok(Answer::ok(format!("application '{app}' on pool '{pool}' does not have key '{key}'")));
+    }
+    change_pool(ctx, id, |pool| {
+        pool.applications.entry(app.clone()).or_default().remove(&key);
+    })?;
+    Ok(Answer::ok(format!("removed application '{app}' key '{key}' on pool '{pool}'")))
+}
+
+fn app_get(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let apps_json = |pool: &PgPool| {
+        Json::Object(
+            pool.applications.iter().map(|(a, pairs)| (a.clone().into(), Json::strings(pairs))).collect(),
+        )
+    };
+    if ctx.args.get("pool").is_none() {
+        let all = map
+            .pools
+            .iter()
+            .map(|(id, pool)| (map.pool_names.get(id).cloned().unwrap_or_default().into(), apps_json(pool)));
+        let json = Json::Object(all.collect());
+        return Ok(ctx.show_json(json));
+    }
+    let (id, pool) = wanted(ctx)?;
+    let Some(app) = ctx.args.text("app") else {
+        return Ok(ctx.show_json(apps_json(&map.pools[&id])));
+    };
+    let Some(pairs) = map.pools[&id].applications.get(&app) else {
+        return Err(Answer::error(ENOENT, format!("pool '{pool}' has no application '{app}'")));
+    };
+    let Some(key) = ctx.args.text("key") else {
+        return Ok(ctx.show_json(Json::strings(pairs)));
+    };
+    match pairs.get(&key) {
+        Some(value) => Ok(ctx.show(|| value.as_str().into(), || format!("{value}\n"))),
+        None => Err(Answer::error(
+            ENOENT,
+            format!("application '{app}' on pool '{pool}' does not have key '{key}'"),
+        )),
+    }
+}
+
+// ---- quotas, statistics ----
+
+fn get_quota(ctx: &mut Ctx<'_>) -> Outcome {
+    let (id, name) = wanted(ctx)?;
+    let pool = &ctx.state.osdmap().pools[&id];
+    let sum = ctx.reports.digest.pool_sums.get(&(id as i32)).map(|s| s.stats.sum).unwrap_or_default();
+    let json = || {
+        object! {
+            "pool_name" => name.as_str(),
+            "pool_id" => id,
+            "quota_max_objects" => pool.quota_max_objects,
+            "current_num_objects" => sum.num_objects,
+            "quota_max_bytes" => pool.quota_max_bytes,
+            "current_num_bytes" => sum.num_bytes,
+        }
+    };
+    let plain = || {
+        let mut out = format!("quotas for pool '{name}':\n  max objects: ");
+        match pool.quota_max_objects {
+            0 => out += "N/A",
+            n => {
+                let _ = write!(out, "{} objects  (current num objects: {} objects)", Si(n), sum.num_objects);
+            }
+        }
+        out += "\n  max bytes  : ";
+        match pool.quota_max_bytes {
+            0 => out += "N/A",
+            n => {
+                let _ = write!(out, "{}  (current num bytes: {} bytes)", Bytes(n), sum.num_bytes);
+            }
+        }
+        out
+    };
+    Ok(ctx.show(json, plain))
+}
+
+fn set_quota(ctx: &mut Ctx<'_>) -> Outcome {
+    let name = ctx.args.required("pool")?;
+    let Some(id) = ctx.state.osdmap().pool_by_name(&name) else {
+        return Err(Answer::error(ENOENT, format!("no such pool: {name}")));
+    };
+    let (field, text) = (ctx.args.required("field")?, ctx.args.required("val")?);
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = if field == "max_bytes" { 1024u64 } else { 1000 };
+    let power = ["", "K", "M", "G", "T", "P"]
+        .iter()
+        .position(|u| text[digits.len()..].trim_end_matches('B').trim_end_matches('i') == *u);
+    let value = digits.parse::<u64>().ok().zip(power).and_then(|(n, p)| n.checked_mul(unit.pow(p as u32)));
+    let value = value.ok_or_else(|| Answer::invalid(format!("error parsing value '{text}'")))?;
+    change_pool(ctx, id, |pool| match field.as_str() {
+        "max_objects" => pool.quota_max_objects = value,
+        _ => pool.quota_max_bytes = value,
+    })?;
+    Ok(Answer::ok(format!("set-quota {field} = {value} for pool {name}")))
+}
+
+fn stats(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let only = ctx.args.text("pool_name");
+    if let Some(name) = &only
+        && map.pool_by_name(name).is_none()
+    {
+        return Err(Answer::error(ENOENT, format!("unrecognized pool '{name}'")));
+    }
+    let digest = &ctx.reports.digest;
+    let mut shown = Vec::new();
+    for id in map.pools.keys() {
+        let name = map.pool_names.get(id).cloned().unwrap_or_default();
+        if only.as_ref().is_some_and(|wanted| *wanted != name) {
+            continue;
+        }
+        let rates = digest.pool_deltas.get(id).map(|(delta, over)| {
+            let (sum, seconds) = (&delta.stats.sum, over.as_secs_f64().max(1e-9));
+            let rate = |n: i64| (n.max(0) as f64 / seconds) as u64;
+            [rate(sum.num_rd_kb << 10), rate(sum.num_wr_kb << 10), rate(sum.num_rd), rate(sum.num_wr)]
+        });
+        shown.push((*id, name, rates.unwrap_or_default()));
+    }
+    let json = || {
+        Json::array(shown.iter().map(|(id, name, [read_bytes, write_bytes, reads, writes])| {
+            let mut client = object! {};
+            if reads + writes > 0 {
+                client = object! {
+                    "read_bytes_sec" => *read_bytes,
+                    "write_bytes_sec" => *write_bytes,
+                    "read_op_per_sec" => *reads,
+                    "write_op_per_sec" => *writes,
+                };
+            }
+            object! {
+                "pool_name" => name.as_str(),
+                "pool_id" => *id,
+                "recovery" => object! {},
+                "recovery_rate" => object! {},
+                "client_io_rate" => client,
+            }
+        }))
+    };
+    let plain = || {
+        let mut out = String::new();
+        for (id, name, [read_bytes, write_bytes, reads, writes]) in &shown {
+            let _ = writeln!(out, "pool {name} id {id}");
+            if reads + writes == 0 {
+                out += "  nothing is going on\n\n";
+                continue;
+            }
+            out += "  client io ";
+            if *reads > 0 {
+                let _ = write!(out, "{}/s rd, ", Bytes(*read_bytes));
+            }
+            if *writes > 0 {
+                let _ = write!(out, "{}/s wr, ", Bytes(*write_bytes));
+            }
+            let _ = writeln!(out, "{} op/s rd, {} op/s wr\n", Si(*reads), Si(*writes));
+        }
+        out
+    };
+    Ok(ctx.show(json, plain))
+}

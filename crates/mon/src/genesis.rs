@@ -1,0 +1,167 @@
+//! A new cluster: the first entry of its log.
+
+use crate::proposal::{Change, Proposal, SealedStep};
+use crate::replication::Write;
+use crate::state::{AuthEntity, GLOBAL_ID_MIN};
+use codec::{Encode, Features};
+use machine::Random;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::cephx::{Key, KeyKind};
+use wire::types::osd_map::MapFlags;
+use wire::types::{
+    AuthName, AuthPolicy, EntityAddrVec, EntityKind, MgrMap, MonFeatures, MonInfo, MonMap, OsdMap,
+    OsdMapIncremental, Release, UTime, Uuid,
+};
+
+/// What a new cluster is made from.
+#[derive(Clone, Debug)]
+pub struct Genesis {
+    pub fsid: Uuid,
+    /// Name (`a`) and addresses of each monitor.
+    pub monitors: Vec<(String, EntityAddrVec)>,
+    /// Entities that exist from the start: `mon.`, `client.admin`, daemons.
+    pub entities: BTreeMap<AuthName, AuthEntity>,
+    /// The CRUSH type over which the first rule spreads copies: `host`, or `osd` for a cluster on one host.
+    pub failure_domain: String,
+}
+
+/// The release that this cluster claims: see `docs/decisions/`.
+pub const RELEASE: Release = Release::TENTACLE;
+
+/// The clusters' own entities that stock makes: each may make keys of one kind.
+const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
+
+impl Genesis {
+    /// What must be on every monitor's disk before its first start.
+    pub fn write(&self, now: UTime, random: &mut Random) -> Write {
+        let entry = self.proposal(now, random).to_vec(Features::ALL);
+        Write { entries: vec![(1, entry.into())], ..Write::default() }
+    }
+
+    pub fn proposal(&self, now: UTime, random: &mut Random) -> Proposal {
+        let mut changes = vec![
+            Change::MonMap { map: self.monmap(now) },
+            Change::OsdMap { step: SealedStep(Arc::new(self.osdmap(now))) },
+            Change::MgrMap { map: Box::new(MgrMap { epoch: 1, active_change: now, ..MgrMap::default() }) },
+            Change::GlobalIdLimit { limit: GLOBAL_ID_MIN + 10_000 },
+        ];
+        for kind in BOOTSTRAP {
+            let name = AuthName::new(EntityKind::CLIENT, format!("bootstrap-{kind}"));
+            let key = Key::generate(KeyKind::Aes, now, random);
+            let caps = [("mon".to_owned(), format!("allow profile bootstrap-{kind}"))].into();
+            changes.push(Change::AuthSet { name, entity: AuthEntity::new(key, caps) });
+        }
+        for (name, entity) in &self.entities {
+            changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
+        }
+        Proposal { at: now, changes }
+    }
+
+    fn monmap(&self, now: UTime) -> MonMap {
+        let mons = self.monitors.iter().map(|(name, addrs)| {
+            let info =
+                MonInfo { name: name.clone(), addrs: addrs.clone(), time_added: now, ..MonInfo::default() };
+            (name.clone(), info)
+        });
+        MonMap {
+            fsid: self.fsid,
+            epoch: 1,
+            last_changed: now,
+            created: now,
+            persistent_features: MonFeatures::persistent_of(RELEASE),
+            mons: mons.collect(),
+            ranks: self.monitors.iter().map(|(name, _)| name.clone()).collect(),
+            min_mon_release: RELEASE,
+            strategy: 1,
+            // Tickets are sealed with the newer cipher; keys may have either, and get the one all releases read.
+            auth: AuthPolicy {
+                epoch: 0,
+                service_cipher: 2,
+                allowed_ciphers: vec![1, 2],
+                preferred_cipher: 1,
+            },
+            ..MonMap::default()
+        }
+    }
+
+    /// The first map comes whole, inside a step to epoch 1.
+    fn osdmap(&self, now: UTime) -> OsdMapIncremental {
+        let flags = MapFlags::SORTBITWISE
+            | MapFlags::RECOVERY_DELETES
+            | MapFlags::PURGED_SNAPDIRS
+            | MapFlags::PGLOG_HARDLIMIT;
+        let profile = [("k", "2"), ("m", "2"), ("plugin", "isa"), ("technique", "reed_sol_van")];
+        let profile = profile.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let map = OsdMap {
+            fsid: self.fsid,
+            epoch: 1,
+            created: now,
+            modified: now,
+            flags: MapFlags(flags),
+            crush: Arc::new(placement::crush::edit::new_map(&self.failure_domain)),
+            crush_version: 1,
+            erasure_code_profiles: [("default".to_owned(), profile)].into(),
+            full_ratio: 0.95,
+            backfillfull_ratio: 0.9,
+            nearfull_ratio: 0.85,
+            require_min_compat_client: Release::LUMINOUS,
+            require_osd_release: RELEASE,
+            ..OsdMap::default()
+        };
+        let (bytes, _) = map.to_canonical();
+        let mut step = OsdMapIncremental {
+            fsid: self.fsid,
+            epoch: 1,
+            modified: now,
+            full_map: bytes.into(),
+            ..OsdMapIncremental::default()
+        };
+        step.seal(&OsdMap::default()).expect("a whole map fits any map");
+        step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::State;
+
+    fn genesis() -> Genesis {
+        Genesis {
+            fsid: Uuid([7; 16]),
+            monitors: vec![("a".into(), EntityAddrVec::default())],
+            entities: BTreeMap::new(),
+            failure_domain: "osd".into(),
+        }
+    }
+
+    #[test]
+    fn a_new_cluster_has_its_first_maps() {
+        let mut state = State::default();
+        let now = UTime { sec: 1_700_000_000, nsec: 5 };
+        state.apply(&genesis().proposal(now, &mut Random::from_number(1)));
+        assert_eq!(state.monmap.epoch, 1);
+        assert_eq!(state.osdmap().epoch, 1);
+        assert_eq!(state.osdmap().created, now);
+        assert_eq!(state.osdmap().require_osd_release, RELEASE);
+        assert_eq!(state.osd.oldest(), 1);
+        assert!(state.auth.entities.contains_key(&"client.bootstrap-osd".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_state_survives_its_snapshot_byte_for_byte() {
+        let mut state = State::default();
+        state.apply(&genesis().proposal(UTime { sec: 5, nsec: 0 }, &mut Random::from_number(1)));
+        let again: State = codec::decode_exact(&state.snapshot()).unwrap();
+        assert_eq!(again.digest(), state.digest());
+    }
+
+    #[test]
+    fn the_written_entry_is_the_proposal() {
+        let (now, genesis) = (UTime { sec: 5, nsec: 0 }, genesis());
+        let write = genesis.write(now, &mut Random::from_number(1));
+        let decoded: Proposal = codec::decode_exact(&write.entries[0].1).unwrap();
+        assert_eq!(decoded, genesis.proposal(now, &mut Random::from_number(1)));
+    }
+}

@@ -1,0 +1,231 @@
+//! What is wrong with the cluster, from what the monitor knows and what the manager reports.
+//!
+//! Each check looks at true data and says nothing when all is well; its code is stock's, because people alert on it.
+
+use crate::commands::{Reports, Situation};
+use crate::state::State;
+use std::collections::BTreeMap;
+use wire::types::osd_map::MapFlags;
+use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState};
+
+pub type Checks = BTreeMap<String, HealthCheck>;
+
+/// An option's value, as the monitor that asks sees it.
+pub type OptionOf<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn check(severity: HealthStatus, summary: String, detail: Vec<String>) -> HealthCheck {
+    HealthCheck { severity, summary, count: detail.len().max(1) as i64, detail }
+}
+
+/// Everything that is wrong now, muted or not.
+pub fn checks(state: &State, reports: &Reports, situation: &Situation, option: OptionOf<'_>) -> Checks {
+    let mut out = reports.health.clone();
+    monitors(state, situation, &mut out);
+    osds(state.osdmap(), option, &mut out);
+    pools(state.osdmap(), reports, option, &mut out);
+    flags(state.osdmap(), &mut out);
+    keys(state, option, &mut out);
+    out
+}
+
+fn is_true(option: OptionOf<'_>, name: &str) -> bool {
+    matches!(option(name).as_deref(), Some("true" | "yes" | "on" | "1"))
+}
+
+fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
+    if n == 1 { one } else { many }
+}
+
+fn monitors(state: &State, situation: &Situation, out: &mut Checks) {
+    let monmap = &state.monmap;
+    let absent = monmap.by_rank().filter(|(rank, _)| !situation.quorum.contains(rank));
+    let detail: Vec<String> = absent
+        .map(|(rank, mon)| {
+            format!("mon.{} (rank {rank}) addr {} is down (out of quorum)", mon.name, mon.addrs)
+        })
+        .collect();
+    if !detail.is_empty() {
+        let names = situation.quorum.iter().filter_map(|r| monmap.ranks.get(*r)).cloned();
+        let summary = format!(
+            "{}/{} mons down, quorum {}",
+            detail.len(),
+            monmap.mons.len(),
+            names.collect::<Vec<_>>().join(",")
+        );
+        out.insert("MON_DOWN".into(), check(HealthStatus::WARN, summary, detail));
+    }
+    let mgr = &state.mgrmap;
+    if mgr.epoch > 0 && !mgr.available && mgr.active_gid == 0 {
+        let summary = "no active mgr".to_owned();
+        out.insert("MGR_DOWN".into(), check(HealthStatus::WARN, summary, Vec::new()));
+    }
+}
+
+/// OSDs that are down though they should serve; whole hosts and racks of them; OSDs of which there are too few.
+fn osds(map: &OsdMap, option: OptionOf<'_>, out: &mut Checks) {
+    let ids: Vec<i32> = map.osd_ids().collect();
+    if ids.is_empty() {
+        let min = option("osd_pool_default_size").and_then(|v| v.parse::<usize>().ok()).unwrap_or(1);
+        if is_true(option, "mon_warn_on_too_few_osds") && min > 0 {
+            let summary = format!("OSD count 0 < osd_pool_default_size {min}");
+            out.insert("TOO_FEW_OSDS".into(), check(HealthStatus::WARN, summary, Vec::new()));
+        }
+        return;
+    }
+    let down_in: Vec<i32> = ids.iter().copied().filter(|&o| !map.is_up(o) && map.is_in(o)).collect();
+    if !down_in.is_empty() {
+        subtrees_down(map, &down_in, out);
+        let place = |osd: i32| {
+            let path = crate::crush::location(&map.crush, osd);
+            path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
+        };
+        let detail = down_in.iter().map(|&o| format!("osd.{o} ({}) is down", place(o))).collect();
+        let n = down_in.len();
+        let summary = format!("{n} {} down", plural(n, "osd", "osds"));
+        out.insert("OSD_DOWN".into(), check(HealthStatus::WARN, summary, detail));
+    }
+    let wanted = option("osd_pool_default_size").and_then(|v| v.parse::<usize>().ok()).unwrap_or(1);
+    if ids.len() < wanted && is_true(option, "mon_warn_on_too_few_osds") {
+        let summary = format!("OSD count {} < osd_pool_default_size {wanted}", ids.len());
+        out.insert("TOO_FEW_OSDS".into(), check(HealthStatus::WARN, summary, Vec::new()));
+    }
+    for (bit, code, what, severity) in [
+        (OsdState::FULL, "OSD_FULL", "full", HealthStatus::ERR),
+        (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfillfull", HealthStatus::WARN),
+        (OsdState::NEARFULL, "OSD_NEARFULL", "nearfull", HealthStatus::WARN),
+    ] {
+        let hit: Vec<i32> = ids.iter().copied().filter(|&o| map.osds[o as usize].state.has(bit)).collect();
+        // The graver word is enough: a full OSD is not also called nearly full.
+        let hit: Vec<i32> = hit.into_iter().filter(|&o| worst_fullness(map, o) == bit).collect();
+        if !hit.is_empty() {
+            let n = hit.len();
+            let detail =
+                hit.iter().map(|o| format!("osd.{o} is {}", what.replace("nearfull", "near full"))).collect();
+            let text = match what {
+                "full" => format!("{n} full osd(s)"),
+                other => format!("{n} {other} osd(s)"),
+            };
+            out.insert(code.into(), check(severity, text, detail));
+        }
+    }
+}
+
+fn worst_fullness(map: &OsdMap, osd: i32) -> u32 {
+    let state = map.osds[osd as usize].state;
+    [OsdState::FULL, OsdState::BACKFILLFULL, OsdState::NEARFULL]
+        .into_iter()
+        .find(|&bit| state.has(bit))
+        .unwrap_or(0)
+}
+
+/// `OSD_HOST_DOWN`, `OSD_RACK_DOWN`, …: buckets all of whose OSDs are down, when they hold any that is in.
+fn subtrees_down(map: &OsdMap, down_in: &[i32], out: &mut Checks) {
+    let mut by_type: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, kind, osds) in crate::crush::subtrees(&map.crush) {
+        let any_in = osds.iter().any(|o| down_in.contains(o));
+        if any_in && osds.iter().all(|&o| !map.is_up(o)) {
+            by_type.entry(kind).or_default().push(format!("{name} ({} osds)", osds.len()));
+        }
+    }
+    for (kind, down) in by_type {
+        if kind == "root" || kind == "osd" {
+            continue;
+        }
+        let n = down.len();
+        let summary = format!("{n} {kind}{} ({} osds) down", if n == 1 { "" } else { "s" }, down_in.len());
+        let detail = down.into_iter().map(|d| format!("{kind} {d} is down")).collect();
+        out.insert(format!("OSD_{}_DOWN", kind.to_uppercase()), check(HealthStatus::WARN, summary, detail));
+    }
+}
+
+fn pools(map: &OsdMap, reports: &Reports, option: OptionOf<'_>, out: &mut Checks) {
+    let name = |id: &i64| map.pool_names.get(id).map_or("?", String::as_str);
+    if is_true(option, "mon_warn_on_pool_no_redundancy") {
+        let bare = map.pools.iter().filter(|(_, p)| p.is_replicated() && p.size == 1);
+        let detail: Vec<_> =
+            bare.map(|(id, _)| format!("pool '{}' has no replicas configured", name(id))).collect();
+        if !detail.is_empty() {
+            let summary = format!("{} pool(s) have no replicas configured", detail.len());
+            out.insert("POOL_NO_REDUNDANCY".into(), check(HealthStatus::WARN, summary, detail));
+        }
+    }
+    if is_true(option, "mon_warn_on_pool_no_app") {
+        // A pool that nobody has written to yet may still get its application.
+        let objects = |id: i64| {
+            let sum = reports.digest.pool_sums.get(&(id as i32));
+            sum.map_or(0, |stat| stat.stats.sum.num_objects)
+        };
+        let unnamed = map.pools.iter().filter(|(_, p)| p.applications.is_empty());
+        let detail: Vec<_> = unnamed
+            .filter(|(id, _)| objects(**id) > 0)
+            .map(|(id, _)| format!("application not enabled on pool '{}'", name(id)))
+            .collect();
+        if !detail.is_empty() {
+            let summary = format!("{} pool(s) do not have an application enabled", detail.len());
+            out.insert("POOL_APP_NOT_ENABLED".into(), check(HealthStatus::WARN, summary, detail));
+        }
+    }
+    let full: Vec<_> = map
+        .pools
+        .iter()
+        .filter(|(_, p)| p.flags.has(wire::types::PoolFlags::FULL))
+        .map(|(id, _)| format!("pool '{}' is full", name(id)))
+        .collect();
+    if !full.is_empty() {
+        let summary = format!("{} pool(s) full", full.len());
+        out.insert("POOL_FULL".into(), check(HealthStatus::WARN, summary, full));
+    }
+}
+
+fn flags(map: &OsdMap, out: &mut Checks) {
+    let loud = MapFlags(
+        map.flags.0
+            & (MapFlags::FULL
+                | MapFlags::PAUSERD
+                | MapFlags::PAUSEWR
+                | MapFlags::PAUSEREC
+                | MapFlags::NOUP
+                | MapFlags::NODOWN
+                | MapFlags::NOIN
+                | MapFlags::NOOUT
+                | MapFlags::NOBACKFILL
+                | MapFlags::NORECOVER
+                | MapFlags::NOSCRUB
+                | MapFlags::NODEEP_SCRUB
+                | MapFlags::NOTIERAGENT
+                | MapFlags::NOSNAPTRIM
+                | MapFlags::NOREBALANCE),
+    );
+    if loud.0 != 0 {
+        let summary = format!("{loud} flag(s) set");
+        out.insert("OSDMAP_FLAGS".into(), check(HealthStatus::WARN, summary, Vec::new()));
+    }
+}
+
+fn keys(state: &State, option: OptionOf<'_>, out: &mut Checks) {
+    if is_true(option, "auth_allow_insecure_global_id_reclaim")
+        && is_true(option, "mon_warn_on_insecure_global_id_reclaim_allowed")
+    {
+        let names = state.monmap.by_rank().map(|(_, mon)| mon);
+        let detail: Vec<_> = names
+            .map(|mon| format!("mon.{} has auth_allow_insecure_global_id_reclaim set to true", mon.name))
+            .collect();
+        let n = detail.len();
+        let text = format!("{} allowing insecure global_id reclaim", plural(n, "mon is", "mons are"));
+        out.insert("AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED".into(), check(HealthStatus::WARN, text, detail));
+    }
+    let mut bad = Vec::new();
+    for (name, entity) in &state.auth.entities {
+        let mon_caps = entity.caps.get("mon").map(|text| crate::caps::MonCap::parse(text));
+        if let Some(Err(error)) = mon_caps {
+            bad.push(format!("{name} {error}"));
+        }
+        if name.kind != EntityKind::CLIENT && entity.key.secret.is_empty() {
+            bad.push(format!("{name} has no key"));
+        }
+    }
+    if !bad.is_empty() {
+        let summary = format!("{} auth entities have invalid capabilities", bad.len());
+        out.insert("AUTH_BAD_CAPS".into(), check(HealthStatus::ERR, summary, bad));
+    }
+}

@@ -1,0 +1,93 @@
+//! Commands to this very monitor: over its admin socket, or with `ceph tell mon.a`.
+
+use super::{Monitor, Turn};
+use command::{Answer, Args, Json, object};
+use machine::{Effects, Time};
+use wire::types::UTime;
+
+impl Monitor {
+    pub(super) fn run_admin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        prefix: &str,
+        args: &Args,
+    ) -> Result<Answer, Answer> {
+        let format = args.format();
+        let show = |json: Json| Ok(Answer::json(format, &json));
+        match prefix {
+            "config show" => {
+                let json = crate::options::all()
+                    .iter()
+                    .map(|opt| (opt.name.into(), self.option(opt.name).unwrap_or_default().into()));
+                show(Json::Object(json.collect()))
+            }
+            "config get" => {
+                let name = args.required("var")?;
+                match self.option(&name) {
+                    Some(value) => show(object! { name => value }),
+                    None => Err(Answer::error(
+                        command::errno::ENOENT,
+                        format!("error getting '{name}': (2) No such file or directory"),
+                    )),
+                }
+            }
+            "sessions" => {
+                let sessions = self.sessions.values().map(|s| {
+                    object! {
+                        "name" => s.peer.name.to_string(),
+                        "entity_name" => s.auth_name.to_string(),
+                        "addrs" => s.peer.addrs.to_string(),
+                        "con_features" => s.peer.features.0,
+                        "global_id" => s.peer.global_id,
+                        "remote_host" => s.host.as_str(),
+                        "caps" => object! { "text" => s.caps.text() },
+                        "authenticated" => true,
+                        "osd_epoch" => s.osd_epoch,
+                    }
+                });
+                show(Json::array(sessions))
+            }
+            "help" => show(object! {
+                "config get" => "show one option's value",
+                "config show" => "show all options",
+                "help" => "list these commands",
+                "mon_status" => "show this monitor's state",
+                "quorum_status" => "show the quorum",
+                "sessions" => "list connected peers",
+                "version" => "show this daemon's version",
+            }),
+            _ => {
+                let _ = turn;
+                Err(Answer::invalid("unknown command"))
+            }
+        }
+    }
+
+    /// A command on the admin socket: whoever can open it may do everything.
+    pub fn admin_command(&mut self, now: Time, wall: UTime, text: &str) -> Answer {
+        let mut unused = Effects::new();
+        let mut turn = Turn { now, effects: &mut unused };
+        let _ = wall;
+        let run = || -> Result<(String, Args), Answer> {
+            let args = Args::parse(text).map_err(Answer::invalid)?;
+            Ok((args.required("prefix")?, args))
+        };
+        let outcome = run().and_then(|(prefix, args)| self.local_command(&mut turn, &prefix, &args));
+        let (Ok(answer) | Err(answer)) = outcome;
+        answer
+    }
+
+    fn local_command(&mut self, turn: &mut Turn<'_>, prefix: &str, args: &Args) -> Result<Answer, Answer> {
+        match prefix {
+            "mon_status" | "quorum_status" | "version" | "status" | "health" => {
+                let command = crate::commands::find(prefix).expect("these commands are in the table");
+                {
+                    let name = wire::types::AuthName::new(wire::types::EntityKind::CLIENT, "admin");
+                    let nobody = wire::types::EntityAddrVec::default();
+                    self.execute(turn, command, args, &Default::default(), &name, &nobody, "")
+                }
+            }
+            other => self.run_admin(turn, other, args),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Commands from clients: find, permit, check, run, and answer when what they changed holds.
+
+use super::{Monitor, Turn};
+use crate::caps::Allow;
+use crate::commands::{Command, Ctx, Situation, all, find};
+use bytes::Bytes;
+use command::errno::{EACCES, EAGAIN, EPERM};
+use command::{Answer, Args, Json, object, signature};
+use machine::ConnId;
+use machine::net::NetEffect;
+use std::collections::BTreeMap;
+use wire::messages::{
+    CommandDescription, MCommand, MCommandReply, MMonCommand, MMonCommandAck, Message, PaxosHeader,
+};
+use wire::types::{AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority};
+
+impl Monitor {
+    pub(super) fn on_command(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MMonCommand) {
+        let text = m.command.concat();
+        let answer = if m.fsid != self.committed.monmap.fsid {
+            Err(Answer::error(EPERM, "wrong fsid"))
+        } else {
+            self.run_command(turn, conn, &text, &m.input, Target::Quorum)
+        };
+        let (Ok(answer) | Err(answer)) = answer;
+        let ack = MMonCommandAck {
+            paxos: PaxosHeader { version: self.head.version },
+            result: answer.result,
+            status: answer.status,
+            command: m.command,
+            output: answer.body,
+        };
+        // Also an answer that changed nothing may rest on a change that is not durable yet.
+        let index = self.last_proposed;
+        self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, ack) });
+    }
+
+    /// `ceph tell mon.a …`: to this very monitor.
+    pub(super) fn on_tell(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MCommand) {
+        let text = m.command.concat();
+        let (Ok(answer) | Err(answer)) = self.run_command(turn, conn, &text, &m.input, Target::Me);
+        let reply = MCommandReply { result: answer.result, status: answer.status, output: answer.body };
+        let index = self.last_proposed;
+        self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
+    }
+
+    fn run_command(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        text: &str,
+        input: &Bytes,
+        target: Target,
+    ) -> Result<Answer, Answer> {
+        let Some(session) = self.sessions.get(&conn) else {
+            return Err(Answer::error(EACCES, "access denied"));
+        };
+        if text.is_empty() {
+            return Err(Answer::invalid("no command specified"));
+        }
+        let args = Args::parse(text).map_err(Answer::invalid)?;
+        let Some(prefix) = args.text("prefix") else {
+            return Err(Answer::invalid("command prefix not found"));
+        };
+        if prefix.is_empty() {
+            return Err(Answer::invalid("command prefix must not be empty"));
+        }
+        if prefix == "get_command_descriptions" {
+            return Ok(Answer::body(self.describe_commands(conn, target)));
+        }
+        let Some(command) = find(&prefix) else {
+            if target == Target::Me {
+                return self.run_admin(turn, &prefix, &args);
+            }
+            if self.manager_command(&prefix) {
+                // The `ceph` tool asks the manager itself; only very old clients come here.
+                return Err(Answer::error(EAGAIN, "ask the manager"));
+            }
+            return Err(Answer::invalid("command not known"));
+        };
+        let need = Allow::from_letters(command.permissions);
+        let (service, need) = match target {
+            Target::Me => ("mon", Allow::RWX),
+            Target::Quorum => (command.module, need),
+        };
+        if !session.permits(service, &prefix, &args.for_caps(), need) {
+            return Err(Answer::error(EACCES, "access denied"));
+        }
+        signature::check(command.signature, &args).map_err(Answer::invalid)?;
+        let caller = session.auth_name.clone();
+        let addrs = session.peer.addrs.clone();
+        self.execute(turn, command, &args, input, &caller, &addrs, text)
+    }
+
+    pub(super) fn execute(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command,
+        args: &Args,
+        input: &Bytes,
+        caller: &AuthName,
+        addrs: &EntityAddrVec,
+        text: &str,
+    ) -> Result<Answer, Answer> {
+        let situation = self.situation(turn);
+        let now = self.wall(turn.now);
+        let mut random = self.random.fork();
+        let option = |name: &str| self.option(name);
+        let state = if command.changes_state() { &self.head } else { &self.committed };
+        let mut ctx = Ctx {
+            state,
+            reports: &self.reports,
+            situation: &situation,
+            args,
+            input,
+            caller,
+            caller_addrs: addrs,
+            now,
+            random: &mut random,
+            option: &option,
+            changes: Vec::new(),
+        };
+        let outcome = (command.run)(&mut ctx);
+        let mut changes = std::mem::take(&mut ctx.changes);
+        if outcome.is_ok() && !changes.is_empty() {
+            let secret = matches!(args.text("prefix").as_deref(), Some("config set" | "config-key set"));
+            if !secret {
+                let message = format!("from='client.? {addrs}' entity='{caller}' cmd=[{text}]: dispatch");
+                changes.push(self.log_change(now, LogPriority::INFO, "audit", message));
+            }
+            self.propose(turn.now, changes);
+        }
+        outcome
+    }
+
+    /// A line that this monitor writes to the cluster log.
+    pub(super) fn log_change(
+        &mut self,
+        now: wire::types::UTime,
+        priority: LogPriority,
+        channel: &str,
+        message: String,
+    ) -> crate::proposal::Change {
+        let rank = self.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
+        let entry = LogEntry {
+            name: AuthName::new(EntityKind::MON, self.settings.name.as_str()),
+            rank: EntityName::new(EntityKind::MON, rank as i64),
+            addrs: self.settings.addrs.clone(),
+            stamp: now,
+            seq: self.head.log.version + 1,
+            priority,
+            message,
+            channel: channel.into(),
+        };
+        crate::proposal::Change::Log { entry }
+    }
+
+    pub(super) fn situation(&self, turn: &Turn<'_>) -> Situation {
+        let mut peers: BTreeMap<(&'static str, u64), usize> = BTreeMap::new();
+        for session in self.sessions.values() {
+            let key = (session.auth_name.kind.name(), session.peer.features.0);
+            *peers.entry(key).or_default() += 1;
+        }
+        *peers.entry(("mon", wire::features::SUPPORTED.0)).or_default() += 1;
+        let rank = self.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
+        Situation {
+            name: self.settings.name.clone(),
+            version: self.settings.version.clone(),
+            host: self.settings.host.clone(),
+            election_epoch: 1,
+            quorum: vec![rank],
+            leader: rank,
+            quorum_age_s: turn.now.since(self.started_at).as_secs(),
+            peers,
+        }
+    }
+
+    fn manager_commands(&self) -> Vec<CommandDescription> {
+        codec::decode_exact(&self.committed.mgr_commands).unwrap_or_default()
+    }
+
+    fn manager_command(&self, prefix: &str) -> bool {
+        self.manager_commands().iter().any(|c| signature::prefix(&c.signature) == prefix)
+    }
+
+    /// What the `ceph` tool parses its command line with: the manager's commands, then the monitor's own.
+    fn describe_commands(&self, conn: ConnId, target: Target) -> String {
+        /// Commands that the manager runs carry this flag, so that the tool sends them there.
+        const MANAGER: u64 = 8;
+        let features = self.sessions.get(&conn).map(|s| s.peer.features).unwrap_or_default();
+        let row = |signature: &str, help: &str, module: &str, permissions: &str, flags: u64| {
+            object! {
+                "sig" => signature::describe(signature, features),
+                "help" => help,
+                "module" => module,
+                "perm" => permissions,
+                "flags" => flags,
+            }
+        };
+        let theirs = self.manager_commands();
+        let from_manager =
+            theirs.iter().map(|c| row(&c.signature, &c.help, &c.module, &c.permissions, c.flags | MANAGER));
+        let own = all().filter(|c| target == Target::Me || c.flags & Command::TELL != Command::TELL);
+        let own = own.map(|c| row(c.signature, c.help, c.module, c.permissions, c.flags));
+        let rows: Vec<Json> = match target {
+            Target::Quorum => from_manager.chain(own).collect(),
+            Target::Me => own.collect(),
+        };
+        let named = rows.into_iter().enumerate().map(|(n, row)| (format!("cmd{n:03}").into(), row));
+        Json::Object(named.collect()).compact()
+    }
+}
+
+/// Whom the caller addressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    Quorum,
+    Me,
+}

@@ -1,0 +1,279 @@
+//! The monitor as a machine: who is connected, what they want, and what is proposed for them.
+//!
+//! There are two copies of the state. `committed` has applied what holds for good; everything that is shown to
+//! anybody comes from it. `head` has also applied what was proposed and is not yet on disk; a change is checked
+//! against it, so that two changes that arrive together see each other. Both change only by [`State::apply`].
+//! (One copy, and changes waiting for each other's disk writes, was the alternative: a flush for each command.)
+//!
+//! Every step ends in [`Monitor::pump`]: hand new entries to the disk, apply what came to hold, release the answers
+//! that waited for it, and tell subscribers what is new.
+
+mod admin;
+mod auth;
+mod clock;
+mod commands;
+mod log;
+mod maps;
+mod mgr;
+mod options;
+pub(crate) mod osd_step {
+    pub(crate) use super::osd::{mark_down, sealed, step_after};
+}
+mod osd;
+mod pool_op;
+mod session;
+mod subscribe;
+mod tick;
+
+pub use clock::WallClock;
+pub use options::{AuthMode, Settings};
+
+use crate::commands::Reports;
+use crate::proposal::{Change, Proposal};
+use crate::replication::{Recovered, Replication, Solo, Write};
+use crate::state::State;
+use codec::{Encode, Features};
+use machine::net::{NetEffect, NetEvent};
+use machine::{ConnId, Effects, Machine, Random, Tag, Time};
+use session::Session;
+use std::collections::{BTreeMap, VecDeque};
+use wire::messages::{Body, Message};
+use wire::types::UTime;
+
+#[derive(Debug)]
+pub enum Input {
+    Net(NetEvent),
+    /// A [`Effect::Write`] is on the disk for good.
+    Written(Tag),
+    /// Wall time, at the start and whenever the host notices that it jumped; in between it is counted on.
+    Clock(UTime),
+    Deadline,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Net(NetEffect),
+    /// Make durable, as one step; then [`Input::Written`].
+    Write {
+        tag: Tag,
+        write: Write,
+    },
+}
+
+/// How many entries the log grows by before a snapshot lets the older ones go.
+const SNAPSHOT_EVERY: u64 = 512;
+
+pub struct Monitor {
+    settings: Settings,
+    random: Random,
+    clock: WallClock,
+    replication: Solo,
+    committed: State,
+    head: State,
+    /// Proposals so far applied to `head`; the number of the newest entry.
+    last_proposed: u64,
+    last_snapshot: u64,
+    /// Answers that wait for an entry to hold, by its number.
+    waiting: VecDeque<(u64, NetEffect)>,
+    sessions: BTreeMap<ConnId, Session>,
+    auth: auth::AuthServer,
+    maps: maps::MapCache,
+    osd: osd::OsdWatch,
+    mgr: mgr::MgrWatch,
+    reports: Reports,
+    /// OSDMaps promised to peers once an entry holds: its number, to whom, from which epoch.
+    maps_owed: Vec<(u64, ConnId, wire::types::Epoch)>,
+    /// What was wrong at the last tick.
+    last_checks: crate::health::Checks,
+    tick_at: Time,
+    started_at: Time,
+}
+
+/// What a handler works with: the monitor itself and where its effects go.
+struct Turn<'a> {
+    now: Time,
+    effects: &'a mut Effects<Effect>,
+}
+
+impl Turn<'_> {
+    fn send(&mut self, conn: ConnId, body: impl Into<Body>) {
+        self.send_message(conn, Message::new(body));
+    }
+
+    fn send_message(&mut self, conn: ConnId, message: Message) {
+        self.effects.push(Effect::Net(NetEffect::Send { conn, message }));
+    }
+}
+
+impl Monitor {
+    /// A monitor that continues from what is on its disk. An empty disk needs [`Monitor::format`] first.
+    pub fn recover(
+        settings: Settings,
+        disk: Recovered,
+        random: Random,
+        now: Time,
+        wall: UTime,
+    ) -> Result<Monitor, codec::DecodeError> {
+        let mut state = State::default();
+        let mut snapshot_index = 0;
+        if let Some((index, bytes)) = &disk.snapshot {
+            state = codec::decode_exact(bytes)?;
+            snapshot_index = *index;
+        }
+        let mut replication = Solo::recover(disk);
+        for (_, entry) in replication.take().committed {
+            state.apply(&codec::decode_exact(&entry)?);
+        }
+        let last_proposed = state.version;
+        Ok(Monitor {
+            auth: auth::AuthServer::new(state.auth.global_id_limit),
+            maps: maps::MapCache::default(),
+            osd: osd::OsdWatch::start(&state, now),
+            mgr: mgr::MgrWatch::start(&state, now),
+            reports: Reports::default(),
+            maps_owed: Vec::new(),
+            last_checks: Default::default(),
+            settings,
+            random,
+            clock: WallClock::new(now, wall),
+            replication,
+            head: state.clone(),
+            committed: state,
+            last_proposed,
+            last_snapshot: snapshot_index,
+            waiting: VecDeque::new(),
+            sessions: BTreeMap::new(),
+            tick_at: now,
+            started_at: now,
+        })
+    }
+
+    /// What holds now.
+    pub fn state(&self) -> &State {
+        &self.committed
+    }
+
+    fn wall(&self, now: Time) -> UTime {
+        self.clock.at(now)
+    }
+
+    /// Proposes changes that happen together. Returns the number of the entry; see [`Monitor::answer_at`].
+    fn propose(&mut self, now: Time, changes: Vec<Change>) -> u64 {
+        if changes.is_empty() {
+            return self.last_proposed;
+        }
+        let proposal = Proposal { at: self.wall(now), changes };
+        self.head.apply(&proposal);
+        self.last_proposed = self.replication.propose(proposal.to_vec(Features::ALL).into());
+        self.last_proposed
+    }
+
+    /// Sends `effect` once the entry of this number holds: at once when it does already.
+    fn answer_at(&mut self, turn: &mut Turn<'_>, index: u64, effect: NetEffect) {
+        if index <= self.committed.version {
+            turn.effects.push(Effect::Net(effect));
+        } else {
+            self.waiting.push_back((index, effect));
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        loop {
+            let ready = self.replication.take();
+            if let Some((tag, write)) = ready.write {
+                turn.effects.push(Effect::Write { tag, write });
+            }
+            if ready.committed.is_empty() {
+                break;
+            }
+            for (index, entry) in ready.committed {
+                let proposal = codec::decode_exact(&entry).expect("an entry that this monitor wrote decodes");
+                self.committed.apply(&proposal);
+                assert_eq!(self.committed.version, index, "entries come in order, without gaps");
+            }
+            while let Some((index, _)) = self.waiting.front()
+                && *index <= self.committed.version
+            {
+                let (_, effect) = self.waiting.pop_front().expect("there is a front");
+                turn.effects.push(Effect::Net(effect));
+            }
+            self.auth_retry_waiting(turn);
+            self.publish(turn);
+            self.send_owed_maps(turn);
+            if self.committed.version >= self.last_snapshot + SNAPSHOT_EVERY {
+                self.last_snapshot = self.committed.version;
+                self.replication.snapshot(self.committed.version, self.committed.snapshot());
+            }
+        }
+    }
+
+    fn on_net(&mut self, turn: &mut Turn<'_>, event: NetEvent) {
+        match event {
+            NetEvent::Auth { conn, request } => self.on_auth(turn, conn, request),
+            NetEvent::Ready { conn, peer } => self.on_ready(turn, conn, peer),
+            NetEvent::Message { conn, message } => self.on_message(turn, conn, message),
+            NetEvent::Granted { .. } => {}
+            NetEvent::Closed { conn, .. } => {
+                self.auth.forget(conn);
+                self.sessions.remove(&conn);
+            }
+        }
+    }
+
+    fn on_message(&mut self, turn: &mut Turn<'_>, conn: ConnId, message: Message) {
+        if !self.sessions.contains_key(&conn) {
+            return;
+        }
+        let tid = message.tid;
+        match message.body {
+            Body::MAuth(m) => self.on_mauth(turn, conn, tid, *m),
+            Body::MMonGetMap(_) => self.send_monmap(turn, conn),
+            Body::MMonSubscribe(m) => self.on_subscribe(turn, conn, *m),
+            Body::MMonGetVersion(m) => self.on_get_version(turn, conn, tid, *m),
+            Body::MMonCommand(m) => self.on_command(turn, conn, tid, *m),
+            Body::MCommand(m) => self.on_tell(turn, conn, tid, *m),
+            Body::MGetConfig(m) => self.on_get_config(turn, conn, *m),
+            Body::MLog(m) => self.on_log(turn, conn, *m),
+            Body::MStatfs(m) => self.on_statfs(turn, conn, tid, *m),
+            Body::MGetPoolStats(m) => self.on_get_pool_stats(turn, conn, tid, *m),
+            Body::MPoolOp(m) => self.on_pool_op(turn, conn, tid, *m),
+            Body::MPing(_) => turn.send(conn, wire::messages::MPing),
+            other => {
+                if !self.on_osd_message(turn, conn, tid, &other) {
+                    self.on_mgr_message(turn, conn, &other);
+                }
+            }
+        }
+    }
+}
+
+impl Machine for Monitor {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Input, effects: &mut Effects<Effect>) {
+        let mut turn = Turn { now, effects };
+        match input {
+            Input::Net(event) => self.on_net(&mut turn, event),
+            Input::Written(tag) => self.replication.on_written(tag),
+            Input::Clock(wall) => self.clock = WallClock::new(now, wall),
+            Input::Deadline => {}
+        }
+        if now >= self.tick_at {
+            self.tick(&mut turn);
+        }
+        self.pump(&mut turn);
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        Some(self.tick_at)
+    }
+
+    fn check(&self) {
+        assert!(self.committed.version <= self.last_proposed);
+        assert!(self.waiting.iter().all(|(index, _)| *index > self.committed.version));
+        if self.committed.version == self.head.version && self.head.version.is_multiple_of(64) {
+            assert!(self.committed.digest() == self.head.digest(), "both copies applied the same log");
+        }
+    }
+}

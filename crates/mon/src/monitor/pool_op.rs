@@ -1,0 +1,115 @@
+//! Pools by message rather than command (`rados_pool_create`, `rados_pool_delete` of librados), and how full they
+//! are (`MStatfs`, `MGetPoolStats`).
+
+use super::{Monitor, Turn};
+use crate::caps::Allow;
+use crate::commands::pool::{self, NewPool};
+use command::errno::{ENOENT, EOPNOTSUPP, EPERM};
+use machine::ConnId;
+use machine::net::NetEffect;
+use std::collections::BTreeMap;
+use wire::messages::{
+    MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, Message, PaxosHeader,
+};
+
+impl Monitor {
+    pub(super) fn on_pool_op(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MPoolOp) {
+        let result = self.pool_op(turn, conn, &m);
+        let reply = MPoolOpReply {
+            paxos: PaxosHeader { version: self.head.version },
+            fsid: m.fsid,
+            result: result.err().map_or(0, |errno| -errno),
+            epoch: self.head.osdmap().epoch,
+            response: Default::default(),
+        };
+        let index = self.last_proposed;
+        self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
+    }
+
+    fn pool_op(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MPoolOp) -> Result<(), i32> {
+        let session = self.sessions.get(&conn).ok_or(EPERM)?;
+        if m.fsid != self.head.monmap.fsid || !session.may("osd", Allow::W) {
+            return Err(EPERM);
+        }
+        let now = self.wall(turn.now);
+        let option = |name: &str| self.option(name);
+        let changes = match m.op {
+            MPoolOp::CREATE => {
+                let new = NewPool {
+                    name: m.name.clone(),
+                    rule: u8::try_from(m.crush_rule).ok(),
+                    ..NewPool::default()
+                };
+                pool::create(&self.head, &new, now, &option).map(|(changes, _)| changes)
+            }
+            MPoolOp::DELETE => {
+                let id = i64::from(m.pool);
+                if !self.head.osdmap().pools.contains_key(&id) {
+                    return Err(ENOENT);
+                }
+                pool::remove(&self.head, id, now, &option)
+            }
+            // Snapshots come with the OSD's support for them.
+            _ => return Err(EOPNOTSUPP),
+        };
+        let changes = changes.map_err(|answer| -answer.result)?;
+        if changes.is_empty() && m.op == MPoolOp::CREATE {
+            return Err(command::errno::EEXIST);
+        }
+        self.propose(turn.now, changes);
+        Ok(())
+    }
+
+    pub(super) fn on_statfs(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MStatfs) {
+        if !self.sessions.get(&conn).is_some_and(|s| s.may("pg", Allow::R)) {
+            return;
+        }
+        let digest = &self.reports.digest;
+        let statfs = &digest.osd_sum.statfs;
+        let (mut total, mut available) = (statfs.total, statfs.available);
+        let mut used = total.saturating_sub(available);
+        let mut objects = digest.pg_sum.stats.sum.num_objects.max(0) as u64;
+        if let Some(pool) = m.data_pool
+            && let Some(row) = self.committed.osdmap().pools.get(&pool)
+        {
+            let stat = digest.pool_sums.get(&(pool as i32));
+            used = stat.map_or(0, |s| s.stats.sum.num_bytes.max(0) as u64);
+            objects = stat.map_or(0, |s| s.stats.sum.num_objects.max(0) as u64);
+            let raw =
+                digest.available_by_rule.get(&row.crush_rule.into()).copied().unwrap_or(0).max(0) as u64;
+            available = raw / u64::from(row.size.max(1));
+            total = used + available;
+        }
+        let reply = MStatfsReply {
+            fsid: m.fsid,
+            version: self.committed.version,
+            kb: total / 1024,
+            kb_used: used / 1024,
+            kb_avail: available / 1024,
+            num_objects: objects,
+        };
+        turn.send_message(conn, Message::with_tid(tid, reply));
+    }
+
+    pub(super) fn on_get_pool_stats(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        tid: u64,
+        m: MGetPoolStats,
+    ) {
+        if !self.sessions.get(&conn).is_some_and(|s| s.may("pg", Allow::R)) {
+            return;
+        }
+        let map = self.committed.osdmap();
+        let sums = &self.reports.digest.pool_sums;
+        let stats: BTreeMap<_, _> = m
+            .pools
+            .iter()
+            .filter_map(|name| Some((name.clone(), *sums.get(&(map.pool_by_name(name)? as i32))?)))
+            .collect();
+        let per_pool = true;
+        let reply = MGetPoolStatsReply { paxos: PaxosHeader::default(), fsid: m.fsid, stats, per_pool };
+        turn.send_message(conn, Message::with_tid(tid, reply));
+    }
+}

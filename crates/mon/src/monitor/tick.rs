@@ -1,0 +1,73 @@
+//! What happens by the clock.
+
+use super::{Monitor, Turn};
+use crate::health;
+use crate::proposal::Change;
+use std::time::Duration;
+use wire::types::{HealthStatus, LogPriority, UTime};
+
+const TICK: Duration = Duration::from_secs(1);
+
+impl Monitor {
+    pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
+        self.tick_at = turn.now + TICK;
+        if self.committed.version == 0 {
+            return;
+        }
+        self.rotate_secrets(turn);
+        self.tick_osds(turn);
+        self.tick_mgr(turn);
+        self.tick_health(turn);
+        self.describe_self(turn);
+    }
+
+    /// Mutes end by time, or when their check goes away or grows; changes of health go to the cluster log.
+    fn tick_health(&mut self, turn: &mut Turn<'_>) {
+        let now = self.wall(turn.now);
+        let situation = self.situation(turn);
+        let option = |name: &str| self.option(name);
+        let checks = health::checks(&self.committed, &self.reports, &situation, &option);
+        let mut changes = Vec::new();
+        for (code, mute) in &self.head.mutes {
+            let expired = mute.until != UTime::ZERO && mute.until <= now;
+            let gone = !mute.sticky && checks.get(code).is_none_or(|c| c.count > mute.count);
+            if expired || gone {
+                changes.push(Change::Unmute { code: code.clone() });
+            }
+        }
+        let before = std::mem::take(&mut self.last_checks);
+        for (code, check) in &checks {
+            let line = match before.get(code) {
+                None => format!("Health check failed: {} ({code})", check.summary),
+                Some(old) if old.summary != check.summary => {
+                    format!("Health check update: {} ({code})", check.summary)
+                }
+                Some(_) => continue,
+            };
+            let priority =
+                if check.severity == HealthStatus::ERR { LogPriority::ERROR } else { LogPriority::WARN };
+            changes.push(self.log_change(now, priority, "cluster", line));
+        }
+        for (code, check) in &before {
+            if !checks.contains_key(code) {
+                let line = format!("Health check cleared: {code} (was: {})", check.summary);
+                changes.push(self.log_change(now, LogPriority::INFO, "cluster", line));
+            }
+        }
+        if checks.is_empty() && !before.is_empty() {
+            let line = "Cluster is now healthy".to_owned();
+            changes.push(self.log_change(now, LogPriority::INFO, "cluster", line));
+        }
+        self.last_checks = checks;
+        self.propose(turn.now, changes);
+    }
+
+    /// This monitor's metadata, when what is known of it differs.
+    fn describe_self(&mut self, turn: &mut Turn<'_>) {
+        let name = self.settings.name.clone();
+        let metadata = self.settings.metadata.clone();
+        if self.head.mon_metadata.get(&name) != Some(&metadata) {
+            self.propose(turn.now, vec![Change::MonMetadata { name, metadata }]);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the monitors agree on: one entry of the replicated log.
+//!
+//! A proposal holds finished values. Whoever proposes has drawn the random keys, read the clock and chosen the
+//! ids; to apply it needs nothing but the state before. That is what makes every replica the same.
+
+use crate::state::{AuthEntity, ConfigChange};
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::cephx::RotatingKeys;
+use wire::types::{AuthName, EntityKind, LogEntry, MgrMap, MonMap, OsdMapIncremental, PgId, UTime};
+
+/// Changes that happen together, or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposal {
+    /// Wall time at the proposer.
+    pub at: UTime,
+    pub changes: Vec<Change>,
+}
+
+/// A step of the OSDMap, written for the features that it names itself: its checksum is of those bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SealedStep(pub Arc<OsdMapIncremental>);
+
+impl Encode for SealedStep {
+    fn encode(&self, w: &mut Writer) {
+        w.blob(&self.0.to_vec(Features(self.0.encode_features)));
+    }
+}
+
+impl Decode for SealedStep {
+    const MIN_LEN: usize = 4;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        codec::decode_exact(r.blob()?).map(|step| SealedStep(Arc::new(step)))
+    }
+}
+
+/// A daemon's description of itself: version, host, devices.
+pub type Metadata = BTreeMap<String, String>;
+
+macro_rules! changes {
+    ($($(#[$doc:meta])* $tag:literal $name:ident { $($field:ident: $ty:ty),* $(,)? },)*) => {
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Change {
+            $($(#[$doc])* $name { $($field: $ty),* },)*
+        }
+
+        impl Encode for Change {
+            fn encode(&self, w: &mut Writer) {
+                match self {
+                    $(Change::$name { $($field),* } => {
+                        w.u8($tag);
+                        $(w.put($field);)*
+                    })*
+                }
+            }
+        }
+
+        impl Decode for Change {
+            fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match r.u8()? {
+                    $($tag => Ok(Change::$name { $($field: r.get()?),* }),)*
+                    tag => Err(r.invalid("change", tag)),
+                }
+            }
+        }
+    };
+}
+
+changes! {
+    /// The next epoch of who the monitors are, whole.
+    1 MonMap { map: MonMap },
+    /// From one OSDMap to the next.
+    2 OsdMap { step: SealedStep },
+    /// What an OSD said about itself when it booted; `None` forgets it.
+    3 OsdMetadata { osd: i32, metadata: Option<Metadata> },
+    4 MgrMap { map: Box<MgrMap> },
+    /// What the active manager can be asked: its commands' descriptions, encoded as they came.
+    5 MgrCommands { descriptions: Bytes },
+    6 AuthSet { name: AuthName, entity: AuthEntity },
+    7 AuthRemove { name: AuthName },
+    8 Rotating { service: u8, keys: RotatingKeys },
+    9 GlobalIdLimit { limit: u64 },
+    10 Config { by: String, changes: Vec<ConfigChange> },
+    /// `None` removes.
+    11 ConfigKey { key: String, value: Option<Bytes> },
+    12 Log { entry: LogEntry },
+    13 MonMetadata { name: String, metadata: Metadata },
+    14 MgrMetadata { name: String, metadata: Option<Metadata> },
+    /// A health check that nobody wants to hear of until then (zero: until it goes away).
+    15 Mute { code: String, until: UTime, sticky: bool, summary: String, count: i64 },
+    16 Unmute { code: String },
+    /// An OSD has made a PG of a new pool.
+    17 PgCreated { pg: PgId },
+}
+
+impl Change {
+    pub fn auth_rotating(service: EntityKind, keys: RotatingKeys) -> Change {
+        Change::Rotating { service: service.0, keys }
+    }
+}
+
+impl Encode for Proposal {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.at);
+            w.put(&self.changes);
+        });
+    }
+}
+
+impl Decode for Proposal {
+    const MIN_LEN: usize = 6;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.envelope("proposal", 1, |r, _| Ok(Proposal { at: r.get()?, changes: r.get()? }))
+    }
+}

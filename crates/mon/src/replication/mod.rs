@@ -1,0 +1,57 @@
+//! The seam between the monitor and what makes its log durable and agreed upon.
+//!
+//! `propose` hands in an entry; entries come back from [`Replication::take`] in one order, the same on every
+//! monitor, when they are durable where they must be. The monitor applies them and only then answers whoever
+//! asked. Nothing here reads a clock or touches a disk: the host writes what it is told ([`Write`]) and says when
+//! that is safe.
+
+mod solo;
+
+pub use solo::Solo;
+
+use bytes::Bytes;
+use machine::Tag;
+
+/// What must reach the disk, as one step: all of it or nothing, in the order of the fields.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Write {
+    /// The consensus's own small record (who was voted for, what is committed). Replaces the one before.
+    pub vote: Option<Bytes>,
+    /// Entries by number. One that is there already under the same number is replaced, and those after it go.
+    pub entries: Vec<(u64, Bytes)>,
+    /// The state after the entry of this number. Replaces the snapshot before it.
+    pub snapshot: Option<(u64, Bytes)>,
+    /// Entries up to and including this number are no longer needed.
+    pub trim_through: Option<u64>,
+}
+
+/// What was on the disk when the monitor started.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    pub vote: Option<Bytes>,
+    pub snapshot: Option<(u64, Bytes)>,
+    /// In order, without gaps, starting after the snapshot (or before it, where trimming was cut short).
+    pub entries: Vec<(u64, Bytes)>,
+}
+
+/// What a turn produced.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// At most one is under way at a time; the next comes after [`Replication::on_written`].
+    pub write: Option<(Tag, Write)>,
+    /// Entries that now hold, in order.
+    pub committed: Vec<(u64, Bytes)>,
+    /// Messages to other monitors, by rank.
+    pub send: Vec<(usize, Bytes)>,
+}
+
+pub trait Replication {
+    /// True when entries may be proposed here.
+    fn is_leader(&self) -> bool;
+    /// The entry's number.
+    fn propose(&mut self, entry: Bytes) -> u64;
+    /// A snapshot of the state after `index`, so that the log before it can go.
+    fn snapshot(&mut self, index: u64, state: Bytes);
+    fn on_written(&mut self, tag: Tag);
+    fn take(&mut self) -> Ready;
+}

@@ -1,0 +1,183 @@
+//! Everything the monitors know, as a function of the log: [`State::apply`] is the only way it changes.
+//!
+//! Apply neither reads a clock nor draws a number nor fails: whether a change is allowed was decided when it was
+//! proposed. Two replicas that applied the same proposals hold the same bytes ([`State::digest`]).
+
+mod auth;
+mod config;
+mod log;
+mod osd;
+
+pub use auth::{AuthDb, AuthEntity, GLOBAL_ID_MIN};
+pub use config::{ConfigChange, ConfigDb, ConfigLogEntry, Receiver, Target};
+pub use log::ClusterLog;
+pub use osd::OsdHistory;
+
+use crate::proposal::{Change, Metadata, Proposal};
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
+use std::collections::BTreeMap;
+use wire::types::{MgrMap, MonMap, OsdMap, UTime};
+
+/// A health check that somebody muted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mute {
+    /// Zero: until the check goes away.
+    pub until: UTime,
+    /// Stays also when the check goes away.
+    pub sticky: bool,
+    pub summary: String,
+    pub count: i64,
+}
+
+impl Encode for Mute {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.until);
+        w.bool(self.sticky);
+        w.put(&self.summary);
+        w.i64(self.count);
+    }
+}
+
+impl Decode for Mute {
+    const MIN_LEN: usize = 21;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Mute { until: r.get()?, sticky: r.bool()?, summary: r.get()?, count: r.i64()? })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// How many proposals have been applied.
+    pub version: u64,
+    /// When the newest was made.
+    pub at: UTime,
+    pub monmap: MonMap,
+    pub osd: OsdHistory,
+    pub mgrmap: MgrMap,
+    pub mgr_commands: Bytes,
+    pub auth: AuthDb,
+    pub config: ConfigDb,
+    pub config_keys: BTreeMap<String, Bytes>,
+    pub log: ClusterLog,
+    pub mon_metadata: BTreeMap<String, Metadata>,
+    pub mgr_metadata: BTreeMap<String, Metadata>,
+    pub mutes: BTreeMap<String, Mute>,
+}
+
+impl State {
+    pub fn osdmap(&self) -> &OsdMap {
+        self.osd.map()
+    }
+
+    pub fn apply(&mut self, proposal: &Proposal) {
+        self.version += 1;
+        self.at = proposal.at;
+        for change in &proposal.changes {
+            self.apply_change(change, proposal.at);
+        }
+    }
+
+    fn apply_change(&mut self, change: &Change, at: UTime) {
+        match change {
+            Change::MonMap { map } => self.monmap = map.clone(),
+            Change::OsdMap { step } => self.osd.apply(&step.0),
+            Change::OsdMetadata { osd, metadata } => self.osd.set_metadata(*osd, metadata.clone()),
+            Change::MgrMap { map } => self.mgrmap = (**map).clone(),
+            Change::MgrCommands { descriptions } => self.mgr_commands = descriptions.clone(),
+            Change::AuthSet { name, entity } => {
+                self.auth.entities.insert(name.clone(), entity.clone());
+            }
+            Change::AuthRemove { name } => {
+                self.auth.entities.remove(name);
+            }
+            Change::Rotating { service, keys } => {
+                self.auth.rotating.insert(*service, keys.clone());
+            }
+            Change::GlobalIdLimit { limit } => {
+                self.auth.global_id_limit = self.auth.global_id_limit.max(*limit);
+            }
+            Change::Config { by, changes } => self.config.apply(at, by, changes),
+            Change::ConfigKey { key, value: Some(value) } => {
+                self.config_keys.insert(key.clone(), value.clone());
+            }
+            Change::ConfigKey { key, value: None } => {
+                self.config_keys.remove(key);
+            }
+            Change::Log { entry } => self.log.append(entry.clone()),
+            Change::MonMetadata { name, metadata } => {
+                self.mon_metadata.insert(name.clone(), metadata.clone());
+            }
+            Change::MgrMetadata { name, metadata: Some(metadata) } => {
+                self.mgr_metadata.insert(name.clone(), metadata.clone());
+            }
+            Change::MgrMetadata { name, metadata: None } => {
+                self.mgr_metadata.remove(name);
+            }
+            Change::Mute { code, until, sticky, summary, count } => {
+                let mute = Mute { until: *until, sticky: *sticky, summary: summary.clone(), count: *count };
+                self.mutes.insert(code.clone(), mute);
+            }
+            Change::Unmute { code } => {
+                self.mutes.remove(code);
+            }
+            Change::PgCreated { pg } => {
+                self.osd.creating.remove(pg);
+            }
+        }
+    }
+
+    /// The whole state as bytes: a snapshot that replaces the log up to [`State::version`].
+    pub fn snapshot(&self) -> Bytes {
+        self.to_vec(Features::ALL).into()
+    }
+
+    /// SHA-256 over the snapshot: equal on replicas that applied the same log.
+    pub fn digest(&self) -> [u8; 32] {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.snapshot());
+        digest.as_ref().try_into().expect("SHA-256 is 32 bytes")
+    }
+}
+
+impl Encode for State {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.u64(self.version);
+            w.put(&self.at);
+            w.put(&self.monmap);
+            w.put(&self.osd);
+            w.put(&self.mgrmap);
+            w.put(&self.mgr_commands);
+            w.put(&self.auth);
+            w.put(&self.config);
+            w.put(&self.config_keys);
+            w.put(&self.log);
+            w.put(&self.mon_metadata);
+            w.put(&self.mgr_metadata);
+            w.put(&self.mutes);
+        });
+    }
+}
+
+impl Decode for State {
+    const MIN_LEN: usize = 6;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.envelope("monitor state", 1, |r, _| {
+            Ok(State {
+                version: r.u64()?,
+                at: r.get()?,
+                monmap: r.get()?,
+                osd: r.get()?,
+                mgrmap: r.get()?,
+                mgr_commands: r.get()?,
+                auth: r.get()?,
+                config: r.get()?,
+                config_keys: r.get()?,
+                log: r.get()?,
+                mon_metadata: r.get()?,
+                mgr_metadata: r.get()?,
+                mutes: r.get()?,
+            })
+        })
+    }
+}

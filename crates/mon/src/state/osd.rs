@@ -1,0 +1,135 @@
+//! The OSDMap and its past: enough epochs that a client or OSD that was away can catch up step by step.
+//!
+//! Steps are kept for the last [`EPOCHS_KEPT`] epochs. Whole maps are kept only every [`BASE_EVERY`] epochs and at
+//! the oldest; any other is made from the nearest base before it. (A whole map for each epoch, as stock keeps on
+//! disk, would be 500 copies of the largest value there is.)
+
+use crate::proposal::Metadata;
+use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::types::{Epoch, OsdMap, OsdMapIncremental, PgId, UTime};
+
+/// As stock's `mon_min_osdmap_epochs`.
+const EPOCHS_KEPT: u32 = 500;
+const BASE_EVERY: u32 = 64;
+
+#[derive(Clone, Debug, Default)]
+pub struct OsdHistory {
+    map: Arc<OsdMap>,
+    /// By the epoch that each leads to.
+    steps: BTreeMap<Epoch, Arc<OsdMapIncremental>>,
+    bases: BTreeMap<Epoch, Arc<OsdMap>>,
+    /// What each OSD said about itself at its last boot.
+    pub metadata: BTreeMap<i32, Metadata>,
+    /// PGs of new pools that no OSD has made yet: since when.
+    pub creating: BTreeMap<PgId, (Epoch, UTime)>,
+}
+
+impl OsdHistory {
+    pub fn map(&self) -> &OsdMap {
+        &self.map
+    }
+
+    pub fn shared_map(&self) -> Arc<OsdMap> {
+        self.map.clone()
+    }
+
+    /// The oldest epoch that can be had whole.
+    pub fn oldest(&self) -> Epoch {
+        self.bases.keys().next().copied().unwrap_or(0)
+    }
+
+    pub fn step_to(&self, epoch: Epoch) -> Option<&OsdMapIncremental> {
+        self.steps.get(&epoch).map(|step| &**step)
+    }
+
+    /// The whole map of an epoch that is kept.
+    pub fn at(&self, epoch: Epoch) -> Option<Arc<OsdMap>> {
+        if epoch == self.map.epoch {
+            return Some(self.map.clone());
+        }
+        let (base_epoch, base) = self.bases.range(..=epoch).next_back()?;
+        let mut map = base.clone();
+        for step in (*base_epoch + 1)..=epoch {
+            map = Arc::new(map.apply(self.steps.get(&step)?).ok()?);
+        }
+        Some(map)
+    }
+
+    pub fn set_metadata(&mut self, osd: i32, metadata: Option<Metadata>) {
+        match metadata {
+            Some(metadata) => self.metadata.insert(osd, metadata),
+            None => self.metadata.remove(&osd),
+        };
+    }
+
+    /// # Panics
+    /// When the step does not fit the map: it was made from this very map, so the log is broken.
+    pub fn apply(&mut self, step: &Arc<OsdMapIncremental>) {
+        let next = self.map.apply(step).expect("a step in the log fits the map before it");
+        for (pool, row) in &step.new_pools {
+            if !self.map.pools.contains_key(pool) {
+                let pgs = (0..row.pg_num).map(|seed| PgId { pool: *pool, seed });
+                self.creating.extend(pgs.map(|pg| (pg, (step.epoch, step.modified))));
+            }
+        }
+        self.creating.retain(|pg, _| !step.old_pools.contains(&pg.pool));
+        self.map = Arc::new(next);
+        self.steps.insert(step.epoch, step.clone());
+        if self.bases.is_empty() || step.epoch.is_multiple_of(BASE_EVERY) {
+            self.bases.insert(step.epoch, self.map.clone());
+        }
+        self.trim();
+    }
+
+    /// Forgets old epochs, a whole base's worth at a time.
+    fn trim(&mut self) {
+        let wanted = self.map.epoch.saturating_sub(EPOCHS_KEPT);
+        let Some((&first, _)) = self.bases.range(..=wanted).next_back() else { return };
+        self.bases = self.bases.split_off(&first);
+        self.steps = self.steps.split_off(&(first + 1));
+    }
+}
+
+impl Encode for OsdHistory {
+    fn encode(&self, w: &mut Writer) {
+        let blob = |w: &mut Writer, map: &OsdMap| w.blob(&map.to_vec(map.encoding_features()));
+        w.envelope(1, 1, |w| {
+            blob(w, &self.map);
+            w.count(self.steps.len());
+            for (epoch, step) in &self.steps {
+                w.u32(*epoch);
+                w.blob(&step.to_vec(Features(step.encode_features)));
+            }
+            w.count(self.bases.len());
+            for (epoch, map) in &self.bases {
+                w.u32(*epoch);
+                blob(w, map);
+            }
+            w.put(&self.metadata);
+            w.put(&self.creating);
+        });
+    }
+}
+
+impl Decode for OsdHistory {
+    const MIN_LEN: usize = 6;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        fn blob<T: Decode>(r: &mut Reader<'_>) -> Result<Arc<T>, DecodeError> {
+            codec::decode_exact(r.blob()?).map(Arc::new)
+        }
+        r.envelope("OSDMap history", 1, |r, _| {
+            let mut history = OsdHistory { map: blob(r)?, ..OsdHistory::default() };
+            for _ in 0..r.count("steps", 8)? {
+                history.steps.insert(r.u32()?, blob(r)?);
+            }
+            for _ in 0..r.count("bases", 8)? {
+                history.bases.insert(r.u32()?, blob(r)?);
+            }
+            history.metadata = r.get()?;
+            history.creating = r.get()?;
+            Ok(history)
+        })
+    }
+}
