@@ -1,6 +1,8 @@
 //! The table of types. Names in ascending order of their bytes, capitals first.
 
 use super::TypeEntry;
+use crate::cephx;
+use crate::messages::{CommandDescription, CounterDeclaration, HealthMetric};
 use crate::types::cls::{lock, refcount, version};
 use crate::types::osd_map::*;
 use crate::types::*;
@@ -12,9 +14,20 @@ macro_rules! table {
 }
 
 table! {
+    "AuthTicket" => cephx::AuthTicket,
+    "CephXAuthenticate" => cephx::Authenticate,
+    "CephXRequestHeader" => cephx::RequestHeader,
+    "CephXResponseHeader" => cephx::ResponseHeader,
+    "CephXServerChallenge" => cephx::ServerChallenge,
+    "CephXServiceTicketInfo" => cephx::TicketInfo,
+    "CephXServiceTicketRequest" => cephx::ServiceTicketRequest,
+    "CephXTicketBlob" => cephx::TicketBlob,
     "CompatSet" => CompatSet,
     "CrushWrapper" => CrushMap,
+    "CryptoKey" => cephx::Key,
+    "DaemonHealthMetric" => HealthMetric,
     "EntityName" => AuthName,
+    "ExpiringCryptoKey" => cephx::RotatingSecret,
     "FSMap" => FsMap,
     "FSMapUser" => FsMapUser,
     "Filesystem" => Filesystem,
@@ -25,6 +38,7 @@ table! {
     "MgrMap::ModuleOption" => ManagerOption,
     "MgrMap::StandbyInfo" => ManagerStandby,
     "MirrorInfo" => MirrorInfo,
+    "MonCommand" => CommandDescription,
     "MonMap" => MonMap,
     "OSDMap" => OsdMap,
     "OSDMap::Incremental" => OsdMapIncremental,
@@ -33,7 +47,9 @@ table! {
     "ObjectModDesc" => ModDesc,
     "PGMapDigest" => PgMapDigest,
     "PGMapDigest::pg_count" => PgCount,
+    "PerfCounterType" => CounterDeclaration,
     "ProgressEvent" => ProgressEvent,
+    "RotatingSecrets" => cephx::RotatingKeys,
     "ServiceMap" => ServiceMap,
     "ServiceMap::Daemon" => ServiceDaemonRow,
     "ServiceMap::Service" => Service,
