@@ -360,3 +360,23 @@ fn equal(name: &str, value: &str) -> OsdOp {
     };
     OsdOp::new(OpCode::CMPXATTR, params, [name.as_bytes(), value.as_bytes()].concat().into())
 }
+
+#[test]
+fn a_full_pool_takes_removals_and_says_no_to_who_wants_to_hear_it() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"x")]);
+    host.view.pools.get_mut(&POOL).unwrap().full = true;
+    host.map(Vec::new());
+    let mut send = |name: &str, flags: OsdFlags, op: OsdOp| {
+        let mut request = host.request(object(name), vec![op]);
+        request.flags = flags;
+        let tid = host.send(1, request);
+        host.settle();
+        host.find_reply(tid).map(|r| r.result)
+    };
+    assert_eq!(send("a", OsdFlags::NONE, write_full(b"longer")), None, "the client will send it again");
+    assert_eq!(send("a", OsdFlags::FULL_TRY, write_full(b"longer")), Some(Errno::NOSPC.result()));
+    assert_eq!(send("a", OsdFlags::NONE, write_full(b"y")), Some(0), "it takes no more space");
+    assert_eq!(send("b", OsdFlags::FULL_FORCE, write_full(b"x")), Some(0));
+    assert_eq!(send("a", OsdFlags::NONE, OsdOp::bare(OpCode::DELETE)), Some(0));
+}

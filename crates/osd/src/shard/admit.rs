@@ -12,7 +12,7 @@ use crate::slab::Key;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
 use wire::messages::{MOSDOp, Message};
-use wire::types::{EntityKind, Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
+use wire::types::{Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
 
 /// What becomes of a request.
 enum Verdict {
@@ -99,17 +99,7 @@ impl Shard {
         if self.view.is_blocklisted(&session.addr) {
             return Verdict::Refuse(Errno::BLOCKLISTED);
         }
-        let anyway = op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
         if access.ordered && self.view.failsafe_full && !op.flags.contains(OsdFlags::FULL_TRY) {
-            return Verdict::Drop;
-        }
-        if access.writes
-            && pool.full
-            && !anyway
-            && session.name.kind != EntityKind::MDS
-            && needs_space(&steps)
-        {
-            // The client has seen an older map: it will hold the write back once it sees this one.
             return Verdict::Drop;
         }
         if pool.eio {
@@ -228,23 +218,4 @@ impl Shard {
             }
         }
     }
-}
-
-/// A removal frees space and may pass a full pool.
-fn needs_space(steps: &[Step]) -> bool {
-    steps.iter().any(|s| {
-        matches!(
-            s,
-            Step::Write { .. }
-                | Step::WriteFull(_)
-                | Step::WriteSame { .. }
-                | Step::Append(_)
-                | Step::Create { .. }
-                | Step::SetAttr { .. }
-                | Step::OmapSet(_)
-                | Step::OmapSetHeader(_)
-                | Step::Call(_)
-                | Step::CopyFrom(_)
-        )
-    })
 }

@@ -14,7 +14,7 @@ use codec::{Encode, Features, Rope};
 use machine::Time;
 use store::{Answer, Change, Transaction};
 use wire::messages::{MOSDOpReply, Message};
-use wire::types::{EntityName, Eversion, OsdFlags, OsdOpResult, ReplyVersions, UTime};
+use wire::types::{EntityKind, EntityName, Eversion, OsdFlags, OsdOpResult, ReplyVersions, UTime};
 
 /// What a reply says when the change is durable; clients of today wait for nothing less.
 const DURABLE: OsdFlags = OsdFlags(OsdFlags::ACK.0 | OsdFlags::ONDISK.0);
@@ -92,6 +92,20 @@ impl Shard {
     fn finish_write(&mut self, now: Time, key: Key, mut outcome: Outcome, wall: UTime, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
         let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
+        if changed && takes_space(&outcome.stats) {
+            match self.space_for(op) {
+                Space::Yes => {}
+                Space::No(errno) => {
+                    outcome.result = errno.result();
+                    return self.reply_unlogged(now, key, outcome, fx);
+                }
+                Space::Wait => {
+                    let op = self.take_op(key).expect("the caller saw it");
+                    return self.pass_turn(op.pg, op.object);
+                }
+            }
+        }
+        let op = self.op(key).expect("the caller saw it");
         if changed && op.access.returns {
             if let Some(long) = self.overlong(&outcome) {
                 outcome.results[long].result = Errno::OVERFLOW.result();
@@ -113,6 +127,22 @@ impl Shard {
         let (pg_key, object_key) = (op.pg, op.object);
         self.pgs[pg_key].objects[object_key].begin_write();
         self.pass_turn(pg_key, object_key);
+    }
+
+    /// Whether a full pool takes this write. Clients hold writes back while they see a full pool, and send them
+    /// when it is no longer; one that comes nevertheless has not seen the map yet, unless it says otherwise.
+    fn space_for(&self, op: &Op) -> Space {
+        let pool = self.view.pools.get(&op.message.pg.pg.pool);
+        let Some(pool) = pool.filter(|p| p.full) else { return Space::Yes };
+        let flags = op.message.flags;
+        if flags.contains(OsdFlags::FULL_FORCE) || op.reqid.name.kind == EntityKind::MDS {
+            return Space::Yes;
+        }
+        match (flags.contains(OsdFlags::FULL_TRY), pool.full_quota) {
+            (true, true) => Space::No(Errno::DQUOT),
+            (true, false) => Space::No(Errno::NOSPC),
+            (false, _) => Space::Wait,
+        }
     }
 
     /// The first operation whose output is longer than a write's reply may carry.
@@ -318,6 +348,17 @@ impl Shard {
             fx.push(super::Effect::Send { conn: w.conn, message: Message::with_tid(message.1, message.0) });
         }
     }
+}
+
+/// What a full pool says to a write that takes space.
+enum Space {
+    Yes,
+    No(Errno),
+    Wait,
+}
+
+fn takes_space(stats: &StatDelta) -> bool {
+    stats.bytes > 0 || stats.objects > 0
 }
 
 /// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.
