@@ -55,10 +55,10 @@ impl Directory {
     /// The object, brought into being when it is not there.
     pub(super) fn get_or_create(&mut self, id: &ObjectId) -> (&mut Object, bool) {
         let bucket = self.by_place.entry(Place::of(id)).or_default();
-        let (at, created) = match bucket.iter().position(|e| e.id >= *id) {
-            Some(at) if bucket[at].id == *id => (at, false),
-            at => {
-                let at = at.unwrap_or(bucket.len());
+        let (at, created) = match bucket.iter().position(|e| e.id == *id) {
+            Some(at) => (at, false),
+            None => {
+                let at = bucket.iter().position(|e| e.id > *id).unwrap_or(bucket.len());
                 bucket.insert(at, Box::new(Entry { id: id.clone(), object: Object::default() }));
                 self.len += 1;
                 (at, true)

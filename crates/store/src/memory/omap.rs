@@ -2,13 +2,19 @@
 
 use super::extents::COPY_BELOW;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
+
+/// A short key lies in the tree's node itself: a search then follows no pointers. A PG's log, written at every
+/// write, has keys of nine bytes.
+type Key = SmallVec<[u8; 24]>;
 
 #[derive(Clone, Default)]
 pub(super) struct Omap {
     header: Bytes,
-    entries: BTreeMap<Bytes, Bytes>,
+    entries: BTreeMap<Key, Bytes>,
     /// Keys, values and header.
     bytes: u64,
 }
@@ -33,21 +39,20 @@ impl Omap {
     }
 
     pub(super) fn set(&mut self, key: Bytes, value: Bytes) {
-        let (key_len, value_len) = (key.len() as u64, value.len() as u64);
-        self.bytes += value_len;
-        match self.entries.get_mut(&key) {
-            Some(old) => {
-                self.bytes -= old.len() as u64;
-                *old = own(value);
+        self.bytes += value.len() as u64;
+        match self.entries.entry(Key::from_slice(&key)) {
+            Entry::Occupied(mut old) => {
+                self.bytes -= old.get().len() as u64;
+                old.insert(own(value));
             }
-            None => {
-                self.bytes += key_len;
-                self.entries.insert(own(key), own(value));
+            Entry::Vacant(slot) => {
+                self.bytes += key.len() as u64;
+                slot.insert(own(value));
             }
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Bytes) {
+    pub(super) fn remove(&mut self, key: &[u8]) {
         if let Some((key, value)) = self.entries.remove_entry(key) {
             self.bytes -= (key.len() + value.len()) as u64;
         }
@@ -58,32 +63,34 @@ impl Omap {
         if from >= to {
             return;
         }
-        for (key, value) in self.entries.extract_if(from..to, |_, _| true) {
+        let range = Key::from_slice(&from)..Key::from_slice(&to);
+        for (key, value) in self.entries.extract_if(range, |_, _| true) {
             self.bytes -= (key.len() + value.len()) as u64;
         }
     }
 
-    pub(super) fn get(&self, key: &Bytes) -> Option<(Bytes, Bytes)> {
-        self.entries.get_key_value(key).map(|(k, v)| (k.clone(), v.clone()))
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Bytes> {
+        self.entries.get(key)
     }
 
     /// Entries with keys greater than `after`, at least `from`, and starting with `prefix`, ascending.
     pub(super) fn list<'a>(
         &'a self,
-        after: Option<&Bytes>,
-        from: &'a Bytes,
-        prefix: &'a Bytes,
-    ) -> impl Iterator<Item = (&'a Bytes, &'a Bytes)> {
+        after: Option<&[u8]>,
+        from: &'a [u8],
+        prefix: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a Bytes)> {
         let least = from.max(prefix);
         let start = match after {
-            Some(after) if after >= least => Bound::Excluded(after.clone()),
-            _ => Bound::Included(least.clone()),
+            Some(after) if after >= least => Bound::Excluded(after),
+            _ => Bound::Included(least),
         };
-        self.entries.range((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(prefix))
+        let rest = self.entries.range::<[u8], _>((start, Bound::Unbounded));
+        rest.map(|(key, value)| (&key[..], value)).take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
-        self.entries.iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Bytes)> {
+        self.entries.iter().map(|(key, value)| (&key[..], value))
     }
 
     /// Panics when an invariant does not hold.

@@ -37,14 +37,16 @@ fn answer(object: &Object, query: &Query) -> Answer {
             let Some(omap) = object.omap() else {
                 return Answer::OmapList { entries: Vec::new(), more: false };
             };
-            let mut rest = omap.list(after.as_ref(), from, prefix);
+            let mut rest = omap.list(after.as_deref(), from, prefix);
             let value = |v: &Bytes| if *values { v.clone() } else { Bytes::new() };
-            let entries = rest.by_ref().take(*max).map(|(k, v)| (k.clone(), value(v))).collect();
+            let entries =
+                rest.by_ref().take(*max).map(|(k, v)| (Bytes::copy_from_slice(k), value(v))).collect();
             Answer::OmapList { entries, more: rest.next().is_some() }
         }
         Query::OmapGet { keys } => {
             let Some(omap) = object.omap() else { return Answer::OmapGet(Vec::new()) };
-            let mut found: Vec<_> = keys.iter().filter_map(|k| omap.get(k)).collect();
+            let mut found: Vec<_> =
+                keys.iter().filter_map(|k| Some((k.clone(), omap.get(k)?.clone()))).collect();
             found.sort_unstable();
             found.dedup();
             Answer::OmapGet(found)

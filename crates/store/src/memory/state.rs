@@ -93,30 +93,32 @@ impl State {
 
     /// Apply a whole transaction. Consecutive changes of one object look it up once.
     pub(super) fn apply(&mut self, transaction: Transaction) {
-        let mut changes = transaction.changes.into_iter().peekable();
-        while let Some(change) = changes.next() {
-            if let Some(object) = change.content_of() {
-                let Some(objects) = self.collections.get_mut(&transaction.collection) else {
-                    panic!("{} does not exist, and a transaction changes it", transaction.collection);
-                };
-                let id = object.clone();
-                let (object, created) = if change.creates() {
-                    let (object, created) = objects.get_or_create(&id);
-                    (Some(object), created)
-                } else {
-                    (objects.get_mut(&id), false)
-                };
-                let Some(object) = object else { continue };
-                let before = if created { Footprint::default() } else { object.footprint() };
-                apply_content(object, change);
-                while let Some(next) = changes.next_if(|c| c.content_of() == Some(&id)) {
-                    apply_content(object, next);
-                }
-                self.used.add(object.footprint());
-                self.used.remove(before);
-            } else {
-                self.apply_structural(transaction.collection, change);
-            }
+        let mut changes = transaction.changes.into_iter();
+        while let Some(first) = changes.as_slice().first() {
+            let Some(id) = first.content_of() else {
+                let structural = changes.next().expect("looked at just now");
+                self.apply_structural(transaction.collection, structural);
+                continue;
+            };
+            let run = changes.as_slice().iter().take_while(|c| c.content_of() == Some(id));
+            let (run_len, creates) = run.fold((0, false), |(n, creates), c| (n + 1, creates || c.creates()));
+            let Some(objects) = self.collections.get_mut(&transaction.collection) else {
+                panic!("{} does not exist, and a transaction changes it", transaction.collection);
+            };
+            let (object, created) = match creates {
+                true => objects.get_or_create(id),
+                false => match objects.get_mut(id) {
+                    Some(object) => (object, false),
+                    None => {
+                        changes.by_ref().take(run_len).for_each(drop);
+                        continue;
+                    }
+                },
+            };
+            let before = if created { Footprint::default() } else { object.footprint() };
+            changes.by_ref().take(run_len).for_each(|change| apply_content(object, change));
+            self.used.add(object.footprint());
+            self.used.remove(before);
         }
     }
 
