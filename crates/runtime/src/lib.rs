@@ -27,4 +27,4 @@ mod start;
 pub use counters::Counters;
 pub use mail::Mailbox;
 pub use role::{Role, Turn};
-pub use start::{Options, Reactors};
+pub use start::{Options, Reactors, raise_file_limit};

@@ -38,6 +38,7 @@ impl<H: Send + 'static> Reactors<H> {
         make_role: impl Fn(CoreId, &[Mailbox<H>]) -> R + Send + Sync + 'static,
     ) -> io::Result<Reactors<H>> {
         keep_freed_memory();
+        raise_file_limit();
         let cores = options.cores.clamp(1, ConnId::CORES_MAX);
         let mut random = Random::from_seed(options.seed);
         let mut polls = Vec::new();
@@ -94,6 +95,22 @@ impl<H: Send + 'static> Reactors<H> {
         }
         all_well
     }
+}
+
+/// Allow as many open files as the system lets us: a connection is one. Says how many that is.
+pub fn raise_file_limit() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls are given a pointer to a local of the right type.
+    #[allow(unsafe_code, reason = "the limit has no safe name")]
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
+            tracing::warn!("cannot raise the limit on open files");
+            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        }
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 /// Have the allocator keep what is freed for the next large buffer. glibc gives blocks over 128 KiB back to the
