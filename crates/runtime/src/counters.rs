@@ -33,6 +33,8 @@ counters! {
     accepted,
     /// Sockets that could not be accepted for want of file descriptors.
     accepts_failed,
+    /// Callers that did not become sessions.
+    refused,
     messages_in,
     /// Things that this core handed to another.
     hops,

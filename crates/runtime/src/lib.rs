@@ -20,6 +20,7 @@ mod counters;
 mod mail;
 mod pool;
 mod reactor;
+mod refusals;
 mod role;
 mod socket;
 mod start;

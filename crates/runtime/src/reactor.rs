@@ -3,6 +3,7 @@
 use crate::counters::Counters;
 use crate::mail::{Mail, Mailbox};
 use crate::pool::{Pool, READ_LEN};
+use crate::refusals::Refusals;
 use crate::role::{Role, Turn};
 use crate::socket::{ReadOutcome, Socket};
 use machine::net::{NetEffect, NetEvent};
@@ -45,6 +46,7 @@ pub(crate) struct Reactor<R: Role> {
     outboxes: Vec<Vec<Mail<R::Hop>>>,
     inbox: Vec<Mail<R::Hop>>,
     counters: Arc<Counters>,
+    refusals: Refusals,
 }
 
 impl<R: Role> Reactor<R> {
@@ -91,6 +93,7 @@ impl<R: Role> Reactor<R> {
             mailboxes,
             inbox: Vec::new(),
             counters,
+            refusals: Refusals::default(),
         })
     }
 
@@ -356,6 +359,10 @@ impl<R: Role> Reactor<R> {
                 }
                 self.role.on_net(event, &mut self.turn);
                 self.take_role_effects();
+            }
+            Effect::Refused { from, why } => {
+                self.counters.refused.add(1);
+                self.refusals.note(self.now, from, &why);
             }
             Effect::Open { socket, to } => self.open(socket, to),
             Effect::Shut { socket } => {

@@ -61,6 +61,11 @@ pub enum Effect {
         on: bool,
     },
     Event(NetEvent),
+    /// Somebody who called was not let in, or never said enough: for the host's log. The role does not hear of it.
+    Refused {
+        from: EntityAddr,
+        why: CloseReason,
+    },
     /// The session goes on on another core: give it the socket and this, by [`Endpoint::receive_moved`].
     Move {
         socket: SocketId,
@@ -316,10 +321,11 @@ impl Endpoint {
         if let Some(t) = &session.transport {
             effects.push(Effect::Shut { socket: t.socket });
         }
-        // A stranger that never became anybody is the host's to count, not the role's to hear of.
         let known = session.was_ready || session.was_announced || session.credentials.is_some();
-        if let Some(why) = why.filter(|_| known) {
-            effects.push(Effect::Event(NetEvent::Closed { conn, why }));
+        match why {
+            Some(why) if known => effects.push(Effect::Event(NetEvent::Closed { conn, why })),
+            Some(why) => effects.push(Effect::Refused { from: session.peer.socket, why }),
+            None => {}
         }
     }
 

@@ -189,6 +189,7 @@ impl ClientHost {
                 }
             }
             session::Effect::Event(event) => self.on_net(now, event),
+            session::Effect::Refused { .. } => {}
             session::Effect::Move { .. } => unreachable!("only sessions that others open move between cores"),
         }
     }

@@ -115,6 +115,7 @@ impl BytesNetwork {
                 Effect::Open { socket, to } => self.open(cx, node, socket, to),
                 Effect::Shut { socket } => self.shut(cx, node, socket),
                 Effect::Reading { socket, on } => self.set_reading(cx, node, socket, on),
+                Effect::Refused { .. } => {}
                 Effect::Move { .. } => unreachable!("a simulated process has one core"),
                 Effect::Event(event) => {
                     note(cx, node, &event);

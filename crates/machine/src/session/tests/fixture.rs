@@ -159,7 +159,7 @@ impl World {
             match effect {
                 Effect::Open { socket, to } => self.fly(Delivery::Call { from: n, socket, to }),
                 Effect::Shut { socket } => self.shut(n, socket),
-                Effect::Reading { .. } => {}
+                Effect::Reading { .. } | Effect::Refused { .. } => {}
                 Effect::Move { .. } => unreachable!("these endpoints have one core"),
                 Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
                     let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, request);

@@ -1,0 +1,41 @@
+//! What is written to the log about callers that were not let in: a line each, up to a rate.
+
+use machine::Time;
+use machine::net::CloseReason;
+use std::time::Duration;
+use wire::types::EntityAddr;
+
+const WINDOW: Duration = Duration::from_secs(10);
+/// Lines in one window. What comes beyond is counted, and the count is a line in the next.
+const LINES_MAX: u32 = 20;
+
+#[derive(Default)]
+pub(crate) struct Refusals {
+    window_ends: Time,
+    lines: u32,
+    unwritten: u64,
+}
+
+impl Refusals {
+    pub fn note(&mut self, now: Time, from: EntityAddr, why: &CloseReason) {
+        if now >= self.window_ends {
+            if self.unwritten > 0 {
+                tracing::info!("{} more callers were not let in", self.unwritten);
+            }
+            *self = Refusals { window_ends: now + WINDOW, lines: 0, unwritten: 0 };
+        }
+        if self.lines == LINES_MAX {
+            self.unwritten += 1;
+            return;
+        }
+        self.lines += 1;
+        let from = from.plain();
+        match why {
+            CloseReason::Denied(why) => tracing::info!("{from} was denied: {why}"),
+            CloseReason::Protocol(why) => tracing::info!("{from} does not keep to the protocol: {why}"),
+            CloseReason::TimedOut => tracing::info!("{from} did not finish its handshake in time"),
+            CloseReason::Broken(why) => tracing::debug!("{from} went before its handshake was done: {why}"),
+            CloseReason::Reset => {}
+        }
+    }
+}
