@@ -284,6 +284,11 @@ impl Holdings {
         }
     }
 
+    /// The PGs whose data is here.
+    pub fn held(&self) -> impl Iterator<Item = PgId> {
+        self.entries.iter().filter(|(_, e)| e.holding == Holding::Held).map(|(pg, _)| *pg)
+    }
+
     /// PGs that we hold and that the map gives to somebody who does not: the monitor is asked to leave them here.
     pub fn wanted_temps(&self) -> BTreeMap<PgId, Vec<i32>> {
         let strays =

@@ -9,9 +9,10 @@ use std::time::Duration;
 use store::{Answer, ReadError};
 use wire::features;
 use wire::messages::{
-    Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGTemp, PaxosHeader,
+    Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp,
+    PaxosHeader,
 };
-use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock};
+use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock, PgId, PoolFlags};
 
 #[derive(Debug)]
 pub(super) struct Life {
@@ -253,8 +254,18 @@ impl Control {
                 beacon_interval_s: interval.as_secs() as i32,
             };
             self.send_mon(now, beacon, fx);
+            self.tell_created_again(now, fx);
         }
         self.tell_fullness(now, fx);
+    }
+
+    /// The monitor may not have heard that a new pool's PGs exist: its pool says so while it waits.
+    fn tell_created_again(&mut self, now: Time, fx: &mut Fx) {
+        let Some(map) = self.history.map.clone() else { return };
+        let waits = |pg: &PgId| map.pools.get(&pg.pool).is_some_and(|p| p.flags.has(PoolFlags::CREATING));
+        for pg in self.holdings.held().filter(waits).collect::<Vec<_>>() {
+            self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg }, fx);
+        }
     }
 
     /// The monitor turns fullness into flags of the map; what goes beyond the failsafe is refused here at once.

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Transaction, Usage};
-use wire::messages::{Body, MOSDMap, Message};
+use wire::messages::{Body, MOSDMap, MOSDPGCreated, Message, PaxosHeader};
 use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, OsdMap, PgId, PoolFlags, UTime};
 
 type Fx = Effects<Effect>;
@@ -316,6 +316,9 @@ impl Control {
                 }
                 pgs.iter().for_each(|pg| self.holdings.found(core, pg));
                 self.on_loaded(now, core, fx);
+            }
+            ToControl::Created { pg } => {
+                self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg: pg.pg }, fx);
             }
             ToControl::Removed { pg } => {
                 self.holdings.removed(pg.pg);

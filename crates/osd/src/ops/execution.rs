@@ -53,6 +53,10 @@ pub enum After {
 
 /// How a run of a list ended.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a request and taken apart at once: a box would cost more"
+)]
 pub enum Run {
     Done(Outcome),
     /// A class call wants to read these first; then the list is run again from its start.

@@ -290,6 +290,7 @@ impl Shard {
             Some(Pending::Op(op)) => self.on_change_committed(now, op, fx),
             Some(Pending::RemovePg(pg)) => self.go_on_removing(pg, fx),
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
+            Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
             Some(Pending::Internal { pg, version }) => self.on_internal_committed(pg, version, fx),
             None => {}
             Some(Pending::List(_) | Pending::LoadPg(_)) => unreachable!("reads do not commit"),

@@ -95,6 +95,10 @@ pub enum ToControl {
         pgs: Vec<LoadedPg>,
         broken: Vec<(SpgId, String)>,
     },
+    /// A new PG is durable.
+    Created {
+        pg: SpgId,
+    },
     /// The last object of a deleted pool's PG is gone, and the collection with it.
     Removed {
         pg: SpgId,

@@ -79,6 +79,8 @@ enum Pending {
     List(Box<listing::List>),
     /// A PG's meta object is being read.
     LoadPg(Key),
+    /// A new PG's collection is on its way to stable storage.
+    CreatePg(Key),
     /// A part of a deleted PG is being listed, or removed.
     RemovePg(Key),
     /// The objects of a PG are removed, and the collection with them.

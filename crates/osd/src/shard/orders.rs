@@ -188,7 +188,13 @@ impl Shard {
         ];
         let transaction = Transaction { collection: pg.collection, changes };
         let pg = self.insert_pg(pg);
-        self.submit(Pending::Internal { pg, version: None }, transaction, fx);
+        self.submit(Pending::CreatePg(pg), transaction, fx);
+    }
+
+    pub(super) fn on_created(&self, pg_key: Key, fx: &mut Fx) {
+        if let Some(pg) = self.pgs.get(pg_key) {
+            fx.push(Effect::Control(ToControl::Created { pg: pg.id }));
+        }
     }
 
     fn serve(&mut self, now: Time, key: Key, since: Epoch, fx: &mut Fx) {

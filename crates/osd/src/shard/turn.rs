@@ -81,7 +81,7 @@ impl Shard {
             Some(Pending::LoadPg(_)) => self.on_pg_read(now, key, answers, fx),
             Some(Pending::RemovePg(_)) => self.on_removal_listed(key, answers, fx),
             // Its PG stopped serving meanwhile.
-            Some(Pending::RemovedPg(_) | Pending::Internal { .. }) | None => {}
+            Some(Pending::RemovedPg(_) | Pending::CreatePg(_) | Pending::Internal { .. }) | None => {}
         }
     }
 
