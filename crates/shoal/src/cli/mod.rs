@@ -3,6 +3,7 @@
 mod bench;
 mod dencode;
 mod down;
+mod osd;
 mod status;
 mod term;
 mod up;
@@ -34,6 +35,7 @@ enum Command {
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
+    Osd(osd::Args),
     Dencode(dencode::Args),
 }
 
@@ -43,6 +45,7 @@ pub fn run() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Osd(args) => osd::run(&args),
         Command::Dencode(args) => dencode::run(&args),
     };
     match result {

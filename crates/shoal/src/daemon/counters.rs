@@ -1,14 +1,15 @@
 //! What does a daemon count, and how is it shown: `perf dump`, `perf schema`, Prometheus?
 
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// One measured value at one moment. `group` and `name` are as in Ceph's `perf dump`: `osd`, `op_r`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
-    pub group: &'static str,
-    pub name: &'static str,
-    pub help: &'static str,
+    pub group: Cow<'static, str>,
+    pub name: Cow<'static, str>,
+    pub help: Cow<'static, str>,
     pub value: Reading,
 }
 
@@ -41,9 +42,9 @@ impl Reading {
 fn grouped(counters: &[Counter], mut show: impl FnMut(&Counter) -> Value) -> Value {
     let mut groups: Map<String, Value> = Map::new();
     for counter in counters {
-        let group = groups.entry(counter.group).or_insert_with(|| json!({}));
+        let group = groups.entry(counter.group.clone()).or_insert_with(|| json!({}));
         let group = group.as_object_mut().expect("only objects are put here");
-        group.insert(counter.name.to_owned(), show(counter));
+        group.insert(counter.name.to_string(), show(counter));
     }
     Value::Object(groups)
 }
@@ -117,15 +118,30 @@ mod tests {
 
     fn sample() -> Vec<Counter> {
         vec![
-            Counter { group: "osd", name: "op_r", help: "reads", value: Reading::Total(5) },
-            Counter { group: "osd", name: "numpg", help: "PGs", value: Reading::Level(8) },
             Counter {
-                group: "osd",
-                name: "op_latency",
-                help: "time",
+                group: "osd".into(),
+                name: "op_r".into(),
+                help: "reads".into(),
+                value: Reading::Total(5),
+            },
+            Counter {
+                group: "osd".into(),
+                name: "numpg".into(),
+                help: "PGs".into(),
+                value: Reading::Level(8),
+            },
+            Counter {
+                group: "osd".into(),
+                name: "op_latency".into(),
+                help: "time".into(),
                 value: Reading::Time { count: 4, sum_ns: 2_000_000_000 },
             },
-            Counter { group: "store-0", name: "commit", help: "commits", value: Reading::Total(1) },
+            Counter {
+                group: "store-0".into(),
+                name: "commit".into(),
+                help: "commits".into(),
+                value: Reading::Total(1),
+            },
         ]
     }
 

@@ -1,7 +1,7 @@
 //! How do other threads ask a role something? A question is a hop with a place for the answer.
 
 use crate::daemon::admin_socket::Reply;
-use crate::daemon::counters::Counter;
+use crate::daemon::counters::{Counter, Reading};
 use command::Answer;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -35,4 +35,14 @@ pub fn to_reply(answer: &Answer) -> Reply {
         Err(_) if answer.body.is_empty() => Reply::Text(answer.status.clone()),
         Err(_) => Reply::Text(String::from_utf8_lossy(&answer.body).into_owned()),
     }
+}
+
+/// What the reactor counted, under the group `reactor`.
+pub fn reactor_counters(counters: &runtime::Counters) -> impl Iterator<Item = Counter> {
+    counters.read().into_iter().map(|(name, value)| Counter {
+        group: "reactor".into(),
+        name: name.into(),
+        help: "of the event loop".into(),
+        value: Reading::Total(value),
+    })
 }

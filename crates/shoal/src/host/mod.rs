@@ -8,4 +8,5 @@
 pub mod ask;
 pub mod clock;
 pub mod identity;
+pub mod osd;
 pub mod store_files;

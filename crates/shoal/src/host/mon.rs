@@ -1,6 +1,6 @@
 //! The monitor's wiring: its machine, its log on disk, its sockets.
 
-use super::ask::{Question, to_reply};
+use super::ask::{Question, reactor_counters, to_reply};
 use super::clock::WallWatch;
 use super::mon_log::Writer;
 use crate::daemon::counters::{Counter, Reading};
@@ -54,14 +54,19 @@ impl MonRole {
             }
             Question::Counters { reply } => {
                 let state = self.monitor.state();
-                let level = |name, help, value| Counter { group: "mon", name, help, value: Reading::Level(value) };
+                let level = |name: &'static str, help: &'static str, value| Counter {
+                    group: "mon".into(),
+                    name: name.into(),
+                    help: help.into(),
+                    value: Reading::Level(value),
+                };
                 let mut counters = vec![
                     level("log_index", "entries of the replicated log that hold", state.version),
                     level("osdmap_epoch", "epoch of the OSDMap", state.osdmap().epoch.0.into()),
                     Counter {
-                        group: "mon",
-                        name: "log_writes",
-                        help: "batches written to the log",
+                        group: "mon".into(),
+                        name: "log_writes".into(),
+                        help: "batches written to the log".into(),
                         value: Reading::Total(self.writes),
                     },
                 ];
@@ -100,14 +105,4 @@ impl Role for MonRole {
     fn next_deadline(&self) -> Option<Time> {
         Time::earliest(self.monitor.next_deadline(), Some(self.wall.next_look()))
     }
-}
-
-/// What the reactor counted, under the group `reactor`.
-pub fn reactor_counters(counters: &runtime::Counters) -> impl Iterator<Item = Counter> {
-    counters.read().into_iter().map(|(name, value)| Counter {
-        group: "reactor",
-        name,
-        help: "of the event loop",
-        value: Reading::Total(value),
-    })
 }
