@@ -3,6 +3,7 @@
 mod bench;
 mod dencode;
 mod down;
+mod mon;
 mod osd;
 mod status;
 mod term;
@@ -35,6 +36,7 @@ enum Command {
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
+    Mon(mon::Args),
     Osd(osd::Args),
     Dencode(dencode::Args),
 }
@@ -45,6 +47,7 @@ pub fn run() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Dencode(args) => dencode::run(&args),
     };

@@ -16,7 +16,8 @@ use crate::host::mon::{Hop, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
 use machine::{Random, Time, mon_session, session};
-use mon::{AuthMode, Monitor, Settings};
+use mon::state::AuthEntity;
+use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
 use std::path::Path;
@@ -99,16 +100,29 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 fn open_monitor(config: &Config, settings: Settings, log: &MonLog, random: &mut Random) -> anyhow::Result<Monitor> {
     let mut disk = log.recover()?;
     if disk.entries.is_empty() && disk.snapshot.is_none() {
-        let fsid = config.text("fsid").parse().ok().context("fsid is not a UUID")?;
-        let path = config.text("keyring");
-        let keyring = Keyring::load(Path::new(&path))?;
-        tracing::info!("making a new cluster, fsid {fsid}");
-        let write = Monitor::format(&settings, fsid, keyring.entities()?, random, system::wall_clock());
-        log.write(&write)?;
+        let genesis = genesis(config, &settings)?;
+        tracing::info!("making a new cluster, fsid {}", genesis.fsid);
+        log.write(&genesis.write(system::wall_clock(), random))?;
         disk = log.recover()?;
     }
     let wall = system::wall_clock();
     Monitor::recover(settings, disk, random.fork(), Time::ZERO, wall).context("the monitor's log does not decode")
+}
+
+/// What `ceph.conf` and the keyring say of a cluster that is about to be.
+fn genesis(config: &Config, settings: &Settings) -> anyhow::Result<Genesis> {
+    let path = config.text("keyring");
+    let entities = Keyring::load(Path::new(&path))?.0.into_iter().map(|(name, entity)| {
+        let parsed: AuthName = name.parse().ok().with_context(|| format!("{path}: [{name}] is no entity"))?;
+        Ok((parsed, AuthEntity::new(entity.key, entity.caps)))
+    });
+    Ok(Genesis {
+        fsid: config.text("fsid").parse().ok().context("fsid is not a UUID")?,
+        monitors: vec![(settings.name.clone(), settings.addrs.clone())],
+        entities: entities.collect::<anyhow::Result<_>>()?,
+        // A cluster of one directory is on one host.
+        failure_domain: "osd".into(),
+    })
 }
 
 /// The manager has its own address, name and key: clients see a daemon of its own.

@@ -8,5 +8,8 @@
 pub mod ask;
 pub mod clock;
 pub mod identity;
+pub mod mgr;
+pub mod mon;
+pub mod mon_log;
 pub mod osd;
 pub mod store_files;
