@@ -77,7 +77,8 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 
     let mut session = session::Config::new(EntityName::new(EntityKind::MON, 0), addrs);
     session.methods = identity::auth_methods(cephx);
-    let options = Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mon".into() };
+    let options =
+        Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mon".into() };
     let parts = Mutex::new(Some((monitor, log)));
     let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Hop>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
@@ -97,7 +98,12 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 }
 
 /// The monitor as its log has it; a new one when the log is empty.
-fn open_monitor(config: &Config, settings: Settings, log: &MonLog, random: &mut Random) -> anyhow::Result<Monitor> {
+fn open_monitor(
+    config: &Config,
+    settings: Settings,
+    log: &MonLog,
+    random: &mut Random,
+) -> anyhow::Result<Monitor> {
     let mut disk = log.recover()?;
     if disk.entries.is_empty() && disk.snapshot.is_none() {
         let genesis = genesis(config, &settings)?;
@@ -106,7 +112,8 @@ fn open_monitor(config: &Config, settings: Settings, log: &MonLog, random: &mut 
         disk = log.recover()?;
     }
     let wall = system::wall_clock();
-    Monitor::recover(settings, disk, random.fork(), Time::ZERO, wall).context("the monitor's log does not decode")
+    Monitor::recover(settings, disk, random.fork(), Time::ZERO, wall)
+        .context("the monitor's log does not decode")
 }
 
 /// What `ceph.conf` and the keyring say of a cluster that is about to be.
@@ -126,7 +133,12 @@ fn genesis(config: &Config, settings: &Settings) -> anyhow::Result<Genesis> {
 }
 
 /// The manager has its own address, name and key: clients see a daemon of its own.
-fn start_manager(boot: &Boot, config: &Config, id: &str, random: &mut Random) -> anyhow::Result<Option<Reactors<()>>> {
+fn start_manager(
+    boot: &Boot,
+    config: &Config,
+    id: &str,
+    random: &mut Random,
+) -> anyhow::Result<Option<Reactors<()>>> {
     if config.text_if_set("mgr_addr").is_none() {
         return Ok(None);
     }
@@ -152,7 +164,8 @@ fn start_manager(boot: &Boot, config: &Config, id: &str, random: &mut Random) ->
     };
     let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
     session.methods = identity::auth_methods(cephx);
-    let options = Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mgr".into() };
+    let options =
+        Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mgr".into() };
     let parts = Mutex::new(Some((manager, random.fork())));
     let wall = system::wall_clock();
     Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<()>]| {

@@ -4,6 +4,7 @@ use super::status::{Health, health, mon_says};
 use super::term;
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, Wish, ensure_cluster};
+use crate::cluster::register::register_osds;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::Daemon;
 use anyhow::{Context, bail};
@@ -61,6 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = ensure_cluster(&args.dir, &wish)?;
     let patience = Duration::from_secs(args.timeout);
     start_all(&cluster, &[cluster.mon()], patience)?;
+    register_osds(&cluster)?;
     start_all(&cluster, &cluster.osds(), patience)?;
 
     let conf = cluster.dir.join("ceph.conf");

@@ -2,6 +2,8 @@
 //!
 //! - [`layout`]: which daemons a directory has, where they listen, how each is started.
 //! - [`provision`]: a new cluster's `ceph.conf` and keys.
+//! - [`register`]: introducing its OSDs to the monitor.
 
 pub mod layout;
 pub mod provision;
+pub mod register;

@@ -62,7 +62,7 @@ impl MonRole {
                 };
                 let mut counters = vec![
                     level("log_index", "entries of the replicated log that hold", state.version),
-                    level("osdmap_epoch", "epoch of the OSDMap", state.osdmap().epoch.0.into()),
+                    level("osdmap_epoch", "epoch of the OSDMap", state.osdmap().epoch.into()),
                     Counter {
                         group: "mon".into(),
                         name: "log_writes".into(),

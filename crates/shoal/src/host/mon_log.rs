@@ -67,7 +67,7 @@ impl MonLog {
             let mut entries = transaction.open_table(ENTRIES)?;
             if let Some((first, _)) = write.entries.first() {
                 // Entries after the ones that are replaced belong to a past that did not hold.
-                entries.retain_in(first.., |_, _| false)?;
+                entries.retain_in::<u64, _>(*first.., |_, _| false)?;
             }
             for (index, entry) in &write.entries {
                 entries.insert(index, &entry[..])?;
@@ -79,7 +79,7 @@ impl MonLog {
                 singles.insert(SNAPSHOT, &value[..])?;
             }
             if let Some(last) = write.trim_through {
-                entries.retain_in(..=last, |_, _| false)?;
+                entries.retain_in::<u64, _>(..=last, |_, _| false)?;
             }
         }
         transaction.commit()?;

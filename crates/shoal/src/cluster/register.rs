@@ -1,0 +1,87 @@
+//! How does the monitor learn of a directory's OSDs? `shoal up` introduces each, as an operator would with `ceph osd
+//! new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
+
+use super::layout::{Cluster, MON, conf_path};
+use crate::client_host::{Access, ClientHost, Modes};
+use crate::config::keyring::Keyring;
+use crate::config::options::{find, parse_size};
+use crate::daemon::host_facts;
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::time::Duration;
+use wire::messages::{Body, MMonCommand, PaxosHeader};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// CRUSH weights count TiB.
+const TIB: f64 = (1u64 << 40) as f64;
+
+/// Makes every OSD of the directory known to the monitor: number, identity, key, place in the CRUSH map.
+pub fn register_osds(cluster: &Cluster) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let access = Access::load(&conf_path(&cluster.dir), None, "client.admin", Modes::Default)?;
+        let keyring = Keyring::load(&cluster.dir.join("keyring"))?;
+        let mut host = ClientHost::new(&access)?;
+        host.connect(PATIENCE).await?;
+        for id in cluster.osd_ids() {
+            register(&mut host, cluster, &keyring, id)
+                .await
+                .with_context(|| format!("introducing osd.{id}"))?;
+        }
+        Ok(())
+    })
+}
+
+async fn register(
+    host: &mut ClientHost,
+    cluster: &Cluster,
+    keyring: &Keyring,
+    id: u32,
+) -> anyhow::Result<()> {
+    let name = format!("osd.{id}");
+    let uuid = cluster.conf.get(&name, "osd_uuid").context("ceph.conf gives it no osd uuid")?;
+    let map = host.client().map().context("there is no map yet")?;
+    let known =
+        i32::try_from(id).ok().and_then(|id| map.osd(id)).is_some_and(|row| row.uuid.to_string() == uuid);
+    if known {
+        return Ok(());
+    }
+    let secret = keyring.key_of(&name).map(|key| key.to_base64());
+    let input = secret.map(|secret| json!({ "cephx_secret": secret }).to_string()).unwrap_or_default();
+    command(host, json!({ "prefix": "osd new", "uuid": uuid, "id": id }), input).await?;
+
+    let size = cluster.conf.get(&name, "memstore_device_bytes");
+    let size = size.or_else(|| find("memstore_device_bytes").map(|opt| opt.default));
+    let weight = size.and_then(parse_size).unwrap_or(0) as f64 / TIB;
+    let place = [format!("host={}", short_hostname()), "root=default".to_owned()];
+    command(
+        host,
+        json!({ "prefix": "osd crush create-or-move", "id": id, "weight": weight, "args": place }),
+        String::new(),
+    )
+    .await
+}
+
+/// A CRUSH bucket's name has no dots.
+fn short_hostname() -> String {
+    let name = host_facts::hostname();
+    name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+}
+
+async fn command(host: &mut ClientHost, command: Value, input: String) -> anyhow::Result<()> {
+    let fsid = host.client().map().map(|map| map.fsid).unwrap_or_default();
+    let body = MMonCommand {
+        paxos: PaxosHeader::default(),
+        fsid,
+        command: vec![command.to_string()],
+        input: Bytes::from(input),
+    };
+    match host.ask_monitor(body, PATIENCE).await? {
+        Body::MMonCommandAck(ack) if ack.result == 0 => Ok(()),
+        Body::MMonCommandAck(ack) => {
+            bail!("{MON} refuses {}: {} ({})", command["prefix"], ack.status, ack.result)
+        }
+        other => bail!("{MON} answers {} with {other:?}", command["prefix"]),
+    }
+}
