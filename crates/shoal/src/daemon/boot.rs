@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex};
 
 /// What every daemon's command line has.
 #[derive(Debug, clap::Args)]
+// clap names a group after its struct, and every command's is called Args.
+#[group(skip)]
 pub struct Args {
     /// The configuration file
     #[arg(long, short = 'c', env = "CEPH_CONF")]
