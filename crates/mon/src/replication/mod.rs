@@ -5,8 +5,10 @@
 //! asked. Nothing here reads a clock or touches a disk: the host writes what it is told ([`Write`]) and says when
 //! that is safe.
 
+mod quorum;
 mod solo;
 
+pub use quorum::Quorum;
 pub use solo::Solo;
 
 use bytes::Bytes;
