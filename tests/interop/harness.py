@@ -174,7 +174,9 @@ class Client:
         return self.run("rados", *args, **how)
 
     def spawn(self, tool, *args):
-        return subprocess.Popen(self.argv(tool, *args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        # An end of input would tell `rados watch` to stop.
+        return subprocess.Popen(self.argv(tool, *args), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
 
 
 def releases():
