@@ -20,9 +20,14 @@ pub struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Ok,
-    /// With the reasons, a line each.
+    /// Everything serves; an operator may want to look at something. With the reasons, a line each.
+    Warned(String),
+    /// Something is not (yet) served. With the reasons.
     Not(String),
 }
+
+/// Health checks that go away when daemons have started and PGs have become active, or that mean harm if not.
+const ABOUT_SERVING: &[&str] = &["MGR_DOWN", "MON_", "OSD_DOWN", "OSD_HOST_DOWN", "OSD_ROOT_DOWN", "PG_"];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::load(&args.dir)?;
@@ -39,7 +44,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let health = health(&mon_says(&cluster, "status")?, cluster.osd_ids().len());
     match &health {
         Health::Ok => println!("{}", term::green(&stdout(), "HEALTH_OK")),
-        Health::Not(why) => println!("{}", term::yellow(&stdout(), why)),
+        Health::Warned(why) => println!("{}", term::yellow(&stdout(), why)),
+        Health::Not(why) => println!("{}", term::red(&stdout(), why)),
     }
     Ok(if health == Health::Ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -50,19 +56,22 @@ pub fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
     serde_json::from_str(&answer).with_context(|| format!("mon.a answers {prefix} with {answer:?}"))
 }
 
-/// Judges `status` (in the form of `ceph -s -f json`): healthy is HEALTH_OK with every OSD of the directory up and
-/// in, and every PG active and clean.
+/// Judges `status` (in the form of `ceph -s -f json`): healthy is HEALTH_OK with every OSD of the directory up, and
+/// every PG active and clean.
 pub fn health(status: &Value, osds: usize) -> Health {
     let mut problems = Vec::new();
     let word = status["health"]["status"].as_str().unwrap_or("no health yet");
+    let mut serves = word == "HEALTH_OK" || word == "HEALTH_WARN";
     if word != "HEALTH_OK" {
         problems.push(word.to_owned());
         for (name, check) in status["health"]["checks"].as_object().into_iter().flatten() {
+            serves &= !ABOUT_SERVING.iter().any(|prefix| name.starts_with(prefix));
             problems.push(format!("  {name}: {}", check["summary"]["message"].as_str().unwrap_or("")));
         }
     }
     let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
     if up < osds as u64 {
+        serves = false;
         problems.push(format!("{up} of {osds} OSDs are up"));
     }
     let pgs = status["pgmap"]["num_pgs"].as_u64().unwrap_or(0);
@@ -72,9 +81,14 @@ pub fn health(status: &Value, osds: usize) -> Health {
         .filter_map(|state| state["count"].as_u64())
         .sum();
     if clean < pgs {
+        serves = false;
         problems.push(format!("{clean} of {pgs} PGs are active and clean"));
     }
-    if problems.is_empty() { Health::Ok } else { Health::Not(problems.join("\n")) }
+    match (problems.is_empty(), serves) {
+        (true, _) => Health::Ok,
+        (false, true) => Health::Warned(problems.join("\n")),
+        (false, false) => Health::Not(problems.join("\n")),
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +109,10 @@ mod tests {
         assert_eq!(health(&status, 3), Health::Not("7 of 8 PGs are active and clean".into()));
         status["health"] = json!({"status": "HEALTH_WARN",
             "checks": {"OSD_DOWN": {"severity": "HEALTH_WARN", "summary": {"message": "1 osds down", "count": 1}}}});
-        let Health::Not(why) = health(&status, 3) else { panic!("not healthy") };
+        let Health::Not(why) = health(&status, 3) else { panic!("a dead OSD is not healthy") };
         assert!(why.starts_with("HEALTH_WARN\n  OSD_DOWN: 1 osds down\n"), "{why}");
+        status["pgmap"]["num_pgs"] = json!(7);
+        status["health"]["checks"] = json!({"POOL_APP_NOT_ENABLED": {"summary": {"message": "1 pool(s) …"}}});
+        assert!(matches!(health(&status, 3), Health::Warned(_)), "everything serves all the same");
     }
 }

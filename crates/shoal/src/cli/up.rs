@@ -76,6 +76,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             );
             Ok(ExitCode::SUCCESS)
         }
+        Health::Warned(why) => {
+            println!("{}", term::yellow(&stdout(), &why));
+            println!("up after {:.1} s. Next: ceph -c {} -s", began.elapsed().as_secs_f64(), conf.display());
+            Ok(ExitCode::SUCCESS)
+        }
         Health::Not(why) => {
             println!(
                 "{}: the daemons run, but the cluster is not healthy:",
@@ -108,7 +113,7 @@ fn wait_until_healthy(cluster: &Cluster, patience: Duration) -> anyhow::Result<H
     let deadline = Instant::now() + patience;
     loop {
         let now = health(&mon_says(cluster, "status")?, cluster.osd_ids().len());
-        if matches!(now, Health::Ok) || Instant::now() > deadline {
+        if !matches!(now, Health::Not(_)) || Instant::now() > deadline {
             return Ok(now);
         }
         if let Some(gone) = cluster.osds().iter().chain([&cluster.mon()]).find(|daemon| !daemon.is_running())
