@@ -48,7 +48,7 @@ struct Exchange {
 
 pub(super) struct AuthServer {
     exchanges: BTreeMap<ConnId, Exchange>,
-    next_global_id: u64,
+    pub(super) next_global_id: u64,
     waiting: VecDeque<(ConnId, AuthRequest)>,
 }
 

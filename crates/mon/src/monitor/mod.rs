@@ -23,6 +23,8 @@ mod osd;
 mod pool_op;
 mod session;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 mod tick;
 
 pub use clock::WallClock;

@@ -1,0 +1,238 @@
+//! Commands as the `ceph` tool sends them: who may, what changes, what is printed.
+
+use super::{AuthMode, Fixture, parse};
+use command::errno::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+
+fn fixture() -> (Fixture, machine::ConnId) {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    (f, admin)
+}
+
+#[test]
+fn what_is_not_known_is_refused_as_stock_does() {
+    let (mut f, admin) = fixture();
+    let answer = |f: &mut Fixture, json: &str| {
+        let (errno, status, _) = f.command(admin, json);
+        (errno, status)
+    };
+    assert_eq!(answer(&mut f, r#"{"prefix":"nonsense"}"#), (EINVAL, "command not known".into()));
+    assert_eq!(answer(&mut f, "{}"), (EINVAL, "command prefix not found".into()));
+    assert_eq!(answer(&mut f, "x"), (EINVAL, "unparseable JSON x".into()));
+    assert_eq!(answer(&mut f, ""), (EINVAL, "no command specified".into()));
+}
+
+#[test]
+fn permissions_are_by_command() {
+    let (mut f, _) = fixture();
+    let poor = f.connect("client.poor", 5001);
+    f.ok(poor, r#"{"prefix":"status"}"#);
+    for json in [
+        r#"{"prefix":"osd set","key":"noout"}"#,
+        r#"{"prefix":"auth ls"}"#,
+        r#"{"prefix":"config-key get","key":"x"}"#,
+    ] {
+        let (errno, status, _) = f.command(poor, json);
+        assert_eq!((errno, status.as_str()), (EACCES, "access denied"), "{json}");
+    }
+    // A new capability holds at once, for sessions that are there.
+    let admin = f.connect("client.admin", 5000);
+    f.ok(admin, r#"{"prefix":"auth caps","entity":"client.poor","caps":["mon","allow rw"]}"#);
+    f.ok(poor, r#"{"prefix":"osd set","key":"noout"}"#);
+}
+
+#[test]
+fn every_description_parses_and_names_its_command() {
+    let (mut f, admin) = fixture();
+    let all = parse(&f.ok(admin, r#"{"prefix":"get_command_descriptions"}"#));
+    let all = all.as_object().unwrap();
+    assert!(all.len() > 150, "{}", all.len());
+    for description in all.values() {
+        assert!(description["sig"][0].is_string() && description["perm"].is_string());
+    }
+}
+
+#[test]
+fn status_is_whole_in_each_format() {
+    let (mut f, admin) = fixture();
+    let plain = f.ok(admin, r#"{"prefix":"status"}"#);
+    for part in [
+        "  cluster:\n    id:     5a5a5a5a",
+        "  services:\n    mon: 1 daemons, quorum a",
+        "  data:\n    pools:   0 pools, 0 pgs",
+    ] {
+        assert!(plain.contains(part), "{plain}");
+    }
+    let json = parse(&f.ok(admin, r#"{"prefix":"status","format":"json"}"#));
+    let keys: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        keys,
+        [
+            "fsid",
+            "health",
+            "election_epoch",
+            "quorum",
+            "quorum_names",
+            "quorum_age",
+            "monmap",
+            "osdmap",
+            "pgmap",
+            "fsmap",
+            "mgrmap",
+            "servicemap",
+            "progress_events"
+        ]
+    );
+}
+
+#[test]
+fn a_pool_is_made_shown_renamed_and_removed() {
+    let (mut f, admin) = fixture();
+    let made = f.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    assert_eq!(made, (0, "pool 'p' created".into(), String::new()));
+    let again = f.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    assert_eq!(again, (0, "pool 'p' already exists".into(), String::new()));
+    assert_eq!(f.ok(admin, r#"{"prefix":"osd lspools"}"#), "1 p\n");
+    assert_eq!(f.ok(admin, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 1\n");
+    let (errno, ..) = f.command(admin, r#"{"prefix":"osd pool get","pool":"q","var":"size"}"#);
+    assert_eq!(errno, ENOENT);
+    let renamed = f.command(admin, r#"{"prefix":"osd pool rename","srcpool":"p","destpool":"q"}"#);
+    assert_eq!(renamed.1, "pool 'p' renamed to 'q'");
+    let (errno, text, _) = f.command(admin, r#"{"prefix":"osd pool rm","pool":"q"}"#);
+    assert_eq!(errno, EPERM);
+    assert!(text.starts_with("WARNING: this will *PERMANENTLY DESTROY* all data stored in pool q."));
+    let rm = r#"{"prefix":"osd pool rm","pool":"q","pool2":"q","yes_i_really_really_mean_it":true}"#;
+    assert_eq!(f.command(admin, rm).1, "pool 'q' removed");
+    assert_eq!(f.ok(admin, r#"{"prefix":"osd pool ls"}"#), "");
+    assert!(f.monitor.state().osd.creating.is_empty());
+}
+
+#[test]
+fn copies_that_nobody_would_keep_are_not_promised() {
+    let (mut f, admin) = fixture();
+    for json in [
+        r#"{"prefix":"osd pool create","pool":"p","size":2}"#,
+        r#"{"prefix":"osd pool create","pool":"p","pool_type":"erasure"}"#,
+    ] {
+        assert_eq!(f.command(admin, json).0, EOPNOTSUPP, "{json}");
+    }
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let grow = r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#;
+    assert_eq!(f.command(admin, grow).0, EOPNOTSUPP);
+    assert!(f.monitor.state().osdmap().pools.values().all(|pool| pool.size == 1));
+}
+
+#[test]
+fn a_pool_of_one_copy_is_a_health_warning_until_it_is_switched_off() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(health.contains("POOL_NO_REDUNDANCY: 1 pool(s) have no replicas configured"), "{health}");
+    let off =
+        r#"{"prefix":"config set","who":"global","name":"mon_warn_on_pool_no_redundancy","value":"false"}"#;
+    f.ok(admin, off);
+    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(!health.contains("POOL_NO_REDUNDANCY"), "{health}");
+}
+
+#[test]
+fn keys_are_made_shown_changed_and_removed() {
+    let (mut f, admin) = fixture();
+    let make = r#"{"prefix":"auth get-or-create","entity":"client.x","caps":["mon","allow r"]}"#;
+    let first = f.ok(admin, make);
+    assert!(first.starts_with("[client.x]\n\tkey = "), "{first}");
+    assert_eq!(f.ok(admin, make), first);
+    let other = r#"{"prefix":"auth get-or-create","entity":"client.x","caps":["mon","allow rw"]}"#;
+    let (errno, text, _) = f.command(admin, other);
+    assert_eq!((errno, text.as_str()), (EINVAL, "key for client.x exists but cap mon does not match"));
+    let bad = r#"{"prefix":"auth caps","entity":"client.x","caps":["mon","bogus"]}"#;
+    let (errno, text, _) = f.command(admin, bad);
+    assert_eq!(
+        (errno, text.as_str()),
+        (EINVAL, "mon capability parse failed, stopped at 'bogus' of 'bogus'")
+    );
+    let key = f.ok(admin, r#"{"prefix":"auth get-key","entity":"client.x"}"#);
+    assert!(first.contains(&key));
+    let exported = f.ok(admin, r#"{"prefix":"auth export","entity":"client.x"}"#);
+    f.ok(admin, r#"{"prefix":"auth rm","entity":"client.x"}"#);
+    let (errno, text, _) = f.command(admin, r#"{"prefix":"auth get","entity":"client.x"}"#);
+    assert_eq!((errno, text.as_str()), (ENOENT, "failed to find client.x in keyring"));
+    let imported = f.command_with(admin, r#"{"prefix":"auth import"}"#, exported.as_bytes());
+    assert_eq!(imported.0, 0);
+    assert_eq!(f.ok(admin, r#"{"prefix":"auth get-key","entity":"client.x"}"#), key);
+}
+
+#[test]
+fn configuration_is_set_shown_and_cleared() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"config set","who":"osd","name":"debug osd","value":"1"}"#);
+    let shown = f.ok(admin, r#"{"prefix":"config get","who":"osd.0"}"#);
+    assert_eq!(
+        shown,
+        "WHO  MASK  LEVEL     OPTION     VALUE  RO\nosd        advanced  debug_osd  1/1      \n"
+    );
+    let json = f.ok(admin, r#"{"prefix":"config get","who":"osd.0","format":"json"}"#);
+    assert_eq!(
+        json,
+        r#"{"debug_osd":{"value":"1/1","section":"osd","mask":{},"can_update_at_runtime":true}}"#
+    );
+    let one = f.ok(admin, r#"{"prefix":"config get","who":"osd.0","key":"osd_max_backfills"}"#);
+    assert_eq!(one, "1\n");
+    let unknown = r#"{"prefix":"config set","who":"osd","name":"nope_nope","value":"1"}"#;
+    let (errno, text, _) = f.command(admin, unknown);
+    assert_eq!((errno, text.as_str()), (EINVAL, "unrecognized config option 'nope_nope'"));
+    f.ok(admin, r#"{"prefix":"config rm","who":"osd","name":"debug_osd"}"#);
+    let log = f.ok(admin, r#"{"prefix":"config log"}"#);
+    assert!(log.contains("- osd/debug_osd = 1/1") && log.contains("+ osd/debug_osd = 1/1"), "{log}");
+    f.ok(admin, r#"{"prefix":"config reset","num":1}"#);
+    assert_eq!(f.monitor.state().config.values.len(), 1);
+}
+
+#[test]
+fn crush_is_edited_and_shown() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"osd new","uuid":"11111111-2222-3333-4444-555555555555","id":0}"#);
+    let added = f.command(admin, r#"{"prefix":"osd crush add-bucket","name":"h9","type":"host"}"#);
+    assert_eq!(added.1, "added bucket h9 type host to crush map");
+    f.ok(admin, r#"{"prefix":"osd crush move","name":"h9","args":["root=default"]}"#);
+    let set = r#"{"prefix":"osd crush set","id":0,"weight":0.5,"args":["root=default","host=h9"]}"#;
+    let text = f.command(admin, set).1;
+    assert_eq!(text, "set item id 0 name 'osd.0' weight 0.5 at location {host=h9,root=default} to crush map");
+    let tree = f.ok(admin, r#"{"prefix":"osd tree"}"#);
+    let want = "ID  CLASS  WEIGHT   TYPE NAME      STATUS  REWEIGHT  PRI-AFF\n-1         0.50000  root default                            \n-2         0.50000      host h9                             \n 0         0.50000          osd.0    down         0  1.00000\n";
+    assert_eq!(tree, want);
+    let (errno, ..) = f.command(admin, r#"{"prefix":"osd crush rm","name":"h9"}"#);
+    assert_eq!(errno, command::errno::ENOTEMPTY);
+    let map = f.monitor.state().osdmap();
+    assert_eq!(map.crush_version, 4);
+}
+
+#[test]
+fn maps_written_as_bytes_read_back() {
+    let (mut f, admin) = fixture();
+    f.sent.clear();
+    for (prefix, what) in
+        [("osd getmap", "got osdmap epoch 1"), ("mon getmap", "got monmap epoch 1"), ("osd getcrushmap", "1")]
+    {
+        let (errno, status, _) = f.command(admin, &format!(r#"{{"prefix":"{prefix}"}}"#));
+        assert_eq!((errno, status.as_str()), (0, what));
+    }
+}
+
+#[test]
+fn health_checks_are_muted_and_the_log_tells_of_them() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    f.pass(std::time::Duration::from_secs(2));
+    let log = f.ok(admin, r#"{"prefix":"log last","num":20}"#);
+    assert!(log.contains("Health check failed: noout flag(s) set (OSDMAP_FLAGS)"), "{log}");
+    f.ok(admin, r#"{"prefix":"health mute","code":"OSDMAP_FLAGS"}"#);
+    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(
+        health.contains("(muted: OSDMAP_FLAGS") && health.contains("(MUTED) [WRN] OSDMAP_FLAGS"),
+        "{health}"
+    );
+    f.ok(admin, r#"{"prefix":"osd unset","key":"noout"}"#);
+    f.pass(std::time::Duration::from_secs(2));
+    assert!(f.monitor.state().mutes.is_empty());
+}

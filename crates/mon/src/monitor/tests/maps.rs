@@ -1,0 +1,108 @@
+//! Subscribers get what they lack, once, and the same bytes as each other.
+
+use super::{AuthMode, Fixture};
+use std::collections::BTreeMap;
+use wire::messages::{Body, MMonGetVersion, MMonSubscribe, MOSDMap, SubscribeItem};
+use wire::types::{OsdMap, OsdMapIncremental};
+
+fn subscribe(what: &str, start: u64, onetime: bool) -> MMonSubscribe {
+    let flags = if onetime { SubscribeItem::ONETIME } else { 0 };
+    let what = BTreeMap::from([(what.to_owned(), SubscribeItem { start, flags })]);
+    MMonSubscribe { what, hostname: "h".into() }
+}
+
+fn osdmaps(bodies: Vec<Body>) -> Vec<MOSDMap> {
+    let maps = bodies.into_iter().filter_map(|body| match body {
+        Body::MOSDMap(m) => Some(*m),
+        _ => None,
+    });
+    maps.collect()
+}
+
+#[test]
+fn a_new_subscriber_gets_the_newest_map_whole_and_then_steps() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    let client = f.connect("client.poor", 5001);
+    f.send(client, subscribe("osdmap", 0, false));
+    let first = osdmaps(f.received(client));
+    assert_eq!(first.len(), 1);
+    let newest = f.monitor.state().osdmap().epoch;
+    let map: OsdMap = codec::decode_exact(&first[0].maps[&newest]).unwrap();
+    assert_eq!(map.epoch, newest);
+    f.ok(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    let next = osdmaps(f.received(client));
+    assert_eq!(next.len(), 1);
+    assert!(next[0].maps.is_empty());
+    assert_eq!(next[0].incremental_maps.keys().copied().collect::<Vec<_>>(), [newest + 1]);
+    f.send(client, subscribe("osdmap", u64::from(newest) + 1, true));
+    let steps = osdmaps(f.received(client));
+    assert!(steps.is_empty(), "what was sent is not sent again");
+}
+
+#[test]
+fn steps_lead_from_where_the_subscriber_is_to_the_same_map() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    let start = f.monitor.state().osd.shared_map();
+    for key in ["noout", "noin", "noup"] {
+        f.ok(admin, &format!(r#"{{"prefix":"osd set","key":"{key}"}}"#));
+    }
+    let client = f.connect("client.poor", 5001);
+    f.send(client, subscribe("osdmap", u64::from(start.epoch) + 1, true));
+    let messages = osdmaps(f.received(client));
+    let mut map = (*start).clone();
+    for step in messages[0].incremental_maps.values() {
+        let step: OsdMapIncremental = codec::decode_exact(step).unwrap();
+        map = map.apply_verified(&step).unwrap();
+    }
+    assert_eq!(map, *f.monitor.state().osdmap());
+    // One answer was asked for.
+    f.ok(admin, r#"{"prefix":"osd unset","key":"noout"}"#);
+    assert!(osdmaps(f.received(client)).is_empty());
+}
+
+#[test]
+fn a_subscription_without_permission_is_not_served() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let stranger = f.connect("client.unknown", 5001);
+    f.send(stranger, subscribe("osdmap", 0, false));
+    assert!(f.received(stranger).is_empty());
+    f.send(stranger, subscribe("monmap", 0, false));
+    assert_eq!(f.received(stranger).len(), 1);
+}
+
+#[test]
+fn configuration_comes_at_once_and_when_it_changes_for_the_receiver() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    let osd = f.connect("osd.0", 6800);
+    f.send(osd, subscribe("config", 0, false));
+    assert!(matches!(&f.received(osd)[..], [Body::MConfig(m)] if m.config.is_empty()));
+    let mut set = |who: &str, value: &str| {
+        let json = format!(
+            r#"{{"prefix":"config set","who":"{who}","name":"osd_max_backfills","value":"{value}"}}"#
+        );
+        let command = vec![json];
+        let body = wire::messages::MMonCommand {
+            paxos: Default::default(),
+            fsid: super::FSID,
+            command,
+            input: Default::default(),
+        };
+        f.send(admin, body);
+        f.received(osd)
+    };
+    assert!(matches!(&set("osd", "3")[..], [Body::MConfig(m)] if m.config["osd_max_backfills"] == "3"));
+    assert!(set("mon", "4").is_empty());
+    assert!(matches!(&set("osd.0", "5")[..], [Body::MConfig(m)] if m.config["osd_max_backfills"] == "5"));
+}
+
+#[test]
+fn versions_are_told() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let client = f.connect("client.poor", 5001);
+    f.send(client, MMonGetVersion { handle: 9, what: "osdmap".into() });
+    let Some(Body::MMonGetVersionReply(reply)) = f.received(client).pop() else { panic!("no answer") };
+    assert_eq!((reply.handle, reply.version, reply.oldest_version), (9, 1, 1));
+}

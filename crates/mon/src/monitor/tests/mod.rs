@@ -1,0 +1,248 @@
+//! The monitor from outside: messages in, messages out, and a disk that answers when told to.
+
+mod auth;
+mod commands;
+mod durability;
+mod maps;
+mod osds;
+
+use super::{AuthMode, Effect, Input, Monitor, Settings};
+use crate::genesis::Genesis;
+use crate::replication::{Recovered, Write};
+use crate::state::AuthEntity;
+use bytes::Bytes;
+use machine::net::{AuthReply, AuthRequest, NetEffect, NetEvent, Peer};
+use machine::{ConnId, Effects, Machine, Random, Tag, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use wire::cephx::{Key, KeyKind};
+use wire::messages::{Body, MMonCommand, Message, PaxosHeader};
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, UTime, Uuid};
+
+pub const FSID: Uuid = Uuid([0x5a; 16]);
+pub const START: UTime = UTime { sec: 1_700_000_000, nsec: 0 };
+
+pub fn addr(port: u16) -> EntityAddrVec {
+    EntityAddrVec(vec![EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 1)])
+}
+
+/// A monitor, its disk, and what it sent.
+pub struct Fixture {
+    pub monitor: Monitor,
+    pub now: Time,
+    pub disk: Recovered,
+    /// Writes that have been asked for and are not done.
+    pub writes: VecDeque<(Tag, Write)>,
+    pub sent: VecDeque<(ConnId, Message)>,
+    pub auth: VecDeque<(ConnId, AuthReply)>,
+    /// Writes are done as soon as they are asked for.
+    pub disk_is_fast: bool,
+    next_conn: u64,
+}
+
+pub fn settings(auth: AuthMode) -> Settings {
+    Settings {
+        name: "a".into(),
+        addrs: addr(3300),
+        auth,
+        host: "h".into(),
+        version: "ceph version 20.2.4 (test) tentacle (stable)".into(),
+        local: BTreeMap::from([("mon_allow_pool_delete".into(), "true".into())]),
+        metadata: BTreeMap::from([("ceph_version".into(), "ceph version 20.2.4 (test)".into())]),
+    }
+}
+
+/// `client.admin` with an AES key, `client.new` with the newer kind, `client.poor` that may only read, `osd.0`.
+pub fn keys() -> BTreeMap<AuthName, AuthEntity> {
+    let mut random = Random::from_number(99);
+    let mut entity = |kind, caps: &[(&str, &str)]| {
+        let caps = caps.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        AuthEntity::new(Key::generate(kind, START, &mut random), caps)
+    };
+    let all: &[(&str, &str)] = &[("mon", "allow *"), ("osd", "allow *"), ("mgr", "allow *")];
+    let osd: &[(&str, &str)] = &[("mon", "allow profile osd"), ("osd", "allow *")];
+    let named = [
+        ("client.admin", entity(KeyKind::Aes, all)),
+        ("client.new", entity(KeyKind::Aes256k, all)),
+        ("client.poor", entity(KeyKind::Aes, &[("mon", "allow r")])),
+        ("osd.0", entity(KeyKind::Aes, osd)),
+        ("mgr.x", entity(KeyKind::Aes, &[("mon", "allow profile mgr")])),
+    ];
+    named.into_iter().map(|(name, entity)| (name.parse().unwrap(), entity)).collect()
+}
+
+impl Fixture {
+    pub fn new(auth: AuthMode) -> Fixture {
+        let genesis = Genesis {
+            fsid: FSID,
+            monitors: vec![("a".into(), addr(3300))],
+            entities: keys(),
+            failure_domain: "osd".into(),
+        };
+        let mut disk = Recovered::default();
+        apply(&mut disk, &genesis.write(START, &mut Random::from_number(5)));
+        let mut fixture = Fixture::start(auth, disk, Time::ZERO);
+        fixture.step(Input::Deadline);
+        fixture.sent.clear();
+        fixture
+    }
+
+    pub fn start(auth: AuthMode, disk: Recovered, now: Time) -> Fixture {
+        let random = Random::from_number(7);
+        let monitor = Monitor::recover(settings(auth), disk.clone(), random, now, START).unwrap();
+        Fixture {
+            monitor,
+            now,
+            disk,
+            writes: VecDeque::new(),
+            sent: VecDeque::new(),
+            auth: VecDeque::new(),
+            disk_is_fast: true,
+            next_conn: 1,
+        }
+    }
+
+    /// The monitor's process dies and starts again with what is on the disk.
+    pub fn kill_and_restart(&mut self) {
+        let mode = self.monitor.settings.auth;
+        *self = Fixture::start(mode, self.disk.clone(), self.now);
+        self.step(Input::Deadline);
+    }
+
+    pub fn step(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Effects::new();
+            self.monitor.step(self.now, input, &mut effects);
+            self.monitor.check();
+            for effect in effects.take() {
+                match effect {
+                    Effect::Write { tag, write } if self.disk_is_fast => {
+                        apply(&mut self.disk, &write);
+                        inputs.push_back(Input::Written(tag));
+                    }
+                    Effect::Write { tag, write } => self.writes.push_back((tag, write)),
+                    Effect::Net(NetEffect::Send { conn, message }) => self.sent.push_back((conn, message)),
+                    Effect::Net(NetEffect::AuthReply { conn, reply }) => self.auth.push_back((conn, reply)),
+                    Effect::Net(_) => {}
+                }
+            }
+        }
+    }
+
+    /// The oldest write reaches the disk.
+    pub fn finish_write(&mut self) {
+        let (tag, write) = self.writes.pop_front().expect("a write is under way");
+        apply(&mut self.disk, &write);
+        self.step(Input::Written(tag));
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = end.min(self.now + Duration::from_secs(1));
+            self.step(Input::Deadline);
+        }
+    }
+
+    pub fn conn(&mut self) -> ConnId {
+        self.next_conn += 1;
+        ConnId::accepted(self.next_conn)
+    }
+
+    /// A peer that is already authenticated.
+    pub fn connect(&mut self, name: &str, port: u16) -> ConnId {
+        let conn = self.conn();
+        let auth_name: AuthName = name.parse().unwrap();
+        let num = auth_name.id.parse().unwrap_or(4123);
+        let peer = Peer {
+            name: EntityName::new(auth_name.kind, num),
+            auth_name: name.into(),
+            global_id: 4123,
+            addrs: addr(port),
+            socket: addr(port).0[0],
+            features: wire::features::TENTACLE,
+            caps: Bytes::new(),
+            allow_all: false,
+            secure: false,
+        };
+        self.step(Input::Net(NetEvent::Ready { conn, peer }));
+        conn
+    }
+
+    pub fn send(&mut self, conn: ConnId, body: impl Into<Body>) {
+        let message = Message::with_tid(17, body.into());
+        self.step(Input::Net(NetEvent::Message { conn, message }));
+    }
+
+    /// What was sent to a peer since the last look.
+    pub fn received(&mut self, conn: ConnId) -> Vec<Body> {
+        let (mine, others) = self.sent.drain(..).partition(|(to, _)| *to == conn);
+        self.sent = others;
+        let mine: VecDeque<(ConnId, Message)> = mine;
+        mine.into_iter().map(|(_, message)| message.body).collect()
+    }
+
+    /// Runs a command; errno, status, output.
+    pub fn command(&mut self, conn: ConnId, json: &str) -> (i32, String, String) {
+        self.command_with(conn, json, b"")
+    }
+
+    pub fn command_with(&mut self, conn: ConnId, json: &str, input: &[u8]) -> (i32, String, String) {
+        self.sent.clear();
+        let command = vec![json.to_owned()];
+        let input = Bytes::copy_from_slice(input);
+        self.send(conn, MMonCommand { paxos: PaxosHeader::default(), fsid: FSID, command, input });
+        for body in self.received(conn) {
+            if let Body::MMonCommandAck(ack) = body {
+                let text = String::from_utf8_lossy(&ack.output).into_owned();
+                return (-ack.result, ack.status, text);
+            }
+        }
+        panic!("no answer to {json}");
+    }
+
+    /// A command that must succeed: its output.
+    pub fn ok(&mut self, conn: ConnId, json: &str) -> String {
+        let (errno, status, output) = self.command(conn, json);
+        assert_eq!(errno, 0, "{json}: {status}");
+        output
+    }
+
+    pub fn auth_request(&mut self, conn: ConnId, first: bool, payload: Bytes, mode: u32) -> AuthReply {
+        let method = match self.monitor.settings.auth {
+            AuthMode::Cephx => wire::cephx::METHOD_CEPHX,
+            AuthMode::None => wire::cephx::METHOD_NONE,
+        };
+        let request = AuthRequest {
+            method,
+            first,
+            payload,
+            peer_kind: EntityKind::CLIENT,
+            peer_addr: addr(1).0[0],
+            mode,
+        };
+        self.step(Input::Net(NetEvent::Auth { conn, request }));
+        self.auth.pop_front().expect("every request is answered").1
+    }
+}
+
+pub fn parse(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+pub fn apply(disk: &mut Recovered, write: &Write) {
+    if let Some(vote) = &write.vote {
+        disk.vote = Some(vote.clone());
+    }
+    for (index, entry) in &write.entries {
+        disk.entries.retain(|(i, _)| i < index);
+        disk.entries.push((*index, entry.clone()));
+    }
+    if let Some(snapshot) = &write.snapshot {
+        disk.snapshot = Some(snapshot.clone());
+    }
+    if let Some(through) = write.trim_through {
+        disk.entries.retain(|(index, _)| *index > through);
+    }
+}

@@ -1,0 +1,227 @@
+//! OSDs come up, go down, go out; placement groups of new pools are announced.
+
+use super::{AuthMode, FSID, Fixture, addr, parse};
+use machine::ConnId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::messages::{
+    Body, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDMarkMeDown, MOSDPGCreated,
+    MOSDPGTemp, PaxosHeader, SubscribeItem,
+};
+use wire::types::{OsdState, OsdSuperblock, PgId, PoolFlags, Uuid};
+
+const UUID: &str = "11111111-2222-3333-4444-555555555555";
+
+fn uuid() -> Uuid {
+    UUID.parse().unwrap()
+}
+
+fn boot(port: u16) -> MOSDBoot {
+    MOSDBoot {
+        paxos: PaxosHeader::default(),
+        superblock: OsdSuperblock {
+            cluster_fsid: FSID,
+            osd_fsid: uuid(),
+            whoami: 0,
+            ..OsdSuperblock::default()
+        },
+        heartbeat_back_addrs: addr(port + 1),
+        cluster_addrs: addr(port + 2),
+        boot_epoch: 0,
+        heartbeat_front_addrs: addr(port + 3),
+        metadata: BTreeMap::from([("hostname".to_owned(), "h".to_owned())]),
+        features: wire::features::TENTACLE.0,
+    }
+}
+
+/// A cluster with `osd.0` up and in, and pool 1 with four groups.
+fn with_osd() -> (Fixture, ConnId, ConnId) {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    f.ok(admin, &format!(r#"{{"prefix":"osd new","uuid":"{UUID}","id":0}}"#));
+    f.ok(
+        admin,
+        r#"{"prefix":"osd crush create-or-move","id":0,"weight":1.0,"args":["host=h","root=default"]}"#,
+    );
+    let osd = f.connect("osd.0", 6800);
+    f.send(osd, boot(6800));
+    (f, admin, osd)
+}
+
+#[test]
+fn a_boot_brings_an_osd_up_and_in_and_sends_it_the_maps() {
+    let (mut f, admin, osd) = with_osd();
+    let map = f.monitor.state().osdmap();
+    assert!(map.is_up(0) && map.is_in(0));
+    assert_eq!(map.osds[0].addrs.client, addr(6800));
+    assert!(f.received(osd).iter().any(|body| matches!(body, Body::MOSDMap(_))));
+    let stat = parse(&f.ok(admin, r#"{"prefix":"osd stat","format":"json"}"#));
+    assert_eq!((&stat["num_up_osds"], &stat["num_in_osds"]), (&1.into(), &1.into()));
+    let found = parse(&f.ok(admin, r#"{"prefix":"osd find","id":0,"format":"json"}"#));
+    assert_eq!(found["crush_location"]["host"], "h");
+    assert_eq!(found["host"], "h");
+}
+
+#[test]
+fn a_stranger_with_an_osds_number_stays_down() {
+    let (mut f, _, osd) = with_osd();
+    let mut other = boot(7800);
+    other.superblock.osd_fsid = Uuid([1; 16]);
+    let epoch = f.monitor.state().osdmap().epoch;
+    f.send(osd, other);
+    assert_eq!(f.monitor.state().osdmap().epoch, epoch);
+}
+
+#[test]
+fn a_new_life_at_a_new_address_ends_the_old_one_first() {
+    let (mut f, _, _) = with_osd();
+    let epoch = f.monitor.state().osdmap().epoch;
+    let again = f.connect("osd.0", 7800);
+    f.send(again, boot(7800));
+    let map = f.monitor.state().osdmap();
+    assert_eq!(map.epoch, epoch + 2);
+    assert_eq!(map.osds[0].addrs.client, addr(7800));
+    assert_eq!(map.osds[0].info.up_from, epoch + 2);
+}
+
+#[test]
+fn an_osd_that_says_goodbye_is_down_and_told_so() {
+    let (mut f, _, osd) = with_osd();
+    f.received(osd);
+    let bye = MOSDMarkMeDown {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        target_osd: 0,
+        target_addrs: addr(6800),
+        epoch: f.monitor.state().osdmap().epoch,
+        request_ack: true,
+        down_and_dead: true,
+    };
+    f.send(osd, bye);
+    assert!(!f.monitor.state().osdmap().is_up(0));
+    let acks = f.received(osd);
+    assert!(acks.iter().any(|b| matches!(b, Body::MOSDMarkMeDown(m) if !m.request_ack)));
+}
+
+#[test]
+fn a_refused_connection_is_proof_enough() {
+    let (mut f, admin, _) = with_osd();
+    f.ok(admin, r#"{"prefix":"osd new","uuid":"22222222-2222-3333-4444-555555555555","id":1}"#);
+    f.ok(admin, r#"{"prefix":"auth add","entity":"osd.1","caps":["mon","allow profile osd"]}"#);
+    let witness = f.connect("osd.1", 6900);
+    let mut second = boot(6900);
+    second.superblock.whoami = 1;
+    second.superblock.osd_fsid = "22222222-2222-3333-4444-555555555555".parse().unwrap();
+    f.send(witness, second);
+    assert!(f.monitor.state().osdmap().is_up(1));
+    let mut report = MOSDFailure {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        target_osd: 0,
+        target_addrs: addr(6800),
+        epoch: 1,
+        flags: MOSDFailure::FAILED,
+        failed_for_s: 30,
+    };
+    f.send(witness, report.clone());
+    assert!(f.monitor.state().osdmap().is_up(0), "one witness of silence is not enough");
+    report.flags |= MOSDFailure::IMMEDIATE;
+    f.send(witness, report);
+    assert!(!f.monitor.state().osdmap().is_up(0));
+}
+
+#[test]
+fn silence_marks_down_and_a_long_absence_marks_out() {
+    let (mut f, admin, osd) = with_osd();
+    let beacon = MOSDBeacon {
+        paxos: PaxosHeader::default(),
+        pgs: vec![],
+        min_last_epoch_clean: 0,
+        last_purged_snaps_scrub: Default::default(),
+        beacon_interval_s: 5,
+    };
+    f.send(osd, beacon);
+    f.pass(Duration::from_secs(15));
+    assert!(f.monitor.state().osdmap().is_up(0));
+    f.pass(Duration::from_secs(10));
+    assert!(!f.monitor.state().osdmap().is_up(0));
+    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(health.contains("[WRN] OSD_DOWN: 1 osd down"), "{health}");
+    assert!(health.contains("OSD_HOST_DOWN"), "{health}");
+    // The last OSD is never marked out by itself.
+    f.pass(Duration::from_secs(700));
+    assert!(f.monitor.state().osdmap().is_in(0));
+    f.ok(admin, r#"{"prefix":"config set","who":"mon","name":"mon_osd_min_in_ratio","value":"0"}"#);
+    f.pass(Duration::from_secs(3));
+    let map = f.monitor.state().osdmap();
+    assert!(!map.is_in(0));
+    assert!(map.osds[0].state.has(OsdState::AUTOOUT));
+    assert_eq!(map.osds[0].xinfo.old_weight, 0x10000);
+    // Whoever comes back gets what it had.
+    let back = f.connect("osd.0", 6800);
+    f.send(back, boot(6800));
+    assert!(f.monitor.state().osdmap().is_in(0));
+}
+
+#[test]
+fn groups_of_a_new_pool_are_announced_to_their_primary_until_they_exist() {
+    let (mut f, admin, osd) = with_osd();
+    let what = BTreeMap::from([("osd_pg_creates".to_owned(), SubscribeItem { start: 0, flags: 0 })]);
+    f.send(osd, MMonSubscribe { what, hostname: String::new() });
+    f.sent.clear();
+    let command = vec![r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#.to_owned()];
+    let body = wire::messages::MMonCommand {
+        paxos: Default::default(),
+        fsid: FSID,
+        command,
+        input: Default::default(),
+    };
+    f.send(admin, body);
+    let announced: Vec<_> = f
+        .received(osd)
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::MOSDPGCreate2(m) => Some(m.pgs.keys().map(|pg| pg.pg).collect::<Vec<_>>()),
+            _ => None,
+        })
+        .collect();
+    let all: Vec<PgId> = (0..4).map(|seed| PgId { pool: 1, seed }).collect();
+    assert_eq!(announced, [all.clone()]);
+    let creating = |f: &Fixture| f.monitor.state().osdmap().pools[&1].flags.has(PoolFlags::CREATING);
+    for pg in all {
+        assert!(creating(&f));
+        f.send(osd, MOSDPGCreated { paxos: PaxosHeader::default(), pg });
+    }
+    assert!(!creating(&f));
+    assert!(f.monitor.state().osd.creating.is_empty());
+}
+
+#[test]
+fn up_thru_and_temporary_sets_are_granted() {
+    let (mut f, admin, osd) = with_osd();
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    let epoch = f.monitor.state().osdmap().epoch;
+    f.send(osd, MOSDAlive { paxos: PaxosHeader { version: epoch.into() }, want: epoch });
+    assert_eq!(f.monitor.state().osdmap().osds[0].info.up_thru, epoch);
+    let pg = PgId { pool: 1, seed: 2 };
+    let mut wish = MOSDPGTemp {
+        paxos: PaxosHeader::default(),
+        map_epoch: epoch,
+        pg_temp: BTreeMap::from([(pg, vec![0])]),
+        forced: false,
+    };
+    f.send(osd, wish.clone());
+    assert_eq!(f.monitor.state().osdmap().pg_temp[&pg], [0]);
+    wish.pg_temp.insert(pg, vec![]);
+    f.send(osd, wish);
+    assert!(f.monitor.state().osdmap().pg_temp.is_empty());
+}
+
+#[test]
+fn a_client_cannot_speak_for_an_osd() {
+    let (mut f, _, _) = with_osd();
+    let client = f.connect("client.admin", 5002);
+    let epoch = f.monitor.state().osdmap().epoch;
+    f.send(client, boot(7800));
+    assert_eq!(f.monitor.state().osdmap().epoch, epoch);
+}
