@@ -7,9 +7,23 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
-/// A short key lies in the tree's node itself: a search then follows no pointers. A PG's log, written at every
-/// write, has keys of nine bytes.
-type Key = SmallVec<[u8; 24]>;
+/// A key such that most comparisons are of two numbers: its first 16 bytes as one, and all of it, which lies in the
+/// tree's node when it is short. A PG's log, written at every write, has keys of nine bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    /// Big-endian, padded with zeroes: orders as the bytes do, where it differs.
+    head: u128,
+    bytes: SmallVec<[u8; 24]>,
+}
+
+impl Key {
+    fn new(bytes: &[u8]) -> Key {
+        let mut head = [0; 16];
+        let len = bytes.len().min(head.len());
+        head[..len].copy_from_slice(&bytes[..len]);
+        Key { head: u128::from_be_bytes(head), bytes: SmallVec::from_slice(bytes) }
+    }
+}
 
 #[derive(Clone, Default)]
 pub(super) struct Omap {
@@ -40,7 +54,7 @@ impl Omap {
 
     pub(super) fn set(&mut self, key: Bytes, value: Bytes) {
         self.bytes += value.len() as u64;
-        match self.entries.entry(Key::from_slice(&key)) {
+        match self.entries.entry(Key::new(&key)) {
             Entry::Occupied(mut old) => {
                 self.bytes -= old.get().len() as u64;
                 old.insert(own(value));
@@ -53,8 +67,8 @@ impl Omap {
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) {
-        if let Some((key, value)) = self.entries.remove_entry(key) {
-            self.bytes -= (key.len() + value.len()) as u64;
+        if let Some((key, value)) = self.entries.remove_entry(&Key::new(key)) {
+            self.bytes -= (key.bytes.len() + value.len()) as u64;
         }
     }
 
@@ -63,14 +77,14 @@ impl Omap {
         if from >= to {
             return;
         }
-        let range = Key::from_slice(&from)..Key::from_slice(&to);
+        let range = Key::new(&from)..Key::new(&to);
         for (key, value) in self.entries.extract_if(range, |_, _| true) {
-            self.bytes -= (key.len() + value.len()) as u64;
+            self.bytes -= (key.bytes.len() + value.len()) as u64;
         }
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Bytes> {
-        self.entries.get(key)
+        self.entries.get(&Key::new(key))
     }
 
     /// Entries with keys greater than `after`, at least `from`, and starting with `prefix`, ascending.
@@ -82,20 +96,20 @@ impl Omap {
     ) -> impl Iterator<Item = (&'a [u8], &'a Bytes)> {
         let least = from.max(prefix);
         let start = match after {
-            Some(after) if after >= least => Bound::Excluded(after),
-            _ => Bound::Included(least),
+            Some(after) if after >= least => Bound::Excluded(Key::new(after)),
+            _ => Bound::Included(Key::new(least)),
         };
-        let rest = self.entries.range::<[u8], _>((start, Bound::Unbounded));
-        rest.map(|(key, value)| (&key[..], value)).take_while(move |(key, _)| key.starts_with(prefix))
+        let rest = self.entries.range((start, Bound::Unbounded));
+        rest.map(|(key, value)| (&key.bytes[..], value)).take_while(move |(key, _)| key.starts_with(prefix))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Bytes)> {
-        self.entries.iter().map(|(key, value)| (&key[..], value))
+        self.entries.iter().map(|(key, value)| (&key.bytes[..], value))
     }
 
     /// Panics when an invariant does not hold.
     pub(super) fn check(&self) {
-        let entries: usize = self.entries.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let entries: usize = self.entries.iter().map(|(k, v)| k.bytes.len() + v.len()).sum();
         assert_eq!(self.bytes, (self.header.len() + entries) as u64, "the count of omap bytes is right");
     }
 }
