@@ -291,8 +291,9 @@ impl Client {
 
     fn forget(&mut self, id: OpId) -> Option<Pending> {
         let op = self.in_flight.remove(id)?;
-        if op.object.is_none() {
-            self.pools_decided_at.remove(&id);
+        // Both are empty but for the rare operation on a pool that was not in the map.
+        self.pools_decided_at.remove(&id);
+        if !self.pool_checks.is_empty() {
             self.pool_checks.retain(|_, waiting| *waiting != id);
         }
         Some(op)
