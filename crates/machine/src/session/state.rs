@@ -310,6 +310,8 @@ impl Session {
     pub fn ready(&mut self, cx: &mut Cx<'_>) {
         self.stage = Stage::Ready;
         self.handshake = Handshake::default();
+        // An earlier attempt on this socket may have failed.
+        self.denied = None;
         self.backoff = std::time::Duration::ZERO;
         self.deadline = self.is_lossy().then(|| cx.now + cx.config.idle_timeout);
         if !self.was_ready {

@@ -18,7 +18,7 @@ const MONMAP: u16 = 4;
 /// A stock monitor of its own, alone, without any other daemon.
 struct StockMonitor {
     _process: Running,
-    _dir: Dir,
+    dir: Dir,
     addr: SocketAddr,
     admin: Key,
 }
@@ -34,6 +34,8 @@ impl StockMonitor {
         let tool = |args: &[&str]| release.run("ceph-authtool", args);
         tool(&["--create-keyring", &keyring, "--gen-key", "-n", "mon.", "--cap", "mon", all]);
         tool(&[&keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", all, "--cap", "osd", all]);
+        // For an OSD that a test may add.
+        tool(&[&keyring, "--gen-key", "-n", "osd.0", "--cap", "mon", all, "--cap", "osd", all]);
         let admin = Key::from_base64(&tool(&[&keyring, "-p", "-n", "client.admin"])).unwrap();
         let addv = format!("[v2:{addr}]");
         release.run("monmaptool", &["--create", "--addv", "a", &addv, "--fsid", fsid, &map]);
@@ -48,7 +50,7 @@ impl StockMonitor {
         let mut daemon = release.command("ceph-mon");
         daemon.args(base).args(["-f"]).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Running(daemon.spawn().unwrap());
-        let monitor = StockMonitor { _process: process, _dir: dir, addr, admin };
+        let monitor = StockMonitor { _process: process, dir, addr, admin };
         monitor.wait_until_it_judges(auth);
         monitor
     }
@@ -101,6 +103,93 @@ fn get_monmap(node: &Node, secure: bool) {
             NetEvent::Message { message, .. } if message.body.kind() == MONMAP => return,
             NetEvent::Message { .. } => {}
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A stock OSD of the monitor's cluster.
+struct StockOsd {
+    _process: Running,
+    /// With its nonce: a daemon answers to nothing else.
+    addr: EntityAddr,
+}
+
+impl StockOsd {
+    fn start(release: &Release, monitor: &StockMonitor) -> StockOsd {
+        let path = |name: &str| monitor.dir.inside.join(name).display().to_string();
+        let (conf, keyring, data) = (path("conf"), path("keyring"), path("osd"));
+        std::fs::create_dir_all(monitor.dir.outside.join("osd")).unwrap();
+        let uuid = "e2f8a1c5-52f3-4ba0-9a35-0a6a42a1c9aa";
+        let ceph = |args: &[&str]| {
+            release.run("ceph", &[&["-c", &conf, "-k", &keyring, "--connect-timeout", "20"], args].concat())
+        };
+        ceph(&["osd", "new", uuid]);
+        let base =
+            ["-i", "0", "-c", &conf, "-k", &keyring, "--osd-data", &data, "--osd-objectstore", "memstore"];
+        release.run("ceph-osd", &[&base[..], &["--mkfs", "--osd-uuid", uuid]].concat());
+        let mut daemon = release.command("ceph-osd");
+        daemon.args(base).args(["-f"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = Running(daemon.spawn().unwrap());
+        let patience = Instant::now() + Duration::from_secs(40);
+        loop {
+            // osd.0 up in weight 1 ... [v2:127.0.0.1:6800/123,v1:...]
+            let dump = ceph(&["osd", "dump"]);
+            let line = dump.lines().find(|l| l.starts_with("osd.0 up"));
+            if let Some(v2) = line.and_then(|l| l.split("v2:").nth(1)) {
+                let (socket, rest) = v2.split_once('/').unwrap();
+                let nonce = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+                let addr = EntityAddr::msgr2(socket.parse().unwrap(), nonce.parse().unwrap());
+                return StockOsd { _process: process, addr };
+            }
+            assert!(Instant::now() < patience, "the stock OSD does not come up: {dump}");
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+#[test]
+fn an_osd_with_a_ticket_in_both_modes() {
+    for release in releases_with("ceph-osd") {
+        let monitor = StockMonitor::start(&release, "cephx");
+        let osd = StockOsd::start(&release, &monitor);
+        for mode in [MODE_CRC, MODE_SECURE] {
+            let node = Node::client(&[mode]);
+            let key = monitor.admin.clone();
+            let auth_name = || "client.admin".into();
+            monitor.connect(
+                &node,
+                Credentials::Key { auth_name: auth_name(), key, want_services: 4, reclaim: None },
+            );
+            let NetEvent::Granted { grant, .. } = node.next() else { panic!("not let in") };
+            get_monmap(&node, mode == MODE_SECURE);
+            let ticket = grant.tickets.iter().find(|t| t.service == 4).unwrap().clone();
+            let global_id = grant.global_id;
+            node.effect(NetEffect::Close { conn: CONN });
+            let call = |addr: EntityAddr, ticket| NetEffect::Connect {
+                conn: CONN,
+                to: addr.into(),
+                kind: EntityKind::OSD,
+                policy: Policy::Lossy,
+                credentials: Credentials::Ticket { auth_name: auth_name(), global_id, ticket },
+            };
+            node.effect(call(osd.addr, ticket.clone()));
+            match node.next() {
+                NetEvent::Ready { peer, .. } => {
+                    assert_eq!((peer.name.to_string().as_str(), peer.secure), ("osd.0", mode == MODE_SECURE));
+                }
+                other => panic!("{}: {other:?}", release.name()),
+            }
+            // With a session key that is not the ticket's nobody gets in.
+            node.effect(NetEffect::Close { conn: CONN });
+            let mut stolen = ticket;
+            let secret = vec![9; stolen.session_key.secret.len()];
+            stolen.session_key.secret = secret.into();
+            node.effect(call(osd.addr, stolen));
+            match node.next() {
+                NetEvent::Closed { why: CloseReason::Denied(_), .. } => {}
+                other => panic!("{}: {other:?}", release.name()),
+            }
+            eprintln!("{}: in at an OSD, mode {mode}, {:?}", release.name(), monitor.admin);
         }
     }
 }
