@@ -204,7 +204,7 @@ impl Control {
     }
 }
 
-fn state_of(entry: &Entry) -> PgState {
+pub(super) fn state_of(entry: &Entry) -> PgState {
     if entry.holding == Holding::Blocked {
         return PgState::DOWN;
     }
