@@ -159,7 +159,8 @@ impl<'a> Execution<'a> {
                     Err(queries) => return Run::Need(queries),
                 },
                 _ => match self.step(step) {
-                    Ok(output) => (0, output),
+                    // A comparison that holds comes out as 1, as Ceph's clients see it.
+                    Ok(output) => (matches!(step, Step::CompareAttr { .. }) as i32, output),
                     Err(Failure { result, output }) => (result, output),
                 },
             };
