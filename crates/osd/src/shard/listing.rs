@@ -179,11 +179,12 @@ fn begin_page(op: &OsdOp, snap: SnapId) -> Result<(HObject, Page), Errno> {
 }
 
 /// `string, string` (once a class and a method), `string "plain", string attribute, blob value`. The attribute is
-/// named as it is stored, prefix included. Filters of object classes are named `class.filter`; none is known.
+/// named as it is stored, prefix included. Filters of object classes are named `class.filter`; the only one is that
+/// of the class `hello`, which does the same.
 fn plain_filter(r: &mut Reader<'_>) -> Result<PlainFilter, Errno> {
     r.string()?;
     r.string()?;
-    if r.string()? != "plain" {
+    if !matches!(r.string()?.as_str(), "plain" | "hello.hello") {
         return Err(Errno::INVAL);
     }
     Ok(PlainFilter { attr: r.string()?.into(), value: r.get()? })
