@@ -40,7 +40,7 @@ COMPARE = [
 
 # Objects whose keys are names of things, by the path that leads to them.
 FREE_KEYS = [r"checks$", r"^versions", r"\.caps$", r"addrs_map", r"application_metadata", r"num_objects_by",
-             r"^config-key dump", r"progress_events$", r"^mgr services", r"options$", r"device_class",
+             r"^config-key dump", r"progress_events$", r"^mgr services", r"options$", r"device_class", r"stats_by_class$",
              r"^osd metadata", r"^mon metadata", r"servicemap\.services", r"^node ls", r"read_balance", r"^features",
              r"available_modules", r"modules$", r"always_on_modules", r"stretch_mode", r"disallowed_leaders"]
 

@@ -79,5 +79,6 @@ class PythonRados(ClusterTest):
             self.io.read("nothing")
         with self.assertRaises(self.rados.ObjectNotFound):
             self.r.open_ioctx("no-such-pool")
+        self.io.write_full("bare", b"")
         with self.assertRaises(self.rados.NoData):
-            self.io.get_xattr("bell", "none")
+            self.io.get_xattr("bare", "none")

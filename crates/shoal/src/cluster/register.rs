@@ -60,6 +60,13 @@ async fn register(
         json!({ "prefix": "osd crush create-or-move", "id": id, "weight": weight, "args": place }),
         String::new(),
     )
+    .await?;
+    // Memory does not rotate.
+    command(
+        host,
+        json!({ "prefix": "osd crush set-device-class", "class": "ssd", "ids": [format!("osd.{id}")] }),
+        String::new(),
+    )
     .await
 }
 
