@@ -14,6 +14,8 @@ mod manager;
 mod pg_map;
 mod rates;
 #[cfg(test)]
+mod stock_tests;
+#[cfg(test)]
 mod tests;
 
 pub use commands::descriptions;

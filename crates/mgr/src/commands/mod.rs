@@ -7,6 +7,7 @@ mod dump;
 mod osd;
 mod osd_df;
 mod pg;
+mod recovery;
 mod service;
 
 use crate::PgMap;

@@ -65,12 +65,16 @@ pub(super) fn pool_stats(view: &View<'_>, args: &Args) -> Answer {
     };
     let name_of = |pool: &PoolId| names.get(pool).map_or("", String::as_str);
     let io_of = |pool: &PoolId| view.pg_map.pool_rate(*pool).and_then(|(d, over)| ClientIo::of(&d, over));
+    let (_, sums) = view.pg_map.sums();
+    let sum_of = |pool: &PoolId| sums.get(pool).map(|stat| stat.stats.sum).unwrap_or_default();
     if !args.format().is_plain() {
         let rows = chosen.iter().map(|pool| {
+            let mut recovery = object! {};
+            super::recovery::push_json(&mut recovery, &sum_of(pool));
             object! {
                 "pool_name" => name_of(pool),
                 "pool_id" => *pool,
-                "recovery" => object! {},
+                "recovery" => recovery,
                 "recovery_rate" => object! {},
                 "client_io_rate" => io_of(pool).map_or(object! {}, io_json),
             }
@@ -83,10 +87,14 @@ pub(super) fn pool_stats(view: &View<'_>, args: &Args) -> Answer {
     let text: String = chosen
         .iter()
         .map(|pool| {
-            let going_on = match io_of(pool) {
-                Some(io) => format!("  client io {}\n", io_text(io)),
-                None => "  nothing is going on\n".into(),
-            };
+            let troubles = super::recovery::texts(&sum_of(pool)).into_iter();
+            let mut going_on: String = troubles.map(|trouble| format!("  {trouble}\n")).collect();
+            if let Some(io) = io_of(pool) {
+                going_on += &format!("  client io {}\n", io_text(io));
+            }
+            if going_on.is_empty() {
+                going_on += "  nothing is going on\n";
+            }
             format!("pool {} id {pool}\n{going_on}\n", name_of(pool))
         })
         .collect();

@@ -50,6 +50,7 @@ pub(super) fn stat(view: &View<'_>, args: &Args) -> Answer {
             }
             summary.push("io_sec", io.reads + io.writes);
         }
+        super::recovery::push_json(&mut summary, &sum.stats.sum);
         return wrapped(args.format(), vec![("pg_summary", summary)]);
     }
     let counts: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
@@ -70,6 +71,9 @@ pub(super) fn stat(view: &View<'_>, args: &Args) -> Answer {
             text += &format!("{}/s wr, ", Bytes(io.write_bytes as u64));
         }
         text += &format!("{} op/s", Si((io.reads + io.writes) as u64));
+    }
+    for trouble in super::recovery::texts(&sum.stats.sum) {
+        text += &format!("; {trouble}");
     }
     Answer::body(text)
 }
@@ -184,7 +188,8 @@ fn pool_stats(view: &View<'_>) -> Json {
 fn osd_stats(view: &View<'_>) -> [(&'static str, Json); 2] {
     let osds = view.pg_map.osds.iter().map(|(osd, stat)| {
         let mut pairs = vec![("osd", (*osd).into())];
-        pairs.extend(dump::osd_stat(stat));
+        // Stock leaves heartbeat times out of the rows, though not out of their sum.
+        pairs.extend(dump::osd_stat(stat).into_iter().filter(|(key, _)| *key != "network_ping_times"));
         object_of(pairs)
     });
     let pools = view.pg_map.pool_statfs.iter().map(|((pool, osd), statfs)| {

@@ -291,6 +291,10 @@ fn decode_names(r: &mut Reader<'_>) -> Result<BTreeMap<i32, String>, DecodeError
         let key = r.i32()?;
         let name = r.string()?;
         let name = if name.is_empty() { r.string()? } else { name };
+        // Written again it would look like the upper half of a number.
+        if name.is_empty() {
+            return Err(r.invalid("crush name of length", 0u8));
+        }
         out.insert(key, name);
     }
     Ok(out)
