@@ -43,10 +43,9 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn rm(ctx: &mut Ctx<'_>) -> Outcome {
     let key = ctx.args.required("key")?;
-    if !ctx.state.config_keys.contains_key(&key) {
-        return Ok(Answer::ok(format!("no such key '{key}'")));
+    if ctx.state.config_keys.contains_key(&key) {
+        ctx.changes.push(Change::ConfigKey { key, value: None });
     }
-    ctx.changes.push(Change::ConfigKey { key, value: None });
     Ok(Answer::ok("key deleted"))
 }
 

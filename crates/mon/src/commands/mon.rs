@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "mon feature ls name=with_value,type=CephBool,req=false", "show the monitors' features", "mon", "r", feature_ls;
     "mon ok-to-stop name=ids,type=CephString,n=N", "say whether monitors could stop with a quorum left", "mon", "r", ok_to_stop;
     "quorum_status", "show the quorum and the monitor map", "mon", "r", quorum_status;
-    "mon_status", "show this monitor's state", "mon", "r", mon_status;
+    "mon_status", "show this monitor's state", "mon", "r", mon_status, Command::TELL;
 };
 
 /// Ciphers by number, as 20.2.4 names them.
@@ -188,7 +188,7 @@ fn metadata(ctx: &mut Ctx<'_>) -> Outcome {
     if let Some(id) = ctx.args.text("id") {
         let id = id.strip_prefix("mon.").unwrap_or(&id);
         let found = known.get(id).ok_or_else(|| Answer::error(ENOENT, ""))?;
-        let mut json = object! { "name" => id };
+        let mut json = object! {};
         found.iter().for_each(|(key, value)| json.push(key.clone(), value.as_str()));
         return Ok(ctx.show_json(json));
     }
@@ -242,18 +242,21 @@ fn feature_ls(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn ok_to_stop(ctx: &mut Ctx<'_>) -> Outcome {
     let mut left = ctx.situation.quorum.clone();
-    for id in ctx.args.texts("ids") {
-        let id = id.strip_prefix("mon.").unwrap_or(&id);
+    let ids = ctx.args.texts("ids");
+    for id in &ids {
+        let id = id.strip_prefix("mon.").unwrap_or(id);
         match ctx.state.monmap.rank_of(id) {
             Some(rank) => left.retain(|r| *r != rank),
             None => return Err(Answer::error(ENOENT, format!("mon.{id} does not exist"))),
         }
     }
     let needed = ctx.state.monmap.mons.len() / 2 + 1;
+    let names: Vec<_> = left.iter().filter_map(|r| ctx.state.monmap.ranks.get(*r)).cloned().collect();
+    let (names, ids) = (names.join(","), ids.join(","));
     if left.len() >= needed {
-        return Ok(Answer::ok("quorum should be preserved"));
+        return Ok(Answer::ok(format!("quorum should be preserved ({names}) after stopping [{ids}]")));
     }
-    let text = format!("not enough monitors would be available ({}) after stopping mons", left.len());
+    let text = format!("not enough monitors would be available ({names}) after stopping mons [{ids}]");
     Err(Answer::error(command::errno::EBUSY, text))
 }
 

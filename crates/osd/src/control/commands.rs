@@ -8,7 +8,7 @@ use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
 
 /// What works, as `get_command_descriptions` lists it: signature, help, permissions.
-const COMMANDS: &[(&str, &str, &str)] = &[
+pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("get_command_descriptions", "list available commands", "r"),
     ("help", "list available commands", "r"),
     ("version", "report version of OSD", "r"),

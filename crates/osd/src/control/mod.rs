@@ -13,6 +13,7 @@ mod neighbours;
 mod options;
 mod reports;
 
+pub use commands::COMMANDS;
 pub use history::Lineage;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 

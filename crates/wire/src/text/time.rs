@@ -47,7 +47,7 @@ impl fmt::Display for Age {
         let sec = self.nanos / 1_000_000_000;
         let (min, hours, days) = (sec / 60, sec / 3600, sec / 86_400);
         let text = match () {
-            () if sec < 2 => format!("{}s", self.nanos as f32 / 1e9),
+            () if sec < 2 => format!("{}s", six_digits(self.nanos as f64 / 1e9)),
             () if sec < 120 => format!("{sec}s"),
             () if min < 120 => format!("{min}m"),
             () if hours < 48 => format!("{hours}h"),
@@ -58,6 +58,13 @@ impl fmt::Display for Age {
         };
         f.pad(&text)
     }
+}
+
+/// At most six significant digits, no zeroes at the end: as C++ streams print a float of this size.
+fn six_digits(seconds: f64) -> String {
+    let decimals = if seconds >= 1.0 { 5 } else { 6 };
+    let text = format!("{seconds:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub(super) const COMMANDS: &[Command] = commands! {
         "show the CRUSH hierarchy with the OSDs' state", "osd", "r", tree::tree;
     "osd tree-from name=epoch,type=CephInt,range=0,req=false name=bucket,type=CephString name=states,type=CephChoices,strings=up|down|in|out|destroyed,n=N,req=false",
         "show the CRUSH hierarchy below a bucket", "osd", "r", tree::tree_from;
+    "osd ls-tree name=epoch,type=CephInt,range=0,req=false name=name,type=CephString,req=true",
+        "list the OSDs below a bucket", "osd", "r", tree::ls_tree;
     "osd getmap name=epoch,type=CephInt,range=0,req=false", "write the OSDMap as bytes", "osd", "r", getmap;
     "osd getcrushmap name=epoch,type=CephInt,range=0,req=false", "write the CRUSH map as bytes", "osd", "r", getcrushmap;
     "osd setcrushmap name=prior_version,type=CephInt,req=false", "take the CRUSH map given with -i", "osd", "rw", crush::set_map;
@@ -558,15 +560,13 @@ fn utilization(ctx: &mut Ctx<'_>) -> Outcome {
     };
     let json = || {
         object! {
-            "utilization" => object! {
-                "avg_pgs" => average,
-                "std_dev" => deviation,
-                "expected_std_dev" => expected,
-                "min_osd" => min_osd,
-                "min_osd_pgs" => min,
-                "max_osd" => max_osd,
-                "max_osd_pgs" => max,
-            },
+            "avg_pgs" => average,
+            "std_dev" => deviation,
+            "expected_baseline_std_dev" => expected,
+            "min_osd" => min_osd,
+            "min_osd_pgs" => min,
+            "max_osd" => max_osd,
+            "max_osd_pgs" => max,
         }
     };
     Ok(ctx.show(json, plain))

@@ -72,6 +72,17 @@ pub(super) fn tree_from(ctx: &mut Ctx<'_>) -> Outcome {
     Ok(ctx.show(|| json(&map, &items, &[], true), || plain(&map, &items, &[], true)))
 }
 
+pub(super) fn ls_tree(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = map_at(ctx)?;
+    let name = ctx.args.required("name")?;
+    let Some(root) = edit::item_id(&map.crush, &name) else {
+        return Err(Answer::error(ENOENT, format!("\"{name}\" does not exist")));
+    };
+    let below = crush::leaves(&map.crush, root);
+    let osds: Vec<i32> = map.osd_ids().filter(|osd| below.contains(osd)).collect();
+    Ok(ctx.show(|| Json::array(osds.iter().copied()), || osds.iter().map(|osd| format!("{osd}\n")).collect()))
+}
+
 fn status(map: &OsdMap, osd: i32) -> &'static str {
     match map.osd(osd) {
         None => "DNE",
