@@ -348,6 +348,8 @@ fn attributes_of_an_absent_object_are_enoent_within_a_write() {
     host.ask("a", vec![create]);
     assert_eq!(host.ask("a", vec![OsdOp::xattr(OpCode::GETXATTR, "x", b"")]).result, Errno::NODATA.result());
     assert_eq!(host.ask("a", vec![equal("x", ""), write_full(b"y")]).result, 0);
+    assert_eq!(host.ask("a", vec![equal("x", "")]).result, 1, "a comparison that holds says so");
+    assert_eq!(host.ask("a", vec![equal("x", "z")]).result, Errno::CANCELED.result());
 }
 
 /// `cmpxattr NAME == VALUE`, as text.

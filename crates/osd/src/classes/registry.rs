@@ -107,6 +107,7 @@ methods! {
     }
     rbd {
         get_all_features: RD => rbd::get_all_features,
+        get_id: RD => rbd::get_id,
     }
     refcount {
         get: RW => refcount::get,

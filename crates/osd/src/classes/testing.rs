@@ -48,6 +48,10 @@ impl Object {
         attrs.insert(format!("_{name}").into(), Bytes::copy_from_slice(value));
     }
 
+    pub(super) fn put_data(&mut self, data: &[u8]) {
+        self.state.as_mut().expect("the object exists").data = Bytes::copy_from_slice(data);
+    }
+
     pub(super) fn omap(&self, key: &str) -> Option<Bytes> {
         self.state.as_ref()?.omap.get(key.as_bytes()).cloned()
     }
