@@ -42,6 +42,10 @@ impl Monitor {
             if what == "osdmap" && item.start == 0 {
                 session.osd_epoch = 0;
             }
+            // A client follows the log at one level: naming another ends the last.
+            if what.starts_with("log-") {
+                session.subscriptions.retain(|other, _| *other == what || !other.starts_with("log-"));
+            }
             let subscription = Subscription { next: item.start, onetime: item.is_onetime() };
             session.subscriptions.insert(what.clone(), subscription);
             changed.push(what);
