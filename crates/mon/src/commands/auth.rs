@@ -49,7 +49,7 @@ fn known(ctx: &Ctx<'_>, name: &AuthName) -> Option<AuthEntity> {
 /// `mon 'allow r' osd 'allow *'` as pairs, each checked by the grammar of its service.
 fn wanted_caps(ctx: &Ctx<'_>) -> Result<BTreeMap<String, String>, Answer> {
     let words = ctx.args.texts("caps");
-    if words.len() % 2 != 0 {
+    if !words.len().is_multiple_of(2) {
         return Err(Answer::invalid("bad capabilities request; odd number of arguments"));
     }
     let caps: BTreeMap<_, _> = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();

@@ -60,7 +60,7 @@ impl Monitor {
             services: m.services.clone(),
             ..map.clone()
         };
-        let became_available = m.available && !(map.available && !is_new);
+        let became_available = m.available && (!map.available || is_new);
         self.mgr.last_beacon = turn.now;
         let mut changes = vec![
             Change::MgrMap { map: Box::new(next) },
