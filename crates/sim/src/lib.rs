@@ -5,16 +5,19 @@
 //!   its disk.
 //! - [`check`]: what must hold of what clients saw: linearizability object by object, with outcomes that nobody
 //!   ever learned; order of replies. Machines' own invariants run after every step.
+//! - [`run_with`] plays one [`Config`]: a cluster, a workload, faults, quiet; [`Report`] tells what it came to.
 //! - [`Trace`]: the number that two runs of a seed share, the last events in words, and what was covered.
 
 pub mod check;
 pub mod network;
 pub mod node;
 pub mod nodes;
+mod scenario;
 mod trace;
 mod world;
 
 pub use network::Level;
 pub use node::{Node, NodeId};
+pub use scenario::{Config, MakeMonitor, Report, run_with};
 pub use trace::{Coverage, Trace};
 pub use world::{Fault, World};

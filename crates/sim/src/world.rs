@@ -5,7 +5,7 @@
 //! put down. Two runs of one seed are the same event by event; [`Trace::hash`] tells.
 
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
-use crate::node::{Node, NodeId};
+use crate::node::{Life, Node, NodeId};
 use crate::trace::Trace;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
@@ -58,7 +58,10 @@ impl World {
     }
 
     /// With session machines; `config` says how each node's is set up.
-    pub fn with_bytes(seed: u64, config: impl Fn(NodeId) -> machine::session::Config + 'static) -> World {
+    pub fn with_bytes(
+        seed: u64,
+        config: impl Fn(NodeId, Life) -> machine::session::Config + 'static,
+    ) -> World {
         let config: EndpointConfig = Box::new(config);
         World::new(seed, Network::Bytes(Box::new(BytesNetwork::new(config))))
     }
@@ -159,6 +162,7 @@ impl World {
                 self.trace.note(|| format!("{:?} {node:?} starts, life {life}", self.now));
                 self.with_network(|network, cx| network.started(cx, node));
                 self.with_node(node, |node, now, out| node.start(now, out));
+                self.stations[node.0].addrs = self.nodes[node.0].addrs();
             }
             Event::Unstall(node) => {
                 if self.weather.stalls.get(&node).is_some_and(|until| *until <= self.now) {

@@ -263,7 +263,7 @@ impl Node for Client {
     }
 
     fn crash(&mut self, _now: Time, _dice: &mut Random) {
-        self.history.borrow_mut().abandon_client(self.id);
+        self.history.borrow_mut().abandon_client(self.id, self.id.into());
         self.open.clear();
         self.conn = None;
     }
@@ -275,7 +275,7 @@ impl Node for Client {
 fn run(seed: u64, level: Level, bug: Bug) -> (Vec<String>, u64, u64) {
     let mut world = match level {
         Level::Messages => World::with_messages(seed),
-        Level::Bytes { .. } => World::with_bytes(seed, |node| {
+        Level::Bytes { .. } => World::with_bytes(seed, |node, _| {
             let kind = if node.0 == 0 { EntityKind::OSD } else { EntityKind::CLIENT };
             let mut config =
                 machine::session::Config::new(EntityName::new(kind, 100 + node.0 as i64), addrs(node.0));

@@ -2,7 +2,7 @@
 
 use super::linear::{Act, Answer, Checker, OpRef, Token};
 use machine::Time;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Every client's operations on every object. Shared by the clients of one run.
 #[derive(Debug, Default)]
@@ -15,6 +15,9 @@ pub struct History {
     last_token: Token,
     answered: u64,
     abandoned: u64,
+    /// Clients that died, by the number under which OSDs knew them.
+    dead: BTreeSet<i64>,
+    looks: u64,
     violations: Vec<String>,
 }
 
@@ -32,6 +35,8 @@ pub struct Summary {
     pub answered: u64,
     pub abandoned: u64,
     pub open: u64,
+    /// How often a client looked, at the end, who watches.
+    pub looks: u64,
     /// Objects on which too much happened at once to be checked to the end.
     pub unchecked_objects: u64,
 }
@@ -88,7 +93,8 @@ impl History {
     }
 
     /// A client died: what it had not heard of may have happened, or may yet.
-    pub fn abandon_client(&mut self, client: u32) {
+    pub fn abandon_client(&mut self, client: u32, global_id: i64) {
+        self.dead.insert(global_id);
         let lost: Vec<OpRef> =
             self.open.iter().filter(|(_, o)| o.client == client).map(|(op, _)| *op).collect();
         for op in lost {
@@ -97,6 +103,15 @@ impl History {
             self.abandoned += 1;
         }
         self.writes.retain(|(c, _), _| *c != client);
+    }
+
+    pub fn is_dead(&self, global_id: i64) -> bool {
+        self.dead.contains(&global_id)
+    }
+
+    /// Somebody has looked who watches.
+    pub fn looked(&mut self) {
+        self.looks += 1;
     }
 
     /// A rule of its own was broken.
@@ -118,6 +133,7 @@ impl History {
             answered: self.answered,
             abandoned: self.abandoned,
             open: self.open.len() as u64,
+            looks: self.looks,
             unchecked_objects: self.objects.values().filter(|c| !c.is_bounded()).count() as u64,
         }
     }

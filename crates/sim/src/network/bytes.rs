@@ -11,8 +11,8 @@ use machine::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
 use machine::{Effects, Machine, Random, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How a node's endpoint is set up. Called at every start.
-pub(crate) type EndpointConfig = Box<dyn Fn(NodeId) -> Config>;
+/// How a node's endpoint is set up in one of its lives.
+pub(crate) type EndpointConfig = Box<dyn Fn(NodeId, Life) -> Config>;
 
 pub(crate) struct BytesNetwork {
     config: EndpointConfig,
@@ -67,8 +67,8 @@ impl BytesNetwork {
     }
 
     pub fn started(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let endpoint = Endpoint::new((self.config)(node), Random::from_number(cx.random.u64()));
         let life = cx.station(node).life;
+        let endpoint = Endpoint::new((self.config)(node, life), Random::from_number(cx.random.u64()));
         self.endpoints
             .insert(node, Host { endpoint, life, sockets: BTreeMap::new(), unread: BTreeMap::new() });
     }

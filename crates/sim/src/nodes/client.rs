@@ -1,22 +1,24 @@
-//! A client that reads and writes at random, and notes what it did and was told.
+//! A client that reads and writes at random, watches and notifies, and notes what it did and was told.
 //!
 //! Objects hold tokens of eight bytes, each written once in a run, so that contents tell which writes they have
-//! seen. A client that dies comes back as another one; what it had in flight has an unknown outcome.
+//! seen. A client that dies comes back as another one; what it had in flight has an unknown outcome, and its watch
+//! must end by itself: when all has been quiet for long enough, the survivors look who is listed as a watcher.
 
 use super::{mon_session_config, wall};
 use crate::Node;
 use crate::check::{Act, Answer, History, OpRef, Token};
 use bytes::Bytes;
 use client::{
-    Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Timing, WriteOps,
+    Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Timing, WatchEvent,
+    WatchId, WriteOps,
 };
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, PoolId};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, PoolId, WatcherList};
 
 /// What all clients of a run share.
 pub type Shared = Rc<RefCell<History>>;
@@ -42,6 +44,12 @@ pub struct ClientNode {
     history: Shared,
     client: Option<Client>,
     open: BTreeMap<OpId, (OpRef, Act)>,
+    watch: Option<WatchId>,
+    /// The OSD has confirmed the watch, and has not said since that it was lost.
+    is_watching: bool,
+    notifications: BTreeSet<WatchId>,
+    /// The request that looks who watches, at the end.
+    look: Option<OpId>,
     next_at: Time,
     /// No more operations are begun: the run comes to its end.
     quiet_after: Time,
@@ -66,6 +74,10 @@ impl ClientNode {
             history,
             client: None,
             open: BTreeMap::new(),
+            watch: None,
+            is_watching: false,
+            notifications: BTreeSet::new(),
+            look: None,
             next_at: Time::ZERO,
             quiet_after,
         }
@@ -76,23 +88,102 @@ impl ClientNode {
         &mut self,
         out: &mut Vec<NetEffect>,
         act: impl FnOnce(&mut Client, &mut Effects<Effect>) -> R,
-    ) -> (R, Vec<Done>) {
+    ) -> (R, Vec<Heard>) {
         let mut effects = Effects::new();
         let result = act(self.client.as_mut().expect("a node that is up has its machine"), &mut effects);
         let mut done = Vec::new();
         for effect in effects.take() {
             match effect {
                 Effect::Net(effect) => out.push(effect),
-                Effect::Event(Event::Done { id, outcome }) => done.push((id, outcome)),
+                Effect::Event(Event::Done { id, outcome }) => done.push(Heard::Done(id, outcome)),
+                Effect::Event(Event::Watch { event, .. }) => done.push(Heard::Watch(event)),
+                Effect::Event(Event::Notified { id, .. }) => done.push(Heard::Notified(id)),
                 Effect::Event(_) => {}
             }
         }
         (result, done)
     }
 
+    fn hear(&mut self, now: Time, heard: Vec<Heard>, out: &mut Vec<NetEffect>) {
+        for heard in heard {
+            match heard {
+                Heard::Done(id, outcome) if self.look == Some(id) => self.looked(now, outcome),
+                Heard::Done(id, outcome) => self.done(now, id, outcome),
+                Heard::Notified(id) => drop(self.notifications.remove(&id)),
+                Heard::Watch(WatchEvent::Registered) => self.is_watching = true,
+                Heard::Watch(WatchEvent::Lost(_)) => {
+                    self.is_watching = false;
+                    self.rewatch(now, out);
+                }
+                Heard::Watch(WatchEvent::Notify { notify_id, .. }) => {
+                    let Some(watch) = self.watch else { continue };
+                    self.with(out, |client, fx| client.notify_ack(now, watch, notify_id, Bytes::new(), fx));
+                }
+            }
+        }
+    }
+
+    fn watched(&self) -> ObjectRef {
+        ObjectRef::new(self.workload.pool, format!("watched-{}", self.index % 2))
+    }
+
+    /// Watch, once more if need be. The object is made first, for only what exists can be watched.
+    fn rewatch(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let object = self.watched();
+        let old = self.watch.take();
+        let (watch, _) = self.with(out, |client, fx| {
+            if let Some(old) = old {
+                client.unwatch(now, old, fx);
+            }
+            client.submit(now, Operation::write(object.clone(), WriteOps::new().create(false)), fx);
+            client.watch(now, object, WATCH_TIMEOUT, fx)
+        });
+        self.watch = Some(watch);
+    }
+
+    fn notify(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let object = self.watched();
+        let news = Bytes::from_static(b"news");
+        let (id, heard) = self.with(out, |client, fx| client.notify(now, object, news, NOTIFY_TIMEOUT, fx));
+        self.notifications.insert(id);
+        self.hear(now, heard, out);
+    }
+
+    fn look(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let read = Operation::read(self.watched(), ReadOps::new().list_watchers());
+        let (id, heard) = self.with(out, |client, fx| client.submit(now, read, fx));
+        self.look = Some(id);
+        self.hear(now, heard, out);
+    }
+
+    /// Who watches, when all has been quiet: those who live, and nobody else.
+    fn looked(&mut self, now: Time, outcome: Result<client::Reply, Failure>) {
+        let mut history = self.history.borrow_mut();
+        let list = outcome.ok().filter(client::Reply::is_ok).and_then(|r| r.decode::<WatcherList>(0).ok());
+        let Some(list) = list else {
+            return history.violation(format!("{now:?}: the watchers cannot be listed"));
+        };
+        for watcher in &list.entries {
+            if history.is_dead(watcher.name.num) {
+                history.violation(format!(
+                    "{now:?}: {} is long dead and still listed as a watcher",
+                    watcher.name
+                ));
+            }
+        }
+        let me = self.client.as_ref().map_or(0, Client::global_id) as i64;
+        if self.is_watching && !list.entries.iter().any(|w| w.name.num == me) {
+            history.violation(format!("{now:?}: client.{me} watches and is not listed: {:?}", list.entries));
+        }
+        if !self.notifications.is_empty() {
+            history.violation(format!("{now:?}: client.{me} has notifications without an end"));
+        }
+        history.looked();
+    }
+
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
-        let ((), done) = self.with(out, |client, fx| client.step(now, input, fx));
-        done.into_iter().for_each(|(id, outcome)| self.done(now, id, outcome));
+        let ((), heard) = self.with(out, |client, fx| client.step(now, input, fx));
+        self.hear(now, heard, out);
     }
 
     fn done(&mut self, now: Time, id: OpId, outcome: Result<client::Reply, Failure>) {
@@ -116,6 +207,10 @@ impl ClientNode {
         history.answer(now, op, answer);
     }
 
+    fn look_at(&self) -> Option<Time> {
+        (self.look.is_none() && self.watch.is_some()).then_some(self.quiet_after + LOOK_AFTER)
+    }
+
     fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let name = format!("object-{}", self.random.below(self.workload.objects));
         let object = ObjectRef::new(self.workload.pool, name.as_str());
@@ -128,13 +223,25 @@ impl ClientNode {
             _ => (Act::Remove, Operation::write(object, WriteOps::new().remove())),
         };
         let op = self.history.borrow_mut().begin(now, self.number, &name, act);
-        let (id, done) = self.with(out, |client, fx| client.submit(now, operation, fx));
+        let (id, heard) = self.with(out, |client, fx| client.submit(now, operation, fx));
         self.open.insert(id, (op, act));
-        done.into_iter().for_each(|(id, outcome)| self.done(now, id, outcome));
+        self.hear(now, heard, out);
     }
 }
 
-type Done = (OpId, Result<client::Reply, Failure>);
+/// What the machine told its caller.
+enum Heard {
+    Done(OpId, Result<client::Reply, Failure>),
+    Watch(WatchEvent),
+    Notified(WatchId),
+}
+
+const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
+/// After the last fault: every OSD is back, has read its watchers, and has waited for them in vain.
+const LOOK_AFTER: Duration = Duration::from_secs(60);
+/// How long [`LOOK_AFTER`] and what follows it takes: a run goes on for so long after its last fault.
+pub const QUIET: Duration = Duration::from_secs(90);
 
 fn tokens(data: &[u8]) -> Option<Vec<Token>> {
     let chunks = data.chunks(8);
@@ -177,21 +284,33 @@ impl Node for ClientNode {
         if self.next_at <= now {
             self.next_at =
                 now + Duration::from_nanos(self.random.below(self.workload.pause_max.as_nanos() as u64));
-            if has_pool && self.open.len() < self.workload.depth && now < self.quiet_after {
-                self.issue(now, out);
+            if has_pool && now < self.quiet_after {
+                if self.watch.is_none() {
+                    self.rewatch(now, out);
+                } else if self.random.below(64) == 0 && self.notifications.len() < 2 {
+                    self.notify(now, out);
+                } else if self.open.len() < self.workload.depth {
+                    self.issue(now, out);
+                }
             }
+        }
+        if self.look_at().is_some_and(|at| at <= now) {
+            self.look(now, out);
         }
     }
 
     fn next_wake(&self) -> Option<Time> {
         let next = (self.next_at < self.quiet_after).then_some(self.next_at);
-        Time::earliest(self.client.as_ref()?.next_deadline(), next)
+        let client = self.client.as_ref()?;
+        Time::earliest(client.next_deadline(), Time::earliest(next, self.look_at()))
     }
 
     fn crash(&mut self, _now: Time, _dice: &mut Random) {
-        self.history.borrow_mut().abandon_client(self.number);
+        let global_id = self.client.as_ref().map_or(0, Client::global_id) as i64;
+        self.history.borrow_mut().abandon_client(self.number, global_id);
         self.open.clear();
-        self.client = None;
+        self.notifications.clear();
+        (self.watch, self.is_watching, self.look, self.client) = (None, false, None, None);
     }
 
     fn check(&self) {

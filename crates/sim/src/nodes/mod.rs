@@ -5,7 +5,7 @@ mod client;
 mod mgr;
 mod osd;
 
-pub use client::{ClientNode, Shared, Workload};
+pub use client::{ClientNode, QUIET, Shared, Workload};
 pub use mgr::MgrNode;
 pub use osd::OsdNode;
 

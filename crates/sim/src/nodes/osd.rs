@@ -1,22 +1,25 @@
 //! An OSD of one core: its control machine, its shard, its memory store.
 //!
+//! What is checked here because clients cannot see it: a request that was made under a map from before the PG's
+//! present interval is not carried out.
+//!
 //! The store reports what it has done when the node polls it, some random time after it was given something; a
 //! crash leaves what was reported as committed and, of what was not, a random beginning.
 
-use super::{metadata, mon_session_config, wall};
+use super::{Shared, metadata, mon_session_config, wall};
 use crate::Node;
 use machine::net::{NetEffect, NetEvent};
-use machine::{CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
+use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
-use osd::shard::{self, Shard, ShardConfig};
+use osd::shard::{self, PgOrder, Shard, ShardConfig};
 use osd::{Destination, Routes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use store::memory::{Config, Delay, MemoryStore};
 use store::{Collection, Completion, ObjectStore};
-use wire::messages::Body;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, UTime, Uuid};
+use wire::messages::{Body, Message};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, Epoch, OsdId, SpgId, UTime, Uuid};
 
 const CORE: CoreId = CoreId(0);
 /// How long the store takes at least and at most from one poll to the next.
@@ -32,6 +35,7 @@ pub struct OsdNode {
     random: Random,
     /// The disk.
     store: MemoryStore,
+    history: Shared,
     machines: Option<Machines>,
 }
 
@@ -44,6 +48,10 @@ struct Machines {
     next_ask: u64,
     poll_at: Option<Time>,
     slow_at: Time,
+    /// Since which map each PG is served from here without a break.
+    served_since: BTreeMap<SpgId, Epoch>,
+    /// Requests that came under a map from before that: what is wrong with answering them.
+    stale: BTreeMap<(ConnId, u64), String>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,13 +67,28 @@ enum Step {
 }
 
 impl OsdNode {
-    pub fn new(index: usize, osd: OsdId, monitor: EntityAddrVec, mut random: Random) -> OsdNode {
+    pub fn new(
+        index: usize,
+        osd: OsdId,
+        monitor: EntityAddrVec,
+        mut random: Random,
+        history: Shared,
+    ) -> OsdNode {
         let config = Config {
             bytes_total: 1 << 30,
             delay: Some(Delay { seed: random.u64(), hold: 96 }),
             track_committed: true,
         };
-        OsdNode { index, osd, life: 0, monitor, random, store: MemoryStore::new(config), machines: None }
+        OsdNode {
+            index,
+            osd,
+            life: 0,
+            monitor,
+            random,
+            store: MemoryStore::new(config),
+            history,
+            machines: None,
+        }
     }
 
     /// What tells this store from another one.
@@ -77,7 +100,7 @@ impl OsdNode {
 
     /// Run steps and what follows from them until nothing is left to do at this moment.
     fn run(&mut self, now: Time, first: Step, out: &mut Vec<NetEffect>) {
-        let OsdNode { store, machines, random, .. } = self;
+        let OsdNode { store, machines, random, history, osd, .. } = self;
         let m = machines.as_mut().expect("a node that is up has its machines");
         let mut todo = VecDeque::from([first]);
         let (mut control_fx, mut shard_fx) = (Effects::new(), Effects::new());
@@ -85,15 +108,18 @@ impl OsdNode {
             match step {
                 Step::Control(input) => m.control.step(now, input, &mut control_fx),
                 Step::Shard(input) => {
-                    if let shard::Input::Map { view, .. } = &input {
-                        m.routes = view.routes.clone();
-                    }
+                    m.note(&input);
                     m.shard.step(now, input, &mut shard_fx);
                 }
             }
             for effect in shard_fx.drain() {
                 match effect {
-                    shard::Effect::Send { conn, message } => out.push(NetEffect::Send { conn, message }),
+                    shard::Effect::Send { conn, message } => {
+                        if let Some(stale) = m.answers_stale(conn, &message) {
+                            history.borrow_mut().violation(format!("{now:?}: {osd} {stale}"));
+                        }
+                        out.push(NetEffect::Send { conn, message });
+                    }
                     shard::Effect::Submit { tag, transaction } => {
                         let ask = m.ask(Owner::Shard(tag.0));
                         store.submit(ask, transaction);
@@ -163,6 +189,45 @@ impl OsdNode {
 }
 
 impl Machines {
+    /// What the checks need of what the shard is told.
+    fn note(&mut self, input: &shard::Input) {
+        match input {
+            shard::Input::Map { view, orders } => {
+                self.routes = view.routes.clone();
+                for order in orders {
+                    match order {
+                        PgOrder::Create { pg, since, .. } | PgOrder::Serve { pg, since } => {
+                            self.served_since.insert(*pg, *since);
+                        }
+                        PgOrder::Idle { pg } | PgOrder::Block { pg } | PgOrder::Remove { pg } => {
+                            self.served_since.remove(pg);
+                        }
+                        PgOrder::Unblock { .. } | PgOrder::Split { .. } => {}
+                    }
+                }
+            }
+            shard::Input::Op { conn, tid, op } => {
+                let (pg, epoch) = (op.pg, op.epoch);
+                if let Some(since) = self.served_since.get(&pg).filter(|since| epoch < **since) {
+                    let wrong = format!(
+                        "carried out a request of epoch {epoch} on {pg}, which it serves since {since}"
+                    );
+                    self.stale.insert((*conn, *tid), wrong);
+                } else {
+                    self.stale.remove(&(*conn, *tid));
+                }
+            }
+            shard::Input::Closed { conn, .. } => self.stale.retain(|(c, _), _| c != conn),
+            _ => {}
+        }
+    }
+
+    /// A successful answer to a request from before the interval: what is wrong with it.
+    fn answers_stale(&mut self, conn: ConnId, message: &Message) -> Option<String> {
+        let Body::MOSDOpReply(reply) = &message.body else { return None };
+        self.stale.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
+    }
+
     fn ask(&mut self, owner: Owner) -> u64 {
         self.next_ask += 1;
         self.asked.insert(self.next_ask, owner);
@@ -219,6 +284,8 @@ impl Node for OsdNode {
             next_ask: 0,
             poll_at: None,
             slow_at: now + SLOW_THINGS,
+            served_since: BTreeMap::new(),
+            stale: BTreeMap::new(),
         });
         let wall: UTime = wall(now);
         self.run(now, Step::Control(control::Input::Wall { now: wall }), out);
@@ -251,7 +318,7 @@ impl Node for OsdNode {
                         Step::Shard(shard::Input::Backoff { conn, message })
                     }
                     (_, body) => {
-                        let message = wire::messages::Message { body, ..message };
+                        let message = Message { body, ..message };
                         Step::Control(control::Input::Net(NetEvent::Message { conn, message }))
                     }
                 };

@@ -1,5 +1,5 @@
 //! A monitor just good enough for OSDs and clients: it hands out maps, takes boots, and marks down whom it has lost.
-//! It keeps everything in its memory and never dies. The real monitor is in the simulation of the whole cluster.
+//! Now and then it marks an OSD out, or down by mistake. It keeps everything in its memory and never dies. The real monitor is in the simulation of the whole cluster.
 
 use codec::{Decode, Encode, Features, Reader};
 use machine::net::{AuthReply, NetEffect, NetEvent};
@@ -31,11 +31,20 @@ pub struct ScriptedMonitor {
     osds: BTreeMap<ConnId, i32>,
     lost: Vec<(Time, i32)>,
     next_global_id: u64,
+    random: Random,
+    mischief_at: Time,
+    quiet_after: Time,
 }
 
 impl ScriptedMonitor {
     /// With a pool of size 1 over so many OSDs, none of which is up.
-    pub fn new(addrs: EntityAddrVec, osds: i32, pg_num: u32) -> ScriptedMonitor {
+    pub fn new(
+        addrs: EntityAddrVec,
+        random: Random,
+        quiet_after: Time,
+        osds: i32,
+        pg_num: u32,
+    ) -> ScriptedMonitor {
         let mut crush = edit::new_map("osd");
         for osd in 0..osds {
             let at = [("host", format!("host{osd}")), ("root", "default".to_owned())];
@@ -50,6 +59,9 @@ impl ScriptedMonitor {
             osds: BTreeMap::new(),
             lost: Vec::new(),
             next_global_id: 4100,
+            random,
+            mischief_at: Time::ZERO + Duration::from_secs(20),
+            quiet_after,
         };
         monitor.change(Time::ZERO, |inc| {
             inc.new_require_osd_release = Some(Release::TENTACLE);
@@ -228,11 +240,27 @@ impl Node for ScriptedMonitor {
                 inc.new_state.insert(osd, OsdState::UP);
             });
         }
+        if self.mischief_at <= now && now < self.quiet_after {
+            self.mischief_at = now + Duration::from_millis(2_000 + self.random.below(15_000));
+            let osd = self.random.below(self.map.max_osd() as u64) as i32;
+            match self.random.below(3) {
+                0 if self.map.is_up(osd) => self.change(now, |inc| {
+                    inc.new_state.insert(osd, OsdState::UP);
+                }),
+                _ => {
+                    let weight = if self.map.is_in(osd) { 0 } else { OsdMap::WEIGHT_IN };
+                    self.change(now, |inc| {
+                        inc.new_weight.insert(osd, weight);
+                    });
+                }
+            }
+        }
         self.publish(out);
     }
 
     fn next_wake(&self) -> Option<Time> {
-        self.lost.iter().map(|(at, _)| *at).min()
+        let mischief = (self.mischief_at < self.quiet_after).then_some(self.mischief_at);
+        Time::earliest(self.lost.iter().map(|(at, _)| *at).min(), mischief)
     }
 
     fn crash(&mut self, _now: Time, _dice: &mut Random) {

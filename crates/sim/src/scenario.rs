@@ -1,0 +1,222 @@
+//! One run: a cluster, a workload, faults, and then quiet, after which everything must have been answered.
+//!
+//! Faults never exceed what the cluster promises to survive: a disk keeps what it said it kept, every process comes
+//! back, and every stall and partition ends.
+
+use crate::check::{History, Summary};
+use crate::nodes::{ClientNode, OsdNode, QUIET, Shared, Workload, addrs};
+use crate::{Coverage, Fault, Level, Node, NodeId, World};
+use machine::{Random, Time, session};
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, PoolId};
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long there is work and there are faults; the quiet time comes on top.
+    pub span: Duration,
+    pub level: Level,
+    pub osds: i32,
+    pub clients: usize,
+    pub workload: Workload,
+    /// The monitor's process may die, too.
+    pub monitor_crashes: bool,
+}
+
+impl Config {
+    pub fn new(span: Duration) -> Config {
+        let workload = Workload { pool: 1, objects: 12, depth: 3, pause_max: Duration::from_millis(40) };
+        Config { span, level: Level::Messages, osds: 3, clients: 4, workload, monitor_crashes: true }
+    }
+
+    pub fn pool(&self) -> PoolId {
+        self.workload.pool
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub seed: u64,
+    /// Two runs of a seed give the same.
+    pub trace_hash: u64,
+    pub events: u64,
+    pub simulated: Duration,
+    pub summary: Summary,
+    /// Empty when all is well.
+    pub violations: Vec<String>,
+    /// Which message types arrived where, which states were seen, which faults happened; how often.
+    pub coverage: Coverage,
+    /// The last events in words, when something was wrong.
+    pub recent: Vec<String>,
+}
+
+impl Report {
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.summary;
+        let verdict = if self.is_clean() { "holds" } else { "FAILS" };
+        writeln!(
+            f,
+            "seed {} {verdict}: trace {:016x}, {:.0} s simulated, {} events, {} answers, {} without an outcome",
+            self.seed,
+            self.trace_hash,
+            self.simulated.as_secs_f64(),
+            self.events,
+            s.answered,
+            s.abandoned
+        )?;
+        for (what, count) in &self.coverage {
+            writeln!(f, "  {count:>8}  {what}")?;
+        }
+        self.recent.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        self.violations.iter().try_for_each(|v| writeln!(f, "  VIOLATION {v}"))
+    }
+}
+
+/// Makes the node that clients and OSDs call their monitor, given its index and addresses, and until when there is
+/// work. It must come to have a pool with the workload's number.
+pub type MakeMonitor<'a> = &'a dyn Fn(usize, EntityAddrVec, Random, Time) -> Box<dyn Node>;
+
+/// Run a cluster with the given monitor, and further nodes as wanted.
+pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[MakeMonitor<'_>]) -> Report {
+    let mut world = make_world(seed, config);
+    let mut random = Random::from_number(seed ^ 0x005e_ed0f_fau64);
+    let history: Shared = Rc::new(RefCell::new(History::default()));
+    let quiet_after = world.now() + config.span;
+    let monitor_addrs = addrs(0, 0);
+    let mut cast = Cast {
+        monitor: world.add(monitor(0, monitor_addrs.clone(), random.fork(), quiet_after)),
+        osds: Vec::new(),
+        clients: Vec::new(),
+        others: Vec::new(),
+    };
+    for osd in 0..config.osds {
+        let index = 1 + osd as usize;
+        let node = OsdNode::new(index, OsdId(osd), monitor_addrs.clone(), random.fork(), history.clone());
+        cast.osds.push(world.add(Box::new(node)));
+    }
+    for client in 0..config.clients {
+        let index = 1 + config.osds as usize + client;
+        let node = ClientNode::new(
+            index,
+            monitor_addrs.clone(),
+            random.fork(),
+            config.workload,
+            history.clone(),
+            quiet_after,
+        );
+        cast.clients.push(world.add(Box::new(node)));
+    }
+    for other in others {
+        let index = 1 + config.osds as usize + config.clients + cast.others.len();
+        cast.others.push(world.add(other(index, monitor_addrs.clone(), random.fork(), quiet_after)));
+    }
+
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| play(&mut world, &cast, config, &mut random, quiet_after)));
+    let history = history.borrow();
+    let mut violations = history.violations().to_vec();
+    match outcome {
+        Err(panic) => {
+            violations.push(format!("{:?}: a machine's invariant: {}", world.now(), words_of(&*panic)))
+        }
+        Ok(()) => {
+            if let Some((client, object, since)) = history.oldest_open() {
+                violations.push(format!("client {client:x} still waits for {object} since {since:?}"));
+            }
+        }
+    }
+    let recent =
+        if violations.is_empty() { Vec::new() } else { world.trace().recent().map(str::to_owned).collect() };
+    Report {
+        seed,
+        trace_hash: world.trace().hash(),
+        events: world.trace().events(),
+        simulated: world.now().since(quiet_after) + config.span,
+        summary: history.summary(),
+        violations,
+        coverage: world.trace().coverage().clone(),
+        recent,
+    }
+}
+
+struct Cast {
+    monitor: NodeId,
+    osds: Vec<NodeId>,
+    clients: Vec<NodeId>,
+    others: Vec<NodeId>,
+}
+
+fn make_world(seed: u64, config: &Config) -> World {
+    let Level::Bytes { cephx } = config.level else { return World::with_messages(seed) };
+    assert!(!cephx, "the nodes have no keys yet");
+    let osds = config.osds as usize;
+    let clients = config.clients;
+    World::with_bytes(seed, move |node, life| {
+        let name = match node.0 {
+            0 => EntityName::new(EntityKind::MON, 0),
+            n if n <= osds => EntityName::new(EntityKind::OSD, n as i64 - 1),
+            n if n <= osds + clients => EntityName::new(EntityKind::CLIENT, -1),
+            _ => EntityName::new(EntityKind::MGR, 0),
+        };
+        // The monitor's address is known by its nonce for ever.
+        let life = if node.0 == 0 { 0 } else { life };
+        let mut config = session::Config::new(name, addrs(node.0, life));
+        config.methods = vec![wire::cephx::METHOD_NONE];
+        config
+    })
+}
+
+/// Work under faults until the quiet begins, and then quiet.
+fn play(world: &mut World, cast: &Cast, config: &Config, random: &mut Random, quiet_after: Time) {
+    let all = [&[cast.monitor], &cast.osds[..], &cast.clients, &cast.others].concat();
+    all.iter().for_each(|node| world.start(*node));
+    world.run(Duration::from_secs(5).min(config.span));
+    while world.now() < quiet_after {
+        let left = quiet_after.since(world.now());
+        world.run(Duration::from_millis(200 + random.below(4_000)).min(left));
+        let for_ms = |random: &mut Random, max| Duration::from_millis(random.below(max));
+        let any = |random: &mut Random, of: &[NodeId]| of[random.below(of.len() as u64) as usize];
+        match random.below(16) {
+            0..3 => {
+                let node = any(random, &cast.osds);
+                world.fault(Fault::Crash { node, down_for: for_ms(random, 8_000) });
+            }
+            3 | 4 => {
+                let node = any(random, &cast.osds);
+                world.fault(Fault::Stall { node, stalled_for: for_ms(random, 4_000) });
+            }
+            5 | 6 => {
+                let node = any(random, &cast.clients);
+                world.fault(Fault::Crash { node, down_for: for_ms(random, 2_000) });
+            }
+            7 => {
+                let node = any(random, &cast.clients);
+                world.fault(Fault::Stall { node, stalled_for: for_ms(random, 4_000) });
+            }
+            8 if config.monitor_crashes => {
+                world.fault(Fault::Crash { node: cast.monitor, down_for: for_ms(random, 5_000) });
+            }
+            9 if !cast.others.is_empty() => {
+                let node = any(random, &cast.others);
+                world.fault(Fault::Crash { node, down_for: for_ms(random, 5_000) });
+            }
+            _ => world.fault(Fault::Break),
+        }
+    }
+    world.run(QUIET);
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_else(|| "a panic".into())
+}
