@@ -5,7 +5,7 @@
 //!   its disk.
 //! - [`check`]: what must hold of what clients saw: linearizability object by object, with outcomes that nobody
 //!   ever learned; order of replies. Machines' own invariants run after every step.
-//! - [`run_with`] plays one [`Config`]: a cluster, a workload, faults, quiet; [`Report`] tells what it came to.
+//! - [`run`] plays one [`Config`]: a cluster, a workload, faults, quiet; [`Report`] tells what it came to.
 //! - [`Trace`]: the number that two runs of a seed share, the last events in words, and what was covered.
 
 pub mod check;
@@ -18,6 +18,6 @@ mod world;
 
 pub use network::Level;
 pub use node::{Node, NodeId};
-pub use scenario::{Config, MakeMonitor, Report, run_with};
+pub use scenario::{Config, MakeMonitor, Report, run, run_with};
 pub use trace::{Coverage, Trace};
 pub use world::{Fault, World};

@@ -4,7 +4,7 @@
 //! back, and every stall and partition ends.
 
 use crate::check::{History, Summary};
-use crate::nodes::{ClientNode, OsdNode, QUIET, Shared, Workload, addrs};
+use crate::nodes::{AdminNode, ClientNode, MgrNode, MonNode, OsdNode, QUIET, Shared, Workload, addrs};
 use crate::{Coverage, Fault, Level, Node, NodeId, World};
 use machine::{Random, Time, session};
 use std::cell::RefCell;
@@ -80,6 +80,23 @@ impl fmt::Display for Report {
         self.recent.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         self.violations.iter().try_for_each(|v| writeln!(f, "  VIOLATION {v}"))
     }
+}
+
+/// Run a whole cluster of production machines: monitor, manager, OSDs, clients, and an administrator.
+pub fn run(seed: u64, config: &Config) -> Report {
+    const PGS: u32 = 16;
+    let osds = config.osds;
+    run_with(
+        seed,
+        config,
+        &|_, addrs, random, _| Box::new(MonNode::new(addrs, random)),
+        &[
+            &|index, monitor, random, _| Box::new(MgrNode::new(index, monitor, random)),
+            &|index, monitor, random, quiet| {
+                Box::new(AdminNode::new(index, monitor, random, quiet, osds, PGS))
+            },
+        ],
+    )
 }
 
 /// Makes the node that clients and OSDs call their monitor, given its index and addresses, and until when there is
@@ -165,8 +182,8 @@ fn make_world(seed: u64, config: &Config) -> World {
         let name = match node.0 {
             0 => EntityName::new(EntityKind::MON, 0),
             n if n <= osds => EntityName::new(EntityKind::OSD, n as i64 - 1),
-            n if n <= osds + clients => EntityName::new(EntityKind::CLIENT, -1),
-            _ => EntityName::new(EntityKind::MGR, 0),
+            n if n == osds + clients + 1 => EntityName::new(EntityKind::MGR, 0),
+            _ => EntityName::new(EntityKind::CLIENT, -1),
         };
         // The monitor's address is known by its nonce for ever.
         let life = if node.0 == 0 { 0 } else { life };

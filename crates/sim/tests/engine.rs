@@ -330,7 +330,7 @@ const LEVELS: [Level; 2] = [Level::Messages, Level::Bytes { cephx: false }];
 #[test]
 fn a_right_store_holds_and_a_seed_replays() {
     for level in LEVELS {
-        for seed in 0..3 {
+        for seed in 0..2 {
             let (violations, hash, answered) = run(seed, level, Bug::None);
             assert_eq!(violations, Vec::<String>::new(), "{level:?} seed {seed}");
             assert!(answered > 1000, "{level:?} seed {seed}: only {answered} answers");

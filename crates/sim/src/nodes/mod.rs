@@ -1,12 +1,16 @@
 //! The cluster's own machines as nodes, each with what its host does for it in production: a disk, a wall clock,
 //! connections handed to the right machine.
 
+mod admin;
 mod client;
 mod mgr;
+mod mon;
 mod osd;
 
+pub use admin::AdminNode;
 pub use client::{ClientNode, QUIET, Shared, Workload};
 pub use mgr::MgrNode;
+pub use mon::MonNode;
 pub use osd::OsdNode;
 
 use machine::{Time, mon_session};

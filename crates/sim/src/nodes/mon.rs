@@ -1,0 +1,130 @@
+//! A monitor with its log on a disk: a write is one step, and a crash leaves those that were finished and perhaps the
+//! one that was under way.
+
+use super::{metadata, wall};
+use crate::Node;
+use machine::net::{NetEffect, NetEvent};
+use machine::{Effects, Machine, Random, Tag, Time};
+use mon::replication::{Recovered, Write};
+use mon::{AuthMode, Effect, Genesis, Input, Monitor, Settings};
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::types::{EntityAddrVec, EntityKind, EntityName, Uuid};
+
+const DISK_MIN: Duration = Duration::from_micros(100);
+const DISK_MAX: Duration = Duration::from_millis(8);
+
+pub struct MonNode {
+    addrs: EntityAddrVec,
+    random: Random,
+    disk: Recovered,
+    writing: VecDeque<(Time, Tag, Write)>,
+    monitor: Option<Monitor>,
+}
+
+impl MonNode {
+    pub fn new(addrs: EntityAddrVec, mut random: Random) -> MonNode {
+        let genesis = Genesis {
+            fsid: Uuid([9; 16]),
+            monitors: vec![("a".into(), addrs.clone())],
+            entities: Default::default(),
+            failure_domain: "osd".into(),
+        };
+        let mut disk = Recovered::default();
+        apply(&mut disk, genesis.write(wall(Time::ZERO), &mut random));
+        MonNode { addrs, random, disk, writing: VecDeque::new(), monitor: None }
+    }
+
+    fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
+        let mut effects = Effects::new();
+        self.monitor.as_mut().expect("a node that is up has its machine").step(now, input, &mut effects);
+        for effect in effects.take() {
+            match effect {
+                Effect::Net(effect) => out.push(effect),
+                Effect::Write { tag, write } => {
+                    let span = (DISK_MAX - DISK_MIN).as_nanos() as u64;
+                    let done = now + DISK_MIN + Duration::from_nanos(self.random.below(span));
+                    let after = self.writing.back().map_or(done, |(at, ..)| done.max(*at));
+                    self.writing.push_back((after, tag, write));
+                }
+            }
+        }
+    }
+}
+
+/// What a write does to the disk, in the order of its fields.
+fn apply(disk: &mut Recovered, write: Write) {
+    if write.vote.is_some() {
+        disk.vote = write.vote;
+    }
+    for (index, entry) in write.entries {
+        disk.entries.retain(|(i, _)| *i < index);
+        disk.entries.push((index, entry));
+    }
+    if write.snapshot.is_some() {
+        disk.snapshot = write.snapshot;
+    }
+    if let Some(through) = write.trim_through {
+        disk.entries.retain(|(index, _)| *index > through);
+    }
+}
+
+impl Node for MonNode {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::MON, 0)
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        self.addrs.clone()
+    }
+
+    fn judges(&self) -> bool {
+        true
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let settings = Settings {
+            name: "a".into(),
+            addrs: self.addrs.clone(),
+            auth: AuthMode::None,
+            host: "sim".into(),
+            version: "shoal".into(),
+            local: [("osd_pool_default_size".to_owned(), "1".to_owned())].into(),
+            metadata: metadata(),
+        };
+        let monitor = Monitor::recover(settings, self.disk.clone(), self.random.fork(), now, wall(now));
+        self.monitor = Some(monitor.expect("what was written decodes"));
+        self.step(now, Input::Deadline, out);
+    }
+
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        self.step(now, Input::Net(event), out);
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        while self.writing.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, tag, write) = self.writing.pop_front().expect("there is a front");
+            apply(&mut self.disk, write);
+            self.step(now, Input::Written(tag), out);
+        }
+        if self.monitor.as_ref().and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
+            self.step(now, Input::Deadline, out);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        Time::earliest(self.monitor.as_ref()?.next_deadline(), self.writing.front().map(|(at, ..)| *at))
+    }
+
+    fn crash(&mut self, _now: Time, dice: &mut Random) {
+        self.monitor = None;
+        let finished = dice.below(self.writing.len() as u64 + 1) as usize;
+        for (_, _, write) in std::mem::take(&mut self.writing).into_iter().take(finished) {
+            apply(&mut self.disk, write);
+        }
+    }
+
+    fn check(&self) {
+        self.monitor.iter().for_each(Machine::check);
+    }
+}
