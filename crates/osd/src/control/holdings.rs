@@ -290,10 +290,17 @@ impl Holdings {
     }
 
     /// PGs that we hold and that the map gives to somebody who does not: the monitor is asked to leave them here.
-    pub fn wanted_temps(&self) -> BTreeMap<PgId, Vec<i32>> {
-        let strays =
-            self.entries.iter().filter(|(_, e)| e.holding == Holding::Held && e.primary_since.is_none());
-        strays.map(|(pg, _)| (*pg, vec![self.osd])).collect()
+    /// And those that are to be ours again without that: the wish is taken back.
+    pub fn wanted_temps(&self, map: &OsdMap) -> BTreeMap<PgId, Vec<i32>> {
+        let wish = |pg: &PgId, entry: &Entry| {
+            if entry.primary_since.is_none() {
+                return Some(vec![self.osd]);
+            }
+            let needless = entry.placement.up_primary == self.osd && map.pg_temp.contains_key(pg);
+            needless.then(Vec::new)
+        };
+        let held = self.entries.iter().filter(|(_, e)| e.holding == Holding::Held);
+        held.filter_map(|(pg, entry)| Some((*pg, wish(pg, entry)?))).collect()
     }
 
     pub fn routes(&self) -> Routes {
@@ -445,10 +452,13 @@ mod tests {
             on(map, US);
         });
         assert_eq!(story.next(|map| on(map, 1)), [PgOrder::Idle { pg: PG.into() }]);
-        assert_eq!(story.holdings.wanted_temps(), BTreeMap::from([(PG, vec![US])]));
+        assert_eq!(story.holdings.wanted_temps(&story.map), BTreeMap::from([(PG, vec![US])]));
         let kept = story.next(|map| drop(map.pg_temp.insert(PG, vec![US])));
         assert_eq!(kept, [PgOrder::Serve { pg: PG.into(), since: 8 }]);
-        assert_eq!(story.holdings.wanted_temps(), BTreeMap::new());
+        assert_eq!(story.holdings.wanted_temps(&story.map), BTreeMap::new());
+        assert_eq!(story.next(|map| on(map, US)), []);
+        let taken_back = BTreeMap::from([(PG, Vec::new())]);
+        assert_eq!(story.holdings.wanted_temps(&story.map), taken_back);
     }
 
     #[test]

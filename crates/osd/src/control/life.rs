@@ -306,7 +306,8 @@ impl Control {
         if self.life.phase != Phase::Up || lately || !self.is_up() {
             return;
         }
-        let pg_temp = self.holdings.wanted_temps();
+        let Some(map) = self.history.map.clone() else { return };
+        let pg_temp = self.holdings.wanted_temps(&map);
         if pg_temp.is_empty() {
             return;
         }
