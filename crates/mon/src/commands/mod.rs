@@ -66,6 +66,8 @@ pub struct Ctx<'a> {
     pub input: &'a Bytes,
     pub caller: &'a AuthName,
     pub caller_addrs: &'a EntityAddrVec,
+    /// What the caller can read: maps as bytes are written for it.
+    pub caller_features: codec::Features,
     pub now: UTime,
     pub random: &'a mut Random,
     pub option: &'a dyn Fn(&str) -> Option<String>,

@@ -2,7 +2,7 @@
 
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
-use codec::{Encode, Features};
+use codec::Encode;
 use command::errno::ENOENT;
 use command::{Json, object};
 use std::fmt::Write;
@@ -138,7 +138,7 @@ fn dump(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn getmap(ctx: &mut Ctx<'_>) -> Outcome {
     let map = wanted_map(ctx)?;
-    Ok(Answer::body(map.to_vec(Features::ALL)).with_status(format!("got monmap epoch {}", map.epoch)))
+    Ok(Answer::body(map.to_vec(ctx.caller_features)).with_status(format!("got monmap epoch {}", map.epoch)))
 }
 
 fn rank_names(ctx: &Ctx<'_>) -> Vec<String> {

@@ -84,7 +84,16 @@ impl Monitor {
                 {
                     let name = wire::types::AuthName::new(wire::types::EntityKind::CLIENT, "admin");
                     let nobody = wire::types::EntityAddrVec::default();
-                    self.execute(turn, command, args, &Default::default(), &name, &nobody, "")
+                    self.execute(
+                        turn,
+                        command,
+                        args,
+                        &Default::default(),
+                        &name,
+                        &nobody,
+                        wire::features::SUPPORTED,
+                        "",
+                    )
                 }
             }
             other => self.run_admin(turn, other, args),

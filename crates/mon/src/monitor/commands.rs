@@ -89,7 +89,8 @@ impl Monitor {
         signature::check(command.signature, &args).map_err(Answer::invalid)?;
         let caller = session.auth_name.clone();
         let addrs = session.peer.addrs.clone();
-        self.execute(turn, command, &args, input, &caller, &addrs, text)
+        let features = session.peer.features;
+        self.execute(turn, command, &args, input, &caller, &addrs, features, text)
     }
 
     pub(super) fn execute(
@@ -100,6 +101,7 @@ impl Monitor {
         input: &Bytes,
         caller: &AuthName,
         addrs: &EntityAddrVec,
+        features: codec::Features,
         text: &str,
     ) -> Result<Answer, Answer> {
         let situation = self.situation(turn);
@@ -115,6 +117,7 @@ impl Monitor {
             input,
             caller,
             caller_addrs: addrs,
+            caller_features: features,
             now,
             random: &mut random,
             option: &option,

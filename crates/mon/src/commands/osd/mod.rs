@@ -11,7 +11,7 @@ use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::monitor::osd_step::{mark_down, sealed, step_after};
 use crate::proposal::Change;
 use crate::state::State;
-use codec::{Encode, Features};
+use codec::Encode;
 use command::errno::{EINVAL, ENOENT, EPERM};
 use command::{Json, object, parse_osd};
 use std::collections::BTreeMap;
@@ -121,12 +121,14 @@ fn ls(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn getmap(ctx: &mut Ctx<'_>) -> Outcome {
     let map = map_at(ctx)?;
-    Ok(Answer::body(map.to_canonical().0).with_status(format!("got osdmap epoch {}", map.epoch)))
+    let bytes = map.to_vec(map.features_for(ctx.caller_features));
+    Ok(Answer::body(bytes).with_status(format!("got osdmap epoch {}", map.epoch)))
 }
 
 fn getcrushmap(ctx: &mut Ctx<'_>) -> Outcome {
     let map = map_at(ctx)?;
-    Ok(Answer::body(map.crush.to_vec(Features::ALL)).with_status(map.crush_version.to_string()))
+    Ok(Answer::body(map.crush.to_vec(map.features_for(ctx.caller_features)))
+        .with_status(map.crush_version.to_string()))
 }
 
 fn getmaxosd(ctx: &mut Ctx<'_>) -> Outcome {
