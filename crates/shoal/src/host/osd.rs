@@ -165,7 +165,7 @@ impl OsdRole {
     }
 
     /// To the shard of `core`, at once when it is here.
-    fn to_shard(&mut self, core: CoreId, input: shard::Input, turn: &mut Turn<Hop>) {
+    fn hand_to_shard(&mut self, core: CoreId, input: shard::Input, turn: &mut Turn<Hop>) {
         if core == self.core {
             self.step_shard(input, turn);
         } else {
@@ -225,7 +225,7 @@ impl OsdRole {
                     self.store().submit(control_tag(tag.0), transaction)
                 }
                 control::Effect::Read { tag, request } => self.store().read(control_tag(tag.0), request),
-                control::Effect::Shard { core, input } => self.to_shard(core, input, turn),
+                control::Effect::Shard { core, input } => self.hand_to_shard(core, input, turn),
                 control::Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
                 control::Effect::Log { level, text } => log(level, &text),
                 control::Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
@@ -272,7 +272,7 @@ impl OsdRole {
     /// Every shard knows every client, since a client's objects are on all of them.
     fn announce(&mut self, turn: &mut Turn<Hop>, input: impl Fn() -> shard::Input) {
         for core in (0..turn.core_count()).map(CoreId) {
-            self.to_shard(core, input(), turn);
+            self.hand_to_shard(core, input(), turn);
         }
     }
 
@@ -317,7 +317,7 @@ impl Role for OsdRole {
                         Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
                         _ => return,
                     };
-                    self.to_shard(core, input, turn);
+                    self.hand_to_shard(core, input, turn);
                 }
             },
             NetEvent::Ready { conn, peer } if !conn.is_outgoing() => {
