@@ -186,7 +186,7 @@ fn groups_of_a_new_pool_are_announced_to_their_primary_until_they_exist() {
         })
         .collect();
     let all: Vec<PgId> = (0..4).map(|seed| PgId { pool: 1, seed }).collect();
-    assert_eq!(announced, [all.clone()]);
+    assert_eq!(announced, std::slice::from_ref(&all));
     let creating = |f: &Fixture| f.monitor.state().osdmap().pools[&1].flags.has(PoolFlags::CREATING);
     for pg in all {
         assert!(creating(&f));
