@@ -106,7 +106,7 @@ pub type MakeMonitor<'a> = &'a dyn Fn(usize, EntityAddrVec, Random, Time) -> Box
 /// Run a cluster with the given monitor, and further nodes as wanted.
 pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[MakeMonitor<'_>]) -> Report {
     let mut world = make_world(seed, config);
-    let mut random = Random::from_number(seed ^ 0x005e_ed0f_fau64);
+    let mut random = Random::from_number(seed ^ 0x5eed_0ffa_u64);
     let history: Shared = Rc::new(RefCell::new(History::default()));
     let quiet_after = world.now() + config.span;
     let monitor_addrs = addrs(0, 0);

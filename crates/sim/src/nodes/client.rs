@@ -229,7 +229,8 @@ impl ClientNode {
     }
 }
 
-/// What the machine told its caller.
+/// What the machine told its caller. Each lives for one turn, so their sizes do not matter.
+#[allow(clippy::large_enum_variant)]
 enum Heard {
     Done(OpId, Result<client::Reply, Failure>),
     Watch(WatchEvent),
