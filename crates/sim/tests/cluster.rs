@@ -19,13 +19,19 @@ fn holds(seeds: std::ops::Range<u64>, seconds: u64) {
 }
 
 #[test]
-#[ignore = "new: has not been run to its end yet"]
 fn a_few_seeds_hold() {
     holds(0..2, 90);
 }
 
 #[test]
-#[ignore = "long: 200 seeds of ten minutes, each twice"]
+#[ignore = "long: 200 seeds of ten minutes, each twice; seed 45 is open, see below"]
 fn two_hundred_seeds_hold() {
     holds(0..200, 600);
+}
+
+/// Found by the long run: after its faults are over, a client still waits for the end of a notification.
+#[test]
+#[ignore = "open: a notification without an end"]
+fn seed_45_holds() {
+    holds(45..46, 600);
 }

@@ -5,6 +5,7 @@ mod dencode;
 mod down;
 mod mon;
 mod osd;
+mod sim;
 mod status;
 mod term;
 mod up;
@@ -39,6 +40,7 @@ enum Command {
     Mon(mon::Args),
     Osd(osd::Args),
     Dencode(dencode::Args),
+    Sim(sim::Args),
 }
 
 pub fn run() -> ExitCode {
@@ -50,6 +52,7 @@ pub fn run() -> ExitCode {
         Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Dencode(args) => dencode::run(&args),
+        Command::Sim(args) => sim::run(&args),
     };
     match result {
         Ok(code) => code,
