@@ -1,4 +1,4 @@
-//! Does docs/status.md say the truth of every command that stock describes?
+//! Does docs/commands.md say the truth of every command that stock describes?
 //!
 //! The page is written from the daemons' own tables of commands and from the list of stock's, beside this file (its
 //! columns: who answers, the command, in which releases). `SHOAL_UPDATE_DOCS=1` writes it anew.
@@ -65,14 +65,14 @@ fn page() -> String {
 
 #[test]
 fn the_page_of_commands_is_true() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/status.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
     let page = page();
     if std::env::var_os("SHOAL_UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &page).expect("docs/status.md can be written");
+        std::fs::write(&path, &page).expect("docs/commands.md can be written");
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/status.md is not what the daemons' tables say: see this test's first lines"
+        "docs/commands.md is not what the daemons' tables say: see this test's first lines"
     );
 }
