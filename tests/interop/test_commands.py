@@ -23,6 +23,8 @@ class Shapes(ClusterTest):
         details = self.client.json("osd", "pool", "ls", "detail")
         pool = next(p.get("pool", p.get("pool_id")) for p in details if p["pool_name"] == "shape")
         eventually(lambda: self.client.json("pg", "stat")["pg_summary"]["num_pgs"] >= 12)
+        # Stock's answers were taken of a cluster at rest: until then `status` has figures that it otherwise leaves out.
+        eventually(lambda: not {"unknown_pgs_ratio", "inactive_pgs_ratio"} & self.client.json("status")["pgmap"].keys())
         ours = shapes.take(lambda *words: _quiet(self.client, *words), f"{pool}.0")
         for command, stock in theirs.items():
             if command in MEANT["refused"]:
