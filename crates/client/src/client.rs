@@ -10,7 +10,6 @@
 
 use crate::in_flight::{InFlight, Pending, State};
 use crate::linger::{Errand, Lingering, WatchEvent, WatchId};
-use crate::maps::{self, Step};
 use crate::operation::Operation;
 use crate::session::{Link, Session};
 use crate::target::{Route, Routes, Target, hash_of, is_paused, map_holds_back};
@@ -18,6 +17,7 @@ use crate::{ObjectRef, Reply};
 use bytes::Bytes;
 use machine::mon_session::{self, MonSession, RequestId, TimedOut};
 use machine::net::{CloseReason, NetEffect, NetEvent, Policy};
+use machine::osd_maps::{self, Step};
 use machine::{ConnId, Effects, Machine, Random, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -456,7 +456,7 @@ impl Client {
         }
         let before = self.map.as_ref().map(|m| m.epoch);
         let mut map = self.map.take();
-        let more = maps::advance(&mut map, message, |next, step| self.on_map_step(next, step));
+        let more = osd_maps::advance(&mut map, message, |next, step| self.on_map_step(next, step));
         self.map = map;
         let after = self.map.as_ref().map(|m| m.epoch);
         if let Some(from) = more {

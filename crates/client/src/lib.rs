@@ -10,7 +10,6 @@ mod client;
 mod in_flight;
 mod linger;
 mod listing;
-mod maps;
 mod operation;
 pub mod reply;
 mod session;

@@ -10,7 +10,6 @@
 
 mod admin;
 mod auth;
-mod clock;
 mod commands;
 mod log;
 mod maps;
@@ -27,7 +26,6 @@ mod subscribe;
 mod tests;
 mod tick;
 
-pub use clock::WallClock;
 pub use options::{AuthMode, Settings};
 
 use crate::commands::Reports;
@@ -36,7 +34,7 @@ use crate::replication::{Recovered, Replication, Solo, Write};
 use crate::state::State;
 use codec::{Encode, Features};
 use machine::net::{NetEffect, NetEvent};
-use machine::{ConnId, Effects, Machine, Random, Tag, Time};
+use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
 use std::collections::{BTreeMap, VecDeque};
 use wire::messages::{Body, Message};
