@@ -483,6 +483,9 @@ impl Client {
                 op.state = State::WaitsForMap;
             }
         }
+        let mut routes = std::mem::take(&mut self.routes);
+        self.let_go_of_moved(map, &step, &mut routes);
+        self.routes = routes;
     }
 
     fn on_new_map(&mut self, now: Time, fx: Fx) {

@@ -5,17 +5,18 @@ use crate::Reply;
 use crate::client::{Client, Event, Fx, OpId};
 use crate::in_flight::State;
 use crate::operation::{ObjectRef, Operation};
-use crate::target::Route;
+use crate::target::{Route, Routes, Target, hash_of};
 use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::Time;
+use machine::osd_maps::Step;
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::MWatchNotify;
 use wire::types::osd_op::WatchParams;
-use wire::types::{NotifyAck, NotifyRequest, OpCode, OpParams, OsdFlags, OsdOp, op_value};
+use wire::types::{NotifyAck, NotifyRequest, OpCode, OpParams, OsdFlags, OsdMap, OsdOp, op_value};
 
 /// A watch or a notification; the cookie that OSDs know it by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -190,6 +191,26 @@ impl Client {
         let op = self.submit_errand(now, operation, Errand::Notify { id }, fx);
         if let Some(notification) = self.lingering.notifications.get_mut(&id) {
             notification.sending = Some(op);
+            // The OSD that takes it now gives it an identity of its own, which it may complete before it says so.
+            notification.notify_id = None;
+        }
+    }
+
+    /// One epoch further: what does not go where it is held is held no more, also if the next epoch takes the change
+    /// back, for the OSD has forgotten it in between.
+    pub(crate) fn let_go_of_moved(&mut self, map: &OsdMap, step: &Step, routes: &mut Routes) {
+        let mut holds = |operation: &Operation, held: &Held| {
+            *step == Step::Next
+                && hash_of(map, operation).is_some_and(|hash| {
+                    matches!(routes.target(map, operation, hash), Target::Route(new) if *new == *held.route)
+                })
+        };
+        for watch in self.lingering.watches.values_mut() {
+            let operation = Operation::new(watch.object.clone(), smallvec![], OsdFlags::READ);
+            watch.held = watch.held.take().filter(|held| holds(&operation, held));
+        }
+        for notification in self.lingering.notifications.values_mut() {
+            notification.held = notification.held.take().filter(|held| holds(&notification.operation, held));
         }
     }
 

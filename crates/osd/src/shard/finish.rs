@@ -59,6 +59,7 @@ impl Shard {
             Run::Done(outcome) => outcome,
             Run::Need(queries) => return self.read_for_calls(key, kept, queries, fx),
         };
+        self.next_notify = self.next_notify.wrapping_add(outcome.side_effects.notifies.len() as u32);
 
         if !op.access.writes {
             self.finish_read(now, key, outcome, fx);

@@ -64,7 +64,6 @@ impl Shard {
             }
         }
         for n in notifies {
-            self.next_notify = self.next_notify.wrapping_add(1);
             self.start_notify(now, op, n, fx);
         }
         for ack in acks {
