@@ -2,6 +2,7 @@
 
 use crate::Reply;
 use crate::operation::{ObjectRef, Operation};
+use arcstr::ArcStr;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features};
 use smallvec::smallvec;
@@ -14,7 +15,7 @@ use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags, OsdMap, Osd
 #[derive(Clone, Debug)]
 pub struct Listing {
     pool: PoolId,
-    namespace: Box<str>,
+    namespace: ArcStr,
     page_max: u64,
     start_epoch: u32,
     pg_num: u32,

@@ -1,5 +1,6 @@
 //! What a caller asks of one object, and how the list of steps is built.
 
+use arcstr::ArcStr;
 use bytes::Bytes;
 use codec::{Features, Writer};
 use std::collections::BTreeMap;
@@ -12,22 +13,22 @@ use wire::types::{OpCode, OpFlags, OpParams, OsdFlags, OsdOp, PoolId, SnapId};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectRef {
     pub pool: PoolId,
-    pub namespace: Box<str>,
+    pub namespace: ArcStr,
     /// Places the object instead of its name; empty for most.
-    pub key: Box<str>,
-    pub name: Box<str>,
+    pub key: ArcStr,
+    pub name: ArcStr,
 }
 
 impl ObjectRef {
-    pub fn new(pool: PoolId, name: impl Into<Box<str>>) -> ObjectRef {
+    pub fn new(pool: PoolId, name: impl Into<ArcStr>) -> ObjectRef {
         ObjectRef { pool, namespace: "".into(), key: "".into(), name: name.into() }
     }
 
-    pub fn in_namespace(self, namespace: impl Into<Box<str>>) -> ObjectRef {
+    pub fn in_namespace(self, namespace: impl Into<ArcStr>) -> ObjectRef {
         ObjectRef { namespace: namespace.into(), ..self }
     }
 
-    pub fn with_key(self, key: impl Into<Box<str>>) -> ObjectRef {
+    pub fn with_key(self, key: impl Into<ArcStr>) -> ObjectRef {
         ObjectRef { key: key.into(), ..self }
     }
 }

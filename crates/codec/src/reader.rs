@@ -89,6 +89,11 @@ impl<'a> Reader<'a> {
 
     /// A `u32` length and that many bytes of UTF-8.
     pub fn string(&mut self) -> Result<String, DecodeError> {
+        self.str().map(str::to_owned)
+    }
+
+    /// A string that stays where it is.
+    pub fn str(&mut self) -> Result<&'a str, DecodeError> {
         let n = self.u32()? as usize;
         let offset = self.offset();
         let raw = self.take_raw("string", n)?;
@@ -96,7 +101,7 @@ impl<'a> Reader<'a> {
         if let Some(t) = self.trace {
             t.record(offset, n, format!("{s:?}"));
         }
-        Ok(s.to_owned())
+        Ok(s)
     }
 
     /// A `u32` element count, refused when `min_len` bytes an element would not fit in what is left.

@@ -15,9 +15,11 @@
 //! - [`Role`] is what a daemon implements; [`Turn`] is what it may do during one.
 //! - [`Reactors::start`] runs them; [`Mailbox`] reaches them from other threads.
 //! - [`Counters`] tell what the turns did.
+//! - [`memory`] is the allocator, and how much of what is freed it keeps.
 
 mod counters;
 mod mail;
+pub mod memory;
 mod pool;
 mod reactor;
 mod refusals;

@@ -37,7 +37,6 @@ impl<H: Send + 'static> Reactors<H> {
         options: Options,
         make_role: impl Fn(CoreId, &[Mailbox<H>]) -> R + Send + Sync + 'static,
     ) -> io::Result<Reactors<H>> {
-        keep_freed_memory();
         raise_file_limit();
         let cores = options.cores.clamp(1, ConnId::CORES_MAX);
         let mut random = Random::from_seed(options.seed);
@@ -111,21 +110,4 @@ pub fn raise_file_limit() -> usize {
         }
     }
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
-}
-
-/// Have the allocator keep what is freed for the next large buffer. glibc gives blocks over 128 KiB back to the
-/// system one by one, and each then costs a page fault for every 4 KiB: more than the copy of the bytes themselves.
-fn keep_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    {
-        /// The most that glibc accepts: half of one of its heaps.
-        const MMAP_THRESHOLD: libc::c_int = 32 << 20;
-        const TRIM_THRESHOLD: libc::c_int = 256 << 20;
-        // SAFETY: `mallopt` may be called at any time from any thread.
-        #[allow(unsafe_code, reason = "tuning the allocator has no safe name")]
-        unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_THRESHOLD);
-        }
-    }
 }

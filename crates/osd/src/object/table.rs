@@ -8,6 +8,7 @@
 use super::Watch;
 use crate::fast_map::FastMap;
 use crate::slab::{Key, Slab};
+use hashbrown::HashTable;
 use std::collections::VecDeque;
 use store::ObjectId;
 use wire::types::{EntityName, HObject, ObjectInfo};
@@ -144,11 +145,18 @@ impl ObjectContext {
     }
 }
 
+/// An object's hash fills 32 bits and a PG's objects share some of the low ones; the table looks at the low and the
+/// highest bits of 64.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+}
+
 /// All contexts of a PG, bounded by memory: what has been idle longest goes first, approximately (a clock).
 #[derive(Default)]
 pub struct ObjectTable {
     contexts: Slab<ObjectContext>,
-    by_name: FastMap<HObject, Key>,
+    /// By the hash that the object has anyway, which is kept beside the key: a growing table then touches no context.
+    by_name: HashTable<(u32, Key)>,
     bytes: usize,
     /// Contexts in the order in which the sweep looks at them.
     sweep: VecDeque<Key>,
@@ -164,13 +172,15 @@ impl ObjectTable {
     }
 
     pub fn find(&self, object: &HObject) -> Option<Key> {
-        self.by_name.get(object).copied()
+        let same =
+            |(hash, key): &(u32, Key)| *hash == object.hash && self.contexts[*key].id.object == *object;
+        self.by_name.find(spread(object.hash), same).map(|(_, key)| *key)
     }
 
     /// The context of `object`, made when there is none. Beyond `budget` bytes idle ones are dropped.
     pub fn open(&mut self, object: &HObject, budget: usize) -> Key {
-        if let Some(key) = self.by_name.get(object) {
-            return *key;
+        if let Some(key) = self.find(object) {
+            return key;
         }
         if self.bytes > budget {
             self.shrink(budget);
@@ -178,7 +188,7 @@ impl ObjectTable {
         let context = ObjectContext::new(object.clone().into());
         self.bytes += context.bytes();
         let key = self.contexts.insert(context);
-        self.by_name.insert(object.clone(), key);
+        self.by_name.insert_unique(spread(object.hash), (object.hash, key), |(hash, _)| spread(*hash));
         self.sweep.push_back(key);
         key
     }
@@ -202,7 +212,10 @@ impl ObjectTable {
     fn forget(&mut self, key: Key) {
         if let Some(context) = self.contexts.remove(key) {
             self.bytes -= context.bytes();
-            self.by_name.remove(&context.id.object);
+            let hash = context.id.object.hash;
+            if let Ok(found) = self.by_name.find_entry(spread(hash), |(_, k)| *k == key) {
+                found.remove();
+            }
         }
     }
 

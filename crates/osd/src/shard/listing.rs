@@ -131,14 +131,15 @@ impl Shard {
         let complete = page.next.is_none();
         let output = if page.legacy {
             let next = page.next.unwrap_or(HObject::max());
-            let entries = page.found.into_iter().map(|o| (o.name.into(), o.key.into())).collect();
+            let entries =
+                page.found.into_iter().map(|o| (o.name.as_str().into(), o.key.as_str().into())).collect();
             LegacyListPage { next, entries }.to_vec(features)
         } else {
             let next = page.next.unwrap_or_else(|| self.pgs[list.pg].end());
             let entry = |o: HObject| ListedObject {
-                namespace: o.namespace.into(),
-                name: o.name.into(),
-                locator: o.key.into(),
+                namespace: o.namespace.as_str().into(),
+                name: o.name.as_str().into(),
+                locator: o.key.as_str().into(),
             };
             ListPage { next, entries: page.found.into_iter().map(entry).collect() }.to_vec(features)
         };

@@ -3,7 +3,7 @@
 use super::layout::{Cluster, MON, Ports, conf_path};
 use crate::config::conf_file::ConfFile;
 use crate::config::keyring::{Entity, Keyring, generate_key};
-use crate::daemon::system;
+use crate::daemon::{host_facts, system};
 use anyhow::{Context, ensure};
 use machine::Random;
 use std::net::{IpAddr, Ipv4Addr};
@@ -89,6 +89,8 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
     }
     conf.set("osd", "osd objectstore", "memstore");
+    let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
+    conf.set("osd", "memstore device bytes", store_size(host_facts::memory_bytes(), osds).to_string());
     conf.set("osd", "shoal cores", wish.cores.unwrap_or(1).to_string());
     conf.set(MON, "public addr", format!("v2:{}", ports.mon()));
     conf.set(MON, "mgr addr", format!("v2:{}", ports.mgr()));
@@ -105,7 +107,7 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     keyring.save(&dir.join("keyring"))?;
 
     let mut cluster = Cluster { dir, conf };
-    add_osds(&mut cluster, wish.osds.unwrap_or(OSDS_DEFAULT))?;
+    add_osds(&mut cluster, osds)?;
     write_conf(&cluster)?;
     Ok(cluster)
 }
@@ -161,6 +163,14 @@ fn add_osds(cluster: &mut Cluster, count: u32) -> anyhow::Result<()> {
     keyring.save(&keyring_path)
 }
 
+/// A memory store's size: all of them together half of the host's memory, in whole GiB.
+fn store_size(memory: Option<u64>, osds: u32) -> u64 {
+    const GIB: u64 = 1 << 30;
+    const UNKNOWN_HOST: u64 = 8 * GIB;
+    let each = memory.unwrap_or(UNKNOWN_HOST) / 2 / u64::from(osds.max(1));
+    (each / GIB).clamp(1, 64) * GIB
+}
+
 fn write_conf(cluster: &Cluster) -> anyhow::Result<()> {
     let path = conf_path(&cluster.dir);
     let text = format!(
@@ -191,6 +201,14 @@ mod tests {
 
     fn temporary(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("shoal-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn the_stores_together_take_half_of_the_memory() {
+        assert_eq!(store_size(Some(25 << 30), 1), 12 << 30);
+        assert_eq!(store_size(Some(25 << 30), 3), 4 << 30);
+        assert_eq!(store_size(Some(1 << 30), 3), 1 << 30);
+        assert_eq!(store_size(None, 0), 4 << 30);
     }
 
     #[test]

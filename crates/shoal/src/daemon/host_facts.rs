@@ -25,6 +25,11 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+pub fn memory_bytes() -> Option<u64> {
+    let kib = memory(&read("/proc/meminfo")).find(|(name, _)| name == "mem_total_kb")?.1;
+    Some(kib.parse::<u64>().ok()? * 1024)
+}
+
 fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }

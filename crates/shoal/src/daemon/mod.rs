@@ -10,6 +10,7 @@ pub mod counters;
 pub mod data_dir;
 pub mod host_facts;
 pub mod log;
+pub mod memory;
 pub mod metrics;
 pub mod process;
 pub mod side;

@@ -1,8 +1,9 @@
-//! The side thread: admin socket, metrics page and signals of one daemon, away from its reactors.
+//! The side thread: admin socket, metrics page, signals and memory target of one daemon, away from its reactors.
 
 use super::admin_commands::{self, Command, Common};
 use super::admin_socket::{self, Reply, Request};
 use super::counters::{self, Counter};
+use super::memory;
 use super::metrics;
 use anyhow::Context;
 use std::future::Future;
@@ -65,6 +66,7 @@ impl Side {
                 if let Some(listener) = http {
                     tokio::spawn(serve_metrics(side.clone(), listener));
                 }
+                tokio::spawn(keep_to_memory_target(side.clone()));
                 let [mut term, mut int, mut hup] = signals;
                 let mut stopping = false;
                 loop {
@@ -104,6 +106,15 @@ fn bind_admin_socket(path: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
+async fn keep_to_memory_target(side: Arc<Side>) {
+    let mut keeper = memory::Keeper::default();
+    let mut ticks = tokio::time::interval(memory::LOOK_EVERY);
+    loop {
+        ticks.tick().await;
+        keeper.look(side.memory_target());
+    }
+}
+
 async fn serve_admin(side: Arc<Side>, listener: UnixListener) {
     loop {
         match listener.accept().await {
@@ -133,13 +144,24 @@ async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
 }
 
 impl Side {
+    fn memory_target(&self) -> u64 {
+        memory::target(&self.common.config.lock().expect("no holder of this lock panics"), &self.name)
+    }
+
+    /// The role's counters and the process's.
+    async fn counters(&self) -> Vec<Counter> {
+        let mut counters = self.role.counters().await;
+        counters.extend(memory::counters(self.memory_target()));
+        counters
+    }
+
     async fn answer(&self, request: Request) -> Reply {
         if let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request) {
             return reply;
         }
         let role = async {
             if request.prefix.starts_with("perf")
-                && let Some(reply) = admin_commands::answer_perf(&self.role.counters().await, &request)
+                && let Some(reply) = admin_commands::answer_perf(&self.counters().await, &request)
             {
                 return reply;
             }
@@ -160,7 +182,7 @@ async fn serve_metrics(side: Arc<Side>, listener: TcpListener) {
     let page_side = side.clone();
     let page = Arc::new(move || {
         let side = page_side.clone();
-        async move { counters::prometheus(&side.role.counters().await, &side.name) }
+        async move { counters::prometheus(&side.counters().await, &side.name) }
     });
     loop {
         match listener.accept().await {

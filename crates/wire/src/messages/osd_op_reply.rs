@@ -4,6 +4,7 @@ use super::osd_op::BLKIN_TRACE_LEN;
 use super::{Header, MessageBody, Outgoing, Payload};
 use crate::types::osd_op::{OpHead, PayloadCutter};
 use crate::types::{Epoch, OsdFlags, OsdOpResult, PgId, ReplyVersions, RequestRedirect};
+use arcstr::ArcStr;
 use codec::{DecodeError, Reader};
 use smallvec::SmallVec;
 
@@ -11,7 +12,7 @@ pub type OsdOpResults = SmallVec<[OsdOpResult; 2]>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct MOSDOpReply {
-    pub object: Box<str>,
+    pub object: ArcStr,
     pub pg: PgId,
     /// The request's, and `ONDISK` when what it wrote is durable.
     pub flags: OsdFlags,
@@ -62,7 +63,7 @@ impl MessageBody for MOSDOpReply {
         }
         let mut r = Reader::new(&payload.front);
         let r = &mut r;
-        let object = r.string()?.into();
+        let object = r.str()?.into();
         let pg = r.get()?;
         let flags = OsdFlags(r.i64()? as u32);
         let result = r.i32()?;

@@ -1,6 +1,7 @@
 //! An object's full name, and its place in a PG's order (`hobject_t`).
 
 use super::{PoolId, SnapId};
+use arcstr::ArcStr;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,10 +15,10 @@ pub struct HObject {
     pub pool: PoolId,
     pub hash: u32,
     pub snap: SnapId,
-    pub namespace: Box<str>,
+    pub namespace: ArcStr,
     /// Empty unless the client placed the object by a key other than its name.
-    pub key: Box<str>,
-    pub name: Box<str>,
+    pub key: ArcStr,
+    pub name: ArcStr,
     /// Beyond every object: the end of a listing.
     pub max: bool,
 }
@@ -112,11 +113,11 @@ impl Decode for HObject {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.envelope_legacy("hobject_t", 4, 3, 3, |r, v| {
-            let key = if v >= 1 { r.string()?.into() } else { "".into() };
-            let name = r.string()?.into();
+            let key = if v >= 1 { r.str()?.into() } else { "".into() };
+            let name = r.str()?.into();
             let (snap, hash) = (r.get()?, r.u32()?);
             let max = if v >= 2 { r.bool()? } else { false };
-            let (namespace, pool) = if v >= 4 { (r.string()?.into(), r.i64()?) } else { ("".into(), -1) };
+            let (namespace, pool) = if v >= 4 { (r.str()?.into(), r.i64()?) } else { ("".into(), -1) };
             let mut out = HObject { pool, hash, snap, namespace, key, name, max };
             // Some writers stored MIN with pool -1 instead of the least number.
             let blank = out.key.is_empty() && out.name.is_empty() && out.namespace.is_empty();

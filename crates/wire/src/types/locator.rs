@@ -1,6 +1,7 @@
 //! Where a client says an object is (`object_locator_t`), and where an OSD sends it instead (`request_redirect_t`).
 
 use super::PoolId;
+use arcstr::ArcStr;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// Pool, namespace, and either a key that places the object instead of its name, or a bare hash that names a
@@ -8,8 +9,8 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectLocator {
     pub pool: PoolId,
-    pub key: Box<str>,
-    pub namespace: Box<str>,
+    pub key: ArcStr,
+    pub namespace: ArcStr,
     /// `-1`: none.
     pub hash: i64,
 }
@@ -58,8 +59,8 @@ impl Decode for ObjectLocator {
                 r.i32()?;
                 pool
             };
-            let key = r.string()?.into();
-            let namespace = if v >= 5 { r.string()?.into() } else { "".into() };
+            let key = r.str()?.into();
+            let namespace = if v >= 5 { r.str()?.into() } else { "".into() };
             let hash = if v >= 6 { r.i64()? } else { -1 };
             let out = ObjectLocator { pool, key, namespace, hash };
             if hash != -1 && !out.key.is_empty() {
@@ -74,7 +75,7 @@ impl Decode for ObjectLocator {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RequestRedirect {
     pub locator: ObjectLocator,
-    pub object: Box<str>,
+    pub object: ArcStr,
 }
 
 impl RequestRedirect {
@@ -98,7 +99,7 @@ impl Decode for RequestRedirect {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.envelope("request_redirect_t", 1, |r, _| {
-            let (locator, object) = (r.get()?, r.string()?.into());
+            let (locator, object) = (r.get()?, r.str()?.into());
             r.blob()?;
             Ok(RequestRedirect { locator, object })
         })
