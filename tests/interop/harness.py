@@ -90,7 +90,7 @@ class Cluster:
     """A cluster of ours for one suite. `options` go to `shoal up`."""
 
     def __init__(self, *options, osds=1):
-        self.dir = Path(tempfile.mkdtemp(prefix="shoal-interop-", dir="/tmp"))
+        self.dir = Path(tempfile.mkdtemp(prefix="shoal-interop-"))
         self.port = free_port_base()
         self.options = ["--osds", str(osds), "--port", str(self.port), *options]
         self.osds = osds

@@ -5,152 +5,149 @@ use std::collections::BTreeMap;
 use wire::text::{Age, osd_list};
 use wire::types::{HealthCheck, HealthStatus, PgId, PgStat, PgState, UTime};
 
-/// `mon_pg_stuck_threshold`: how long a PG may be unusable before a person is told of each one.
+/// `mon_pg_stuck_threshold`: how long a PG may be unusable before a person is told.
 const STUCK_SEC: u64 = 60;
 /// `mon_health_max_detail`.
 const DETAIL_MAX: usize = 50;
 
-/// Which flag of a PG calls for which warning.
-struct Rule {
-    code: &'static str,
-    severity: HealthStatus,
-    summary: &'static str,
-    flags: &'static [PgState],
+/// What it means for people that PGs are in some state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Consequence {
+    Unavailable,
+    Degraded,
+    BackfillFull,
+    Damaged,
+    RecoveryFull,
 }
 
+impl Consequence {
+    const ALL: [Consequence; 5] = [
+        Consequence::Unavailable,
+        Consequence::Degraded,
+        Consequence::BackfillFull,
+        Consequence::Damaged,
+        Consequence::RecoveryFull,
+    ];
+
+    fn check(self) -> (&'static str, HealthStatus, &'static str) {
+        match self {
+            Consequence::Unavailable => {
+                ("PG_AVAILABILITY", HealthStatus::WARN, "Reduced data availability: ")
+            }
+            Consequence::Degraded => ("PG_DEGRADED", HealthStatus::WARN, "Degraded data redundancy: "),
+            Consequence::BackfillFull => (
+                "PG_BACKFILL_FULL",
+                HealthStatus::WARN,
+                "Low space hindering backfill (add storage if this doesn't resolve itself): ",
+            ),
+            Consequence::Damaged => ("PG_DAMAGED", HealthStatus::ERR, "Possible data damage: "),
+            Consequence::RecoveryFull => {
+                ("PG_RECOVERY_FULL", HealthStatus::ERR, "Full OSDs blocking recovery: ")
+            }
+        }
+    }
+}
+
+/// A state that people are told of.
+struct Rule {
+    flag: PgState,
+    consequence: Consequence,
+    /// When the state is no news unless it lasts: the last time that the PG was not in it.
+    since: Option<fn(&PgStat) -> UTime>,
+}
+
+impl Rule {
+    const fn at_once(flag: PgState, consequence: Consequence) -> Rule {
+        Rule { flag, consequence, since: None }
+    }
+
+    const fn stuck(flag: PgState, consequence: Consequence, since: fn(&PgStat) -> UTime) -> Rule {
+        Rule { flag, consequence, since: Some(since) }
+    }
+
+    /// `ACTIVE` is the one state whose absence is bad.
+    fn applies(&self, stat: &PgStat, now: UTime) -> bool {
+        if stat.state.has(self.flag) == (self.flag == PgState::ACTIVE) {
+            return false;
+        }
+        let Some(since) = self.since else { return true };
+        let last_good = since(stat);
+        let began = if last_good == UTime::ZERO { stat.last_change } else { last_good };
+        now.as_nanos().saturating_sub(began.as_nanos()) > STUCK_SEC * 1_000_000_000
+    }
+
+    fn name(&self) -> String {
+        if self.flag == PgState::ACTIVE { "inactive".into() } else { self.flag.to_string() }
+    }
+
+    fn describe(&self, pg: PgId, stat: &PgStat, now: UTime) -> String {
+        let (state, acting) = (stat.state, osd_list(&stat.acting));
+        let Some(since) = self.since else { return format!("pg {pg} is {state}, acting {acting}") };
+        let since = match since(stat) {
+            UTime::ZERO => " since forever".into(),
+            then => format!(" for {}", Age::between(then, now)),
+        };
+        format!("pg {pg} is stuck {}{since}, current state {state}, last acting {acting}", self.name())
+    }
+}
+
+/// In the order of the states' bits, which is the order of the words in a summary.
 const RULES: &[Rule] = &[
-    Rule {
-        code: "PG_DAMAGED",
-        severity: HealthStatus::ERR,
-        summary: "Possible data damage",
-        flags: &[
-            PgState::INCONSISTENT,
-            PgState::FAILED_REPAIR,
-            PgState::SNAPTRIM_ERROR,
-            PgState::RECOVERY_UNFOUND,
-            PgState::BACKFILL_UNFOUND,
-        ],
-    },
-    Rule {
-        code: "PG_RECOVERY_FULL",
-        severity: HealthStatus::ERR,
-        summary: "Full OSDs blocking recovery",
-        flags: &[PgState::RECOVERY_TOOFULL],
-    },
-    Rule {
-        code: "PG_BACKFILL_FULL",
-        severity: HealthStatus::WARN,
-        summary: "Low space hindering backfill (add storage if this doesn't resolve itself)",
-        flags: &[PgState::BACKFILL_TOOFULL],
-    },
+    Rule::stuck(PgState::ACTIVE, Consequence::Unavailable, |stat| stat.last_active),
+    Rule::at_once(PgState::DOWN, Consequence::Unavailable),
+    Rule::at_once(PgState::RECOVERY_UNFOUND, Consequence::Damaged),
+    Rule::at_once(PgState::BACKFILL_UNFOUND, Consequence::Damaged),
+    Rule::at_once(PgState::DEGRADED, Consequence::Degraded),
+    Rule::at_once(PgState::INCONSISTENT, Consequence::Damaged),
+    Rule::stuck(PgState::PEERING, Consequence::Unavailable, |stat| stat.last_peered),
+    Rule::at_once(PgState::INCOMPLETE, Consequence::Unavailable),
+    Rule::stuck(PgState::STALE, Consequence::Unavailable, |stat| stat.last_unstale),
+    Rule::at_once(PgState::BACKFILL_TOOFULL, Consequence::BackfillFull),
+    Rule::stuck(PgState::UNDERSIZED, Consequence::Degraded, |stat| stat.last_fullsized),
+    Rule::at_once(PgState::RECOVERY_TOOFULL, Consequence::RecoveryFull),
+    Rule::at_once(PgState::SNAPTRIM_ERROR, Consequence::Damaged),
 ];
 
 impl PgMap {
     pub fn health(&self, now: UTime) -> BTreeMap<String, HealthCheck> {
         let mut checks = BTreeMap::new();
-        self.check_availability(now, &mut checks);
-        for rule in RULES {
-            self.check_flags(rule, &mut checks);
+        for consequence in Consequence::ALL {
+            self.check_states(consequence, now, &mut checks);
         }
-        self.check_degraded(&mut checks);
         self.check_slow_ops(&mut checks);
         self.check_applications(&mut checks);
         checks
     }
 
-    fn check_availability(&self, now: UTime, checks: &mut BTreeMap<String, HealthCheck>) {
-        // A PG that is being made, or has only just changed, is no news yet unless it stays so.
-        const REASONS: [(&str, PgState); 4] = [
-            ("down", PgState::DOWN),
-            ("incomplete", PgState::INCOMPLETE),
-            ("peering", PgState::PEERING),
-            ("stale", PgState::STALE),
-        ];
-        let mut by_reason: BTreeMap<&str, Vec<(PgId, &PgStat)>> = BTreeMap::new();
-        for (pg, stat) in &self.pgs {
-            if stat.state.has(PgState::ACTIVE) && !stat.state.has(PgState::STALE) {
+    fn check_states(&self, consequence: Consequence, now: UTime, checks: &mut BTreeMap<String, HealthCheck>) {
+        let mut words: Vec<String> = Vec::new();
+        let mut detail: BTreeMap<PgId, String> = BTreeMap::new();
+        let mut count = 0;
+        for rule in RULES.iter().filter(|rule| rule.consequence == consequence) {
+            let hit: Vec<_> = self.pgs.iter().filter(|(_, stat)| rule.applies(stat, now)).collect();
+            if hit.is_empty() {
                 continue;
             }
-            let reason = REASONS.iter().find(|(_, flag)| stat.state.has(*flag));
-            let (name, flag) = reason.copied().unwrap_or(("inactive", PgState::UNKNOWN));
-            let stuck =
-                now.as_nanos().saturating_sub(stat.last_change.as_nanos()) >= STUCK_SEC * 1_000_000_000;
-            if flag == PgState::UNKNOWN && !stuck {
-                continue;
-            }
-            by_reason.entry(name).or_default().push((*pg, stat));
+            words.push(count_pgs(hit.len(), &rule.name()));
+            count += hit.len() as i64;
+            // Of several states the last one's sentence is kept.
+            detail.extend(hit.into_iter().map(|(pg, stat)| (*pg, rule.describe(*pg, stat, now))));
         }
-        if by_reason.is_empty() {
+        if words.is_empty() {
             return;
         }
-        let counts: Vec<String> = by_reason.iter().map(|(name, pgs)| count_pgs(pgs.len(), name)).collect();
-        let mut detail: Vec<String> = Vec::new();
-        for (name, pgs) in &by_reason {
-            for (pg, stat) in pgs {
-                detail.push(match *name {
-                    "inactive" | "peering" => format!(
-                        "pg {pg} is stuck {name} for {}, current state {}, last acting {}",
-                        Age::between(stat.last_active, now),
-                        stat.state,
-                        osd_list(&stat.acting),
-                    ),
-                    _ => format!("pg {pg} is {}, acting {}", stat.state, osd_list(&stat.acting)),
-                });
+        let (code, severity, what) = consequence.check();
+        let mut summary = what.to_owned();
+        if consequence == Consequence::Degraded {
+            let sum = self.sums().0.stats.sum;
+            let (degraded, copies) = (sum.num_objects_degraded, sum.num_object_copies);
+            if degraded > 0 && copies > 0 {
+                let percent = degraded as f64 / copies as f64 * 100.0;
+                summary += &format!("{degraded}/{copies} objects degraded ({percent:.3}%), ");
             }
         }
-        let count = detail.len() as i64;
-        let summary = format!("Reduced data availability: {}", counts.join(", "));
-        insert(checks, "PG_AVAILABILITY", HealthStatus::WARN, summary, detail, count);
-    }
-
-    fn check_flags(&self, rule: &Rule, checks: &mut BTreeMap<String, HealthCheck>) {
-        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut detail = Vec::new();
-        for (pg, stat) in &self.pgs {
-            let set: Vec<usize> = (0..rule.flags.len()).filter(|i| stat.state.has(rule.flags[*i])).collect();
-            set.iter().for_each(|i| *counts.entry(*i).or_default() += 1);
-            if !set.is_empty() {
-                detail.push(format!("pg {pg} is {}, acting {}", stat.state, osd_list(&stat.acting)));
-            }
-        }
-        if detail.is_empty() {
-            return;
-        }
-        let words: Vec<String> =
-            counts.iter().map(|(i, n)| count_pgs(*n, &rule.flags[*i].to_string())).collect();
-        let count = detail.len() as i64;
-        let summary = format!("{}: {}", rule.summary, words.join(", "));
-        insert(checks, rule.code, rule.severity, summary, detail, count);
-    }
-
-    fn check_degraded(&self, checks: &mut BTreeMap<String, HealthCheck>) {
-        let (sum, _) = self.sums();
-        let sum = sum.stats.sum;
-        let degraded = sum.num_objects_degraded;
-        let pgs = |flag| self.pgs.iter().filter(move |(_, s)| s.state.has(flag));
-        let (n_degraded, n_undersized) = (pgs(PgState::DEGRADED).count(), pgs(PgState::UNDERSIZED).count());
-        if n_degraded == 0 && n_undersized == 0 {
-            return;
-        }
-        let mut words = Vec::new();
-        if degraded > 0 && sum.num_object_copies > 0 {
-            let copies = sum.num_object_copies;
-            let percent = degraded as f64 / copies as f64 * 100.0;
-            words.push(format!("{degraded}/{copies} objects degraded ({percent:.3}%)"));
-        }
-        for (n, name) in [(n_degraded, "degraded"), (n_undersized, "undersized")] {
-            if n > 0 {
-                words.push(count_pgs(n, name));
-            }
-        }
-        let affected = |s: &PgStat| s.state.has(PgState::DEGRADED) || s.state.has(PgState::UNDERSIZED);
-        let line = |(pg, stat): (&PgId, &PgStat)| {
-            format!("pg {pg} is {}, acting {}", stat.state, osd_list(&stat.acting))
-        };
-        let detail: Vec<String> = self.pgs.iter().filter(|(_, s)| affected(s)).map(line).collect();
-        let count = detail.len() as i64;
-        let summary = format!("Degraded data redundancy: {}", words.join(", "));
-        insert(checks, "PG_DEGRADED", HealthStatus::WARN, summary, detail, count);
+        summary += &words.join(", ");
+        insert(checks, code, severity, summary, detail.into_values().collect(), count);
     }
 
     fn check_slow_ops(&self, checks: &mut BTreeMap<String, HealthCheck>) {
@@ -207,9 +204,8 @@ fn insert(
     count: i64,
 ) {
     if detail.len() > DETAIL_MAX {
-        let more = detail.len() - DETAIL_MAX;
-        detail.truncate(DETAIL_MAX);
-        detail.push(format!("{more} more"));
+        // Stock's list, too, is one longer than the limit, and does not say that it was cut.
+        detail.truncate(DETAIL_MAX + 1);
     }
     checks.insert(code.into(), HealthCheck { severity, summary, detail, count });
 }

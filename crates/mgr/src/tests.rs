@@ -111,7 +111,7 @@ fn what_the_map_does_not_know_is_not_counted() {
 }
 
 #[test]
-fn pgs_of_a_dead_osd_are_stale_and_health_says_so() {
+fn pgs_of_a_dead_osd_are_stale_and_health_says_so_when_they_stay_so() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true, true]));
     m.ingest(later(1), 0, report(0, 1, 0, 10));
@@ -119,10 +119,14 @@ fn pgs_of_a_dead_osd_are_stale_and_health_says_so() {
     assert!(!m.health(later(2)).contains_key("PG_AVAILABILITY"));
 
     m.on_osd_map(later(3), map(3, &[true, false]));
-    let health = m.health(later(4));
+    assert!(!m.health(later(63)).contains_key("PG_AVAILABILITY"), "for a minute it is no news");
+    let health = m.health(later(64));
     let check = &health["PG_AVAILABILITY"];
     assert_eq!(check.summary, "Reduced data availability: 1 pg stale");
-    assert_eq!(check.detail, ["pg 1.1 is stale+active+clean, acting [1]"]);
+    assert_eq!(
+        check.detail,
+        ["pg 1.1 is stuck stale for 61s, current state stale+active+clean, last acting [1]"]
+    );
     assert!(
         text(&ask(&m, r#"{"prefix":"pg stat"}"#))
             .starts_with("2 pgs: 1 active+clean, 1 stale+active+clean; ")
@@ -133,8 +137,8 @@ fn pgs_of_a_dead_osd_are_stale_and_health_says_so() {
 fn a_pg_that_nobody_reports_is_news_only_when_it_stays_so() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true]));
-    assert!(m.health(later(59)).is_empty());
-    assert_eq!(m.health(later(60))["PG_AVAILABILITY"].summary, "Reduced data availability: 2 pgs inactive");
+    assert!(m.health(later(60)).is_empty());
+    assert_eq!(m.health(later(61))["PG_AVAILABILITY"].summary, "Reduced data availability: 2 pgs inactive");
 }
 
 #[test]

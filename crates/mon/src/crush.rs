@@ -56,13 +56,17 @@ pub fn leaves(crush: &CrushMap, item: i32) -> Vec<i32> {
     bucket.items.iter().flat_map(|&child| leaves(crush, child)).collect()
 }
 
-/// Every real bucket that holds OSDs: its name, its type's name, the OSDs.
-pub fn subtrees(crush: &CrushMap) -> Vec<(String, String, Vec<i32>)> {
+/// A real bucket that holds OSDs.
+pub struct Subtree {
+    pub id: i32,
+    pub kind: i32,
+    pub osds: Vec<i32>,
+}
+
+/// Every real bucket that holds OSDs.
+pub fn subtrees(crush: &CrushMap) -> Vec<Subtree> {
     let real = crush.buckets.iter().flatten().filter(|b| !is_shadow(crush, b.id));
-    real.map(|b| {
-        let kind = type_name(crush, i32::from(b.kind)).to_owned();
-        (name_of(crush, b.id), kind, leaves(crush, b.id))
-    })
-    .filter(|(_, _, osds)| !osds.is_empty())
-    .collect()
+    real.map(|b| Subtree { id: b.id, kind: i32::from(b.kind), osds: leaves(crush, b.id) })
+        .filter(|subtree| !subtree.osds.is_empty())
+        .collect()
 }

@@ -3,6 +3,7 @@
 //! Each check looks at true data and says nothing when all is well; its code is stock's, because people alert on it.
 
 use crate::commands::{Reports, Situation};
+use crate::crush::Subtree;
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;
@@ -75,13 +76,10 @@ fn osds(map: &OsdMap, option: OptionOf<'_>, out: &mut Checks) {
     let down_in: Vec<i32> = ids.iter().copied().filter(|&o| !map.is_up(o) && map.is_in(o)).collect();
     if !down_in.is_empty() {
         subtrees_down(map, &down_in, out);
-        let place = |osd: i32| {
-            let path = crate::crush::location(&map.crush, osd);
-            path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
-        };
-        let detail = down_in.iter().map(|&o| format!("osd.{o} ({}) is down", place(o))).collect();
+        let detail = down_in.iter().map(|&o| format!("osd.{o} ({}) is down", place_of(map, o))).collect();
         let n = down_in.len();
-        let summary = format!("{n} {} down", plural(n, "osd", "osds"));
+        // One, too, is "osds": people's alerts match the sentence.
+        let summary = format!("{n} osds down");
         out.insert("OSD_DOWN".into(), check(HealthStatus::WARN, summary, detail));
     }
     let wanted = option("osd_pool_default_size").and_then(|v| v.parse::<usize>().ok()).unwrap_or(1);
@@ -118,24 +116,37 @@ fn worst_fullness(map: &OsdMap, osd: i32) -> u32 {
         .unwrap_or(0)
 }
 
-/// `OSD_HOST_DOWN`, `OSD_RACK_DOWN`, …: buckets all of whose OSDs are down, when they hold any that is in.
+/// `OSD_HOST_DOWN`, `OSD_ROOT_DOWN`, …: buckets all of whose OSDs are down, when they hold any that is in.
 fn subtrees_down(map: &OsdMap, down_in: &[i32], out: &mut Checks) {
-    let mut by_type: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, kind, osds) in crate::crush::subtrees(&map.crush) {
-        let any_in = osds.iter().any(|o| down_in.contains(o));
-        if any_in && osds.iter().all(|&o| !map.is_up(o)) {
-            by_type.entry(kind).or_default().push(format!("{name} ({} osds)", osds.len()));
+    let crush = &map.crush;
+    let mut by_kind: BTreeMap<i32, Vec<Subtree>> = BTreeMap::new();
+    for subtree in crate::crush::subtrees(crush) {
+        let any_in = subtree.osds.iter().any(|o| down_in.contains(o));
+        if any_in && subtree.osds.iter().all(|&o| !map.is_up(o)) {
+            by_kind.entry(subtree.kind).or_default().push(subtree);
         }
     }
-    for (kind, down) in by_type {
-        if kind == "root" || kind == "osd" {
-            continue;
-        }
-        let n = down.len();
-        let summary = format!("{n} {kind}{} ({} osds) down", if n == 1 { "" } else { "s" }, down_in.len());
-        let detail = down.into_iter().map(|d| format!("{kind} {d} is down")).collect();
+    for (kind, down) in by_kind {
+        let (n, osds) = (down.len(), down.iter().map(|subtree| subtree.osds.len()).sum::<usize>());
+        let kind = crate::crush::type_name(crush, kind);
+        let summary = format!("{n} {kind}{} ({osds} osds) down", if n == 1 { "" } else { "s" });
+        let line = |subtree: &Subtree| {
+            let name = crate::crush::name_of(crush, subtree.id);
+            let place = match place_of(map, subtree.id) {
+                place if place.is_empty() => String::new(),
+                place => format!(" ({place})"),
+            };
+            format!("{kind} {name}{place} ({} osds) is down", subtree.osds.len())
+        };
+        let detail = down.iter().map(line).collect();
         out.insert(format!("OSD_{}_DOWN", kind.to_uppercase()), check(HealthStatus::WARN, summary, detail));
     }
+}
+
+/// `root=default,host=a`; nothing for a root.
+fn place_of(map: &OsdMap, item: i32) -> String {
+    let path = crate::crush::location(&map.crush, item);
+    path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
 }
 
 fn pools(map: &OsdMap, reports: &Reports, option: OptionOf<'_>, out: &mut Checks) {

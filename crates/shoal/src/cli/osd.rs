@@ -146,7 +146,8 @@ fn control_config(
     let mon = mon_session::Config {
         auth_name: AuthName::new(EntityKind::OSD, osd.0.to_string()),
         key: identity::own_key(config, &boot.name)?,
-        services: EntityKind::MGR.0.into(),
+        // To the manager it reports, and to other OSDs it sends heartbeats.
+        services: (EntityKind::MGR.0 | EntityKind::OSD.0).into(),
         rotating_keys: cephx,
         hostname: config.who().host.clone(),
         monitors: identity::monitors(config)?,

@@ -146,8 +146,10 @@ fn silence_marks_down_and_a_long_absence_marks_out() {
     f.pass(Duration::from_secs(10));
     assert!(!f.monitor.state().osdmap().is_up(0));
     let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
-    assert!(health.contains("[WRN] OSD_DOWN: 1 osd down"), "{health}");
-    assert!(health.contains("OSD_HOST_DOWN"), "{health}");
+    assert!(health.contains("[WRN] OSD_DOWN: 1 osds down"), "{health}");
+    assert!(health.contains("OSD_HOST_DOWN: 1 host (1 osds) down"), "{health}");
+    assert!(health.contains("(root=default) (1 osds) is down"), "{health}");
+    assert!(health.contains("OSD_ROOT_DOWN: 1 root (1 osds) down"), "{health}");
     // The last OSD is never marked out by itself.
     f.pass(Duration::from_secs(700));
     assert!(f.monitor.state().osdmap().is_in(0));
