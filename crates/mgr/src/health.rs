@@ -115,7 +115,6 @@ impl PgMap {
             self.check_states(consequence, now, &mut checks);
         }
         self.check_slow_ops(&mut checks);
-        self.check_applications(&mut checks);
         checks
     }
 
@@ -163,31 +162,6 @@ impl PgMap {
         };
         let summary = format!("{count} slow ops, oldest one blocked for {oldest} sec, {who}");
         insert(checks, "SLOW_OPS", HealthStatus::WARN, summary, Vec::new(), i64::from(count));
-    }
-
-    /// A pool with data that nobody has said the use of.
-    fn check_applications(&self, checks: &mut BTreeMap<String, HealthCheck>) {
-        let (_, by_pool) = self.sums();
-        let mut detail = Vec::new();
-        for (pool, info) in &self.map.pools {
-            let used = by_pool.get(pool).is_some_and(|s| s.stats.sum.num_objects > 0);
-            let internal = self.map.pool_names.get(pool).is_some_and(|n| n.starts_with('.'));
-            if used && info.applications.is_empty() && !internal {
-                let name = self.map.pool_names.get(pool).map_or("", String::as_str);
-                detail.push(format!("application not enabled on pool '{name}'"));
-            }
-        }
-        if detail.is_empty() {
-            return;
-        }
-        let count = detail.len() as i64;
-        let summary = format!("{count} pool(s) do not have an application enabled");
-        detail.push(
-            "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', \
-             'rgw', or freeform for custom applications."
-                .into(),
-        );
-        insert(checks, "POOL_APP_NOT_ENABLED", HealthStatus::WARN, summary, detail, count);
     }
 }
 

@@ -142,15 +142,6 @@ fn a_pg_that_nobody_reports_is_news_only_when_it_stays_so() {
 }
 
 #[test]
-fn a_pool_with_data_and_no_application_is_a_warning() {
-    let mut m = PgMap::default();
-    m.on_osd_map(NOW, map(2, &[true]));
-    m.ingest(later(1), 0, report(0, 1, 0, 1));
-    let health = m.health(later(2));
-    assert_eq!(health["POOL_APP_NOT_ENABLED"].detail[0], "application not enabled on pool 'data'");
-}
-
-#[test]
 fn bad_questions_get_stocks_errno() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true, false]));

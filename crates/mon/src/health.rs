@@ -7,7 +7,7 @@ use crate::crush::Subtree;
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;
-use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState};
+use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState, PoolFlags, UTime};
 
 pub type Checks = BTreeMap<String, HealthCheck>;
 
@@ -23,7 +23,7 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, option: O
     let mut out = reports.health.clone();
     monitors(state, situation, &mut out);
     osds(state.osdmap(), option, &mut out);
-    pools(state.osdmap(), reports, option, &mut out);
+    pools(state.osdmap(), situation.now, option, &mut out);
     flags(state.osdmap(), &mut out);
     keys(state, option, &mut out);
     out
@@ -149,7 +149,7 @@ fn place_of(map: &OsdMap, item: i32) -> String {
     path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
 }
 
-fn pools(map: &OsdMap, reports: &Reports, option: OptionOf<'_>, out: &mut Checks) {
+fn pools(map: &OsdMap, now: UTime, option: OptionOf<'_>, out: &mut Checks) {
     let name = |id: &i64| map.pool_names.get(id).map_or("?", String::as_str);
     if is_true(option, "mon_warn_on_pool_no_redundancy") {
         let bare = map.pools.iter().filter(|(_, p)| p.is_replicated() && p.size == 1);
@@ -161,26 +161,35 @@ fn pools(map: &OsdMap, reports: &Reports, option: OptionOf<'_>, out: &mut Checks
         }
     }
     if is_true(option, "mon_warn_on_pool_no_app") {
-        // A pool that nobody has written to yet may still get its application.
-        let objects = |id: i64| {
-            let sum = reports.digest.pool_sums.get(&(id as i32));
-            sum.map_or(0, |stat| stat.stats.sum.num_objects)
-        };
-        let unnamed = map.pools.iter().filter(|(_, p)| p.applications.is_empty());
-        let detail: Vec<_> = unnamed
-            .filter(|(id, _)| objects(**id) > 0)
-            .map(|(id, _)| format!("application not enabled on pool '{}'", name(id)))
-            .collect();
+        // A new pool may still get its application.
+        let grace_sec = option("mon_warn_on_pool_no_app_grace").and_then(|v| v.parse().ok()).unwrap_or(300);
+        let is_old = |made: UTime| now.as_nanos().saturating_sub(made.as_nanos()) > grace_sec * 1_000_000_000;
+        let unnamed = map.pools.iter().filter(|(_, p)| p.applications.is_empty() && is_old(p.create_time));
+        let mut detail: Vec<_> =
+            unnamed.map(|(id, _)| format!("application not enabled on pool '{}'", name(id))).collect();
         if !detail.is_empty() {
-            let summary = format!("{} pool(s) do not have an application enabled", detail.len());
-            out.insert("POOL_APP_NOT_ENABLED".into(), check(HealthStatus::WARN, summary, detail));
+            let count = detail.len() as i64;
+            let summary = format!("{count} pool(s) do not have an application enabled");
+            detail.push(
+                "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', \
+                 'rgw', or freeform for custom applications."
+                    .into(),
+            );
+            let check = HealthCheck { severity: HealthStatus::WARN, summary, detail, count };
+            out.insert("POOL_APP_NOT_ENABLED".into(), check);
         }
     }
     let full: Vec<_> = map
         .pools
         .iter()
-        .filter(|(_, p)| p.flags.has(wire::types::PoolFlags::FULL))
-        .map(|(id, _)| format!("pool '{}' is full", name(id)))
+        .filter(|(_, p)| p.flags.has(PoolFlags::FULL))
+        .map(|(id, p)| {
+            let why = match p.flags.has(PoolFlags::FULL_QUOTA) {
+                true => "running out of quota",
+                false => "no space",
+            };
+            format!("pool '{}' is full ({why})", name(id))
+        })
         .collect();
     if !full.is_empty() {
         let summary = format!("{} pool(s) full", full.len());

@@ -43,6 +43,8 @@ pub type Outcome = Result<Answer, Answer>;
 /// The monitor's own situation, for the commands that show it.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
+    /// Wall time.
+    pub now: UTime,
     pub name: String,
     pub version: String,
     pub host: String,

@@ -167,6 +167,7 @@ impl Monitor {
         *peers.entry(("mon", wire::features::SUPPORTED.0)).or_default() += 1;
         let rank = self.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
         Situation {
+            now: self.wall(turn.now),
             name: self.settings.name.clone(),
             version: self.settings.version.clone(),
             host: self.settings.host.clone(),

@@ -20,6 +20,7 @@ pub(crate) mod osd_step {
 }
 mod osd;
 mod pool_op;
+mod quota;
 mod session;
 mod subscribe;
 #[cfg(test)]

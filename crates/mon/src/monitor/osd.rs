@@ -108,7 +108,12 @@ impl Monitor {
         session.auth_name.id.parse().ok().filter(|_| is_osd)
     }
 
-    fn propose_step(&mut self, turn: &Turn<'_>, step: OsdMapIncremental, more: Vec<Change>) -> Option<u64> {
+    pub(super) fn propose_step(
+        &mut self,
+        turn: &Turn<'_>,
+        step: OsdMapIncremental,
+        more: Vec<Change>,
+    ) -> Option<u64> {
         let mut changes = vec![sealed(step, self.head.osdmap())?];
         changes.extend(more);
         Some(self.propose(turn.now, changes))

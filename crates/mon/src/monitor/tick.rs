@@ -17,6 +17,7 @@ impl Monitor {
         self.rotate_secrets(turn);
         self.tick_osds(turn);
         self.tick_mgr(turn);
+        self.tick_quotas(turn);
         self.tick_health(turn);
         self.describe_self(turn);
     }

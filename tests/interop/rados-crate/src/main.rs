@@ -2,9 +2,11 @@
 //! `rados-crate CEPH_CONF POOL`. Prints `N passed, N failed`.
 
 use bytes::Bytes;
-use rados::{Client, IoCtx};
+use rados::osdclient::OSDOp;
+use rados::{Client, IoCtx, OSDClient, OpBuilder};
 use std::error::Error;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -38,22 +40,52 @@ async fn create_exclusive_and_remove(io: IoCtx) -> Outcome {
     same(io.stat("once").await.is_err(), true)
 }
 
-async fn attributes(io: IoCtx) -> Outcome {
-    io.write_full("attrs", Bytes::from_static(b"x")).await?;
-    io.set_xattr("attrs", "colour", Bytes::from_static(b"blue")).await?;
-    same(io.get_xattr("attrs", "colour").await?, Bytes::from_static(b"blue"))?;
-    io.remove_xattr("attrs", "colour").await?;
-    same(io.get_xattr("attrs", "colour").await.is_err(), true)
+/// Operations past the crate's helpers, on one pool.
+struct Raw {
+    osds: Arc<OSDClient>,
+    pool: u64,
 }
 
-async fn locks(io: IoCtx) -> Outcome {
-    io.write_full("locked", Bytes::from_static(b"x")).await?;
-    io.lock_exclusive("locked", "latch", "cookie-a", "ours", Some(Duration::from_secs(60))).await?;
-    same(io.lock_exclusive("locked", "latch", "cookie-b", "theirs", None).await.is_err(), true)?;
-    io.unlock("locked", "latch", "cookie-a").await?;
-    io.lock_shared("locked", "latch", "cookie-c", "tag", "shared", None).await?;
-    io.unlock("locked", "latch", "cookie-c").await?;
-    Ok(())
+impl Raw {
+    async fn execute(&self, oid: &str, ops: Vec<OSDOp>) -> Result<Bytes, Box<dyn Error>> {
+        let builder = ops.into_iter().fold(OpBuilder::new(), OpBuilder::op);
+        let result = self.osds.execute_built_op(self.pool, oid, builder.build()).await?;
+        if result.result < 0 {
+            return Err(format!("result {}", result.result).into());
+        }
+        Ok(result.ops.last().map(|reply| reply.outdata.clone()).unwrap_or_default())
+    }
+
+    /// The crate's 0.1.4 puts a length before the name of an attribute, where the protocol has none. (Its codes for
+    /// removing and listing attributes and for object classes, and with them its locks, are not Ceph's either, and it
+    /// looks for an object in a namespace where one without would be: no OSD answers these, so they have no case.)
+    async fn attr(&self, oid: &str, mut op: OSDOp) -> Result<Bytes, Box<dyn Error>> {
+        op.indata = op.indata.slice(4..);
+        self.execute(oid, vec![op]).await
+    }
+}
+
+async fn attributes(raw: &Raw, io: IoCtx) -> Outcome {
+    io.write_full("attrs", Bytes::from_static(b"x")).await?;
+    raw.attr("attrs", OSDOp::set_xattr("colour", Bytes::from_static(b"blue"))?).await?;
+    same(raw.attr("attrs", OSDOp::get_xattr("colour")?).await?, Bytes::from_static(b"blue"))?;
+    same(raw.attr("attrs", OSDOp::get_xattr("shape")?).await.is_err(), true)
+}
+
+async fn operation_lists(raw: &Raw, io: IoCtx) -> Outcome {
+    let version = io.write_full("versioned", Bytes::from_static(b"one")).await?.version;
+    let read = |version| vec![OSDOp::assert_version(version), OSDOp::read(0, 10)];
+    same(raw.execute("versioned", read(version)).await?, Bytes::from_static(b"one"))?;
+    io.write_full("versioned", Bytes::from_static(b"two")).await?;
+    same(raw.execute("versioned", read(version)).await.is_err(), true)
+}
+
+async fn sparse_read(io: IoCtx) -> Outcome {
+    io.write_full("holes", Bytes::from_static(b"near")).await?;
+    io.write("holes", 1 << 20, Bytes::from_static(b"far")).await?;
+    let sparse = io.sparse_read("holes", 0, 2 << 20).await?;
+    same(sparse.data.len() < 1 << 20, true)?;
+    same(sparse.data.ends_with(b"far"), true)
 }
 
 async fn listing(io: IoCtx) -> Outcome {
@@ -63,11 +95,6 @@ async fn listing(io: IoCtx) -> Outcome {
     let mut names: Vec<String> = io.ls().await?.into_iter().filter(|n| n.starts_with("list-")).collect();
     names.sort();
     same(names, (0..300).map(|index| format!("list-{index:03}")).collect())
-}
-
-async fn object_class(io: IoCtx) -> Outcome {
-    io.write_full("hello", Bytes::from_static(b"x")).await?;
-    same(io.exec("hello", "hello", "say_hello", Bytes::from_static(b"shoal")).await?, Bytes::from_static(b"Hello, shoal!"))
 }
 
 async fn case<F: Future<Output = Outcome>>(name: &str, counts: &mut (u32, u32), run: F) {
@@ -93,14 +120,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(conf), Some(pool)) = (args.next(), args.next()) else { return Err("CEPH_CONF POOL".into()) };
     let client = Client::builder().entity_name("client.admin").config_file(conf).build().await?;
     let io = client.open_pool(&pool).await?;
+    let raw = Raw { osds: Arc::clone(client.osd_client()), pool: io.pool_id() };
     let mut counts = (0, 0);
     case("put and get", &mut counts, put_and_get(io.clone())).await;
     case("write, append, partial read", &mut counts, write_append_and_partial_read(io.clone())).await;
     case("create exclusive, remove", &mut counts, create_exclusive_and_remove(io.clone())).await;
-    case("attributes", &mut counts, attributes(io.clone())).await;
-    case("locks", &mut counts, locks(io.clone())).await;
+    case("attributes", &mut counts, attributes(&raw, io.clone())).await;
+    case("operation lists", &mut counts, operation_lists(&raw, io.clone())).await;
+    case("sparse read", &mut counts, sparse_read(io.clone())).await;
     case("listing", &mut counts, listing(io.clone())).await;
-    case("object class", &mut counts, object_class(io.clone())).await;
     println!("{} passed, {} failed", counts.0, counts.1);
     std::process::exit(i32::from(counts.1 > 0));
 }

@@ -5,6 +5,7 @@ mod commands;
 mod durability;
 mod maps;
 mod osds;
+mod pools;
 
 use super::{AuthMode, Effect, Input, Monitor, Settings};
 use crate::genesis::Genesis;

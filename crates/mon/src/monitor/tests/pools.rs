@@ -1,0 +1,74 @@
+//! What happens to pools by themselves: a limit is reached, an application is missing.
+
+use super::{AuthMode, Fixture, parse};
+use codec::Encode;
+use machine::ConnId;
+use std::time::Duration;
+use wire::messages::{MMonMgrReport, PaxosHeader};
+use wire::types::{HealthChecks, PgMapDigest, PoolFlags, PoolStat};
+
+/// The manager says how much is in pool 1.
+fn report(f: &mut Fixture, mgr: ConnId, objects: i64, bytes: i64) {
+    let mut stat = PoolStat::default();
+    stat.stats.sum.num_objects = objects;
+    stat.stats.sum.num_bytes = bytes;
+    let mut digest = PgMapDigest::default();
+    digest.pool_sums.insert(1, stat);
+    let report = MMonMgrReport {
+        paxos: PaxosHeader::default(),
+        gid: 1,
+        health: HealthChecks::default(),
+        service_map: Default::default(),
+        digest: digest.to_vec(wire::features::SUPPORTED).into(),
+        progress: Default::default(),
+    };
+    f.send(mgr, report);
+    f.pass(Duration::from_secs(2));
+}
+
+#[test]
+fn a_pool_at_its_limit_is_full_until_it_is_below() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    let mgr = f.connect("mgr.x", 5001);
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    f.ok(admin, r#"{"prefix":"osd pool set-quota","pool":"p","field":"max_objects","val":"10"}"#);
+    let is_full = |f: &Fixture| {
+        let flags = f.monitor.state().osdmap().pools[&1].flags;
+        assert_eq!(flags.has(PoolFlags::FULL), flags.has(PoolFlags::FULL_QUOTA));
+        flags.has(PoolFlags::FULL)
+    };
+    report(&mut f, mgr, 9, 1 << 20);
+    assert!(!is_full(&f));
+    report(&mut f, mgr, 10, 1 << 20);
+    assert!(is_full(&f));
+    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    assert!(health.contains("pool 'p' is full (running out of quota)"), "{health}");
+    let epoch = f.monitor.state().osdmap().epoch;
+    report(&mut f, mgr, 11, 1 << 20);
+    assert_eq!(f.monitor.state().osdmap().epoch, epoch, "what is full is not made full again");
+    f.ok(admin, r#"{"prefix":"osd pool set-quota","pool":"p","field":"max_objects","val":"0"}"#);
+    f.ok(admin, r#"{"prefix":"osd pool set-quota","pool":"p","field":"max_bytes","val":"1M"}"#);
+    f.pass(Duration::from_secs(2));
+    assert!(is_full(&f), "the other limit is reached as well");
+    report(&mut f, mgr, 11, (1 << 20) - 1);
+    assert!(!is_full(&f));
+}
+
+#[test]
+fn a_pool_without_an_application_is_news_after_a_while() {
+    let mut f = Fixture::new(AuthMode::Cephx);
+    let admin = f.connect("client.admin", 5000);
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    let check = |f: &mut Fixture| {
+        let health = parse(&f.ok(admin, r#"{"prefix":"health","detail":"detail","format":"json"}"#));
+        health["checks"].get("POOL_APP_NOT_ENABLED").cloned()
+    };
+    f.pass(Duration::from_secs(290));
+    assert_eq!(check(&mut f), None);
+    f.pass(Duration::from_secs(20));
+    let found = check(&mut f).expect("five minutes are over");
+    assert_eq!(found["detail"][0]["message"], "application not enabled on pool 'p'");
+    f.ok(admin, r#"{"prefix":"osd pool application enable","pool":"p","app":"rbd"}"#);
+    assert_eq!(check(&mut f), None);
+}
