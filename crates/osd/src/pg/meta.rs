@@ -1,8 +1,8 @@
 //! What a PG keeps about itself in its meta object's omap, and how it is read back.
 //!
 //! ```text
+//! header               PgProgress: changes with every write
 //! "history"            PgHistory: changes with the map
-//! "progress"           PgProgress: changes with every write
 //! 'l' u64be version    pg_log_entry_t
 //! 'd' u64be version    pg_log_dup_t
 //! ```
@@ -52,7 +52,6 @@ pub struct PgStats {
 }
 
 const HISTORY: Bytes = Bytes::from_static(b"history");
-const PROGRESS: Bytes = Bytes::from_static(b"progress");
 const LOG: u8 = b'l';
 const DUPLICATE: u8 = b'd';
 
@@ -62,6 +61,8 @@ pub enum MetaError {
     NoHistory,
     #[error("key {key:?}: {error}")]
     Decode { key: Bytes, error: codec::DecodeError },
+    #[error("the PG's progress: {0}")]
+    Progress(codec::DecodeError),
     #[error("unknown key {0:?}")]
     UnknownKey(Bytes),
 }
@@ -75,32 +76,34 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// From all entries of the meta object's omap, ascending.
-    pub fn from_entries(entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
+    /// From the meta object's omap: its header, and all entries, ascending.
+    pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
         let mut history = None;
-        let mut progress = PgProgress::default();
         let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
         for (key, value) in entries {
             let wrong = |error| MetaError::Decode { key: key.clone(), error };
             match (&key[..], key.first()) {
                 (b"history", _) => history = Some(codec::decode_exact(&value).map_err(wrong)?),
-                (b"progress", _) => progress = codec::decode_exact(&value).map_err(wrong)?,
                 (_, Some(&LOG)) => log.push_back(decode_entry(&value).map_err(wrong)?),
                 (_, Some(&DUPLICATE)) => duplicates.push_back(decode_duplicate(&value).map_err(wrong)?),
                 _ => return Err(MetaError::UnknownKey(key)),
             }
         }
         let history = history.ok_or(MetaError::NoHistory)?;
+        let progress = codec::decode_exact(header).map_err(MetaError::Progress)?;
         Ok(Stored { history, progress, log: PgLog::restored(log, duplicates) })
     }
 }
 
-pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) -> Change {
-    let entries = vec![
-        (HISTORY, Bytes::from(history.to_vec(Features::NONE))),
-        (PROGRESS, Bytes::from(progress.to_vec(Features::NONE))),
-    ];
-    Change::OmapSet { object: meta.clone(), entries }
+pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) -> [Change; 2] {
+    let entries = vec![(HISTORY, Bytes::from(history.to_vec(Features::NONE)))];
+    [set_progress(meta, progress), Change::OmapSet { object: meta.clone(), entries }]
+}
+
+fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
+    let mut w = codec::Writer::with_capacity(Features::NONE, 96);
+    w.put(progress);
+    Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
 }
 
 /// What every change adds: its log entry and the new progress; and what a trim made of old entries.
@@ -111,9 +114,8 @@ pub fn append(
     trimmed: Option<&Trimmed>,
     changes: &mut Vec<Change>,
 ) {
-    let mut entries = Vec::with_capacity(2);
-    entries.push((PROGRESS, Bytes::from(progress.to_vec(Features::NONE))));
-    entries.push((key(LOG, entry.version), encode_entry(entry)));
+    changes.push(set_progress(meta, progress));
+    let mut entries = vec![(key(LOG, entry.version), encode_entry(entry))];
     if let Some(Trimmed { entries: gone, became_duplicates, gone_duplicates }) = trimmed {
         entries.extend(became_duplicates.iter().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d))));
         let mut keys: Vec<Bytes> = gone_duplicates.iter().map(|v| key(DUPLICATE, *v)).collect();
@@ -247,15 +249,19 @@ mod tests {
         let stats = PgStats { objects: 3, ..PgStats::default() };
         let progress =
             PgProgress { last_update: Eversion { epoch: 2, version: 9 }, last_user_version: 8, stats };
-        let mut changes = vec![set_history(&meta, &history, &progress)];
+        let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);
         append(&meta, &entry(2), &progress, None, &mut changes);
         let mut omap = std::collections::BTreeMap::new();
+        let mut last_header = Bytes::new();
         for change in changes {
-            let Change::OmapSet { entries, .. } = change else { panic!("only sets") };
-            omap.extend(entries);
+            match change {
+                Change::OmapSet { entries, .. } => omap.extend(entries),
+                Change::OmapSetHeader { header, .. } => last_header = header,
+                other => panic!("{other:?}"),
+            }
         }
-        let stored = Stored::from_entries(omap.into_iter().collect()).unwrap();
+        let stored = Stored::from_omap(&last_header, omap.into_iter().collect()).unwrap();
         assert_eq!((stored.history, stored.progress), (history, progress));
         let entries: Vec<_> = stored.log.entries().cloned().collect();
         assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
@@ -263,6 +269,6 @@ mod tests {
 
     #[test]
     fn a_collection_without_history_is_not_a_pg() {
-        assert_eq!(Stored::from_entries(Vec::new()).unwrap_err(), MetaError::NoHistory);
+        assert_eq!(Stored::from_omap(&Bytes::new(), Vec::new()).unwrap_err(), MetaError::NoHistory);
     }
 }

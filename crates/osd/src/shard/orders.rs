@@ -49,8 +49,11 @@ impl Shard {
                 values: true,
             };
             let pg = &self.pgs[pg];
-            let request =
-                ReadRequest { collection: pg.collection, object: pg.meta.clone(), queries: vec![all] };
+            let request = ReadRequest {
+                collection: pg.collection,
+                object: pg.meta.clone(),
+                queries: vec![Query::OmapHeader, all],
+            };
             self.read(key, request, fx);
         }
         self.loaded_when_all(fx);
@@ -65,9 +68,9 @@ impl Shard {
     ) {
         let Some(Pending::LoadPg(pg_key)) = self.pending.remove(key) else { return };
         self.loading.outstanding -= 1;
-        let stored = match answers.map(|mut a| a.pop()) {
-            Ok(Some(Answer::OmapList { entries, .. })) => {
-                Stored::from_entries(entries).map_err(|e| e.to_string())
+        let stored = match answers.map(<[Answer; 2]>::try_from) {
+            Ok(Ok([Answer::OmapHeader(header), Answer::OmapList { entries, .. }])) => {
+                Stored::from_omap(&header, entries).map_err(|e| e.to_string())
             }
             Ok(_) => Err("no answer".to_owned()),
             Err(e) => Err(e.to_string()),
@@ -181,11 +184,9 @@ impl Shard {
             last_epoch_split: 0,
             same_primary_since: since,
         };
-        let changes = vec![
-            Change::CreateCollection { split_bits },
-            Change::Touch { object: pg.meta.clone() },
-            meta::set_history(&pg.meta, &pg.history, &pg.progress),
-        ];
+        let mut changes =
+            vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
+        changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
         let transaction = Transaction { collection: pg.collection, changes };
         let pg = self.insert_pg(pg);
         self.submit(Pending::CreatePg(pg), transaction, fx);
@@ -206,8 +207,8 @@ impl Shard {
             pg.history.same_primary_since = since;
             pg.history.last_epoch_started = epoch;
             pg.history.last_epoch_clean = epoch;
-            let change = meta::set_history(&pg.meta, &pg.history, &pg.progress);
-            let transaction = Transaction { collection: pg.collection, changes: vec![change] };
+            let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
+            let transaction = Transaction { collection: pg.collection, changes };
             self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
         }
         self.let_go(key, fx);
@@ -299,12 +300,12 @@ impl Shard {
             child.history = history;
             child.progress = progress;
             child.committed = progress.last_update;
-            let changes = vec![
+            let mut changes = vec![
                 Change::CreateCollection { split_bits: bits },
                 Change::Touch { object: child.meta.clone() },
-                meta::set_history(&child.meta, &child.history, &child.progress),
-                meta::set_log(&child.meta, &log),
             ];
+            changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
+            changes.push(meta::set_log(&child.meta, &log));
             child.log = log;
             child.phase = PgPhase::Stray;
             let transaction = Transaction { collection: child.collection, changes };
@@ -314,7 +315,7 @@ impl Shard {
         }
         let parent = &mut self.pgs[key];
         parent.split_bits = split_bits;
-        parent_changes.push(meta::set_history(&parent.meta, &parent.history, &parent.progress));
+        parent_changes.extend(meta::set_history(&parent.meta, &parent.history, &parent.progress));
         let transaction = Transaction { collection: parent.collection, changes: parent_changes };
         parent.phase = PgPhase::Stray;
         self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);

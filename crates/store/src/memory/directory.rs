@@ -61,11 +61,12 @@ impl Table {
         let bucket = &self.buckets[index];
         let first = bucket.partition_point(|slot| slot.place < place);
         for (at, slot) in bucket.iter().enumerate().skip(first) {
+            // Equal first: mostly it is the one, and then the names are the same memory.
+            if slot.place == place && slot.entry.id == *id {
+                return (index, Ok(at));
+            }
             if slot.place != place || slot.entry.id > *id {
                 return (index, Err(at));
-            }
-            if slot.entry.id == *id {
-                return (index, Ok(at));
             }
         }
         (index, Err(bucket.len()))

@@ -1,8 +1,8 @@
 //! Where an object's bytes are: sparse extents over shared buffers.
 
+use super::extent_map::ExtentMap;
 use bytes::Bytes;
 use codec::Rope;
-use std::collections::BTreeMap;
 
 /// Shorter pieces are copied when they are stored, because a [`Bytes`] does not tell how large the buffer is that
 /// it keeps alive; longer ones are kept as given, and the messenger promises that a long payload owns its buffer.
@@ -19,7 +19,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Where a buffer is shared (a clone, a read under way) the extent is split instead.
 #[derive(Clone, Default)]
 pub(super) struct Extents {
-    by_offset: BTreeMap<u64, Extent>,
+    by_offset: ExtentMap<Extent>,
     bytes_stored: u64,
 }
 
@@ -109,7 +109,9 @@ impl Extents {
     /// Put a short piece into, or at the end of, the extent before it; false when there is none that would take it.
     fn write_within(&mut self, at: u64, piece: &[u8]) -> bool {
         let piece_end = at + piece.len() as u64;
-        let Some((&start, extent)) = self.by_offset.range_mut(..=at).next_back() else { return false };
+        let Some((start, extent)) = self.by_offset.last_before_mut(at.saturating_add(1)) else {
+            return false;
+        };
         let end = start + extent.len();
         if piece_end <= end {
             return extent.overwrite(at - start, piece);
@@ -129,7 +131,7 @@ impl Extents {
     /// Remove what other extents than the one at `owner` hold of `start..end`.
     fn punch_after(&mut self, owner: u64, start: u64, end: u64) {
         debug_assert!(owner < start);
-        while let Some((&at, _)) = self.by_offset.range(start..end).next() {
+        while let Some(at) = self.by_offset.first_in(start, end) {
             self.remove_front(at, end);
         }
     }
@@ -139,7 +141,7 @@ impl Extents {
         if start >= end {
             return;
         }
-        if let Some((&at, extent)) = self.by_offset.range_mut(..start).next_back()
+        if let Some((at, extent)) = self.by_offset.last_before_mut(start)
             && at + extent.len() > start
         {
             let extent_end = at + extent.len();
@@ -154,14 +156,14 @@ impl Extents {
                 self.by_offset.insert(end, tail);
             }
         }
-        while let Some((&at, _)) = self.by_offset.range(start..end).next() {
+        while let Some(at) = self.by_offset.first_in(start, end) {
             self.remove_front(at, end);
         }
     }
 
     /// Remove the extent at `at` up to `end`, keeping what lies beyond.
     fn remove_front(&mut self, at: u64, end: u64) {
-        let Some(mut extent) = self.by_offset.remove(&at) else { return };
+        let Some(mut extent) = self.by_offset.remove(at) else { return };
         let extent_end = at + extent.len();
         if extent_end <= end {
             self.bytes_stored -= extent.len();
@@ -197,11 +199,11 @@ impl Extents {
 
     /// The stored parts of `start..end` as `(offset, bytes)`.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, Bytes)> + '_ {
-        let first = match self.by_offset.range(..start).next_back() {
-            Some((&at, extent)) if at + extent.len() > start => at,
+        let first = match self.by_offset.last_before(start) {
+            Some((at, extent)) if at + extent.len() > start => at,
             _ => start,
         };
-        self.by_offset.range(first..end.max(first)).map(move |(&at, extent)| {
+        self.by_offset.range(first, end.max(first)).map(move |(at, extent)| {
             let from = start.max(at);
             let to = end.min(at + extent.len());
             (from, extent.data.slice((from - at) as usize..(to - at) as usize))
@@ -222,7 +224,7 @@ impl Extents {
 
     /// Every extent, for an image.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Bytes)> {
-        self.by_offset.iter().map(|(&at, extent)| (at, &extent.data))
+        self.by_offset.iter().map(|(at, extent)| (at, &extent.data))
     }
 
     /// Put a buffer that is known to own its memory where nothing is stored; false when something is.
@@ -238,7 +240,7 @@ impl Extents {
     /// Panics when an invariant does not hold.
     pub(super) fn check(&self, size: u64) {
         let (mut at, mut bytes) = (0, 0);
-        for (&offset, extent) in &self.by_offset {
+        for (offset, extent) in self.by_offset.iter() {
             assert!(!extent.data.is_empty(), "no extent is empty");
             assert!(offset >= at, "extents do not overlap");
             assert!(extent.backing <= 2 * extent.data.len(), "a slice pins at most twice its length");

@@ -7,6 +7,7 @@
 
 mod completions;
 mod directory;
+mod extent_map;
 mod extents;
 mod image;
 mod object;
