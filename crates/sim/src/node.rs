@@ -21,6 +21,14 @@ pub trait Node {
     fn next_wake(&self) -> Option<Time>;
     /// The process dies. `dice` decides what the disk had done that nobody was told of.
     fn crash(&mut self, now: Time, dice: &mut Random);
+    /// The disk has been given something and has not said that it is kept: the worst moment to die.
+    fn is_writing(&self) -> bool {
+        false
+    }
+    /// Whatever is asked of the disk until then takes long.
+    fn slow_disk(&mut self, _until: Time) {}
+    /// The process is dead, and what was on its disk is gone, too.
+    fn lose_disk(&mut self) {}
     /// The machine's invariants. Panics.
     fn check(&self);
     /// States that it is in, for the coverage.

@@ -1,9 +1,10 @@
 //! One run: a cluster, a workload, faults, and then quiet, after which everything must have been answered.
 //!
 //! Faults never exceed what the cluster promises to survive: a disk keeps what it said it kept, every process comes
-//! back, and every stall and partition ends.
+//! back, and every stall and partition ends. (Unless the run is to show what becomes of a lost disk.) A run ends with
+//! the first promise that is broken.
 
-use crate::check::{History, Summary};
+use crate::check::{History, Promise, Summary, Violation};
 use crate::nodes::{AdminNode, ClientNode, MgrNode, MonNode, OsdNode, QUIET, Shared, Workload, addrs};
 use crate::{Coverage, Fault, Level, Node, NodeId, World};
 use machine::{Random, Time, session};
@@ -24,12 +25,24 @@ pub struct Config {
     pub workload: Workload,
     /// The monitor's process may die, too.
     pub monitor_crashes: bool,
+    /// One OSD comes back with an empty disk. Its objects are lost, and whoever asks for one of them waits for ever:
+    /// that is no violation then, but an answer as if there had never been anything is.
+    pub loses_a_disk: bool,
 }
 
 impl Config {
     pub fn new(span: Duration) -> Config {
-        let workload = Workload { pool: 1, objects: 12, depth: 3, pause_max: Duration::from_millis(40) };
-        Config { span, level: Level::Messages, osds: 3, clients: 4, workload, monitor_crashes: true }
+        let pause_max = Duration::from_millis(40);
+        let workload = Workload { pool: 1, objects: 12, depth: 3, pause_max, bursts: 2 };
+        Config {
+            span,
+            level: Level::Messages,
+            osds: 3,
+            clients: 4,
+            workload,
+            monitor_crashes: true,
+            loses_a_disk: false,
+        }
     }
 
     pub fn pool(&self) -> PoolId {
@@ -47,7 +60,7 @@ pub struct Report {
     pub simulated: Duration,
     pub summary: Summary,
     /// Empty when all is well.
-    pub violations: Vec<String>,
+    pub violations: Vec<Violation>,
     /// Which message types arrived where, which states were seen, which faults happened; how often.
     pub coverage: Coverage,
     /// The last events in words, when something was wrong.
@@ -138,20 +151,21 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[
         cast.others.push(world.add(other(index, monitor_addrs.clone(), random.fork(), quiet_after)));
     }
 
-    let outcome =
-        catch_unwind(AssertUnwindSafe(|| play(&mut world, &cast, config, &mut random, quiet_after)));
-    let history = history.borrow();
-    let mut violations = history.violations().to_vec();
-    match outcome {
-        Err(panic) => {
-            violations.push(format!("{:?}: a machine's invariant: {}", world.now(), words_of(&*panic)))
-        }
-        Ok(()) => {
-            if let Some((client, object, since)) = history.oldest_open() {
-                violations.push(format!("client {client:x} still waits for {object} since {since:?}"));
-            }
-        }
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let holds = || history.borrow().violations().is_empty();
+        play(&mut world, &cast, config, &mut random, quiet_after, &holds);
+    }));
+    let mut history = history.borrow_mut();
+    if let Err(panic) = outcome {
+        history.violation(world.now(), Promise::Invariant, words_of(&*panic));
+    } else if history.violations().is_empty()
+        && !config.loses_a_disk
+        && let Some((client, object, since)) = history.oldest_open()
+    {
+        let words = format!("client {client:x} still waits for {object} since {since:?}");
+        history.violation(world.now(), Promise::AnsweredAtLast, words);
     }
+    let violations = history.violations().to_vec();
     let recent =
         if violations.is_empty() { Vec::new() } else { world.trace().recent().map(str::to_owned).collect() };
     Report {
@@ -193,20 +207,49 @@ fn make_world(seed: u64, config: &Config) -> World {
     })
 }
 
-/// Work under faults until the quiet begins, and then quiet.
-fn play(world: &mut World, cast: &Cast, config: &Config, random: &mut Random, quiet_after: Time) {
+/// Work under faults until the quiet begins, and then quiet; or until something does not hold.
+fn play(
+    world: &mut World,
+    cast: &Cast,
+    config: &Config,
+    random: &mut Random,
+    quiet_after: Time,
+    holds: &dyn Fn() -> bool,
+) {
+    let for_ms = |random: &mut Random, max| Duration::from_millis(random.below(max));
+    let any = |random: &mut Random, of: &[NodeId]| of[random.below(of.len() as u64) as usize];
     let all = [&[cast.monitor], &cast.osds[..], &cast.clients, &cast.others].concat();
     all.iter().for_each(|node| world.start(*node));
-    world.run(Duration::from_secs(5).min(config.span));
-    while world.now() < quiet_after {
+    world.run_while(Duration::from_secs(5).min(config.span), holds);
+    let mut disk_goes_at = config.loses_a_disk.then(|| world.now() + config.span / 3);
+    while world.now() < quiet_after && holds() {
         let left = quiet_after.since(world.now());
-        world.run(Duration::from_millis(200 + random.below(4_000)).min(left));
-        let for_ms = |random: &mut Random, max| Duration::from_millis(random.below(max));
-        let any = |random: &mut Random, of: &[NodeId]| of[random.below(of.len() as u64) as usize];
-        match random.below(16) {
-            0..3 => {
+        world.run_while(Duration::from_millis(200 + random.below(4_000)).min(left), holds);
+        if disk_goes_at.take_if(|at| *at <= world.now()).is_some() {
+            let node = any(random, &cast.osds);
+            world.fault(Fault::LoseDisk { node, down_for: for_ms(random, 8_000) });
+        }
+        match random.below(20) {
+            0 | 1 => {
                 let node = any(random, &cast.osds);
                 world.fault(Fault::Crash { node, down_for: for_ms(random, 8_000) });
+            }
+            2 => {
+                let node = any(random, &cast.osds);
+                let (within, down_for) = (for_ms(random, 2_000), for_ms(random, 8_000));
+                world.fault(Fault::CrashWriting { node, within, down_for });
+            }
+            16 => {
+                let node = any(random, &cast.osds);
+                world.fault(Fault::SlowDisk { node, slow_for: for_ms(random, 4_000) });
+            }
+            17 if config.monitor_crashes => {
+                let node = cast.monitor;
+                let (within, down_for) = (for_ms(random, 2_000), for_ms(random, 5_000));
+                world.fault(Fault::CrashWriting { node, within, down_for });
+            }
+            18 if config.monitor_crashes => {
+                world.fault(Fault::SlowDisk { node: cast.monitor, slow_for: for_ms(random, 4_000) });
             }
             3 | 4 => {
                 let node = any(random, &cast.osds);
@@ -230,7 +273,9 @@ fn play(world: &mut World, cast: &Cast, config: &Config, random: &mut Random, qu
             _ => world.fault(Fault::Break),
         }
     }
-    world.run(QUIET);
+    if holds() {
+        world.run_while(QUIET, holds);
+    }
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

@@ -21,6 +21,8 @@ pub struct World {
     weather: Weather,
     network_random: Random,
     fault_random: Random,
+    /// Who dies when it next writes, if that is before a time; and how long it is down.
+    ambushes: BTreeMap<NodeId, (Time, Duration)>,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
     trace: Trace,
@@ -48,6 +50,12 @@ pub enum Fault {
     Break,
     /// The process dies, and starts again after a while.
     Crash { node: NodeId, down_for: Duration },
+    /// The same, at the first moment within a time at which its disk is writing: what it has said by then arrives.
+    CrashWriting { node: NodeId, within: Duration, down_for: Duration },
+    /// The same as a crash, and it comes back with nothing on its disk. More than a cluster of one copy survives.
+    LoseDisk { node: NodeId, down_for: Duration },
+    /// The node's disk is slow for a while.
+    SlowDisk { node: NodeId, slow_for: Duration },
     /// Nothing reaches or leaves the node for a while; then it all arrives.
     Stall { node: NodeId, stalled_for: Duration },
 }
@@ -77,6 +85,7 @@ impl World {
             weather: Weather::default(),
             network_random: random.fork(),
             fault_random: random.fork(),
+            ambushes: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             trace: Trace::default(),
@@ -120,8 +129,17 @@ impl World {
 
     /// Run for a while.
     pub fn run(&mut self, span: Duration) {
+        self.run_while(span, || true);
+    }
+
+    /// Run for a while, but not further than the event after which `go_on` says no.
+    pub fn run_while(&mut self, span: Duration, go_on: impl Fn() -> bool) {
         let end = self.now + span;
-        while self.step(end) {}
+        while self.step(end) {
+            if !go_on() {
+                return;
+            }
+        }
         self.now = end;
     }
 
@@ -183,13 +201,22 @@ impl World {
                 });
             }
             Fault::Crash { node, down_for } => {
-                if self.stations[node.0].is_up {
+                if self.crash(node, down_for) {
                     self.trace.cover(&format!("fault: {} crashed", self.kind_of(node)));
-                    self.with_network(|network, cx| network.died(cx, node));
-                    self.stations[node.0].is_up = false;
-                    self.nodes[node.0].crash(self.now, &mut self.fault_random);
-                    self.put(self.now + down_for, Event::Start(node));
                 }
+            }
+            Fault::CrashWriting { node, within, down_for } => {
+                self.ambushes.insert(node, (self.now + within, down_for));
+            }
+            Fault::LoseDisk { node, down_for } => {
+                if self.crash(node, down_for) {
+                    self.trace.cover(&format!("fault: {} lost its disk", self.kind_of(node)));
+                    self.nodes[node.0].lose_disk();
+                }
+            }
+            Fault::SlowDisk { node, slow_for } => {
+                self.trace.cover(&format!("fault: {}'s disk was slow", self.kind_of(node)));
+                self.nodes[node.0].slow_disk(self.now + slow_for);
             }
             Fault::Stall { node, stalled_for } => {
                 self.trace.cover(&format!("fault: {} stalled", self.kind_of(node)));
@@ -199,6 +226,39 @@ impl World {
             }
         }
         self.settle();
+    }
+
+    /// The process dies, if it was alive.
+    fn crash(&mut self, node: NodeId, down_for: Duration) -> bool {
+        if !self.stations[node.0].is_up {
+            return false;
+        }
+        self.with_network(|network, cx| network.died(cx, node));
+        self.stations[node.0].is_up = false;
+        self.nodes[node.0].crash(self.now, &mut self.fault_random);
+        self.put(self.now + down_for, Event::Start(node));
+        true
+    }
+
+    /// Those who were to die in the middle of a write, and are in one, do.
+    fn spring_ambushes(&mut self) {
+        if self.ambushes.is_empty() {
+            return;
+        }
+        let now = self.now;
+        self.ambushes.retain(|_, (until, _)| now < *until);
+        let writes = |(node, (_, down_for)): (&NodeId, &(Time, Duration))| {
+            let is_it = self.stations[node.0].is_up && self.nodes[node.0].is_writing();
+            is_it.then_some((*node, *down_for))
+        };
+        let caught: Vec<(NodeId, Duration)> = self.ambushes.iter().filter_map(writes).collect();
+        for (node, down_for) in caught {
+            self.ambushes.remove(&node);
+            self.trace.event(now, node.0, "crashes while it writes", &[]);
+            self.trace.note(|| format!("{now:?} {node:?} crashes while it writes"));
+            self.trace.cover(&format!("fault: {} crashed while it wrote", self.kind_of(node)));
+            self.crash(node, down_for);
+        }
     }
 
     fn kind_of(&self, node: NodeId) -> &'static str {
@@ -241,6 +301,13 @@ impl World {
 
     /// Carry events to nodes and effects to the network until neither is left.
     fn settle(&mut self) {
+        self.carry();
+        self.spring_ambushes();
+        self.carry();
+        self.network.check();
+    }
+
+    fn carry(&mut self) {
         while let Some(work) = self.work.pop_front() {
             match work {
                 Work::Event(node, event) => {
@@ -251,6 +318,5 @@ impl World {
                 }
             }
         }
-        self.network.check();
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use codec::{Features, Reader, Writer};
 use machine::net::{Credentials, NetEffect, NetEvent, Policy};
 use machine::{ConnId, Random, Time};
-use sim::check::{Act, Answer, History, OpRef, Token};
+use sim::check::{Act, Answer, History, OpRef, Promise, Token, Violation};
 use sim::{Fault, Level, Node, NodeId, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -262,8 +262,8 @@ impl Node for Client {
         Time::earliest(Some(self.next_at), call)
     }
 
-    fn crash(&mut self, _now: Time, _dice: &mut Random) {
-        self.history.borrow_mut().abandon_client(self.id, self.id.into());
+    fn crash(&mut self, now: Time, _dice: &mut Random) {
+        self.history.borrow_mut().abandon_client(now, self.id, self.id.into());
         self.open.clear();
         self.conn = None;
     }
@@ -272,7 +272,7 @@ impl Node for Client {
 }
 
 /// Thirty seconds of four clients, with faults. Returns the violations, the trace's hash and the answers.
-fn run(seed: u64, level: Level, bug: Bug) -> (Vec<String>, u64, u64) {
+fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
     let mut world = match level {
         Level::Messages => World::with_messages(seed),
         Level::Bytes { .. } => World::with_bytes(seed, |node, _| {
@@ -332,7 +332,7 @@ fn a_right_store_holds_and_a_seed_replays() {
     for level in LEVELS {
         for seed in 0..2 {
             let (violations, hash, answered) = run(seed, level, Bug::None);
-            assert_eq!(violations, Vec::<String>::new(), "{level:?} seed {seed}");
+            assert_eq!(violations, [], "{level:?} seed {seed}");
             assert!(answered > 1000, "{level:?} seed {seed}: only {answered} answers");
             assert_eq!(run(seed, level, Bug::None).1, hash, "{level:?} seed {seed} replays");
         }
@@ -343,9 +343,13 @@ fn a_right_store_holds_and_a_seed_replays() {
 #[test]
 fn planted_bugs_are_caught() {
     for level in LEVELS {
-        for bug in [Bug::ReplyBeforeCommit, Bug::LostReqid, Bug::OutOfOrder] {
-            let caught = (0..6).any(|seed| !run(seed, level, bug).0.is_empty());
-            assert!(caught, "{bug:?} at {level:?}");
+        for (bug, promise) in [
+            (Bug::ReplyBeforeCommit, Promise::KeptWhatWasAcknowledged),
+            (Bug::LostReqid, Promise::DoneOnce),
+            (Bug::OutOfOrder, Promise::AnsweredInOrder),
+        ] {
+            let caught = (0..6).any(|seed| run(seed, level, bug).0.iter().any(|v| v.promise == promise));
+            assert!(caught, "{bug:?} at {level:?} does not break {promise:?}");
         }
     }
 }

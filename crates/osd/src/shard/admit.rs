@@ -167,13 +167,10 @@ impl Shard {
 
     /// A write that has been seen before is answered as it was then, once that is durable. Asked when its turn has
     /// come, so that the first sending is not still on its way.
-    pub(super) fn answer_duplicate(&mut self, op: &Op, fx: &mut Fx) -> bool {
-        if planted::has(PlantedBug::LostReqid) {
-            return false;
-        }
+    pub(super) fn answer_duplicate(&mut self, op: &Op, fx: &mut Fx) {
         let epoch = self.view.epoch;
         let pg = &mut self.pgs[op.pg];
-        let Some(seen) = pg.log.find(&op.reqid) else { return false };
+        let Some(seen) = pg.log.find(&op.reqid) else { return };
         let message = &op.message;
         let kind = message.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
         let mut reply = message.reply(seen.result, epoch, kind);
@@ -190,7 +187,6 @@ impl Shard {
             let at = pg.commit_waiters.partition_point(|w| w.version <= version);
             pg.commit_waiters.insert(at, CommitWaiter { version, conn, tid, reply });
         }
-        true
     }
 
     /// An error before anything was tried.

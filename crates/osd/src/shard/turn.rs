@@ -5,6 +5,7 @@ use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
 use crate::object::{Facts, Watch};
 use crate::ops::{INFO_ATTR, push_queries};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::Time;
 use std::time::Duration;
@@ -15,10 +16,10 @@ impl Shard {
     /// It is `key`'s turn. Ends either with the request carried out or with a read under way.
     pub(super) fn begin(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(Pending::Op(op)) = self.pending.get(key) else { return };
-        if op.access.writes && self.pgs[op.pg].log.find(&op.reqid).is_some() {
+        let is_known = || self.pgs[op.pg].log.find(&op.reqid).is_some();
+        if op.access.writes && !planted::has(PlantedBug::LostReqid) && is_known() {
             let op = self.take_op(key).expect("just seen");
-            self.answer_duplicate(&op, fx);
-            return;
+            return self.answer_duplicate(&op, fx);
         }
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];

@@ -1,8 +1,14 @@
 //! What clients did and were told, checked as it happens.
 
-use super::linear::{Act, Answer, Checker, OpRef, Token};
+use super::linear::{Act, Answer, Checker, Contents, Impossible, OpRef, Token};
+use super::{Promise, Violation};
 use machine::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How long after its client's death a write may still take effect: longer than anything that may hold it up, a
+/// stalled node above all, on its way or in an OSD that has not heard yet that the client is gone.
+const ABANDONED_MAX: Duration = Duration::from_secs(30);
 
 /// Every client's operations on every object. Shared by the clients of one run.
 #[derive(Debug, Default)]
@@ -15,10 +21,12 @@ pub struct History {
     last_token: Token,
     answered: u64,
     abandoned: u64,
+    /// Writes of clients that died, which may take effect until a time: object and write, in order of time.
+    abandoned_writes: VecDeque<(Time, String, OpRef)>,
     /// Clients that died, by the number under which OSDs knew them.
     dead: BTreeSet<i64>,
     looks: u64,
-    violations: Vec<String>,
+    violations: Vec<Violation>,
 }
 
 #[derive(Debug)]
@@ -48,7 +56,15 @@ impl History {
         self.last_token
     }
 
+    /// How many writes on an object have an unknown outcome. A workload keeps this small, so that all can be checked.
+    pub fn writes_open(&self, object: &str) -> usize {
+        self.objects.get(object).map_or(0, Checker::writes_open)
+    }
+
     pub fn begin(&mut self, now: Time, client: u32, object: &str, act: Act) -> OpRef {
+        while let Some((_, object, op)) = self.abandoned_writes.pop_front_if(|(until, ..)| *until <= now) {
+            self.objects.get_mut(&object).expect("it began there").give_up(op);
+        }
         self.last_op += 1;
         let op = OpRef(self.last_op);
         self.objects.entry(object.to_owned()).or_default().begin(op, client, act);
@@ -61,8 +77,7 @@ impl History {
 
     pub fn answer(&mut self, now: Time, op: OpRef, answer: Answer) {
         let Some(open) = self.open.remove(&op) else {
-            self.violations.push(format!("{now:?}: operation {} was answered twice", op.0));
-            return;
+            return self.violation(now, Promise::Answered, format!("operation {} was answered twice", op.0));
         };
         self.answered += 1;
         if open.act != Act::Read {
@@ -70,10 +85,13 @@ impl History {
         }
         let checker = self.objects.get_mut(&open.object).expect("it began there");
         if let Err(impossible) = checker.answer(op, answer) {
-            self.violations.push(format!(
-                "{now:?}: client {} on {}: {:?} since {:?} cannot have given {:?}; it held {:?}",
-                open.client, open.object, impossible.act, open.since, impossible.answer, impossible.possible,
-            ));
+            let Impossible { act, answer, possible, .. } = &impossible;
+            let some: Vec<&Contents> = possible.iter().take(4).collect();
+            let words = format!(
+                "client {:x} on {}: {act:?} since {:?} cannot have given {answer:?}; it held one of {some:?}",
+                open.client, open.object, open.since,
+            );
+            self.violation(now, impossible.promise(), words);
         }
     }
 
@@ -83,17 +101,18 @@ impl History {
         match queue.front() {
             Some(first) if *first == op => drop(queue.pop_front()),
             first => {
-                self.violations.push(format!(
-                    "{now:?}: client {} on {}: {:?} ({}) was answered before {first:?}",
+                let words = format!(
+                    "client {:x} on {}: {:?} ({}) was answered before {first:?}",
                     open.client, open.object, open.act, op.0
-                ));
+                );
                 queue.retain(|o| *o != op);
+                self.violation(now, Promise::AnsweredInOrder, words);
             }
         }
     }
 
-    /// A client died: what it had not heard of may have happened, or may yet.
-    pub fn abandon_client(&mut self, client: u32, global_id: i64) {
+    /// A client died: what it had not heard of may have happened, or may yet, for a while.
+    pub fn abandon_client(&mut self, now: Time, client: u32, global_id: i64) {
         self.dead.insert(global_id);
         let lost: Vec<OpRef> =
             self.open.iter().filter(|(_, o)| o.client == client).map(|(op, _)| *op).collect();
@@ -101,6 +120,9 @@ impl History {
             let open = self.open.remove(&op).expect("just listed");
             self.objects.get_mut(&open.object).expect("it began there").abandon(op);
             self.abandoned += 1;
+            if open.act != Act::Read {
+                self.abandoned_writes.push_back((now + ABANDONED_MAX, open.object, op));
+            }
         }
         self.writes.retain(|(c, _), _| *c != client);
     }
@@ -114,12 +136,11 @@ impl History {
         self.looks += 1;
     }
 
-    /// A rule of its own was broken.
-    pub fn violation(&mut self, what: String) {
-        self.violations.push(what);
+    pub fn violation(&mut self, at: Time, promise: Promise, words: String) {
+        self.violations.push(Violation { promise, at, words });
     }
 
-    pub fn violations(&self) -> &[String] {
+    pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 

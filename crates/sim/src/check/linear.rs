@@ -4,14 +4,16 @@
 //! Events come in as they happen. The checker keeps every state that the object may be in, each with the writes that
 //! have taken effect in it already and have not answered yet, and with what each open read may have seen. An answer
 //! keeps those states in which the operation can have given it. A write whose answer never comes (its client died)
-//! may have taken effect at any later time, or never.
+//! may take effect at any later time, or never, until it is given up ([`Checker::give_up`]).
 //!
 //! One client's writes to an object take effect in the order in which it asked, which is promised, and keeps the
 //! states few. Contents are lists of tokens, each written once, so that most wrong turns end at the next read. The
 //! cost is still exponential in the clients that write at one time; beyond [`STATES_MAX`] the object is no longer
 //! checked, and says so.
 
+use super::Promise;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::rc::Rc;
 
 /// What is written: a number that no other write carries.
@@ -55,8 +57,9 @@ pub struct Checker {
 #[derive(Clone, Copy, Debug)]
 struct Write {
     act: Act,
-    /// Whose; `None` once the client has died, when its writes may have been lost one by one.
-    client: Option<u32>,
+    client: u32,
+    /// The client has died: its writes may be lost one by one, but none overtakes another.
+    is_abandoned: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,8 +79,31 @@ pub struct Impossible {
     pub op: OpRef,
     pub act: Act,
     pub answer: Answer,
-    /// What the object may have held before, at most a few.
+    /// Everything that the object may have held before.
     pub possible: Vec<Contents>,
+}
+
+impl Impossible {
+    /// The promise that such an answer breaks.
+    pub fn promise(&self) -> Promise {
+        let shown = match (&self.answer, &self.act) {
+            (Answer::Value(value), _) => value.as_deref().unwrap_or_default(),
+            // A remove that finds nothing has not seen anything, either.
+            (Answer::NotFound, Act::Remove) => &[],
+            (Answer::Done | Answer::NotFound, _) => return Promise::OneOrder,
+        };
+        let misses_some = |contents: &Contents| match contents {
+            Some(tokens) => tokens.iter().any(|t| !shown.contains(t)),
+            None => false,
+        };
+        if shown.iter().collect::<BTreeSet<_>>().len() < shown.len() {
+            Promise::DoneOnce
+        } else if self.possible.iter().all(misses_some) {
+            Promise::KeptWhatWasAcknowledged
+        } else {
+            Promise::OneOrder
+        }
+    }
 }
 
 impl Default for Checker {
@@ -96,7 +122,7 @@ impl Default for Checker {
 impl Checker {
     pub fn begin(&mut self, op: OpRef, client: u32, act: Act) {
         if act != Act::Read {
-            self.writes.insert(op, Write { act, client: Some(client) });
+            self.writes.insert(op, Write { act, client, is_abandoned: false });
             return;
         }
         self.reads.insert(op);
@@ -114,13 +140,35 @@ impl Checker {
             return self.change_states(|state| drop(state.visible.remove(&op)));
         }
         if let Some(write) = self.writes.get_mut(&op) {
-            write.client = None;
+            write.is_abandoned = true;
         }
         self.change_states(|state| {
             if let Some(answer) = state.effective.get_mut(&op) {
                 *answer = None;
             }
         });
+    }
+
+    /// So long after it was abandoned, a write that has not taken effect never will.
+    pub fn give_up(&mut self, op: OpRef) {
+        if !self.writes.contains_key(&op) {
+            return;
+        }
+        let done = self.reach(|state| match state.effective.contains_key(&op) {
+            true => Gives::Yes,
+            false => Gives::NotYet,
+        });
+        self.states.extend(done);
+        self.writes.remove(&op);
+        self.change_states(|state| state.forget(op));
+        if !self.is_bounded {
+            self.states.clear();
+        }
+    }
+
+    /// Writes that have no answer yet: what checking costs grows steeply with them.
+    pub fn writes_open(&self) -> usize {
+        self.writes.len()
     }
 
     fn change_states(&mut self, change: impl Fn(&mut State)) {
@@ -139,17 +187,33 @@ impl Checker {
             None if self.reads.contains(&op) => Act::Read,
             None => return Ok(()),
         };
+        let mut after = self.reach(|state| state.gives(op, &answer));
+        after = after.into_iter().map(|state| state.without(op)).collect();
         let before = std::mem::take(&mut self.states);
-        let mut seen: BTreeSet<State> = before.clone();
-        let mut todo: Vec<State> = before.iter().cloned().collect();
-        let mut after = BTreeSet::new();
-        // No state takes a step further than this answer needs: the rest can be had later.
-        while let Some(mut state) = todo.pop().filter(|_| self.is_bounded) {
-            match state.gives(op, &answer) {
-                Gives::Yes => {
-                    state.forget(op);
-                    after.insert(state);
-                }
+        self.reads.remove(&op);
+        self.writes.remove(&op);
+        self.states = after;
+        if !self.is_bounded {
+            self.states.clear();
+        } else if self.states.is_empty() {
+            let possible: BTreeSet<Contents> =
+                before.iter().map(|s| s.contents.as_deref().cloned()).collect();
+            // Go on from what was possible, so that one fault is reported once.
+            self.states = before;
+            self.change_states(|state| state.forget(op));
+            return Err(Impossible { op, act, answer, possible: possible.into_iter().collect() });
+        }
+        Ok(())
+    }
+
+    /// The nearest states that are as wanted. None goes a step further than that: the rest can be had later.
+    fn reach(&mut self, is_wanted: impl Fn(&State) -> Gives) -> BTreeSet<State> {
+        let mut seen = self.states.clone();
+        let mut todo: Vec<State> = seen.iter().cloned().collect();
+        let mut reached = BTreeSet::new();
+        while let Some(state) = todo.pop().filter(|_| self.is_bounded) {
+            match is_wanted(&state) {
+                Gives::Yes => drop(reached.insert(state)),
                 Gives::Never => {}
                 Gives::NotYet => {
                     for (next, act) in self.possible_next(&state) {
@@ -162,27 +226,24 @@ impl Checker {
             }
             self.is_bounded = seen.len() <= STATES_MAX;
         }
-        self.reads.remove(&op);
-        self.writes.remove(&op);
-        self.states = after;
-        if !self.is_bounded {
-            self.states.clear();
-        } else if self.states.is_empty() {
-            let possible: BTreeSet<Contents> =
-                before.iter().map(|s| s.contents.as_deref().cloned()).collect();
-            // Go on from what was possible, so that one fault is reported once.
-            self.states = before;
-            self.change_states(|state| state.forget(op));
-            return Err(Impossible { op, act, answer, possible: possible.into_iter().take(4).collect() });
-        }
-        Ok(())
+        reached
     }
 
-    /// Writes that can take effect next: of each client the first that has not.
+    /// Writes that can take effect next: of each client that lives the first that has not, and of one that is dead
+    /// any that comes after those that have.
     fn possible_next(&self, state: &State) -> Vec<(OpRef, Act)> {
-        let mut waiting = BTreeSet::new();
-        let open = self.writes.iter().filter(|(op, _)| !state.effective.contains_key(op));
-        open.filter(|(_, w)| w.client.is_none_or(|c| waiting.insert(c))).map(|(op, w)| (*op, w.act)).collect()
+        let mut is_first = BTreeSet::new();
+        let has = |op: &OpRef| state.effective.contains_key(op);
+        let overtakes = |op: &OpRef, w: &Write| {
+            let later = self.writes.range((Bound::Excluded(op), Bound::Unbounded));
+            later.into_iter().any(|(other, o)| o.client == w.client && has(other))
+        };
+        let open = self.writes.iter().filter(|(op, _)| !has(op));
+        let can = open.filter(|(op, w)| match w.is_abandoned {
+            true => !overtakes(op, w),
+            false => is_first.insert(w.client),
+        });
+        can.map(|(op, w)| (*op, w.act)).collect()
     }
 }
 
@@ -205,6 +266,11 @@ impl State {
             (None, Some(_), _) => Gives::Never,
             (None, None, _) => Gives::NotYet,
         }
+    }
+
+    fn without(mut self, op: OpRef) -> State {
+        self.forget(op);
+        self
     }
 
     fn forget(&mut self, op: OpRef) {
@@ -299,15 +365,22 @@ mod tests {
             B(3, Act::Read),
             E(3, value(&[7])),
         ]);
-        assert_eq!(lost.unwrap_err().possible, [Some(vec![8])]);
+        let lost = lost.unwrap_err();
+        assert_eq!(lost.possible, [Some(vec![8])]);
+        assert_eq!(lost.promise(), Promise::KeptWhatWasAcknowledged);
     }
 
     #[test]
     fn a_write_done_twice_is_found() {
-        assert!(
-            run(vec![B(1, Act::Append(7)), E(1, Answer::Done), B(2, Act::Read), E(2, value(&[7, 7]))])
-                .is_err()
-        );
+        let begin = vec![B(1, Act::Append(7)), E(1, Answer::Done), B(2, Act::Read)];
+        let twice = run(begin.into_iter().chain([E(2, value(&[7, 7]))]).collect());
+        assert_eq!(twice.unwrap_err().promise(), Promise::DoneOnce);
+    }
+
+    #[test]
+    fn what_never_was_there_is_neither_lost_nor_done_twice() {
+        let invented = run(vec![B(1, Act::Read), E(1, value(&[7]))]);
+        assert_eq!(invented.unwrap_err().promise(), Promise::OneOrder);
     }
 
     #[test]
@@ -370,6 +443,46 @@ mod tests {
         let mut undone = begin();
         undone.extend([B(3, Act::Read), E(3, value(&[1, 2])), B(4, Act::Read), E(4, value(&[1]))]);
         assert!(run(undone).is_err());
+    }
+
+    #[test]
+    fn a_dead_client_s_writes_may_be_lost_one_by_one_but_keep_their_order() {
+        for (seen, ok) in [(vec![1, 2], true), (vec![1], true), (vec![2], true), (vec![2, 1], false)] {
+            let mut checker = Checker::default();
+            for op in [1, 2] {
+                checker.begin(OpRef(op), 7, Act::Append(op));
+                checker.abandon(OpRef(op));
+            }
+            checker.begin(OpRef(3), 8, Act::Read);
+            assert_eq!(checker.answer(OpRef(3), value(&seen)).is_ok(), ok, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_up_may_have_happened_but_happens_no_more() {
+        let read = |checker: &mut Checker, op, seen: &[Token]| {
+            checker.begin(OpRef(op), 8, Act::Read);
+            checker.answer(OpRef(op), value(seen)).is_ok()
+        };
+        for is_given_up in [false, true] {
+            for (first, second, ok) in [
+                ([1].as_slice(), [1].as_slice(), true),
+                (&[1, 2], &[1, 2], true),
+                (&[1], &[1, 2], !is_given_up),
+            ] {
+                let mut checker = Checker::default();
+                checker.begin(OpRef(1), 7, Act::Put(1));
+                assert_eq!(checker.answer(OpRef(1), Answer::Done), Ok(()));
+                checker.begin(OpRef(2), 7, Act::Append(2));
+                checker.abandon(OpRef(2));
+                if is_given_up {
+                    checker.give_up(OpRef(2));
+                    assert_eq!(checker.writes_open(), 0);
+                }
+                assert!(read(&mut checker, 3, first));
+                assert_eq!(read(&mut checker, 4, second), ok, "{is_given_up} {first:?} {second:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::{mon_session_config, wall};
 use crate::Node;
-use crate::check::{Act, Answer, History, OpRef, Token};
+use crate::check::{Act, Answer, History, OpRef, Promise, Token};
 use bytes::Bytes;
 use client::{
     Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Timing, WatchEvent,
@@ -31,6 +31,9 @@ pub struct Workload {
     pub depth: usize,
     /// Between two operations, at most.
     pub pause_max: Duration,
+    /// Of 16 operations, how many are followed at once by others on the same object, as many as may be in flight:
+    /// so that several are under way together.
+    pub bursts: u64,
 }
 
 pub struct ClientNode {
@@ -51,6 +54,8 @@ pub struct ClientNode {
     /// The request that looks who watches, at the end.
     look: Option<OpId>,
     next_at: Time,
+    /// The object of the present burst.
+    burst: Option<String>,
     /// No more operations are begun: the run comes to its end.
     quiet_after: Time,
 }
@@ -79,6 +84,7 @@ impl ClientNode {
             notifications: BTreeSet::new(),
             look: None,
             next_at: Time::ZERO,
+            burst: None,
             quiet_after,
         }
     }
@@ -161,22 +167,22 @@ impl ClientNode {
         let mut history = self.history.borrow_mut();
         let list = outcome.ok().filter(client::Reply::is_ok).and_then(|r| r.decode::<WatcherList>(0).ok());
         let Some(list) = list else {
-            return history.violation(format!("{now:?}: the watchers cannot be listed"));
+            return history.violation(now, Promise::Answered, "the watchers cannot be listed".into());
         };
         for watcher in &list.entries {
             if history.is_dead(watcher.name.num) {
-                history.violation(format!(
-                    "{now:?}: {} is long dead and still listed as a watcher",
-                    watcher.name
-                ));
+                let words = format!("{} is long dead and still listed as a watcher", watcher.name);
+                history.violation(now, Promise::DeadWatchersEnd, words);
             }
         }
         let me = self.client.as_ref().map_or(0, Client::global_id) as i64;
         if self.is_watching && !list.entries.iter().any(|w| w.name.num == me) {
-            history.violation(format!("{now:?}: client.{me} watches and is not listed: {:?}", list.entries));
+            let words = format!("client.{me} watches and is not listed: {:?}", list.entries);
+            history.violation(now, Promise::WatchersAreListed, words);
         }
         if !self.notifications.is_empty() {
-            history.violation(format!("{now:?}: client.{me} has notifications without an end"));
+            let words = format!("client.{me} has notifications without an end");
+            history.violation(now, Promise::NotificationsEnd, words);
         }
         history.looked();
     }
@@ -191,18 +197,24 @@ impl ClientNode {
         let mut history = self.history.borrow_mut();
         let reply = match outcome {
             Ok(reply) => reply,
-            Err(failure) => return history.violation(format!("{now:?}: {act:?} failed: {failure}")),
+            Err(failure) => {
+                return history.violation(now, Promise::Answered, format!("{act:?} failed: {failure}"));
+            }
         };
         const ENOENT: i32 = -2;
         let answer = match (act, reply.result) {
             (Act::Read, ENOENT) => Answer::Value(None),
             (Act::Read, 0..) => match tokens(&reply.data(0)) {
                 Some(tokens) => Answer::Value(Some(tokens)),
-                None => return history.violation(format!("{now:?}: a read gave a part of a token")),
+                None => {
+                    return history.violation(now, Promise::OneOrder, "a read gave a part of a token".into());
+                }
             },
             (Act::Remove, ENOENT) => Answer::NotFound,
             (_, 0..) => Answer::Done,
-            (_, errno) => return history.violation(format!("{now:?}: {act:?} gave error {errno}")),
+            (_, errno) => {
+                return history.violation(now, Promise::Answered, format!("{act:?} gave error {errno}"));
+            }
         };
         history.answer(now, op, answer);
     }
@@ -212,11 +224,14 @@ impl ClientNode {
     }
 
     fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        let name = format!("object-{}", self.random.below(self.workload.objects));
+        let name = self.burst.clone();
+        let name = name.unwrap_or_else(|| format!("object-{}", self.random.below(self.workload.objects)));
         let object = ObjectRef::new(self.workload.pool, name.as_str());
         let token = self.history.borrow_mut().token();
         let data = Bytes::copy_from_slice(&token.to_le_bytes());
+        let crowded = self.history.borrow().writes_open(&name) >= WRITES_OPEN_MAX;
         let (act, operation) = match self.random.below(16) {
+            _ if crowded => (Act::Read, Operation::read(object, ReadOps::new().read(0, 1 << 20))),
             0..7 => (Act::Read, Operation::read(object, ReadOps::new().read(0, 1 << 20))),
             7..11 => (Act::Put(token), Operation::write(object, WriteOps::new().write_full(data))),
             11..15 => (Act::Append(token), Operation::write(object, WriteOps::new().append(data))),
@@ -226,6 +241,11 @@ impl ClientNode {
         let (id, heard) = self.with(out, |client, fx| client.submit(now, operation, fx));
         self.open.insert(id, (op, act));
         self.hear(now, heard, out);
+        let goes_on = self.burst.is_some() || self.random.below(16) < self.workload.bursts;
+        self.burst = (goes_on && self.open.len() < self.workload.depth).then_some(name);
+        if self.burst.is_some() {
+            self.next_at = now + BURST_PAUSE;
+        }
     }
 }
 
@@ -237,6 +257,9 @@ enum Heard {
     Notified(WatchId),
 }
 
+/// Nobody writes an object on which so many writes are under way: see [`History::writes_open`].
+const WRITES_OPEN_MAX: usize = 6;
+const BURST_PAUSE: Duration = Duration::from_micros(20);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 /// After the last fault: every OSD is back, has read its watchers, and has waited for them in vain.
@@ -306,11 +329,12 @@ impl Node for ClientNode {
         Time::earliest(client.next_deadline(), Time::earliest(next, self.look_at()))
     }
 
-    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+    fn crash(&mut self, now: Time, _dice: &mut Random) {
         let global_id = self.client.as_ref().map_or(0, Client::global_id) as i64;
-        self.history.borrow_mut().abandon_client(self.number, global_id);
+        self.history.borrow_mut().abandon_client(now, self.number, global_id);
         self.open.clear();
         self.notifications.clear();
+        self.burst = None;
         (self.watch, self.is_watching, self.look, self.client) = (None, false, None, None);
     }
 

@@ -13,12 +13,14 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName, Uuid};
 
 const DISK_MIN: Duration = Duration::from_micros(100);
 const DISK_MAX: Duration = Duration::from_millis(8);
+const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
 
 pub struct MonNode {
     addrs: EntityAddrVec,
     random: Random,
     disk: Recovered,
     writing: VecDeque<(Time, Tag, Write)>,
+    slow_until: Time,
     monitor: Option<Monitor>,
 }
 
@@ -32,7 +34,7 @@ impl MonNode {
         };
         let mut disk = Recovered::default();
         apply(&mut disk, genesis.write(wall(Time::ZERO), &mut random));
-        MonNode { addrs, random, disk, writing: VecDeque::new(), monitor: None }
+        MonNode { addrs, random, disk, writing: VecDeque::new(), slow_until: Time::ZERO, monitor: None }
     }
 
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
@@ -42,7 +44,8 @@ impl MonNode {
             match effect {
                 Effect::Net(effect) => out.push(effect),
                 Effect::Write { tag, write } => {
-                    let span = (DISK_MAX - DISK_MIN).as_nanos() as u64;
+                    let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
+                    let span = (max - DISK_MIN).as_nanos() as u64;
                     let done = now + DISK_MIN + Duration::from_nanos(self.random.below(span));
                     let after = self.writing.back().map_or(done, |(at, ..)| done.max(*at));
                     self.writing.push_back((after, tag, write));
@@ -122,6 +125,14 @@ impl Node for MonNode {
         for (_, _, write) in std::mem::take(&mut self.writing).into_iter().take(finished) {
             apply(&mut self.disk, write);
         }
+    }
+
+    fn is_writing(&self) -> bool {
+        !self.writing.is_empty()
+    }
+
+    fn slow_disk(&mut self, until: Time) {
+        self.slow_until = until;
     }
 
     fn check(&self) {

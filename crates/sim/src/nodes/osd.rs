@@ -8,6 +8,7 @@
 
 use super::{Shared, metadata, mon_session_config, wall};
 use crate::Node;
+use crate::check::Promise;
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
@@ -25,6 +26,7 @@ const CORE: CoreId = CoreId(0);
 /// How long the store takes at least and at most from one poll to the next.
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
+const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
 const SLOW_THINGS: Duration = Duration::from_secs(1);
 
 pub struct OsdNode {
@@ -35,6 +37,7 @@ pub struct OsdNode {
     random: Random,
     /// The disk.
     store: MemoryStore,
+    slow_until: Time,
     history: Shared,
     machines: Option<Machines>,
 }
@@ -74,18 +77,15 @@ impl OsdNode {
         mut random: Random,
         history: Shared,
     ) -> OsdNode {
-        let config = Config {
-            bytes_total: 1 << 30,
-            delay: Some(Delay { seed: random.u64(), hold: 96 }),
-            track_committed: true,
-        };
+        let store = empty_disk(&mut random);
         OsdNode {
             index,
             osd,
             life: 0,
             monitor,
             random,
-            store: MemoryStore::new(config),
+            store,
+            slow_until: Time::ZERO,
             history,
             machines: None,
         }
@@ -100,7 +100,7 @@ impl OsdNode {
 
     /// Run steps and what follows from them until nothing is left to do at this moment.
     fn run(&mut self, now: Time, first: Step, out: &mut Vec<NetEffect>) {
-        let OsdNode { store, machines, random, history, osd, .. } = self;
+        let OsdNode { store, machines, random, history, osd, slow_until, .. } = self;
         let m = machines.as_mut().expect("a node that is up has its machines");
         let mut todo = VecDeque::from([first]);
         let (mut control_fx, mut shard_fx) = (Effects::new(), Effects::new());
@@ -116,7 +116,8 @@ impl OsdNode {
                 match effect {
                     shard::Effect::Send { conn, message } => {
                         if let Some(stale) = m.answers_stale(conn, &message) {
-                            history.borrow_mut().violation(format!("{now:?}: {osd} {stale}"));
+                            let mut history = history.borrow_mut();
+                            history.violation(now, Promise::NoStaleRequest, format!("{osd} {stale}"));
                         }
                         out.push(NetEffect::Send { conn, message });
                     }
@@ -154,10 +155,7 @@ impl OsdNode {
                 }
             }
         }
-        if !m.asked.is_empty() && m.poll_at.is_none() {
-            let span = (DISK_MAX - DISK_MIN).as_nanos() as u64;
-            m.poll_at = Some(now + DISK_MIN + Duration::from_nanos(random.below(span)));
-        }
+        m.poll_later(now, *slow_until, random);
     }
 
     fn poll(&mut self, now: Time, out: &mut Vec<NetEffect>) {
@@ -186,6 +184,14 @@ impl OsdNode {
             self.run(now, step, out);
         }
     }
+}
+
+fn empty_disk(random: &mut Random) -> MemoryStore {
+    MemoryStore::new(Config {
+        bytes_total: 1 << 30,
+        delay: Some(Delay { seed: random.u64(), hold: 96 }),
+        track_committed: true,
+    })
 }
 
 impl Machines {
@@ -226,6 +232,16 @@ impl Machines {
     fn answers_stale(&mut self, conn: ConnId, message: &Message) -> Option<String> {
         let Body::MOSDOpReply(reply) = &message.body else { return None };
         self.stale.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
+    }
+
+    /// The store is looked at again while somebody waits for it.
+    fn poll_later(&mut self, now: Time, slow_until: Time, random: &mut Random) {
+        if self.asked.is_empty() || self.poll_at.is_some() {
+            return;
+        }
+        let max = if now < slow_until { SLOW_DISK_MAX } else { DISK_MAX };
+        let span = (max - DISK_MIN).as_nanos() as u64;
+        self.poll_at = Some(now + DISK_MIN + Duration::from_nanos(random.below(span)));
     }
 
     fn ask(&mut self, owner: Owner) -> u64 {
@@ -333,9 +349,7 @@ impl Node for OsdNode {
         if m.poll_at.take_if(|at| *at <= now).is_some() {
             self.poll(now, out);
             let m = self.machines.as_mut().expect("still up");
-            if !m.asked.is_empty() && m.poll_at.is_none() {
-                m.poll_at = Some(now + DISK_MIN);
-            }
+            m.poll_later(now, self.slow_until, &mut self.random);
         }
         let m = self.machines.as_mut().expect("still up");
         if m.slow_at <= now {
@@ -364,6 +378,18 @@ impl Node for OsdNode {
         self.machines = None;
         let survivors = dice.below(self.store.uncommitted() as u64 + 1) as usize;
         self.store = self.store.crash_image(survivors).expect("it tracks what is committed");
+    }
+
+    fn is_writing(&self) -> bool {
+        self.store.uncommitted() > 0
+    }
+
+    fn slow_disk(&mut self, until: Time) {
+        self.slow_until = until;
+    }
+
+    fn lose_disk(&mut self) {
+        self.store = empty_disk(&mut self.random);
     }
 
     fn check(&self) {

@@ -14,12 +14,14 @@ use wire::messages::{
 };
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, OsdMap, OsdMapIncremental,
-    OsdState, PgPool, PoolFlags, PoolId, PoolKind, Release, Uuid,
+    OsdState, PgId, PgPool, PoolFlags, PoolId, PoolKind, Release, Uuid,
 };
 
 pub const POOL: PoolId = 1;
 /// How long after its connection was lost an OSD is marked down.
 const GRACE: Duration = Duration::from_secs(3);
+/// How long wishes are gathered: two OSDs that want the same take turns, and do not fill the network with maps.
+const GATHER: Duration = Duration::from_millis(300);
 const FSID: Uuid = Uuid([9; 16]);
 
 pub struct ScriptedMonitor {
@@ -30,6 +32,9 @@ pub struct ScriptedMonitor {
     subscribers: BTreeMap<ConnId, (u64, bool)>,
     osds: BTreeMap<ConnId, i32>,
     lost: Vec<(Time, i32)>,
+    /// What OSDs want to be acting for, until the next map says so.
+    temps: BTreeMap<PgId, Vec<i32>>,
+    temps_at: Option<Time>,
     next_global_id: u64,
     random: Random,
     mischief_at: Time,
@@ -58,6 +63,8 @@ impl ScriptedMonitor {
             subscribers: BTreeMap::new(),
             osds: BTreeMap::new(),
             lost: Vec::new(),
+            temps: BTreeMap::new(),
+            temps_at: None,
             next_global_id: 4100,
             random,
             mischief_at: Time::ZERO + Duration::from_secs(20),
@@ -223,7 +230,8 @@ impl Node for ScriptedMonitor {
                 // The client address is that of the session, which the simulation gives cluster traffic too.
                 Body::MOSDBoot(m) => self.boot(now, conn, &m, m.cluster_addrs.clone()),
                 Body::MOSDPGTemp(m) => {
-                    self.change(now, |inc| inc.new_pg_temp.extend(m.pg_temp.clone()));
+                    self.temps.extend(m.pg_temp);
+                    self.temps_at.get_or_insert(now + GATHER);
                 }
                 _ => {}
             },
@@ -239,6 +247,10 @@ impl Node for ScriptedMonitor {
             self.change(now, |inc| {
                 inc.new_state.insert(osd, OsdState::UP);
             });
+        }
+        if self.temps_at.take_if(|at| *at <= now).is_some() {
+            let temps = std::mem::take(&mut self.temps);
+            self.change(now, |inc| inc.new_pg_temp.extend(temps));
         }
         if self.mischief_at <= now && now < self.quiet_after {
             self.mischief_at = now + Duration::from_millis(2_000 + self.random.below(15_000));
@@ -260,7 +272,8 @@ impl Node for ScriptedMonitor {
 
     fn next_wake(&self) -> Option<Time> {
         let mischief = (self.mischief_at < self.quiet_after).then_some(self.mischief_at);
-        Time::earliest(self.lost.iter().map(|(at, _)| *at).min(), mischief)
+        let lost = self.lost.iter().map(|(at, _)| *at).min();
+        Time::earliest(lost, Time::earliest(self.temps_at, mischief))
     }
 
     fn crash(&mut self, _now: Time, _dice: &mut Random) {
