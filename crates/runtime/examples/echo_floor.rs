@@ -299,7 +299,14 @@ fn session(load: &Load, tally: Arc<Tally>) {
     let options = |name: EntityName, addr: EntityAddr, listeners| {
         let mut session = Config::new(name, addr.into());
         session.modes = ModeLists::all(&[mode]);
-        Options { cores: 1, listeners, session, seed: [1; 32], name: name.to_string() }
+        Options {
+            cores: 1,
+            listeners,
+            session,
+            idle_poll: Duration::ZERO,
+            seed: [1; 32],
+            name: name.to_string(),
+        }
     };
     let osd = options(EntityName::new(EntityKind::OSD, 0), EntityAddr::msgr2(to, 0), vec![listener]);
     let counted = tally.clone();

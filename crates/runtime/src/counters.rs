@@ -24,6 +24,8 @@ counters! {
     turns,
     /// Turns that found something to do without sleeping first.
     turns_busy,
+    /// Turns that polling for a moment before sleeping brought about.
+    turns_polled,
     reads,
     read_bytes,
     writes,

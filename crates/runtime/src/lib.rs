@@ -18,6 +18,7 @@
 //! - [`memory`] is the allocator, and how much of what is freed it keeps.
 
 mod counters;
+mod idle;
 mod mail;
 pub mod memory;
 mod pool;

@@ -10,6 +10,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 pub struct Options {
     /// At most [`ConnId::CORES_MAX`].
@@ -18,6 +19,8 @@ pub struct Options {
     pub listeners: Vec<TcpListener>,
     /// The same on every core, but for the core's number, which is filled in.
     pub session: Config,
+    /// How long a core polls before it sleeps, when it serves one caller at a time; zero: not at all.
+    pub idle_poll: Duration,
     /// From the operating system; each core gets a stream of its own.
     pub seed: [u8; 32],
     /// The threads are called after it.
@@ -49,6 +52,7 @@ impl<H: Send + 'static> Reactors<H> {
         }
         let make_role = Arc::new(make_role);
         let mut listeners = Some(options.listeners);
+        let idle_poll = options.idle_poll;
         let (mut counters, mut threads) = (Vec::new(), Vec::new());
         for (core, poll) in polls.into_iter().enumerate() {
             let core = CoreId(core as u16);
@@ -60,11 +64,11 @@ impl<H: Send + 'static> Reactors<H> {
             let thread = std::thread::Builder::new().name(format!("{}-{}", options.name, core.0));
             threads.push(thread.spawn(move || {
                 let role = make_role(core, &mailboxes);
-                let mut reactor = match Reactor::new(poll, listeners, config, random, role, mailboxes, count)
-                {
-                    Ok(reactor) => reactor,
-                    Err(error) => return tracing::error!("core {} cannot start: {error}", core.0),
-                };
+                let mut reactor =
+                    match Reactor::new(poll, listeners, config, random, role, mailboxes, count, idle_poll) {
+                        Ok(reactor) => reactor,
+                        Err(error) => return tracing::error!("core {} cannot start: {error}", core.0),
+                    };
                 if let Err(error) = reactor.run() {
                     tracing::error!("core {}: {error}", core.0);
                 }

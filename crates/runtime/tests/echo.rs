@@ -107,6 +107,7 @@ fn options(name: EntityName, listener: Option<&TcpListener>, cores: u16) -> Opti
     session.methods = vec![METHOD_NONE];
     session.modes = ModeLists::default();
     Options {
+        idle_poll: std::time::Duration::ZERO,
         cores,
         listeners: listener.map(|l| l.try_clone().unwrap()).into_iter().collect(),
         session,

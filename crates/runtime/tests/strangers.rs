@@ -47,6 +47,7 @@ fn start(name: EntityName, listener: Option<TcpListener>) -> (Reactors<NetEffect
     session.methods = vec![METHOD_NONE];
     session.handshake_timeout = HANDSHAKE;
     let options = Options {
+        idle_poll: std::time::Duration::ZERO,
         cores: 2,
         listeners: listener.into_iter().collect(),
         session,

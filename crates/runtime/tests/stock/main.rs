@@ -54,6 +54,7 @@ impl Node {
         change(&mut session);
         let (sender, events) = mpsc::channel();
         let options = Options {
+            idle_poll: std::time::Duration::ZERO,
             cores: 1,
             listeners: listener.into_iter().collect(),
             session,

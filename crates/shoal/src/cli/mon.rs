@@ -77,8 +77,14 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 
     let mut session = session::Config::new(EntityName::new(EntityKind::MON, 0), addrs);
     session.methods = identity::auth_methods(cephx);
-    let options =
-        Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mon".into() };
+    let options = Options {
+        cores: 1,
+        listeners: vec![listener],
+        session,
+        idle_poll: std::time::Duration::ZERO,
+        seed: random.bytes(),
+        name: "mon".into(),
+    };
     let parts = Mutex::new(Some((monitor, log)));
     let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Hop>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
@@ -164,8 +170,14 @@ fn start_manager(
     };
     let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
     session.methods = identity::auth_methods(cephx);
-    let options =
-        Options { cores: 1, listeners: vec![listener], session, seed: random.bytes(), name: "mgr".into() };
+    let options = Options {
+        cores: 1,
+        listeners: vec![listener],
+        session,
+        idle_poll: std::time::Duration::ZERO,
+        seed: random.bytes(),
+        name: "mgr".into(),
+    };
     let parts = Mutex::new(Some((manager, random.fork())));
     let wall = system::wall_clock();
     Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<()>]| {

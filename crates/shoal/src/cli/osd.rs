@@ -19,6 +19,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use store::{Collection, MemoryStore, ObjectStore};
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
 
@@ -85,8 +86,14 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
     let mut session = session::Config::new(EntityName::new(EntityKind::OSD, id.into()), addrs);
     session.methods = identity::auth_methods(cephx);
-    let options =
-        Options { cores, listeners: vec![listener], session, seed: random.bytes(), name: "osd".into() };
+    let options = Options {
+        cores,
+        listeners: vec![listener],
+        session,
+        idle_poll: Duration::from_micros(config.number("shoal_idle_poll_us")?),
+        seed: random.bytes(),
+        name: "osd".into(),
+    };
 
     let outcome = Arc::new(Outcome::default());
     let has_meta = stores[0].collections().iter().any(|(collection, _)| *collection == Collection::Meta);

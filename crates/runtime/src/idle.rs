@@ -1,0 +1,113 @@
+//! Whether to look for news a little longer before going to sleep.
+//!
+//! A caller that waits for each answer before it asks again (a database's log, `fsync`) comes back within some tens of
+//! microseconds, and waking a sleeping thread takes a good part of that. So a reactor that serves such a caller polls
+//! for a moment first. It does so only where that has just proved right: when each of the last turns brought a single
+//! message, and would have been met by polling. Under more load turns bring many messages, and a sleep lets more of
+//! them gather; without load there is nothing to wait for. Both sleep at once.
+
+use std::time::{Duration, Instant};
+
+/// Good turns in a row before polling begins, and the credit beyond which no more are counted.
+const PROVEN: u32 = 16;
+const CREDIT_MAX: u32 = 32;
+/// A poll in vain costs as much as this many good turns earn.
+const MISS_COST: u32 = 8;
+/// The reactor was away for so long between two looks: something else wants the processor.
+const CROWDED_OUT: Duration = Duration::from_micros(50);
+
+#[derive(Debug)]
+pub(crate) struct IdlePoll {
+    limit: Duration,
+    credit: u32,
+}
+
+impl IdlePoll {
+    /// `limit`: how long to poll at most; zero never does.
+    pub fn new(limit: Duration) -> IdlePoll {
+        IdlePoll { limit, credit: 0 }
+    }
+
+    pub fn is_worthwhile(&self) -> bool {
+        self.credit >= PROVEN
+    }
+
+    /// A turn begins that took `waited` to come and brought so many messages.
+    pub fn on_turn(&mut self, waited: Duration, messages: u64) {
+        match messages {
+            // A deadline or another core: says nothing.
+            0 => {}
+            1 if waited <= self.limit => self.credit = (self.credit + 1).min(CREDIT_MAX),
+            _ => self.credit = 0,
+        }
+    }
+
+    /// Looks until `look` finds something; false when it did not and it is time to sleep.
+    pub fn poll<E>(
+        &mut self,
+        patience: Option<Duration>,
+        mut look: impl FnMut() -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let began = Instant::now();
+        let limit = patience.map_or(self.limit, |p| p.min(self.limit));
+        let mut before = began;
+        loop {
+            if look()? {
+                return Ok(true);
+            }
+            let now = Instant::now();
+            if now.duration_since(before) > CROWDED_OUT {
+                self.credit = 0;
+                return Ok(false);
+            }
+            if now.duration_since(began) >= limit {
+                self.credit = self.credit.saturating_sub(MISS_COST);
+                return Ok(false);
+            }
+            before = now;
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_micros(100);
+    const SOON: Duration = Duration::from_micros(40);
+
+    fn proven() -> IdlePoll {
+        let mut idle = IdlePoll::new(LIMIT);
+        (0..PROVEN).for_each(|_| idle.on_turn(SOON, 1));
+        idle
+    }
+
+    #[test]
+    fn only_single_messages_that_come_soon_make_it_poll() {
+        assert!(proven().is_worthwhile());
+        for (waited, messages) in [(SOON, 2), (2 * LIMIT, 1)] {
+            let mut idle = proven();
+            idle.on_turn(waited, messages);
+            assert!(!idle.is_worthwhile(), "{waited:?} {messages}");
+        }
+        let mut idle = proven();
+        idle.on_turn(2 * LIMIT, 0);
+        assert!(idle.is_worthwhile(), "a deadline is no caller");
+        let mut never = IdlePoll::new(Duration::ZERO);
+        (0..100).for_each(|_| never.on_turn(SOON, 1));
+        assert!(!never.is_worthwhile());
+    }
+
+    #[test]
+    fn polls_in_vain_end_it() {
+        let mut idle = proven();
+        let mut polls = 0;
+        while idle.is_worthwhile() {
+            assert_eq!(idle.poll(None, || Ok::<_, ()>(false)), Ok(false));
+            polls += 1;
+        }
+        assert!(polls <= 2, "{polls}");
+        assert_eq!(proven().poll(None, || Ok::<_, ()>(true)), Ok(true));
+    }
+}
