@@ -355,6 +355,23 @@ impl<R: Role> Reactor<R> {
         }
     }
 
+    /// A long queue is begun at once. Nothing else is done here: this may be in the middle of a batch of effects, and
+    /// an error shows itself again at the end of the turn.
+    fn write_long(&mut self) {
+        let Some(id) = self.endpoint.take_long() else { return };
+        let Some(socket) = self.sockets.get_mut(&id).filter(|s| s.connected) else { return };
+        let Some(queue) = self.endpoint.outgoing(id) else { return };
+        if let Ok((bytes, calls)) = socket.write(queue) {
+            self.counters.write_bytes.add(bytes as u64);
+            self.counters.writes.add(calls as u64);
+            if queue.is_empty() {
+                // The end of the turn tells the endpoint.
+                socket.full = false;
+                self.dirty.push(id);
+            }
+        }
+    }
+
     // ---- machines
 
     fn step(&mut self, input: Input) {
@@ -415,6 +432,7 @@ impl<R: Role> Reactor<R> {
             let mut net = std::mem::take(&mut self.turn.net);
             for effect in net.drain(..) {
                 self.on_role_effect(effect);
+                self.write_long();
             }
             self.turn.net = net;
         }

@@ -94,6 +94,9 @@ pub enum ReadPlan<'a> {
     Nothing,
 }
 
+/// See [`Endpoint::take_long`].
+const LONG_QUEUE_LEN: usize = 256 << 10;
+
 pub struct Endpoint {
     pub(super) config: Config,
     keys: RotatingKeys,
@@ -109,6 +112,8 @@ pub struct Endpoint {
     deadlines: BTreeSet<(Time, ConnId)>,
     /// Sockets with bytes to write, once each.
     dirty: Vec<SocketId>,
+    /// The last of them that got a long queue.
+    long: Option<SocketId>,
 }
 
 impl Endpoint {
@@ -126,6 +131,7 @@ impl Endpoint {
             by_peer: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             dirty: Vec::new(),
+            long: None,
         }
     }
 
@@ -220,6 +226,12 @@ impl Endpoint {
     /// Sockets that got bytes to write since the last time this was asked.
     pub fn take_dirty(&mut self, into: &mut Vec<SocketId>) {
         into.append(&mut self.dirty);
+    }
+
+    /// A socket that has so much to write that it should not wait for the end of the turn: while the peer reads the
+    /// beginning, the next answers can be framed.
+    pub fn take_long(&mut self) -> Option<SocketId> {
+        self.long.take()
     }
 
     fn on_role(&mut self, now: Time, effect: NetEffect, effects: &mut Effects<Effect>) {
@@ -397,11 +409,15 @@ impl Endpoint {
         }
         if let Some(t) = &mut session.transport
             && !t.out.is_empty()
-            && !t.dirty
             && session.stage != Stage::Opening
         {
-            t.dirty = true;
-            self.dirty.push(t.socket);
+            if t.out.len() >= LONG_QUEUE_LEN {
+                self.long = Some(t.socket);
+            }
+            if !t.dirty {
+                t.dirty = true;
+                self.dirty.push(t.socket);
+            }
         }
     }
 
