@@ -149,15 +149,19 @@ class Client:
 
     def __init__(self, cluster, root=None, options=(), name="client.admin"):
         self.cluster, self.root, self.options, self.name = cluster, root, list(options), name
+        self.enter = ["chroot", root] if root else []
         if root:
             inside = Path(f"{root}{cluster.dir}")
             inside.mkdir(parents=True, exist_ok=True)
             for file in ("ceph.conf", "keyring"):
                 shutil.copy(cluster.dir / file, inside / file)
 
+    def tool(self, tool, *args, **how):
+        """A tool of this release that asks no cluster."""
+        return run([*self.enter, tool, *map(str, args)], **how)
+
     def argv(self, tool, *args):
-        enter = ["chroot", self.root] if self.root else []
-        return [*enter, tool, "-c", str(self.cluster.conf), "-n", self.name, *self.options, *map(str, args)]
+        return [*self.enter, tool, "-c", str(self.cluster.conf), "-n", self.name, *self.options, *map(str, args)]
 
     def run(self, tool, *args, stdin=b"", check=True, timeout=SECONDS_MAX):
         # The tools find their own settings in CEPH_ARGS; ours come from the command line alone.
@@ -200,12 +204,13 @@ class ClusterTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = Cluster(*cls.OPTIONS, osds=cls.OSDS)
+        # Also when a subclass's own preparations fail.
+        cls.addClassCleanup(cls.cluster.close)
         cls.client = Client(cls.cluster)
 
     @classmethod
     def tearDownClass(cls):
         unexpected = cls.cluster.unexpected() if cls.QUIET else []
-        cls.cluster.close()
         if unexpected:
             raise Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
 

@@ -35,6 +35,15 @@ class AdminSocket(ClusterTest):
         wrong = self.ask("osd.0", "config", "set", "shoal_cores", "many")
         self.assertIn("ERROR: (22) Invalid argument", wrong.text)
 
+    def test_the_osds_own_options_are_changed_too(self):
+        name = "osd_heartbeat_interval"
+        self.assertEqual(self.ask("osd.0", "config", "get", name).json, {name: "6"})
+        self.ask("osd.0", "config", "set", name, "5")
+        self.assertEqual(self.client.json("tell", "osd.0", "config", "get", name), {name: "5"})
+        self.ask("osd.0", "config", "unset", name)
+        self.assertEqual(self.ask("osd.0", "config", "get", name).json, {name: "6"})
+        self.assertIn("ERROR: (2)", self.ask("osd.0", "config", "set", "no_such", "5").text)
+
     def test_no_secret_is_shown(self):
         keyring = (self.cluster.dir / "keyring").read_text()
         keys = [line.split("=", 1)[1].strip() for line in keyring.splitlines() if "key =" in line]

@@ -5,11 +5,13 @@
 //! - [`Args`]: what the caller gave.
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
 //! - [`Answer`]: what goes back.
+//! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
 
 mod answer;
 mod args;
 pub mod errno;
 pub mod json;
+pub mod options;
 pub mod signature;
 
 pub use answer::Answer;

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use wire::text::{Age, osd_list};
 use wire::types::{HealthCheck, HealthStatus, PgId, PgStat, PgState, UTime};
 
-/// `mon_pg_stuck_threshold`: how long a PG may be unusable before a person is told.
-const STUCK_SEC: u64 = 60;
 /// `mon_health_max_detail`.
 const DETAIL_MAX: usize = 50;
 
@@ -66,14 +64,14 @@ impl Rule {
     }
 
     /// `ACTIVE` is the one state whose absence is bad.
-    fn applies(&self, stat: &PgStat, now: UTime) -> bool {
+    fn applies(&self, stat: &PgStat, stuck_sec: u64, now: UTime) -> bool {
         if stat.state.has(self.flag) == (self.flag == PgState::ACTIVE) {
             return false;
         }
         let Some(since) = self.since else { return true };
         let last_good = since(stat);
         let began = if last_good == UTime::ZERO { stat.last_change } else { last_good };
-        now.as_nanos().saturating_sub(began.as_nanos()) > STUCK_SEC * 1_000_000_000
+        now.as_nanos().saturating_sub(began.as_nanos()) > stuck_sec * 1_000_000_000
     }
 
     fn name(&self) -> String {
@@ -123,7 +121,8 @@ impl PgMap {
         let mut detail: BTreeMap<PgId, String> = BTreeMap::new();
         let mut count = 0;
         for rule in RULES.iter().filter(|rule| rule.consequence == consequence) {
-            let hit: Vec<_> = self.pgs.iter().filter(|(_, stat)| rule.applies(stat, now)).collect();
+            let hit: Vec<_> =
+                self.pgs.iter().filter(|(_, stat)| rule.applies(stat, self.stuck_sec(), now)).collect();
             if hit.is_empty() {
                 continue;
             }

@@ -105,6 +105,7 @@ impl Manager {
         manager.with_session(now, fx, |session, fx| {
             session.subscribe("monmap", 0, fx);
             session.subscribe("osdmap", 0, fx);
+            session.subscribe("config", 0, fx);
             session.start(now, fx);
         });
         manager
@@ -139,9 +140,12 @@ impl Manager {
             mon_session::Event::Denied(why) => {
                 fx.push(Effect::Warn(format!("the monitor refuses mgr.{}: {why}", self.config.name)));
             }
+            mon_session::Event::Config(options) => {
+                self.pg_map.set_options(&options);
+                self.note_news(now);
+            }
             mon_session::Event::Disconnected
             | mon_session::Event::MonMap(_)
-            | mon_session::Event::Config(_)
             | mon_session::Event::Answer { .. }
             | mon_session::Event::TicketsRenewed
             | mon_session::Event::RotatingKeys(_)

@@ -8,6 +8,9 @@ use wire::types::{
     OsdMap, OsdStat, PgCount, PgId, PgMapDigest, PgStat, PgState, PoolId, PoolStat, StoreStatfs, UTime,
 };
 
+/// `mon_pg_stuck_threshold`: how long a PG may be unusable before a person is told.
+const STUCK_SEC: u64 = 60;
+
 #[derive(Default)]
 pub struct PgMap {
     /// Counts the changes, as `pg dump` shows.
@@ -21,11 +24,22 @@ pub struct PgMap {
     pub(crate) pool_statfs: BTreeMap<(PoolId, i32), StoreStatfs>,
     /// Operations that take too long, by daemon: how many, and the age of the oldest in seconds.
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
+    /// `mon_pg_stuck_threshold`, when someone has set it.
+    stuck_sec: Option<u64>,
     total_rate: Rate,
     pool_rates: BTreeMap<PoolId, Rate>,
 }
 
 impl PgMap {
+    /// What the monitor's configuration says for us.
+    pub fn set_options(&mut self, options: &BTreeMap<String, String>) {
+        self.stuck_sec = options.get("mon_pg_stuck_threshold").and_then(|value| value.parse().ok());
+    }
+
+    pub(crate) fn stuck_sec(&self) -> u64 {
+        self.stuck_sec.unwrap_or(STUCK_SEC)
+    }
+
     /// A newer map: PGs of new pools appear, those of pools that are gone disappear, and those whose primary is
     /// down are stale, because nobody reports them.
     pub fn on_osd_map(&mut self, now: UTime, map: Arc<OsdMap>) {

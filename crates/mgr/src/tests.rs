@@ -127,6 +127,8 @@ fn pgs_of_a_dead_osd_are_stale_and_health_says_so_when_they_stay_so() {
         check.detail,
         ["pg 1.1 is stuck stale for 61s, current state stale+active+clean, last acting [1]"]
     );
+    m.set_options(&[("mon_pg_stuck_threshold".to_owned(), "5".to_owned())].into());
+    assert!(m.health(later(9)).contains_key("PG_AVAILABILITY"), "or as long as someone says");
     assert!(
         text(&ask(&m, r#"{"prefix":"pg stat"}"#))
             .starts_with("2 pgs: 1 active+clean, 1 stale+active+clean; ")

@@ -13,7 +13,7 @@ pub mod crush;
 pub mod genesis;
 pub mod health;
 pub mod monitor;
-pub mod options;
+pub use command::options;
 pub mod proposal;
 pub mod replication;
 pub mod state;

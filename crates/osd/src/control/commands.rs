@@ -1,5 +1,6 @@
 //! `ceph tell osd.N …` and the admin socket: what can be asked of, or done to, one OSD.
 
+use super::options::Refused;
 use super::{Control, Fx};
 use command::{Answer, Args, Json, errno, object, signature};
 use machine::ConnId;
@@ -20,6 +21,8 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
         "config set <field> <val> [<val> ...]: set a config variable",
         "rw",
     ),
+    ("config unset name=var,type=CephString", "config unset <field>: unset a config variable", "rw"),
+    ("config diff", "dump diff of current config and default config", "r"),
     (
         "injectargs name=injected_args,type=CephString,n=N",
         "inject configuration arguments into running OSD",
@@ -119,10 +122,21 @@ impl Control {
             }
             "config get" => self.config_get(&args),
             "config set" => {
+                let (name, value) = (args.text("var").unwrap_or_default(), args.texts("val").join(" "));
+                match self.options.inject(&name, &value) {
+                    Ok(value) => {
+                        Answer::json(format, &object! { "success" => format!("{name} = '{value}' ") })
+                    }
+                    Err(why) => not_set(&name, &value, why),
+                }
+            }
+            "config unset" => {
                 let name = args.text("var").unwrap_or_default();
-                self.options.inject(&name, &args.texts("val").join(" "));
+                // As stock: what is not set is not an error.
+                self.options.withdraw(&name);
                 Answer::json(format, &object! { "success" => "" })
             }
+            "config diff" => Answer::json(format, &self.options.diff()),
             "injectargs" => self.inject_args(&args.texts("injected_args").join(" ")),
             "ops" | "dump_ops_in_flight" => {
                 let count: usize = self.ops_in_flight.values().sum();
@@ -229,7 +243,9 @@ impl Control {
                 Some((name, value)) => (name, value.to_owned()),
                 None => (name, words.next_if(|w| !w.starts_with("--")).unwrap_or("true").to_owned()),
             };
-            self.options.inject(name, &value);
+            if let Err(why) = self.options.inject(name, &value) {
+                return not_set(name, &value, why);
+            }
             set.push(format!("{} = '{value}'", name.replace('-', "_")));
         }
         Answer::ok(set.join(" "))
@@ -253,4 +269,12 @@ impl Control {
         };
         object! { "osd" => osd }
     }
+}
+
+fn not_set(name: &str, value: &str, why: Refused) -> Answer {
+    let (errno, why) = match why {
+        Refused::NoSuchOption => (errno::ENOENT, "(2) No such file or directory".to_owned()),
+        Refused::BadValue(why) => (errno::EINVAL, format!("(22) Invalid argument: {why}")),
+    };
+    Answer::error(errno, format!("error setting '{name}' to '{value}': {why}"))
 }

@@ -1,6 +1,14 @@
 //! Options: built-in, from file and command line, from the monitor, injected; the later over the earlier.
 
-use std::collections::BTreeMap;
+use command::{Json, object, options};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why an option is not set.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    NoSuchOption,
+    BadValue(String),
+}
 
 pub struct Options {
     local: BTreeMap<String, String>,
@@ -26,15 +34,47 @@ impl Options {
         self.monitor = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
     }
 
-    pub fn inject(&mut self, name: &str, value: &str) {
-        self.injected.insert(plain(name), value.to_owned());
+    /// Set it for as long as this process runs: the value as it is kept, or what is wrong with it.
+    pub fn inject(&mut self, name: &str, value: &str) -> Result<String, Refused> {
+        let name = plain(name);
+        let value = match options::find(&name) {
+            Some(option) => option.normalize(value).map_err(Refused::BadValue)?,
+            None if self.local.contains_key(&name) => value.to_owned(),
+            None => return Err(Refused::NoSuchOption),
+        };
+        self.injected.insert(name, value.clone());
+        Ok(value)
+    }
+
+    /// False when it was not injected.
+    pub fn withdraw(&mut self, name: &str) -> bool {
+        self.injected.remove(&plain(name)).is_some()
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
         let name = plain(name);
         let layers = [&self.injected, &self.monitor, &self.local];
         let set = layers.into_iter().find_map(|layer| layer.get(&name)).map(String::as_str);
-        set.or_else(|| DEFAULTS.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+        set.or_else(|| default_of(&name))
+    }
+
+    /// Of every option that is not as built in: where it is set, the nearest last, and what holds.
+    pub fn diff(&self) -> Json {
+        let mut names: BTreeSet<&String> = BTreeSet::new();
+        let layers = [("file", &self.local), ("mon", &self.monitor), ("override", &self.injected)];
+        layers.iter().for_each(|(_, layer)| names.extend(layer.keys()));
+        let mut out = Json::Object(Vec::new());
+        for name in names {
+            let mut row = object! { "default" => default_of(name).unwrap_or_default() };
+            for (source, layer) in layers {
+                if let Some(value) = layer.get(name) {
+                    row.push(source, value.as_str());
+                }
+            }
+            row.push("final", self.get(name).unwrap_or_default());
+            out.push(name.clone(), row);
+        }
+        object! { "diff" => out }
     }
 
     pub fn number(&self, name: &str) -> f64 {
@@ -53,6 +93,11 @@ impl Options {
     }
 }
 
+fn default_of(name: &str) -> Option<&'static str> {
+    let own = DEFAULTS.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    own.or_else(|| options::default_of(name))
+}
+
 /// Ceph lets options be written with spaces or dashes as well.
 fn plain(name: &str) -> String {
     name.replace([' ', '-'], "_")
@@ -69,9 +114,29 @@ mod tests {
         options.local.insert("osd_heartbeat_interval".into(), "7".into());
         options.set_by_monitor([("osd_heartbeat_interval".into(), "8".into())].into());
         assert_eq!(options.number("osd_heartbeat_interval"), 8.0);
-        options.inject("osd-heartbeat-interval", "9");
+        options.inject("osd-heartbeat-interval", "9").unwrap();
         assert_eq!(options.number("osd_heartbeat_interval"), 9.0);
-        options.inject("osd_heartbeat_interval", "soon");
+        let diff = options.diff().compact();
+        assert!(
+            diff.contains(
+                r#""osd_heartbeat_interval":{"default":"6","file":"7","mon":"8","override":"9","final":"9"}"#
+            ),
+            "{diff}"
+        );
+        assert!(options.withdraw("osd_heartbeat_interval"));
+        assert_eq!(options.number("osd_heartbeat_interval"), 8.0);
+        assert!(!options.withdraw("osd_heartbeat_interval"));
+        options.set_by_monitor([("osd_heartbeat_interval".into(), "soon".into())].into());
         assert_eq!(options.number("osd_heartbeat_interval"), 6.0, "what is no number falls back");
+    }
+
+    #[test]
+    fn only_values_of_options_that_exist_are_injected() {
+        let mut options = Options::new(BTreeMap::new());
+        assert_eq!(options.inject("nonsense", "9"), Err(Refused::NoSuchOption));
+        assert!(matches!(options.inject("osd_max_backfills", "soon"), Err(Refused::BadValue(_))));
+        assert_eq!(options.inject("debug_osd", "5"), Ok("5/5".into()));
+        assert_eq!(options.get("debug_osd"), Some("5/5"));
+        assert_eq!(options.get("osd_max_backfills"), Some("1"), "stock's default of what is not acted on");
     }
 }

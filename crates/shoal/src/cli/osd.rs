@@ -205,6 +205,10 @@ impl Role for OsdSide {
         })
     }
 
+    fn keeps_options(&self) -> bool {
+        true
+    }
+
     fn counters(&self) -> Answer<Vec<Counter>> {
         let control = self.control.clone();
         Box::pin(async move {

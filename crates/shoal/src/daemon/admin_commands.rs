@@ -70,6 +70,12 @@ fn argument_value(key: &str, value: &str) -> Value {
     if key == "req" { json!(value == "true") } else { json!(value) }
 }
 
+/// `config get`, `set` or `unset` of an option that is not in the table of all daemons.
+pub fn is_of_other_option(request: &Request) -> bool {
+    matches!(request.prefix.as_str(), "config get" | "config set" | "config unset")
+        && request.arg("var").is_some_and(|var| options::find(&var).is_none())
+}
+
 /// Answers a command that every daemon has; `None` for one that the role may know.
 pub fn answer(common: &Common, own: &[Command], request: &Request) -> Option<Reply> {
     let config = || common.config.lock().expect("no holder of this lock panics");

@@ -27,6 +27,11 @@ pub trait Role: Send + Sync + 'static {
     /// The role's own commands, sorted.
     fn commands(&self) -> &'static [Command];
     fn call(&self, request: Request) -> Answer<Reply>;
+    /// Whether it keeps options of its own, besides those that every daemon reads: it is asked for `config get`,
+    /// `set` and `unset` of all others.
+    fn keeps_options(&self) -> bool {
+        false
+    }
     fn counters(&self) -> Answer<Vec<Counter>>;
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
     fn stop(&self);
@@ -156,7 +161,9 @@ impl Side {
     }
 
     async fn answer(&self, request: Request) -> Reply {
-        if let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request) {
+        let is_roles = self.role.keeps_options() && admin_commands::is_of_other_option(&request);
+        if !is_roles && let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request)
+        {
             return reply;
         }
         let role = async {
@@ -165,7 +172,7 @@ impl Side {
             {
                 return reply;
             }
-            if self.role.commands().iter().any(|command| command.prefix() == request.prefix) {
+            if is_roles || self.role.commands().iter().any(|command| command.prefix() == request.prefix) {
                 self.role.call(request).await
             } else {
                 Reply::Error(libc::EINVAL, format!("unknown command prefix {}", request.prefix))

@@ -43,7 +43,6 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "osd pool get-quota name=pool,type=CephPoolname", "show a pool's limits", "osd", "r", get_quota;
     "osd pool set-quota name=pool,type=CephPoolname name=field,type=CephChoices,strings=max_objects|max_bytes name=val,type=CephString",
         "limit a pool", "osd", "rw", set_quota;
-    "osd pool stats name=pool_name,type=CephPoolname,req=false", "show what goes on in pools", "osd", "r", stats;
 };
 
 /// A pool that is asked for; what is `None` is the cluster's choice.
@@ -675,7 +674,7 @@ fn app_get(ctx: &mut Ctx<'_>) -> Outcome {
     }
 }
 
-// ---- quotas, statistics ----
+// ---- quotas ----
 
 fn get_quota(ctx: &mut Ctx<'_>) -> Outcome {
     let (id, name) = wanted(ctx)?;
@@ -729,68 +728,4 @@ fn set_quota(ctx: &mut Ctx<'_>) -> Outcome {
         _ => pool.quota_max_bytes = value,
     })?;
     Ok(Answer::ok(format!("set-quota {field} = {value} for pool {name}")))
-}
-
-fn stats(ctx: &mut Ctx<'_>) -> Outcome {
-    let map = ctx.state.osdmap();
-    let only = ctx.args.text("pool_name");
-    if let Some(name) = &only
-        && map.pool_by_name(name).is_none()
-    {
-        return Err(Answer::error(ENOENT, format!("unrecognized pool '{name}'")));
-    }
-    let digest = &ctx.reports.digest;
-    let mut shown = Vec::new();
-    for id in map.pools.keys() {
-        let name = map.pool_names.get(id).cloned().unwrap_or_default();
-        if only.as_ref().is_some_and(|wanted| *wanted != name) {
-            continue;
-        }
-        let rates = digest.pool_deltas.get(id).map(|(delta, over)| {
-            let (sum, seconds) = (&delta.stats.sum, over.as_secs_f64().max(1e-9));
-            let rate = |n: i64| (n.max(0) as f64 / seconds) as u64;
-            [rate(sum.num_rd_kb << 10), rate(sum.num_wr_kb << 10), rate(sum.num_rd), rate(sum.num_wr)]
-        });
-        shown.push((*id, name, rates.unwrap_or_default()));
-    }
-    let json = || {
-        Json::array(shown.iter().map(|(id, name, [read_bytes, write_bytes, reads, writes])| {
-            let mut client = object! {};
-            if reads + writes > 0 {
-                client = object! {
-                    "read_bytes_sec" => *read_bytes,
-                    "write_bytes_sec" => *write_bytes,
-                    "read_op_per_sec" => *reads,
-                    "write_op_per_sec" => *writes,
-                };
-            }
-            object! {
-                "pool_name" => name.as_str(),
-                "pool_id" => *id,
-                "recovery" => object! {},
-                "recovery_rate" => object! {},
-                "client_io_rate" => client,
-            }
-        }))
-    };
-    let plain = || {
-        let mut out = String::new();
-        for (id, name, [read_bytes, write_bytes, reads, writes]) in &shown {
-            let _ = writeln!(out, "pool {name} id {id}");
-            if reads + writes == 0 {
-                out += "  nothing is going on\n\n";
-                continue;
-            }
-            out += "  client io ";
-            if *reads > 0 {
-                let _ = write!(out, "{}/s rd, ", Bytes(*read_bytes));
-            }
-            if *writes > 0 {
-                let _ = write!(out, "{}/s wr, ", Bytes(*write_bytes));
-            }
-            let _ = writeln!(out, "{} op/s rd, {} op/s wr\n", Si(*reads), Si(*writes));
-        }
-        out
-    };
-    Ok(ctx.show(json, plain))
 }
