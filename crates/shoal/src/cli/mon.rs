@@ -77,6 +77,7 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 
     let mut session = session::Config::new(EntityName::new(EntityKind::MON, 0), addrs);
     session.methods = identity::auth_methods(cephx);
+    session.modes = identity::modes(&config)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],
@@ -170,6 +171,7 @@ fn start_manager(
     };
     let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
     session.methods = identity::auth_methods(cephx);
+    session.modes = identity::modes(&config)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],

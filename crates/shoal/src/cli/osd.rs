@@ -86,6 +86,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
     let mut session = session::Config::new(EntityName::new(EntityKind::OSD, id.into()), addrs);
     session.methods = identity::auth_methods(cephx);
+    session.modes = identity::modes(&config)?;
     let options = Options {
         cores,
         listeners: vec![listener],

@@ -4,9 +4,11 @@ use crate::cluster::layout::parse_addr;
 use crate::config::keyring::Keyring;
 use crate::config::layers::Config;
 use anyhow::{Context, ensure};
+use machine::session::ModeLists;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
+use wire::frames::{MODE_CRC, MODE_SECURE};
 use wire::types::{EntityAddr, EntityAddrVec};
 
 /// `auth_*_required` as one answer. shoal has one setting for everyone; a mixed one is refused.
@@ -23,6 +25,32 @@ pub fn uses_cephx(config: &Config) -> anyhow::Result<bool> {
 
 pub fn auth_methods(cephx: bool) -> Vec<u32> {
     vec![if cephx { METHOD_CEPHX } else { METHOD_NONE }]
+}
+
+/// How connections may be protected (`ms_*_mode`).
+pub fn modes(config: &Config) -> anyhow::Result<ModeLists> {
+    let list = |name: &'static str| {
+        let text = config.text(name);
+        let modes: Option<Vec<u32>> = text
+            .split([' ', ','])
+            .filter(|word| !word.is_empty())
+            .map(|word| match word {
+                "crc" => Some(MODE_CRC),
+                "secure" => Some(MODE_SECURE),
+                _ => None,
+            })
+            .collect();
+        let modes = modes.filter(|modes| !modes.is_empty());
+        modes.with_context(|| format!("{name} is a list of crc and secure, not '{text}'"))
+    };
+    Ok(ModeLists {
+        mon_cluster: list("ms_mon_cluster_mode")?,
+        mon_service: list("ms_mon_service_mode")?,
+        mon_client: list("ms_mon_client_mode")?,
+        cluster: list("ms_cluster_mode")?,
+        service: list("ms_service_mode")?,
+        client: list("ms_client_mode")?,
+    })
 }
 
 /// The daemon's own long-lived key, from its keyring; `None` with `auth none`.
