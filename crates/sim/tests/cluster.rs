@@ -23,9 +23,14 @@ fn fault_of(seed: u64, config: &Config) -> Option<String> {
 }
 
 fn hold(seeds: Range<u64>, config: &Config) {
-    let faults: Vec<String> = seeds.clone().filter_map(|seed| fault_of(seed, config)).collect();
-    faults.iter().for_each(|fault| println!("{fault}"));
-    assert!(faults.is_empty(), "{} of {} seeds have a fault", faults.len(), seeds.count());
+    let mut faulty = Vec::new();
+    for seed in seeds.clone() {
+        if let Some(fault) = fault_of(seed, config) {
+            println!("{fault}");
+            faulty.push(seed);
+        }
+    }
+    assert!(faulty.is_empty(), "of {} seeds these have a fault: {faulty:?}", seeds.count());
 }
 
 fn seconds(span: u64) -> Config {

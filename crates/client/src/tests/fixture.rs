@@ -12,7 +12,7 @@ use wire::messages::{Body, MMonMap, MMonSubscribe, MOSDMap, MOSDOp, MOSDOpReply,
 use wire::types::osd_map::MapFlags;
 use wire::types::{
     AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, OsdFlags, OsdMap,
-    OsdOpResult, OsdRow, OsdState, PgId, PgPool, PoolKind, Uuid,
+    OsdMapIncremental, OsdOpResult, OsdRow, OsdState, PgId, PgPool, PoolKind, Uuid,
 };
 
 pub(super) const POOL: i64 = 1;
@@ -167,6 +167,22 @@ impl World {
     pub(super) fn maps(&mut self, maps: &[OsdMap]) -> Vec<Effect> {
         let mon = self.mon.expect("connected");
         self.message(mon, Message::new(osdmap(maps)))
+    }
+
+    /// Two epochs in one message: all PGs go to `other`, and back to where `base` has them.
+    pub(super) fn away_and_back(&mut self, base: &OsdMap, other: i32) -> Vec<Effect> {
+        let step = |from: &OsdMap, temp: BTreeMap<PgId, Vec<i32>>| {
+            let mut inc = OsdMapIncremental::after(from, from.modified);
+            inc.new_pg_temp = temp;
+            let next = inc.seal(from).unwrap();
+            (inc.to_vec_for(TENTACLE).unwrap(), next)
+        };
+        let (away, between) = step(base, base.pg_temp.keys().map(|pg| (*pg, vec![other])).collect());
+        let (back, after) = step(&between, base.pg_temp.clone());
+        let mut message = osdmap(&[]);
+        message.incremental_maps = [(between.epoch, away.into()), (after.epoch, back.into())].into();
+        let mon = self.mon.expect("connected");
+        self.message(mon, Message::new(message))
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> (OpId, Vec<Effect>) {

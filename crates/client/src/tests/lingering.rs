@@ -170,3 +170,34 @@ fn a_notification_waits_for_its_completion_and_is_repeated_on_another_osd() {
     assert!(world.reply(conn, tid, &op, 0).is_empty());
     assert_eq!(world.client.in_flight(), 0);
 }
+
+/// The OSD has stopped serving in between, and forgotten who watched and what was notified.
+#[test]
+fn what_went_away_and_came_back_between_two_maps_is_set_up_again() {
+    let mut world = World::connected(&[(1, map(5, &[3]))]);
+    let (_, conn, (tid, op)) = watch(&mut world);
+    world.reply(conn, tid, &op, 0);
+    let mut fx = Effects::new();
+    let id = world.client.notify(world.now, object("x"), Bytes::new(), Duration::from_secs(3), &mut fx);
+    let (tid, op) = ops_sent(&fx.take(), conn).remove(0);
+    let numbered = |op: &MOSDOp, number: u64| {
+        let mut reply = reply_to(op, 0);
+        reply.ops[0].output = number.to_le_bytes().to_vec().into();
+        reply
+    };
+    world.message(conn, Message::with_tid(tid, numbered(&op, 77)));
+    assert_eq!(world.client.in_flight(), 0, "both are held by the OSD");
+
+    let effects = world.away_and_back(&map(5, &[3]), 4);
+    assert_eq!(world.client.map().unwrap().epoch, 7);
+    let again = ops_sent(&effects, conn);
+    let [(_, watch), (tid, notify)] = &again[..] else { panic!("{again:?}") };
+    assert_eq!((params(watch).op, params(watch).generation), (op_value::WATCH_RECONNECT, 1));
+    assert_eq!(notify.ops[0].code, OpCode::NOTIFY);
+    // It has number 88 now, and may end before it is known to.
+    let effects = world.message(conn, notification(id, op_value::EVENT_NOTIFY_COMPLETE));
+    assert!(
+        effects.iter().any(|e| matches!(e, Effect::Event(Event::Notified { id: told, .. }) if *told == id))
+    );
+    assert!(world.message(conn, Message::with_tid(*tid, numbered(notify, 88))).is_empty());
+}

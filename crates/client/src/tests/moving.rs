@@ -94,20 +94,7 @@ fn a_change_that_is_taken_back_within_one_message_is_still_a_change() {
     let (_, effects) = world.submit(write(1));
     let (conn, osd) = called_osd(&effects).unwrap();
     let other = if osd == 3 { 4 } else { 3 };
-    let base = map(5, &[3, 4]);
-    let all = |osd: i32| base.pg_temp.keys().map(|pg| (*pg, vec![osd])).collect::<Vec<_>>();
-    let step = |from: &wire::types::OsdMap, temp: Vec<(wire::types::PgId, Vec<i32>)>| {
-        let mut inc = wire::types::OsdMapIncremental::after(from, from.modified);
-        inc.new_pg_temp = temp.into_iter().collect();
-        let next = inc.seal(from).unwrap();
-        (inc.to_vec_for(wire::features::TENTACLE).unwrap(), next)
-    };
-    let (away, six) = step(&base, all(other));
-    let (back, _) = step(&six, base.pg_temp.clone().into_iter().collect());
-    let mut message = osdmap(&[]);
-    message.incremental_maps = [(6, away.into()), (7, back.into())].into();
-    let mon = world.mon.unwrap();
-    let effects = world.message(mon, wire::messages::Message::new(message));
+    let effects = world.away_and_back(&map(5, &[3, 4]), other);
     assert_eq!(world.client.map().unwrap().epoch, 7);
     assert_eq!(ops_sent(&effects, conn).len(), 1);
 }
