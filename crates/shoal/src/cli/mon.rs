@@ -171,7 +171,7 @@ fn start_manager(
     };
     let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
     session.methods = identity::auth_methods(cephx);
-    session.modes = identity::modes(&config)?;
+    session.modes = identity::modes(config)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],
