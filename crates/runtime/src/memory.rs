@@ -26,13 +26,11 @@ const PURGE_ALL: &CStr = c"arena.4096.purge";
 
 /// Read by jemalloc before `main`: free pages stay (no decay); a large free range may serve any smaller request
 /// (without that, what a deleted data set leaves behind is not used for the next); blocks of 2 to 8 KiB, the payloads
-/// of small writes, are cut from 64 KiB at a time rather than one by one; and pages are asked for 2 MiB at a time, for a
-/// random read of a large store otherwise spends a good part of its time finding pages.
+/// of small writes, are cut from 64 KiB at a time rather than one by one.
 #[allow(unsafe_code, reason = "jemalloc looks for its options under this symbol, as a C string's address")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static OPTIONS: Option<&'static c_char> = {
-    const TEXT: &CStr =
-        c"dirty_decay_ms:-1,lg_extent_max_active_fit:63,slab_sizes:2048-8192:16,thp:always,metadata_thp:auto";
+    const TEXT: &CStr = c"dirty_decay_ms:-1,lg_extent_max_active_fit:63,slab_sizes:2048-8192:16";
     // SAFETY: the first byte of a constant; jemalloc reads to the NUL that a `CStr` ends with.
     Some(unsafe { &*TEXT.as_ptr() })
 };
