@@ -52,11 +52,9 @@ fn two_hundred_seeds_hold() {
     hold(number(from)..number(to), &seconds(600));
 }
 
-/// Open. Three PGs, the last that their OSD would have created, stay down for ever, and their clients wait. By its looks,
-/// not traced yet: the OSD died when the map that gave it the pool's PGs was on its disk and not all of the PGs were,
-/// and that they begin with it is kept in memory only. (Nothing is lost: of these nothing was ever acknowledged.)
+/// An OSD died when the map that gave it a new pool's PGs was durable and not all of the PGs were. That they begin with
+/// it was kept in memory only, and they stayed down for good; now it is kept with the map.
 #[test]
-#[ignore = "open: an OSD that dies while it creates PGs leaves some of them down"]
 fn seed_1113_holds() {
     hold(1113..1114, &seconds(600));
 }

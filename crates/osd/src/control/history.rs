@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! "superblock"         Lineage
+//! "births"             Births: of the PGs that have not begun yet
 //! 'm' u32be epoch      an OSDMap increment, as it came
 //! "full"               the newest OSDMap, whole
 //! ```
 
+use super::births::Births;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::BTreeMap;
@@ -40,6 +42,8 @@ const SHARE_MAPS: usize = 40;
 pub struct History {
     pub lineage: Lineage,
     pub map: Option<Arc<OsdMap>>,
+    /// As loaded; the holdings carry them on.
+    pub births: Births,
     increments: BTreeMap<Epoch, Bytes>,
     /// Increments rewritten for clients of other features: by features, then epoch.
     rewritten: BTreeMap<(u64, Epoch), Bytes>,
@@ -47,6 +51,7 @@ pub struct History {
 
 const SUPERBLOCK: Bytes = Bytes::from_static(b"superblock");
 const FULL: Bytes = Bytes::from_static(b"full");
+const BIRTHS: Bytes = Bytes::from_static(b"births");
 
 fn object() -> ObjectId {
     HObject { pool: -1, snap: SnapId::HEAD, name: "osd".into(), ..HObject::min() }.into()
@@ -72,6 +77,7 @@ impl History {
             let wrong = |e: codec::DecodeError| format!("the daemon's record {key:?} is damaged: {e}");
             match &key[..] {
                 b"superblock" => out.lineage = codec::decode_exact(&value).map_err(wrong)?,
+                b"births" => out.births = codec::decode_exact(&value).map_err(wrong)?,
                 b"full" => out.map = Some(Arc::new(codec::decode_exact(&value).map_err(wrong)?)),
                 [b'm', epoch @ ..] if epoch.len() == 4 => {
                     let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
@@ -93,11 +99,11 @@ impl History {
         Transaction { collection: Collection::Meta, changes }
     }
 
-    /// Keeps what came: the increments of `message` up to the present map.
-    pub fn keep(&mut self, message: &MOSDMap) -> Transaction {
+    /// Keeps what came: the increments of `message` up to the present map, and what they mean for PGs to come.
+    pub fn keep(&mut self, message: &MOSDMap, births: &Births) -> Transaction {
         self.lineage.newest_map = self.epoch();
         let newest = self.epoch();
-        let mut entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into())];
+        let mut entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into()), births_entry(births)];
         for (epoch, bytes) in message.incremental_maps.range(..=newest) {
             // A copy: the message it is a slice of holds many maps.
             let bytes = Bytes::copy_from_slice(bytes);
@@ -116,6 +122,11 @@ impl History {
                 .push(Change::OmapRemove { object: object(), keys: gone.iter().map(|e| key(*e)).collect() });
             gone.iter().for_each(|e| drop(self.increments.remove(e)));
         }
+        Transaction { collection: Collection::Meta, changes }
+    }
+
+    pub fn save_births(births: &Births) -> Transaction {
+        let changes = vec![Change::OmapSet { object: object(), entries: vec![births_entry(births)] }];
         Transaction { collection: Collection::Meta, changes }
     }
 
@@ -166,6 +177,10 @@ impl History {
         self.rewritten.insert((features.0, epoch), bytes.clone());
         Some(bytes)
     }
+}
+
+fn births_entry(births: &Births) -> (Bytes, Bytes) {
+    (BIRTHS, births.to_vec(Features::NONE).into())
 }
 
 fn key(epoch: Epoch) -> Bytes {

@@ -6,7 +6,11 @@
 //! and it was this very store's life that the map then made primary (see [`super::history::Lineage`]). A PG that is
 //! held stays with its holder: when CRUSH moves it, the holder asks the monitor to keep it acting (`pg_temp`). A PG
 //! that should be served here and is not held is *blocked*: its clients hold back, and it is reported as down.
+//!
+//! That a PG begins here is known from the maps alone, and the PG is durable a little later than they are. What is known
+//! of that ([`Births`]) is therefore kept with the maps: an OSD that dies in between still begins what is its own.
 
+use super::births::{Birth, Births};
 use crate::Routes;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
@@ -48,10 +52,7 @@ pub struct Holdings {
     osd: i32,
     cores: u16,
     pub entries: BTreeMap<PgId, Entry>,
-    /// PGs whose pool was seen to come into being and whom nobody has served yet, with the map of their creation.
-    unsettled: BTreeMap<PgId, Epoch>,
-    /// PGs that turned out to begin with us; created with the next orders.
-    ours: BTreeMap<PgId, (Epoch, Epoch)>,
+    births: Births,
     /// What the shards know of: pools and their number of PGs.
     pg_nums: BTreeMap<PoolId, u32>,
     mapper: Mapper,
@@ -63,8 +64,7 @@ impl Holdings {
             osd,
             cores,
             entries: BTreeMap::new(),
-            unsettled: BTreeMap::new(),
-            ours: BTreeMap::new(),
+            births: Births::default(),
             pg_nums: BTreeMap::new(),
             mapper: Mapper::default(),
         }
@@ -72,12 +72,30 @@ impl Holdings {
 
     /// A PG that the store of `core` brought along.
     pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
+        self.births.ours.remove(&pg.pg.pg);
         self.entries.insert(pg.pg.pg, entry(core, Holding::Held));
     }
 
-    /// The pools as they were when the store was saved: a change of their PG counts since then is a split.
-    pub fn resume(&mut self, map: &OsdMap) {
+    /// The pools as they were when the store was saved: a change of their PG counts since then is a split. And what
+    /// was known then of PGs that had not begun.
+    pub fn resume(&mut self, map: &OsdMap, births: Births) {
         self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
+        self.births = births;
+        self.births.ours.retain(|pg, birth| {
+            // The map that makes this process the primary is yet to come.
+            birth.since = None;
+            !self.entries.contains_key(pg)
+        });
+    }
+
+    /// What is to be kept with the maps.
+    pub fn births(&self) -> &Births {
+        &self.births
+    }
+
+    /// The PG is durable; false when that was known.
+    pub fn created(&mut self, pg: PgId) -> bool {
+        self.births.ours.remove(&pg).is_some()
     }
 
     pub fn removed(&mut self, pg: PgId) {
@@ -98,7 +116,7 @@ impl Holdings {
         }
         let Some(before) = before else {
             // What came into being in between cannot be known.
-            self.unsettled.clear();
+            self.births.unsettled.clear();
             return;
         };
         for (&pool, row) in &map.pools {
@@ -106,30 +124,40 @@ impl Holdings {
             for seed in 0..row.pg_num {
                 let pg = PgId { pool, seed };
                 match old {
-                    None => drop(self.unsettled.insert(pg, map.epoch)),
+                    None => drop(self.births.unsettled.insert(pg, map.epoch)),
                     // A child of a PG that nobody has begun has not begun either.
                     Some((num, mask)) if seed >= num => {
                         let parent = PgId { pool, seed: stable_mod(seed, num, mask) };
-                        if let Some(created) = self.unsettled.get(&parent).copied() {
-                            self.unsettled.insert(pg, created);
+                        if let Some(created) = self.births.unsettled.get(&parent).copied() {
+                            self.births.unsettled.insert(pg, created);
+                        } else if !self.entries.contains_key(&parent)
+                            && let Some(birth) = self.births.ours.get(&parent).cloned()
+                        {
+                            self.births.ours.insert(pg, birth);
                         }
                     }
                     Some(_) => {}
                 }
             }
         }
-        let (osd, mapper, ours) = (self.osd, &mut self.mapper, &mut self.ours);
+        let (osd, mapper) = (self.osd, &mut self.mapper);
+        let Births { unsettled, ours } = &mut self.births;
         let up_from = map.osd(osd).map_or(0, |row| row.info.up_from);
         let is_this_life = our_life != 0 && up_from >= our_life;
-        self.unsettled.retain(|pg, created| {
+        unsettled.retain(|pg, created| {
             if !map.pools.contains_key(&pg.pool) {
                 return false;
             }
             let primary = mapper.map(map, *pg).acting_primary;
             if primary == osd && is_this_life {
-                ours.insert(*pg, (*created, map.epoch));
+                ours.insert(*pg, Birth { created: *created, since: None });
             }
             primary < 0
+        });
+        ours.retain(|pg, birth| {
+            let mine = is_us && mapper.map(map, *pg).acting_primary == osd;
+            birth.since = mine.then(|| birth.since.unwrap_or(map.epoch));
+            map.pools.contains_key(&pg.pool)
         });
     }
 
@@ -147,7 +175,6 @@ impl Holdings {
             }
         }
         self.mapper = mapper;
-        self.ours.clear();
         self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
         orders
     }
@@ -232,8 +259,9 @@ impl Holdings {
             }
             let core = CoreId(spread(pg, self.cores));
             let of_core = orders.entry(core).or_default();
+            let birth = self.births.ours.get(&pg).map(|b| (b.created, b.since.unwrap_or(map.epoch)));
             let forged = planted::has(PlantedBug::ActiveWithoutHistory).then_some((map.epoch, map.epoch));
-            let holding = match self.ours.get(&pg).copied().or(forged) {
+            let holding = match birth.or(forged) {
                 Some((created, since)) => {
                     of_core.push(PgOrder::Create {
                         pg: id,
@@ -249,7 +277,7 @@ impl Holdings {
                 }
             };
             let mut new = entry(core, holding);
-            new.primary_since = Some(self.ours.get(&pg).map_or(map.epoch, |(_, since)| *since));
+            new.primary_since = Some(birth.map_or(map.epoch, |(_, since)| since));
             new.serving = holding == Holding::Held;
             new.placement = placement.clone();
             new.placed_since = map.epoch;
@@ -300,7 +328,12 @@ impl Holdings {
             needless.then(Vec::new)
         };
         let held = self.entries.iter().filter(|(_, e)| e.holding == Holding::Held);
-        held.filter_map(|(pg, entry)| Some((*pg, wish(pg, entry)?))).collect()
+        // Nobody but us may begin these.
+        let elsewhere = |pg: &PgId, birth: &Birth| birth.since.is_none() && !self.entries.contains_key(pg);
+        let unborn = self.births.ours.iter().filter(|(pg, birth)| elsewhere(pg, birth));
+        held.filter_map(|(pg, entry)| Some((*pg, wish(pg, entry)?)))
+            .chain(unborn.map(|(pg, _)| (*pg, vec![self.osd])))
+            .collect()
     }
 
     pub fn routes(&self) -> Routes {
@@ -330,6 +363,7 @@ fn entry(core: CoreId, holding: Holding) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use codec::{Encode, Features};
     use wire::types::{OsdRow, OsdState, PgPool, PoolKind};
 
     const US: i32 = 0;
@@ -459,6 +493,41 @@ mod tests {
         assert_eq!(story.next(|map| on(map, US)), []);
         let taken_back = BTreeMap::from([(PG, Vec::new())]);
         assert_eq!(story.holdings.wanted_temps(&story.map), taken_back);
+    }
+
+    #[test]
+    fn what_was_to_begin_here_when_the_daemon_died_begins_when_it_is_back() {
+        let mut story = Story::new();
+        let first = story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        assert_eq!(first, [create(6, 6)]);
+        let kept = codec::decode_exact(&story.holdings.births().to_vec(Features::NONE)).unwrap();
+        // It never became durable.
+        story.holdings = Holdings::new(US, 2);
+        story.holdings.resume(&story.map, kept);
+        assert_eq!(story.next(|map| on(map, 1)), [], "the map has put it elsewhere meanwhile");
+        let wish = BTreeMap::from([(PG, vec![US])]);
+        assert_eq!(story.holdings.wanted_temps(&story.map), wish, "where nobody may begin it");
+        assert_eq!(story.next(|map| drop(map.pg_temp.insert(PG, vec![US]))), [create(6, 8)]);
+        assert!(story.holdings.created(PG) && !story.holdings.created(PG));
+        assert_eq!(*story.holdings.births(), Births::default());
+    }
+
+    #[test]
+    fn what_was_durable_is_not_begun_again() {
+        let mut story = Story::new();
+        story.next(|map| {
+            pool(map, 1);
+            on(map, US);
+        });
+        let kept = story.holdings.births().clone();
+        story.holdings = Holdings::new(US, 2);
+        story.holdings.resume(&story.map, kept);
+        story.holdings.found(CoreId(1), &LoadedPg { pg: PG.into(), created: 6, split_bits: 0 });
+        assert_eq!(story.next(|_| ()), [PgOrder::Serve { pg: PG.into(), since: 7 }]);
+        assert_eq!(*story.holdings.births(), Births::default());
     }
 
     #[test]

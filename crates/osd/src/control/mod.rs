@@ -4,6 +4,7 @@
 //! map means for each), `life` (boot, beacons, full states, stopping), `neighbours` (heartbeats), `reports` (figures
 //! for the manager), `commands` (`ceph tell osd.N`).
 
+mod births;
 mod commands;
 mod history;
 mod holdings;
@@ -250,7 +251,7 @@ impl Control {
             return;
         };
         self.history.map = Some(map.clone());
-        let transaction = self.history.keep(message);
+        let transaction = self.history.keep(message, self.holdings.births());
         self.submit(transaction, fx);
         self.publish(&map, fx);
         self.on_new_map(now, &map, fx);
@@ -319,6 +320,10 @@ impl Control {
                 self.on_loaded(now, core, fx);
             }
             ToControl::Created { pg } => {
+                if self.holdings.created(pg.pg) {
+                    let transaction = History::save_births(self.holdings.births());
+                    self.submit(transaction, fx);
+                }
                 self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg: pg.pg }, fx);
             }
             ToControl::Removed { pg } => {
