@@ -91,7 +91,7 @@ pub const OPTIONS: &[Opt] = &[
     opt("public_addr", Kind::Text, "", ALL, false, "address, and port if any, that the daemon is reached at"),
     opt("run_dir", Kind::Text, "/var/run/ceph", ALL, false, "directory of sockets"),
     opt("shoal_cores", Kind::Count, "1", OSD, false, "reactor cores of an OSD"),
-    opt("shoal_idle_poll_us", Kind::Count, "200", OSD, false, "microseconds that a core polls before it sleeps, while it serves one caller at a time; 0 is never"),
+    opt("shoal_idle_poll_us", Kind::Count, "300", OSD, false, "microseconds that a core polls before it sleeps, while it serves one caller at a time; 0 is never"),
 ];
 
 pub fn find(name: &str) -> Option<&'static Opt> {
