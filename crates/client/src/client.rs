@@ -438,7 +438,7 @@ impl Client {
         let Some(map) = self.map.as_ref() else { return false };
         let operation = Operation::new(object.clone(), Default::default(), OsdFlags::READ);
         let Some(hash) = hash_of(map, &operation) else { return false };
-        matches!(Routes::default().target(map, &operation, hash), Target::Route(new) if *new == *route)
+        route.holds(map, &mut Routes::default(), &operation, hash)
     }
 
     fn ask_for_map(&mut self, from: u32) {
@@ -477,15 +477,12 @@ impl Client {
         for (_, op) in self.in_flight.iter_mut() {
             let State::Placed { route, .. } = &op.state else { continue };
             let hash = op.object.as_ref().map_or(0, |o| o.hash);
-            let keeps = step == Step::Next
-                && matches!(self.routes.target(map, &op.operation, hash), Target::Route(new) if *new == **route);
+            let keeps = step == Step::Next && route.holds(map, &mut self.routes, &op.operation, hash);
             if !keeps {
                 op.state = State::WaitsForMap;
             }
         }
-        let mut routes = std::mem::take(&mut self.routes);
-        self.let_go_of_moved(map, &step, &mut routes);
-        self.routes = routes;
+        self.lingering.let_go_of_moved(map, &step, &mut self.routes);
     }
 
     fn on_new_map(&mut self, now: Time, fx: Fx) {

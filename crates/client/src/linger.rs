@@ -5,7 +5,7 @@ use crate::Reply;
 use crate::client::{Client, Event, Fx, OpId};
 use crate::in_flight::State;
 use crate::operation::{ObjectRef, Operation};
-use crate::target::{Route, Routes, Target, hash_of};
+use crate::target::{Route, Routes, hash_of};
 use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::Time;
@@ -196,24 +196,6 @@ impl Client {
         }
     }
 
-    /// One epoch further: what does not go where it is held is held no more, also if the next epoch takes the change
-    /// back, for the OSD has forgotten it in between.
-    pub(crate) fn let_go_of_moved(&mut self, map: &OsdMap, step: &Step, routes: &mut Routes) {
-        let mut holds = |operation: &Operation, held: &Held| {
-            *step == Step::Next
-                && hash_of(map, operation).is_some_and(|hash| {
-                    matches!(routes.target(map, operation, hash), Target::Route(new) if *new == *held.route)
-                })
-        };
-        for watch in self.lingering.watches.values_mut() {
-            let operation = Operation::new(watch.object.clone(), smallvec![], OsdFlags::READ);
-            watch.held = watch.held.take().filter(|held| holds(&operation, held));
-        }
-        for notification in self.lingering.notifications.values_mut() {
-            notification.held = notification.held.take().filter(|held| holds(&notification.operation, held));
-        }
-    }
-
     /// After a change of map or connection: what an OSD held for us and no longer does is set up again.
     pub(crate) fn refresh_lingering(&mut self, now: Time, fx: Fx) {
         if self.lingering.watches.is_empty() && self.lingering.notifications.is_empty() {
@@ -339,6 +321,24 @@ impl Client {
 
     pub(crate) fn next_ping(&self) -> Option<Time> {
         self.lingering.watches.values().filter(|w| !w.lost).map(|w| w.ping_at).min()
+    }
+}
+
+impl Lingering {
+    /// One epoch further: what does not go where it is held is held no more, also if the next epoch takes the change
+    /// back, for the OSD has forgotten it in between.
+    pub(crate) fn let_go_of_moved(&mut self, map: &OsdMap, step: &Step, routes: &mut Routes) {
+        let mut holds = |operation: &Operation, held: &Held| {
+            *step == Step::Next
+                && hash_of(map, operation).is_some_and(|hash| held.route.holds(map, routes, operation, hash))
+        };
+        for watch in self.watches.values_mut() {
+            let operation = Operation::new(watch.object.clone(), smallvec![], OsdFlags::READ);
+            watch.held = watch.held.take().filter(|held| holds(&operation, held));
+        }
+        for notification in self.notifications.values_mut() {
+            notification.held = notification.held.take().filter(|held| holds(&notification.operation, held));
+        }
     }
 }
 

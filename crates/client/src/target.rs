@@ -63,6 +63,11 @@ impl Routes {
 }
 
 impl Route {
+    /// Whether an operation still goes this way.
+    pub(crate) fn holds(&self, map: &OsdMap, routes: &mut Routes, operation: &Operation, hash: u32) -> bool {
+        matches!(routes.target(map, operation, hash), Target::Route(now) if *now == *self)
+    }
+
     fn compute(map: &OsdMap, pool: &PgPool, pg: PgId) -> Route {
         let placed = placement::map_pg(map, pg);
         let shard = match pool.is_erasure() {

@@ -42,8 +42,6 @@ const SHARE_MAPS: usize = 40;
 pub struct History {
     pub lineage: Lineage,
     pub map: Option<Arc<OsdMap>>,
-    /// As loaded; the holdings carry them on.
-    pub births: Births,
     increments: BTreeMap<Epoch, Bytes>,
     /// Increments rewritten for clients of other features: by features, then epoch.
     rewritten: BTreeMap<(u64, Epoch), Bytes>,
@@ -69,15 +67,17 @@ impl History {
         ReadRequest { collection: Collection::Meta, object: object(), queries: vec![all] }
     }
 
-    /// From the answer; a store that holds nothing gives an empty history.
-    pub fn loaded(answers: Vec<Answer>) -> Result<History, String> {
-        let mut out = History::default();
-        let Some(Answer::OmapList { entries, .. }) = answers.into_iter().next() else { return Ok(out) };
+    /// From the answer; a store that holds nothing gives an empty history. The births are for the holdings.
+    pub fn loaded(answers: Vec<Answer>) -> Result<(History, Births), String> {
+        let (mut out, mut births) = (History::default(), Births::default());
+        let Some(Answer::OmapList { entries, .. }) = answers.into_iter().next() else {
+            return Ok((out, births));
+        };
         for (key, value) in entries {
             let wrong = |e: codec::DecodeError| format!("the daemon's record {key:?} is damaged: {e}");
             match &key[..] {
                 b"superblock" => out.lineage = codec::decode_exact(&value).map_err(wrong)?,
-                b"births" => out.births = codec::decode_exact(&value).map_err(wrong)?,
+                b"births" => births = codec::decode_exact(&value).map_err(wrong)?,
                 b"full" => out.map = Some(Arc::new(codec::decode_exact(&value).map_err(wrong)?)),
                 [b'm', epoch @ ..] if epoch.len() == 4 => {
                     let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
@@ -86,7 +86,7 @@ impl History {
                 _ => return Err(format!("unknown record {key:?}")),
             }
         }
-        Ok(out)
+        Ok((out, births))
     }
 
     pub fn epoch(&self) -> Epoch {

@@ -93,9 +93,10 @@ impl Holdings {
         &self.births
     }
 
-    /// The PG is durable; false when that was known.
+    /// The PG is durable. True when it was the last that was waited for: then that is worth a record, and not at each
+    /// of a large pool's, for what the record still names and the store has does no harm.
     pub fn created(&mut self, pg: PgId) -> bool {
-        self.births.ours.remove(&pg).is_some()
+        self.births.ours.remove(&pg).is_some() && self.births.ours.is_empty()
     }
 
     pub fn removed(&mut self, pg: PgId) {

@@ -105,14 +105,14 @@ impl Control {
 
     pub(super) fn on_own_read(&mut self, now: Time, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
         match answers.map_err(|e| e.to_string()).and_then(History::loaded) {
-            Ok(mut history) => {
+            Ok((history, births)) => {
                 let (ours, cluster) = (self.config.osd_fsid, history.lineage.osd_fsid);
                 if history.lineage.osd_fsid != Default::default() && cluster != ours {
                     let why = format!("the store belongs to OSD {cluster}, we are {ours}");
                     return fx.push(Effect::Fatal { why });
                 }
                 if let Some(map) = &history.map {
-                    self.holdings.resume(map, std::mem::take(&mut history.births));
+                    self.holdings.resume(map, births);
                 }
                 self.history = history;
                 self.life.own_loaded = true;

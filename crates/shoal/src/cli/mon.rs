@@ -15,7 +15,7 @@ use crate::host::mgr::MgrRole;
 use crate::host::mon::{Hop, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
-use machine::{Random, Time, mon_session, session};
+use machine::{Random, Time, mon_session};
 use mon::state::AuthEntity;
 use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::{Mailbox, Options, Reactors};
@@ -23,6 +23,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 /// Run a monitor in the foreground, as an init system would. SIGTERM stops it cleanly
@@ -75,14 +76,12 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
     let wall = system::wall_clock();
     let monitor = open_monitor(&config, settings, &log, &mut random)?;
 
-    let mut session = session::Config::new(EntityName::new(EntityKind::MON, 0), addrs);
-    session.methods = identity::auth_methods(cephx);
-    session.modes = identity::modes(&config)?;
+    let session = identity::session(&config, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],
         session,
-        idle_poll: std::time::Duration::ZERO,
+        idle_poll: Duration::ZERO,
         seed: random.bytes(),
         name: "mon".into(),
     };
@@ -169,14 +168,12 @@ fn start_manager(
         metadata: boot.facts.clone(),
         timing: Default::default(),
     };
-    let mut session = session::Config::new(EntityName::new(EntityKind::MGR, 0), addrs);
-    session.methods = identity::auth_methods(cephx);
-    session.modes = identity::modes(config)?;
+    let session = identity::session(config, EntityName::new(EntityKind::MGR, 0), addrs, cephx)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],
         session,
-        idle_poll: std::time::Duration::ZERO,
+        idle_poll: Duration::ZERO,
         seed: random.bytes(),
         name: "mgr".into(),
     };

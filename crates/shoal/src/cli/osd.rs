@@ -11,7 +11,7 @@ use crate::host::ask::{Question, ask};
 use crate::host::osd::{ControlPart, Hop, OsdRole, Outcome};
 use crate::host::{identity, store_files};
 use anyhow::Context;
-use machine::{CoreId, mon_session, session};
+use machine::{CoreId, mon_session};
 use osd::control::{Addrs, Control, ControlConfig, VersionText};
 use osd::shard::{Shard, ShardConfig};
 use runtime::{Mailbox, Options, Reactors};
@@ -84,9 +84,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let listener = identity::listen(bind)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(public, std::process::id()));
     let control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
-    let mut session = session::Config::new(EntityName::new(EntityKind::OSD, id.into()), addrs);
-    session.methods = identity::auth_methods(cephx);
-    session.modes = identity::modes(&config)?;
+    let session = identity::session(&config, EntityName::new(EntityKind::OSD, id.into()), addrs, cephx)?;
     let options = Options {
         cores,
         listeners: vec![listener],

@@ -75,7 +75,6 @@ impl Boot {
             std::fs::write(&path, format!("{}\n", std::process::id()))
                 .with_context(|| format!("cannot write {path}"))?;
         }
-        raise_file_limit();
         tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
         Ok(Boot { name, data, common: Arc::new(Common { config: Mutex::new(config), log }), facts: facts() })
     }
@@ -102,16 +101,6 @@ impl Boot {
         }
         tracing::info!("{} stopped", self.name);
         self.common.log.flush();
-    }
-}
-
-/// A daemon may have ten thousand connections; the usual soft limit is a tenth of that.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
-    {
-        tracing::warn!("the number of open files stays {:?}: {error}", limit.current);
     }
 }
 

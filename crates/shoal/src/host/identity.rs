@@ -4,12 +4,12 @@ use crate::cluster::layout::parse_addr;
 use crate::config::keyring::Keyring;
 use crate::config::layers::Config;
 use anyhow::{Context, ensure};
-use machine::session::ModeLists;
+use machine::session::{self, ModeLists};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::types::{EntityAddr, EntityAddrVec};
+use wire::types::{EntityAddr, EntityAddrVec, EntityName};
 
 /// `auth_*_required` as one answer. shoal has one setting for everyone; a mixed one is refused.
 pub fn uses_cephx(config: &Config) -> anyhow::Result<bool> {
@@ -23,12 +23,21 @@ pub fn uses_cephx(config: &Config) -> anyhow::Result<bool> {
     Ok(all("cephx"))
 }
 
-pub fn auth_methods(cephx: bool) -> Vec<u32> {
-    vec![if cephx { METHOD_CEPHX } else { METHOD_NONE }]
+/// A daemon's sessions: who it is, how callers prove who they are, how connections are protected.
+pub fn session(
+    config: &Config,
+    name: EntityName,
+    addrs: EntityAddrVec,
+    cephx: bool,
+) -> anyhow::Result<session::Config> {
+    let mut session = session::Config::new(name, addrs);
+    session.methods = vec![if cephx { METHOD_CEPHX } else { METHOD_NONE }];
+    session.modes = modes(config)?;
+    Ok(session)
 }
 
 /// How connections may be protected (`ms_*_mode`).
-pub fn modes(config: &Config) -> anyhow::Result<ModeLists> {
+fn modes(config: &Config) -> anyhow::Result<ModeLists> {
     let list = |name: &'static str| {
         let text = config.text(name);
         let modes: Option<Vec<u32>> = text
