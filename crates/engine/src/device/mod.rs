@@ -1,5 +1,8 @@
 //! What the store needs of a disk.
 
+#[cfg(any(test, feature = "simulated"))]
+pub mod conformance;
+
 use bytes::Bytes;
 use codec::Rope;
 use thiserror::Error;
@@ -8,6 +11,9 @@ use thiserror::Error;
 pub const BLOCK: usize = 4096;
 
 /// A disk, a file, or something that behaves like one. One owner; nothing completes inside `submit`.
+///
+/// `submit` may hold a request back until the next `poll`, so that many go to the system together: who has submitted
+/// polls before it goes to sleep.
 ///
 /// Requests that are under way together may be done in any order, wholly, partly or not at all if the power fails. A
 /// write is on stable storage when a [`Request::Flush`] that was submitted after the write's completion has completed,
@@ -44,11 +50,28 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Panics where the request lies askew or reaches beyond a device of `size` bytes: the caller's bug.
+    pub fn check(&self, size: u64) {
+        let block = BLOCK as u64;
+        let (offset, len) = match self {
+            Request::Read { offset, len } => (*offset, *len as u64),
+            Request::Write { offset, data, .. } => (*offset, data.len() as u64),
+            Request::Discard { offset, len } => (*offset, *len),
+            Request::Flush => return,
+        };
+        let fits = offset.checked_add(len).is_some_and(|end| end <= size);
+        let is_straight = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        assert!(fits && is_straight && len > 0, "{len} bytes at {offset} of a device of {size}");
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Until a later flush.
     Later,
-    /// As if a [`Request::Flush`] had been submitted when the write completed, and this completes with that.
+    /// When this completes, what it wrote is on stable storage. It says nothing of other writes: a disk may write this
+    /// one through its cache and leave the rest there.
     Flushed,
 }
 
