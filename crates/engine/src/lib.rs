@@ -21,3 +21,5 @@
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
 pub mod device;
+pub mod index;
+pub mod io;
