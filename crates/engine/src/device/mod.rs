@@ -2,6 +2,12 @@
 
 #[cfg(any(test, feature = "simulated"))]
 pub mod conformance;
+#[cfg(any(test, feature = "simulated"))]
+pub mod dice;
+#[cfg(any(test, feature = "simulated"))]
+pub mod faulty;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;
 
 use bytes::Bytes;
 use codec::Rope;

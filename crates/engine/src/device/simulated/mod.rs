@@ -1,0 +1,341 @@
+//! A disk in memory that does everything a disk may: any order of completion, loss and tearing of what was not
+//! flushed, errors, and the end of space.
+//!
+//! The handle is shared: a test keeps a clone of the one that it gives to the engine, to break things and to look.
+
+mod power_cut;
+#[cfg(test)]
+mod tests;
+
+use super::dice::Dice;
+use super::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use bytes::{Bytes, BytesMut};
+use codec::Rope;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// What a block holds that nobody has written, or that was discarded: never zeroes, lest somebody counts on them.
+const NEVER_WRITTEN: u8 = 0xa5;
+
+/// How requests complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Everything, in the order submitted, at the next poll.
+    AtOnce,
+    /// In any order; a poll completes at most this many, and sometimes none.
+    Shuffled { per_poll_max: usize },
+}
+
+/// See the head of this file. Cloning gives a second handle to the same disk.
+#[derive(Clone)]
+pub struct Simulated(Rc<RefCell<Disk>>);
+
+struct Disk {
+    size: u64,
+    pace: Pace,
+    dice: Dice,
+    /// What a power cut cannot take away, by block number. What is not here was never written.
+    durable: BTreeMap<u64, Bytes>,
+    /// What a read sees where it differs from `durable`.
+    cached: BTreeMap<u64, Bytes>,
+    /// Blocks written and not yet flushed, oldest first.
+    unflushed: Vec<BlockWrite>,
+    queue: Vec<Queued>,
+    /// Counts submissions and completions: an order among them.
+    moment: u64,
+    faults: Faults,
+    counts: Counts,
+}
+
+#[derive(Clone)]
+struct BlockWrite {
+    block: u64,
+    data: Bytes,
+    done_at: u64,
+}
+
+struct Queued {
+    token: u64,
+    request: Request,
+    submitted_at: u64,
+}
+
+#[derive(Default)]
+struct Faults {
+    reads: Vec<Range<u64>>,
+    writes: Vec<Range<u64>>,
+    flushes: bool,
+    gone: bool,
+    /// How many blocks may still be written that never were.
+    fresh_blocks_left: Option<u64>,
+    written: BTreeSet<u64>,
+}
+
+/// What the disk was asked for since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+}
+
+impl Simulated {
+    pub fn new(size: u64, pace: Pace, seed: u64) -> Simulated {
+        assert!(size.is_multiple_of(BLOCK as u64), "a device is a whole number of blocks");
+        Simulated::with_durable(size, pace, Dice::new(seed), BTreeMap::new())
+    }
+
+    fn with_durable(size: u64, pace: Pace, dice: Dice, durable: BTreeMap<u64, Bytes>) -> Simulated {
+        Simulated(Rc::new(RefCell::new(Disk {
+            size,
+            pace,
+            dice,
+            durable,
+            cached: BTreeMap::new(),
+            unflushed: Vec::new(),
+            queue: Vec::new(),
+            moment: 0,
+            faults: Faults::default(),
+            counts: Counts::default(),
+        })))
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.0.borrow().counts
+    }
+
+    pub fn set_pace(&self, pace: Pace) {
+        self.0.borrow_mut().pace = pace;
+    }
+
+    /// Requests submitted and not completed.
+    pub fn under_way(&self) -> usize {
+        self.0.borrow().queue.len()
+    }
+
+    /// Changes whenever something happened that may change what a power cut leaves.
+    pub fn moment(&self) -> u64 {
+        self.0.borrow().moment
+    }
+
+    /// Reads that touch this range fail, until [`Simulated::heal`].
+    pub fn fail_reads(&self, range: Range<u64>) {
+        self.0.borrow_mut().faults.reads.push(range);
+    }
+
+    /// Writes that touch this range fail, with any part of them done, until [`Simulated::heal`].
+    pub fn fail_writes(&self, range: Range<u64>) {
+        self.0.borrow_mut().faults.writes.push(range);
+    }
+
+    /// Flushes fail, and what they should have flushed is lost, until [`Simulated::heal`].
+    pub fn fail_flushes(&self) {
+        self.0.borrow_mut().faults.flushes = true;
+    }
+
+    /// Nothing works any more, until [`Simulated::heal`].
+    pub fn unplug(&self) {
+        self.0.borrow_mut().faults.gone = true;
+    }
+
+    /// Blocks that were never written can be written only `blocks` more times: a sparse file on a full file system.
+    pub fn limit_fresh_blocks(&self, blocks: u64) {
+        let disk = &mut *self.0.borrow_mut();
+        disk.faults.fresh_blocks_left = Some(blocks);
+        disk.faults.written = disk.durable.keys().chain(disk.cached.keys()).copied().collect();
+    }
+
+    pub fn heal(&self) {
+        self.0.borrow_mut().faults = Faults::default();
+    }
+
+    /// What a read of the block would find.
+    pub fn peek(&self, offset: u64) -> Bytes {
+        self.0.borrow().block(offset / BLOCK as u64)
+    }
+
+    /// Change stored bytes behind the engine's back.
+    pub fn poke(&self, offset: u64, change: impl FnOnce(&mut [u8])) {
+        let disk = &mut *self.0.borrow_mut();
+        let block = offset / BLOCK as u64;
+        let mut data = disk.block(block).to_vec();
+        change(&mut data);
+        disk.cached.remove(&block);
+        disk.unflushed.retain(|w| w.block != block);
+        disk.durable.insert(block, data.into());
+    }
+}
+
+fn never_written() -> Bytes {
+    static BLANK: [u8; BLOCK] = [NEVER_WRITTEN; BLOCK];
+    Bytes::from_static(&BLANK)
+}
+
+/// The blocks of a write, each a buffer of its own.
+fn blocks_of(offset: u64, data: &Rope) -> impl Iterator<Item = (u64, Bytes)> + '_ {
+    let first = offset / BLOCK as u64;
+    (0..data.len() / BLOCK).map(move |i| {
+        let block = data.slice(i * BLOCK, BLOCK).expect("within the write");
+        (first + i as u64, Bytes::from(block.to_bytes().to_vec()))
+    })
+}
+
+fn touches(ranges: &[Range<u64>], offset: u64, len: u64) -> bool {
+    ranges.iter().any(|r| r.start < offset + len && offset < r.end)
+}
+
+impl Disk {
+    fn block(&self, block: u64) -> Bytes {
+        self.cached.get(&block).or_else(|| self.durable.get(&block)).cloned().unwrap_or_else(never_written)
+    }
+
+    fn check_range(&self, offset: u64, len: u64) {
+        let block = BLOCK as u64;
+        assert!(offset.is_multiple_of(block) && len.is_multiple_of(block), "askew: {len} bytes at {offset}");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.size),
+            "{len} bytes at {offset} reach beyond the device"
+        );
+    }
+
+    fn write_block(&mut self, block: u64, data: Bytes) {
+        self.cached.insert(block, data.clone());
+        self.unflushed.push(BlockWrite { block, data, done_at: self.moment });
+    }
+
+    /// Everything that was done before `before` is durable.
+    fn flush(&mut self, before: u64) {
+        let kept_from = self.unflushed.partition_point(|w| w.done_at < before);
+        for write in self.unflushed.drain(..kept_from) {
+            self.durable.insert(write.block, write.data);
+        }
+        self.forget_cached();
+    }
+
+    /// Keep in the cache only what is not durable.
+    fn forget_cached(&mut self) {
+        let dirty: BTreeSet<u64> = self.unflushed.iter().map(|w| w.block).collect();
+        self.cached.retain(|block, _| dirty.contains(block));
+    }
+
+    fn execute(&mut self, queued: &Queued) -> Result<Bytes, DeviceError> {
+        self.moment += 1;
+        if self.faults.gone {
+            return Err(DeviceError::Gone);
+        }
+        match &queued.request {
+            Request::Read { offset, len } => {
+                self.counts.reads += 1;
+                self.counts.read_bytes += *len as u64;
+                if touches(&self.faults.reads, *offset, *len as u64) {
+                    return Err(DeviceError::Io);
+                }
+                let mut out = BytesMut::with_capacity(*len);
+                for i in 0..(*len / BLOCK) as u64 {
+                    out.extend_from_slice(&self.block(offset / BLOCK as u64 + i));
+                }
+                Ok(out.freeze())
+            }
+            Request::Write { offset, data, durability } => {
+                self.counts.writes += 1;
+                self.counts.write_bytes += data.len() as u64;
+                self.write(*offset, data, *durability)
+            }
+            Request::Flush => {
+                self.counts.flushes += 1;
+                if self.faults.flushes {
+                    self.unflushed.clear();
+                    self.cached.clear();
+                    return Err(DeviceError::Io);
+                }
+                self.flush(queued.submitted_at);
+                Ok(Bytes::new())
+            }
+            Request::Discard { offset, len } => {
+                for i in 0..len / BLOCK as u64 {
+                    self.write_block(offset / BLOCK as u64 + i, never_written());
+                }
+                Ok(Bytes::new())
+            }
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &Rope, durability: Durability) -> Result<Bytes, DeviceError> {
+        if touches(&self.faults.writes, offset, data.len() as u64) {
+            for (block, bytes) in blocks_of(offset, data) {
+                if self.dice.chance(50) {
+                    self.write_block(block, bytes);
+                }
+            }
+            return Err(DeviceError::Io);
+        }
+        if let Some(left) = self.faults.fresh_blocks_left {
+            let first = offset / BLOCK as u64;
+            let blocks = first..first + (data.len() / BLOCK) as u64;
+            let fresh = blocks.clone().filter(|b| !self.faults.written.contains(b)).count() as u64;
+            if fresh > left {
+                return Err(DeviceError::NoSpace);
+            }
+            self.faults.fresh_blocks_left = Some(left - fresh);
+            self.faults.written.extend(blocks);
+        }
+        for (block, bytes) in blocks_of(offset, data) {
+            if durability == Durability::Flushed {
+                // Older contents of these blocks cannot come back; other blocks are as unflushed as before.
+                self.unflushed.retain(|w| w.block != block);
+                self.cached.remove(&block);
+                self.durable.insert(block, bytes);
+            } else {
+                self.write_block(block, bytes);
+            }
+        }
+        Ok(Bytes::new())
+    }
+
+    fn take_next(&mut self) -> Option<Queued> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let at = match self.pace {
+            Pace::AtOnce => 0,
+            Pace::Shuffled { .. } => self.dice.below(self.queue.len() as u64) as usize,
+        };
+        Some(self.queue.remove(at))
+    }
+}
+
+impl BlockDevice for Simulated {
+    fn size(&self) -> u64 {
+        self.0.borrow().size
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        let disk = &mut *self.0.borrow_mut();
+        match &request {
+            Request::Read { offset, len } => disk.check_range(*offset, *len as u64),
+            Request::Write { offset, data, .. } => disk.check_range(*offset, data.len() as u64),
+            Request::Discard { offset, len } => disk.check_range(*offset, *len),
+            Request::Flush => {}
+        }
+        disk.moment += 1;
+        disk.queue.push(Queued { token, request, submitted_at: disk.moment });
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        let disk = &mut *self.0.borrow_mut();
+        let count = match disk.pace {
+            Pace::AtOnce => disk.queue.len(),
+            Pace::Shuffled { per_poll_max } => disk.dice.below(per_poll_max as u64 + 1) as usize,
+        };
+        for _ in 0..count {
+            let Some(queued) = disk.take_next() else { break };
+            let result = disk.execute(&queued);
+            out.push(Done { token: queued.token, result });
+        }
+        !disk.queue.is_empty()
+    }
+}
