@@ -193,15 +193,6 @@ impl Disk {
         self.cached.get(&block).or_else(|| self.durable.get(&block)).cloned().unwrap_or_else(never_written)
     }
 
-    fn check_range(&self, offset: u64, len: u64) {
-        let block = BLOCK as u64;
-        assert!(offset.is_multiple_of(block) && len.is_multiple_of(block), "askew: {len} bytes at {offset}");
-        assert!(
-            offset.checked_add(len).is_some_and(|end| end <= self.size),
-            "{len} bytes at {offset} reach beyond the device"
-        );
-    }
-
     fn write_block(&mut self, block: u64, data: Bytes) {
         self.cached.insert(block, data.clone());
         self.unflushed.push(BlockWrite { block, data, done_at: self.moment });
@@ -315,12 +306,7 @@ impl BlockDevice for Simulated {
 
     fn submit(&mut self, token: u64, request: Request) {
         let disk = &mut *self.0.borrow_mut();
-        match &request {
-            Request::Read { offset, len } => disk.check_range(*offset, *len as u64),
-            Request::Write { offset, data, .. } => disk.check_range(*offset, data.len() as u64),
-            Request::Discard { offset, len } => disk.check_range(*offset, *len),
-            Request::Flush => {}
-        }
+        request.check(disk.size);
         disk.moment += 1;
         disk.queue.push(Queued { token, request, submitted_at: disk.moment });
     }

@@ -1,7 +1,19 @@
 //! The simulated disk loses what it may, keeps what it must.
 
 use super::*;
+use crate::device::conformance::{SIZE_MIN, suite};
 use std::collections::BTreeSet as Set;
+
+#[test]
+fn it_is_a_device() {
+    let seed = std::cell::Cell::new(0);
+    let make = |pace| {
+        seed.set(seed.get() + 1);
+        Simulated::new(SIZE_MIN, pace, seed.get())
+    };
+    suite(|| make(Pace::AtOnce), |_| ());
+    suite(|| make(Pace::Shuffled { per_poll_max: 4 }), |_| ());
+}
 
 fn block(byte: u8) -> Rope {
     vec![byte; BLOCK].into()
