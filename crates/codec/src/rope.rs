@@ -4,27 +4,49 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 /// A sequence of byte slices that reads as one. Most have one piece.
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default)]
 pub struct Rope {
     pieces: SmallVec<[Bytes; 2]>,
     len: usize,
+    /// See [`Rope::sum`].
+    sum: Option<u32>,
 }
 
 impl Rope {
     pub fn new() -> Rope {
-        Rope { pieces: SmallVec::new(), len: 0 }
+        Rope::default()
+    }
+
+    /// Bytes whose checksum is known, if it is: see [`Rope::sum`].
+    pub fn summed(bytes: Bytes, sum: Option<u32>) -> Rope {
+        let mut rope = Rope::from(bytes);
+        rope.sum = sum;
+        rope
+    }
+
+    /// The crc32c of all the bytes, started from all ones and not inverted at the end, as frames carry it; when
+    /// whoever made this knew it. What came with a checksum keeps it, so that the client that reads gets the very
+    /// checksum with which another wrote, and nobody on the way has to compute it.
+    pub fn sum(&self) -> Option<u32> {
+        self.sum
     }
 
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.len += piece.len();
             self.pieces.push(piece);
+            self.sum = None;
         }
     }
 
     pub fn append(&mut self, other: Rope) {
-        self.len += other.len;
-        self.pieces.extend(other.pieces);
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            self.len += other.len;
+            self.pieces.extend(other.pieces);
+            self.sum = None;
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -47,6 +69,9 @@ impl Rope {
     pub fn slice(&self, start: usize, len: usize) -> Option<Rope> {
         if start.checked_add(len)? > self.len {
             return None;
+        }
+        if len == self.len {
+            return Some(self.clone());
         }
         let (mut skip, mut left, mut out) = (start, len, Rope::new());
         for piece in &self.pieces {
@@ -79,6 +104,15 @@ impl Rope {
     }
 }
 
+/// By the pieces; whether a checksum is known makes no difference.
+impl PartialEq for Rope {
+    fn eq(&self, other: &Rope) -> bool {
+        self.pieces == other.pieces
+    }
+}
+
+impl Eq for Rope {}
+
 impl From<Bytes> for Rope {
     fn from(b: Bytes) -> Rope {
         let mut r = Rope::new();
@@ -110,6 +144,22 @@ impl std::fmt::Debug for Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checksum_stays_with_exactly_the_bytes_it_is_of() {
+        let summed = Rope::summed(Bytes::from_static(b"abc"), Some(7));
+        assert_eq!(summed.slice(0, 3).unwrap().sum(), Some(7));
+        assert_eq!(summed.slice(0, 2).unwrap().sum(), None);
+        let mut joined = Rope::new();
+        joined.append(summed.clone());
+        joined.append(Rope::new());
+        assert_eq!(joined.sum(), Some(7));
+        joined.append(summed.clone());
+        assert_eq!(joined.sum(), None);
+        let mut pushed = summed;
+        pushed.push(Bytes::from_static(b"d"));
+        assert_eq!(pushed.sum(), None);
+    }
 
     #[test]
     fn a_slice_across_pieces_reads_as_the_joined_bytes_would() {

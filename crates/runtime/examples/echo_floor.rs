@@ -109,7 +109,12 @@ fn thread_cpu_ns() -> u64 {
 
 fn message(len: usize) -> Message {
     let header = Header { tid: 1, kind: 60_000, priority: 127, version: 1, compat: 1 };
-    let payload = Payload { front: vec![1; 150].into(), middle: Bytes::new(), data: vec![7; len].into() };
+    let payload = Payload {
+        front: vec![1; 150].into(),
+        middle: Bytes::new(),
+        data: vec![7; len].into(),
+        data_sum: None,
+    };
     Message { tid: 1, priority: 127, body: Body::Unknown { header, payload } }
 }
 

@@ -24,13 +24,14 @@ pub struct Figures {
 /// What jemalloc's `MALLCTL_ARENAS_ALL` means by "every arena".
 const PURGE_ALL: &CStr = c"arena.4096.purge";
 
-/// Read by jemalloc before `main`: free pages stay (no decay); a large free range may serve any smaller request
+/// Read by jemalloc before `main`: memory comes in huge pages where the system has them (fewer misses of the TLB: a
+/// seventh of a random read); free pages stay (no decay); a large free range may serve any smaller request
 /// (without that, what a deleted data set leaves behind is not used for the next); blocks of 2 to 8 KiB, the payloads
 /// of small writes, are cut from 64 KiB at a time rather than one by one.
 #[allow(unsafe_code, reason = "jemalloc looks for its options under this symbol, as a C string's address")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static OPTIONS: Option<&'static c_char> = {
-    const TEXT: &CStr = c"dirty_decay_ms:-1,lg_extent_max_active_fit:63,slab_sizes:2048-8192:16";
+    const TEXT: &CStr = c"dirty_decay_ms:-1,thp:always,lg_extent_max_active_fit:63,slab_sizes:2048-8192:16";
     // SAFETY: the first byte of a constant; jemalloc reads to the NUL that a `CStr` ends with.
     Some(unsafe { &*TEXT.as_ptr() })
 };

@@ -93,8 +93,12 @@ impl Role for Caller {
 
 fn message(n: u64, len: usize) -> Message {
     let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
-    let payload =
-        Payload { front: vec![n as u8; 20].into(), middle: Bytes::new(), data: vec![n as u8; len].into() };
+    let payload = Payload {
+        front: vec![n as u8; 20].into(),
+        middle: Bytes::new(),
+        data: vec![n as u8; len].into(),
+        data_sum: None,
+    };
     Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
 }
 

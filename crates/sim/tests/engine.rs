@@ -34,7 +34,7 @@ fn message(tid: u64, words: &[u64]) -> Message {
     let mut w = Writer::new(Features::NONE);
     words.iter().for_each(|word| w.u64(*word));
     let header = Header { tid, kind: 60_000, priority: 127, version: 1, compat: 1 };
-    let payload = Payload { front: w.into_bytes(), middle: Bytes::new(), data: Bytes::new() };
+    let payload = Payload { front: w.into_bytes(), middle: Bytes::new(), data: Bytes::new(), data_sum: None };
     Message { tid, priority: 127, body: Body::Unknown { header, payload } }
 }
 

@@ -24,7 +24,7 @@ fn recorded(bytes: &[u8]) -> Vec<(Header, Payload)> {
             (r.u16().unwrap(), r.u16().unwrap(), r.u16().unwrap(), r.u16().unwrap());
         let header = Header { tid: r.u64().unwrap(), kind, priority, version, compat };
         let mut section = || Bytes::copy_from_slice(r.blob().unwrap());
-        (header, Payload { front: section(), middle: section(), data: section() })
+        (header, Payload { front: section(), middle: section(), data: section(), data_sum: None })
     };
     let out = (0..count).map(|_| message()).collect();
     r.expect_end().unwrap();
@@ -33,7 +33,15 @@ fn recorded(bytes: &[u8]) -> Vec<(Header, Payload)> {
 
 fn write(message: &Message, features: Features) -> (Header, Payload) {
     let (header, out) = message.encode(features);
-    (header, Payload { front: out.front.into_bytes(), middle: out.middle, data: out.data.to_bytes() })
+    (
+        header,
+        Payload {
+            front: out.front.into_bytes(),
+            middle: out.middle,
+            data: out.data.to_bytes(),
+            data_sum: None,
+        },
+    )
 }
 
 /// Returns the names of all that came back exactly.

@@ -162,7 +162,7 @@ impl Execution<'_> {
         }
     }
 
-    pub(super) fn write_full(&mut self, data: Bytes) -> StepResult {
+    pub(super) fn write_full(&mut self, data: Rope) -> StepResult {
         let len = data.len() as u64;
         self.within_limits(0, len)?;
         if len == 0 {
@@ -174,7 +174,7 @@ impl Execution<'_> {
             self.changes.push(Change::Truncate { object: self.id.clone(), size: len });
         }
         if len > 0 {
-            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data: data.into() });
+            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data });
         }
         self.touched = true;
         self.set_size(len);
@@ -195,14 +195,14 @@ impl Execution<'_> {
         self.write(Extent { offset, len, truncate_size: 0, truncate_seq: 0 }, data.into())
     }
 
-    pub(super) fn append(&mut self, data: Bytes) -> StepResult {
+    pub(super) fn append(&mut self, data: Rope) -> StepResult {
         let extent = Extent {
             offset: self.info.size,
             len: data.len() as u64,
             truncate_size: 0,
             truncate_seq: self.info.truncate_seq as u32,
         };
-        self.write(extent, data.into())
+        self.write(extent, data)
     }
 
     pub(super) fn zero(&mut self, extent: Extent) -> StepResult {

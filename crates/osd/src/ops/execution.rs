@@ -210,7 +210,7 @@ impl<'a> Execution<'a> {
             Step::OmapByKeys(_) => self.omap_by_keys(),
             Step::OmapCompare(assertions) => self.omap_compare(assertions),
 
-            Step::Write { extent, data } => self.write(*extent, data.clone().into()),
+            Step::Write { extent, data } => self.write(*extent, data.clone()),
             Step::WriteFull(data) => self.write_full(data.clone()),
             Step::WriteSame { offset, len, pattern } => self.write_same(*offset, *len, pattern),
             Step::Append(data) => self.append(data.clone()),

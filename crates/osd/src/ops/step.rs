@@ -6,7 +6,7 @@
 use crate::classes::{self, Method};
 use crate::errno::Errno;
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Reader};
+use codec::{Decode, DecodeError, Reader, Rope};
 use wire::types::osd_op::{AllocHint, ChecksumParams, CopyFromParams, Extent};
 use wire::types::{ObjectLocator, op_value};
 use wire::types::{OpCode, OpFlags, OsdOp, SnapId};
@@ -65,15 +65,15 @@ pub enum Step {
 
     Write {
         extent: Extent,
-        data: Bytes,
+        data: Rope,
     },
-    WriteFull(Bytes),
+    WriteFull(Rope),
     WriteSame {
         offset: u64,
         len: u64,
         pattern: Bytes,
     },
-    Append(Bytes),
+    Append(Rope),
     Zero(Extent),
     Create {
         exclusive: bool,
@@ -167,6 +167,10 @@ impl From<DecodeError> for Errno {
     }
 }
 
+fn summed(op: &OsdOp) -> Rope {
+    Rope::summed(op.input.clone(), op.input_sum)
+}
+
 fn parse(op: &OsdOp) -> Result<Step, Errno> {
     let input = &op.input;
     let mut r = Reader::new(input);
@@ -226,11 +230,11 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
         OpCode::WRITE => {
             let extent = extent_of(op);
             exact_payload(extent.len, input)?;
-            Step::Write { extent, data: input.clone() }
+            Step::Write { extent, data: summed(op) }
         }
         OpCode::WRITEFULL => {
             exact_payload(extent_of(op).len, input)?;
-            Step::WriteFull(input.clone())
+            Step::WriteFull(summed(op))
         }
         OpCode::WRITESAME => {
             let p = op.params.write_same();
@@ -244,7 +248,7 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
         }
         OpCode::APPEND => {
             exact_payload(extent_of(op).len, input)?;
-            Step::Append(input.clone())
+            Step::Append(summed(op))
         }
         OpCode::ZERO => Step::Zero(extent_of(op)),
         OpCode::CREATE => {

@@ -361,6 +361,11 @@ fn hello(auth_name: &str, global_id: u64) -> Bytes {
 
 fn encoded(message: &Message) -> What {
     let (header, out) = message.encode(wire::features::SUPPORTED);
-    let payload = Payload { front: out.front.into_bytes(), middle: out.middle, data: out.data.to_bytes() };
+    let payload = Payload {
+        front: out.front.into_bytes(),
+        middle: out.middle,
+        data: out.data.to_bytes(),
+        data_sum: None,
+    };
     What::Message(header, payload)
 }

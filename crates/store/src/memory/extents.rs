@@ -28,12 +28,14 @@ struct Extent {
     data: Bytes,
     /// Size of the buffer that `data` keeps alive; at most twice its length.
     backing: usize,
+    /// The checksum that came with the bytes, as long as they are all there as they came.
+    sum: Option<u32>,
 }
 
 impl Extent {
-    fn new(piece: Bytes) -> Extent {
+    fn new(piece: Bytes, sum: Option<u32>) -> Extent {
         let data = if piece.len() < COPY_BELOW { Bytes::copy_from_slice(&piece) } else { piece };
-        Extent { backing: data.len(), data }
+        Extent { backing: data.len(), data, sum }
     }
 
     fn len(&self) -> u64 {
@@ -42,6 +44,7 @@ impl Extent {
 
     /// Keep only `start..end`, and give the buffer up when less than half of it is still of use.
     fn cut(&mut self, start: u64, end: u64) {
+        self.sum = None;
         let kept = &self.data[start as usize..end as usize];
         if kept.len() * 2 < self.backing {
             self.data = Bytes::copy_from_slice(kept);
@@ -51,8 +54,9 @@ impl Extent {
         }
     }
 
-    /// Change bytes in place; false when the buffer is shared.
-    fn overwrite(&mut self, at: u64, piece: &[u8]) -> bool {
+    /// Change bytes in place, after which all have the checksum `sum`; false when the buffer is shared.
+    fn overwrite(&mut self, at: u64, piece: &[u8], sum: Option<u32>) -> bool {
+        self.sum = sum;
         match std::mem::take(&mut self.data).try_into_mut() {
             Ok(mut own) => {
                 own[at as usize..][..piece.len()].copy_from_slice(piece);
@@ -68,6 +72,7 @@ impl Extent {
 
     /// Grow by `piece`, doubling the buffer when it is full: the cost of many small appends stays linear.
     fn append(&mut self, piece: &[u8]) -> bool {
+        self.sum = None;
         match std::mem::take(&mut self.data).try_into_mut() {
             Ok(mut own) => {
                 if own.capacity() - own.len() < piece.len() {
@@ -95,26 +100,27 @@ impl Extents {
     }
 
     pub(super) fn write(&mut self, offset: u64, data: Rope) {
-        let mut at = offset;
+        let (mut at, sum) = (offset, data.sum());
         for piece in data.into_pieces() {
             let len = piece.len() as u64;
-            if piece.len() >= COPY_BELOW || !self.write_within(at, &piece) {
+            if piece.len() >= COPY_BELOW || !self.write_within(at, &piece, sum) {
                 self.punch(at, at + len);
-                self.insert(at, Extent::new(piece));
+                self.insert(at, Extent::new(piece, sum));
             }
             at += len;
         }
     }
 
     /// Put a short piece into, or at the end of, the extent before it; false when there is none that would take it.
-    fn write_within(&mut self, at: u64, piece: &[u8]) -> bool {
+    fn write_within(&mut self, at: u64, piece: &[u8], sum: Option<u32>) -> bool {
         let piece_end = at + piece.len() as u64;
         let Some((start, extent)) = self.by_offset.last_before_mut(at.saturating_add(1)) else {
             return false;
         };
         let end = start + extent.len();
         if piece_end <= end {
-            return extent.overwrite(at - start, piece);
+            let is_whole = (at, piece_end) == (start, end);
+            return extent.overwrite(at - start, piece, sum.filter(|_| is_whole));
         }
         if at != end || piece_end - start > COPY_BELOW as u64 {
             return false;
@@ -186,6 +192,11 @@ impl Extents {
 
     /// The bytes of `start..end`, holes filled with zeroes.
     pub(super) fn read(&self, start: u64, end: u64) -> Rope {
+        if let Some((at, extent)) = self.by_offset.last_before(start.saturating_add(1))
+            && (at, at + extent.len()) == (start, end)
+        {
+            return Rope::summed(extent.data.clone(), extent.sum);
+        }
         let mut out = Rope::new();
         let mut at = start;
         for (offset, data) in self.overlapping(start, end) {
@@ -233,7 +244,7 @@ impl Extents {
         if data.is_empty() || self.overlapping(at, end).next().is_some() {
             return false;
         }
-        self.insert(at, Extent { backing: data.len(), data });
+        self.insert(at, Extent { backing: data.len(), data, sum: None });
         true
     }
 
@@ -324,6 +335,32 @@ mod tests {
         assert_eq!(e.read(99, 101).to_bytes()[..], [1, 4]);
         assert_eq!(e.read(199, 201).to_bytes()[..], [4, 3]);
         e.check(230);
+    }
+
+    #[test]
+    fn a_checksum_comes_back_with_the_bytes_it_came_with_and_no_others() {
+        let summed = |byte, len, sum| Rope::summed(vec![byte; len].into(), Some(sum));
+        for len in [4096, 256 << 10] {
+            let end = len as u64;
+            let mut e = Extents::default();
+            e.write(0, summed(1, len, 7));
+            assert_eq!(e.read(0, end).sum(), Some(7));
+            assert_eq!(e.read(0, end - 1).sum(), None);
+            assert_eq!(e.read(1, end).sum(), None);
+            assert_eq!(e.read(0, end + 1).sum(), None);
+            e.write(0, summed(2, len, 8));
+            assert_eq!(e.read(0, end).sum(), Some(8));
+            e.write(5, summed(3, 1, 9));
+            assert_eq!(e.read(0, end).sum(), None);
+            e.write(0, summed(4, len, 10));
+            e.write(end, summed(4, 10, 11));
+            assert_eq!(e.read(0, end + 10).sum(), None);
+            e.truncate(end);
+            let read = e.read(0, end);
+            assert!(read.sum().is_none_or(|sum| sum == 10), "{:?}", read.sum());
+            e.truncate(100);
+            assert_eq!(e.read(0, 100).sum(), None);
+        }
     }
 
     #[test]

@@ -43,12 +43,18 @@ pub fn decode_message(data: &[u8]) {
     let data = front.split_to(front.len().min(data_len.into()));
     let version = version.into();
     let header = Header { kind, version, compat: 1, ..Header::default() };
-    let Ok(message) = Message::decode(&header, Payload { front, middle, data }) else { return };
+    let Ok(message) = Message::decode(&header, Payload { front, middle, data, data_sum: None }) else {
+        return;
+    };
 
     let write = |message: &Message| {
         let (header, out) = message.encode(TENTACLE);
-        let payload =
-            Payload { front: out.front.into_bytes(), middle: out.middle, data: out.data.to_bytes() };
+        let payload = Payload {
+            front: out.front.into_bytes(),
+            middle: out.middle,
+            data: out.data.to_bytes(),
+            data_sum: None,
+        };
         (header, payload)
     };
     let (header, payload) = write(&message);

@@ -1,9 +1,10 @@
 //! Bytes to frames, without copying them twice.
 //!
 //! A host reads whatever the socket has into a shared buffer and hands it to [`FrameDecoder::decode`] until that
-//! wants more. A small frame is sliced from the shared buffer. A large one gets a buffer of its own once its
-//! preamble has told its length: what had arrived of it is copied there, the rest is read straight into it
-//! ([`FrameDecoder::own_buffer`]), and its data segment starts on a page.
+//! wants more. A small frame is sliced from the shared buffer. A large data segment gets a buffer of its own, exactly
+//! of its length and on a page: what had arrived of it is copied there, the rest is read straight into it
+//! ([`FrameDecoder::own_buffer`]). Exactly, because the store may keep it: 4 MiB and a little is another size class.
+//! In secure mode, where the segments are sealed as one, it is the whole frame that gets the buffer.
 
 use super::layout::{CRC_EPILOGUE_LEN, CRC_LEN, INLINE_LEN, LATE_ABORTED, LATE_COMPLETE, LATE_MASK};
 use super::layout::{Layout, PREAMBLE_LEN, SEGMENTS_MAX, TAG_LEN};
@@ -14,7 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use codec::DecodeError;
 use thiserror::Error;
 
-/// Frames with more than this behind their preamble get a buffer of their own.
+/// More than this gets a buffer of its own.
 pub const OWN_BUFFER_MIN: usize = 32 << 10;
 const PAGE_LEN: usize = 4096;
 
@@ -52,6 +53,8 @@ pub struct Frame {
     pub tag: Tag,
     pub count: usize,
     pub segments: [Bytes; SEGMENTS_MAX],
+    /// The checksum of the last segment of four, in crc mode.
+    pub data_sum: Option<u32>,
 }
 
 impl Frame {
@@ -64,7 +67,7 @@ impl Frame {
 
     pub fn message(self) -> Result<(MessageHeader, Payload), FrameError> {
         let [header, front, middle, data] = self.segments;
-        Ok((MessageHeader::from_bytes(&header)?, Payload { front, middle, data }))
+        Ok((MessageHeader::from_bytes(&header)?, Payload { front, middle, data, data_sum: self.data_sum }))
     }
 }
 
@@ -89,6 +92,22 @@ enum State {
         body: usize,
         inline: Bytes,
         buffer: BytesMut,
+    },
+    /// Crc mode, with a large data segment: `len` bytes come before it.
+    Head {
+        layout: Layout,
+        len: usize,
+    },
+    /// The data segment is collecting.
+    Data {
+        layout: Layout,
+        head: Bytes,
+        data: BytesMut,
+    },
+    Epilogue {
+        layout: Layout,
+        head: Bytes,
+        data: Bytes,
     },
 }
 
@@ -144,17 +163,49 @@ impl FrameDecoder {
                         return Ok(Some(frame));
                     }
                 }
+                State::Head { layout, len } => {
+                    if input.len() < len {
+                        self.state = State::Head { layout, len };
+                        return Ok(None);
+                    }
+                    // Copied, so that the large frame does not hold what small ones share.
+                    let head = Bytes::copy_from_slice(&input.split_to(len));
+                    self.state = State::Data { layout, head, data: page_buffer(layout.data_len()) };
+                }
+                State::Data { layout, head, mut data } => {
+                    let n = (layout.data_len() - data.len()).min(input.len());
+                    data.put_slice(&input.split_to(n));
+                    if data.len() < layout.data_len() {
+                        self.state = State::Data { layout, head, data };
+                        return Ok(None);
+                    }
+                    self.state = State::Epilogue { layout, head, data: data.freeze() };
+                }
+                State::Epilogue { layout, head, data } => {
+                    if input.len() < CRC_EPILOGUE_LEN {
+                        self.state = State::Epilogue { layout, head, data };
+                        return Ok(None);
+                    }
+                    let epilogue = input.split_to(CRC_EPILOGUE_LEN);
+                    if let Some(frame) = finish_crc(&layout, &head, data, &epilogue)? {
+                        return Ok(Some(frame));
+                    }
+                }
             }
         }
     }
 
-    /// When a large frame is under way: where its next bytes go, and how many are missing. After filling it,
-    /// call [`FrameDecoder::decode`] again.
+    /// When a large segment or frame is under way: where its next bytes go, and how many are missing. After filling
+    /// it, call [`FrameDecoder::decode`] again.
     pub fn own_buffer(&mut self) -> Option<(&mut BytesMut, usize)> {
         match &mut self.state {
             State::Own { body, buffer, .. } => {
                 let missing = *body - buffer.len();
                 Some((buffer, missing))
+            }
+            State::Data { layout, data, .. } => {
+                let missing = layout.data_len() - data.len();
+                Some((data, missing))
             }
             _ => None,
         }
@@ -166,6 +217,9 @@ impl FrameDecoder {
             State::Preamble => self.preamble_len(),
             State::Body { body, .. } => *body,
             State::Own { body, buffer, .. } => body - buffer.len(),
+            State::Head { len, .. } => *len,
+            State::Data { layout, data, .. } => layout.data_len() - data.len(),
+            State::Epilogue { .. } => CRC_EPILOGUE_LEN,
         }
     }
 
@@ -204,7 +258,11 @@ impl FrameDecoder {
             None => layout.crc_offsets(),
             Some(_) => layout.secure_offsets(),
         };
-        self.state = if body > OWN_BUFFER_MIN {
+        let before_data = offsets[SEGMENTS_MAX - 1];
+        let has_large_data = layout.data_len() > OWN_BUFFER_MIN && before_data <= OWN_BUFFER_MIN;
+        self.state = if self.secure.is_none() && has_large_data {
+            State::Head { layout, len: before_data }
+        } else if body > OWN_BUFFER_MIN {
             State::Own { layout, body, inline, buffer: aligned_buffer(offsets[3], body) }
         } else {
             State::Body { layout, body, inline }
@@ -214,12 +272,30 @@ impl FrameDecoder {
 
     /// `None` when the sender gave the frame up half way.
     fn finish(&mut self, layout: Layout, body: BytesMut, inline: Bytes) -> Result<Option<Frame>, FrameError> {
-        let parsed = match &mut self.secure {
-            None => finish_crc(&layout, body.freeze())?,
-            Some(rx) => finish_secure(rx, &layout, body, inline)?,
-        };
-        Ok(parsed.map(|segments| Frame { tag: layout.tag, count: layout.count, segments }))
+        match &mut self.secure {
+            None => {
+                let body = body.freeze();
+                if layout.count == 1 {
+                    return finish_crc(&layout, &body, Bytes::new(), &[]);
+                }
+                let epilogue = body.len() - CRC_EPILOGUE_LEN;
+                let data = epilogue - layout.data_len();
+                finish_crc(&layout, &body.slice(..data), body.slice(data..epilogue), &body[epilogue..])
+            }
+            Some(rx) => Ok(finish_secure(rx, &layout, body, inline)?.map(|segments| Frame {
+                tag: layout.tag,
+                count: layout.count,
+                segments,
+                data_sum: None,
+            })),
+        }
     }
+}
+
+/// A buffer for `len` bytes, on a page, of exactly that length where the allocator puts such on pages by itself.
+fn page_buffer(len: usize) -> BytesMut {
+    let buffer = BytesMut::with_capacity(len);
+    if (buffer.as_ptr() as usize).is_multiple_of(PAGE_LEN) { buffer } else { aligned_buffer(0, len) }
 }
 
 /// A buffer for `len` bytes whose `data_at`th lies on a page.
@@ -230,27 +306,38 @@ fn aligned_buffer(data_at: usize, len: usize) -> BytesMut {
     buffer.split_off(skip)
 }
 
-fn finish_crc(layout: &Layout, body: Bytes) -> Result<Option<[Bytes; SEGMENTS_MAX]>, FrameError> {
+/// `head` is everything before the data segment, `epilogue` is empty when there is but one segment.
+fn finish_crc(
+    layout: &Layout,
+    head: &Bytes,
+    data: Bytes,
+    epilogue: &[u8],
+) -> Result<Option<Frame>, FrameError> {
+    let sum_at = |raw: &[u8], at: usize| {
+        u32::from_le_bytes(raw[at..at + CRC_LEN].try_into().expect("length was checked"))
+    };
     let (offsets, _) = layout.crc_offsets();
-    let segments = slice_segments(layout, &offsets, &body);
-    let sum_at =
-        |at: usize| u32::from_le_bytes(body[at..at + CRC_LEN].try_into().expect("length was checked"));
-    if !segments[0].is_empty() && crc32c(&segments[0]) != sum_at(segments[0].len()) {
+    let mut before_data = *layout;
+    before_data.lens[SEGMENTS_MAX - 1] = 0;
+    let mut segments = slice_segments(&before_data, &offsets, head);
+    segments[SEGMENTS_MAX - 1] = data;
+    if !segments[0].is_empty() && crc32c(&segments[0]) != sum_at(head, segments[0].len()) {
         return Err(FrameError::SegmentCrc(0));
     }
-    if layout.count == 1 {
-        return Ok(Some(segments));
-    }
-    let epilogue = body.len() - CRC_EPILOGUE_LEN;
-    if !is_complete(body[epilogue])? {
-        return Ok(None);
-    }
-    for (i, segment) in segments.iter().enumerate().take(layout.count).skip(1) {
-        if crc32c(segment) != sum_at(epilogue + 1 + CRC_LEN * (i - 1)) {
-            return Err(FrameError::SegmentCrc(i));
+    let mut data_sum = None;
+    if layout.count > 1 {
+        if !is_complete(epilogue[0])? {
+            return Ok(None);
+        }
+        for (i, segment) in segments.iter().enumerate().take(layout.count).skip(1) {
+            let sum = sum_at(epilogue, 1 + CRC_LEN * (i - 1));
+            if crc32c(segment) != sum {
+                return Err(FrameError::SegmentCrc(i));
+            }
+            data_sum = (i == SEGMENTS_MAX - 1).then_some(sum);
         }
     }
-    Ok(Some(segments))
+    Ok(Some(Frame { tag: layout.tag, count: layout.count, segments, data_sum }))
 }
 
 fn finish_secure(

@@ -79,6 +79,11 @@ impl Layout {
         self.lens[..self.count].iter().map(|&n| n as usize).sum()
     }
 
+    /// The last of four segments.
+    pub fn data_len(&self) -> usize {
+        self.lens[SEGMENTS_MAX - 1] as usize
+    }
+
     /// Where each segment is in the bytes that follow the preamble (and, in secure mode, its inline block), in
     /// crc mode; and how many bytes those are.
     pub fn crc_offsets(&self) -> ([usize; SEGMENTS_MAX], usize) {

@@ -135,6 +135,7 @@ fn messages_of_every_shape_survive_both_modes() {
                             front: piece(front, 1),
                             middle: piece(middle, 2),
                             data: piece(data, 3),
+                            data_sum: (!secure && data > 0).then(|| crc32c(&piece(data, 3))),
                         };
                         let rope: Rope = payload.data.chunks(3000).map(Bytes::copy_from_slice).collect();
                         let h = header(want.len() as u64);

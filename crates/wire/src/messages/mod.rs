@@ -71,6 +71,8 @@ pub struct Payload {
     pub front: Bytes,
     pub middle: Bytes,
     pub data: Bytes,
+    /// The checksum of `data`, as [`Rope::sum`], where the connection's mode has one.
+    pub data_sum: Option<u32>,
 }
 
 /// The part of the header (`ceph_msg_header2`) that a message's own code may look at.

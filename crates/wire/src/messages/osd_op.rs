@@ -9,7 +9,7 @@ use crate::types::osd_op::{OpHead, PayloadCutter};
 use crate::types::{
     EntityName, Epoch, HObject, ObjectLocator, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId, SpgId, UTime,
 };
-use codec::{DecodeError, Reader};
+use codec::{DecodeError, Reader, Rope};
 use smallvec::SmallVec;
 
 pub type OsdOps = SmallVec<[OsdOp; 2]>;
@@ -113,7 +113,7 @@ impl MessageBody for MOSDOp {
         w.i32(self.retry_attempt);
         w.u64(self.features);
 
-        self.ops.iter().for_each(|op| out.data.push(op.input.clone()));
+        self.ops.iter().for_each(|op| out.data.append(Rope::summed(op.input.clone(), op.input_sum)));
     }
 
     fn decode(header: &Header, payload: &Payload) -> Result<MOSDOp, DecodeError> {
@@ -172,7 +172,9 @@ fn decode_ops(r: &mut Reader<'_>, payload: &Payload) -> Result<OsdOps, DecodeErr
     let mut ops = OsdOps::new();
     for _ in 0..count {
         let OpHead { code, flags, params, payload_len } = OpHead::decode(r)?;
-        ops.push(OsdOp { code, flags, params, input: cutter.cut(payload_len)? });
+        let input = cutter.cut(payload_len)?;
+        let is_whole = input.len() == payload.data.len();
+        ops.push(OsdOp { code, flags, params, input, input_sum: payload.data_sum.filter(|_| is_whole) });
     }
     Ok(ops)
 }

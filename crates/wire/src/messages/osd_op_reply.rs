@@ -51,9 +51,7 @@ impl MessageBody for MOSDOpReply {
         w.put(&self.redirect);
         w.raw(&[0; BLKIN_TRACE_LEN]);
 
-        for piece in self.ops.iter().flat_map(|op| op.output.pieces()) {
-            out.data.push(piece.clone());
-        }
+        self.ops.iter().for_each(|op| out.data.append(op.output.clone()));
         out.data_offset = self.data_offset;
     }
 

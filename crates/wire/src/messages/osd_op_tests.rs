@@ -88,7 +88,7 @@ fn front_v8() -> Vec<u8> {
 fn payload_of(message: &Message, features: Features) -> (Header, Payload) {
     let (header, out) = message.encode(features);
     let data = out.data.to_bytes();
-    (header, Payload { front: out.front.into_bytes(), middle: out.middle, data })
+    (header, Payload { front: out.front.into_bytes(), middle: out.middle, data, data_sum: None })
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_reply_survives_and_joins_the_outputs() {
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(front: Vec<u8>, data: Vec<u8>, version in 7u16..11) {
-        let payload = Payload { front: front.into(), middle: Bytes::new(), data: data.into() };
+        let payload = Payload { front: front.into(), middle: Bytes::new(), data: data.into(), data_sum: None };
         for kind in [42, 43, 44, 61] {
             let header = Header { kind, version, ..Header::default() };
             let _ = Message::decode(&header, payload.clone());

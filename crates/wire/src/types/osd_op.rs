@@ -256,16 +256,24 @@ pub struct OsdOp {
     pub params: OpParams,
     /// A slice of the message's data segment, which it keeps alive.
     pub input: Bytes,
+    /// Its checksum, where the message told it; see [`codec::Rope::sum`].
+    pub input_sum: Option<u32>,
 }
 
 impl OsdOp {
     pub fn new(code: OpCode, params: impl Into<OpParams>, input: Bytes) -> OsdOp {
-        OsdOp { code, flags: OpFlags::NONE, params: params.into(), input }
+        OsdOp { code, flags: OpFlags::NONE, params: params.into(), input, input_sum: None }
     }
 
     /// An operation that has no parameters.
     pub fn bare(code: OpCode) -> OsdOp {
-        OsdOp { code, flags: OpFlags::NONE, params: OpParams::default(), input: Bytes::new() }
+        OsdOp {
+            code,
+            flags: OpFlags::NONE,
+            params: OpParams::default(),
+            input: Bytes::new(),
+            input_sum: None,
+        }
     }
 
     /// On a byte range.

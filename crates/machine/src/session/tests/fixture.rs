@@ -225,7 +225,8 @@ impl World {
 pub(super) fn message(n: u64, data_len: usize) -> Message {
     let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
     let front = Bytes::copy_from_slice(&n.to_le_bytes());
-    let payload = Payload { front, middle: Bytes::new(), data: vec![n as u8; data_len].into() };
+    let payload =
+        Payload { front, middle: Bytes::new(), data: vec![n as u8; data_len].into(), data_sum: None };
     Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
 }
 
