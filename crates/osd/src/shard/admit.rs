@@ -15,6 +15,10 @@ use wire::messages::{MOSDOp, Message};
 use wire::types::{Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
 
 /// What becomes of a request.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a request and taken apart at once: a box would cost more"
+)]
 enum Verdict {
     /// Go on.
     Admit(Access, SmallVec<[Step; 2]>),
