@@ -14,10 +14,12 @@
 //!
 //! - [`Role`] is what a daemon implements; [`Turn`] is what it may do during one.
 //! - [`Reactors::start`] runs them; [`Mailbox`] reaches them from other threads.
+//! - [`device`] is the disk: io_uring, or threads where that is not allowed.
 //! - [`Counters`] tell what the turns did.
 //! - [`memory`] is the allocator, and how much of what is freed it keeps.
 
 mod counters;
+pub mod device;
 mod idle;
 mod mail;
 pub mod memory;

@@ -11,9 +11,11 @@ use machine::net::{NetEffect, NetEvent};
 use machine::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
 use machine::{CoreId, Effects, Machine, Random, Time};
 use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,6 +111,12 @@ impl<R: Role> Reactor<R> {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.tick();
         self.role.on_start(&mut self.turn);
+        let wakes = self.role.wakes();
+        for wake in &wakes {
+            // Edge-triggered: nobody has to read it empty.
+            let fd = wake.as_fd().as_raw_fd();
+            self.poll.registry().register(&mut SourceFd(&fd), WAKE, Interest::READABLE)?;
+        }
         self.settle();
         self.write_all();
         while !self.turn.stop {
@@ -149,10 +157,14 @@ impl<R: Role> Reactor<R> {
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         let patience = self.patience();
         if self.idle.is_worthwhile() && patience != Some(Duration::ZERO) {
-            let poll = &mut self.poll;
-            let found = self
-                .idle
-                .poll(patience, || poll.poll(events, Some(Duration::ZERO)).map(|()| !events.is_empty()))?;
+            let (poll, role) = (&mut self.poll, &self.role);
+            events.clear();
+            let found = self.idle.poll(patience, || {
+                if role.has_news() {
+                    return Ok(true);
+                }
+                poll.poll(events, Some(Duration::ZERO)).map(|()| !events.is_empty())
+            })?;
             if found {
                 self.counters.turns_polled.add(1);
                 return Ok(());

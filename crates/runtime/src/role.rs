@@ -1,6 +1,7 @@
 //! What a daemon implements, and what it may do.
 
 use crate::counters::Counters;
+use crate::device::Wake;
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, Time};
 use std::sync::Arc;
@@ -28,6 +29,18 @@ pub trait Role: 'static {
     /// Called once a turn, after everything that came in it and before anything is written: the place to start
     /// what is better done for many at once.
     fn on_turn_end(&mut self, _: &mut Turn<Self::Hop>) {}
+
+    /// What wakes the reactor besides the network, other cores and deadlines: the role's disks. Asked once, after
+    /// [`Role::on_start`]. However much has completed, it is one turn, and [`Role::on_turn_end`] takes it all.
+    fn wakes(&self) -> Vec<Wake> {
+        Vec::new()
+    }
+
+    /// Whether one of them has something, found without a system call: asked while the reactor looks around for a
+    /// moment before it sleeps.
+    fn has_news(&self) -> bool {
+        false
+    }
 
     /// The reactor ends after this. What is sent here is still written, as far as sockets take it at once.
     fn on_stop(&mut self, _: &mut Turn<Self::Hop>) {}

@@ -1,0 +1,190 @@
+//! A real disk: [`BlockDevice`] on a file or a block device, past the page cache.
+//!
+//! [`Disk`] is the open, locked device; each core has a [`Queue`] to it, and queues share nothing but the file.
+//!
+//! ```text
+//! submit ─▶ transfer (memory as the disk wants it) ─▶ ring     io_uring, one call a turn
+//!                                                  └▶ threads  where that is not allowed
+//! completion ─▶ wake (an eventfd) ─▶ the reactor turns ─▶ poll ─▶ Done
+//! ```
+
+mod aligned;
+mod open;
+mod ring;
+mod threads;
+mod transfer;
+mod wake;
+
+pub use open::{Disk, OpenError};
+pub use wake::Wake;
+
+use engine::device::{BlockDevice, DeviceError, Done, Request};
+use ring::Ring;
+use std::io;
+use std::marker::PhantomData;
+use threads::Threads;
+use transfer::{Finished, Transfer};
+
+/// Set to anything, it keeps us from using io_uring.
+pub const NO_RING_VARIABLE: &str = "SHOAL_NO_IO_URING";
+/// Threads of a queue that has no ring: as many requests as it has under way at once.
+const THREADS: usize = 8;
+/// Faults that are all written to the log; of those that follow, the 64th, the 128th, the 256th …
+const FAULTS_LOGGED: u64 = 32;
+
+/// How requests reach the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Ring,
+    Threads,
+}
+
+/// One core's way to a disk. It stays on the thread that made it.
+///
+/// Dropping it waits for what is under way; whether that reached the disk, nobody knows.
+pub struct Queue {
+    disk: Disk,
+    transport: Transport,
+    /// Discards have a thread of their own beside a ring: for a block device io_uring has no name for them before
+    /// Linux 6.12, and for a file it would use a thread too.
+    discards: Option<Threads>,
+    wake: Wake,
+    finished: Vec<Finished>,
+    faults: u64,
+    _stays: PhantomData<*const ()>,
+}
+
+enum Transport {
+    Ring(Box<Ring>),
+    Threads(Threads),
+}
+
+impl Disk {
+    /// A queue for the calling thread: a ring where the system allows it, and threads elsewhere.
+    pub fn queue(&self) -> io::Result<Queue> {
+        if std::env::var_os(NO_RING_VARIABLE).is_some() {
+            return self.queue_by(Method::Threads);
+        }
+        match self.queue_by(Method::Ring) {
+            Err(error) => {
+                tracing::info!("{}: io_uring is not to be had ({error}): using threads", self.path.display());
+                self.queue_by(Method::Threads)
+            }
+            ring => ring,
+        }
+    }
+
+    pub fn queue_by(&self, method: Method) -> io::Result<Queue> {
+        let wake = Wake::new()?;
+        let transport = match method {
+            Method::Ring => Transport::Ring(Box::new(Ring::new(self.file.clone(), wake.clone())?)),
+            Method::Threads => Transport::Threads(self.threads(&wake, THREADS)?),
+        };
+        Ok(Queue {
+            disk: self.clone(),
+            transport,
+            discards: None,
+            wake,
+            finished: Vec::new(),
+            faults: 0,
+            _stays: PhantomData,
+        })
+    }
+
+    fn threads(&self, wake: &Wake, count: usize) -> io::Result<Threads> {
+        Threads::start(self.file.clone(), self.is_block_device(), wake.clone(), count)
+    }
+}
+
+impl Queue {
+    pub fn method(&self) -> Method {
+        match self.transport {
+            Transport::Ring(_) => Method::Ring,
+            Transport::Threads(_) => Method::Threads,
+        }
+    }
+
+    /// Signalled whenever something completes.
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// Whether a poll would find something, without a system call.
+    pub fn has_news(&self) -> bool {
+        let main = match &self.transport {
+            Transport::Ring(ring) => ring.has_news(),
+            Transport::Threads(threads) => threads.has_news(),
+        };
+        main || self.discards.as_ref().is_some_and(Threads::has_news)
+    }
+
+    fn discard(&mut self, transfer: Transfer) {
+        if self.discards.is_none() {
+            match self.disk.threads(&self.wake, 1) {
+                Ok(threads) => self.discards = Some(threads),
+                Err(error) => {
+                    // A discard is a hint: one that is not carried out has been obeyed.
+                    tracing::warn!("no thread for discards: {error}");
+                    self.finished.push(Finished { token: transfer.token, result: Ok(bytes::Bytes::new()) });
+                    return self.wake.signal();
+                }
+            }
+        }
+        if let Some(threads) = &mut self.discards {
+            threads.submit(transfer);
+        }
+    }
+
+    fn log(&mut self, fault: &transfer::Fault) {
+        self.faults += 1;
+        if self.faults <= FAULTS_LOGGED || self.faults.is_power_of_two() {
+            let transfer::Fault { what, offset, errno } = fault;
+            let path = self.disk.path.display();
+            tracing::error!("{path}: {what} at {offset}: {errno} (fault {} of this queue)", self.faults);
+        }
+    }
+}
+
+impl BlockDevice for Queue {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        request.check(self.disk.size());
+        let is_discard = matches!(request, Request::Discard { .. });
+        let transfer = Transfer::new(token, request, self.disk.alignment);
+        match &mut self.transport {
+            Transport::Ring(_) if is_discard => self.discard(transfer),
+            Transport::Ring(ring) => ring.submit(transfer),
+            Transport::Threads(threads) => threads.submit(transfer),
+        }
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        let mut finished = std::mem::take(&mut self.finished);
+        let mut under_way = match &mut self.transport {
+            Transport::Ring(ring) => {
+                ring.poll(&mut finished);
+                ring.under_way()
+            }
+            Transport::Threads(threads) => {
+                threads.poll(&mut finished);
+                threads.under_way()
+            }
+        };
+        if let Some(discards) = &mut self.discards {
+            discards.poll(&mut finished);
+            under_way += discards.under_way();
+        }
+        for Finished { token, result } in finished.drain(..) {
+            let result = result.map_err(|fault| {
+                self.log(&fault);
+                DeviceError::from(fault)
+            });
+            out.push(Done { token, result });
+        }
+        self.finished = finished;
+        under_way > 0
+    }
+}

@@ -1,0 +1,134 @@
+//! How does a path become a disk that this process alone may use?
+
+use engine::device::BLOCK;
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A file or block device, open and locked. Its [`super::Queue`]s share it.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    pub(super) file: Arc<File>,
+    pub(super) path: Arc<Path>,
+    size: u64,
+    is_block_device: bool,
+    /// It bypasses the page cache.
+    is_direct: bool,
+    /// What it asks of an address in memory.
+    pub(super) alignment: usize,
+}
+
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error("there is no {}", .0.display())]
+    Missing(PathBuf),
+    #[error("{} is neither a file nor a block device", .0.display())]
+    NotADisk(PathBuf),
+    /// `holder` where the system tells.
+    #[error("{} is in use{}: stop that one first", .path.display(), .holder.as_deref().map_or(" by another process or mounted".into(), |holder| format!(" by {holder}")))]
+    InUse { path: PathBuf, holder: Option<String> },
+    #[error("{} has sectors of {sector} bytes, and {BLOCK} is the most that works", .path.display())]
+    LargeSectors { path: PathBuf, sector: u32 },
+    #[error("cannot open {}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+}
+
+impl Disk {
+    /// Opens what is there, for this process alone until the last clone and queue are dropped.
+    pub fn open(path: &Path) -> Result<Disk, OpenError> {
+        let failed = |error| OpenError::Io { path: path.to_owned(), error };
+        let kind = match std::fs::metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(OpenError::Missing(path.to_owned()));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let is_block_device = kind.is_block_device();
+        if !is_block_device && !kind.is_file() {
+            return Err(OpenError::NotADisk(path.to_owned()));
+        }
+        // Of a block device, O_EXCL asks that nobody has it mounted or holds it so.
+        let exclusive = if is_block_device { libc::O_EXCL } else { 0 };
+        let open =
+            |flags| OpenOptions::new().read(true).write(true).custom_flags(flags | exclusive).open(path);
+        let (mut file, is_direct) = match open(libc::O_DIRECT) {
+            // A file system that knows no direct I/O. Flushes make up for it.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (open(0).map_err(failed)?, false),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(OpenError::InUse { path: path.to_owned(), holder: None });
+            }
+            other => (other.map_err(failed)?, true),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { path: path.to_owned(), holder: holder_of(&file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let (alignment, sector) = if is_direct { direct_io_needs(&file) } else { (1, 1) };
+        if sector as usize > BLOCK {
+            return Err(OpenError::LargeSectors { path: path.to_owned(), sector });
+        }
+        let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        Ok(Disk {
+            file: Arc::new(file),
+            path: path.into(),
+            size: size - size % BLOCK as u64,
+            is_block_device,
+            is_direct,
+            alignment,
+        })
+    }
+
+    /// In bytes, a multiple of [`BLOCK`].
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+}
+
+/// Alignment of memory, and of offsets.
+fn direct_io_needs(file: &File) -> (usize, u32) {
+    let block = BLOCK as u32;
+    // Linux 6.1. Before that, what a block is aligned to is right for every disk.
+    match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(facts) if facts.stx_dio_mem_align > 0 => {
+            (facts.stx_dio_mem_align as usize, facts.stx_dio_offset_align)
+        }
+        _ => (BLOCK, block),
+    }
+}
+
+/// Who has the lock: the kernel's list names a process by file.
+fn holder_of(file: &File) -> Option<String> {
+    let metadata = file.metadata().ok()?;
+    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    let ours = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, pid, file, ..] if file == ours => Some(pid),
+            _ => None,
+        }
+    })?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim_end()))
+}

@@ -1,0 +1,175 @@
+//! Real disks against the contract of a device: a file through the ring, a file through threads, and a loop device
+//! where we may make one. And who may open what.
+
+use bytes::Bytes;
+use engine::device::conformance::{SIZE_MIN, suite};
+use engine::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use runtime::device::{Disk, Method, OpenError, Queue};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn new(name: &str, size: u64) -> TemporaryFile {
+        let path = std::env::temp_dir().join(format!("shoal-device-{name}-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(size).unwrap();
+        TemporaryFile(path)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn wait(queue: &mut Queue) {
+    queue.wake().wait(PATIENCE).unwrap();
+}
+
+fn conforms(path: &Path, method: Method) {
+    let disk = Disk::open(path).unwrap();
+    if let Err(error) = disk.queue_by(method) {
+        return eprintln!("skipped: {method:?} is not to be had here: {error}");
+    }
+    suite(|| disk.queue_by(method).unwrap(), wait);
+}
+
+fn run(queue: &mut Queue, request: Request) -> Result<Bytes, DeviceError> {
+    queue.submit(1, request);
+    let mut done: Vec<Done> = Vec::new();
+    while done.is_empty() {
+        queue.poll(&mut done);
+        if done.is_empty() {
+            wait(queue);
+        }
+    }
+    done.remove(0).result
+}
+
+#[test]
+fn a_file_through_the_ring_conforms() {
+    let file = TemporaryFile::new("ring", SIZE_MIN);
+    conforms(&file.0, Method::Ring);
+}
+
+#[test]
+fn a_file_through_threads_conforms() {
+    let file = TemporaryFile::new("threads", SIZE_MIN);
+    conforms(&file.0, Method::Threads);
+}
+
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// `None` where this user may not make one.
+    fn over(file: &Path) -> Option<LoopDevice> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        let path = String::from_utf8(made.stdout).ok()?;
+        made.status.success().then(|| LoopDevice(path.trim().into()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_loop_device_conforms() {
+    let file = TemporaryFile::new("loop", SIZE_MIN);
+    let Some(device) = LoopDevice::over(&file.0) else {
+        return eprintln!("skipped: this user cannot make loop devices");
+    };
+    conforms(&device.0, Method::Ring);
+    conforms(&device.0, Method::Threads);
+    let disk = Disk::open(&device.0).unwrap();
+    assert!(disk.is_block_device() && disk.size() == SIZE_MIN);
+    assert!(matches!(Disk::open(&device.0), Err(OpenError::InUse { .. })), "one at a time");
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_device() {
+    let file = TemporaryFile::new("lock", 1 << 20);
+    let disk = Disk::open(&file.0).unwrap();
+    // A second open of the same process is as another process to the lock.
+    let refused = Disk::open(&file.0).unwrap_err().to_string();
+    assert!(
+        refused.contains("is in use by process ") && refused.contains("stop that one first"),
+        "{refused}"
+    );
+    let queue = disk.queue().unwrap();
+    drop(disk);
+    assert!(Disk::open(&file.0).is_err(), "a queue keeps the device");
+    drop(queue);
+    Disk::open(&file.0).unwrap();
+}
+
+#[test]
+fn what_is_no_disk_is_refused() {
+    assert!(matches!(Disk::open(Path::new("/nowhere/at/all")), Err(OpenError::Missing(_))));
+    assert!(matches!(Disk::open(Path::new("/dev/null")), Err(OpenError::NotADisk(_))));
+    assert!(matches!(Disk::open(&std::env::temp_dir()), Err(OpenError::NotADisk(_))));
+}
+
+#[test]
+fn a_file_cut_short_gives_errors_not_bytes() {
+    for method in [Method::Ring, Method::Threads] {
+        let file = TemporaryFile::new(&format!("short-{method:?}"), 1 << 20);
+        let disk = Disk::open(&file.0).unwrap();
+        let Ok(mut queue) = disk.queue_by(method) else { continue };
+        File::options().write(true).open(&file.0).unwrap().set_len(1 << 19).unwrap();
+        let read = |offset, len| Request::Read { offset, len };
+        assert_eq!(run(&mut queue, read(0, 1 << 19)).unwrap().len(), 1 << 19);
+        assert_eq!(run(&mut queue, read((1 << 19) - 8192, 16384)).unwrap_err(), DeviceError::Io);
+        assert_eq!(run(&mut queue, read(1 << 19, BLOCK)).unwrap_err(), DeviceError::Io);
+    }
+}
+
+#[test]
+fn a_full_file_system_says_so() {
+    // Sized by a limit on files rather than by a file system: the error is another, what it means is the same.
+    for method in [Method::Ring, Method::Threads] {
+        let dir = std::env::temp_dir().join(format!("shoal-full-{method:?}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1M", "none"]).arg(&dir).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return eprintln!("skipped: this user cannot mount");
+        }
+        let path = dir.join("device");
+        File::create(&path).unwrap().set_len(4 << 20).unwrap();
+        let outcome = std::panic::catch_unwind(|| {
+            let disk = Disk::open(&path).unwrap();
+            let mut queue = disk.queue_by(method).unwrap();
+            let data = vec![1; 2 << 20];
+            let request = Request::Write { offset: 0, data: data.into(), durability: Durability::Flushed };
+            assert_eq!(run(&mut queue, request).unwrap_err(), DeviceError::NoSpace);
+        });
+        assert!(Command::new("umount").arg(&dir).status().unwrap().success());
+        std::fs::remove_dir(&dir).unwrap();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+}
+
+/// A queue that is dropped with reads under way: the memory they fill stays until they end. (What would go wrong is
+/// seen by a sanitizer or a crash, not by an assertion.)
+#[test]
+fn dropping_a_busy_queue_is_safe() {
+    for method in [Method::Ring, Method::Threads] {
+        let file = TemporaryFile::new(&format!("drop-{method:?}"), 8 << 20);
+        let disk = Disk::open(&file.0).unwrap();
+        for _ in 0..20 {
+            let Ok(mut queue) = disk.queue_by(method) else { continue };
+            for n in 0..64u64 {
+                queue.submit(n, Request::Read { offset: n << 16, len: 1 << 16 });
+            }
+            queue.poll(&mut Vec::new());
+        }
+    }
+}
