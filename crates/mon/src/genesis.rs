@@ -24,6 +24,21 @@ pub struct Genesis {
     pub entities: BTreeMap<AuthName, AuthEntity>,
     /// The CRUSH type over which the first rule spreads copies: `host`, or `osd` for a cluster on one host.
     pub failure_domain: String,
+    pub full_ratios: FullRatios,
+}
+
+/// How full an OSD may become; `ceph osd set-full-ratio` and its like change them later.
+#[derive(Clone, Copy, Debug)]
+pub struct FullRatios {
+    pub full: f32,
+    pub backfillfull: f32,
+    pub nearfull: f32,
+}
+
+impl Default for FullRatios {
+    fn default() -> Self {
+        FullRatios { full: 0.95, backfillfull: 0.9, nearfull: 0.85 }
+    }
 }
 
 /// The release that this cluster claims: see `docs/decisions/`.
@@ -102,9 +117,9 @@ impl Genesis {
             crush: Arc::new(placement::crush::edit::new_map(&self.failure_domain)),
             crush_version: 1,
             erasure_code_profiles: [("default".to_owned(), profile)].into(),
-            full_ratio: 0.95,
-            backfillfull_ratio: 0.9,
-            nearfull_ratio: 0.85,
+            full_ratio: self.full_ratios.full,
+            backfillfull_ratio: self.full_ratios.backfillfull,
+            nearfull_ratio: self.full_ratios.nearfull,
             require_min_compat_client: Release::LUMINOUS,
             require_osd_release: RELEASE,
             ..OsdMap::default()
@@ -133,6 +148,7 @@ mod tests {
             monitors: vec![("a".into(), EntityAddrVec::default())],
             entities: BTreeMap::new(),
             failure_domain: "osd".into(),
+            full_ratios: FullRatios::default(),
         }
     }
 

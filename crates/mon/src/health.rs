@@ -4,10 +4,11 @@
 
 use crate::commands::{Reports, Situation};
 use crate::crush::Subtree;
+use crate::monitor::fullness::grade_of;
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;
-use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState, PoolFlags, UTime};
+use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, PoolFlags, UTime};
 
 pub type Checks = BTreeMap<String, HealthCheck>;
 
@@ -87,33 +88,18 @@ fn osds(map: &OsdMap, option: OptionOf<'_>, out: &mut Checks) {
         let summary = format!("OSD count {} < osd_pool_default_size {wanted}", ids.len());
         out.insert("TOO_FEW_OSDS".into(), check(HealthStatus::WARN, summary, Vec::new()));
     }
-    for (bit, code, what, severity) in [
-        (OsdState::FULL, "OSD_FULL", "full", HealthStatus::ERR),
-        (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfillfull", HealthStatus::WARN),
-        (OsdState::NEARFULL, "OSD_NEARFULL", "nearfull", HealthStatus::WARN),
+    for (grade, code, what, detail, severity) in [
+        (0, "OSD_FULL", "full", "full", HealthStatus::ERR),
+        (1, "OSD_BACKFILLFULL", "backfillfull", "backfill full", HealthStatus::WARN),
+        (2, "OSD_NEARFULL", "nearfull", "near full", HealthStatus::WARN),
     ] {
-        let hit: Vec<i32> = ids.iter().copied().filter(|&o| map.osds[o as usize].state.has(bit)).collect();
-        // The graver word is enough: a full OSD is not also called nearly full.
-        let hit: Vec<i32> = hit.into_iter().filter(|&o| worst_fullness(map, o) == bit).collect();
-        if !hit.is_empty() {
-            let n = hit.len();
-            let detail =
-                hit.iter().map(|o| format!("osd.{o} is {}", what.replace("nearfull", "near full"))).collect();
-            let text = match what {
-                "full" => format!("{n} full osd(s)"),
-                other => format!("{n} {other} osd(s)"),
-            };
-            out.insert(code.into(), check(severity, text, detail));
+        let hit = ids.iter().filter(|osd| grade_of(map, **osd) == Some(grade));
+        let detail: Vec<String> = hit.map(|osd| format!("osd.{osd} is {detail}")).collect();
+        if !detail.is_empty() {
+            let summary = format!("{} {what} osd(s)", detail.len());
+            out.insert(code.into(), check(severity, summary, detail));
         }
     }
-}
-
-fn worst_fullness(map: &OsdMap, osd: i32) -> u32 {
-    let state = map.osds[osd as usize].state;
-    [OsdState::FULL, OsdState::BACKFILLFULL, OsdState::NEARFULL]
-        .into_iter()
-        .find(|&bit| state.has(bit))
-        .unwrap_or(0)
 }
 
 /// `OSD_HOST_DOWN`, `OSD_ROOT_DOWN`, …: buckets all of whose OSDs are down, when they hold any that is in.
@@ -179,21 +165,32 @@ fn pools(map: &OsdMap, now: UTime, option: OptionOf<'_>, out: &mut Checks) {
             out.insert("POOL_APP_NOT_ENABLED".into(), check);
         }
     }
-    let full: Vec<_> = map
-        .pools
-        .iter()
-        .filter(|(_, p)| p.flags.has(PoolFlags::FULL))
-        .map(|(id, p)| {
-            let why = match p.flags.has(PoolFlags::FULL_QUOTA) {
-                true => "running out of quota",
-                false => "no space",
-            };
-            format!("pool '{}' is full ({why})", name(id))
-        })
-        .collect();
-    if !full.is_empty() {
-        let summary = format!("{} pool(s) full", full.len());
-        out.insert("POOL_FULL".into(), check(HealthStatus::WARN, summary, full));
+    pools_full(map, out);
+}
+
+/// As full as the fullest of their OSDs, or at their quota.
+fn pools_full(map: &OsdMap, out: &mut Checks) {
+    for (flag, code, what) in [
+        (PoolFlags::FULL, "POOL_FULL", "full"),
+        (PoolFlags::BACKFILLFULL, "POOL_BACKFILLFULL", "backfillfull"),
+        (PoolFlags::NEARFULL, "POOL_NEARFULL", "nearfull"),
+    ] {
+        let hit = map.pools.iter().filter(|(_, pool)| pool.flags.has(flag));
+        let detail: Vec<String> = hit
+            .map(|(id, pool)| {
+                let name = map.pool_names.get(id).map_or("", String::as_str);
+                let why = match (flag, pool.flags.has(PoolFlags::FULL_QUOTA)) {
+                    (PoolFlags::FULL, true) => " (running out of quota)",
+                    (PoolFlags::FULL, false) => " (no space)",
+                    _ => "",
+                };
+                format!("pool '{name}' is {what}{why}")
+            })
+            .collect();
+        if !detail.is_empty() {
+            let summary = format!("{} pool(s) {what}", detail.len());
+            out.insert(code.into(), check(HealthStatus::WARN, summary, detail));
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 mod admin;
 mod auth;
 mod commands;
+pub(crate) mod fullness;
 mod log;
 mod maps;
 mod mgr;

@@ -380,6 +380,7 @@ impl Monitor {
             let mut step = step_after(map, self.wall(turn.now));
             step.new_state.insert(osd, flip);
             self.propose_step(turn, step, Vec::new());
+            self.tick_fullness(turn);
         }
         self.send_maps_later(turn, conn, m.map_epoch + 1);
     }

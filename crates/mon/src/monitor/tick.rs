@@ -18,6 +18,7 @@ impl Monitor {
         self.tick_osds(turn);
         self.tick_mgr(turn);
         self.tick_quotas(turn);
+        self.tick_fullness(turn);
         self.tick_health(turn);
         self.describe_self(turn);
     }

@@ -16,6 +16,7 @@ use crate::host::mon::{Hop, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
 use machine::{Random, Time, mon_session};
+use mon::genesis::FullRatios;
 use mon::state::AuthEntity;
 use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::{Mailbox, Options, Reactors};
@@ -135,7 +136,20 @@ fn genesis(config: &Config, settings: &Settings) -> anyhow::Result<Genesis> {
         entities: entities.collect::<anyhow::Result<_>>()?,
         // A cluster of one directory is on one host.
         failure_domain: "osd".into(),
+        full_ratios: FullRatios {
+            full: ratio(config, "mon_osd_full_ratio")?,
+            backfillfull: ratio(config, "mon_osd_backfillfull_ratio")?,
+            nearfull: ratio(config, "mon_osd_nearfull_ratio")?,
+        },
     })
+}
+
+/// A part of one; more than one is per cent, as Ceph reads it.
+fn ratio(config: &Config, name: &'static str) -> anyhow::Result<f32> {
+    let number: f32 = config.text(name).parse().with_context(|| format!("{name} is not a number"))?;
+    let ratio = if number > 1.0 { number / 100.0 } else { number };
+    anyhow::ensure!((0.0..=1.0).contains(&ratio), "{name}: {number} is neither a part of one nor per cent");
+    Ok(ratio)
 }
 
 /// The manager has its own address, name and key: clients see a daemon of its own.

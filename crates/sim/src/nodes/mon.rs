@@ -31,6 +31,7 @@ impl MonNode {
             monitors: vec![("a".into(), addrs.clone())],
             entities: Default::default(),
             failure_domain: "osd".into(),
+            full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
         apply(&mut disk, genesis.write(wall(Time::ZERO), &mut random));

@@ -79,6 +79,7 @@ impl Fixture {
             monitors: vec![("a".into(), addr(3300))],
             entities: keys(),
             failure_domain: "osd".into(),
+            full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
         apply(&mut disk, &genesis.write(START, &mut Random::from_number(5)));

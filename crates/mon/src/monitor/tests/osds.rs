@@ -5,8 +5,8 @@ use machine::ConnId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{
-    Body, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDMarkMeDown, MOSDPGCreated,
-    MOSDPGTemp, PaxosHeader, SubscribeItem,
+    Body, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDown,
+    MOSDPGCreated, MOSDPGTemp, PaxosHeader, SubscribeItem,
 };
 use wire::types::{OsdState, OsdSuperblock, PgId, PoolFlags, Uuid};
 
@@ -226,4 +226,39 @@ fn a_client_cannot_speak_for_an_osd() {
     let epoch = f.monitor.state().osdmap().epoch;
     f.send(client, boot(7800));
     assert_eq!(f.monitor.state().osdmap().epoch, epoch);
+}
+
+#[test]
+fn pools_are_as_full_as_the_osds_that_they_use() {
+    let (mut f, admin, osd) = with_osd();
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
+    let flags = |f: &Fixture| f.monitor.state().osdmap().pools[&1].flags;
+    let health = |f: &mut Fixture| f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
+    let say = |f: &mut Fixture, state| {
+        let (paxos, map_epoch) = (PaxosHeader::default(), f.monitor.state().osdmap().epoch);
+        f.send(osd, MOSDFull { paxos, map_epoch, state });
+        f.pass(Duration::from_secs(2));
+    };
+    say(&mut f, OsdState::NEARFULL);
+    assert!(flags(&f).has(PoolFlags::NEARFULL) && !flags(&f).has(PoolFlags::FULL));
+    let text = health(&mut f);
+    assert!(text.contains("osd.0 is near full") && text.contains("pool 'p' is nearfull"), "{text}");
+
+    say(&mut f, OsdState::FULL);
+    assert!(flags(&f).has(PoolFlags::FULL) && !flags(&f).has(PoolFlags::NEARFULL));
+    let text = health(&mut f);
+    assert!(text.contains("HEALTH_ERR") && text.contains("pool 'p' is full (no space)"), "{text}");
+    let epoch = f.monitor.state().osdmap().epoch;
+    f.pass(Duration::from_secs(5));
+    assert_eq!(f.monitor.state().osdmap().epoch, epoch, "once is enough");
+
+    f.ok(admin, r#"{"prefix":"osd out","ids":["0"]}"#);
+    f.pass(Duration::from_secs(2));
+    assert_eq!(flags(&f).0 & (PoolFlags::FULL | PoolFlags::NEARFULL), 0, "what is out takes no writes");
+    f.ok(admin, r#"{"prefix":"osd in","ids":["0"]}"#);
+    f.pass(Duration::from_secs(2));
+    assert!(flags(&f).has(PoolFlags::FULL));
+    say(&mut f, 0);
+    assert_eq!(flags(&f).0 & (PoolFlags::FULL | PoolFlags::BACKFILLFULL | PoolFlags::NEARFULL), 0);
+    assert!(!health(&mut f).contains("full"));
 }
