@@ -43,7 +43,7 @@ pub enum Answer {
     Value(Contents),
 }
 
-const STATES_MAX: usize = 20_000;
+const STATES_MAX: usize = 200_000;
 
 /// One object's possible pasts.
 #[derive(Debug)]
