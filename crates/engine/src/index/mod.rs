@@ -22,12 +22,26 @@
 //! header that names it, flush) ─▶ manifest_is_durable(): tables replaced since are given back to free space
 //! ```
 
+mod cache;
+mod filter;
+mod levels;
+mod maintain;
+mod manifest;
 mod memtable;
+mod merge;
+mod node;
+mod reads;
+mod scan;
+mod source;
+mod table;
+mod writer;
 
-use crate::device::DeviceError;
+use crate::device::{BLOCK, DeviceError};
 use crate::io::Io;
 use bytes::Bytes;
-use memtable::Memtable;
+use levels::Levels;
+use maintain::{Background, Memory};
+use reads::{Found, Reads, Stop};
 use thiserror::Error;
 
 /// A place in the log: the sequence of a record. The mark of a change is that of the record it is durable with.
@@ -136,34 +150,72 @@ pub struct Manifest {
     pub flushed: LogMark,
 }
 
+/// The parts of a token of the index: whose it is in the low bits, and a number.
+mod token {
+    pub const SHIFT: u32 = 2;
+    pub const CLASS: u64 = 3;
+    pub const LOAD: u64 = 0;
+    pub const FLUSH: u64 = 1;
+    pub const MERGE_WRITE: u64 = 2;
+    pub const MERGE_READ: u64 = 3;
+}
+
 pub struct Index {
     options: Options,
-    active: Memtable,
+    memory: Memory,
+    levels: Levels,
+    reads: Reads,
+    background: Background,
+    /// The newest change's.
     applied: LogMark,
+    /// The newest change's that is in tables, with all before it.
+    flushed: LogMark,
+    /// How far the log is on stable storage, as last told.
+    durable: LogMark,
 }
 
 impl Index {
     /// An empty one.
     pub fn new(options: Options) -> Index {
-        Index { options, active: Memtable::default(), applied: LogMark(0) }
+        Index {
+            memory: Memory::default(),
+            levels: Levels::default(),
+            reads: Reads::new(options.cache_bytes),
+            background: Background::default(),
+            applied: LogMark::default(),
+            flushed: LogMark::default(),
+            durable: LogMark::default(),
+            options,
+        }
     }
 
     /// The index that `manifest` (the blob of [`Manifest`]) describes; changes after its mark are applied by the
     /// caller, which also takes [`Index::runs`] out of free space.
     pub fn open(options: Options, manifest: &[u8]) -> Result<Index, Bad> {
-        let _ = manifest;
-        Ok(Index::new(options))
+        let state = manifest::decode(manifest)?;
+        let mut index = Index::new(options);
+        index.levels = state.levels;
+        index.background.next_table = state.next_table;
+        // Its tables were born before this version, so none is given back before a new manifest is durable.
+        index.background.version = 1;
+        index.background.durable_version = 1;
+        (index.applied, index.flushed, index.durable) = (state.flushed, state.flushed, state.flushed);
+        Ok(index)
     }
 
-    /// The log mark up to which an opened manifest's tables hold everything, and later what [`Manifest`] would say:
-    /// the log is superfluous up to here once such a manifest is durable.
+    /// The log is superfluous up to here once a manifest made now is durable. Of an index just opened: recovery
+    /// applies what comes after.
     pub fn flushed_mark(&self) -> LogMark {
-        LogMark(0)
+        match self.memory.first_mark() {
+            Some(first) => LogMark(first.0.saturating_sub(1)),
+            None => self.flushed.max(self.durable),
+        }
     }
 
-    /// Runs (offset, length) of the device that tables occupy.
+    /// Runs (offset, length) of the device that tables occupy, those included that wait to be given back.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
-        std::iter::empty()
+        let tables = self.levels.tables().chain(self.background.replaced_tables());
+        tables.flat_map(|table| &table.runs).map(|(unit, units)| (unit * BLOCK as u64, units * BLOCK as u64))
     }
 
     /// Put (`Some`) or delete (`None`) keys, visible at once. Marks never go back. A value should not pin much more
@@ -175,17 +227,41 @@ impl Index {
     ) {
         debug_assert!(mark >= self.applied, "the log's marks go back");
         self.applied = mark;
+        let active = &mut self.memory.active;
+        if active.table.is_empty() {
+            active.first = mark;
+        }
+        active.last = mark;
+        let mut bytes = 0;
         for (key, value) in changes {
-            self.active.put(key.as_ref(), value);
+            let key = key.as_ref();
+            bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+            active.table.put(key, value);
+        }
+        self.owe(bytes);
+        if self.memory.active.table.bytes() >= self.options.memtable_bytes {
+            self.memory.freeze();
         }
     }
 
     pub fn get(&mut self, key: &[u8], ticket: Ticket, io: &mut Io) -> Get {
-        let _ = (ticket, io);
-        match self.active.get(key) {
-            Some(Some(value)) => Get::Found(value.clone()),
-            Some(None) | None => Get::Absent,
+        for table in self.memory.tables() {
+            if let Some(value) = table.get(key) {
+                return value.clone().map_or(Get::Absent, Get::Found);
+            }
         }
+        let hash = filter::hash(key);
+        for run in self.levels.runs() {
+            let Some(table) = levels::covering(run, key) else { continue };
+            match self.reads.look_up(table, key, hash, ticket, io) {
+                Ok(Found::Nothing) => {}
+                Ok(Found::Value(value)) => return Get::Found(value),
+                Ok(Found::Deleted) => return Get::Absent,
+                Err(Stop::Pending) => return Get::Pending,
+                Err(Stop::Bad(bad)) => return Get::Bad(bad),
+            }
+        }
+        Get::Absent
     }
 
     /// Visit the entries with `from <= key < to`, in order, each with its newest value.
@@ -198,72 +274,85 @@ impl Index {
         io: &mut Io,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Scan {
-        let _ = (ticket, io);
-        let (mut entries, mut bytes) = (0, 0);
-        for (key, value) in self.active.range(from, to) {
-            let Some(value) = value else { continue };
-            if entries > 0 && (entries >= limit.entries || bytes >= limit.bytes) {
-                return Scan::More(key.to_vec());
-            }
-            each(key, value);
-            entries += 1;
-            bytes += key.len() + value.len();
-        }
-        Scan::End
+        let mut reading = scan::Reading { reads: &mut self.reads, io, ticket };
+        scan::scan(self.memory.tables(), self.levels.runs(), (from, to), limit, &mut reading, each)
     }
 
     /// A completion of [`crate::io::Owner::Index`].
     pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
-        let _ = (token, result, io);
+        match token & token::CLASS {
+            token::LOAD => self.reads.on_done(token, result),
+            _ => self.on_background_done(token, result, io),
+        }
     }
 
     /// Append the tickets that can go on. Ask their questions again before calling this the next time.
     pub fn ready(&mut self, out: &mut Vec<Ticket>) {
-        let _ = out;
+        self.reads.ready(out);
     }
 
     /// Freeze the memtable, so that everything applied so far goes to tables next.
-    pub fn freeze(&mut self) {}
+    pub fn freeze(&mut self) {
+        self.memory.freeze();
+    }
 
     /// Go on with flushing and merging, a bounded step a call; call it once a turn. `durable` is how far the log is on
     /// stable storage. Returns whether there is more to do at once (otherwise completions or changes wake it).
     pub fn maintain(&mut self, durable: LogMark, io: &mut Io, space: &mut dyn TakeSpace) -> bool {
-        let _ = (durable, io, space);
-        false
+        self.work(durable, io, space)
     }
 
     /// False when flushes or merges are so far behind that changes should wait.
     pub fn has_room(&self) -> bool {
-        true
+        !self.is_behind()
     }
 
     /// True when much space waits for a durable manifest to be given back: time for a checkpoint.
     pub fn wants_manifest(&self) -> bool {
-        false
+        let waiting: u64 = self.background.replaced_tables().map(|table| table.bytes()).sum();
+        waiting > self.options.level_bytes.max(self.tables_bytes() / 4)
     }
 
     /// A manifest of the tables as they are now, all of them written (but not flushed by the device).
     pub fn manifest(&mut self) -> Manifest {
-        Manifest { blob: Bytes::new(), version: 0, flushed: self.flushed_mark() }
+        let flushed = self.flushed_mark();
+        self.background.version += 1;
+        Manifest {
+            blob: manifest::encode(flushed, self.background.next_table, &self.levels).into(),
+            version: self.background.version,
+            flushed,
+        }
     }
 
     /// The manifest of this version, and all that was written before it was made, is on stable storage, and an older
     /// one will never be opened again.
     pub fn manifest_is_durable(&mut self, version: u64, space: &mut dyn TakeSpace) {
-        let _ = (version, space);
+        self.background.durable_version = self.background.durable_version.max(version);
+        self.background.give_back(space);
     }
 
     /// A write of the index failed: no flush or merge goes on, and the log cannot be freed any further.
     pub fn failed(&self) -> Option<DeviceError> {
-        None
+        self.background.failed
     }
 
     pub fn usage(&self) -> Usage {
-        Usage { memtables: self.active.bytes(), ..Usage::default() }
+        let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
+        let replaced: u64 = self.background.replaced_tables().map(|table| table.bytes()).sum();
+        Usage {
+            memtables: self.memory.bytes(),
+            cache: self.reads.cache_bytes(),
+            tables: tables + self.background.memory(),
+            device: self.tables_bytes() + replaced,
+        }
     }
 
     /// Blocks, filters and guides are kept within this many bytes, though never less than a working minimum.
     pub fn set_cache_budget(&mut self, bytes: usize) {
-        self.options.cache_bytes = bytes;
+        self.reads.cache().set_budget(bytes);
+    }
+
+    fn tables_bytes(&self) -> u64 {
+        self.levels.tables().map(|table| table.bytes()).sum()
     }
 }

@@ -1,0 +1,162 @@
+//! Which tables are there, which is newer than which, and what is to be merged next?
+//!
+//! A run is a list of tables in order that do not overlap. Level 0 has a run for each memtable flushed; every deeper
+//! level is one run, and may be `fanout` times as large as the one above. What is newer hides what is older: level 0's
+//! newest run first, then the levels downwards.
+
+use super::Options;
+use super::table::Table;
+use std::sync::Arc;
+
+pub type Run = Vec<Arc<Table>>;
+
+/// Runs of level 0 at which they are merged, and at which changes had better wait.
+const FRESH_MERGE: usize = 4;
+pub const FRESH_MAX: usize = 16;
+
+#[derive(Default)]
+pub struct Levels {
+    /// Level 0, newest first.
+    pub fresh: Vec<Run>,
+    /// Level 1 and deeper.
+    pub deep: Vec<Run>,
+    /// Where in the key space the next merge out of a deep level begins, so that all parts have their turn.
+    turns: Vec<Vec<u8>>,
+}
+
+/// A merge to be done.
+#[derive(Debug)]
+pub struct Plan {
+    /// Newest first.
+    pub inputs: Vec<Run>,
+    /// Everything older than the inputs: a deletion is kept while the key may be in there.
+    pub older: Vec<Run>,
+    pub target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One run of level 0 in place of several.
+    Fresh,
+    /// The level of this number, from 1.
+    Level(usize),
+}
+
+impl Levels {
+    /// Newest first.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.fresh.iter().chain(&self.deep)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.runs().flatten()
+    }
+
+    /// The most pressing merge.
+    pub fn plan(&mut self, options: &Options) -> Option<Plan> {
+        if self.fresh.len() >= FRESH_MERGE {
+            return Some(self.plan_fresh());
+        }
+        let (level, _) = (1..=self.deep.len())
+            .map(|level| (level, bytes(&self.deep[level - 1]) as f64 / self.target(level, options) as f64))
+            .filter(|(_, score)| *score > 1.0)
+            .max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(self.plan_deep(level))
+    }
+
+    fn target(&self, level: usize, options: &Options) -> u64 {
+        options.level_bytes.saturating_mul(options.fanout.saturating_pow(level as u32 - 1))
+    }
+
+    /// Level 0 into level 1, unless it is so small against it that rewriting level 1 would cost more than it brings:
+    /// then runs of like size become one.
+    fn plan_fresh(&self) -> Plan {
+        let total: u64 = self.fresh.iter().map(bytes).sum();
+        if self.deep.first().is_none_or(|level| bytes(level) <= total * 4) {
+            let first = self.fresh.iter().filter_map(|run| run.first()).map(|table| &table.first[..]).min();
+            let end = self.fresh.iter().filter_map(|run| run.last()).map(|table| &table.end[..]).max();
+            let mut inputs = self.fresh.clone();
+            if let (Some(level), Some(first), Some(end)) = (self.deep.first(), first, end) {
+                inputs.push(overlapping(level, first, end).to_vec());
+            }
+            return Plan {
+                inputs,
+                older: self.deep.iter().skip(1).cloned().collect(),
+                target: Target::Level(1),
+            };
+        }
+        // Newest first: take the next older one while it is not much larger than those before it together.
+        let mut taken = 2;
+        let mut sum: u64 = self.fresh[..taken].iter().map(bytes).sum();
+        while taken < self.fresh.len() && (bytes(&self.fresh[taken]) <= sum * 2 || taken + 1 < FRESH_MERGE) {
+            sum += bytes(&self.fresh[taken]);
+            taken += 1;
+        }
+        Plan {
+            inputs: self.fresh[..taken].to_vec(),
+            older: self.fresh[taken..].iter().chain(&self.deep).cloned().collect(),
+            target: Target::Fresh,
+        }
+    }
+
+    fn plan_deep(&mut self, level: usize) -> Plan {
+        self.turns.resize(self.turns.len().max(level), Vec::new());
+        let (run, turn) = (&self.deep[level - 1], &mut self.turns[level - 1]);
+        let table = run.iter().find(|table| table.first >= *turn).unwrap_or(&run[0]).clone();
+        turn.clone_from(&table.end);
+        let below = self.deep.get(level).map_or(&[][..], |run| overlapping(run, &table.first, &table.end));
+        Plan {
+            inputs: vec![vec![table], below.to_vec()],
+            older: self.deep.iter().skip(level + 1).cloned().collect(),
+            target: Target::Level(level + 1),
+        }
+    }
+
+    /// Put what a merge wrote in the place of what it read.
+    pub fn replace(&mut self, plan: &Plan, output: Run) {
+        let is_input =
+            |table: &Arc<Table>| plan.inputs.iter().flatten().any(|input| input.number == table.number);
+        // The inputs of level 0 are neighbours; what was flushed meanwhile is before them.
+        let newer = self.fresh.iter().take_while(|run| !run.iter().any(is_input)).count();
+        for run in self.fresh.iter_mut().chain(&mut self.deep) {
+            run.retain(|table| !is_input(table));
+        }
+        match plan.target {
+            Target::Fresh => self.fresh.insert(newer, output),
+            Target::Level(level) => self.add(level, output),
+        }
+        self.fresh.retain(|run| !run.is_empty());
+    }
+
+    /// Add tables to a deep level.
+    pub fn add(&mut self, level: usize, tables: Run) {
+        if self.deep.len() < level {
+            self.deep.resize(level, Run::new());
+        }
+        let run = &mut self.deep[level - 1];
+        run.extend(tables);
+        run.sort_by(|a, b| a.first.cmp(&b.first));
+        debug_assert!(is_run(run), "tables of a level overlap");
+    }
+}
+
+/// The one table of a run that may hold `key`.
+#[inline]
+pub fn covering<'a>(run: &'a [Arc<Table>], key: &[u8]) -> Option<&'a Arc<Table>> {
+    let i = run.partition_point(|table| &table.end[..] <= key);
+    run.get(i).filter(|table| &table.first[..] <= key)
+}
+
+pub fn is_run(run: &[Arc<Table>]) -> bool {
+    run.iter().all(|table| table.first < table.end) && run.windows(2).all(|pair| pair[0].end <= pair[1].first)
+}
+
+fn overlapping<'a>(run: &'a [Arc<Table>], first: &[u8], end: &[u8]) -> &'a [Arc<Table>] {
+    let start = run.partition_point(|table| &table.end[..] <= first);
+    let stop = run.partition_point(|table| &table.first[..] < end);
+    &run[start..stop.max(start)]
+}
+
+fn bytes(run: &Run) -> u64 {
+    run.iter().map(|table| table.bytes()).sum()
+}
