@@ -22,6 +22,8 @@ pub struct Levels {
     pub deep: Vec<Run>,
     /// Where in the key space the next merge out of a deep level begins, so that all parts have their turn.
     turns: Vec<Vec<u8>>,
+    /// Nothing is to be merged until something changes.
+    settled: bool,
 }
 
 /// A merge to be done.
@@ -54,14 +56,37 @@ impl Levels {
 
     /// The most pressing merge.
     pub fn plan(&mut self, options: &Options) -> Option<Plan> {
-        if self.fresh.len() >= FRESH_MERGE {
-            return Some(self.plan_fresh());
+        if self.settled {
+            return None;
         }
-        let (level, _) = (1..=self.deep.len())
-            .map(|level| (level, bytes(&self.deep[level - 1]) as f64 / self.target(level, options) as f64))
-            .filter(|(_, score)| *score > 1.0)
-            .max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(self.plan_deep(level))
+        let plan = if self.fresh.len() >= FRESH_MERGE {
+            Some(self.plan_fresh())
+        } else {
+            self.fullest(options).map(|level| self.plan_turn(level)).or_else(|| self.plan_cleaning())
+        };
+        self.settled = plan.is_none();
+        plan
+    }
+
+    /// The deep level that is most above its size.
+    fn fullest(&self, options: &Options) -> Option<usize> {
+        let score = |level: usize| bytes(&self.deep[level - 1]) as f64 / self.target(level, options) as f64;
+        let scores = (1..=self.deep.len()).map(|level| (level, score(level)));
+        scores.filter(|(_, score)| *score > 1.0).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(level, _)| level)
+    }
+
+    /// A table of deletions, mostly, goes down even where there is room, to give back the space of what it hides.
+    fn plan_cleaning(&self) -> Option<Plan> {
+        (1..self.deep.len()).find_map(|level| {
+            let is_due = |table: &&Arc<Table>| table.deletions * 2 > table.entries;
+            self.deep[level - 1].iter().find(is_due).map(|table| self.plan_down(level, table.clone()))
+        })
+    }
+
+    /// A memtable's tables.
+    pub fn add_fresh(&mut self, run: Run) {
+        self.fresh.insert(0, run);
+        self.settled = false;
     }
 
     fn target(&self, level: usize, options: &Options) -> u64 {
@@ -99,11 +124,16 @@ impl Levels {
         }
     }
 
-    fn plan_deep(&mut self, level: usize) -> Plan {
+    /// The next part of a level goes down.
+    fn plan_turn(&mut self, level: usize) -> Plan {
         self.turns.resize(self.turns.len().max(level), Vec::new());
         let (run, turn) = (&self.deep[level - 1], &mut self.turns[level - 1]);
         let table = run.iter().find(|table| table.first >= *turn).unwrap_or(&run[0]).clone();
         turn.clone_from(&table.end);
+        self.plan_down(level, table)
+    }
+
+    fn plan_down(&self, level: usize, table: Arc<Table>) -> Plan {
         let below = self.deep.get(level).map_or(&[][..], |run| overlapping(run, &table.first, &table.end));
         Plan {
             inputs: vec![vec![table], below.to_vec()],
@@ -126,6 +156,7 @@ impl Levels {
             Target::Level(level) => self.add(level, output),
         }
         self.fresh.retain(|run| !run.is_empty());
+        self.settled = false;
     }
 
     /// Add tables to a deep level.

@@ -142,7 +142,7 @@ impl Index {
         {
             background.flush = None;
             if !tables.is_empty() {
-                self.levels.fresh.insert(0, tables.into_iter().map(Arc::new).collect());
+                self.levels.add_fresh(tables.into_iter().map(Arc::new).collect());
             }
             let marked = self.memory.frozen.pop_back().expect("it was being flushed");
             self.flushed = marked.last;
@@ -206,14 +206,13 @@ impl Background {
         if self.flush.is_none()
             && let Some(oldest) = memory.frozen.back().filter(|oldest| oldest.last <= durable)
         {
-            // One memtable's tables are read and merged together: no use in cutting them small.
-            let writer = Writer::new(options.table_bytes, token::FLUSH);
+            let writer = Writer::new(options, token::FLUSH);
             self.flush = Some(Flush { place: oldest.table.start(), written: false, writer });
         }
         if self.merge.is_none()
             && let Some(plan) = levels.plan(options)
         {
-            self.merge = Some(Merge::new(plan, options.table_bytes));
+            self.merge = Some(Merge::new(plan, options));
         }
     }
 

@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 const FANOUT: usize = 32;
-const CHUNK: usize = 64 << 10;
+/// Of keys: the first is small, and each is twice the one before until this.
+const CHUNK_MAX: usize = 64 << 10;
+const CHUNK_MIN: usize = 4 << 10;
 const NONE: u32 = u32::MAX;
 
 // Boxed, so that a growing list of nodes does not move them all.
@@ -300,7 +302,8 @@ impl Inner {
 impl Keys {
     fn push(&mut self, key: &[u8]) -> KeyAt {
         if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < key.len()) {
-            let capacity = CHUNK.max(key.len());
+            let usual = self.chunks.last().map_or(CHUNK_MIN, |chunk| chunk.capacity() * 2).min(CHUNK_MAX);
+            let capacity = usual.max(key.len());
             self.chunks.push(Vec::with_capacity(capacity));
             self.bytes += capacity;
         }

@@ -5,8 +5,8 @@
 
 use super::levels::{Plan, covering};
 use super::source::{Head, Source};
-use super::token;
 use super::writer::{Ground, Writer};
+use super::{Options, token};
 use crate::device::DeviceError;
 use crate::io::Io;
 use bytes::Bytes;
@@ -28,11 +28,11 @@ pub struct Merge {
 const ENTRY_WORK: usize = 64;
 
 impl Merge {
-    pub fn new(plan: Plan, table_bytes: u64) -> Merge {
+    pub fn new(plan: Plan, options: &Options) -> Merge {
         let sources = plan.inputs.iter().map(|run| Source::new(run.clone())).collect();
         Merge {
             plan,
-            writer: Writer::new(table_bytes, token::MERGE_WRITE),
+            writer: Writer::new(options, token::MERGE_WRITE),
             sources,
             holes: Vec::new(),
             hole_from: None,

@@ -34,6 +34,8 @@ mod reads;
 mod scan;
 mod source;
 mod table;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use crate::device::{BLOCK, DeviceError};
@@ -48,8 +50,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogMark(pub u64);
 
-/// Who asked, in the asker's own numbering. May be used again as soon as it was handed out by [`Index::ready`], or
-/// when nothing that was asked with it said `Pending`.
+/// Who asked, in the asker's own numbering. A ticket may be ready that nobody waits with any more (a scan that had
+/// enough had begun to read further): ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -109,6 +111,8 @@ pub struct Options {
     /// A memtable is frozen at this size.
     pub memtable_bytes: usize,
     pub table_bytes: u64,
+    /// Of blocks that share a guide. A merge reads so much at once, and a look-up a guide of about a fiftieth of it.
+    pub segment_bytes: usize,
     /// Of level 1; each deeper level may be `fanout` times as large.
     pub level_bytes: u64,
     pub fanout: u64,
@@ -121,6 +125,7 @@ impl Default for Options {
         Options {
             memtable_bytes: 32 << 20,
             table_bytes: 8 << 20,
+            segment_bytes: 256 << 10,
             level_bytes: 64 << 20,
             fanout: 8,
             cache_bytes: 64 << 20,
@@ -251,13 +256,17 @@ impl Index {
             }
         }
         let hash = filter::hash(key);
+        self.reads.begin();
         for run in self.levels.runs() {
             let Some(table) = levels::covering(run, key) else { continue };
             match self.reads.look_up(table, key, hash, ticket, io) {
                 Ok(Found::Nothing) => {}
                 Ok(Found::Value(value)) => return Get::Found(value),
                 Ok(Found::Deleted) => return Get::Absent,
-                Err(Stop::Pending) => return Get::Pending,
+                Err(Stop::Pending) => {
+                    self.reads.hold_touched(ticket);
+                    return Get::Pending;
+                }
                 Err(Stop::Bad(bad)) => return Get::Bad(bad),
             }
         }
@@ -274,8 +283,14 @@ impl Index {
         io: &mut Io,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Scan {
+        self.reads.begin();
         let mut reading = scan::Reading { reads: &mut self.reads, io, ticket };
-        scan::scan(self.memory.tables(), self.levels.runs(), (from, to), limit, &mut reading, each)
+        let answer =
+            scan::scan(self.memory.tables(), self.levels.runs(), (from, to), limit, &mut reading, each);
+        if answer == Scan::Pending {
+            self.reads.hold_touched(ticket);
+        }
+        answer
     }
 
     /// A completion of [`crate::io::Owner::Index`].

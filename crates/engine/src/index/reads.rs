@@ -35,6 +35,8 @@ pub struct Reads {
     pins_next: Vec<Name>,
     /// Blocks that the tickets handed out last ask for now.
     pins_held: Vec<Name>,
+    /// Blocks that the question being answered has used so far.
+    touched: Vec<Name>,
     next_token: u64,
 }
 
@@ -61,6 +63,7 @@ impl Reads {
             ready: Vec::new(),
             pins_next: Vec::new(),
             pins_held: Vec::new(),
+            touched: Vec::new(),
             next_token: 0,
         }
     }
@@ -71,6 +74,22 @@ impl Reads {
 
     pub fn cache_bytes(&self) -> usize {
         self.cache.bytes()
+    }
+
+    /// A new question begins.
+    pub fn begin(&mut self) {
+        self.touched.clear();
+    }
+
+    /// The question ends with `Pending`: what it has used stays until it is asked again, so that each time gets
+    /// further than the last, however small the cache.
+    pub fn hold_touched(&mut self, ticket: Ticket) {
+        let Some(wait) = self.waits.get_mut(&ticket) else { return };
+        for name in self.touched.drain(..) {
+            if !wait.landed.contains(&name) && self.cache.pin(name) {
+                wait.landed.push(name);
+            }
+        }
     }
 
     /// What `table` says of `key`, whose [`filter::hash`] is `hash`.
@@ -114,9 +133,16 @@ impl Reads {
         ticket: Ticket,
         io: &mut Io,
     ) -> Result<&Node, Stop> {
-        match self.cache.find(Name { table: table.number, unit: at.unit }) {
+        if at.is_hole() {
+            return Err(Stop::Bad(Bad::Corrupt));
+        }
+        let name = Name { table: table.number, unit: at.unit };
+        match self.cache.find(name) {
             Some(slot) => match self.cache.entry(slot) {
-                Entry::Node(node) => Ok(node),
+                Entry::Node(node) => {
+                    self.touched.push(name);
+                    Ok(node)
+                }
                 Entry::Bad(bad) => Err(Stop::Bad(*bad)),
             },
             None => Err(self.miss(table, at, kind, ticket, io)),
@@ -177,6 +203,7 @@ impl Reads {
     #[cold]
     fn miss(&mut self, table: &Arc<Table>, at: At, kind: Kind, ticket: Ticket, io: &mut Io) -> Stop {
         let name = Name { table: table.number, unit: at.unit };
+        // Roots are not looked for in the cache, save for what is wrong with them.
         if let Some(slot) = self.cache.find(name)
             && let Entry::Bad(bad) = self.cache.entry(slot)
         {

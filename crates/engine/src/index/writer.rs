@@ -5,7 +5,7 @@
 
 use super::node::{Builder, Kind, common};
 use super::table::{At, BlockAt, Segment, Table};
-use super::{TakeSpace, filter, token};
+use super::{Options, TakeSpace, filter, token};
 use crate::device::{BLOCK, DeviceError, Durability};
 use crate::io::{Io, Owner};
 use bytes::Bytes;
@@ -15,7 +15,6 @@ use std::sync::OnceLock;
 
 /// A block is closed at this size, unless that wastes much of it; then it may grow to a few.
 const BLOCK_UNITS_MAX: usize = 4;
-const SEGMENT_BYTES: usize = 256 << 10;
 const SEGMENT_BLOCKS_MAX: usize = 1024;
 /// Of lower bounds in one guide.
 const GUIDE_KEYS_MAX: usize = 32 << 10;
@@ -24,6 +23,7 @@ const UNDER_WAY_MAX: usize = 4;
 
 pub struct Writer {
     table_bytes: u64,
+    segment_bytes: usize,
     /// Part of the tokens of its writes: whose writer it is.
     class: u64,
     block: Builder,
@@ -88,9 +88,10 @@ pub struct Ground<'a> {
 }
 
 impl Writer {
-    pub fn new(table_bytes: u64, class: u64) -> Writer {
+    pub fn new(options: &Options, class: u64) -> Writer {
         Writer {
-            table_bytes,
+            table_bytes: options.table_bytes,
+            segment_bytes: options.segment_bytes,
             class,
             block: Builder::default(),
             bound: Vec::new(),
@@ -188,7 +189,7 @@ impl Writer {
         };
         self.segment.data.capacity()
             + self.queue.iter().map(queued).sum::<usize>()
-            + self.writes * SEGMENT_BYTES
+            + self.writes * self.segment_bytes
     }
 
     fn fits(&self, key: &[u8], value: Option<&[u8]>) -> bool {
@@ -229,7 +230,7 @@ impl Writer {
     /// Between blocks.
     fn end_segment_if_full(&mut self) {
         let segment = &self.segment;
-        if segment.data.len() >= SEGMENT_BYTES
+        if segment.data.len() >= self.segment_bytes
             || segment.blocks.len() >= SEGMENT_BLOCKS_MAX
             || segment.keys_len >= GUIDE_KEYS_MAX
         {
