@@ -20,6 +20,12 @@
 //! - **Every block has a checksum**, kept apart from the block (with the pointer to it), and checked on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
+mod checksum;
 pub mod device;
+pub mod format;
 pub mod index;
 pub mod io;
+mod log;
+mod object;
+mod space;
+mod varint;

@@ -1,0 +1,75 @@
+//! crc32c, as the disk format uses it everywhere.
+
+use crate::device::BLOCK;
+use codec::Rope;
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32_iscsi(bytes)
+}
+
+pub fn crc32c_of_rope(rope: &Rope) -> u32 {
+    match rope.pieces() {
+        [one] => crc32c(one),
+        pieces => {
+            let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+            pieces.iter().for_each(|p| digest.update(p));
+            digest.finalize() as u32
+        }
+    }
+}
+
+/// The checksum of each block of `rope`, the last one filled up with zeroes.
+pub fn of_blocks(rope: &Rope, mut each: impl FnMut(u32)) {
+    static ZEROES: [u8; BLOCK] = [0; BLOCK];
+    let mut digest: Option<Digest> = None;
+    let mut filled = 0;
+    for piece in rope.pieces() {
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(rest.len().min(BLOCK - filled));
+            rest = after;
+            if part.len() == BLOCK {
+                each(crc32c(part));
+                continue;
+            }
+            let running = digest.get_or_insert_with(|| Digest::new(CrcAlgorithm::Crc32Iscsi));
+            running.update(part);
+            filled += part.len();
+            if filled == BLOCK {
+                each(digest.take().expect("begun above").finalize() as u32);
+                filled = 0;
+            }
+        }
+    }
+    if let Some(mut running) = digest {
+        running.update(&ZEROES[filled..]);
+        each(running.finalize() as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn the_known_value_of_crc32c() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn blocks_have_the_same_checksums_however_the_rope_is_cut() {
+        let bytes: Vec<u8> = (0..3 * BLOCK + 100).map(|i| (i * 7 + i / 256) as u8).collect();
+        let mut padded = bytes.clone();
+        padded.resize(4 * BLOCK, 0);
+        let expected: Vec<u32> = padded.chunks(BLOCK).map(crc32c).collect();
+        for cut in [1, 100, BLOCK, BLOCK + 5, 2 * BLOCK, bytes.len()] {
+            let rope: Rope = bytes.chunks(cut).map(Bytes::copy_from_slice).collect();
+            let mut got = Vec::new();
+            of_blocks(&rope, |crc| got.push(crc));
+            assert_eq!(got, expected, "cut every {cut}");
+            assert_eq!(crc32c_of_rope(&rope), crc32c(&bytes));
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The log: a ring of records, each the effects of a batch of transactions, which is what makes them durable.
+
+mod entry;
+mod record;
+mod replay;
+mod ring;
+
+pub use entry::{Entries, Entry, put_delete, put_direct, put_free, put_inline, put_put, put_take};
+pub use record::{Record, RecordHead};
+pub use replay::{Mark, Replay};
+pub use ring::Ring;

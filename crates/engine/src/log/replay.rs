@@ -1,0 +1,111 @@
+//! Reading the log back: record after record, until one is not whole.
+//!
+//! A record is *whole* when its checksums match and it names the one before it. Data that went straight to its blocks
+//! may be missing behind a whole record if nothing written later says that it was flushed: the caller looks, and stops
+//! there when it is. What is not whole was never acknowledged.
+
+use super::{Record, RecordHead, Ring};
+use crate::device::{BLOCK, DeviceError};
+use crate::format::Header;
+use crate::space::Run;
+use bytes::Bytes;
+
+/// How much is read at once.
+const AHEAD_BLOCKS: u64 = 256;
+
+pub struct Replay {
+    shard_identity: u64,
+    run: Run,
+    next_sequence: u64,
+    chain: u32,
+    ring: Ring,
+    /// What was read ahead, and at which block of the ring it begins.
+    ahead: (u64, Bytes),
+}
+
+/// A place between two records.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    head: u64,
+    next_sequence: u64,
+    chain: u32,
+}
+
+/// Reads so many bytes at an offset of the device.
+pub type ReadAt<'a> = dyn FnMut(u64, usize) -> Result<Bytes, DeviceError> + 'a;
+
+impl Replay {
+    pub fn new(header: &Header, run: Run) -> Replay {
+        Replay {
+            shard_identity: header.shard_identity,
+            run,
+            next_sequence: header.log_sequence,
+            chain: header.log_chain,
+            ring: Ring::new(run, header.log_block),
+            ahead: (0, Bytes::new()),
+        }
+    }
+
+    /// The next whole record.
+    pub fn next(&mut self, read: &mut ReadAt<'_>) -> Result<Option<Record>, DeviceError> {
+        let at = self.ring.block(self.ring.head());
+        // A record that did not fit before the ring's end was written to its beginning.
+        for block in [at, 0] {
+            if let Some(record) = self.record_at(block, read)? {
+                self.ring.found(block, record.head.blocks());
+                self.next_sequence += 1;
+                self.chain = record.head.crc;
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    fn record_at(&mut self, block: u64, read: &mut ReadAt<'_>) -> Result<Option<Record>, DeviceError> {
+        let Some(front) = self.blocks_at(block, 1, read)? else { return Ok(None) };
+        let head = RecordHead::decode(&front, self.shard_identity)
+            .filter(|h| h.sequence == self.next_sequence && h.chain == self.chain);
+        let Some(head) = head else { return Ok(None) };
+        let Some(bytes) = self.blocks_at(block, head.blocks(), read)? else { return Ok(None) };
+        Ok(Record::decode(head, &bytes))
+    }
+
+    /// Blocks of the ring; `None` when it ends before.
+    fn blocks_at(
+        &mut self,
+        block: u64,
+        count: u64,
+        read: &mut ReadAt<'_>,
+    ) -> Result<Option<Bytes>, DeviceError> {
+        if block + count > self.run.len {
+            return Ok(None);
+        }
+        let (start, bytes) = &self.ahead;
+        let end = start + (bytes.len() / BLOCK) as u64;
+        if block < *start || block + count > end {
+            let len = count.max(AHEAD_BLOCKS).min(self.run.len - block);
+            let from = Run::new(self.run.start + block, len);
+            self.ahead = (block, read(from.offset(), from.bytes() as usize)?);
+        }
+        let (start, bytes) = &self.ahead;
+        let first = (block - start) as usize * BLOCK;
+        Ok(Some(bytes.slice(first..first + count as usize * BLOCK)))
+    }
+
+    /// Where the last record that [`Replay::next`] gave ended.
+    pub fn mark(&self) -> Mark {
+        Mark { head: self.ring.head(), next_sequence: self.next_sequence, chain: self.chain }
+    }
+
+    /// The records after this mark turned out not to be whole.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.ring.rewind(mark.head);
+        self.next_sequence = mark.next_sequence;
+        self.chain = mark.chain;
+    }
+
+    /// After the last record: the ring as it is, the next record's sequence and chain.
+    pub fn finish(self) -> (Ring, u64, u32) {
+        (self.ring, self.next_sequence, self.chain)
+    }
+}

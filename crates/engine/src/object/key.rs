@@ -1,0 +1,372 @@
+//! The index's keys. Their order, byte by byte, is the order in which things are listed.
+//!
+//! | first byte | then | value |
+//! |---|---|---|
+//! | `10` | collection | [`super::collection::CollectionRecord`] |
+//! | `11` | collection | the record of its PG meta object |
+//! | `20` | area, pool, reversed hash, namespace, key, name, snapshot, generation | [`super::record::ObjectRecord`] |
+//! | `30` | number, page | [`super::page::Page`] |
+//! | `40` | number, `00` | an omap's header |
+//! | `40` | number, `01`, key | an omap's value |
+//! | `50` | block / 64 | [`super::refcount::Refcounts`] |
+//! | `60` | zone | bits: which blocks hold data |
+//! | `70` | number | what is left to be cleaned away of it |
+//!
+//! Numbers are big-endian. A text ends with `00 00`, and a zero within it is `00 ff`.
+
+use arcstr::ArcStr;
+use codec::{DecodeError, Reader};
+use store::{Collection, ObjectId};
+use wire::types::{HObject, PgId, ShardId, SnapId, SpgId};
+
+pub type Key = Vec<u8>;
+
+const COLLECTION: u8 = 0x10;
+const PG_META: u8 = 0x11;
+const OBJECT: u8 = 0x20;
+const PAGE: u8 = 0x30;
+const OMAP: u8 = 0x40;
+const REFCOUNT: u8 = 0x50;
+const ZONE: u8 = 0x60;
+const CLEANING: u8 = 0x70;
+
+const OMAP_HEADER: u8 = 0;
+const OMAP_ENTRY: u8 = 1;
+/// First byte and number in front of an omap's own key.
+const OMAP_PREFIX_LEN: usize = 10;
+
+/// The first key of a space and the first beyond it.
+pub fn whole_space(first_byte: u8) -> (Key, Key) {
+    (vec![first_byte], vec![first_byte + 1])
+}
+
+pub fn all_collections() -> (Key, Key) {
+    whole_space(COLLECTION)
+}
+
+pub fn all_pg_metas() -> (Key, Key) {
+    whole_space(PG_META)
+}
+
+pub fn all_objects() -> (Key, Key) {
+    whole_space(OBJECT)
+}
+
+pub fn all_pages() -> (Key, Key) {
+    whole_space(PAGE)
+}
+
+pub fn all_omaps() -> (Key, Key) {
+    whole_space(OMAP)
+}
+
+pub fn all_refcounts() -> (Key, Key) {
+    whole_space(REFCOUNT)
+}
+
+pub fn all_zones() -> (Key, Key) {
+    whole_space(ZONE)
+}
+
+pub fn all_cleanings() -> (Key, Key) {
+    whole_space(CLEANING)
+}
+
+pub fn collection(id: Collection) -> Key {
+    let mut out = vec![COLLECTION];
+    put_collection(&mut out, id);
+    out
+}
+
+pub fn pg_meta(id: Collection) -> Key {
+    let mut out = vec![PG_META];
+    put_collection(&mut out, id);
+    out
+}
+
+fn put_collection(out: &mut Key, id: Collection) {
+    match id {
+        Collection::Meta => out.push(0),
+        Collection::Pg(id) => {
+            out.push(1);
+            out.extend_from_slice(&flipped(id.pg.pool).to_be_bytes());
+            out.extend_from_slice(&id.pg.seed.to_be_bytes());
+            out.push(id.shard.0 as u8);
+        }
+    }
+}
+
+/// The collection of a key that [`collection`] or [`pg_meta`] made.
+pub fn parse_collection(key: &[u8]) -> Result<Collection, DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    let out = match r.u8()? {
+        0 => Collection::Meta,
+        1 => {
+            let pool = unflipped(take_be_u64(&mut r)?);
+            let seed = take_be_u32(&mut r)?;
+            let shard = ShardId(r.i8()?);
+            Collection::Pg(SpgId { pg: PgId { pool, seed }, shard })
+        }
+        other => {
+            return Err(DecodeError::Invalid { what: "collection", value: other as u64, offset: 1 });
+        }
+    };
+    r.expect_end()?;
+    Ok(out)
+}
+
+/// Signed numbers in the order of unsigned ones.
+fn flipped(value: i64) -> u64 {
+    (value as u64) ^ (1 << 63)
+}
+
+fn unflipped(value: u64) -> i64 {
+    (value ^ (1 << 63)) as i64
+}
+
+fn take_be_u64(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    Ok(u64::from_be_bytes(r.take("number", 8)?.try_into().expect("eight bytes")))
+}
+
+fn take_be_u32(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    Ok(u32::from_be_bytes(r.take("number", 4)?.try_into().expect("four bytes")))
+}
+
+/// The first key of a pool's objects in an area with at least this reversed hash.
+pub fn objects_from(area: u64, pool: i64, reversed_hash: u32) -> Key {
+    let mut out = Vec::with_capacity(21);
+    out.push(OBJECT);
+    out.extend_from_slice(&area.to_be_bytes());
+    out.extend_from_slice(&flipped(pool).to_be_bytes());
+    out.extend_from_slice(&reversed_hash.to_be_bytes());
+    out
+}
+
+/// The first key beyond a pool's objects in an area.
+pub fn objects_after_pool(area: u64, pool: i64) -> Key {
+    match pool.checked_add(1) {
+        Some(next) => objects_from(area, next, 0),
+        None => {
+            let mut out = vec![OBJECT];
+            out.extend_from_slice(&(area + 1).to_be_bytes());
+            out
+        }
+    }
+}
+
+pub fn object(area: u64, id: &ObjectId) -> Key {
+    let HObject { pool, namespace, key, name, snap, .. } = &id.object;
+    let mut out = Vec::with_capacity(48 + namespace.len() + key.len() + name.len());
+    out.push(OBJECT);
+    out.extend_from_slice(&area.to_be_bytes());
+    out.extend_from_slice(&flipped(*pool).to_be_bytes());
+    out.extend_from_slice(&id.object.reversed_hash().to_be_bytes());
+    put_text(&mut out, namespace);
+    put_text(&mut out, id.object.effective_key());
+    // Most names are their own key: one byte says so, in its place among names that are less or greater.
+    if key.is_empty() || key == name {
+        out.push(2);
+    } else {
+        out.push(if name < key { 1 } else { 3 });
+        put_text(&mut out, name);
+    }
+    out.extend_from_slice(&snap.0.to_be_bytes());
+    out.extend_from_slice(&id.generation.to_be_bytes());
+    out
+}
+
+/// The area and the object of a key that [`object`] made.
+pub fn parse_object(key: &[u8]) -> Result<(u64, ObjectId), DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    let area = take_be_u64(&mut r)?;
+    let pool = unflipped(take_be_u64(&mut r)?);
+    let hash = take_be_u32(&mut r)?.reverse_bits();
+    let namespace = take_text(&mut r)?;
+    let effective_key = take_text(&mut r)?;
+    let (key, name) = match r.u8()? {
+        2 => (ArcStr::new(), effective_key),
+        _ => (effective_key, take_text(&mut r)?),
+    };
+    let snap = SnapId(take_be_u64(&mut r)?);
+    let generation = take_be_u64(&mut r)?;
+    r.expect_end()?;
+    let object = HObject { pool, hash, snap, namespace, key, name, max: false };
+    Ok((area, ObjectId { object, generation }))
+}
+
+fn put_text(out: &mut Key, text: &str) {
+    for &byte in text.as_bytes() {
+        out.push(byte);
+        if byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+fn take_text(r: &mut Reader<'_>) -> Result<ArcStr, DecodeError> {
+    let offset = r.offset();
+    let mut out = Vec::new();
+    loop {
+        match r.u8()? {
+            0 if r.u8()? == 0 => break,
+            byte => out.push(byte),
+        }
+    }
+    let text = std::str::from_utf8(&out).map_err(|_| DecodeError::NotUtf8 { what: "name", offset })?;
+    Ok(text.into())
+}
+
+fn numbered(first_byte: u8, number: u64, capacity: usize) -> Key {
+    let mut out = Vec::with_capacity(9 + capacity);
+    out.push(first_byte);
+    out.extend_from_slice(&number.to_be_bytes());
+    out
+}
+
+pub fn page(number: u64, page: u64) -> Key {
+    let mut out = numbered(PAGE, number, 8);
+    out.extend_from_slice(&page.to_be_bytes());
+    out
+}
+
+/// Pages `from..to` of an object; all from `from` on when `to` is `None`.
+pub fn pages(number: u64, from: u64, to: Option<u64>) -> (Key, Key) {
+    (page(number, from), to.map_or_else(|| numbered(PAGE, number + 1, 0), |to| page(number, to)))
+}
+
+/// The object's number and the page of a key that [`page`] made.
+pub fn parse_page(key: &[u8]) -> Result<(u64, u64), DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    let out = (take_be_u64(&mut r)?, take_be_u64(&mut r)?);
+    r.expect_end()?;
+    Ok(out)
+}
+
+pub fn omap_header(number: u64) -> Key {
+    let mut out = numbered(OMAP, number, 1);
+    out.push(OMAP_HEADER);
+    out
+}
+
+pub fn omap(number: u64, key: &[u8]) -> Key {
+    let mut out = numbered(OMAP, number, 1 + key.len());
+    out.push(OMAP_ENTRY);
+    out.extend_from_slice(key);
+    out
+}
+
+/// The first key beyond an omap.
+pub fn omap_end(number: u64) -> Key {
+    numbered(OMAP, number + 1, 0)
+}
+
+/// An omap's own key, of one that [`omap`] made; `None` for its header.
+pub fn omap_own(key: &[u8]) -> Option<&[u8]> {
+    (key[OMAP_PREFIX_LEN - 1] == OMAP_ENTRY).then(|| &key[OMAP_PREFIX_LEN..])
+}
+
+/// The omap's number, of a key of its space.
+pub fn parse_omap_number(key: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    take_be_u64(&mut r)
+}
+
+/// The first key after this one.
+pub fn successor(mut key: Key) -> Key {
+    key.push(0);
+    key
+}
+
+pub fn refcounts(group: u64) -> Key {
+    numbered(REFCOUNT, group, 0)
+}
+
+pub fn zone(zone: u32) -> Key {
+    let mut out = vec![ZONE];
+    out.extend_from_slice(&zone.to_be_bytes());
+    out
+}
+
+pub fn parse_zone(key: &[u8]) -> Result<u32, DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    let out = take_be_u32(&mut r)?;
+    r.expect_end()?;
+    Ok(out)
+}
+
+pub fn cleaning(number: u64) -> Key {
+    numbered(CLEANING, number, 0)
+}
+
+/// The number of a key that [`cleaning`] or [`refcounts`] made.
+pub fn parse_number(key: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(key);
+    r.u8()?;
+    let out = take_be_u64(&mut r)?;
+    r.expect_end()?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text() -> impl Strategy<Value = String> {
+        prop::collection::vec(prop_oneof![Just('\0'), Just('a'), Just('b'), Just('\u{1}'), Just('ÿ')], 0..4)
+            .prop_map(|chars| chars.into_iter().collect())
+    }
+
+    fn object_id() -> impl Strategy<Value = ObjectId> {
+        let snap = prop_oneof![Just(SnapId::HEAD), (0u64..3).prop_map(SnapId)];
+        let generation = prop_oneof![Just(ObjectId::NO_GENERATION), 0u64..3];
+        ((-2i64..2), (0u32..4), text(), text(), text(), snap, generation).prop_map(
+            |(pool, hash, namespace, key, name, snap, generation)| {
+                // A key that is the name is none: the two are the same object to Ord.
+                let key = if key == name { String::new() } else { key };
+                let object = HObject {
+                    pool,
+                    hash,
+                    snap,
+                    namespace: namespace.into(),
+                    key: key.into(),
+                    name: name.into(),
+                    max: false,
+                };
+                ObjectId { object, generation }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn keys_order_as_objects_do(a in object_id(), b in object_id()) {
+            let keys = (object(7, &a), object(7, &b));
+            prop_assert_eq!(keys.0.cmp(&keys.1), a.cmp(&b));
+            prop_assert_eq!(parse_object(&keys.0).unwrap(), (7, a.clone()));
+            prop_assert!(objects_from(7, a.object.pool, a.object.reversed_hash()) < keys.0);
+            prop_assert!(objects_after_pool(7, a.object.pool) > keys.0);
+        }
+
+        #[test]
+        fn anything_is_refused_or_parsed(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = parse_object(&bytes);
+            let _ = parse_collection(&bytes);
+            let _ = parse_page(&bytes);
+        }
+    }
+
+    #[test]
+    fn collections_order_as_keys_do() {
+        let pg = |pool, seed, shard| Collection::Pg(SpgId { pg: PgId { pool, seed }, shard: ShardId(shard) });
+        for id in [Collection::Meta, pg(1, 2, -1), pg(i64::MAX, u32::MAX, 3)] {
+            assert_eq!(parse_collection(&collection(id)), Ok(id));
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Which blocks of a shard's part are free, and when a block that was let go of may be taken again.
+//!
+//! Two bitmaps. `stored` says what objects' data occupy after all transactions applied so far: this is what the index
+//! keeps (a record a zone), what the log's records change, and what fsck compares with the extents. `busy` is what the
+//! allocator goes by: `stored`, and the index's tables, and blocks that are let go of and not yet free. A block is free
+//! when the batch that let go of it is durable *and* nothing that began before can still read or write it: a read under
+//! way, or the deferred writing of what the log holds ([`Space::pin`]).
+//!
+//! Allocation is next-fit: what is written together lies together, and the cursor sweeps over the part. It costs a scan
+//! of words, and takes what there is in a bounded number of fragments when nothing contiguous is found soon.
+
+mod bitmap;
+mod run;
+
+pub use bitmap::{Bitmap, ZONE_BLOCKS};
+pub use run::{Run, push_joined};
+
+use crate::index::TakeSpace;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many free runs are looked at before the ones found are taken as they are.
+const FRAGMENTS_TRIED: usize = 16;
+
+pub struct Space {
+    /// The device's number of the first block.
+    first: u64,
+    stored: Bitmap,
+    busy: Bitmap,
+    /// Where the next search begins.
+    cursor: u64,
+    /// Zones of `stored` that differ from the index's records.
+    dirty: BTreeSet<usize>,
+    /// Let go of by batches, oldest first.
+    released: VecDeque<(u64, Run)>,
+    /// How many reads and deferred writes began in which batch.
+    pins: BTreeMap<u64, u32>,
+    /// Kept for deletes and for the index.
+    reserve: u64,
+}
+
+/// Where data goes: mostly one run.
+pub type Runs = SmallVec<[Run; 2]>;
+
+impl Space {
+    /// All free; `run` is the data space on the device.
+    pub fn new(run: Run) -> Space {
+        Space {
+            first: run.start,
+            stored: Bitmap::new(run.len),
+            busy: Bitmap::new(run.len),
+            cursor: 0,
+            dirty: BTreeSet::new(),
+            released: VecDeque::new(),
+            pins: BTreeMap::new(),
+            reserve: (run.len / 50).clamp(64, 1 << 18).min(run.len / 8),
+        }
+    }
+
+    /// The bits that are `run`; `None` when it is not within the data space.
+    fn local(&self, run: Run) -> Option<Run> {
+        let start = run.start.checked_sub(self.first)?;
+        (start.checked_add(run.len)? <= self.stored.len()).then_some(Run::new(start, run.len))
+    }
+
+    fn local_of_own(&self, run: Run) -> Run {
+        self.local(run).unwrap_or_else(|| panic!("{run:?} is not in the data space"))
+    }
+
+    pub fn contains(&self, run: Run) -> bool {
+        self.local(run).is_some()
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.stored.len()
+    }
+
+    /// Blocks that may be taken, the reserve among them.
+    pub fn free_blocks(&self) -> u64 {
+        self.busy.clear()
+    }
+
+    /// Blocks that will be free once reads end and batches are durable.
+    pub fn released_blocks(&self) -> u64 {
+        self.released.iter().map(|(_, run)| run.len).sum()
+    }
+
+    pub fn reserve_blocks(&self) -> u64 {
+        self.reserve
+    }
+
+    /// Blocks that hold objects' data.
+    pub fn stored_blocks(&self) -> u64 {
+        self.stored.len() - self.stored.clear()
+    }
+
+    /// Take blocks for data; `None` when there are not so many.
+    pub fn take(&mut self, blocks: u64) -> Option<Runs> {
+        let runs = self.find(blocks)?;
+        for run in &runs {
+            self.mark_stored(*run, true);
+            self.busy.put(*run, true);
+        }
+        Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
+    }
+
+    /// Undo [`Space::take`], before anything was made of it.
+    pub fn untake(&mut self, run: Run) {
+        let run = self.local_of_own(run);
+        self.mark_stored(run, false);
+        self.busy.put(run, false);
+    }
+
+    /// The batch lets go of data's blocks. They are free when [`Space::release`] finds them to be.
+    pub fn let_go(&mut self, run: Run, batch: u64) {
+        let local = self.local_of_own(run);
+        let changed = self.mark_stored(local, false);
+        assert_eq!(changed, local.len, "{run:?} is let go of and was not stored");
+        self.released.push_back((batch, local));
+    }
+
+    fn mark_stored(&mut self, run: Run, value: bool) -> u64 {
+        let changed = self.stored.put(run, value);
+        if run.len > 0 {
+            self.dirty.extend((run.start / ZONE_BLOCKS) as usize..=((run.end() - 1) / ZONE_BLOCKS) as usize);
+        }
+        changed
+    }
+
+    fn find(&mut self, blocks: u64) -> Option<Runs> {
+        if self.busy.clear() < blocks {
+            return None;
+        }
+        let begin = self.cursor;
+        let (mut at, mut end, mut wrapped) = (begin, self.busy.len(), false);
+        let mut fragments: Runs = SmallVec::new();
+        let mut total = 0;
+        let found: Runs = loop {
+            if total >= blocks && fragments.len() >= FRAGMENTS_TRIED {
+                break trimmed(fragments, blocks);
+            }
+            match self.busy.next_clear(at, blocks.min(end - at)).filter(|run| run.start < end) {
+                Some(run) if run.len == blocks => break smallvec::smallvec![run],
+                Some(run) => {
+                    let run = Run::new(run.start, run.len.min(end - run.start));
+                    at = run.end();
+                    total += run.len;
+                    fragments.push(run);
+                }
+                None if !wrapped => (at, end, wrapped) = (0, begin, true),
+                None => break trimmed(fragments, blocks),
+            }
+        };
+        self.cursor = found.last().map_or(begin, Run::end);
+        Some(found)
+    }
+
+    /// What begins now, in this batch, can still read or write what later batches let go of.
+    pub fn pin(&mut self, batch: u64) {
+        *self.pins.entry(batch).or_default() += 1;
+    }
+
+    pub fn unpin(&mut self, batch: u64) {
+        let count = self.pins.get_mut(&batch).expect("pinned before");
+        *count -= 1;
+        if *count == 0 {
+            self.pins.remove(&batch);
+        }
+    }
+
+    /// Free what was let go of by durable batches and is not pinned.
+    pub fn release(&mut self, durable: u64) {
+        let oldest_pin = self.pins.keys().next().copied().unwrap_or(u64::MAX);
+        while let Some((batch, run)) = self.released.front().copied() {
+            if batch > durable || batch >= oldest_pin {
+                break;
+            }
+            self.busy.put(run, false);
+            self.released.pop_front();
+        }
+    }
+
+    /// The records of zones that changed, to be put into the index: number and bits (`None`: all free).
+    pub fn take_dirty(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
+        std::mem::take(&mut self.dirty)
+            .into_iter()
+            .map(|zone| (zone as u32, self.stored.zone_bytes(zone)))
+            .collect()
+    }
+
+    /// When opening: what the index says of a zone.
+    pub fn load_zone(&mut self, zone: u32, bytes: &[u8]) -> bool {
+        self.stored.load_zone(zone as usize, bytes)
+    }
+
+    /// When opening: what a record of the log took or let go of.
+    pub fn replay(&mut self, run: Run, taken: bool) -> bool {
+        let Some(run) = self.local(run) else { return false };
+        self.mark_stored(run, taken);
+        true
+    }
+
+    /// When opening, at the end: the allocator's view.
+    pub fn begin(&mut self) {
+        let runs: Vec<Run> = self.stored.set_runs().collect();
+        runs.into_iter().for_each(|run| drop(self.busy.put(run, true)));
+    }
+
+    /// When opening: blocks that are not data's.
+    pub fn occupy(&mut self, run: Run) -> bool {
+        let Some(local) = self.local(run) else { return false };
+        self.busy.put(local, true) == local.len
+    }
+
+    /// Runs of blocks that hold objects' data, by the device's numbers.
+    pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.stored.set_runs().map(|r| Run::new(r.start + self.first, r.len))
+    }
+}
+
+/// The first of these runs, `blocks` in all.
+fn trimmed(runs: Runs, blocks: u64) -> Runs {
+    let mut left = blocks;
+    let mut out: Runs = SmallVec::new();
+    for run in runs {
+        let len = run.len.min(left);
+        if len > 0 {
+            out.push(Run::new(run.start, len));
+        }
+        left -= len;
+    }
+    assert!(left == 0, "as many bits are clear as the count of them says");
+    out
+}
+
+impl TakeSpace for Space {
+    /// The first contiguous run after the cursor, or after the beginning.
+    fn take(&mut self, len: u64) -> Option<u64> {
+        let blocks = Run::of_bytes(0, len).len;
+        for from in [self.cursor, 0] {
+            let mut at = from;
+            while let Some(run) = self.busy.next_clear(at, blocks) {
+                if run.len == blocks {
+                    self.busy.put(run, true);
+                    self.cursor = run.end();
+                    return Some(Run::new(run.start + self.first, run.len).offset());
+                }
+                at = run.end();
+            }
+        }
+        None
+    }
+
+    fn give_back(&mut self, offset: u64, len: u64) {
+        let run = self.local_of_own(Run::of_bytes(offset, len));
+        self.busy.put(run, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_let_go_of_is_free_when_durable_and_unread() {
+        let mut space = Space::new(Run::new(100, 64));
+        let runs = Space::take(&mut space, 64).unwrap();
+        assert_eq!(runs.as_slice(), [Run::new(100, 64)]);
+        assert!(Space::take(&mut space, 1).is_none());
+        space.pin(5);
+        space.let_go(Run::new(110, 10), 5);
+        space.release(4);
+        assert_eq!(space.free_blocks(), 0);
+        space.release(5);
+        assert_eq!(space.free_blocks(), 0, "a read that began in that batch may have found them");
+        space.pin(6);
+        space.unpin(5);
+        space.release(5);
+        assert_eq!(space.free_blocks(), 10, "a read that began later cannot have found them");
+        assert_eq!(Space::take(&mut space, 10).unwrap().as_slice(), [Run::new(110, 10)]);
+    }
+
+    #[test]
+    fn fragments_are_taken_where_nothing_is_contiguous() {
+        let mut space = Space::new(Run::new(0, 1000));
+        Space::take(&mut space, 1000).unwrap();
+        for i in 0..100 {
+            space.let_go(Run::new(i * 10, 3), 1);
+        }
+        space.release(1);
+        let runs = Space::take(&mut space, 7).unwrap();
+        assert_eq!(runs.as_slice(), [Run::new(0, 3), Run::new(10, 3), Run::new(20, 1)]);
+        let runs = Space::take(&mut space, 293).unwrap();
+        assert_eq!(runs.iter().map(|r| r.len).sum::<u64>(), 293);
+        assert!(Space::take(&mut space, 1).is_none());
+        assert_eq!(space.stored_blocks(), 1000);
+    }
+
+    #[test]
+    fn tables_are_busy_and_not_stored() {
+        let mut space = Space::new(Run::new(8, 100));
+        let at = TakeSpace::take(&mut space, 40 << 12).unwrap();
+        assert_eq!(at, 8 << 12);
+        assert!(TakeSpace::take(&mut space, 61 << 12).is_none());
+        assert_eq!((space.free_blocks(), space.stored_blocks()), (60, 0));
+        space.give_back(at, 40 << 12);
+        assert_eq!(space.free_blocks(), 100);
+    }
+}

@@ -1,0 +1,70 @@
+//! Numbers in as few bytes as they need: seven bits a byte, the lowest first, the top bit set on all but the last.
+
+use codec::{DecodeError, Reader};
+
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub fn take(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        let offset = r.offset();
+        let byte = r.u8()?;
+        let bits = (byte & 0x7f) as u64;
+        if shift > 63 || (shift == 63 && bits > 1) {
+            return Err(DecodeError::Invalid { what: "number", value: byte as u64, offset });
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+        shift += 7;
+    }
+}
+
+/// A length and that many bytes.
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+pub fn take_bytes<'a>(r: &mut Reader<'a>, what: &'static str) -> Result<&'a [u8], DecodeError> {
+    let len = take(r)?;
+    let (remaining, offset) = (r.remaining(), r.offset());
+    match usize::try_from(len).ok().filter(|len| *len <= remaining) {
+        Some(len) => r.take(what, len),
+        None => Err(DecodeError::Truncated { what, needed: usize::MAX, remaining, offset }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_put_is_taken(value in any::<u64>(), shift in 0..64, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let value = value >> shift;
+            let mut out = Vec::new();
+            put(&mut out, value);
+            put_bytes(&mut out, &bytes);
+            let mut r = Reader::new(&out);
+            prop_assert_eq!(take(&mut r).unwrap(), value);
+            prop_assert_eq!(take_bytes(&mut r, "bytes").unwrap(), &bytes[..]);
+            prop_assert!(r.is_empty());
+        }
+
+        #[test]
+        fn anything_is_refused_or_taken(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
+            let mut r = Reader::new(&bytes);
+            while take(&mut r).is_ok() {}
+            let _ = take_bytes(&mut Reader::new(&bytes), "bytes");
+        }
+    }
+}
