@@ -27,5 +27,14 @@ pub mod index;
 pub mod io;
 mod log;
 mod object;
+mod plan;
+mod reading;
+mod shard;
 mod space;
+mod staged;
 mod varint;
+mod view;
+
+pub use format::{FormatOptions, Identity, Superblock};
+pub use reading::Damage;
+pub use shard::{OpenError, Options, Shard, format, read_superblock};

@@ -13,7 +13,7 @@ mod bitmap;
 mod run;
 
 pub use bitmap::{Bitmap, ZONE_BLOCKS};
-pub use run::{Run, push_joined};
+pub use run::Run;
 
 use crate::index::TakeSpace;
 use smallvec::SmallVec;
@@ -21,6 +21,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many free runs are looked at before the ones found are taken as they are.
 const FRAGMENTS_TRIED: usize = 16;
+
+/// Blocks that data does not get: deletes need tables, and tables need room. A 50th of the part within these bounds.
+const RESERVE_BLOCKS_MIN: u64 = 256;
+const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
 pub struct Space {
     /// The device's number of the first block.
@@ -53,7 +57,7 @@ impl Space {
             dirty: BTreeSet::new(),
             released: VecDeque::new(),
             pins: BTreeMap::new(),
-            reserve: (run.len / 50).clamp(64, 1 << 18).min(run.len / 8),
+            reserve: (run.len / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(run.len / 8),
         }
     }
 
@@ -94,9 +98,12 @@ impl Space {
         self.stored.len() - self.stored.clear()
     }
 
-    /// Take blocks for data; `None` when there are not so many.
+    /// Take blocks for data; `None` when there are not so many beside the reserve.
     pub fn take(&mut self, blocks: u64) -> Option<Runs> {
-        let runs = self.find(blocks)?;
+        if self.free_blocks() < blocks + self.reserve {
+            return None;
+        }
+        let runs = self.find(blocks);
         for run in &runs {
             self.mark_stored(*run, true);
             self.busy.put(*run, true);
@@ -127,10 +134,7 @@ impl Space {
         changed
     }
 
-    fn find(&mut self, blocks: u64) -> Option<Runs> {
-        if self.busy.clear() < blocks {
-            return None;
-        }
+    fn find(&mut self, blocks: u64) -> Runs {
         let begin = self.cursor;
         let (mut at, mut end, mut wrapped) = (begin, self.busy.len(), false);
         let mut fragments: Runs = SmallVec::new();
@@ -152,7 +156,7 @@ impl Space {
             }
         };
         self.cursor = found.last().map_or(begin, Run::end);
-        Some(found)
+        found
     }
 
     /// What begins now, in this batch, can still read or write what later batches let go of.
@@ -203,7 +207,9 @@ impl Space {
     /// When opening, at the end: the allocator's view.
     pub fn begin(&mut self) {
         let runs: Vec<Run> = self.stored.set_runs().collect();
-        runs.into_iter().for_each(|run| drop(self.busy.put(run, true)));
+        for run in runs {
+            self.busy.put(run, true);
+        }
     }
 
     /// When opening: blocks that are not data's.
@@ -263,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_is_let_go_of_is_free_when_durable_and_unread() {
-        let mut space = Space::new(Run::new(100, 64));
+        let mut space = Space { reserve: 0, ..Space::new(Run::new(100, 64)) };
         let runs = Space::take(&mut space, 64).unwrap();
         assert_eq!(runs.as_slice(), [Run::new(100, 64)]);
         assert!(Space::take(&mut space, 1).is_none());
@@ -282,7 +288,7 @@ mod tests {
 
     #[test]
     fn fragments_are_taken_where_nothing_is_contiguous() {
-        let mut space = Space::new(Run::new(0, 1000));
+        let mut space = Space { reserve: 0, ..Space::new(Run::new(0, 1000)) };
         Space::take(&mut space, 1000).unwrap();
         for i in 0..100 {
             space.let_go(Run::new(i * 10, 3), 1);

@@ -37,11 +37,3 @@ impl Run {
         self.len * BLOCK as u64
     }
 }
-
-/// Add a run to a list, joined with the last one where they touch.
-pub fn push_joined(list: &mut Vec<Run>, run: Run) {
-    match list.last_mut() {
-        Some(last) if last.end() == run.start => last.len += run.len,
-        _ => list.push(run),
-    }
-}

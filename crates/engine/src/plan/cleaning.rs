@@ -1,0 +1,38 @@
+//! What a removed object or a cleared omap left behind is taken away in small steps, each a batch's guest.
+
+use super::{Effect, Plan};
+use crate::object::key;
+use crate::view::Wait;
+
+/// Keys of a step.
+const STEP: usize = 256;
+
+impl Plan<'_> {
+    /// A step of cleaning away what a number named. Says whether that was the last.
+    pub fn cleaning(mut self, number: u64) -> Result<(Effect, bool), Wait> {
+        let mut is_last = false;
+        let worked = self.clean(number).map(|last| is_last = last);
+        self.finish(worked).map(|effect| (effect, is_last))
+    }
+
+    fn clean(&mut self, number: u64) -> Result<bool, Wait> {
+        let (from, to) = key::pages(number, 0, None);
+        let (pages, more_pages) = self.scan(&from, &to, STEP)?;
+        for (key, value) in pages {
+            self.release_page(&value)?;
+            self.delete(key);
+        }
+        if more_pages {
+            return Ok(false);
+        }
+        let (keys, more_keys) = self.scan(&key::omap_header(number), &key::omap_end(number), STEP)?;
+        for (key, _) in keys {
+            self.delete(key);
+        }
+        if more_keys {
+            return Ok(false);
+        }
+        self.delete(key::cleaning(number));
+        Ok(true)
+    }
+}

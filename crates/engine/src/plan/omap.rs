@@ -1,0 +1,111 @@
+//! Changes of an object's omap. Its record counts keys and bytes, so each change looks at what was there before.
+
+use super::Plan;
+use super::objects::OpenObject;
+use crate::object::key::{self, Key};
+use crate::object::record::OmapState;
+use crate::view::Wait;
+use ::bytes::Bytes;
+
+impl Plan<'_> {
+    fn omap_of<'o>(&mut self, object: &'o mut OpenObject) -> &'o mut OmapState {
+        if object.record.omap.is_none() {
+            object.omap_is_new = true;
+            let number = self.new_number();
+            object.record_mut().omap = Some(OmapState { number, keys: 0, bytes: 0, header_len: 0 });
+        }
+        object.record_mut().omap.as_mut().expect("there is one now")
+    }
+
+    /// What the index may have of a key of this omap.
+    fn omap_get(&mut self, is_new: bool, key: &Key) -> Result<Option<Bytes>, Wait> {
+        match is_new {
+            true => Ok(self.effect.keys.get(key).cloned().flatten()),
+            false => self.get(key),
+        }
+    }
+
+    pub(super) fn omap_set(
+        &mut self,
+        object: &mut OpenObject,
+        entries: &[(Bytes, Bytes)],
+    ) -> Result<(), Wait> {
+        let mut state = *self.omap_of(object);
+        for (own, value) in entries {
+            let key = key::omap(state.number, own);
+            let added = match self.omap_get(object.omap_is_new, &key)? {
+                Some(old) => value.len() as i64 - old.len() as i64,
+                None => {
+                    state.keys += 1;
+                    (own.len() + value.len()) as i64
+                }
+            };
+            self.count_omap(&mut state, added);
+            self.effect.keys.insert(key, Some(value.clone()));
+        }
+        *self.omap_of(object) = state;
+        Ok(())
+    }
+
+    fn count_omap(&mut self, state: &mut OmapState, added: i64) {
+        state.bytes = state.bytes.checked_add_signed(added).expect("an omap's bytes were all counted");
+        let total = &mut self.effect.totals.omap_bytes;
+        *total = total.checked_add_signed(added).expect("all omaps' bytes were counted");
+    }
+
+    fn omap_removed(&mut self, state: &mut OmapState, own_len: usize, value_len: usize) {
+        state.keys -= 1;
+        self.count_omap(state, -((own_len + value_len) as i64));
+    }
+
+    pub(super) fn omap_remove(&mut self, object: &mut OpenObject, keys: &[Bytes]) -> Result<(), Wait> {
+        let Some(mut state) = object.record.omap else { return Ok(()) };
+        for own in keys {
+            let key = key::omap(state.number, own);
+            if let Some(old) = self.omap_get(object.omap_is_new, &key)? {
+                self.omap_removed(&mut state, own.len(), old.len());
+                self.delete(key);
+            }
+        }
+        object.record_mut().omap = Some(state);
+        Ok(())
+    }
+
+    pub(super) fn omap_remove_range(
+        &mut self,
+        object: &mut OpenObject,
+        from: &Bytes,
+        to: &Bytes,
+    ) -> Result<(), Wait> {
+        let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
+        let range = (key::omap(state.number, from), key::omap(state.number, to));
+        for (key, old) in self.scan_all(&range.0, &range.1)? {
+            let own_len = key::omap_own(&key).map_or(0, <[u8]>::len);
+            self.omap_removed(&mut state, own_len, old.len());
+            self.delete(key);
+        }
+        object.record_mut().omap = Some(state);
+        Ok(())
+    }
+
+    pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {
+        let mut state = *self.omap_of(object);
+        let added = header.len() as i64 - state.header_len as i64;
+        self.count_omap(&mut state, added);
+        state.header_len = header.len() as u64;
+        let key = key::omap_header(state.number);
+        match header.is_empty() {
+            true => self.delete(key),
+            false => drop(self.effect.keys.insert(key, Some(header.clone()))),
+        }
+        *self.omap_of(object) = state;
+        Ok(())
+    }
+
+    pub(super) fn omap_clear(&mut self, object: &mut OpenObject) -> Result<(), Wait> {
+        let Some(state) = object.record.omap else { return Ok(()) };
+        self.release_omap(&state)?;
+        object.record_mut().omap = None;
+        Ok(())
+    }
+}

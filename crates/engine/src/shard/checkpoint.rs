@@ -1,0 +1,220 @@
+//! Checkpoints: the log's older part is made superfluous, and freed.
+//!
+//! ```text
+//! begin (nothing gathered): records of changed zones into the index, the index is frozen, what the log holds of data
+//!       goes to its blocks
+//!   ─▶ settled: all of that is written, and the log is durable as far  ─▶ the manifest is written
+//!   ─▶ flush  ─▶ the header that names the manifest and the log's new start is written, flushed
+//!   ─▶ the log before that start, the old manifest and tables replaced since are free
+//! ```
+
+use super::{Shard, Transfer};
+use crate::checksum::crc32c;
+use crate::device::{BLOCK, DeviceError, Durability};
+use crate::format::{Header, ManifestPlace, Totals};
+use crate::index::{LogMark, TakeSpace};
+use crate::io::Owner;
+use crate::object::key;
+use crate::space::Run;
+use crate::staged::Stage;
+use bytes::Bytes;
+use codec::Rope;
+
+/// The most that is written to its blocks with one request.
+const PLACE_BLOCKS_MAX: u64 = 256;
+
+pub(super) struct Checkpoints {
+    /// The header on the device.
+    header: Header,
+    step: Step,
+    /// A clean stop was asked for.
+    stopping: bool,
+    /// The last header says that nothing was written after it.
+    stopped: bool,
+}
+
+/// What the checkpoint waits for.
+enum Step {
+    Idle,
+    Settling(Start),
+    Manifest { start: Start, place: ManifestPlace, version: u64 },
+    Flush { start: Start, place: ManifestPlace, version: u64 },
+    Header { start: Start, header: Header, version: u64 },
+}
+
+/// The log's new start: after the last batch that the checkpoint covers.
+#[derive(Clone, Copy)]
+struct Start {
+    mark: u64,
+    position: u64,
+    chain: u32,
+    totals: Totals,
+}
+
+impl Checkpoints {
+    pub(super) fn new(header: Header) -> Checkpoints {
+        Checkpoints { header, step: Step::Idle, stopping: false, stopped: false }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        !matches!(self.step, Step::Idle)
+    }
+}
+
+impl Shard {
+    /// Make a clean end: submit nothing more, and poll until [`Shard::is_stopped`].
+    pub fn stop(&mut self) {
+        self.checkpoints.stopping = true;
+    }
+
+    /// Everything is on stable storage and the next opening has nothing to replay; or the store has failed.
+    pub fn is_stopped(&self) -> bool {
+        self.checkpoints.stopped || self.failed.is_some()
+    }
+
+    pub(super) fn checkpoint(&mut self) {
+        match self.checkpoints.step {
+            Step::Idle if self.is_checkpoint_due() => self.begin_checkpoint(),
+            Step::Settling(start) if self.is_settled(start.mark) => self.write_manifest(start),
+            _ => {}
+        }
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        // What a checkpoint covers ends with a batch.
+        if !self.log.is_nothing_gathered() {
+            return false;
+        }
+        let ring = &self.log.ring;
+        let stops = self.checkpoints.stopping && !self.checkpoints.stopped && self.log.is_idle();
+        stops
+            || self.log.wants_room
+            || ring.used() > ring.blocks() / 2
+            || (self.index.wants_manifest() && self.log.is_idle())
+    }
+
+    fn begin_checkpoint(&mut self) {
+        let mark = self.log.gathering() - 1;
+        let dirty = self.space.take_dirty();
+        let zones = dirty.into_iter().map(|(zone, bits)| (key::zone(zone), bits.map(Bytes::from)));
+        self.index.apply(zones, LogMark(mark));
+        self.index.freeze();
+        self.place_deferred(mark);
+        let position = self.log.ring.head();
+        let start = Start { mark, position, chain: self.log.chain(), totals: self.totals };
+        self.checkpoints.step = Step::Settling(start);
+    }
+
+    fn is_settled(&self, mark: u64) -> bool {
+        let is_placed = |stage| self.staged.at(stage).all(|(_, run)| run.batch > mark);
+        self.log.durable() >= mark
+            && self.index.flushed_mark() >= LogMark(mark)
+            && is_placed(Stage::Deferred)
+            && is_placed(Stage::Placing)
+    }
+
+    /// Write what the log holds of data to its blocks when there is much of it.
+    pub(super) fn place_when_many(&mut self) {
+        if self.staged.deferred_bytes() > self.options.deferred_bytes_max {
+            self.place_deferred(self.log.durable());
+        }
+    }
+
+    /// Write what batches up to `mark` hold of data to its blocks, neighbours together.
+    fn place_deferred(&mut self, mark: u64) {
+        let mut writes: Vec<(Run, Rope, Vec<u64>)> = Vec::new();
+        for (start, run) in self.staged.at(Stage::Deferred).filter(|(_, run)| run.batch <= mark) {
+            match writes.last_mut() {
+                Some((whole, data, runs)) if whole.end() == start && whole.len < PLACE_BLOCKS_MAX => {
+                    whole.len += run.blocks();
+                    data.append(run.padded());
+                    runs.push(start);
+                }
+                _ => writes.push((Run::new(start, run.blocks()), run.padded(), vec![start])),
+            }
+        }
+        for (whole, data, runs) in writes {
+            runs.iter().for_each(|start| self.staged.set_stage(*start, Stage::Placing));
+            let pinned = self.log.gathering();
+            self.space.pin(pinned);
+            let token = self.token();
+            self.transfers.insert(token, Transfer::Place { runs, pinned });
+            self.io.write(Owner::Data, token, whole.offset(), data, Durability::Later);
+        }
+    }
+
+    pub(super) fn on_placed(&mut self, runs: Vec<u64>, pinned: u64, result: Result<(), DeviceError>) {
+        self.space.unpin(pinned);
+        if let Err(error) = result {
+            return self.fail(error);
+        }
+        for start in runs {
+            self.staged.remove(start);
+        }
+    }
+
+    fn write_manifest(&mut self, start: Start) {
+        let manifest = self.index.manifest();
+        debug_assert!(manifest.flushed >= LogMark(start.mark));
+        let mut blob = manifest.blob.to_vec();
+        let (len, crc) = (blob.len() as u64, crc32c(&blob));
+        blob.resize(blob.len().next_multiple_of(BLOCK).max(BLOCK), 0);
+        let Some(offset) = TakeSpace::take(&mut self.space, blob.len() as u64) else {
+            // Try again when something was freed.
+            return;
+        };
+        let place = ManifestPlace { run: Run::of_bytes(offset, blob.len() as u64), len, crc };
+        self.io.write(Owner::Header, 0, offset, blob.into(), Durability::Later);
+        self.checkpoints.step = Step::Manifest { start, place, version: manifest.version };
+    }
+
+    /// The one request of [`Owner::Header`] that is under way has completed.
+    pub(super) fn on_checkpoint_done(&mut self, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            self.checkpoints.step = Step::Idle;
+            return self.fail(error);
+        }
+        match std::mem::replace(&mut self.checkpoints.step, Step::Idle) {
+            Step::Manifest { start, place, version } => {
+                self.io.flush(Owner::Header, 0);
+                self.checkpoints.step = Step::Flush { start, place, version };
+            }
+            Step::Flush { start, place, version } => self.write_header(start, place, version),
+            Step::Header { start, header, version } => self.end_checkpoint(start, header, version),
+            Step::Idle | Step::Settling(_) => unreachable!("nothing was asked of the device"),
+        }
+    }
+
+    fn write_header(&mut self, start: Start, place: ManifestPlace, version: u64) {
+        let clean = self.checkpoints.stopping && self.log.is_idle() && self.log.gathering() == start.mark + 1;
+        let header = Header {
+            shard_identity: self.checkpoints.header.shard_identity,
+            sequence: self.checkpoints.header.sequence + 1,
+            log_block: self.log.ring.block(start.position),
+            log_sequence: start.mark + 1,
+            log_chain: start.chain,
+            manifest: Some(place),
+            totals: start.totals,
+            clean,
+        };
+        let slot = self.part.header_slot(header.slot());
+        self.io.write(Owner::Header, 0, slot.offset(), header.encode().into(), Durability::Flushed);
+        self.checkpoints.step = Step::Header { start, header, version };
+    }
+
+    fn end_checkpoint(&mut self, start: Start, header: Header, version: u64) {
+        let old = std::mem::replace(&mut self.checkpoints.header, header);
+        if let Some(place) = old.manifest {
+            self.space.give_back(place.run.offset(), place.run.bytes());
+        }
+        self.index.manifest_is_durable(version, &mut self.space);
+        self.log.ring.free_before(start.position);
+        self.log.wants_room = false;
+        self.checkpoints.stopped = self.checkpoints.header.clean;
+        self.jobs_may_go_on();
+    }
+}

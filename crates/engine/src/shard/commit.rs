@@ -1,0 +1,305 @@
+//! Batches: gathered, written, durable.
+//!
+//! One batch is in flight; what is applied meanwhile gathers in the next. A batch with little data carries it in its
+//! log record and is durable with that one write. One with more writes its data to its blocks and its record to the log
+//! at the same time, and is durable with the flush that follows: whether the data arrived is then only in question for
+//! the log's last record, which recovery checks.
+
+use super::{Shard, Transfer};
+use crate::device::{DeviceError, Durability};
+use crate::index::LogMark;
+use crate::io::Owner;
+use crate::log::{Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
+use crate::plan::{Effect, Fetched, Plan};
+use crate::staged::{Stage, StagedRun};
+use crate::view::{View, Wait};
+use bytes::Bytes;
+use codec::Rope;
+use std::collections::BTreeMap;
+use store::Completion;
+
+pub(super) struct Log {
+    pub(super) ring: Ring,
+    shard_identity: u64,
+    /// Of the batch that is being gathered.
+    sequence: u64,
+    /// The header checksum of the last record handed to the device.
+    chain: u32,
+    /// The last batch that is on stable storage.
+    durable: u64,
+    open: Batch,
+    flight: Option<Flight>,
+    /// What comes next does not fit into the ring: a checkpoint must free some of it.
+    pub(super) wants_room: bool,
+}
+
+#[derive(Default)]
+struct Batch {
+    entries: Vec<u8>,
+    tags: Vec<u64>,
+}
+
+struct Flight {
+    sequence: u64,
+    tags: Vec<u64>,
+    writes_left: usize,
+    /// Its data went to its blocks: a flush makes it durable.
+    direct: bool,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.tags.is_empty()
+    }
+}
+
+/// What an entry takes beside keys, values and checksums, at most: its kind and two numbers.
+const ENTRY_OVERHEAD: usize = 21;
+
+/// Tokens of [`Owner::Log`]: what was done for the batch in flight.
+const WRITTEN: u64 = 0;
+const FLUSHED: u64 = 1;
+
+impl Log {
+    pub(super) fn new(ring: Ring, shard_identity: u64, sequence: u64, chain: u32) -> Log {
+        Log {
+            ring,
+            shard_identity,
+            sequence,
+            chain,
+            durable: sequence - 1,
+            open: Batch::default(),
+            flight: None,
+            wants_room: false,
+        }
+    }
+
+    /// The batch that is being gathered.
+    pub(super) fn gathering(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub(super) fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.flight.is_none() && self.open.is_empty()
+    }
+
+    pub(super) fn is_nothing_gathered(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The tags of all that will not become durable.
+    pub(super) fn abandon(&mut self) -> Vec<u64> {
+        let mut tags = self.flight.take().map(|f| f.tags).unwrap_or_default();
+        tags.append(&mut std::mem::take(&mut self.open).tags);
+        tags
+    }
+}
+
+impl Shard {
+    /// Whether the batch that is being gathered takes another transaction.
+    pub(super) fn log_has_room(&self) -> bool {
+        let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
+        !self.log.wants_room && self.log.open.entries.len() < max && self.index.has_room()
+    }
+
+    /// Whether the batch that is being gathered fits into the log with this effect as well. If it does not, a checkpoint
+    /// makes room, and the plan is to be made again.
+    pub(super) fn fits(&mut self, effect: &Effect) -> bool {
+        let of_keys = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
+            key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
+        };
+        let of_run = |run: &StagedRun| ENTRY_OVERHEAD + 4 * run.crcs.len();
+        let added = effect.keys.iter().map(of_keys).sum::<usize>()
+            + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
+            + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
+        let gathered = self.log.open.entries.len() + self.staged.open_runs().map(of_run).sum::<usize>();
+        let blocks = Record::blocks(gathered + added, self.options.inline_bytes_max);
+        if blocks <= self.log.ring.room() {
+            return true;
+        }
+        if blocks > self.log.ring.blocks() / 2 && self.log.ring.used() == 0 {
+            tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction is larger than the log");
+            self.fail(DeviceError::NoSpace);
+        }
+        self.log.wants_room = true;
+        false
+    }
+
+    /// Make a plan's effect visible, and part of the batch that is being gathered.
+    pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
+        let batch = self.log.sequence;
+        let entries = &mut self.log.open.entries;
+        for (key, value) in &effect.keys {
+            match value {
+                Some(value) => put_put(entries, key, value),
+                None => put_delete(entries, key),
+            }
+        }
+        effect.taken.iter().for_each(|run| put_take(entries, *run));
+        effect.freed.iter().for_each(|run| put_free(entries, *run));
+        self.index.apply(effect.keys, LogMark(batch));
+        for (start, run) in effect.stage {
+            self.staged.insert(start, StagedRun { batch, ..run });
+        }
+        for run in effect.freed {
+            self.staged.forget(run);
+            self.space.let_go(run, batch);
+        }
+        self.totals = effect.totals;
+        for (id, record) in effect.collections {
+            match record {
+                Some(record) => drop(self.collections.insert(id, record)),
+                None => drop(self.collections.remove(&id)),
+            }
+        }
+        self.to_clean.extend(effect.to_clean);
+        self.log.open.tags.extend(tag);
+    }
+
+    /// Hand the gathered batch to the device, when none is in flight.
+    pub(super) fn seal(&mut self) {
+        if self.log.flight.is_some() || self.log.open.is_empty() {
+            return;
+        }
+        let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
+        let inline = data_bytes <= self.options.inline_bytes_max;
+        let Batch { mut entries, tags } = std::mem::take(&mut self.log.open);
+        let runs = self.staged.take_open();
+        let direct = !inline && !runs.is_empty();
+        let mut inline_data = Rope::new();
+        for (start, run) in &runs {
+            match inline {
+                true => {
+                    put_inline(&mut entries, *start, run.data.len() as u64);
+                    inline_data.append(run.data.clone());
+                }
+                false => put_direct(&mut entries, *start, &run.crcs),
+            }
+        }
+        let sequence = self.log.sequence;
+        let (record, chain) = Record::encode(
+            self.log.shard_identity,
+            sequence,
+            self.log.chain,
+            self.log.durable,
+            &self.totals,
+            &entries,
+            inline_data,
+        );
+        let place = self.log.ring.take((record.len() / crate::device::BLOCK) as u64);
+        let durability = if direct { Durability::Later } else { Durability::Flushed };
+        self.io.write(Owner::Log, WRITTEN, place.offset(), record, durability);
+        self.log.chain = chain;
+        self.log.sequence += 1;
+        let writes = if direct { self.write_direct(runs) } else { self.defer(runs) };
+        self.log.flight = Some(Flight { sequence, tags, writes_left: 1 + writes, direct });
+    }
+
+    fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
+        for (start, run) in runs {
+            self.staged.insert(start, StagedRun { stage: Stage::Deferred, ..run });
+        }
+        0
+    }
+
+    /// Write a batch's data to its blocks, neighbours together; says how many writes that takes.
+    fn write_direct(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
+        let mut writes: Vec<(u64, Rope, Vec<u64>)> = Vec::new();
+        let mut end = 0;
+        for (start, run) in runs {
+            match writes.last_mut() {
+                Some((_, data, members)) if start == end => {
+                    data.append(run.padded());
+                    members.push(start);
+                }
+                _ => writes.push((start, run.padded(), vec![start])),
+            }
+            end = start + run.blocks();
+            self.staged.insert(start, StagedRun { stage: Stage::Direct, ..run });
+        }
+        let count = writes.len();
+        for (start, data, runs) in writes {
+            let token = self.token();
+            self.transfers.insert(token, Transfer::Direct { runs });
+            let offset = start * crate::device::BLOCK as u64;
+            self.io.write(Owner::Data, token, offset, data, Durability::Later);
+        }
+        count
+    }
+
+    pub(super) fn on_direct_done(&mut self, runs: Vec<u64>, result: Result<(), DeviceError>) {
+        if result.is_ok() {
+            for start in runs {
+                self.staged.remove(start);
+            }
+        }
+        self.on_flight_write(result);
+    }
+
+    pub(super) fn on_log_done(&mut self, token: u64, result: Result<(), DeviceError>) {
+        match token {
+            WRITTEN => self.on_flight_write(result),
+            _ => match result {
+                Ok(()) => self.landed(),
+                Err(error) => self.fail(error),
+            },
+        }
+    }
+
+    fn on_flight_write(&mut self, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            return self.fail(error);
+        }
+        let Some(flight) = &mut self.log.flight else { return };
+        flight.writes_left -= 1;
+        if flight.writes_left > 0 {
+            return;
+        }
+        match flight.direct {
+            true => self.io.flush(Owner::Log, FLUSHED),
+            false => self.landed(),
+        }
+    }
+
+    /// The batch in flight is on stable storage.
+    fn landed(&mut self) {
+        let Some(flight) = self.log.flight.take() else { return };
+        self.log.durable = flight.sequence;
+        self.space.release(flight.sequence);
+        self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));
+        self.jobs_may_go_on();
+    }
+
+    /// Take away something of what removed objects left behind.
+    pub(super) fn clean(&mut self) {
+        let Some(&number) = self.to_clean.front() else { return };
+        if self.cleaner_waits || self.checkpoints.is_stopping() || !self.log_has_room() {
+            return;
+        }
+        let Shard { index, io, space, staged, collections, totals, .. } = self;
+        let view = View { index, io, ticket: super::CLEANER };
+        let fetched = Fetched::new();
+        match Plan::new(view, space, staged, &fetched, collections, *totals).cleaning(number) {
+            Ok((effect, is_last)) if self.fits(&effect) => {
+                self.apply(effect, None);
+                if is_last {
+                    self.to_clean.pop_front();
+                }
+            }
+            Ok(_) => {}
+            Err(Wait::Bad(bad)) => {
+                tracing::error!(number, %bad, "what a removed object left behind cannot be cleaned away");
+                self.to_clean.pop_front();
+            }
+            Err(_) => self.cleaner_waits = true,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What was asked of the shard and cannot be done yet, in order.
+//!
+//! A transaction waits for those before it that share a collection with it; a read for the transactions before it. The
+//! first in a queue is the only one of it that is tried.
+
+use super::{Shard, Transfer, collections_of};
+use crate::index::{Bad, Ticket};
+use crate::io::Owner;
+use crate::plan::{Effect, Fetched, Plan};
+use crate::space::Run;
+use crate::view::{View, Wait};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
+use store::{Collection, Completion, ReadRequest, Transaction};
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    next: u64,
+    by_ticket: BTreeMap<u64, Job>,
+    queues: BTreeMap<Collection, VecDeque<u64>>,
+    /// The heads of queues wait for room.
+    stalled: bool,
+}
+
+struct Job {
+    tag: u64,
+    work: Work,
+    fetched: Fetched,
+    /// Blocks being read for it.
+    fetching: usize,
+    /// Something else than room in the log is waited for.
+    waits: bool,
+}
+
+enum Work {
+    Transaction(Transaction),
+    /// Queued behind transactions, or waiting for the index.
+    Read(ReadRequest),
+}
+
+impl Jobs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_ticket.is_empty()
+    }
+
+    fn add(&mut self, tag: u64, work: Work) -> u64 {
+        self.next += 1;
+        let job = Job { tag, work, fetched: Fetched::new(), fetching: 0, waits: false };
+        self.by_ticket.insert(self.next, job);
+        self.next
+    }
+
+    fn is_first(&self, ticket: u64, transaction: &Transaction) -> bool {
+        collections_of(transaction).all(|c| self.queues.get(&c).is_some_and(|q| q.front() == Some(&ticket)))
+    }
+
+    fn dequeue(&mut self, ticket: u64, collection: Collection) {
+        if let Some(queue) = self.queues.get_mut(&collection) {
+            queue.retain(|t| *t != ticket);
+            if queue.is_empty() {
+                self.queues.remove(&collection);
+            }
+        }
+    }
+}
+
+impl Shard {
+    pub(super) fn submit_job(&mut self, tag: u64, transaction: Transaction) {
+        let is_free = collections_of(&transaction).all(|c| !self.jobs.queues.contains_key(&c));
+        let mut wait = None;
+        if is_free && self.log_has_room() {
+            // The ticket that the job gets when it has to wait.
+            match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new()) {
+                Ok(effect) => return self.apply(effect, Some(tag)),
+                Err(why) => wait = Some(why),
+            }
+        }
+        let collections: SmallVec<[Collection; 2]> = collections_of(&transaction).collect();
+        let ticket = self.jobs.add(tag, Work::Transaction(transaction));
+        for collection in collections {
+            let queue = self.jobs.queues.entry(collection).or_default();
+            if queue.back() != Some(&ticket) {
+                queue.push_back(ticket);
+            }
+        }
+        match wait {
+            Some(wait) => self.job_waits(ticket, wait),
+            None => self.jobs.stalled = true,
+        }
+    }
+
+    fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
+        let Shard { index, io, space, staged, collections, totals, .. } = self;
+        let view = View { index, io, ticket };
+        let plan = Plan::new(view, space, staged, fetched, collections, *totals);
+        let effect = plan.transaction(transaction)?;
+        if !self.fits(&effect) {
+            effect.taken.iter().for_each(|run| self.space.untake(*run));
+            return Err(Wait::Space);
+        }
+        Ok(effect)
+    }
+
+    fn job_waits(&mut self, ticket: u64, wait: Wait) {
+        match wait {
+            Wait::Index => self.job(ticket).waits = true,
+            Wait::Space => self.jobs.stalled = true,
+            Wait::Units(mut units) => {
+                units.sort_unstable();
+                units.dedup();
+                let job = self.job(ticket);
+                job.waits = true;
+                job.fetching = units.len();
+                for unit in units {
+                    let token = self.token();
+                    self.transfers.insert(token, Transfer::Fetch { job: ticket, unit });
+                    let run = Run::new(unit, 1);
+                    self.io.read(Owner::Data, token, run.offset(), run.bytes() as usize);
+                }
+            }
+            Wait::Bad(bad) => {
+                let error = match bad {
+                    Bad::Io | Bad::Corrupt => crate::device::DeviceError::Io,
+                };
+                self.fail(error);
+            }
+        }
+    }
+
+    fn job(&mut self, ticket: u64) -> &mut Job {
+        self.jobs.by_ticket.get_mut(&ticket).expect("a job of this ticket waits")
+    }
+
+    pub(super) fn on_fetched(&mut self, ticket: u64, unit: u64, data: Option<Bytes>) {
+        let Some(job) = self.jobs.by_ticket.get_mut(&ticket) else { return };
+        job.fetched.push((unit, data));
+        job.fetching -= 1;
+        if job.fetching == 0 {
+            self.retry(ticket);
+        }
+    }
+
+    /// What a job waited for is there.
+    pub(super) fn retry(&mut self, ticket: u64) {
+        let Some(job) = self.jobs.by_ticket.get_mut(&ticket) else { return };
+        job.waits = false;
+        match &job.work {
+            Work::Transaction(transaction) => {
+                let collection = transaction.collection;
+                self.advance(collection);
+            }
+            Work::Read(_) => self.try_read(ticket),
+        }
+    }
+
+    /// Go on with what waits first in a collection's queue, as far as possible.
+    fn advance(&mut self, collection: Collection) {
+        while let Some(&ticket) = self.jobs.queues.get(&collection).and_then(VecDeque::front) {
+            let job = &self.jobs.by_ticket[&ticket];
+            if job.waits {
+                return;
+            }
+            let Work::Transaction(transaction) = &job.work else {
+                self.jobs.dequeue(ticket, collection);
+                self.try_read(ticket);
+                continue;
+            };
+            if !self.jobs.is_first(ticket, transaction) {
+                return;
+            }
+            if !self.log_has_room() {
+                self.jobs.stalled = true;
+                return;
+            }
+            let mut job = self.jobs.by_ticket.remove(&ticket).expect("looked at just now");
+            let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
+            match self.plan(Ticket(ticket), transaction, &job.fetched) {
+                Ok(effect) => {
+                    let collections: SmallVec<[Collection; 2]> = collections_of(transaction).collect();
+                    for other in &collections {
+                        self.jobs.dequeue(ticket, *other);
+                    }
+                    self.apply(effect, Some(job.tag));
+                    // What waits in the other collection's queue may be first now.
+                    self.jobs.stalled |= collections.len() > 1;
+                }
+                Err(wait) => {
+                    job.waits = false;
+                    self.jobs.by_ticket.insert(ticket, job);
+                    self.job_waits(ticket, wait);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A batch landed: there may be room.
+    pub(super) fn jobs_may_go_on(&mut self) {
+        self.jobs.stalled |= !self.jobs.queues.is_empty();
+    }
+
+    /// Try again what waited for room.
+    pub(super) fn advance_stalled(&mut self) {
+        if !std::mem::take(&mut self.jobs.stalled) {
+            return;
+        }
+        let collections: Vec<Collection> = self.jobs.queues.keys().copied().collect();
+        for collection in collections {
+            self.advance(collection);
+        }
+    }
+
+    /// Room that nothing under way can make is never there: the store is full.
+    pub(super) fn fail_when_stuck(&mut self) {
+        let waits_for_room = self.jobs.stalled && self.log_has_room();
+        if waits_for_room && self.nothing_makes_room() {
+            self.fail(crate::device::DeviceError::NoSpace);
+        }
+    }
+
+    fn nothing_makes_room(&self) -> bool {
+        self.io.under_way() == 0
+            && self.log.is_idle()
+            && !self.checkpoints.is_running()
+            && self.to_clean.is_empty()
+            && self.space.released_blocks() == 0
+    }
+
+    pub(super) fn fail_jobs(&mut self) {
+        let tickets: Vec<u64> = self.jobs.by_ticket.keys().copied().collect();
+        self.jobs.queues.clear();
+        for ticket in tickets {
+            let job = &self.jobs.by_ticket[&ticket];
+            match job.work {
+                Work::Transaction(_) => {
+                    self.ready.push(Completion::Failed { tag: job.tag });
+                    self.jobs.by_ticket.remove(&ticket);
+                }
+                Work::Read(_) if !job.waits => self.try_read(ticket),
+                Work::Read(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn read_job(&mut self, tag: u64, request: ReadRequest) {
+        let collection = request.collection;
+        let ticket = self.jobs.add(tag, Work::Read(request));
+        match self.jobs.queues.get_mut(&collection) {
+            Some(queue) => queue.push_back(ticket),
+            None => self.try_read(ticket),
+        }
+    }
+
+    fn try_read(&mut self, ticket: u64) {
+        let job = self.jobs.by_ticket.remove(&ticket).expect("a job of this ticket waits");
+        let Work::Read(request) = &job.work else { unreachable!("a read") };
+        if self.begin_read(Ticket(ticket), job.tag, request) {
+            return;
+        }
+        self.jobs.by_ticket.insert(ticket, Job { waits: true, ..job });
+    }
+}

@@ -1,0 +1,250 @@
+//! A shard of the store: [`ObjectStore`] on one part of one device, owned by one core.
+//!
+//! The loop, all of it inside [`ObjectStore::poll`]: take completions from the device; let what waited for them go on;
+//! hand the gathered batch to the device when the one before it is durable; go on with tables, placement, cleaning and
+//! checkpoints; give out what has completed.
+//!
+//! ```text
+//! submit ─▶ jobs ─▶ plan ─▶ apply ─▶ open batch ─▶ flight ─▶ Committed
+//!            │       ▲                  (one)       (one)
+//!            └ waits ┘ for the index, for old contents of a block, for room in the log
+//! ```
+//!
+//! - **Order.** A transaction is applied, in memory, when all earlier ones of its collections have been; then reads see
+//!   it. Batches are sealed, written and reported in order, one in flight: what is gathered meanwhile shares the next.
+//! - **Who owns what.** `jobs` has what waits. `space` says which blocks are free. `staged` has the bytes that are not
+//!   in their blocks yet. `index` has everything that is named by a key. Collections are in memory, too.
+//! - **Cost.** A transaction costs its changes of keys (once into the log's buffer, once into the memtable), a checksum
+//!   of its data, and no copy of it; a batch costs one write to the log with its data in it, or, when it has more than
+//!   [`Options::inline_bytes_max`] of it, one write a run of blocks beside the log's and a flush.
+//! - **Failure.** A write that fails fails the shard: nothing is acknowledged any more, reads go on.
+
+mod checkpoint;
+mod commit;
+mod jobs;
+mod open;
+mod reads;
+
+pub use open::{OpenError, format, read_superblock};
+
+use crate::device::DeviceError;
+use crate::format::{Part, Totals};
+use crate::index::{self, Index, LogMark, Ticket};
+use crate::io::{Finished, Io, Owner};
+use crate::plan::Collections;
+use crate::reading::{Damage, Resolved};
+use crate::space::Space;
+use crate::staged::Staged;
+use checkpoint::Checkpoints;
+use commit::Log;
+use jobs::Jobs;
+use std::collections::{BTreeMap, VecDeque};
+use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+
+/// What the host may choose. The defaults suit production; tests make everything small.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A batch with at most so much data carries it in the log.
+    pub inline_bytes_max: usize,
+    /// What the log holds for later is written to its blocks when there is more than this.
+    pub deferred_bytes_max: u64,
+    /// A batch takes no further transactions when its entries have grown to this.
+    pub batch_bytes_max: usize,
+    pub index: index::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            inline_bytes_max: 64 << 10,
+            deferred_bytes_max: 16 << 20,
+            batch_bytes_max: 4 << 20,
+            index: index::Options::default(),
+        }
+    }
+}
+
+/// How often a poll looks for completions of what it started itself.
+const ROUNDS_MAX: usize = 16;
+
+pub struct Shard {
+    part: Part,
+    options: Options,
+    io: Io,
+    index: Index,
+    space: Space,
+    staged: Staged,
+    collections: Collections,
+    totals: Totals,
+    log: Log,
+    jobs: Jobs,
+    /// Reads whose bytes are being fetched, by number.
+    reading: BTreeMap<u64, (Resolved, u64)>,
+    /// What the device is doing for whom, by token of [`Owner::Data`].
+    transfers: BTreeMap<u64, Transfer>,
+    next_token: u64,
+    checkpoints: Checkpoints,
+    to_clean: VecDeque<u64>,
+    /// The cleaner waits for the index.
+    cleaner_waits: bool,
+    /// Done, and reported by this or the next `poll`.
+    ready: Vec<Completion>,
+    failed: Option<DeviceError>,
+    damage: Vec<Damage>,
+    finished: Vec<Finished>,
+}
+
+/// One request for data.
+enum Transfer {
+    /// A block's old contents, for the job of this ticket.
+    Fetch { job: u64, unit: u64 },
+    /// Part of what a read wants.
+    Read { reading: u64, read: usize },
+    /// Runs of the batch in flight, straight to their blocks.
+    Direct { runs: Vec<u64> },
+    /// Runs that the log holds, to their blocks.
+    Place { runs: Vec<u64>, pinned: u64 },
+}
+
+/// The index's ticket of the cleaner; jobs count from 1.
+const CLEANER: Ticket = Ticket(0);
+
+impl Shard {
+    /// What was found not to match its checksum since this was asked the last time.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.damage)
+    }
+
+    /// Why the store takes no transactions any more.
+    pub fn failure(&self) -> Option<DeviceError> {
+        self.failed
+    }
+
+    /// How much memory caches may take, in bytes.
+    pub fn set_cache_budget(&mut self, bytes: usize) {
+        self.index.set_cache_budget(bytes);
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    /// Nothing is acknowledged from now on.
+    fn fail(&mut self, error: DeviceError) {
+        if self.failed.is_none() {
+            tracing::error!(%error, "the store takes no further transactions");
+            self.failed = Some(error);
+        }
+        let tags = self.log.abandon();
+        self.ready.extend(tags.into_iter().map(|tag| Completion::Failed { tag }));
+        self.fail_jobs();
+    }
+
+    fn on_finished(&mut self, finished: Finished) {
+        let Finished { owner, token, result } = finished;
+        match owner {
+            Owner::Log => self.on_log_done(token, result.map(drop)),
+            Owner::Header => self.on_checkpoint_done(result.map(drop)),
+            Owner::Index => self.index.on_done(token, result, &mut self.io),
+            Owner::Data => match self.transfers.remove(&token).expect("a transfer was begun") {
+                Transfer::Fetch { job, unit } => self.on_fetched(job, unit, result.ok()),
+                Transfer::Read { reading, read } => self.on_read(reading, read, result.ok()),
+                Transfer::Direct { runs } => self.on_direct_done(runs, result.map(drop)),
+                Transfer::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
+            },
+        }
+    }
+
+    /// Whatever can be done now. Each part does a bounded step.
+    fn turn(&mut self) {
+        let mut tickets = Vec::new();
+        self.index.ready(&mut tickets);
+        for ticket in tickets {
+            match ticket {
+                CLEANER => self.cleaner_waits = false,
+                Ticket(job) => self.retry(job),
+            }
+        }
+        if self.failed.is_none() {
+            self.space.release(self.log.durable());
+            self.advance_stalled();
+            self.clean();
+            self.seal();
+            self.index.maintain(LogMark(self.log.durable()), &mut self.io, &mut self.space);
+            if let Some(error) = self.index.failed() {
+                return self.fail(error);
+            }
+            self.place_when_many();
+            self.checkpoint();
+            self.fail_when_stuck();
+        }
+    }
+
+    /// Whether anything is to be waited for.
+    fn is_busy(&self) -> bool {
+        let background = self.failed.is_none()
+            && (!self.log.is_idle() || self.checkpoints.is_running() || !self.to_clean.is_empty());
+        self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
+    }
+
+    pub fn part(&self) -> Part {
+        self.part
+    }
+}
+
+impl ObjectStore for Shard {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        if self.failed.is_some() {
+            self.ready.push(Completion::Failed { tag });
+            return;
+        }
+        self.submit_job(tag, transaction);
+    }
+
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        self.read_job(tag, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        let mut finished = std::mem::take(&mut self.finished);
+        for _ in 0..ROUNDS_MAX {
+            self.turn();
+            self.io.poll(&mut finished);
+            if finished.is_empty() {
+                break;
+            }
+            for one in finished.drain(..) {
+                self.on_finished(one);
+            }
+        }
+        self.finished = finished;
+        out.append(&mut self.ready);
+        self.is_busy()
+    }
+
+    fn collections(&self) -> Vec<(Collection, u8)> {
+        self.collections.iter().map(|(id, record)| (*id, record.split_bits)).collect()
+    }
+
+    fn usage(&self) -> Usage {
+        let block = crate::device::BLOCK as u64;
+        let free = self.space.free_blocks() + self.space.released_blocks();
+        Usage {
+            total: self.space.blocks() * block,
+            available: free.saturating_sub(self.space.reserve_blocks()) * block,
+            data: self.totals.data_bytes,
+            omap: self.totals.omap_bytes,
+            metadata: self.index.usage().device,
+        }
+    }
+}
+
+/// The collections whose order a transaction must keep.
+fn collections_of(transaction: &Transaction) -> impl Iterator<Item = Collection> + '_ {
+    let others = transaction.changes.iter().filter_map(Change::other_collection);
+    std::iter::once(transaction.collection).chain(others)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,416 @@
+//! A store's beginning: made on a device, and opened again.
+//!
+//! Opening happens before a reactor runs and waits for the device, letting the caller decide how: `wait` is called when
+//! there is nothing to do until the device has done something.
+//!
+//! superblock ─▶ newest header ─▶ manifest ─▶ bitmap, collections, numbers to clean, from the index ─▶ log after the
+//! header's start ─▶ flush: what was found may have been in a cache when the last process died ─▶ ready
+
+use super::checkpoint::Checkpoints;
+use super::commit::Log;
+use super::{Options, Shard};
+use crate::checksum::crc32c;
+use crate::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
+use crate::index::{Bad, Index, LogMark, Ticket};
+use crate::io::{Finished, Io, Owner};
+use crate::log::{Entries, Entry, Mark, Record, Replay};
+use crate::object::collection::CollectionRecord;
+use crate::object::key::{self, Key};
+use crate::plan::Collections;
+use crate::space::{Run, Space};
+use crate::staged::{Stage, Staged, StagedRun};
+use crate::view::{View, Wait};
+use bytes::Bytes;
+use codec::{DecodeError, Rope};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    #[error("the store has {0} shards")]
+    NoSuchShard(usize),
+    #[error("neither of the shard's headers is whole")]
+    Headers,
+    #[error("the index's manifest is damaged")]
+    Manifest,
+    #[error("the index: {0}")]
+    Index(#[from] Bad),
+    #[error("the store is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("the store is damaged: {0}")]
+    Undecodable(#[from] DecodeError),
+    #[error("the device: {0}")]
+    Device(#[from] DeviceError),
+}
+
+/// One request at a time, waited for.
+struct Blocking<'a> {
+    device: &'a mut dyn BlockDevice,
+    wait: &'a mut dyn FnMut(),
+}
+
+impl Blocking<'_> {
+    fn ask(&mut self, request: Request) -> Result<Bytes, DeviceError> {
+        self.device.submit(0, request);
+        let mut done: Vec<Done> = Vec::new();
+        loop {
+            self.device.poll(&mut done);
+            match done.pop() {
+                Some(done) => return done.result,
+                None => (self.wait)(),
+            }
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: impl Into<Rope>) -> Result<(), DeviceError> {
+        let request = Request::Write { offset, data: data.into(), durability: Durability::Later };
+        self.ask(request).map(drop)
+    }
+}
+
+/// Make a store on a device: everything on it is gone. The logs are written through with zeroes, so that a file has
+/// blocks there and a write to the log changes no metadata of a file system.
+pub fn format(
+    device: &mut dyn BlockDevice,
+    options: &FormatOptions,
+    wait: &mut dyn FnMut(),
+) -> Result<Superblock, OpenError> {
+    const ZEROES_LEN: u64 = 1 << 20;
+    let superblock = Superblock::plan(device.size(), options)?;
+    let zeroes = Bytes::from(vec![0; ZEROES_LEN as usize]);
+    let mut blocking = Blocking { device, wait };
+    // The superblock comes last: a store whose making was interrupted is none.
+    blocking.write(0, vec![0; 2 * BLOCK])?;
+    blocking.ask(Request::Flush)?;
+    for (shard, part) in superblock.parts.iter().enumerate() {
+        let log = part.log();
+        let mut at = log.offset();
+        let end = at + log.bytes();
+        while at < end {
+            let len = ZEROES_LEN.min(end - at);
+            blocking.write(at, zeroes.slice(..len as usize))?;
+            at += len;
+        }
+        let header = Header::first(superblock.identity.of_shard(shard));
+        blocking.write(part.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
+        blocking.write(part.header_slot(header.slot()).offset(), header.encode())?;
+    }
+    blocking.ask(Request::Flush)?;
+    blocking.write(0, [superblock.encode(), superblock.encode()].concat())?;
+    blocking.ask(Request::Flush)?;
+    Ok(superblock)
+}
+
+/// Whose store a device has, and how many shards are to be opened.
+pub fn read_superblock(
+    device: &mut dyn BlockDevice,
+    wait: &mut dyn FnMut(),
+) -> Result<Superblock, OpenError> {
+    let size = device.size();
+    let blocks = Blocking { device, wait }.ask(Request::Read { offset: 0, len: 2 * BLOCK })?;
+    Ok(Superblock::read(&blocks, size)?)
+}
+
+/// What is known so far of a shard that is being opened.
+struct Opening<'a> {
+    io: Io,
+    index: Index,
+    wait: &'a mut dyn FnMut(),
+    space: Space,
+    staged: Staged,
+    collections: Collections,
+    to_clean: BTreeSet<u64>,
+}
+
+impl Shard {
+    /// Open one shard of the store on `device`, a handle of its own.
+    pub fn open(
+        mut device: Box<dyn BlockDevice>,
+        shard: usize,
+        options: Options,
+        wait: &mut dyn FnMut(),
+    ) -> Result<Shard, OpenError> {
+        let superblock = read_superblock(&mut *device, wait)?;
+        let part = *superblock.parts.get(shard).ok_or(OpenError::NoSuchShard(superblock.parts.len()))?;
+        let shard_identity = superblock.identity.of_shard(shard);
+        let mut blocking = Blocking { device: &mut *device, wait };
+        let slots = blocking.ask(Request::Read { offset: part.header_slot(0).offset(), len: 2 * BLOCK })?;
+        let header =
+            Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity).ok_or(OpenError::Headers)?;
+        let space = Space::new(part.data());
+        let index = match &header.manifest {
+            Some(place) => {
+                let blob = read_manifest(&mut blocking, &space, place)?;
+                Index::open(options.index.clone(), &blob)?
+            }
+            None => Index::new(options.index.clone()),
+        };
+        let mut opening = Opening {
+            io: Io::new(device),
+            index,
+            wait,
+            space,
+            staged: Staged::default(),
+            collections: Collections::new(),
+            to_clean: BTreeSet::new(),
+        };
+        opening.load()?;
+        let (log, totals) = opening.replay(&header, part)?;
+        opening.finish(header, part, log, totals, options)
+    }
+}
+
+fn read_manifest(
+    blocking: &mut Blocking<'_>,
+    space: &Space,
+    place: &ManifestPlace,
+) -> Result<Bytes, OpenError> {
+    if !space.contains(place.run) || place.len > place.run.bytes() || place.run.len == 0 {
+        return Err(OpenError::Manifest);
+    }
+    let len = place.run.bytes() as usize;
+    let blob = blocking.ask(Request::Read { offset: place.run.offset(), len })?;
+    let blob = blob.slice(..place.len as usize);
+    match crc32c(&blob) == place.crc {
+        true => Ok(blob),
+        false => Err(OpenError::Manifest),
+    }
+}
+
+impl Opening<'_> {
+    /// Completions of the device: the index's to it, the one that is waited for to the caller.
+    fn poll(&mut self) -> Option<Result<Bytes, DeviceError>> {
+        let mut finished: Vec<Finished> = Vec::new();
+        self.io.poll(&mut finished);
+        let idle = finished.is_empty();
+        let mut own = None;
+        for Finished { owner, token, result } in finished {
+            match owner {
+                Owner::Index => self.index.on_done(token, result, &mut self.io),
+                _ => own = Some(result),
+            }
+        }
+        if idle {
+            (self.wait)();
+        }
+        own
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.io.read(Owner::Header, 0, offset, len);
+        loop {
+            if let Some(result) = self.poll() {
+                return result;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.io.flush(Owner::Header, 0);
+        loop {
+            if let Some(result) = self.poll() {
+                return result.map(drop);
+            }
+        }
+    }
+
+    /// All entries of a key space.
+    fn scan(&mut self, range: (Key, Key)) -> Result<Vec<(Key, Bytes)>, OpenError> {
+        loop {
+            let mut out = Vec::new();
+            let mut view = View { index: &mut self.index, io: &mut self.io, ticket: Ticket(0) };
+            let scanned = view.scan(&range.0, &range.1, usize::MAX, &mut |key, value| {
+                out.push((key.to_vec(), Bytes::copy_from_slice(value)));
+            });
+            match scanned {
+                Ok(_) => return Ok(out),
+                Err(Wait::Bad(bad)) => return Err(bad.into()),
+                Err(_) => {
+                    let mut ready = Vec::new();
+                    while ready.is_empty() {
+                        self.poll();
+                        self.index.ready(&mut ready);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is kept in memory, from the index.
+    fn load(&mut self) -> Result<(), OpenError> {
+        for (key, bits) in self.scan(key::all_zones())? {
+            if !self.space.load_zone(key::parse_zone(&key)?, &bits) {
+                return Err(OpenError::Damaged("a zone's bits do not belong to it"));
+            }
+        }
+        for (key, record) in self.scan(key::all_collections())? {
+            self.collections.insert(key::parse_collection(&key)?, CollectionRecord::decode(&record)?);
+        }
+        for (key, _) in self.scan(key::all_cleanings())? {
+            self.to_clean.insert(key::parse_number(&key)?);
+        }
+        Ok(())
+    }
+
+    /// Apply the log after the header's start.
+    fn replay(&mut self, header: &Header, part: Part) -> Result<(Log, crate::format::Totals), OpenError> {
+        let mut replay = Replay::new(header, part.log());
+        let mut totals = header.totals;
+        // The last record found, not applied before the next one says that its data is there, or a look at it does.
+        let mut held: Option<(Mark, Record)> = None;
+        let mut flushed_up_to = 0;
+        loop {
+            let before = replay.mark();
+            let next = replay.next(&mut |offset, len| self.read(offset, len))?;
+            if let Some(record) = &next {
+                flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
+            }
+            if let Some((before_held, record)) = held.take() {
+                if record.head.sequence > flushed_up_to && !self.has_its_data(&record)? {
+                    replay.rewind(before_held);
+                    break;
+                }
+                self.apply(&record)?;
+                totals = record.totals;
+            }
+            match next {
+                Some(record) => held = Some((before, record)),
+                None => break,
+            }
+        }
+        let (ring, sequence, chain) = replay.finish();
+        Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
+    }
+
+    /// Whether what went straight to its blocks has arrived there.
+    fn has_its_data(&mut self, record: &Record) -> Result<bool, OpenError> {
+        for entry in Entries::new(record.entries()) {
+            let Entry::Direct { start, crcs } = entry? else { continue };
+            let run = Run::new(start, crcs.len() as u64);
+            if !self.space.contains(run) {
+                return Err(OpenError::Damaged("the log names blocks outside of the data space"));
+            }
+            // A block that cannot be read was not torn by a power cut: its object is damaged, the log is not.
+            let Ok(data) = self.read(run.offset(), run.bytes() as usize) else { continue };
+            if data.chunks(BLOCK).zip(&crcs).any(|(block, crc)| crc32c(block) != *crc) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn apply(&mut self, record: &Record) -> Result<(), OpenError> {
+        let outside = OpenError::Damaged("the log names blocks outside of the data space");
+        let mut changes: Vec<(&[u8], Option<Bytes>)> = Vec::new();
+        let data = record.data();
+        let mut data_at = 0;
+        for entry in Entries::new(record.entries()) {
+            match entry? {
+                Entry::Put { key, value } => {
+                    self.note(key, Some(value))?;
+                    changes.push((key, Some(Bytes::copy_from_slice(value))));
+                }
+                Entry::Delete { key } => {
+                    self.note(key, None)?;
+                    changes.push((key, None));
+                }
+                Entry::Take(run) => {
+                    if !self.space.replay(run, true) {
+                        return Err(outside);
+                    }
+                }
+                Entry::Free(run) => {
+                    if !self.space.replay(run, false) {
+                        return Err(outside);
+                    }
+                    self.staged.forget(run);
+                }
+                Entry::Inline { start, len } => {
+                    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(data_at));
+                    let Some(end) = end.filter(|end| *end <= data.len()) else {
+                        return Err(OpenError::Damaged("a log record is shorter than its data"));
+                    };
+                    // A slice would keep the whole record in memory for as long as its last block is not placed.
+                    let data = Rope::from(Bytes::copy_from_slice(&data[data_at..end]));
+                    data_at = end;
+                    let mut crcs = SmallVec::new();
+                    crate::checksum::of_blocks(&data, |crc| crcs.push(crc));
+                    let run = Run::new(start, crcs.len() as u64);
+                    if !self.space.contains(run) {
+                        return Err(outside);
+                    }
+                    self.staged.forget(run);
+                    let batch = record.head.sequence;
+                    self.staged.insert(start, StagedRun { data, crcs, batch, stage: Stage::Deferred });
+                }
+                Entry::Direct { .. } => {}
+            }
+        }
+        self.index.apply(changes, LogMark(record.head.sequence));
+        Ok(())
+    }
+
+    /// A change of a key whose record is also kept in memory.
+    fn note(&mut self, changed: &[u8], value: Option<&[u8]>) -> Result<(), OpenError> {
+        let is_in = |(from, to): (Key, Key)| changed >= &from[..] && changed < &to[..];
+        if is_in(key::all_collections()) {
+            let id = key::parse_collection(changed)?;
+            match value {
+                Some(value) => drop(self.collections.insert(id, CollectionRecord::decode(value)?)),
+                None => drop(self.collections.remove(&id)),
+            }
+        } else if is_in(key::all_cleanings()) {
+            let number = key::parse_number(changed)?;
+            match value {
+                Some(_) => self.to_clean.insert(number),
+                None => self.to_clean.remove(&number),
+            };
+        }
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        header: Header,
+        part: Part,
+        log: Log,
+        totals: crate::format::Totals,
+        options: Options,
+    ) -> Result<Shard, OpenError> {
+        self.flush()?;
+        self.space.begin();
+        let manifest = header.manifest.iter().map(|place| place.run);
+        let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
+        for run in tables.chain(manifest) {
+            if !self.space.occupy(run) {
+                return Err(OpenError::Damaged("two things lie in the same blocks"));
+            }
+        }
+        Ok(Shard {
+            part,
+            options,
+            io: self.io,
+            index: self.index,
+            space: self.space,
+            staged: self.staged,
+            collections: self.collections,
+            totals,
+            log,
+            jobs: super::Jobs::default(),
+            reading: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            next_token: 0,
+            checkpoints: Checkpoints::new(header),
+            to_clean: self.to_clean.into_iter().collect(),
+            cleaner_waits: false,
+            ready: Vec::new(),
+            failed: None,
+            damage: Vec::new(),
+            finished: Vec::new(),
+        })
+    }
+}

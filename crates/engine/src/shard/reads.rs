@@ -1,0 +1,58 @@
+//! Reads: from the index at one moment, then from the device.
+
+use super::{Shard, Transfer};
+use crate::index::Ticket;
+use crate::io::Owner;
+use crate::reading::{Stop, resolve};
+use crate::view::View;
+use bytes::Bytes;
+use store::{Completion, ReadRequest};
+
+impl Shard {
+    /// Whether the read has begun or is done; otherwise its ticket waits for the index.
+    pub(super) fn begin_read(&mut self, ticket: Ticket, tag: u64, request: &ReadRequest) -> bool {
+        let Shard { index, io, staged, collections, .. } = self;
+        let mut view = View { index, io, ticket };
+        let resolved = match resolve(tag, request, &mut view, staged, collections) {
+            Ok(resolved) => resolved,
+            Err(Stop::Wait(_)) => return false,
+            Err(Stop::Error(error)) => {
+                self.ready.push(Completion::Read { tag, answers: Err(error) });
+                return true;
+            }
+        };
+        if resolved.reads_left == 0 {
+            let answers = resolved.finish(&mut |_| unreachable!("nothing was read"));
+            self.ready.push(Completion::Read { tag, answers });
+            return true;
+        }
+        // What is pointed to now is not taken again until it was read.
+        let pinned = self.log.gathering();
+        self.space.pin(pinned);
+        let reading = self.token();
+        for (read, run) in resolved.reads.iter().enumerate() {
+            self.next_token += 1;
+            self.transfers.insert(self.next_token, Transfer::Read { reading, read });
+            self.io.read(Owner::Data, self.next_token, run.offset(), run.bytes() as usize);
+        }
+        self.reading.insert(reading, (resolved, pinned));
+        true
+    }
+
+    pub(super) fn on_read(&mut self, reading: u64, read: usize, contents: Option<Bytes>) {
+        let (resolved, _) = self.reading.get_mut(&reading).expect("its parts are being read");
+        resolved.on_read(read, contents);
+        if resolved.reads_left > 0 {
+            return;
+        }
+        let (resolved, pinned) = self.reading.remove(&reading).expect("looked at just now");
+        self.space.unpin(pinned);
+        let tag = resolved.tag;
+        let damage = &mut self.damage;
+        let answers = resolved.finish(&mut |damaged| {
+            tracing::error!(?damaged, "a checksum does not match");
+            damage.push(damaged);
+        });
+        self.ready.push(Completion::Read { tag, answers });
+    }
+}

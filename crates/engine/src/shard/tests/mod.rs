@@ -1,0 +1,42 @@
+//! A shard on the simulated disk.
+
+mod conforms;
+
+use super::{Options, Shard, format};
+use crate::device::simulated::{Pace, Simulated};
+use crate::format::{FormatOptions, Identity};
+use crate::index;
+
+/// Everything small, so that what takes gigabytes in production happens within a test.
+pub(crate) fn small() -> Options {
+    Options {
+        inline_bytes_max: 16 << 10,
+        deferred_bytes_max: 256 << 10,
+        batch_bytes_max: 64 << 10,
+        index: index::Options {
+            memtable_bytes: 64 << 10,
+            table_bytes: 32 << 10,
+            level_bytes: 128 << 10,
+            fanout: 4,
+            cache_bytes: 256 << 10,
+        },
+    }
+}
+
+/// A disk with a store on it.
+pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Simulated {
+    let disk = Simulated::new(size, Pace::AtOnce, seed);
+    let options = FormatOptions {
+        identity: Identity([seed as u8; 16]),
+        label: "test".into(),
+        shards: 1,
+        log_bytes: Some(log_bytes),
+    };
+    format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
+    disk.set_pace(pace);
+    disk
+}
+
+pub(crate) fn open(disk: &Simulated, options: Options) -> Shard {
+    Shard::open(Box::new(disk.clone()), 0, options, &mut || ()).expect("a store was made on this disk")
+}

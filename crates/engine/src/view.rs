@@ -1,0 +1,84 @@
+//! Asking the index on behalf of something that can wait and ask again.
+
+use crate::index::{Bad, Get, Index, Limit, Scan, Ticket};
+use crate::io::Io;
+use crate::object::key::Key;
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// Why a plan or a read cannot go on now. It is dropped, and begun again from its start when what it waits for is
+/// there; so nothing half-made crosses a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The index will say that the ticket is ready.
+    Index,
+    /// These blocks of the device are needed.
+    Units(SmallVec<[u64; 4]>),
+    /// There is no room; something that is under way may make some.
+    Space,
+    /// It can never go on.
+    Bad(Bad),
+}
+
+/// How many entries a scan takes from the index at once.
+const SCAN_ENTRIES: usize = 1024;
+const SCAN_BYTES: usize = 4 << 20;
+
+pub struct View<'a> {
+    pub index: &'a mut Index,
+    pub io: &'a mut Io,
+    pub ticket: Ticket,
+}
+
+impl View<'_> {
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, Wait> {
+        match self.index.get(key, self.ticket, self.io) {
+            Get::Found(value) => Ok(Some(value)),
+            Get::Absent => Ok(None),
+            Get::Pending => Err(Wait::Index),
+            Get::Bad(bad) => Err(Wait::Bad(bad)),
+        }
+    }
+
+    /// Visit up to `max` entries of `from..to`; says whether there are more.
+    pub fn scan(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        max: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<bool, Wait> {
+        if from >= to {
+            return Ok(false);
+        }
+        let mut at: Key = from.to_vec();
+        let mut left = max;
+        while left > 0 {
+            let limit = Limit { entries: left.min(SCAN_ENTRIES), bytes: SCAN_BYTES };
+            let mut visited = 0;
+            let scan = self.index.scan(&at, to, limit, self.ticket, self.io, &mut |key, value| {
+                visited += 1;
+                each(key, value);
+            });
+            left -= visited.min(left);
+            match scan {
+                Scan::End => return Ok(false),
+                Scan::More(next) => at = next,
+                Scan::Pending => return Err(Wait::Index),
+                Scan::Bad(bad) => return Err(Wait::Bad(bad)),
+            }
+        }
+        // Whether there are more: look for one.
+        let mut more = false;
+        loop {
+            let one = Limit { entries: 1, bytes: 1 };
+            match self.index.scan(&at, to, one, self.ticket, self.io, &mut |_, _| more = true) {
+                _ if more => return Ok(true),
+                Scan::End => return Ok(false),
+                Scan::More(next) => at = next,
+                Scan::Pending => return Err(Wait::Index),
+                Scan::Bad(bad) => return Err(Wait::Bad(bad)),
+            }
+        }
+    }
+}
