@@ -144,6 +144,9 @@ impl Shard {
     /// What a job waited for is there.
     pub(super) fn retry(&mut self, ticket: u64) {
         let Some(job) = self.jobs.by_ticket.get_mut(&ticket) else { return };
+        if job.fetching > 0 {
+            return; // The index had read ahead for an earlier question.
+        }
         job.waits = false;
         match &job.work {
             Work::Transaction(transaction) => {

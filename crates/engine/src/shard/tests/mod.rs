@@ -16,6 +16,7 @@ pub(crate) fn small() -> Options {
         index: index::Options {
             memtable_bytes: 64 << 10,
             table_bytes: 32 << 10,
+            segment_bytes: 8 << 10,
             level_bytes: 128 << 10,
             fanout: 4,
             cache_bytes: 256 << 10,
