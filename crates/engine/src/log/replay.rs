@@ -2,16 +2,30 @@
 //!
 //! A record is *whole* when its checksums match and it names the one before it. Data that went straight to its blocks
 //! may be missing behind a whole record if nothing written later says that it was flushed: the caller looks, and stops
-//! there when it is. What is not whole was never acknowledged.
+//! there when it is. What is not whole was never acknowledged, unless a record of later sequence lies somewhere behind
+//! it: one is written when the one before it is on stable storage. Then what is not whole was damaged later, and to go on
+//! without it would lose what was acknowledged.
 
 use super::{Record, RecordHead, Ring};
 use crate::device::{BLOCK, DeviceError};
 use crate::format::Header;
 use crate::space::Run;
 use bytes::Bytes;
+use thiserror::Error;
 
 /// How much is read at once.
 const AHEAD_BLOCKS: u64 = 256;
+/// How far a record that follows is looked for where one is missing. Only a single transaction with as many bytes of keys
+/// makes a longer one.
+const LOOKED_BEHIND_BLOCKS: u64 = 32 << 20 >> 12;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReplayError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("record {missing} of the log is damaged, and record {later} was written after it")]
+    Damaged { missing: u64, later: u64 },
+}
 
 pub struct Replay {
     shard_identity: u64,
@@ -47,7 +61,7 @@ impl Replay {
     }
 
     /// The next whole record.
-    pub fn next(&mut self, read: &mut ReadAt<'_>) -> Result<Option<Record>, DeviceError> {
+    pub fn next(&mut self, read: &mut ReadAt<'_>) -> Result<Option<Record>, ReplayError> {
         let at = self.ring.block(self.ring.head());
         // A record that did not fit before the ring's end was written to its beginning.
         for block in [at, 0] {
@@ -58,7 +72,26 @@ impl Replay {
                 return Ok(Some(record));
             }
         }
-        Ok(None)
+        match self.later_record(read) {
+            Some(later) => Err(ReplayError::Damaged { missing: self.next_sequence, later }),
+            None => Ok(None),
+        }
+    }
+
+    /// The sequence of a record that was written after the one that is not there.
+    fn later_record(&mut self, read: &mut ReadAt<'_>) -> Option<u64> {
+        let at = self.ring.block(self.ring.head());
+        let behind = at..(at + LOOKED_BEHIND_BLOCKS).min(self.run.len);
+        let wrapped = 0..LOOKED_BEHIND_BLOCKS.min(at);
+        for block in behind.chain(wrapped) {
+            // A block that cannot be read holds nothing back: what was not found before it is not found.
+            let Ok(Some(front)) = self.blocks_at(block, 1, read) else { continue };
+            let head = RecordHead::decode(&front, self.shard_identity);
+            if let Some(head) = head.filter(|h| h.sequence > self.next_sequence) {
+                return Some(head.sequence);
+            }
+        }
+        None
     }
 
     fn record_at(&mut self, block: u64, read: &mut ReadAt<'_>) -> Result<Option<Record>, DeviceError> {

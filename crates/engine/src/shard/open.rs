@@ -14,7 +14,7 @@ use crate::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
 use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
 use crate::index::{Bad, Index, LogMark, Ticket};
 use crate::io::{Finished, Io, Owner};
-use crate::log::{Entries, Entry, Mark, Record, Replay};
+use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
 use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
 use crate::plan::Collections;
@@ -43,8 +43,19 @@ pub enum OpenError {
     Damaged(&'static str),
     #[error("the store is damaged: {0}")]
     Undecodable(#[from] DecodeError),
+    #[error("{0}: what was acknowledged since cannot be brought back from here")]
+    Log(ReplayError),
     #[error("the device: {0}")]
     Device(#[from] DeviceError),
+}
+
+impl From<ReplayError> for OpenError {
+    fn from(error: ReplayError) -> OpenError {
+        match error {
+            ReplayError::Device(error) => OpenError::Device(error),
+            damaged => OpenError::Log(damaged),
+        }
+    }
 }
 
 /// One request at a time, waited for.

@@ -1,6 +1,7 @@
 //! A shard on the simulated disk.
 
 mod conforms;
+mod log_rot;
 
 use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};
