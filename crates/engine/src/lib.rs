@@ -20,6 +20,7 @@
 //! - **Every block has a checksum**, kept apart from the block (with the pointer to it), and checked on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
+pub mod check;
 mod checksum;
 pub mod device;
 pub mod format;

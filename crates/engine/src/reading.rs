@@ -69,7 +69,8 @@ pub struct Damage {
 
 /// Why a read has no answer yet, or never.
 pub enum Stop {
-    Wait(Wait),
+    /// The ticket will be ready.
+    Wait,
     Error(ReadError),
 }
 
@@ -78,7 +79,8 @@ impl From<Wait> for Stop {
         match wait {
             Wait::Bad(Bad::Io) => Stop::Error(ReadError::Io),
             Wait::Bad(Bad::Corrupt) => Stop::Error(ReadError::Corrupt),
-            wait => Stop::Wait(wait),
+            Wait::Index => Stop::Wait,
+            Wait::Units(_) | Wait::Space => unreachable!("a read waits for the index alone"),
         }
     }
 }

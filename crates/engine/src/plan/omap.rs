@@ -7,6 +7,11 @@ use crate::object::record::OmapState;
 use crate::view::Wait;
 use ::bytes::Bytes;
 
+/// As it is kept: a slice of the message that it came in would keep all of that in memory.
+fn own(value: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(value)
+}
+
 impl Plan<'_> {
     fn omap_of<'o>(&mut self, object: &'o mut OpenObject) -> &'o mut OmapState {
         if object.record.omap.is_none() {
@@ -31,17 +36,17 @@ impl Plan<'_> {
         entries: &[(Bytes, Bytes)],
     ) -> Result<(), Wait> {
         let mut state = *self.omap_of(object);
-        for (own, value) in entries {
-            let key = key::omap(state.number, own);
+        for (name, value) in entries {
+            let key = key::omap(state.number, name);
             let added = match self.omap_get(object.omap_is_new, &key)? {
                 Some(old) => value.len() as i64 - old.len() as i64,
                 None => {
                     state.keys += 1;
-                    (own.len() + value.len()) as i64
+                    (name.len() + value.len()) as i64
                 }
             };
             self.count_omap(&mut state, added);
-            self.effect.keys.insert(key, Some(value.clone()));
+            self.effect.keys.insert(key, Some(own(value)));
         }
         *self.omap_of(object) = state;
         Ok(())
@@ -96,7 +101,7 @@ impl Plan<'_> {
         let key = key::omap_header(state.number);
         match header.is_empty() {
             true => self.delete(key),
-            false => drop(self.effect.keys.insert(key, Some(header.clone()))),
+            false => drop(self.effect.keys.insert(key, Some(own(header)))),
         }
         *self.omap_of(object) = state;
         Ok(())

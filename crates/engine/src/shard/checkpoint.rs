@@ -60,6 +60,16 @@ impl Checkpoints {
         self.stopping
     }
 
+    /// Where the newest durable manifest lies.
+    pub(super) fn manifest_run(&self) -> Option<Run> {
+        self.header.manifest.map(|place| place.run)
+    }
+
+    /// A stop was asked for and is not complete.
+    pub(super) fn must_run(&self) -> bool {
+        self.stopping && !self.stopped
+    }
+
     pub(super) fn is_running(&self) -> bool {
         !matches!(self.step, Step::Idle)
     }

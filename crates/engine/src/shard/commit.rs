@@ -161,6 +161,8 @@ impl Shard {
             }
         }
         self.to_clean.extend(effect.to_clean);
+        #[cfg(test)]
+        self.trace.extend(tag.map(|tag| (tag, batch)));
         self.log.open.tags.extend(tag);
     }
 

@@ -21,6 +21,7 @@
 
 mod checkpoint;
 mod commit;
+mod fsck;
 mod jobs;
 mod open;
 mod reads;
@@ -85,6 +86,8 @@ pub struct Shard {
     next_token: u64,
     checkpoints: Checkpoints,
     to_clean: VecDeque<u64>,
+    /// Flushing or merging could go on at once.
+    index_has_more: bool,
     /// The cleaner waits for the index.
     cleaner_waits: bool,
     /// Done, and reported by this or the next `poll`.
@@ -92,6 +95,9 @@ pub struct Shard {
     failed: Option<DeviceError>,
     damage: Vec<Damage>,
     finished: Vec<Finished>,
+    /// The tags of transactions and their batches, in the order applied: what a test compares a crash with.
+    #[cfg(test)]
+    trace: Vec<(u64, u64)>,
 }
 
 /// One request for data.
@@ -171,7 +177,8 @@ impl Shard {
             self.advance_stalled();
             self.clean();
             self.seal();
-            self.index.maintain(LogMark(self.log.durable()), &mut self.io, &mut self.space);
+            let durable = LogMark(self.log.durable());
+            self.index_has_more = self.index.maintain(durable, &mut self.io, &mut self.space);
             if let Some(error) = self.index.failed() {
                 return self.fail(error);
             }
@@ -183,8 +190,13 @@ impl Shard {
 
     /// Whether anything is to be waited for.
     fn is_busy(&self) -> bool {
-        let background = self.failed.is_none()
-            && (!self.log.is_idle() || self.checkpoints.is_running() || !self.to_clean.is_empty());
+        let cleans = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
+        let background = !self.log.is_idle()
+            || self.checkpoints.is_running()
+            || self.checkpoints.must_run()
+            || self.index_has_more
+            || cleans;
+        let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
     }
 

@@ -130,6 +130,8 @@ pub fn read_superblock(
 struct Opening<'a> {
     io: Io,
     index: Index,
+    /// What the index's tables hold already.
+    flushed: LogMark,
     wait: &'a mut dyn FnMut(),
     space: Space,
     staged: Staged,
@@ -162,6 +164,7 @@ impl Shard {
         };
         let mut opening = Opening {
             io: Io::new(device),
+            flushed: index.flushed_mark(),
             index,
             wait,
             space,
@@ -361,7 +364,11 @@ impl Opening<'_> {
                 Entry::Direct { .. } => {}
             }
         }
-        self.index.apply(changes, LogMark(record.head.sequence));
+        // The log begins where the oldest of what needs it does; the tables may be further.
+        let mark = LogMark(record.head.sequence);
+        if mark > self.flushed {
+            self.index.apply(changes, mark);
+        }
         Ok(())
     }
 
@@ -417,11 +424,14 @@ impl Opening<'_> {
             next_token: 0,
             checkpoints: Checkpoints::new(header),
             to_clean: self.to_clean.into_iter().collect(),
+            index_has_more: false,
             cleaner_waits: false,
             ready: Vec::new(),
             failed: None,
             damage: Vec::new(),
             finished: Vec::new(),
+            #[cfg(test)]
+            trace: Vec::new(),
         })
     }
 }

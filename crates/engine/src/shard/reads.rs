@@ -15,7 +15,7 @@ impl Shard {
         let mut view = View { index, io, ticket };
         let resolved = match resolve(tag, request, &mut view, staged, collections) {
             Ok(resolved) => resolved,
-            Err(Stop::Wait(_)) => return false,
+            Err(Stop::Wait) => return false,
             Err(Stop::Error(error)) => {
                 self.ready.push(Completion::Read { tag, answers: Err(error) });
                 return true;

@@ -93,11 +93,6 @@ impl Space {
         self.reserve
     }
 
-    /// Blocks that hold objects' data.
-    pub fn stored_blocks(&self) -> u64 {
-        self.stored.len() - self.stored.clear()
-    }
-
     /// Take blocks for data; `None` when there are not so many beside the reserve.
     pub fn take(&mut self, blocks: u64) -> Option<Runs> {
         if self.free_blocks() < blocks + self.reserve {
@@ -299,7 +294,7 @@ mod tests {
         let runs = Space::take(&mut space, 293).unwrap();
         assert_eq!(runs.iter().map(|r| r.len).sum::<u64>(), 293);
         assert!(Space::take(&mut space, 1).is_none());
-        assert_eq!(space.stored_blocks(), 1000);
+        assert_eq!(space.stored_runs().map(|r| r.len).sum::<u64>(), 1000);
     }
 
     #[test]
@@ -308,7 +303,7 @@ mod tests {
         let at = TakeSpace::take(&mut space, 40 << 12).unwrap();
         assert_eq!(at, 8 << 12);
         assert!(TakeSpace::take(&mut space, 61 << 12).is_none());
-        assert_eq!((space.free_blocks(), space.stored_blocks()), (60, 0));
+        assert_eq!((space.free_blocks(), space.stored_runs().count()), (60, 0));
         space.give_back(at, 40 << 12);
         assert_eq!(space.free_blocks(), 100);
     }

@@ -26,6 +26,8 @@ pub enum Pace {
     AtOnce,
     /// In any order; a poll completes at most this many, and sometimes none.
     Shuffled { per_poll_max: usize },
+    /// One request, any of them, at every second poll: whoever polls until nothing comes sees every step.
+    Steps,
 }
 
 /// See the head of this file. Cloning gives a second handle to the same disk.
@@ -43,6 +45,8 @@ struct Disk {
     /// Blocks written and not yet flushed, oldest first.
     unflushed: Vec<BlockWrite>,
     queue: Vec<Queued>,
+    /// The last poll gave something.
+    gave: bool,
     /// Counts submissions and completions: an order among them.
     moment: u64,
     faults: Faults,
@@ -98,6 +102,7 @@ impl Simulated {
             cached: BTreeMap::new(),
             unflushed: Vec::new(),
             queue: Vec::new(),
+            gave: false,
             moment: 0,
             faults: Faults::default(),
             counts: Counts::default(),
@@ -293,7 +298,7 @@ impl Disk {
         }
         let at = match self.pace {
             Pace::AtOnce => 0,
-            Pace::Shuffled { .. } => self.dice.below(self.queue.len() as u64) as usize,
+            Pace::Shuffled { .. } | Pace::Steps => self.dice.below(self.queue.len() as u64) as usize,
         };
         Some(self.queue.remove(at))
     }
@@ -316,7 +321,9 @@ impl BlockDevice for Simulated {
         let count = match disk.pace {
             Pace::AtOnce => disk.queue.len(),
             Pace::Shuffled { per_poll_max } => disk.dice.below(per_poll_max as u64 + 1) as usize,
+            Pace::Steps => !disk.gave as usize,
         };
+        disk.gave = count > 0 && !disk.queue.is_empty();
         for _ in 0..count {
             let Some(queued) = disk.take_next() else { break };
             let result = disk.execute(&queued);

@@ -29,6 +29,26 @@ impl Simulated {
         disk.image(&at_risk, &choice, dice)
     }
 
+    /// The disk as its user's sudden death leaves it: what was under way is done or not, and what was not flushed is still
+    /// there, and still not flushed.
+    pub fn killed(&self, dice: &mut Dice) -> Simulated {
+        let disk = self.0.borrow();
+        let out = Simulated::with_durable(disk.size, disk.pace, Dice::new(dice.roll()), disk.durable.clone());
+        {
+            let new = &mut *out.0.borrow_mut();
+            new.cached = disk.cached.clone();
+            new.unflushed = disk.unflushed.clone();
+            new.moment = disk.moment;
+            for queued in &disk.queue {
+                if dice.chance(50) && !matches!(queued.request, Request::Read { .. }) {
+                    // Whether it worked is nobody's any more.
+                    let _ = new.execute(queued);
+                }
+            }
+        }
+        out
+    }
+
     /// All that a power cut at this moment may leave, when these are at most `images_max`; otherwise none of the
     /// blocks at risk, all of them, all but each one, each one alone, and the rest at random. Then, of images where
     /// everything before one block is there, some with that block torn.

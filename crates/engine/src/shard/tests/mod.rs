@@ -1,7 +1,11 @@
 //! A shard on the simulated disk.
 
 mod conforms;
+mod dump;
 mod log_rot;
+mod model;
+mod operations;
+mod rig;
 
 use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};

@@ -1,0 +1,28 @@
+//! How a check gets at a shard.
+
+use crate::format::Totals;
+use crate::index::Bad;
+use crate::object::key::Key;
+use crate::plan::Collections;
+use crate::space::Run;
+use bytes::Bytes;
+
+/// What a check looks at.
+pub trait Walk {
+    /// Some entries of `from..to` of the index, and where to go on.
+    fn entries(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Key>, Bad>;
+    /// A block of data as the store would read it; `None` when it cannot be read.
+    fn block(&mut self, unit: u64) -> Option<Bytes>;
+    fn collections(&self) -> &Collections;
+    fn totals(&self) -> Totals;
+    fn data_space(&self) -> Run;
+    /// The blocks that the bitmap says hold data.
+    fn stored_runs(&self) -> Vec<Run>;
+    /// Blocks of the data space that something else than data lies in.
+    fn other_runs(&self) -> Vec<Run>;
+}
