@@ -38,4 +38,4 @@ mod view;
 
 pub use format::{FormatOptions, Identity, Superblock};
 pub use reading::Damage;
-pub use shard::{OpenError, Options, Shard, format, read_superblock};
+pub use shard::{Failure, OpenError, Options, Shard, format, read_superblock};

@@ -80,7 +80,7 @@ impl From<Wait> for Stop {
             Wait::Bad(Bad::Io) => Stop::Error(ReadError::Io),
             Wait::Bad(Bad::Corrupt) => Stop::Error(ReadError::Corrupt),
             Wait::Index => Stop::Wait,
-            Wait::Units(_) | Wait::Space => unreachable!("a read waits for the index alone"),
+            Wait::Units(_) | Wait::Space | Wait::Log => unreachable!("a read waits for the index alone"),
         }
     }
 }

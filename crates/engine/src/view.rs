@@ -14,8 +14,10 @@ pub enum Wait {
     Index,
     /// These blocks of the device are needed.
     Units(SmallVec<[u64; 4]>),
-    /// There is no room; something that is under way may make some.
+    /// There are not so many free blocks; something that is under way may free some.
     Space,
+    /// There is no room in the log; a checkpoint will make some.
+    Log,
     /// It can never go on.
     Bad(Bad),
 }

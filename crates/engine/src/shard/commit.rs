@@ -5,7 +5,7 @@
 //! at the same time, and is durable with the flush that follows: whether the data arrived is then only in question for
 //! the log's last record, which recovery checks.
 
-use super::{Shard, Transfer};
+use super::{Failure, Shard, Transfer};
 use crate::device::{DeviceError, Durability};
 use crate::index::LogMark;
 use crate::io::Owner;
@@ -127,7 +127,7 @@ impl Shard {
         }
         if blocks > self.log.ring.blocks() / 2 && self.log.ring.used() == 0 {
             tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction is larger than the log");
-            self.fail(DeviceError::NoSpace);
+            self.fail(Failure::TooLarge);
         }
         self.log.wants_room = true;
         false

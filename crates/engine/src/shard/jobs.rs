@@ -3,8 +3,8 @@
 //! A transaction waits for those before it that share a collection with it; a read for the transactions before it. The
 //! first in a queue is the only one of it that is tried.
 
-use super::{Shard, Transfer, collections_of};
-use crate::index::{Bad, Ticket};
+use super::{Failure, Shard, Transfer, collections_of};
+use crate::index::Ticket;
 use crate::io::Owner;
 use crate::plan::{Effect, Fetched, Plan};
 use crate::space::Run;
@@ -21,6 +21,8 @@ pub(super) struct Jobs {
     queues: BTreeMap<Collection, VecDeque<u64>>,
     /// The heads of queues wait for room.
     stalled: bool,
+    /// One of them, for blocks.
+    out_of_space: bool,
 }
 
 struct Job {
@@ -97,7 +99,7 @@ impl Shard {
         let effect = plan.transaction(transaction)?;
         if !self.fits(&effect) {
             effect.taken.iter().for_each(|run| self.space.untake(*run));
-            return Err(Wait::Space);
+            return Err(Wait::Log);
         }
         Ok(effect)
     }
@@ -105,7 +107,8 @@ impl Shard {
     fn job_waits(&mut self, ticket: u64, wait: Wait) {
         match wait {
             Wait::Index => self.job(ticket).waits = true,
-            Wait::Space => self.jobs.stalled = true,
+            Wait::Log => self.jobs.stalled = true,
+            Wait::Space => (self.jobs.stalled, self.jobs.out_of_space) = (true, true),
             Wait::Units(mut units) => {
                 units.sort_unstable();
                 units.dedup();
@@ -119,12 +122,7 @@ impl Shard {
                     self.io.read(Owner::Data, token, run.offset(), run.bytes() as usize);
                 }
             }
-            Wait::Bad(bad) => {
-                let error = match bad {
-                    Bad::Io | Bad::Corrupt => crate::device::DeviceError::Io,
-                };
-                self.fail(error);
-            }
+            Wait::Bad(bad) => self.fail(bad),
         }
     }
 
@@ -208,6 +206,7 @@ impl Shard {
         if !std::mem::take(&mut self.jobs.stalled) {
             return;
         }
+        self.jobs.out_of_space = false;
         let collections: Vec<Collection> = self.jobs.queues.keys().copied().collect();
         for collection in collections {
             self.advance(collection);
@@ -216,9 +215,8 @@ impl Shard {
 
     /// Room that nothing under way can make is never there: the store is full.
     pub(super) fn fail_when_stuck(&mut self) {
-        let waits_for_room = self.jobs.stalled && self.log_has_room();
-        if waits_for_room && self.nothing_makes_room() {
-            self.fail(crate::device::DeviceError::NoSpace);
+        if self.jobs.out_of_space && self.nothing_makes_room() {
+            self.fail(Failure::Full);
         }
     }
 

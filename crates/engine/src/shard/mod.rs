@@ -30,7 +30,7 @@ pub use open::{OpenError, format, read_superblock};
 
 use crate::device::DeviceError;
 use crate::format::{Part, Totals};
-use crate::index::{self, Index, LogMark, Ticket};
+use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Finished, Io, Owner};
 use crate::plan::Collections;
 use crate::reading::{Damage, Resolved};
@@ -41,6 +41,7 @@ use commit::Log;
 use jobs::Jobs;
 use std::collections::{BTreeMap, VecDeque};
 use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use thiserror::Error;
 
 /// What the host may choose. The defaults suit production; tests make everything small.
 #[derive(Clone, Debug)]
@@ -63,6 +64,23 @@ impl Default for Options {
             index: index::Options::default(),
         }
     }
+}
+
+/// Why a store takes no transactions any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// A write or a flush failed: what is on the device is not known any more.
+    #[error("the device: {0}")]
+    Device(#[from] DeviceError),
+    /// What a transaction must know to be carried out cannot be read.
+    #[error("the index: {0}")]
+    Index(#[from] Bad),
+    /// A transaction needs more than there is, and nothing under way will free any.
+    #[error("there is no space left")]
+    Full,
+    /// A transaction's changes of metadata do not fit into half of the log.
+    #[error("a transaction is larger than the log")]
+    TooLarge,
 }
 
 /// How often a poll looks for completions of what it started itself.
@@ -92,7 +110,7 @@ pub struct Shard {
     cleaner_waits: bool,
     /// Done, and reported by this or the next `poll`.
     ready: Vec<Completion>,
-    failed: Option<DeviceError>,
+    failed: Option<Failure>,
     damage: Vec<Damage>,
     finished: Vec<Finished>,
     /// The tags of transactions and their batches, in the order applied: what a test compares a crash with.
@@ -122,7 +140,7 @@ impl Shard {
     }
 
     /// Why the store takes no transactions any more.
-    pub fn failure(&self) -> Option<DeviceError> {
+    pub fn failure(&self) -> Option<Failure> {
         self.failed
     }
 
@@ -137,10 +155,11 @@ impl Shard {
     }
 
     /// Nothing is acknowledged from now on.
-    fn fail(&mut self, error: DeviceError) {
+    fn fail(&mut self, why: impl Into<Failure>) {
         if self.failed.is_none() {
-            tracing::error!(%error, "the store takes no further transactions");
-            self.failed = Some(error);
+            let why = why.into();
+            tracing::error!(%why, "the store takes no further transactions");
+            self.failed = Some(why);
         }
         let tags = self.log.abandon();
         self.ready.extend(tags.into_iter().map(|tag| Completion::Failed { tag }));

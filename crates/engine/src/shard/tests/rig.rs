@@ -58,7 +58,7 @@ impl Rig {
         for completion in out {
             match completion {
                 Completion::Committed { tag } => self.acknowledged.push(tag),
-                other => panic!("{other:?}"),
+                other => panic!("{other:?}: {:?}", self.shard.failure()),
             }
         }
         busy
