@@ -182,7 +182,7 @@ impl<R: Role> Reactor<R> {
 
     /// How long to sleep.
     fn patience(&self) -> Option<Duration> {
-        if !self.again.is_empty() {
+        if !self.again.is_empty() || self.role.has_news() {
             self.counters.turns_busy.add(1);
             return Some(Duration::ZERO);
         }

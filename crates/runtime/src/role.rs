@@ -36,8 +36,8 @@ pub trait Role: 'static {
         Vec::new()
     }
 
-    /// Whether one of them has something, found without a system call: asked while the reactor looks around for a
-    /// moment before it sleeps.
+    /// Whether one of them has something to take or to be given, found without a system call: asked before the reactor
+    /// sleeps, and while it looks around for a moment.
     fn has_news(&self) -> bool {
         false
     }

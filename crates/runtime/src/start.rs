@@ -6,6 +6,8 @@ use crate::reactor::{Reactor, WAKE};
 use crate::role::Role;
 use machine::session::Config;
 use machine::{ConnId, CoreId, Random};
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ pub struct Options {
 pub struct Reactors<H> {
     mailboxes: Vec<Mailbox<H>>,
     counters: Vec<Arc<Counters>>,
-    threads: Vec<JoinHandle<()>>,
+    /// Each says whether it ended as it was asked to.
+    threads: Vec<JoinHandle<bool>>,
 }
 
 impl<H: Send + 'static> Reactors<H> {
@@ -39,6 +42,14 @@ impl<H: Send + 'static> Reactors<H> {
     pub fn start<R: Role<Hop = H>>(
         options: Options,
         make_role: impl Fn(CoreId, &[Mailbox<H>]) -> R + Send + Sync + 'static,
+    ) -> io::Result<Reactors<H>> {
+        Reactors::try_start(options, move |core, mailboxes| Ok::<R, Infallible>(make_role(core, mailboxes)))
+    }
+
+    /// The same for roles that may fail to be made: the error goes to the log, and all cores end.
+    pub fn try_start<R: Role<Hop = H>, E: Display>(
+        options: Options,
+        make_role: impl Fn(CoreId, &[Mailbox<H>]) -> Result<R, E> + Send + Sync + 'static,
     ) -> io::Result<Reactors<H>> {
         raise_file_limit();
         let cores = options.cores.clamp(1, ConnId::CORES_MAX);
@@ -63,15 +74,19 @@ impl<H: Send + 'static> Reactors<H> {
             counters.push(count.clone());
             let thread = std::thread::Builder::new().name(format!("{}-{}", options.name, core.0));
             threads.push(thread.spawn(move || {
-                let role = make_role(core, &mailboxes);
-                let mut reactor =
-                    match Reactor::new(poll, listeners, config, random, role, mailboxes, count, idle_poll) {
-                        Ok(reactor) => reactor,
-                        Err(error) => return tracing::error!("core {} cannot start: {error}", core.0),
-                    };
-                if let Err(error) = reactor.run() {
+                let run = || {
+                    let role = make_role(core, &mailboxes).map_err(|error| format!("{error:#}"))?;
+                    let all = mailboxes.clone();
+                    Reactor::new(poll, listeners, config, random, role, all, count, idle_poll)
+                        .and_then(|mut reactor| reactor.run())
+                        .map_err(|error| error.to_string())
+                };
+                let outcome: Result<(), String> = run();
+                if let Err(error) = &outcome {
                     tracing::error!("core {}: {error}", core.0);
+                    mailboxes.iter().for_each(Mailbox::stop);
                 }
+                outcome.is_ok()
             })?);
         }
         Ok(Reactors { mailboxes, counters, threads })
@@ -90,11 +105,11 @@ impl<H: Send + 'static> Reactors<H> {
         self.mailboxes.iter().for_each(Mailbox::stop);
     }
 
-    /// Wait for every core to end. False when one of them panicked.
+    /// Wait for every core to end. False when one of them failed or panicked.
     pub fn join(self) -> bool {
         let mut all_well = true;
         for thread in self.threads {
-            all_well &= thread.join().is_ok();
+            all_well &= thread.join().unwrap_or(false);
         }
         all_well
     }

@@ -6,7 +6,7 @@ use machine::mon_session::{RequestId, TimedOut};
 use machine::{CoreId, Tag, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use store::{Answer, ReadError};
+use store::{Answer, ReadError, Usage};
 use wire::features;
 use wire::messages::{
     Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp,
@@ -271,11 +271,10 @@ impl Control {
     /// The monitor turns fullness into flags of the map; what goes beyond the failsafe is refused here at once.
     fn tell_fullness(&mut self, now: Time, fx: &mut Fx) {
         let Some(map) = self.history.map.clone() else { return };
-        let (total, available) = self.usage.values().fold((0, 0), |(t, a), u| (t + u.total, a + u.available));
-        if total == 0 {
-            return;
-        }
-        let ratio = (total - available) as f64 / total as f64;
+        // As full as the fullest core's store: room in another does not help the PGs that are there.
+        let used = |u: &Usage| u.total.saturating_sub(u.available) as f64 / u.total as f64;
+        let ratios = self.usage.values().filter(|u| u.total > 0).map(used);
+        let Some(ratio) = ratios.reduce(f64::max) else { return };
         let state = if ratio >= map.full_ratio as f64 {
             OsdState::FULL
         } else if ratio >= map.backfillfull_ratio as f64 {

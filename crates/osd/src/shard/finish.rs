@@ -93,8 +93,8 @@ impl Shard {
     fn finish_write(&mut self, now: Time, key: Key, mut outcome: Outcome, wall: UTime, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
         let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
-        if changed && takes_space(&outcome.stats) {
-            match self.space_for(op) {
+        if changed {
+            match self.space_for(op, &outcome) {
                 Space::Yes => {}
                 Space::No(errno) => {
                     outcome.result = errno.result();
@@ -130,10 +130,16 @@ impl Shard {
         self.pass_turn(pg_key, object_key);
     }
 
-    /// Whether a full pool takes this write. Clients hold writes back while they see a full pool, and send them
-    /// when it is no longer; one that comes nevertheless has not seen the map yet, unless it says otherwise.
-    fn space_for(&self, op: &Op) -> Space {
-        let pool = self.view.pools.get(&op.message.pg.pg.pool);
+    /// Whether a full pool, or a full store, takes this write. Clients hold writes back while they see a full pool, and
+    /// send them when it is no longer; one that comes nevertheless has not seen the map yet, unless it says otherwise.
+    fn space_for(&self, op: &Op, outcome: &Outcome) -> Space {
+        // Also what overwrites takes room until what it replaces is let go.
+        if self.store_full && outcome.changes.iter().any(|change| change.growth() > 0) {
+            let insists = op.message.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
+            return if insists { Space::No(Errno::NOSPC) } else { Space::Wait };
+        }
+        let grows = outcome.stats.bytes > 0 || outcome.stats.objects > 0;
+        let pool = self.view.pools.get(&op.message.pg.pg.pool).filter(|_| grows);
         let Some(pool) = pool.filter(|p| p.full) else { return Space::Yes };
         let flags = op.message.flags;
         if flags.contains(OsdFlags::FULL_FORCE) || op.reqid.name.kind == EntityKind::MDS {
@@ -357,10 +363,6 @@ enum Space {
     Yes,
     No(Errno),
     Wait,
-}
-
-fn takes_space(stats: &StatDelta) -> bool {
-    stats.bytes > 0 || stats.objects > 0
 }
 
 /// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.

@@ -45,6 +45,11 @@ pub enum Input {
         tag: ReadTag,
         answers: Result<Vec<Answer>, ReadError>,
     },
+    /// Whether the store of this core has room for changes that take space. Told in the turn in which it is seen, so
+    /// that nothing is submitted that the store cannot take; what the map says of fullness comes much later.
+    Space {
+        full: bool,
+    },
     /// What a clock on the wall shows now. Told every second or so; between, it is carried on by [`machine::Time`].
     Wall {
         now: UTime,

@@ -67,6 +67,8 @@ pub struct Shard {
     next_backoff: u64,
     /// The wall clock's lead over [`Time`], in nanoseconds.
     wall_offset_ns: u64,
+    /// The store of this core takes nothing that takes space.
+    store_full: bool,
     loading: orders::Loading,
     /// A reply that the planted bug lets the next one overtake.
     #[cfg(feature = "planted-bugs")]
@@ -110,6 +112,7 @@ impl Shard {
             next_notify: 0,
             next_backoff: 0,
             wall_offset_ns: 0,
+            store_full: false,
             loading: orders::Loading::of(pgs),
             #[cfg(feature = "planted-bugs")]
             held_reply: None,
@@ -170,6 +173,7 @@ impl Machine for Shard {
             Input::Backoff { conn, message } => self.on_backoff(conn, &message),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
+            Input::Space { full } => self.store_full = full,
             Input::Report => self.report(fx),
             Input::Deadline => {}
         }

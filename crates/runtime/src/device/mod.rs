@@ -20,8 +20,9 @@ pub use wake::Wake;
 
 use engine::device::{BlockDevice, DeviceError, Done, Request};
 use ring::Ring;
+use std::cell::RefCell;
 use std::io;
-use std::marker::PhantomData;
+use std::rc::Rc;
 use threads::Threads;
 use transfer::{Finished, Transfer};
 
@@ -39,10 +40,18 @@ pub enum Method {
     Threads,
 }
 
-/// One core's way to a disk. It stays on the thread that made it.
+/// One core's way to a disk. It stays on the thread that made it. Clones are the same queue: one goes into the store,
+/// one stays with the host, who looks whether it has news.
 ///
-/// Dropping it waits for what is under way; whether that reached the disk, nobody knows.
+/// Dropping the last waits for what is under way; whether that reached the disk, nobody knows.
+#[derive(Clone)]
 pub struct Queue {
+    size: u64,
+    wake: Wake,
+    state: Rc<RefCell<State>>,
+}
+
+struct State {
     disk: Disk,
     transport: Transport,
     /// Discards have a thread of their own beside a ring: for a block device io_uring has no name for them before
@@ -51,7 +60,6 @@ pub struct Queue {
     wake: Wake,
     finished: Vec<Finished>,
     faults: u64,
-    _stays: PhantomData<*const ()>,
 }
 
 enum Transport {
@@ -80,15 +88,15 @@ impl Disk {
             Method::Ring => Transport::Ring(Box::new(Ring::new(self.file.clone(), wake.clone())?)),
             Method::Threads => Transport::Threads(self.threads(&wake, THREADS)?),
         };
-        Ok(Queue {
+        let state = State {
             disk: self.clone(),
             transport,
             discards: None,
-            wake,
+            wake: wake.clone(),
             finished: Vec::new(),
             faults: 0,
-            _stays: PhantomData,
-        })
+        };
+        Ok(Queue { size: self.size(), wake, state: Rc::new(RefCell::new(state)) })
     }
 
     fn threads(&self, wake: &Wake, count: usize) -> io::Result<Threads> {
@@ -98,7 +106,7 @@ impl Disk {
 
 impl Queue {
     pub fn method(&self) -> Method {
-        match self.transport {
+        match self.state.borrow().transport {
             Transport::Ring(_) => Method::Ring,
             Transport::Threads(_) => Method::Threads,
         }
@@ -109,49 +117,34 @@ impl Queue {
         &self.wake
     }
 
-    /// Whether a poll would find something, without a system call.
+    /// Whether a poll would find something, or has something to hand over, without a system call.
     pub fn has_news(&self) -> bool {
-        let main = match &self.transport {
+        let state = self.state.borrow();
+        let main = match &state.transport {
             Transport::Ring(ring) => ring.has_news(),
             Transport::Threads(threads) => threads.has_news(),
         };
-        main || self.discards.as_ref().is_some_and(Threads::has_news)
-    }
-
-    fn discard(&mut self, transfer: Transfer) {
-        if self.discards.is_none() {
-            match self.disk.threads(&self.wake, 1) {
-                Ok(threads) => self.discards = Some(threads),
-                Err(error) => {
-                    // A discard is a hint: one that is not carried out has been obeyed.
-                    tracing::warn!("no thread for discards: {error}");
-                    self.finished.push(Finished { token: transfer.token, result: Ok(bytes::Bytes::new()) });
-                    return self.wake.signal();
-                }
-            }
-        }
-        if let Some(threads) = &mut self.discards {
-            threads.submit(transfer);
-        }
-    }
-
-    fn log(&mut self, fault: &transfer::Fault) {
-        self.faults += 1;
-        if self.faults <= FAULTS_LOGGED || self.faults.is_power_of_two() {
-            let transfer::Fault { what, offset, errno } = fault;
-            let path = self.disk.path.display();
-            tracing::error!("{path}: {what} at {offset}: {errno} (fault {} of this queue)", self.faults);
-        }
+        main || state.discards.as_ref().is_some_and(Threads::has_news)
     }
 }
 
 impl BlockDevice for Queue {
     fn size(&self) -> u64 {
-        self.disk.size()
+        self.size
     }
 
     fn submit(&mut self, token: u64, request: Request) {
-        request.check(self.disk.size());
+        request.check(self.size);
+        self.state.borrow_mut().submit(token, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        self.state.borrow_mut().poll(out)
+    }
+}
+
+impl State {
+    fn submit(&mut self, token: u64, request: Request) {
         let is_discard = matches!(request, Request::Discard { .. });
         let transfer = Transfer::new(token, request, self.disk.alignment);
         match &mut self.transport {
@@ -186,5 +179,31 @@ impl BlockDevice for Queue {
         }
         self.finished = finished;
         under_way > 0
+    }
+
+    fn discard(&mut self, transfer: Transfer) {
+        if self.discards.is_none() {
+            match self.disk.threads(&self.wake, 1) {
+                Ok(threads) => self.discards = Some(threads),
+                Err(error) => {
+                    // A discard is a hint: one that is not carried out has been obeyed.
+                    tracing::warn!("no thread for discards: {error}");
+                    self.finished.push(Finished { token: transfer.token, result: Ok(bytes::Bytes::new()) });
+                    return self.wake.signal();
+                }
+            }
+        }
+        if let Some(threads) = &mut self.discards {
+            threads.submit(transfer);
+        }
+    }
+
+    fn log(&mut self, fault: &transfer::Fault) {
+        self.faults += 1;
+        if self.faults <= FAULTS_LOGGED || self.faults.is_power_of_two() {
+            let transfer::Fault { what, offset, errno } = fault;
+            let path = self.disk.path.display();
+            tracing::error!("{path}: {what} at {offset}: {errno} (fault {} of this queue)", self.faults);
+        }
     }
 }

@@ -96,10 +96,17 @@ impl Ring {
         self.under_way + self.waiting.len()
     }
 
-    /// Whether a poll would find something: looks at shared memory only.
-    #[allow(unsafe_code, reason = "a look at the queues from a shared reference")]
+    /// Whether a poll would find something, or has something to hand over: looks at shared memory only.
+    #[allow(unsafe_code, reason = "a look at the queue from a shared reference")]
     pub fn has_news(&self) -> bool {
-        // SAFETY: this thread owns the ring, and every other view of its queues ends within the method that makes it.
+        // SAFETY: this thread owns the ring, and every other view of this queue ends within the method that makes it.
+        let is_pending = unsafe { !self.ring.submission_shared().is_empty() };
+        is_pending || self.has_completions()
+    }
+
+    #[allow(unsafe_code, reason = "a look at the queues from a shared reference")]
+    fn has_completions(&self) -> bool {
+        // SAFETY: as above.
         unsafe { !self.ring.completion_shared().is_empty() || self.ring.submission_shared().taskrun() }
     }
 
@@ -109,7 +116,7 @@ impl Ring {
             self.reap(out);
             self.set_signals(true);
             // What came in between was not signalled.
-            if !self.is_quiet || !self.has_news() {
+            if !self.is_quiet || !self.has_completions() {
                 return;
             }
         }

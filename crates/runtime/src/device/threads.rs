@@ -66,7 +66,7 @@ impl Threads {
     }
 
     pub fn has_news(&self) -> bool {
-        self.shared.has_done.load(Ordering::Acquire)
+        !self.pending.is_empty() || self.shared.has_done.load(Ordering::Acquire)
     }
 
     pub fn under_way(&self) -> usize {

@@ -1,21 +1,28 @@
 //! `shoal osd`: one OSD in the foreground.
 
+use crate::cli::up::size;
+use crate::cluster::provision::StoreKind;
 use crate::config::layers::Config;
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
 use crate::daemon::side::{Answer, Role};
-use crate::daemon::{system, version};
+use crate::daemon::{memory, system, version};
 use crate::host::ask::{Question, ask};
+use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
+use crate::host::headroom::Headroom;
 use crate::host::osd::{ControlPart, Hop, OsdRole, Outcome};
+use crate::host::store::Store;
 use crate::host::{identity, store_files};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use machine::{CoreId, mon_session};
 use osd::control::{Addrs, Control, ControlConfig, VersionText};
 use osd::shard::{Shard, ShardConfig};
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -23,20 +30,38 @@ use std::time::Duration;
 use store::{Collection, MemoryStore, ObjectStore};
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
 
-/// Run an OSD in the foreground, as an init system would. SIGTERM stops it cleanly
+/// Run an OSD in the foreground, as an init system would; SIGTERM stops it cleanly. Or make its store
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
+  shoal osd --conf /srv/shoal/ceph.conf --id 0 --mkfs --device /dev/nvme0n1
+                        make its store on a disk, once; osd_data/block becomes a link to it
+  shoal osd --conf /srv/shoal/ceph.conf --id 1 --mkfs --size 100G --cores 4
+                        make it in the file osd_data/block, for up to four cores
   shoal osd --conf /srv/shoal/ceph.conf --id 0
+                        run it
 
-Its store is in memory: a clean stop writes it to osd_data, a start reads it back. An OSD that is killed
+An OSD whose store was made so survives kill -9 and power loss. One without keeps its objects in memory
+(osd_objectstore = memstore): a clean stop writes them to osd_data, a start reads them back. If it is killed it
 comes back empty, and what it held is reported as lost.")]
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
-    /// Reactor cores; over the option shoal_cores
+    /// Reactor cores; over the option shoal_cores. A store on disk is made for so many, and run with at most so many
     #[arg(long)]
     cores: Option<u16>,
+    /// Make the store and end. Does nothing when it is there
+    #[arg(long)]
+    mkfs: bool,
+    /// The file or block device for the store [default: the option bluestore_block_path]
+    #[arg(long, requires = "mkfs")]
+    device: Option<PathBuf>,
+    /// Size of the file, when it has to be made: 100G; over the option bluestore_block_size
+    #[arg(long, requires = "mkfs", value_parser = size)]
+    size: Option<u64>,
+    /// Make the store over whatever the device holds now
+    #[arg(long, requires = "mkfs")]
+    force: bool,
 }
 
 const COMMANDS: &[Command] = &[
@@ -51,7 +76,7 @@ const OBJECT_CACHE_BYTES: usize = 8 << 20;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let boot = Boot::begin("osd", &args.daemon)?;
-    let outcome = serve(&boot, args);
+    let outcome = if args.mkfs { make_store(&boot, args) } else { serve(&boot, args) };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
     }
@@ -59,9 +84,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
-    let config = boot.config();
-    let id: i32 = args.daemon.id.parse().ok().filter(|id| *id >= 0).context("--id of an OSD is a number")?;
+fn owner(boot: &Boot, config: &Config) -> Owner {
+    let (osd_uuid, fsid) = (config.text("osd_uuid"), config.text("fsid"));
+    Owner { name: boot.name.clone(), osd_uuid, fsid }
+}
+
+fn wished_cores(config: &Config, args: &Args) -> anyhow::Result<u16> {
     let cores = match args.cores {
         Some(cores) => cores,
         None => u16::try_from(config.number("shoal_cores")?).context("shoal_cores")?,
@@ -71,8 +99,106 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         "an OSD has 1 to {} cores",
         machine::ConnId::CORES_MAX
     );
-    let stores =
-        store_files::open(&boot.data.path, usize::from(cores), config.number("memstore_device_bytes")?)?;
+    Ok(cores)
+}
+
+fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
+    let config = boot.config();
+    let block = PathBuf::from(config.text("bluestore_block_path"));
+    let path = args.device.as_deref().unwrap_or(&block);
+    let making = Making {
+        owner: owner(boot, &config),
+        shards: wished_cores(&config, args)?.into(),
+        size: args.size.map_or_else(|| config.number("bluestore_block_size"), Ok)?,
+        force: args.force,
+        identity: system::os_random()?.bytes(),
+    };
+    let made = disk::make(path, &making)?;
+    disk::link(&block, path)?;
+    match made {
+        Made::New { bytes, shards } => {
+            tracing::info!("made a store of {bytes} bytes in {shards} shard(s) on {}", path.display());
+        }
+        Made::WasThere => tracing::info!("{} has its store already: nothing done", path.display()),
+    }
+    Ok(())
+}
+
+/// Where the objects are to be, before any core has its part of it.
+enum Objects {
+    /// One a core.
+    Memory(Mutex<Vec<Option<MemoryStore>>>),
+    Disk {
+        device: Device,
+        cache_bytes: usize,
+    },
+}
+
+impl Objects {
+    /// And the number of cores that they can be served from.
+    fn find(boot: &Boot, config: &Config, wished: u16) -> anyhow::Result<(Objects, u16)> {
+        let block = PathBuf::from(config.text("bluestore_block_path"));
+        if std::fs::symlink_metadata(&block).is_ok() {
+            let device = Device::open(&block)?;
+            device.must_be_of(&owner(boot, config))?;
+            let shards = device.shards() as u16;
+            if wished > shards {
+                tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
+            }
+            let cache_bytes = memory::cache_bytes(config.number("osd_memory_target")?);
+            return Ok((Objects::Disk { device, cache_bytes }, wished.min(shards)));
+        }
+        if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
+            bail!(
+                "osd_objectstore is disk, and there is no {}: make the store with `shoal osd --mkfs`, or correct \
+                 bluestore_block_path",
+                block.display()
+            );
+        }
+        let bytes = config.number("memstore_device_bytes")?;
+        let stores = store_files::open(&boot.data.path, wished.into(), bytes)?;
+        Ok((Objects::Memory(Mutex::new(stores.into_iter().map(Some).collect())), wished))
+    }
+
+    /// On the thread of the core that will have it.
+    fn open(&self, core: CoreId, cores: u16) -> anyhow::Result<Store> {
+        let at = usize::from(core.0);
+        match self {
+            Objects::Memory(stores) => {
+                let store = stores.lock().expect("no holder panics")[at].take();
+                Ok(Store::Memory(store.expect("a core starts once")))
+            }
+            Objects::Disk { device, cache_bytes } => {
+                let shards = device.shards_of(at, cores.into());
+                let cache_bytes = cache_bytes / usize::from(cores);
+                Ok(Store::Disk(DiskStore::open(device, shards, cache_bytes)?))
+            }
+        }
+    }
+
+    /// What `ceph osd metadata` shows of it.
+    fn describe(&self, metadata: &mut BTreeMap<String, String>) {
+        let mut set = |name: &str, value: String| metadata.insert(name.into(), value);
+        match self {
+            Objects::Memory(_) => {
+                set("osd_objectstore", "memstore".into());
+            }
+            Objects::Disk { device, .. } => {
+                set("osd_objectstore", "disk".into());
+                set("bluestore_bdev_dev_node", disk::resolved(device.disk.path()).display().to_string());
+                set("bluestore_bdev_size", device.disk.size().to_string());
+                let kind = if device.disk.is_block_device() { "block" } else { "file" };
+                set("bluestore_bdev_type", kind.into());
+            }
+        }
+    }
+}
+
+fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
+    let config = boot.config();
+    let id: i32 = args.daemon.id.parse().ok().filter(|id| *id >= 0).context("--id of an OSD is a number")?;
+    let (objects, cores) = Objects::find(boot, &config, wished_cores(&config, args)?)?;
+    let is_in_memory = matches!(objects, Objects::Memory(_));
 
     let mut random = system::os_random()?;
     let cephx = identity::uses_cephx(&config)?;
@@ -83,7 +209,8 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     };
     let listener = identity::listen(bind)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(public, std::process::id()));
-    let control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
+    let mut control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
+    objects.describe(&mut control_config.metadata);
     let session = identity::session(&config, EntityName::new(EntityKind::OSD, id.into()), addrs, cephx)?;
     let options = Options {
         cores,
@@ -94,39 +221,44 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         name: "osd".into(),
     };
 
+    let full_ratio = config.text("osd_failsafe_full_ratio").parse().context("osd_failsafe_full_ratio")?;
     let outcome = Arc::new(Outcome::default());
-    let has_meta = stores[0].collections().iter().any(|(collection, _)| *collection == Collection::Meta);
-    let control = Control::new(control_config, has_meta, random.fork());
-    let parts: Vec<Option<MemoryStore>> = stores.into_iter().map(Some).collect();
-    let parts = Mutex::new((Some(ControlPart::new(control)), parts));
+    let for_control = Mutex::new(Some((control_config, random.fork())));
     let for_roles = outcome.clone();
-    let reactors = Reactors::start(options, move |core, mailboxes: &[Mailbox<Hop>]| {
-        let mut parts = parts.lock().expect("no holder panics");
-        let store = parts.1[usize::from(core.0)].take().expect("a core starts once");
-        let control = if core == CoreId(0) { parts.0.take() } else { None };
-        OsdRole::new(
+    let reactors = Reactors::try_start(options, move |core, mailboxes: &[Mailbox<Hop>]| {
+        let store = objects.open(core, cores)?;
+        let for_control = for_control.lock().expect("no holder panics").take_if(|_| core == CoreId(0));
+        let control = for_control.map(|(config, random)| {
+            let has_meta = store.collections().iter().any(|(id, _)| *id == Collection::Meta);
+            ControlPart::new(Control::new(config, has_meta, random))
+        });
+        anyhow::Ok(OsdRole::new(
             core,
             shard(core, OsdId(id), &store),
             store,
+            Headroom::new(full_ratio),
             control,
             mailboxes.to_vec(),
             for_roles.clone(),
-        )
+        ))
     })?;
     boot.serve(Arc::new(OsdSide { control: reactors.mailboxes()[0].clone() }))?;
     tracing::info!("listening on {bind}, {cores} core(s)");
 
     let clean = reactors.join();
     let failed = outcome.failed.load(Ordering::Acquire);
-    anyhow::ensure!(clean && !failed, "stopped without saving the store; the log says why");
-    let mut stores = std::mem::take(&mut *outcome.stores.lock().expect("the reactors have ended"));
-    anyhow::ensure!(stores.len() == usize::from(cores), "a core did not give its store back");
-    stores.sort_by_key(|(core, _)| *core);
-    let stores: Vec<MemoryStore> = stores.into_iter().map(|(_, store)| store).collect();
-    store_files::save(&boot.data.path, &stores).context("the store could not be saved")
+    anyhow::ensure!(clean && !failed, "did not end cleanly; the log says why");
+    if is_in_memory {
+        let mut stores = std::mem::take(&mut *outcome.stores.lock().expect("the reactors have ended"));
+        anyhow::ensure!(stores.len() == usize::from(cores), "a core did not give its store back");
+        stores.sort_by_key(|(core, _)| *core);
+        let stores: Vec<MemoryStore> = stores.into_iter().map(|(_, store)| store).collect();
+        store_files::save(&boot.data.path, &stores).context("the store could not be saved")?;
+    }
+    Ok(())
 }
 
-fn shard(core: CoreId, osd: OsdId, store: &MemoryStore) -> Shard {
+fn shard(core: CoreId, osd: OsdId, store: &Store) -> Shard {
     let pgs = store.collections().into_iter().filter_map(|(collection, split_bits)| match collection {
         Collection::Pg(pg) => Some((pg, split_bits)),
         Collection::Meta => None,
@@ -160,7 +292,6 @@ fn control_config(
         timing: mon_session::Timing::default(),
     };
     let mut metadata = boot.facts.clone();
-    metadata.insert("osd_objectstore".into(), "memstore".into());
     metadata.insert("osd_data".into(), boot.data.path.display().to_string());
     Ok(ControlConfig {
         osd,

@@ -3,10 +3,11 @@
 use super::status::{Health, health, mon_says};
 use super::term;
 use crate::cluster::layout::Cluster;
-use crate::cluster::provision::{Auth, Wish, ensure_cluster};
+use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
 use crate::cluster::register::register_osds;
+use crate::config::options::parse_size;
 use crate::daemon::data_dir::DataDir;
-use crate::daemon::process::Daemon;
+use crate::daemon::process::{Daemon, last_lines};
 use anyhow::{Context, bail};
 use std::io::stdout;
 use std::net::IpAddr;
@@ -23,10 +24,12 @@ Examples:
   shoal up --dir /tmp/c --osds 3                 three OSDs, keys and all
   shoal up --dir /tmp/c                          the same cluster again, after a reboot
   shoal up --dir /tmp/d --auth none --port 14300 a second one beside it, without keys
+  shoal up --dir /tmp/e --store disk --size 20G  OSDs that survive kill -9: a file of 20 GiB each
 
 What is written: DIR/ceph.conf and DIR/keyring, which Ceph's tools read; for each daemon DIR/NAME.log,
 DIR/NAME.pid, DIR/NAME.asok (ceph daemon DIR/osd.0.asok help) and its data in DIR/NAME/.
-The store is the memory store: it is saved on `shoal down`, and lost when an OSD is killed.")]
+A memory store is saved on `shoal down`, and lost when an OSD is killed. A store on disk is the file
+DIR/osd.N/block, which takes room only as it is filled.")]
 pub struct Args {
     /// The cluster's directory
     #[arg(long)]
@@ -34,9 +37,12 @@ pub struct Args {
     /// How many OSDs [default: 1]
     #[arg(long)]
     osds: Option<u32>,
-    /// What OSDs keep their objects in
-    #[arg(long, value_parser = ["mem"], default_value = "mem")]
-    store: String,
+    /// What OSDs keep their objects in [default: mem]
+    #[arg(long)]
+    store: Option<StoreKind>,
+    /// How much each OSD holds: 20G [default: on disk 10G; in memory, half of the host's for all together]
+    #[arg(long, value_parser = size)]
+    size: Option<u64>,
     /// Whether everyone proves who they are [default: cephx]
     #[arg(long)]
     auth: Option<Auth>,
@@ -56,13 +62,19 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let wish = Wish { osds: args.osds, auth: args.auth, port: args.port, addr: args.addr, cores: args.cores };
+    let Args { osds, auth, port, addr, cores, store, size, .. } = *args;
+    let wish = Wish { osds, auth, port, addr, cores, store, size };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let cluster = ensure_cluster(&args.dir, &wish)?;
     let patience = Duration::from_secs(args.timeout);
     start_all(&cluster, &[cluster.mon()], patience)?;
     register_osds(&cluster)?;
+    if cluster.store_kind()? == StoreKind::Disk {
+        for osd in cluster.osds().iter().filter(|osd| !osd.is_running()) {
+            make_store(&cluster, osd)?;
+        }
+    }
     start_all(&cluster, &cluster.osds(), patience)?;
 
     let conf = cluster.dir.join("ceph.conf");
@@ -91,6 +103,25 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Bytes of `20G` and its like.
+pub fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "expected bytes, as 512M or 20G".into())
+}
+
+/// Once: a second time finds it made.
+fn make_store(cluster: &Cluster, osd: &Daemon) -> anyhow::Result<()> {
+    let mut args = cluster.start_args(osd)?;
+    args.push("--mkfs".into());
+    let mut child = osd.start(&args)?;
+    anyhow::ensure!(
+        child.wait()?.success(),
+        "{}'s store could not be made; its log ends with:\n{}",
+        osd.name,
+        last_lines(&osd.log_file(), 5)
+    );
+    Ok(())
 }
 
 fn start_all(cluster: &Cluster, daemons: &[Daemon], patience: Duration) -> anyhow::Result<()> {

@@ -10,7 +10,9 @@
 //! | BASE + 10 + 2·N | osd.N |
 //! | BASE + 11 + 2·N | osd.N's metrics page |
 
+use super::provision::StoreKind;
 use crate::config::conf_file::ConfFile;
+use crate::config::options::{find, parse_size};
 use crate::daemon::process::Daemon;
 use anyhow::{Context, ensure};
 use std::net::{IpAddr, SocketAddr};
@@ -104,6 +106,20 @@ impl Cluster {
         let (kind, id) = daemon.name.split_once('.').context("a daemon's name is TYPE.ID")?;
         let conf = conf_path(&self.dir).display().to_string();
         Ok([kind, "--conf", &conf, "--id", id].map(str::to_owned).to_vec())
+    }
+
+    pub fn store_kind(&self) -> anyhow::Result<StoreKind> {
+        StoreKind::of_option(self.conf.get("osd.0", "osd objectstore").unwrap_or("memstore"))
+    }
+
+    /// What one OSD's store holds, in bytes.
+    pub fn store_size(&self, osd: &str) -> anyhow::Result<u64> {
+        let option = match self.store_kind()? {
+            StoreKind::Mem => "memstore_device_bytes",
+            StoreKind::Disk => "bluestore_block_size",
+        };
+        let size = self.conf.get(osd, option).or_else(|| find(option).map(|opt| opt.default));
+        size.and_then(parse_size).with_context(|| format!("{option} is not a size"))
     }
 
     pub fn ports(&self) -> anyhow::Result<Ports> {

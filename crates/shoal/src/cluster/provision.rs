@@ -4,7 +4,7 @@ use super::layout::{Cluster, MON, Ports, conf_path};
 use crate::config::conf_file::ConfFile;
 use crate::config::keyring::{Entity, Keyring, generate_key};
 use crate::daemon::{host_facts, system};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use machine::Random;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -24,6 +24,33 @@ impl Auth {
     }
 }
 
+/// What OSDs keep their objects in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StoreKind {
+    /// Memory: saved by a clean stop, lost when an OSD is killed
+    Mem,
+    /// A file for each OSD: survives kill -9 and power loss
+    Disk,
+}
+
+impl StoreKind {
+    /// The value of `osd_objectstore`.
+    pub fn option(self) -> &'static str {
+        match self {
+            StoreKind::Mem => "memstore",
+            StoreKind::Disk => "disk",
+        }
+    }
+
+    pub fn of_option(value: &str) -> anyhow::Result<StoreKind> {
+        match value {
+            "memstore" => Ok(StoreKind::Mem),
+            "disk" => Ok(StoreKind::Disk),
+            other => bail!("osd_objectstore = {other}: shoal has memstore and disk"),
+        }
+    }
+}
+
 /// What was asked of `shoal up`; `None` is "as it is, or the default".
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
@@ -32,12 +59,17 @@ pub struct Wish {
     pub port: Option<u16>,
     pub addr: Option<IpAddr>,
     pub cores: Option<u32>,
+    pub store: Option<StoreKind>,
+    /// Of each OSD's store, in bytes.
+    pub size: Option<u64>,
 }
 
 const OSDS_DEFAULT: u32 = 1;
 /// One monitor's ids fit into a laptop; more is a typing error.
 const OSDS_MAX: u32 = 1000;
 const CORES_MAX: u32 = 64;
+/// Of each file. It takes room only as it is filled.
+const DISK_SIZE_DEFAULT: u64 = 10 << 30;
 
 impl Wish {
     fn check(&self) -> anyhow::Result<()> {
@@ -88,9 +120,19 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         conf.set(kind, "pid file", format!("{shown}/$name.pid"));
         conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
     }
-    conf.set("osd", "osd objectstore", "memstore");
     let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
-    conf.set("osd", "memstore device bytes", store_size(host_facts::memory_bytes(), osds).to_string());
+    let store = wish.store.unwrap_or(StoreKind::Mem);
+    conf.set("osd", "osd objectstore", store.option());
+    match store {
+        StoreKind::Mem => {
+            let size = wish.size.unwrap_or_else(|| store_size(host_facts::memory_bytes(), osds));
+            conf.set("osd", "memstore device bytes", size.to_string());
+        }
+        StoreKind::Disk => {
+            let size = wish.size.unwrap_or(DISK_SIZE_DEFAULT);
+            conf.set("osd", "bluestore block size", size.to_string());
+        }
+    }
     conf.set("osd", "shoal cores", wish.cores.unwrap_or(1).to_string());
     conf.set(MON, "public addr", format!("v2:{}", ports.mon()));
     conf.set(MON, "mgr addr", format!("v2:{}", ports.mgr()));
@@ -120,6 +162,13 @@ fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
     ensure!(wish.addr.is_none_or(|a| a == ports.addr), "this cluster is on {}: {advice}", ports.addr);
     let auth = cluster.conf.get(MON, "auth client required").unwrap_or_default();
     ensure!(wish.auth.is_none_or(|a| a.as_str() == auth), "this cluster's auth is {auth}: {advice}");
+    let store = cluster.store_kind()?;
+    ensure!(
+        wish.store.is_none_or(|kind| kind == store),
+        "this cluster's store is {}: {advice}",
+        store.option()
+    );
+    ensure!(wish.size.is_none(), "the size of a store is chosen when it is made: {advice}");
     let have = cluster.osd_ids().len() as u32;
     let mut changed = false;
     if let Some(want) = wish.osds {
@@ -231,6 +280,8 @@ mod tests {
             Wish { osds: Some(1), ..Wish::default() },
             Wish { auth: Some(Auth::None), ..Wish::default() },
             Wish { port: Some(1), ..Wish::default() },
+            Wish { store: Some(StoreKind::Disk), ..Wish::default() },
+            Wish { size: Some(1 << 30), ..Wish::default() },
         ] {
             assert!(ensure_cluster(&dir, &wrong).is_err(), "{wrong:?}");
         }

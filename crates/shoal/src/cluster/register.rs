@@ -4,7 +4,6 @@
 use super::layout::{Cluster, MON, conf_path};
 use crate::client_host::{Access, ClientHost, Modes};
 use crate::config::keyring::Keyring;
-use crate::config::options::{find, parse_size};
 use crate::daemon::host_facts;
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -51,9 +50,7 @@ async fn register(
     let input = secret.map(|secret| json!({ "cephx_secret": secret }).to_string()).unwrap_or_default();
     command(host, json!({ "prefix": "osd new", "uuid": uuid, "id": id }), input).await?;
 
-    let size = cluster.conf.get(&name, "memstore_device_bytes");
-    let size = size.or_else(|| find("memstore_device_bytes").map(|opt| opt.default));
-    let weight = size.and_then(parse_size).unwrap_or(0) as f64 / TIB;
+    let weight = cluster.store_size(&name)? as f64 / TIB;
     let place = [format!("host={}", short_hostname()), "root=default".to_owned()];
     command(
         host,
@@ -61,7 +58,7 @@ async fn register(
         String::new(),
     )
     .await?;
-    // Memory does not rotate.
+    // Memory does not rotate, and what a laptop or a cloud has seldom does.
     command(
         host,
         json!({ "prefix": "osd crush set-device-class", "class": "ssd", "ids": [format!("osd.{id}")] }),

@@ -14,11 +14,20 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// `osd_memory_target` or `mon_memory_target`; a memory store's contents come on top of it.
 pub fn target(config: &Config, daemon: &str) -> u64 {
     if daemon.starts_with("osd.") {
-        let store = config.number("memstore_device_bytes").unwrap_or(0);
+        let is_in_memory = config.text("osd_objectstore") == "memstore";
+        let store = if is_in_memory { config.number("memstore_device_bytes").unwrap_or(0) } else { 0 };
         config.number("osd_memory_target").unwrap_or(0).saturating_add(store)
     } else {
         config.number("mon_memory_target").unwrap_or(0)
     }
+}
+
+/// How much of the target a store's caches may take. The rest is for what is under way, for the PGs' logs and objects in
+/// hand, for tables that are being merged, and for what the allocator cannot use.
+pub fn cache_bytes(target: u64) -> usize {
+    const FOR_THE_REST: u64 = 512 << 20;
+    let cache = (target / 2).max(target.saturating_sub(FOR_THE_REST) * 3 / 4);
+    usize::try_from(cache).unwrap_or(usize::MAX)
 }
 
 #[derive(Default)]

@@ -2,14 +2,20 @@
 //!
 //! - [`ask`]: how other threads ask a role something.
 //! - [`clock`]: when machines are told the wall time anew.
+//! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
+//!   [`headroom`]: whether there is room left.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
 pub mod ask;
 pub mod clock;
+pub mod disk;
+pub mod headroom;
 pub mod identity;
 pub mod mgr;
 pub mod mon;
 pub mod mon_log;
 pub mod osd;
+pub mod shards;
+pub mod store;
 pub mod store_files;

@@ -8,6 +8,8 @@
 
 use super::ask::{Question, reactor_counters, to_reply};
 use super::clock::WallWatch;
+use super::headroom::Headroom;
+use super::store::Store;
 use crate::daemon::counters::{Counter, Reading};
 use crate::daemon::system;
 use machine::net::{NetEffect, NetEvent, Peer};
@@ -15,18 +17,21 @@ use machine::{CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::Destination;
 use osd::control::{self, Control, Level};
 use osd::shard::{self, ClusterView, Shard, ToControl};
+use runtime::device::Wake;
 use runtime::{Mailbox, Role, Turn};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{Completion, MemoryStore, ObjectStore, Usage};
+use store::{Completion, MemoryStore, ObjectStore, Transaction, Usage};
 use tokio::sync::oneshot;
 use wire::messages::Body;
 
 /// How often the control machine hears how full the stores are.
 const USAGE_EVERY: Duration = Duration::from_secs(2);
+/// How often a turn asks the store for more completions: a busy one must not keep the network waiting.
+const DRAINS_MAX: usize = 8;
 
 pub enum Hop {
     /// For the shard of the core that gets it.
@@ -49,9 +54,9 @@ pub enum Hop {
 /// What the process learns from its reactors when they have ended.
 #[derive(Default)]
 pub struct Outcome {
-    /// By core: the stores, for the images.
+    /// By core: the memory stores, for the images.
     pub stores: Mutex<Vec<(CoreId, MemoryStore)>>,
-    /// Going on would have been wrong; the stores may not be kept.
+    /// Going on would have been wrong; memory stores may not be kept.
     pub failed: AtomicBool,
 }
 
@@ -59,11 +64,14 @@ pub struct OsdRole {
     core: CoreId,
     shard: Shard,
     shard_effects: Effects<shard::Effect>,
-    store: Option<MemoryStore>,
+    store: Option<Store>,
+    headroom: Headroom,
+    look_for_room: bool,
     completions: Vec<Completion>,
     view: Arc<ClusterView>,
     control: Option<ControlPart>,
     usage_at: Time,
+    usage_told: Option<Usage>,
     mailboxes: Vec<Mailbox<Hop>>,
     outcome: Arc<Outcome>,
 }
@@ -110,7 +118,8 @@ impl OsdRole {
     pub fn new(
         core: CoreId,
         shard: Shard,
-        store: MemoryStore,
+        store: Store,
+        headroom: Headroom,
         control: Option<ControlPart>,
         mailboxes: Vec<Mailbox<Hop>>,
         outcome: Arc<Outcome>,
@@ -120,17 +129,25 @@ impl OsdRole {
             shard,
             shard_effects: Effects::new(),
             store: Some(store),
+            headroom,
+            look_for_room: false,
             completions: Vec::new(),
             view: Arc::new(ClusterView::default()),
             control,
             usage_at: Time::ZERO,
+            usage_told: None,
             mailboxes,
             outcome,
         }
     }
 
-    fn store(&mut self) -> &mut MemoryStore {
+    fn store(&mut self) -> &mut Store {
         self.store.as_mut().expect("the store is here until the reactor ends")
+    }
+
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        self.look_for_room |= self.headroom.on_submit(&transaction);
+        self.store().submit(tag, transaction);
     }
 
     // ---- the shard
@@ -147,7 +164,7 @@ impl OsdRole {
         for effect in effects.drain() {
             match effect {
                 shard::Effect::Send { conn, message } => turn.net(NetEffect::Send { conn, message }),
-                shard::Effect::Submit { tag, transaction } => self.store().submit(tag.0, transaction),
+                shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction),
                 shard::Effect::Read { tag, request } => self.store().read(tag.0, request),
                 shard::Effect::Reroute { conn, tid, op } => {
                     let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
@@ -173,10 +190,13 @@ impl OsdRole {
         }
     }
 
-    /// Hands completions on until the store has no more.
+    /// Hands completions on until the store has no more, for now.
     fn drain_store(&mut self, turn: &mut Turn<Hop>) {
         let mut completions = std::mem::take(&mut self.completions);
-        loop {
+        for _ in 0..DRAINS_MAX {
+            if self.look_for_room {
+                self.report_usage(turn);
+            }
             self.store().poll(&mut completions);
             if completions.is_empty() {
                 break;
@@ -221,9 +241,7 @@ impl OsdRole {
         for effect in part.effects.take() {
             match effect {
                 control::Effect::Net(effect) => turn.net(effect),
-                control::Effect::Submit { tag, transaction } => {
-                    self.store().submit(control_tag(tag.0), transaction)
-                }
+                control::Effect::Submit { tag, transaction } => self.submit(control_tag(tag.0), transaction),
                 control::Effect::Read { tag, request } => self.store().read(control_tag(tag.0), request),
                 control::Effect::Shard { core, input } => self.hand_to_shard(core, input, turn),
                 control::Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
@@ -286,7 +304,21 @@ impl OsdRole {
 
     fn report_usage(&mut self, turn: &mut Turn<Hop>) {
         self.usage_at = turn.now() + USAGE_EVERY;
+        self.look_for_room = false;
         let (core, usage) = (self.core, self.store().usage());
+        match self.headroom.look(&usage) {
+            Some(full) => {
+                tracing::warn!(
+                    "the store of core {} {}",
+                    core.0,
+                    if full { "is full" } else { "has room again" }
+                );
+                self.step_shard(shard::Input::Space { full }, turn);
+            }
+            None if self.usage_told == Some(usage) => return,
+            None => {}
+        }
+        self.usage_told = Some(usage);
         if self.control.is_some() {
             self.step_control(control::Input::Usage { core, usage }, turn);
         } else {
@@ -373,11 +405,30 @@ impl Role for OsdRole {
         self.drain_store(turn);
     }
 
+    fn wakes(&self) -> Vec<Wake> {
+        self.store.as_ref().map_or_else(Vec::new, Store::wakes)
+    }
+
+    fn has_news(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::has_news)
+    }
+
     fn on_stop(&mut self, turn: &mut Turn<Hop>) {
         self.drain_store(turn);
-        if let Some(store) = self.store.take() {
-            let mut stores = self.outcome.stores.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            stores.push((self.core, store));
+        match self.store.take() {
+            Some(Store::Memory(store)) => {
+                let mut stores =
+                    self.outcome.stores.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                stores.push((self.core, store));
+            }
+            Some(Store::Disk(store)) if !self.outcome.failed.load(Ordering::Acquire) => {
+                if let Err(error) = store.end() {
+                    tracing::error!("core {}: the store did not end cleanly: {error:#}", self.core.0);
+                    self.outcome.failed.store(true, Ordering::Release);
+                }
+            }
+            // Whatever the disk has is what was promised, and the next start finds it.
+            Some(Store::Disk(_)) | None => {}
         }
     }
 }

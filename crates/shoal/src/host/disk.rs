@@ -1,0 +1,262 @@
+//! A store on a disk, as one daemon has it: whose it is, how it is made, opened and ended.
+//!
+//! The device is the file, block device or link to one at `bluestore_block_path`. Its superblock's label says whose it
+//! is, so that a disk that was moved or a path that was mixed up is noticed before anything is written.
+
+use super::shards::Shards;
+use anyhow::{Context, bail, ensure};
+use engine::device::BlockDevice;
+use engine::format::{FormatOptions, Identity, Superblock};
+use engine::{OpenError, Options, Shard, read_superblock};
+use runtime::device::{Disk, Queue, Wake};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use store::{Completion, ObjectStore, ReadRequest, Transaction, Usage};
+
+/// One that was killed a moment ago still has its disk until its last requests have ended.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a disk before looking at it again: completions cut this short.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long a clean end may take; what is not done then is done at the next start.
+const END_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whose a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// `osd.3`.
+    pub name: String,
+    pub osd_uuid: String,
+    pub fsid: String,
+}
+
+impl Owner {
+    fn label(&self) -> String {
+        format!("{} {} of cluster {}", self.name, self.osd_uuid, self.fsid)
+    }
+}
+
+/// What `mkfs` found or did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Made {
+    New { bytes: u64, shards: usize },
+    WasThere,
+}
+
+/// How a store is to be made.
+pub struct Making {
+    pub owner: Owner,
+    pub shards: usize,
+    /// Of the file, where it has to be made first.
+    pub size: u64,
+    /// Over whatever the device holds now.
+    pub force: bool,
+    pub identity: [u8; 16],
+}
+
+/// Makes a store on the device, unless its owner has one there.
+pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
+    if !path.exists() {
+        let file = File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+        file.set_len(making.size)
+            .with_context(|| format!("cannot make {} of {} bytes", path.display(), making.size))?;
+        file.sync_all()?;
+    }
+    let disk = open_disk(path)?;
+    let (mut queue, mut wait) = waited_for(&disk)?;
+    match read_superblock(&mut queue, &mut wait) {
+        Ok(found) if found.label == making.owner.label() && !making.force => return Ok(Made::WasThere),
+        Ok(found) => ensure!(
+            making.force,
+            "{} has a store already, of {}: choose another device, or --force to make it anew and lose what it holds",
+            path.display(),
+            found.label
+        ),
+        Err(OpenError::Superblock(_)) => {}
+        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    }
+    let options = FormatOptions {
+        identity: Identity(making.identity),
+        label: making.owner.label(),
+        shards: making.shards,
+        log_bytes: None,
+    };
+    engine::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
+    Ok(Made::New { bytes: disk.size(), shards: making.shards })
+}
+
+/// A device that has a store, held by this process.
+pub struct Device {
+    pub disk: Disk,
+    pub superblock: Superblock,
+}
+
+impl Device {
+    pub fn open(path: &Path) -> anyhow::Result<Device> {
+        let disk = open_disk(path)?;
+        let (mut queue, mut wait) = waited_for(&disk)?;
+        let superblock =
+            read_superblock(&mut queue, &mut wait).with_context(|| path.display().to_string())?;
+        Ok(Device { disk, superblock })
+    }
+
+    /// Refuses a device that is another's.
+    pub fn must_be_of(&self, owner: &Owner) -> anyhow::Result<()> {
+        let (found, wanted) = (&self.superblock.label, owner.label());
+        ensure!(
+            *found == wanted,
+            "{} is the store of {found}, and this is {wanted}",
+            self.disk.path().display()
+        );
+        Ok(())
+    }
+
+    pub fn shards(&self) -> usize {
+        self.superblock.parts.len()
+    }
+
+    /// The shards that the `core`th of `cores` has.
+    pub fn shards_of(&self, core: usize, cores: usize) -> impl Iterator<Item = usize> + use<> {
+        (core..self.shards()).step_by(cores)
+    }
+}
+
+fn open_disk(path: &Path) -> anyhow::Result<Disk> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match Disk::open(path) {
+            Err(runtime::device::OpenError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// A queue, and what to do while there is nothing to do but wait for it.
+fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
+    let queue = disk.queue()?;
+    let wake = queue.wake().clone();
+    let wait = move || {
+        if let Err(error) = wake.wait(LOOK_AGAIN) {
+            tracing::warn!("waiting for a disk: {error}");
+        }
+    };
+    Ok((queue, wait))
+}
+
+/// The part of a store on disk that one core has. Made and used on that core's thread.
+pub struct DiskStore {
+    shards: Shards<Shard>,
+    queues: Vec<Queue>,
+}
+
+impl DiskStore {
+    pub fn open(
+        device: &Device,
+        shards: impl IntoIterator<Item = usize>,
+        cache_bytes: usize,
+    ) -> anyhow::Result<DiskStore> {
+        let (mut opened, mut queues) = (Vec::new(), Vec::new());
+        for number in shards {
+            let began = Instant::now();
+            let (queue, mut wait) = waited_for(&device.disk)?;
+            let shard = Shard::open(Box::new(queue.clone()), number, Options::default(), &mut wait)
+                .with_context(|| format!("{}, shard {number}", device.disk.path().display()))?;
+            tracing::info!(
+                "store shard {number}: opened in {:.1} s, {} collections, through {:?}",
+                began.elapsed().as_secs_f64(),
+                shard.collections().len(),
+                queue.method()
+            );
+            opened.push(shard);
+            queues.push(queue);
+        }
+        ensure!(!opened.is_empty(), "no shard of the store for this core");
+        let mut store = DiskStore { shards: Shards::new(opened), queues };
+        store.set_cache_budget(cache_bytes);
+        Ok(store)
+    }
+
+    /// For all shards of this core together.
+    pub fn set_cache_budget(&mut self, bytes: usize) {
+        let each = bytes / self.queues.len();
+        self.shards.iter_mut().for_each(|shard| shard.set_cache_budget(each));
+    }
+
+    pub fn wakes(&self) -> Vec<Wake> {
+        self.queues.iter().map(|queue| queue.wake().clone()).collect()
+    }
+
+    pub fn has_news(&self) -> bool {
+        self.queues.iter().any(Queue::has_news)
+    }
+
+    /// A clean end: the next start has nothing to replay. What completes meanwhile is told to nobody.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        self.shards.iter_mut().for_each(Shard::stop);
+        let deadline = Instant::now() + END_PATIENCE;
+        let mut ignored = Vec::new();
+        for (shard, queue) in self.shards.iter_mut().zip(&self.queues) {
+            loop {
+                shard.poll(&mut ignored);
+                if shard.is_stopped() {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    bail!("the disk does not come to an end: the next start replays its log");
+                }
+                if !queue.has_news() {
+                    queue.wake().wait(LOOK_AGAIN)?;
+                }
+            }
+            if let Some(error) = shard.failure() {
+                bail!("{error}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ObjectStore for DiskStore {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        self.shards.submit(tag, transaction);
+    }
+
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        self.shards.read(tag, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        self.shards.poll(out)
+    }
+
+    fn collections(&self) -> Vec<(store::Collection, u8)> {
+        self.shards.collections()
+    }
+
+    fn usage(&self) -> Usage {
+        self.shards.usage()
+    }
+}
+
+/// The device of an OSD: `path` says where, and may be a link that `mkfs` made.
+pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
+    let target = std::path::absolute(device)?;
+    if std::fs::read_link(path).is_ok_and(|there| there == target) || path == target {
+        return Ok(());
+    }
+    ensure!(
+        std::fs::symlink_metadata(path).is_err(),
+        "{} is there already and is not a link to {}: remove it first",
+        path.display(),
+        target.display()
+    );
+    std::os::unix::fs::symlink(&target, path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// The block device behind a link, or the file itself.
+pub fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}

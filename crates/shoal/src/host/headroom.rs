@@ -1,0 +1,83 @@
+//! Has the store room for what the shard submits? Asked of the store itself, before it is too late.
+//!
+//! The monitor's flags come seconds after the fact, and fast clients fill a small store within that. So what is submitted
+//! is counted against the room that was last seen, and the store is asked again when half of that may be gone.
+
+use store::{Transaction, Usage};
+
+/// What a transaction may cost beyond its contents: its place in the log, and the ends of blocks.
+const OVERHEAD: u64 = 8 << 10;
+/// Looking is cheap; but not at every transaction.
+const LOOK_AFTER_MIN: u64 = 256 << 10;
+
+#[derive(Debug)]
+pub struct Headroom {
+    /// The part of the store that may be filled.
+    ratio_max: f64,
+    /// So much may be submitted before the store is asked again.
+    left: u64,
+    is_full: bool,
+}
+
+impl Headroom {
+    pub fn new(ratio_max: f64) -> Headroom {
+        Headroom { ratio_max, left: 0, is_full: false }
+    }
+
+    /// True when it is time to look.
+    pub fn on_submit(&mut self, transaction: &Transaction) -> bool {
+        let growth: u64 = transaction.changes.iter().map(|change| change.growth()).sum();
+        self.left = self.left.saturating_sub(growth + OVERHEAD);
+        self.left == 0
+    }
+
+    /// `Some` when the store has become full, or is not any more.
+    pub fn look(&mut self, usage: &Usage) -> Option<bool> {
+        let kept = (usage.total as f64 * (1.0 - self.ratio_max)) as u64;
+        let room = usage.available.saturating_sub(kept);
+        self.left = (room / 2).max(LOOK_AFTER_MIN);
+        let is_full = room == 0;
+        (is_full != self.is_full).then(|| {
+            self.is_full = is_full;
+            is_full
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Change, Collection, ObjectId};
+    use wire::types::HObject;
+
+    fn write(len: usize) -> Transaction {
+        let object = ObjectId::from(HObject::min());
+        let changes = vec![Change::Write { object, offset: 0, data: vec![0; len].into() }];
+        Transaction { collection: Collection::Meta, changes }
+    }
+
+    /// A store that takes what is submitted, and twice that for a while.
+    #[test]
+    fn a_store_is_never_overrun() {
+        let mut usage = Usage { total: 1 << 30, available: 1 << 30, ..Usage::default() };
+        let mut headroom = Headroom::new(0.97);
+        let (mut looks, mut writes) = (0u64, 0u64);
+        loop {
+            usage.available -= 4096 + OVERHEAD / 2;
+            writes += 1;
+            if headroom.on_submit(&write(4096)) {
+                looks += 1;
+                if headroom.look(&usage) == Some(true) {
+                    break;
+                }
+            }
+        }
+        let kept = usage.total as f64 * 0.03;
+        assert!(usage.available as f64 > kept - (2 * LOOK_AFTER_MIN) as f64, "{usage:?}");
+        assert!((usage.available as f64) < kept + 1e6, "{usage:?}");
+        assert!(looks < writes / 1000, "{looks} looks at {writes} writes");
+        usage.available = 1 << 29;
+        assert_eq!(headroom.look(&usage), Some(false), "space has come back");
+        assert_eq!(headroom.look(&usage), None);
+    }
+}

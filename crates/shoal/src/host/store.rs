@@ -1,0 +1,67 @@
+//! What one core keeps its objects in: memory, or a disk.
+
+use super::disk::DiskStore;
+use runtime::device::Wake;
+use store::{Collection, Completion, MemoryStore, ObjectStore, ReadRequest, Transaction, Usage};
+
+/// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
+#[allow(clippy::large_enum_variant, reason = "one a core")]
+pub enum Store {
+    Memory(MemoryStore),
+    Disk(DiskStore),
+}
+
+impl Store {
+    /// What wakes the core when something has completed.
+    pub fn wakes(&self) -> Vec<Wake> {
+        match self {
+            Store::Memory(_) => Vec::new(),
+            Store::Disk(disk) => disk.wakes(),
+        }
+    }
+
+    /// Whether a poll would find something, without a system call.
+    pub fn has_news(&self) -> bool {
+        match self {
+            Store::Memory(_) => false,
+            Store::Disk(disk) => disk.has_news(),
+        }
+    }
+}
+
+impl ObjectStore for Store {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        match self {
+            Store::Memory(store) => store.submit(tag, transaction),
+            Store::Disk(store) => store.submit(tag, transaction),
+        }
+    }
+
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        match self {
+            Store::Memory(store) => store.read(tag, request),
+            Store::Disk(store) => store.read(tag, request),
+        }
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        match self {
+            Store::Memory(store) => store.poll(out),
+            Store::Disk(store) => store.poll(out),
+        }
+    }
+
+    fn collections(&self) -> Vec<(Collection, u8)> {
+        match self {
+            Store::Memory(store) => store.collections(),
+            Store::Disk(store) => store.collections(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        match self {
+            Store::Memory(store) => store.usage(),
+            Store::Disk(store) => store.usage(),
+        }
+    }
+}
