@@ -45,7 +45,12 @@ pub struct Load {
     pub warm_up: Duration,
     pub duration: Duration,
     pub keep_objects: bool,
+    /// The objects are there, from a run that kept them.
+    pub objects_exist: bool,
 }
+
+/// Objects are filled with writes of so much, or of one operation's size where that is more.
+const FILL_BYTES: u64 = 4 << 20;
 
 /// Run the load and report. Prints progress to standard error when asked.
 pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> anyhow::Result<Report> {
@@ -54,7 +59,7 @@ pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> an
         workers.push(Worker::connect(access, pool, load, index).await?);
     }
     let needs_objects = load.work != Work::Write || load.object_bytes > load.io_bytes;
-    if needs_objects {
+    if needs_objects && !load.objects_exist {
         for worker in &mut workers {
             worker.fill().await?;
         }
@@ -144,31 +149,42 @@ impl Worker {
 
     /// Every object whole, so that reads find something.
     async fn fill(&mut self) -> anyhow::Result<()> {
-        let ios = self.load.object_bytes / self.load.io_bytes;
-        let all = (0..self.names.len()).flat_map(|object| (0..ios).map(move |io| (object, io)));
-        let writes: Vec<Operation> = all
-            .map(|(object, io)| {
-                let steps = WriteOps::new().write(io * self.load.io_bytes, self.payload.clone());
-                Operation::write(self.object(object), steps)
-            })
-            .collect();
-        self.do_all(writes).await.context("writing the objects to read")
+        let Load { object_bytes, io_bytes, .. } = self.load;
+        let ios = (FILL_BYTES.min(object_bytes) / io_bytes).max(1);
+        let payload = Bytes::from(self.payload.repeat(ios as usize));
+        let offsets = (0..object_bytes).step_by(payload.len());
+        let mut rest = (0..self.names.len()).flat_map(|object| offsets.clone().map(move |at| (object, at)));
+        // As many bytes under way as `depth` operations have, and two writes at least.
+        let at_once = (self.load.depth / ios as usize).max(2);
+        self.do_all(at_once, |worker| {
+            let (object, at) = rest.next()?;
+            let len = payload.len().min((object_bytes - at) as usize);
+            let steps = WriteOps::new().write(at, payload.slice(..len));
+            Some(Operation::write(worker.object(object), steps))
+        })
+        .await
+        .context("writing the objects to read")
     }
 
     async fn remove_all(&mut self) -> anyhow::Result<()> {
-        let removes = (0..self.names.len())
-            .map(|object| Operation::write(self.object(object), WriteOps::new().remove()))
-            .collect();
-        self.do_all(removes).await.context("removing the objects")
+        let mut rest = 0..self.names.len();
+        self.do_all(self.load.depth, |worker| {
+            Some(Operation::write(worker.object(rest.next()?), WriteOps::new().remove()))
+        })
+        .await
+        .context("removing the objects")
     }
 
-    /// All of them, `depth` at a time. An object that is not there is no error here.
-    async fn do_all(&mut self, operations: Vec<Operation>) -> anyhow::Result<()> {
+    /// All that `next_operation` gives, so many at a time. An object that is not there is no error here.
+    async fn do_all(
+        &mut self,
+        at_once: usize,
+        mut next_operation: impl FnMut(&Worker) -> Option<Operation>,
+    ) -> anyhow::Result<()> {
         const ENOENT: i32 = -2;
-        let mut rest = operations.into_iter();
         loop {
-            while self.in_flight.len() < self.load.depth {
-                let Some(operation) = rest.next() else { break };
+            while self.in_flight.len() < at_once {
+                let Some(operation) = next_operation(self) else { break };
                 self.submit(operation);
             }
             if self.in_flight.is_empty() {

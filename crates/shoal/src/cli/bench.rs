@@ -15,7 +15,13 @@ use wire::types::{PoolId, SnapId, Uuid};
 
 /// Measure a cluster, shoal's or Ceph's, with shoal's own client
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("cluster").required(true).args(["dir", "conf"]))]
+#[command(group = clap::ArgGroup::new("cluster").required(true).args(["dir", "conf"]), after_help = "\
+Examples:
+  shoal bench --dir .shoal --pool first                           4 KiB objects, written and read, 8 x 64 in flight
+  shoal bench --conf /etc/ceph/ceph.conf --pool test -t 1 --connections 1 --work read
+  shoal bench --dir .shoal --pool first --object-size 4M --objects 320 --keep --work write
+                                                                  4 KiB at random places in 2560 objects of 4 MiB
+  shoal bench --dir .shoal --pool first --object-size 4M --objects 320 --existing --work read")]
 pub struct Args {
     /// The cluster's directory
     #[arg(long)]
@@ -76,6 +82,9 @@ pub struct Args {
     /// Leave the objects there
     #[arg(long)]
     keep: bool,
+    /// The objects are there from an earlier run with --keep: do not write them first
+    #[arg(long)]
+    existing: bool,
     /// Tell the result as JSON
     #[arg(long)]
     json: bool,
@@ -138,6 +147,7 @@ fn load_of(args: &Args, work: Work) -> anyhow::Result<Load> {
         warm_up: seconds(args.warm_up)?,
         duration: seconds(args.seconds)?,
         keep_objects: args.keep,
+        objects_exist: args.existing,
     })
 }
 
