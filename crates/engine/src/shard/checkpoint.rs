@@ -27,6 +27,8 @@ pub(super) struct Checkpoints {
     /// The header on the device.
     header: Header,
     step: Step,
+    /// One was asked for.
+    forced: bool,
     /// A clean stop was asked for.
     stopping: bool,
     /// The last header says that nothing was written after it.
@@ -53,7 +55,7 @@ struct Start {
 
 impl Checkpoints {
     pub(super) fn new(header: Header) -> Checkpoints {
-        Checkpoints { header, step: Step::Idle, stopping: false, stopped: false }
+        Checkpoints { header, step: Step::Idle, forced: false, stopping: false, stopped: false }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -65,9 +67,9 @@ impl Checkpoints {
         self.header.manifest.map(|place| place.run)
     }
 
-    /// A stop was asked for and is not complete.
+    /// One was asked for and has not begun, or is not complete.
     pub(super) fn must_run(&self) -> bool {
-        self.stopping && !self.stopped
+        self.forced || (self.stopping && !self.stopped)
     }
 
     pub(super) fn is_running(&self) -> bool {
@@ -79,6 +81,12 @@ impl Shard {
     /// Make a clean end: submit nothing more, and poll until [`Shard::is_stopped`].
     pub fn stop(&mut self) {
         self.checkpoints.stopping = true;
+    }
+
+    /// Make a checkpoint soon, though nothing makes it necessary.
+    #[cfg(test)]
+    pub(crate) fn force_checkpoint(&mut self) {
+        self.checkpoints.forced = true;
     }
 
     /// Everything is on stable storage and the next opening has nothing to replay; or the store has failed.
@@ -102,12 +110,14 @@ impl Shard {
         let ring = &self.log.ring;
         let stops = self.checkpoints.stopping && !self.checkpoints.stopped && self.log.is_idle();
         stops
+            || self.checkpoints.forced
             || self.log.wants_room
             || ring.used() > ring.blocks() / 2
             || (self.index.wants_manifest() && self.log.is_idle())
     }
 
     fn begin_checkpoint(&mut self) {
+        self.checkpoints.forced = false;
         let mark = self.log.gathering() - 1;
         let dirty = self.space.take_dirty();
         let zones = dirty.into_iter().map(|(zone, bits)| (key::zone(zone), bits.map(Bytes::from)));

@@ -45,6 +45,25 @@ impl Rig {
         }
     }
 
+    /// The same again, at rest, to go on with apart.
+    pub(crate) fn fork(&self, dice: &mut Dice) -> Rig {
+        let disk = self.disk.killed(dice);
+        let fork = |store: &MemoryStore| store.crash_image(0).expect("what is committed is tracked");
+        Rig {
+            shard: open(&disk, self.options.clone()),
+            disk,
+            front: fork(&self.front),
+            base: fork(&self.base),
+            options: self.options.clone(),
+            submitted: Vec::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    pub(crate) fn front_apply(&mut self, transaction: Transaction) {
+        apply(&mut self.front, transaction);
+    }
+
     /// Submit what `front` has applied already.
     pub(crate) fn submit(&mut self, transaction: Transaction) {
         self.submitted.push(transaction.clone());
