@@ -284,7 +284,7 @@ impl Opening<'_> {
                 flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
             }
             if let Some((before_held, record)) = held.take() {
-                if record.head.sequence > flushed_up_to && false {
+                if record.head.sequence > flushed_up_to && !self.has_its_data(&record)? {
                     replay.rewind(before_held);
                     break;
                 }
