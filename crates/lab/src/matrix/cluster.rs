@@ -1,0 +1,74 @@
+//! Which clusters does a file ask for? The `cluster` section, the same in both forms.
+//!
+//! Each of `deploy`, `release`, `store`, `auth`, `osds` and `cores` may be a list.
+
+use super::spec::{ClusterSpec, Deploy};
+use super::tree::{Problem, Tree, axis, text_of};
+use serde_json::{Map, Value};
+
+/// The keys of a cluster section that the lab reads.
+pub(super) const KEYS: &[&str] = &["deploy", "release", "store", "auth", "osds", "cores"];
+
+pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<ClusterSpec>, Problem> {
+    let words = |key: &str, otherwise: &str| match section.get(key) {
+        Some(value) => axis(value).iter().map(text_of).collect(),
+        None => vec![otherwise.to_owned()],
+    };
+    let number = |key: &str| -> Result<Vec<u32>, Problem> {
+        let parse = |word: &String| match word.parse() {
+            Ok(0) | Err(_) => Err(tree.problem(&["cluster", key], format!("{key}: {word} is no count"))),
+            Ok(n) => Ok(n),
+        };
+        words(key, "1").iter().map(parse).collect()
+    };
+    let (osds, cores) = (number("osds")?, number("cores")?);
+    let known = |key: &str, words: &[String], allowed: &[&str]| {
+        words.iter().find(|w| !allowed.contains(&w.as_str())).map_or(Ok(()), |w| {
+            let what = format!("{key}: {w} is not known; use {}", allowed.join(", "));
+            Err(tree.problem(&["cluster", key], what))
+        })
+    };
+    let (deploys, auths) = (words("deploy", "existing"), words("auth", "cephx"));
+    known("deploy", &deploys, &["existing", "shoal", "stock"])?;
+    known("auth", &auths, &["cephx", "none"])?;
+    let stores = words("store", "memstore");
+    known("store", &stores, &["memstore", "bluestore", "mem"])?;
+    let mut out = Vec::new();
+    for deploy in &deploys {
+        let releases: Vec<Option<String>> = match (deploy.as_str(), section.get("release")) {
+            ("existing", _) => {
+                out.push(ClusterSpec::existing());
+                continue;
+            }
+            ("stock", Some(value)) => axis(value).iter().map(|v| Some(text_of(v))).collect(),
+            _ => vec![None],
+        };
+        // shoal has one store so far: two names of stock's stores are not two clusters of shoal's.
+        let stores: Vec<&str> = match deploy.as_str() {
+            "shoal" => vec!["mem"],
+            _ => stores.iter().map(|s| if s == "mem" { "memstore" } else { s.as_str() }).collect(),
+        };
+        for release in releases {
+            let deploy = match deploy.as_str() {
+                "shoal" => Deploy::Shoal,
+                _ => Deploy::Stock { release },
+            };
+            for store in &stores {
+                for auth in &auths {
+                    for &osds in &osds {
+                        for &cores in if deploy == Deploy::Shoal { &cores[..] } else { &[1] } {
+                            out.push(ClusterSpec {
+                                deploy: deploy.clone(),
+                                osds,
+                                auth: auth.clone(),
+                                store: (*store).to_owned(),
+                                cores,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,59 @@
+//! What is to be measured? A file in the lab's own YAML or in CBT's becomes a [`Matrix`]: clusters, points, repeats.
+//!
+//! - [`spec`]: one point, completely described.
+//! - [`tree`]: YAML as a tree whose keys know their line.
+//! - [`own`]: the lab's own form; [`cbt`]: CBT's.
+//! - [`order`]: in which order the points run.
+
+pub mod cbt;
+mod cluster;
+pub mod order;
+pub mod own;
+pub mod spec;
+mod tree;
+
+pub use spec::{Access, ClusterSpec, Deploy, Op, Pool, Spec, Tool};
+pub use tree::Problem;
+
+use tree::Tree;
+
+/// Everything a file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    pub name: String,
+    /// The clusters to measure, each with every point.
+    pub clusters: Vec<ClusterSpec>,
+    pub specs: Vec<Spec>,
+    pub iterations: u32,
+    /// The order is a function of this.
+    pub seed: u64,
+    /// Seconds of rest after each point.
+    pub cool_down_s: f64,
+    /// What was read and has no effect here, told to the user.
+    pub notes: Vec<String>,
+}
+
+impl Matrix {
+    /// `name` is used where the file gives none.
+    pub fn parse(text: &str, name: &str) -> Result<Matrix, Problem> {
+        let tree = Tree::parse(text)?;
+        let mut matrix = match tree.root.get("benchmarks") {
+            Some(_) => cbt::read(&tree)?,
+            None => own::read(&tree)?,
+        };
+        if matrix.name.is_empty() {
+            matrix.name = name.to_owned();
+        }
+        Ok(matrix)
+    }
+
+    pub fn points(&self) -> usize {
+        self.specs.len() * self.clusters.len() * self.iterations as usize
+    }
+
+    /// What the measuring alone takes; starting clusters, prefill and cleaning come on top.
+    pub fn seconds(&self) -> f64 {
+        let once: f64 = self.specs.iter().map(|s| s.seconds + s.ramp_s + self.cool_down_s).sum();
+        once * self.clusters.len() as f64 * f64::from(self.iterations)
+    }
+}

@@ -1,0 +1,256 @@
+//! What describes one point completely, so that the same description means the same measurement anywhere?
+
+use crate::size;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What makes the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tool {
+    /// shoal's own client: open and closed loop, full histograms, contents verified.
+    Shoal,
+    /// Stock `rados bench`.
+    RadosBench,
+    /// Stock `fio` with its rbd engine.
+    FioRbd,
+    /// Stock `fio` on a block device or a file.
+    Fio,
+    /// Nothing at all: what repeats of doing nothing show is noise.
+    Nothing,
+}
+
+impl Tool {
+    pub const NAMES: &[(&str, Tool)] = &[
+        ("shoal", Tool::Shoal),
+        ("rados-bench", Tool::RadosBench),
+        ("fio-rbd", Tool::FioRbd),
+        ("fio", Tool::Fio),
+        ("nothing", Tool::Nothing),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Tool::NAMES.iter().find(|(_, tool)| *tool == self).map_or("", |(name, _)| name)
+    }
+
+    pub fn needs_pool(self) -> bool {
+        matches!(self, Tool::Shoal | Tool::RadosBench | Tool::FioRbd)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Op {
+    /// One after the other.
+    Write,
+    Read,
+    RandWrite,
+    RandRead,
+    /// Reads and writes at random places; `read_percent` says how many read.
+    RandMixed,
+}
+
+impl Op {
+    pub const NAMES: &[(&str, Op)] = &[
+        ("write", Op::Write),
+        ("read", Op::Read),
+        ("randwrite", Op::RandWrite),
+        ("randread", Op::RandRead),
+        ("randrw", Op::RandMixed),
+        ("mixed", Op::RandMixed),
+    ];
+
+    /// fio's word.
+    pub fn name(self) -> &'static str {
+        Op::NAMES.iter().find(|(_, op)| *op == self).map_or("", |(name, _)| name)
+    }
+
+    pub fn reads(self) -> bool {
+        !matches!(self, Op::Write | Op::RandWrite)
+    }
+
+    pub fn writes(self) -> bool {
+        !matches!(self, Op::Read | Op::RandRead)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Pool {
+    Replicated { size: u32, pg_num: u32 },
+    Erasure { k: u32, m: u32, pg_num: u32 },
+}
+
+impl Pool {
+    pub fn pg_num(&self) -> u32 {
+        match self {
+            Pool::Replicated { pg_num, .. } | Pool::Erasure { pg_num, .. } => *pg_num,
+        }
+    }
+}
+
+/// Which of the objects an operation goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Access {
+    Uniform,
+    /// Zipf with this exponent.
+    Zipf {
+        exponent: f64,
+    },
+    /// `share` of the operations go to `part` of the objects.
+    HotSpot {
+        share: f64,
+        part: f64,
+    },
+}
+
+/// One point, without its repeats.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    pub tool: Tool,
+    pub op: Op,
+    pub op_bytes: u64,
+    /// Operations in flight of each client.
+    pub depth: u32,
+    /// Client processes (or connections, of shoal's own client).
+    pub clients: u32,
+    pub seconds: f64,
+    /// Load before counting begins.
+    pub ramp_s: f64,
+    pub pool: Option<Pool>,
+    /// How connections are protected: `default`, `crc` or `secure`.
+    pub mode: String,
+    /// Arrivals a second over all clients: an open loop. `None`: a closed loop of `depth`.
+    pub rate: Option<f64>,
+    pub read_percent: u32,
+    pub access: Access,
+    /// Objects of each client of shoal's own; what `rados bench` writes at most.
+    pub objects: u64,
+    /// Microseconds of thought after each answer, in the closed loop.
+    pub think_us: u64,
+    /// Whether what is read is compared with what was written.
+    pub verify: bool,
+    /// Of an image or a file.
+    pub volume_bytes: u64,
+    /// A file or block device, of the tool `fio`.
+    pub path: Option<PathBuf>,
+    /// A synchronisation after every so many writes, of `fio`.
+    pub fsync: u32,
+    /// Options set on the OSDs while this point runs.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            tool: Tool::RadosBench,
+            op: Op::Write,
+            op_bytes: 4096,
+            depth: 16,
+            clients: 1,
+            seconds: 30.0,
+            ramp_s: 0.0,
+            pool: None,
+            mode: "default".into(),
+            rate: None,
+            read_percent: 70,
+            access: Access::Uniform,
+            objects: 1024,
+            think_us: 0,
+            verify: false,
+            volume_bytes: 1 << 30,
+            path: None,
+            fsync: 0,
+            options: BTreeMap::new(),
+        }
+    }
+}
+
+impl Spec {
+    /// What a person calls this point. Two different points of one matrix have different labels.
+    pub fn label(&self) -> String {
+        if self.tool == Tool::Nothing {
+            return format!("nothing for {} s", self.seconds);
+        }
+        let mut words =
+            vec![self.tool.name().to_owned(), self.op.name().to_owned(), size::show(self.op_bytes)];
+        if self.op == Op::RandMixed {
+            words.push(format!("{}% reads", self.read_percent));
+        }
+        match self.rate {
+            Some(rate) => words.push(format!("{rate}/s")),
+            None => words.push(format!("depth {}", self.depth)),
+        }
+        if self.clients != 1 {
+            words.push(format!("{} clients", self.clients));
+        }
+        match &self.pool {
+            Some(Pool::Replicated { size, pg_num }) => words.push(format!("{size} copies {pg_num} PGs")),
+            Some(Pool::Erasure { k, m, pg_num }) => words.push(format!("EC {k}+{m} {pg_num} PGs")),
+            None => {}
+        }
+        if self.mode != "default" {
+            words.push(self.mode.clone());
+        }
+        match self.access {
+            Access::Uniform => {}
+            Access::Zipf { exponent } => words.push(format!("zipf {exponent}")),
+            Access::HotSpot { share, part } => words.push(format!("hot {share} on {part}")),
+        }
+        if self.think_us > 0 {
+            words.push(format!("think {} µs", self.think_us));
+        }
+        if self.fsync > 0 {
+            words.push(format!("fsync {}", self.fsync));
+        }
+        if let Some(path) = &self.path {
+            words.push(path.display().to_string());
+        }
+        words.extend(self.options.iter().map(|(key, value)| format!("{key}={value}")));
+        words.join(" · ")
+    }
+}
+
+/// Where a cluster comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deploy {
+    /// The one that `--conf` names; it stays as it is.
+    Existing,
+    /// shoal, started by the lab on loopback.
+    Shoal,
+    /// Stock Ceph, started by the lab on loopback. The release, or the one that is installed.
+    Stock { release: Option<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterSpec {
+    pub deploy: Deploy,
+    pub osds: u32,
+    /// `cephx` or `none`.
+    pub auth: String,
+    /// `memstore` or `bluestore`; shoal: `mem`.
+    pub store: String,
+    /// Cores of each OSD, of shoal.
+    pub cores: u32,
+}
+
+impl ClusterSpec {
+    pub fn existing() -> ClusterSpec {
+        ClusterSpec { deploy: Deploy::Existing, osds: 0, auth: String::new(), store: String::new(), cores: 0 }
+    }
+
+    pub fn label(&self) -> String {
+        let kind = match &self.deploy {
+            Deploy::Existing => return "the cluster".into(),
+            Deploy::Shoal => "shoal".to_owned(),
+            Deploy::Stock { release: None } => "stock".to_owned(),
+            Deploy::Stock { release: Some(release) } => format!("stock {release}"),
+        };
+        let osds = if self.osds == 1 { String::new() } else { format!(", {} OSDs", self.osds) };
+        let cores = if self.cores > 1 { format!(", {} cores", self.cores) } else { String::new() };
+        format!("{kind} ({}, {}{osds}{cores})", self.store, self.auth)
+    }
+}
