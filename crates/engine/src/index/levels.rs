@@ -24,6 +24,8 @@ pub struct Levels {
     turns: Vec<Vec<u8>>,
     /// Nothing is to be merged until something changes.
     settled: bool,
+    /// What all tables occupy.
+    bytes: u64,
 }
 
 /// A merge to be done.
@@ -86,7 +88,17 @@ impl Levels {
     /// A memtable's tables.
     pub fn add_fresh(&mut self, run: Run) {
         self.fresh.insert(0, run);
+        self.changed();
+    }
+
+    /// Of the device.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn changed(&mut self) {
         self.settled = false;
+        self.bytes = self.runs().map(bytes).sum();
     }
 
     fn target(&self, level: usize, options: &Options) -> u64 {
@@ -156,7 +168,7 @@ impl Levels {
             Target::Level(level) => self.add(level, output),
         }
         self.fresh.retain(|run| !run.is_empty());
-        self.settled = false;
+        self.changed();
     }
 
     /// Add tables to a deep level.

@@ -56,6 +56,7 @@ pub struct Background {
     merge: Option<Merge>,
     /// Tables that no read will find any more, and the manifest that must be durable before their space is free.
     replaced: Vec<(Arc<Table>, u64)>,
+    pub replaced_bytes: u64,
     credit: usize,
     pub next_table: u64,
     /// Manifests made.
@@ -220,15 +221,17 @@ impl Background {
     fn replace(&mut self, table: Arc<Table>) {
         // No manifest has ever named it: nothing to wait for.
         let after = if table.born == self.version { 0 } else { self.version + 1 };
+        self.replaced_bytes += table.bytes();
         self.replaced.push((table, after));
     }
 
     pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
-        let durable = self.durable_version;
+        let (durable, left) = (self.durable_version, &mut self.replaced_bytes);
         // A read that is under way holds on to its table.
         self.replaced.retain(|(table, after)| {
             let free = *after <= durable && Arc::strong_count(table) == 1;
             if free {
+                *left -= table.bytes();
                 for (unit, units) in &table.runs {
                     space.give_back(unit * BLOCK as u64, units * BLOCK as u64);
                 }

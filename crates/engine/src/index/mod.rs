@@ -256,7 +256,7 @@ impl Index {
             }
         }
         let hash = filter::hash(key);
-        self.reads.begin();
+        self.reads.begin(ticket);
         for run in self.levels.runs() {
             let Some(table) = levels::covering(run, key) else { continue };
             match self.reads.look_up(table, key, hash, ticket, io) {
@@ -283,7 +283,7 @@ impl Index {
         io: &mut Io,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Scan {
-        self.reads.begin();
+        self.reads.begin(ticket);
         let mut reading = scan::Reading { reads: &mut self.reads, io, ticket };
         let answer =
             scan::scan(self.memory.tables(), self.levels.runs(), (from, to), limit, &mut reading, each);
@@ -296,7 +296,7 @@ impl Index {
     /// A completion of [`crate::io::Owner::Index`].
     pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
         match token & token::CLASS {
-            token::LOAD => self.reads.on_done(token, result),
+            token::LOAD => self.reads.on_done(token, result, io),
             _ => self.on_background_done(token, result, io),
         }
     }
@@ -324,8 +324,7 @@ impl Index {
 
     /// True when much space waits for a durable manifest to be given back: time for a checkpoint.
     pub fn wants_manifest(&self) -> bool {
-        let waiting: u64 = self.background.replaced_tables().map(|table| table.bytes()).sum();
-        waiting > self.options.level_bytes.max(self.tables_bytes() / 4)
+        self.background.replaced_bytes > self.options.level_bytes.max(self.levels.bytes() / 4)
     }
 
     /// A manifest of the tables as they are now, all of them written (but not flushed by the device).
@@ -353,21 +352,22 @@ impl Index {
 
     pub fn usage(&self) -> Usage {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
-        let replaced: u64 = self.background.replaced_tables().map(|table| table.bytes()).sum();
         Usage {
             memtables: self.memory.bytes(),
             cache: self.reads.cache_bytes(),
             tables: tables + self.background.memory(),
-            device: self.tables_bytes() + replaced,
+            device: self.levels.bytes() + self.background.replaced_bytes,
         }
+    }
+
+    /// The size at which a memtable is frozen. Up to three are in memory: the active one, one being flushed, one that
+    /// waits for that.
+    pub fn set_memtable_bytes(&mut self, bytes: usize) {
+        self.options.memtable_bytes = bytes;
     }
 
     /// Blocks, filters and guides are kept within this many bytes, though never less than a working minimum.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         self.reads.cache().set_budget(bytes);
-    }
-
-    fn tables_bytes(&self) -> u64 {
-        self.levels.tables().map(|table| table.bytes()).sum()
     }
 }

@@ -26,6 +26,9 @@ pub enum Found {
     Nothing,
 }
 
+/// One asker's blocks beyond this many may go again before it has its answer.
+const TOUCHED_MAX: usize = 1024;
+
 pub struct Reads {
     cache: Cache,
     loads: BTreeMap<u64, Load>,
@@ -35,17 +38,20 @@ pub struct Reads {
     pins_next: Vec<Name>,
     /// Blocks that the tickets handed out last ask for now.
     pins_held: Vec<Name>,
-    /// Blocks that the question being answered has used so far.
+    /// Blocks that `asker` has used so far, in all the questions it asks in a row.
     touched: Vec<Name>,
+    asker: Option<Ticket>,
     next_token: u64,
 }
 
+/// One request to the device, for one node or several that lie side by side.
 struct Load {
     /// Keeps the table's space from being given back under the read.
     table: Arc<Table>,
-    at: At,
+    nodes: SmallVec<[At; 1]>,
     kind: Kind,
-    tickets: SmallVec<[Ticket; 2]>,
+    /// Who waits for which.
+    tickets: SmallVec<[(Ticket, Name); 2]>,
 }
 
 #[derive(Default)]
@@ -64,6 +70,7 @@ impl Reads {
             pins_next: Vec::new(),
             pins_held: Vec::new(),
             touched: Vec::new(),
+            asker: None,
             next_token: 0,
         }
     }
@@ -76,13 +83,17 @@ impl Reads {
         self.cache.bytes()
     }
 
-    /// A new question begins.
-    pub fn begin(&mut self) {
-        self.touched.clear();
+    /// A question begins.
+    #[inline]
+    pub fn begin(&mut self, ticket: Ticket) {
+        if self.asker != Some(ticket) || self.touched.len() > TOUCHED_MAX {
+            self.asker = Some(ticket);
+            self.touched.clear();
+        }
     }
 
-    /// The question ends with `Pending`: what it has used stays until it is asked again, so that each time gets
-    /// further than the last, however small the cache.
+    /// The question ends with `Pending`: what was used for it, and for those asked with the same ticket before, stays
+    /// until they are asked again, so that each time gets further than the last, however small the cache.
     pub fn hold_touched(&mut self, ticket: Ticket) {
         let Some(wait) = self.waits.get_mut(&ticket) else { return };
         for name in self.touched.drain(..) {
@@ -120,7 +131,7 @@ impl Reads {
     pub fn root<'a>(&mut self, table: &'a Arc<Table>, ticket: Ticket, io: &mut Io) -> Result<&'a Node, Stop> {
         match table.root_node.get() {
             Some(root) => Ok(root),
-            None => Err(self.miss(table, table.root, Kind::Root, ticket, io)),
+            None => Err(self.miss(table, table.root, Kind::Root, ticket, &mut std::iter::empty(), io)),
         }
     }
 
@@ -131,6 +142,20 @@ impl Reads {
         at: At,
         kind: Kind,
         ticket: Ticket,
+        io: &mut Io,
+    ) -> Result<&Node, Stop> {
+        self.node_ahead(table, at, kind, ticket, &mut std::iter::empty(), io)
+    }
+
+    /// The same; if it must be read, what of `ahead` lies behind it is read with it.
+    #[inline]
+    pub fn node_ahead(
+        &mut self,
+        table: &Arc<Table>,
+        at: At,
+        kind: Kind,
+        ticket: Ticket,
+        ahead: &mut dyn Iterator<Item = At>,
         io: &mut Io,
     ) -> Result<&Node, Stop> {
         if at.is_hole() {
@@ -145,49 +170,67 @@ impl Reads {
                 }
                 Entry::Bad(bad) => Err(Stop::Bad(*bad)),
             },
-            None => Err(self.miss(table, at, kind, ticket, io)),
+            None => Err(self.miss(table, at, kind, ticket, ahead, io)),
         }
-    }
-
-    /// Start reading a node before it is asked for.
-    pub fn prefetch(&mut self, table: &Arc<Table>, at: At, kind: Kind, io: &mut Io) {
-        if self.is_known(Name { table: table.number, unit: at.unit }) || !is_sound(table, at, io) {
-            return;
-        }
-        self.start(table, at, kind, SmallVec::new(), io);
     }
 
     /// A completion of a token of [`token::LOAD`].
-    pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>) {
+    pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
         let load = self.loads.remove(&token).expect("a read that was started");
-        let name = Name { table: load.table.number, unit: load.at.unit };
-        let node = match result {
-            Ok(bytes) => open_node(bytes, load.at, load.kind),
-            Err(_) => Err(Bad::Io),
-        };
-        let entry = match node {
-            Ok(root) if load.kind == Kind::Root => {
-                // Read by one request only, so it is not there yet.
-                let _ = load.table.root_node.set(root);
-                None
-            }
-            Ok(node) => Some(Entry::Node(node)),
-            Err(bad) => Some(Entry::Bad(bad)),
-        };
-        let pins = if entry.is_some() { load.tickets.len() as u32 } else { 0 };
-        if let Some(entry) = entry {
-            self.cache.insert(name, entry, pins);
+        if result.is_err() && load.nodes.len() > 1 {
+            return self.read_one_by_one(load, io);
         }
-        for ticket in load.tickets {
+        let mut start = 0;
+        for at in &load.nodes {
+            let end = start + at.len();
+            let node = match &result {
+                // A node of its own memory, where it did not come alone.
+                Ok(bytes) if load.nodes.len() > 1 => match bytes.get(start..end) {
+                    Some(bytes) => open_node(Bytes::copy_from_slice(bytes), *at, load.kind),
+                    None => Err(Bad::Io),
+                },
+                Ok(bytes) => open_node(bytes.clone(), *at, load.kind),
+                Err(_) => Err(Bad::Io),
+            };
+            start = end;
+            self.land(&load, Name { table: load.table.number, unit: at.unit }, node);
+        }
+        for (ticket, name) in load.tickets {
             let wait = self.waits.get_mut(&ticket).expect("a ticket that waits");
             wait.outstanding -= 1;
-            if pins > 0 {
+            // A sound root is not in the cache.
+            if load.kind != Kind::Root || load.table.root_node.get().is_none() {
                 wait.landed.push(name);
             }
             if wait.outstanding == 0 {
                 let wait = self.waits.remove(&ticket).expect("just seen");
                 self.pins_next.extend(wait.landed);
                 self.ready.push(ticket);
+            }
+        }
+    }
+
+    /// Where it is looked for next.
+    fn land(&mut self, load: &Load, name: Name, node: Result<Node, Bad>) {
+        let pins = load.tickets.iter().filter(|(_, wanted)| *wanted == name).count() as u32;
+        match (load.kind, node) {
+            (Kind::Root, Ok(root)) => {
+                // A merge may have read it meanwhile: the same bytes.
+                let _ = load.table.root_node.set(root);
+            }
+            (_, Ok(node)) => self.cache.insert(name, Entry::Node(node), pins),
+            (_, Err(bad)) => self.cache.insert(name, Entry::Bad(bad), pins),
+        }
+    }
+
+    /// One bad sector must not make its neighbours unreadable.
+    fn read_one_by_one(&mut self, load: Load, io: &mut Io) {
+        for at in load.nodes {
+            let name = Name { table: load.table.number, unit: at.unit };
+            let tickets: SmallVec<_> =
+                load.tickets.iter().filter(|(_, wanted)| *wanted == name).copied().collect();
+            if !tickets.is_empty() {
+                self.start(&load.table, SmallVec::from_slice(&[at]), load.kind, tickets, io);
             }
         }
     }
@@ -201,7 +244,15 @@ impl Reads {
     }
 
     #[cold]
-    fn miss(&mut self, table: &Arc<Table>, at: At, kind: Kind, ticket: Ticket, io: &mut Io) -> Stop {
+    fn miss(
+        &mut self,
+        table: &Arc<Table>,
+        at: At,
+        kind: Kind,
+        ticket: Ticket,
+        ahead: &mut dyn Iterator<Item = At>,
+        io: &mut Io,
+    ) -> Stop {
         let name = Name { table: table.number, unit: at.unit };
         // Roots are not looked for in the cache, save for what is wrong with them.
         if let Some(slot) = self.cache.find(name)
@@ -212,30 +263,63 @@ impl Reads {
         if !is_sound(table, at, io) {
             return Stop::Bad(Bad::Corrupt);
         }
-        match self.loads.values_mut().find(|load| load.name() == name) {
-            Some(load) if load.tickets.contains(&ticket) => return Stop::Pending,
-            Some(load) => load.tickets.push(ticket),
-            None => self.start(table, at, kind, SmallVec::from_slice(&[ticket]), io),
+        match self.loads.values_mut().find(|load| load.is_for(name)) {
+            Some(load) if load.tickets.contains(&(ticket, name)) => return Stop::Pending,
+            Some(load) => load.tickets.push((ticket, name)),
+            None => {
+                let nodes = self.with_neighbours(table, at, ahead, io);
+                self.start(table, nodes, kind, SmallVec::from_slice(&[(ticket, name)]), io);
+            }
         }
         self.waits.entry(ticket).or_default().outstanding += 1;
         Stop::Pending
     }
 
-    fn start(&mut self, table: &Arc<Table>, at: At, kind: Kind, tickets: SmallVec<[Ticket; 2]>, io: &mut Io) {
+    /// `at`, and what of `ahead` lies right behind it and is not known yet.
+    fn with_neighbours(
+        &mut self,
+        table: &Arc<Table>,
+        at: At,
+        ahead: &mut dyn Iterator<Item = At>,
+        io: &Io,
+    ) -> SmallVec<[At; 1]> {
+        let mut nodes: SmallVec<[At; 1]> = SmallVec::from_slice(&[at]);
+        let mut end = at.unit + at.units as u64;
+        for at in ahead {
+            if at.unit != end
+                || !is_sound(table, at, io)
+                || self.is_known(Name { table: table.number, unit: at.unit })
+            {
+                break;
+            }
+            end += at.units as u64;
+            nodes.push(at);
+        }
+        nodes
+    }
+
+    fn start(
+        &mut self,
+        table: &Arc<Table>,
+        nodes: SmallVec<[At; 1]>,
+        kind: Kind,
+        tickets: SmallVec<[(Ticket, Name); 2]>,
+        io: &mut Io,
+    ) {
         let token = self.next_token << token::SHIFT | token::LOAD;
         self.next_token += 1;
-        self.loads.insert(token, Load { table: table.clone(), at, kind, tickets });
-        io.read(Owner::Index, token, at.offset(), at.len());
+        io.read(Owner::Index, token, nodes[0].offset(), nodes.iter().map(At::len).sum());
+        self.loads.insert(token, Load { table: table.clone(), nodes, kind, tickets });
     }
 
     fn is_known(&mut self, name: Name) -> bool {
-        self.cache.find(name).is_some() || self.loads.values().any(|load| load.name() == name)
+        self.cache.find(name).is_some() || self.loads.values().any(|load| load.is_for(name))
     }
 }
 
 impl Load {
-    fn name(&self) -> Name {
-        Name { table: self.table.number, unit: self.at.unit }
+    fn is_for(&self, name: Name) -> bool {
+        self.table.number == name.table && self.nodes.iter().any(|at| at.unit == name.unit)
     }
 }
 

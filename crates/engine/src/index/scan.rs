@@ -12,7 +12,7 @@ use crate::io::Io;
 /// Entries looked at in one call, visible or not: a range full of deletions must not hold up the reactor.
 const STEPS_MAX: usize = 4096;
 /// Blocks read ahead of a long scan.
-const AHEAD_MAX: usize = 16;
+const AHEAD_MAX: usize = 64;
 
 /// Where a scan gets blocks from, and for whom.
 pub struct Reading<'a> {
@@ -261,13 +261,10 @@ impl<'a> RunCursor<'a> {
                     return Ok(false);
                 }
                 let at = BlockAt::of_guide(guide, block).map_err(Stop::Bad)?.within(segment);
-                match reading.reads.node(table, at, Kind::Entries, reading.ticket, reading.io) {
-                    Ok(node) => self.node = Some(node.clone()),
-                    Err(stop) => {
-                        self.read_ahead(block, to, reading);
-                        return Err(stop);
-                    }
-                }
+                let mut ahead = blocks_ahead(guide, block, to).map(|at| at.within(segment)).take(self.ahead);
+                let Reading { reads, io, ticket } = reading;
+                let node = reads.node_ahead(table, at, Kind::Entries, *ticket, &mut ahead, io)?;
+                self.node = Some(node.clone());
                 continue;
             }
             self.key.clone_from(&table.first);
@@ -279,22 +276,18 @@ impl<'a> RunCursor<'a> {
                 continue;
             }
             root.key_into(segment, &mut self.key);
+            if &self.key[..] >= to {
+                return Ok(false);
+            }
             let at = Segment::of_root(root, segment).map_err(Stop::Bad)?;
             let guide = reading.reads.node(table, at.guide(), Kind::Guide, reading.ticket, reading.io)?;
             self.guide = Some((at, guide.clone()));
         }
     }
+}
 
-    fn read_ahead(&self, block: usize, to: &[u8], reading: &mut Reading) {
-        let Some((segment, guide)) = &self.guide else { return };
-        for i in (block + 1..guide.count()).take(self.ahead) {
-            if guide.seek(to).0 <= i {
-                return;
-            }
-            if let Ok(at) = BlockAt::of_guide(guide, i) {
-                let table = &self.run[self.table];
-                reading.reads.prefetch(table, at.within(segment), Kind::Entries, reading.io);
-            }
-        }
-    }
+/// Blocks behind `block` with keys before `to`.
+fn blocks_ahead(guide: &Node, block: usize, to: &[u8]) -> impl Iterator<Item = BlockAt> {
+    let end = guide.seek(to).0;
+    (block + 1..end).map_while(|i| BlockAt::of_guide(guide, i).ok())
 }

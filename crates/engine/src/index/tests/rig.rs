@@ -193,7 +193,10 @@ impl Rig {
             });
             let end = match &answer {
                 Scan::End => to.to_vec(),
-                Scan::More(next) => next.clone(),
+                Scan::More(next) => {
+                    assert!(&next[..] < to);
+                    next.clone()
+                }
                 Scan::Pending => from.clone(),
                 Scan::Bad(bad) => panic!("a sound disk is {bad}"),
             };
