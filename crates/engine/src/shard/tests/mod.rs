@@ -3,6 +3,7 @@
 mod conforms;
 mod crash_search;
 mod dump;
+mod failures;
 mod log_rot;
 mod model;
 mod operations;

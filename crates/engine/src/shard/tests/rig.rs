@@ -83,6 +83,21 @@ impl Rig {
         busy
     }
 
+    /// Poll a shard whose device fails; says how many transactions failed.
+    pub(crate) fn poll_failing(&mut self) -> usize {
+        let mut out = Vec::new();
+        self.shard.poll(&mut out);
+        let mut failed = 0;
+        for completion in out {
+            match completion {
+                Completion::Committed { tag } => self.acknowledged.push(tag),
+                Completion::Failed { .. } => failed += 1,
+                Completion::Read { .. } => panic!("nothing is read"),
+            }
+        }
+        failed
+    }
+
     pub(crate) fn settle(&mut self) {
         for _ in 0..1_000_000 {
             if !self.poll() {
