@@ -18,6 +18,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SHOAL = os.environ.get("SHOAL", str(ROOT / "target/release/shoal"))
 LONG = False
+#: What `--store` says: every cluster that does not choose for itself has its objects there.
+STORE = None
 SECONDS_MAX = 120
 PORTS_PER_CLUSTER = 40
 _next_port = int(os.environ.get("SHOAL_TEST_PORT", "24300"))
@@ -92,7 +94,13 @@ class Cluster:
     def __init__(self, *options, osds=1):
         self.dir = Path(tempfile.mkdtemp(prefix="shoal-interop-"))
         self.port = free_port_base()
+        if STORE and "--store" not in options:
+            options = (*options, "--store", STORE)
+        if "disk" in options and "--size" not in options:
+            options = (*options, "--size", "4G")
         self.options = ["--osds", str(osds), "--port", str(self.port), *options]
+        # What a cluster was made with is not said again.
+        self.again = ["--osds", str(osds), "--port", str(self.port)]
         self.osds = osds
         self.conf = self.dir / "ceph.conf"
         try:
@@ -103,7 +111,8 @@ class Cluster:
             raise
 
     def up(self):
-        run([SHOAL, "up", "--dir", self.dir, *self.options])
+        options = self.again if self.conf.exists() else self.options
+        run([SHOAL, "up", "--dir", self.dir, *options])
 
     def down(self):
         run([SHOAL, "down", "--dir", self.dir])

@@ -9,7 +9,7 @@ import harness
 #: What gates a change: the suites that hold today and take a few minutes together. `--long` runs every suite,
 #: also those that show what is not right yet.
 GATE = ["test_admin_socket", "test_python_rados", "test_rados", "test_hostile", "test_modes", "test_commands",
-        "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid"]
+        "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid", "test_disk", "test_death"]
 
 
 class Result(unittest.TextTestResult):
@@ -55,8 +55,13 @@ def name_of(test):
 
 
 def main():
-    args = [a for a in sys.argv[1:] if not a.startswith("-")]
-    harness.LONG = "--long" in sys.argv
+    args = sys.argv[1:]
+    if "--store" in args:
+        at = args.index("--store")
+        harness.STORE = args[at + 1]
+        del args[at:at + 2]
+    harness.LONG = "--long" in args
+    args = [a for a in args if not a.startswith("-")]
     loader = unittest.TestLoader()
     if args:
         suite = loader.loadTestsFromNames(args)

@@ -1,0 +1,155 @@
+"""OSDs with their objects on disk: what was acknowledged survives SIGKILL, whoever owns a store is checked, and a full
+one says so, refuses, and works again when there is room."""
+import os
+import time
+
+import harness
+from harness import SHOAL, ClusterTest, eventually, run
+from test_restart import Load
+
+
+class Killed(ClusterTest):
+    OPTIONS = ("--store", "disk")
+    OSDS = 2
+
+    def test_objects_survive_kill_9_of_their_osd(self):
+        pool = self.pool("kept")
+        data = {f"o{n}": os.urandom(n * 40_000) for n in range(12)}
+        for name, value in data.items():
+            self.client.rados("-p", pool, "put", name, "-", stdin=value)
+        self.client.rados("-p", pool, "setxattr", "o1", "a", "1")
+        self.client.rados("-p", pool, "setomapval", "o2", "k", "v")
+        for osd in ("osd.0", "osd.1"):
+            self.cluster.kill(osd)
+        self.cluster.up()
+        for name, value in data.items():
+            self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
+        self.assertEqual(self.client.rados("-p", pool, "getxattr", "o1", "a").text, "1")
+        self.assertEqual(self.client.rados("-p", pool, "listomapkeys", "o2").text, "k\n")
+
+    def test_kill_9_of_osds_under_load(self):
+        load = Load(self, self.pool("kill-osd"))
+        eventually(lambda: load.count() > 50)
+        for osd in ("osd.0", "osd.1", "osd.0", "osd.1"):
+            self.cluster.kill(osd)
+            self.cluster.up()
+            acknowledged = load.count()
+            eventually(lambda: load.count() > acknowledged + 50, 60)
+        self.assertEqual(load.finish(), [])
+
+    def test_a_store_is_made_once_and_is_its_owners(self):
+        osd = [SHOAL, "osd", "--conf", self.cluster.conf, "--id"]
+        self.cluster.kill("osd.0")
+        block = self.cluster.dir / "osd.0" / "block"
+        again = run([*osd, "0", "--mkfs"])
+        self.assertIn("has its store already", again.text + again.errors + self.cluster.log("osd.0"))
+        # Another OSD that is pointed at it: to make a store there, or to run from it.
+        self.cluster.kill("osd.1")
+        for how in (["--mkfs", "--device", block], ["--set", f"bluestore_block_path={block}"]):
+            done = run([*osd, "1", *how], check=False, timeout=60)
+            self.assertNotEqual(done.code, 0)
+            said = done.errors + self.cluster.log("osd.1")
+            self.assertRegex(said, "has a store already, of osd.0|is the store of osd.0")
+        self.cluster.up()
+        # And a running OSD's device belongs to its process.
+        pid = self.cluster.pid("osd.0")
+        done = run([SHOAL, "store", "stats", block], check=False, timeout=60)
+        self.assertNotEqual(done.code, 0)
+        self.assertIn(f"in use by process {pid}", done.errors)
+
+    @classmethod
+    def tearDownClass(cls):
+        # Refusals are errors in the log of the OSD that was refused.
+        unexpected = [line for line in cls.cluster.unexpected() if "the store of osd.0" not in line
+                      and "has a store already" not in line]
+        if unexpected:
+            raise harness.Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
+
+
+class Cores(ClusterTest):
+    OPTIONS = ("--store", "disk", "--cores", "2")
+
+    def test_a_store_for_two_cores_runs_on_one_and_on_two_again(self):
+        pool = self.pool("cores", 16)
+        expected = {}
+
+        def write(label):
+            for n in range(20):
+                expected[f"{label}{n}"] = os.urandom(3000)
+                self.client.rados("-p", pool, "put", f"{label}{n}", "-", stdin=expected[f"{label}{n}"])
+
+        write("two")
+        for cores in (1, 2, 4):
+            self.cluster.down()
+            run([SHOAL, "up", "--dir", self.cluster.dir, "--cores", str(cores)])
+            pool_new = self.pool(f"made-on-{cores}", 8)
+            self.client.rados("-p", pool_new, "put", "o", "-", stdin=b"x")
+            write(f"on-{cores}-")
+            self.client.ceph("osd", "pool", "set", pool, "pg_num", 16 * cores)
+            for name, value in expected.items():
+                self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
+        self.assertIn("2 of 4 cores are used", self.cluster.log("osd.0"))
+
+
+class WithoutRing(ClusterTest):
+    OPTIONS = ("--store", "disk")
+
+    @classmethod
+    def setUpClass(cls):
+        os.environ["SHOAL_NO_IO_URING"] = "1"
+        cls.addClassCleanup(lambda: os.environ.pop("SHOAL_NO_IO_URING", None))
+        super().setUpClass()
+
+    def test_threads_do_what_the_ring_does(self):
+        self.assertIn("through Threads", self.cluster.log("osd.0"))
+        pool = self.pool("threads")
+        self.client.rados("-p", pool, "bench", 2, "write", "-b", 65536, "--no-cleanup")
+        self.cluster.kill("osd.0")
+        self.cluster.up()
+        self.client.rados("-p", pool, "bench", 2, "seq")
+
+
+class Full(ClusterTest):
+    OPTIONS = ("--store", "disk", "--size", "1G")
+    QUIET = False
+
+    def health(self):
+        return self.client.ceph("health", "detail").text
+
+    def test_a_full_store_refuses_and_comes_back(self):
+        pool = self.pool("full")
+        # Nobody asks these to stop: they fill the store until it takes no more, and then they wait.
+        writers = [self.client.spawn("rados", "-p", pool, "bench", 600, "write", "-b", 1 << 20, "-t", 8,
+                                     "--no-cleanup", "--run-name", f"w{n}") for n in range(3)]
+        try:
+            eventually(lambda: "OSD_NEARFULL" in self.health() or "OSD_FULL" in self.health(), 120)
+            eventually(lambda: "OSD_FULL" in self.health() and "POOL_FULL" in self.health(), 120)
+            # Keep pushing.
+            time.sleep(5)
+        finally:
+            for writer in writers:
+                writer.kill()
+                writer.communicate()
+        self.assertIn("HEALTH_ERR", self.health())
+        stuck = self.client.rados("-p", pool, "put", "o2", "-", "--rados_osd_op_timeout=3", stdin=b"x", check=False)
+        self.assertNotEqual(stuck.code, 0, "writes wait while the pool is full")
+        kept = self.client.rados("-p", pool, "ls").text.split()
+        self.assertGreater(len(kept), 300)
+        sample = [name for name in kept if name.startswith("benchmark_data")][::50]
+        before = {name: self.client.rados("-p", pool, "get", name, "-").out for name in sample}
+        self.assertTrue(all(len(value) == 1 << 20 for value in before.values()))
+
+        # A dead OSD with a full store comes back.
+        self.cluster.kill("osd.0")
+        run([SHOAL, "up", "--dir", self.cluster.dir], check=False)
+        eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 1, 30)
+
+        doomed = [name for name in kept if name not in before][: len(kept) * 2 // 3]
+        for at in range(0, len(doomed), 50):
+            self.client.rados("-p", pool, "rm", *doomed[at:at + 50], "--force-full")
+        eventually(lambda: "FULL" not in self.health(), 60)
+        self.client.rados("-p", pool, "bench", 3, "write", "-b", 65536, "--no-cleanup", "--run-name", "again")
+        for name, value in before.items():
+            self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
+        self.assertFalse([line for line in self.cluster.unexpected() if "takes no further" in line])
+
