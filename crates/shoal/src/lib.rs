@@ -7,6 +7,7 @@
 //! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
 //! - [`daemon`]: what every daemon has besides its role.
 //! - [`host`]: where machines meet disks, clocks and threads.
+//! - [`store_tool`]: a store on disk in a person's hands.
 
 pub mod bench;
 pub mod cli;
@@ -15,3 +16,4 @@ pub mod cluster;
 pub mod config;
 pub mod daemon;
 pub mod host;
+pub mod store_tool;

@@ -7,6 +7,7 @@ mod mon;
 mod osd;
 mod sim;
 mod status;
+mod store;
 mod term;
 mod up;
 
@@ -39,6 +40,7 @@ enum Command {
     Status(status::Args),
     Mon(mon::Args),
     Osd(osd::Args),
+    Store(store::Args),
     Dencode(dencode::Args),
     Sim(sim::Args),
 }
@@ -51,6 +53,7 @@ pub fn run() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Dencode(args) => dencode::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

@@ -113,6 +113,7 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         force: args.force,
         identity: system::os_random()?.bytes(),
     };
+    disk::is_linked(&block, path)?;
     let made = disk::make(path, &making)?;
     disk::link(&block, path)?;
     match made {

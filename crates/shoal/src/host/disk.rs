@@ -5,7 +5,6 @@
 
 use super::shards::Shards;
 use anyhow::{Context, bail, ensure};
-use engine::device::BlockDevice;
 use engine::format::{FormatOptions, Identity, Superblock};
 use engine::{OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
@@ -18,7 +17,7 @@ use store::{Completion, ObjectStore, ReadRequest, Transaction, Usage};
 /// One that was killed a moment ago still has its disk until its last requests have ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for a disk before looking at it again: completions cut this short.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long a clean end may take; what is not done then is done at the next start.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -241,11 +240,20 @@ impl ObjectStore for DiskStore {
     }
 }
 
-/// The device of an OSD: `path` says where, and may be a link that `mkfs` made.
+/// Makes `path`, where the OSD looks, a link to `device`; nothing when it is that already.
 pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
     let target = std::path::absolute(device)?;
-    if std::fs::read_link(path).is_ok_and(|there| there == target) || path == target {
+    if is_linked(path, &target)? {
         return Ok(());
+    }
+    std::os::unix::fs::symlink(&target, path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Whether it is so already. An error when something else is in the way, which is best known before a store is made.
+pub fn is_linked(path: &Path, device: &Path) -> anyhow::Result<bool> {
+    let target = std::path::absolute(device)?;
+    if path == target || std::fs::read_link(path).is_ok_and(|there| there == target) {
+        return Ok(true);
     }
     ensure!(
         std::fs::symlink_metadata(path).is_err(),
@@ -253,7 +261,7 @@ pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
         path.display(),
         target.display()
     );
-    std::os::unix::fs::symlink(&target, path).with_context(|| format!("cannot make {}", path.display()))
+    Ok(false)
 }
 
 /// The block device behind a link, or the file itself.

@@ -1,0 +1,125 @@
+//! `shoal store`: a store on disk, looked at and repaired by a person while its OSD does not run.
+
+use crate::store_tool::opened::Opened;
+use crate::store_tool::{dump, fsck, stats, transfer};
+use anyhow::Context;
+use clap::{Subcommand, ValueEnum};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Check, count, list or copy what an OSD has on its disk, while the OSD does not run
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  shoal store fsck --deep /srv/shoal/osd.0       is everything as it was written?
+  shoal store stats /dev/nvme0n1                 whose store is this, and how full?
+  shoal store dump .shoal/osd.0 --only 3.        the objects of pool 3, a line of JSON each
+  shoal store export .shoal/osd.0 osd.0.export   what can be read, into a file
+  shoal store import .shoal/osd.1 osd.0.export   and from there into an empty store
+
+DEVICE is a file, a block device, or an OSD's directory. Exit codes: 0, all is well; 4, damage was found, or not
+everything could be read; 1, it could not be done (the device is in use, is no store, …).")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Plain,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Does everything in the store agree with everything else?
+    Fsck {
+        device: PathBuf,
+        /// Read all data too, and compare it with its checksums
+        #[arg(long)]
+        deep: bool,
+        #[arg(long, short, value_enum, default_value = "plain")]
+        format: Format,
+    },
+    /// Whose store it is, and how much is in it
+    Stats {
+        device: PathBuf,
+        #[arg(long, short, value_enum, default_value = "plain")]
+        format: Format,
+    },
+    /// Collections and objects, a line of JSON each
+    Dump {
+        device: PathBuf,
+        /// Only collections whose name begins so: 3.1f
+        #[arg(long, value_name = "PREFIX")]
+        only: Option<String>,
+    },
+    /// Write what the store holds into a file
+    Export {
+        device: PathBuf,
+        /// Must not exist
+        file: PathBuf,
+    },
+    /// Fill an empty store from such a file
+    Import { device: PathBuf, file: PathBuf },
+}
+
+/// Damage, as `fsck` programs say it.
+const DAMAGED: u8 = 4;
+
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Fsck { device, deep, format } => {
+            let findings = fsck::check(device, *deep)?;
+            match format {
+                Format::Plain => print!("{}", findings.text()),
+                Format::Json => print_json(&findings.json())?,
+            }
+            Ok(if findings.is_sound() { ExitCode::SUCCESS } else { DAMAGED.into() })
+        }
+        Command::Stats { device, format } => {
+            let store = Opened::open(device)?;
+            match format {
+                Format::Plain => print!("{}", stats::text(&store)),
+                Format::Json => print_json(&stats::json(&store))?,
+            }
+            store.close()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Dump { device, only } => {
+            let mut store = Opened::open(device)?;
+            let mut out = BufWriter::new(stdout().lock());
+            dump::write(&mut store, only.as_deref(), &mut out)?;
+            out.flush()?;
+            store.close()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Export { device, file } => {
+            let mut store = Opened::open(device)?;
+            let out = File::create_new(file).with_context(|| format!("cannot make {}", file.display()))?;
+            let mut out = BufWriter::with_capacity(1 << 20, out);
+            let exported = transfer::export(&mut store, &mut out)?;
+            out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+            exported.lost.iter().for_each(|line| eprintln!("cannot be read: {line}"));
+            println!("{} objects written to {}", exported.objects, file.display());
+            store.close()?;
+            Ok(if exported.lost.is_empty() { ExitCode::SUCCESS } else { DAMAGED.into() })
+        }
+        Command::Import { device, file } => {
+            let mut store = Opened::open(device)?;
+            let from = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let objects = transfer::import(&mut store, &mut BufReader::with_capacity(1 << 20, from))?;
+            store.close()?;
+            println!("{objects} objects are in {}", device.display());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! A store on a disk in a person's hands, while no OSD runs on it: checked, counted, listed, copied out and in.
+//!
+//! - [`opened`]: the store, one request at a time.
+//! - [`fsck`], [`stats`], [`dump`]: what is said about it.
+//! - [`transfer`]: its contents as a file, out of one store and into another; [`record`] is the file's format.
+
+pub mod dump;
+pub mod fsck;
+pub mod opened;
+pub mod record;
+pub mod stats;
+pub mod transfer;

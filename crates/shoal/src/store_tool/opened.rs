@@ -1,0 +1,163 @@
+//! A store as a person's command has it: all shards on one thread, and one request at a time.
+
+use crate::host::disk::{Device, LOOK_AGAIN};
+use crate::host::shards::Shards;
+use anyhow::{Context, bail};
+use engine::check::{Depth, Report};
+use engine::{Options, Shard};
+use runtime::device::Queue;
+use std::path::{Path, PathBuf};
+use store::{
+    Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Transaction,
+};
+use wire::types::HObject;
+
+/// Objects of one listing.
+const LIST_MAX: usize = 1000;
+
+pub struct Opened {
+    pub device: Device,
+    shards: Shards<Shard>,
+    queues: Vec<Queue>,
+}
+
+/// The device that `path` means: itself, or that of the OSD whose directory it is.
+pub fn device_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("block") } else { path.to_owned() }
+}
+
+impl Opened {
+    pub fn open(path: &Path) -> anyhow::Result<Opened> {
+        let device = Device::open(&device_of(path))?;
+        let numbers = 0..device.shards();
+        let (mut shards, mut queues) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let (shard, queue) = open_shard(&device, number)?;
+            shards.push(shard);
+            queues.push(queue);
+        }
+        Ok(Opened { device, shards: Shards::new(shards), queues })
+    }
+
+    pub fn collections(&self) -> Vec<(Collection, u8)> {
+        self.shards.collections()
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter()
+    }
+
+    pub fn ask(
+        &mut self,
+        collection: Collection,
+        object: ObjectId,
+        queries: Vec<Query>,
+    ) -> anyhow::Result<Result<Vec<Answer>, ReadError>> {
+        self.shards.read(0, ReadRequest { collection, object, queries });
+        match self.next()? {
+            Completion::Read { answers, .. } => Ok(answers),
+            other => bail!("a read was answered with {other:?}"),
+        }
+    }
+
+    /// Durable when it returns.
+    pub fn apply(&mut self, transaction: Transaction) -> anyhow::Result<()> {
+        self.shards.submit(0, transaction);
+        match self.next()? {
+            Completion::Committed { .. } => Ok(()),
+            _ => match self.shards.iter().find_map(Shard::failure) {
+                Some(failure) => bail!("{failure}"),
+                None => bail!("the store does not take the change"),
+            },
+        }
+    }
+
+    fn next(&mut self) -> anyhow::Result<Completion> {
+        let mut done = Vec::new();
+        loop {
+            self.shards.poll(&mut done);
+            if let Some(done) = done.pop() {
+                return Ok(done);
+            }
+            wait_for_any(&self.queues)?;
+        }
+    }
+
+    /// Every object of a collection, its PG's own one first.
+    pub fn objects(&mut self, collection: Collection) -> anyhow::Result<Vec<ObjectId>> {
+        let mut all = Vec::new();
+        if let Collection::Pg(pg) = collection {
+            let meta = ObjectId::pg_meta(pg);
+            if self.ask(collection, meta.clone(), vec![Query::Stat])?.is_ok() {
+                all.push(meta);
+            }
+        }
+        let end = ObjectId::from(HObject::max());
+        let mut from = Some(ObjectId::from(HObject::min()));
+        while let Some(start) = from.take() {
+            let list = vec![Query::List { end: end.clone(), max: LIST_MAX }];
+            let answers =
+                self.ask(collection, start, list)?.with_context(|| format!("listing {collection}"))?;
+            if let Some(Answer::List { objects, next }) = answers.into_iter().next() {
+                all.extend(objects);
+                from = next;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Leaves the store as a clean stop does.
+    pub fn close(mut self) -> anyhow::Result<()> {
+        self.shards.iter_mut().for_each(Shard::stop);
+        let mut ignored = Vec::new();
+        while !self.shards.iter().all(Shard::is_stopped) {
+            self.shards.poll(&mut ignored);
+            if !self.shards.iter().all(Shard::is_stopped) {
+                wait_for_any(&self.queues)?;
+            }
+        }
+        match self.shards.iter().find_map(Shard::failure) {
+            Some(failure) => bail!("the store did not end cleanly: {failure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn open_shard(device: &Device, number: usize) -> anyhow::Result<(Shard, Queue)> {
+    let queue = device.disk.queue()?;
+    let mut wait = waiting(&queue);
+    let shard = Shard::open(Box::new(queue.clone()), number, Options::default(), &mut wait)
+        .with_context(|| format!("shard {number} cannot be opened"))?;
+    drop(wait);
+    Ok((shard, queue))
+}
+
+/// What to do while a shard waits for its device. (An error would only mean that it looks sooner.)
+fn waiting(queue: &Queue) -> impl FnMut() + use<> {
+    let wake = queue.wake().clone();
+    move || drop(wake.wait(LOOK_AGAIN))
+}
+
+fn wait_for_any(queues: &[Queue]) -> anyhow::Result<()> {
+    if queues.iter().any(Queue::has_news) {
+        return Ok(());
+    }
+    match queues {
+        [only] => only.wake().wait(LOOK_AGAIN)?,
+        // One of several: a short look at the first, then all are looked at.
+        [first, ..] => first.wake().wait(LOOK_AGAIN / 100)?,
+        [] => {}
+    }
+    Ok(())
+}
+
+/// One shard checked, from its opening to the last block. `Err`: it does not even open.
+pub fn check_shard(device: &Device, number: usize, depth: Depth) -> anyhow::Result<Report> {
+    let (mut shard, queue) = open_shard(device, number)?;
+    // What opening has begun in the background ends first.
+    let mut ignored = Vec::new();
+    while shard.poll(&mut ignored) {
+        wait_for_any(std::slice::from_ref(&queue))?;
+    }
+    Ok(shard.check(depth, &mut waiting(&queue)))
+}

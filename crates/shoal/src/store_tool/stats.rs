@@ -1,0 +1,57 @@
+//! What a store is, and how much is in it.
+
+use super::opened::Opened;
+use engine::device::BLOCK;
+use serde_json::{Value, json};
+use store::ObjectStore;
+
+pub fn json(store: &Opened) -> Value {
+    let superblock = &store.device.superblock;
+    let shards = store.shards().enumerate().map(|(number, shard)| {
+        let (part, usage) = (shard.part(), shard.usage());
+        json!({
+            "shard": number,
+            "offset": part.whole.offset(),
+            "bytes": part.whole.bytes(),
+            "log_bytes": part.log_blocks * BLOCK as u64,
+            "collections": shard.collections().len(),
+            "total": usage.total,
+            "available": usage.available,
+            "data": usage.data,
+            "omap": usage.omap,
+            "metadata": usage.metadata,
+        })
+    });
+    json!({
+        "device": store.device.disk.path().display().to_string(),
+        "device_bytes": store.device.disk.size(),
+        "block_device": store.device.disk.is_block_device(),
+        "direct_io": store.device.disk.is_direct(),
+        "label": superblock.label,
+        "shards": shards.collect::<Vec<_>>(),
+    })
+}
+
+pub fn text(store: &Opened) -> String {
+    let kind = if store.device.disk.is_block_device() { "block device" } else { "file" };
+    let mut out = format!(
+        "{}: a {kind} of {} bytes, the store of {}\n",
+        store.device.disk.path().display(),
+        store.device.disk.size(),
+        store.device.superblock.label
+    );
+    for (number, shard) in store.shards().enumerate() {
+        let usage = shard.usage();
+        out.push_str(&format!(
+            "shard {number}: {} collections; {} of {} bytes available; data {}, omap {}, index {}, log {}\n",
+            shard.collections().len(),
+            usage.available,
+            usage.total,
+            usage.data,
+            usage.omap,
+            usage.metadata,
+            shard.part().log_blocks * BLOCK as u64,
+        ));
+    }
+    out
+}
