@@ -155,7 +155,7 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
         Query::Attr { name } => Answer::Attr(record.attr(name).map(own)),
         Query::Attrs => Answer::Attrs(record.attrs.iter().map(|(n, v)| (n.clone(), own(v))).collect()),
         Query::OmapHeader => Answer::OmapHeader(match &record.omap {
-            Some(omap) if omap.header_len > 0 => {
+            Some(omap) if omap.header_len > 0 || !record.omap_is_counted() => {
                 view.get(&key::omap_header(omap.number))?.as_ref().map(own).unwrap_or_default()
             }
             _ => Bytes::new(),

@@ -32,6 +32,8 @@ struct Known {
 struct KnownOmap {
     object: ObjectId,
     state: OmapState,
+    /// Its keys and bytes are in its record.
+    is_counted: bool,
 }
 
 struct Checker<'a> {
@@ -132,7 +134,8 @@ impl Checker<'_> {
         self.report.data_bytes += record.data_bytes;
         if let Some(state) = record.omap {
             self.report.omap_bytes += state.bytes;
-            let known = KnownOmap { object: object.clone(), state };
+            let is_counted = record.omap_is_counted();
+            let known = KnownOmap { object: object.clone(), state, is_counted };
             if self.omaps.insert(state.number, known).is_some() || self.to_clean.contains(&state.number) {
                 self.find(Finding::NumberTwice { object: object.clone(), number: state.number });
             }
@@ -266,7 +269,7 @@ impl Checker<'_> {
 
     fn omap_ends(&mut self, (number, keys, bytes): (u64, u64, u64)) {
         match self.omaps.remove(&number) {
-            Some(known) if (known.state.keys, known.state.bytes) != (keys, bytes) => {
+            Some(known) if known.is_counted && (known.state.keys, known.state.bytes) != (keys, bytes) => {
                 self.find(Finding::OmapBytes {
                     object: known.object,
                     recorded: (known.state.keys, known.state.bytes),

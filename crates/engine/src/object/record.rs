@@ -27,13 +27,26 @@ pub struct ObjectRecord {
 pub struct OmapState {
     /// Names its keys. Never reused: an omap that was cleared has another.
     pub number: u64,
+    /// This and what follows stays 0 for a PG meta object: counting takes a look at what was there before each change,
+    /// and this one changes with every write.
     pub keys: u64,
     /// Of keys, values and header.
     pub bytes: u64,
     pub header_len: u64,
 }
 
+impl OmapState {
+    pub fn empty(number: u64) -> OmapState {
+        OmapState { number, keys: 0, bytes: 0, header_len: 0 }
+    }
+}
+
 impl ObjectRecord {
+    /// Whether the keys and bytes of its omap are counted; see [`OmapState`].
+    pub fn omap_is_counted(&self) -> bool {
+        self.own_key.is_none()
+    }
+
     pub fn attr(&self, name: &str) -> Option<&Bytes> {
         self.attrs.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.attrs[i].1)
     }

@@ -169,15 +169,15 @@ impl Plan<'_> {
             }
         }
         match &record.omap {
-            Some(omap) => self.release_omap(omap),
+            Some(omap) => self.release_omap(omap, record.omap_is_counted()),
             None => Ok(()),
         }
     }
 
     /// Let go of an omap's keys and header.
-    pub(super) fn release_omap(&mut self, omap: &OmapState) -> Result<(), Wait> {
+    pub(super) fn release_omap(&mut self, omap: &OmapState, is_counted: bool) -> Result<(), Wait> {
         self.effect.totals.omap_bytes -= omap.bytes;
-        if omap.keys > KEYS_REMOVED_AT_ONCE {
+        if !is_counted || omap.keys > KEYS_REMOVED_AT_ONCE {
             self.clean_later(omap.number);
             return Ok(());
         }
@@ -206,7 +206,9 @@ impl Plan<'_> {
         let there = self.record_at(&to_key, to)?;
         assert!(there.is_none(), "{to:?} exists in {collection}, and a transaction renames {from:?} to it");
         self.delete(from_key);
+        let was_counted = record.omap_is_counted();
         record.own_key = self.own_key(collection, to, &to_key)?;
+        assert_eq!(was_counted, record.omap_is_counted(), "a PG meta object is renamed, or made by renaming");
         self.put(to_key, record.encode());
         Ok(())
     }
@@ -234,18 +236,25 @@ impl Plan<'_> {
         self.effect.totals.objects += 1;
         self.effect.totals.data_bytes += record.data_bytes;
         self.share_pages(source.number, record.number)?;
+        let is_counted = record.omap_is_counted();
         if let Some(omap) = &mut record.omap {
-            self.effect.totals.omap_bytes += omap.bytes;
             let source_number = omap.number;
-            omap.number = self.new_number();
+            *omap = OmapState::empty(self.new_number());
             let from = key::omap_header(source_number);
             for (key, value) in self.scan_all(&from, &key::omap_end(source_number))? {
-                let own = match key::omap_own(&key) {
+                let own_key = key::omap_own(&key);
+                if is_counted {
+                    omap.keys += own_key.is_some() as u64;
+                    omap.bytes += (own_key.map_or(0, <[u8]>::len) + value.len()) as u64;
+                    omap.header_len += if own_key.is_none() { value.len() as u64 } else { 0 };
+                }
+                let own = match own_key {
                     Some(own) => key::omap(omap.number, own),
                     None => key::omap_header(omap.number),
                 };
                 self.effect.keys.insert(own, Some(value));
             }
+            self.effect.totals.omap_bytes += omap.bytes;
         }
         self.put(to_key, record.encode());
         Ok(())

@@ -1,4 +1,5 @@
-//! Changes of an object's omap. Its record counts keys and bytes, so each change looks at what was there before.
+//! Changes of an object's omap. Its record counts keys and bytes, so each change looks at what was there before; but
+//! not that of a PG meta object, whose keys are put and taken away as they come.
 
 use super::Plan;
 use super::objects::OpenObject;
@@ -17,9 +18,13 @@ impl Plan<'_> {
         if object.record.omap.is_none() {
             object.omap_is_new = true;
             let number = self.new_number();
-            object.record_mut().omap = Some(OmapState { number, keys: 0, bytes: 0, header_len: 0 });
+            object.record_mut().omap = Some(OmapState::empty(number));
         }
-        object.record_mut().omap.as_mut().expect("there is one now")
+        // Who changes it says so with a counted one; see `omap_is_counted`.
+        if object.record.omap_is_counted() {
+            object.record_mut();
+        }
+        object.record.omap.as_mut().expect("there is one now")
     }
 
     /// What the index may have of a key of this omap.
@@ -36,6 +41,13 @@ impl Plan<'_> {
         entries: &[(Bytes, Bytes)],
     ) -> Result<(), Wait> {
         let mut state = *self.omap_of(object);
+        if !object.record.omap_is_counted() {
+            let keys = &mut self.effect.keys;
+            keys.extend(
+                entries.iter().map(|(name, value)| (key::omap(state.number, name), Some(own(value)))),
+            );
+            return Ok(());
+        }
         for (name, value) in entries {
             let key = key::omap(state.number, name);
             let added = match self.omap_get(object.omap_is_new, &key)? {
@@ -65,6 +77,10 @@ impl Plan<'_> {
 
     pub(super) fn omap_remove(&mut self, object: &mut OpenObject, keys: &[Bytes]) -> Result<(), Wait> {
         let Some(mut state) = object.record.omap else { return Ok(()) };
+        if !object.record.omap_is_counted() {
+            keys.iter().for_each(|own| self.delete(key::omap(state.number, own)));
+            return Ok(());
+        }
         for own in keys {
             let key = key::omap(state.number, own);
             if let Some(old) = self.omap_get(object.omap_is_new, &key)? {
@@ -84,32 +100,39 @@ impl Plan<'_> {
     ) -> Result<(), Wait> {
         let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
         let range = (key::omap(state.number, from), key::omap(state.number, to));
+        let is_counted = object.record.omap_is_counted();
         for (key, old) in self.scan_all(&range.0, &range.1)? {
             let own_len = key::omap_own(&key).map_or(0, <[u8]>::len);
-            self.omap_removed(&mut state, own_len, old.len());
+            if is_counted {
+                self.omap_removed(&mut state, own_len, old.len());
+            }
             self.delete(key);
         }
-        object.record_mut().omap = Some(state);
+        if is_counted {
+            object.record_mut().omap = Some(state);
+        }
         Ok(())
     }
 
     pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {
         let mut state = *self.omap_of(object);
-        let added = header.len() as i64 - state.header_len as i64;
-        self.count_omap(&mut state, added);
-        state.header_len = header.len() as u64;
+        if object.record.omap_is_counted() {
+            let added = header.len() as i64 - state.header_len as i64;
+            self.count_omap(&mut state, added);
+            state.header_len = header.len() as u64;
+            *self.omap_of(object) = state;
+        }
         let key = key::omap_header(state.number);
         match header.is_empty() {
             true => self.delete(key),
             false => drop(self.effect.keys.insert(key, Some(own(header)))),
         }
-        *self.omap_of(object) = state;
         Ok(())
     }
 
     pub(super) fn omap_clear(&mut self, object: &mut OpenObject) -> Result<(), Wait> {
         let Some(state) = object.record.omap else { return Ok(()) };
-        self.release_omap(&state)?;
+        self.release_omap(&state, object.record.omap_is_counted())?;
         object.record_mut().omap = None;
         Ok(())
     }

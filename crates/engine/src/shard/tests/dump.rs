@@ -92,6 +92,13 @@ pub(crate) fn list(store: &mut dyn ObjectStore, collection: Collection) -> Vec<O
 }
 
 impl Dump {
+    /// Bytes of omaps, but for those of PG meta objects, which nobody counts.
+    pub(crate) fn omap_bytes(&self) -> u64 {
+        let objects = self.0.values().flat_map(|(_, objects)| objects).filter(|(id, _)| !id.is_pg_meta());
+        let entries = |o: &Object| o.omap.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+        objects.map(|(_, o)| (o.header.len() + entries(o)) as u64).sum()
+    }
+
     pub(crate) fn of(store: &mut dyn ObjectStore) -> Dump {
         let mut out = BTreeMap::new();
         for (collection, split_bits) in store.collections() {
