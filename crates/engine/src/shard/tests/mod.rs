@@ -1,6 +1,7 @@
 //! A shard on the simulated disk.
 
 mod conforms;
+mod cost;
 mod crash_search;
 mod dump;
 mod failures;
