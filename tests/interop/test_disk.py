@@ -45,7 +45,8 @@ class Killed(ClusterTest):
         self.assertIn("has its store already", again.text + again.errors + self.cluster.log("osd.0"))
         # Another OSD that is pointed at it: to make a store there, or to run from it.
         self.cluster.kill("osd.1")
-        for how in (["--mkfs", "--device", block], ["--set", f"bluestore_block_path={block}"]):
+        elsewhere = ["--set", f"bluestore_block_path={block}"]
+        for how in (["--mkfs", *elsewhere], elsewhere):
             done = run([*osd, "1", *how], check=False, timeout=60)
             self.assertNotEqual(done.code, 0)
             said = done.errors + self.cluster.log("osd.1")

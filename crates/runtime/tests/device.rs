@@ -37,7 +37,10 @@ fn conforms(path: &Path, method: Method) {
     if let Err(error) = disk.queue_by(method) {
         return eprintln!("skipped: {method:?} is not to be had here: {error}");
     }
-    suite(|| disk.queue_by(method).unwrap(), wait);
+    for writes_through in [false, true] {
+        let disk = disk.clone().with_writes_through(writes_through);
+        suite(|| disk.queue_by(method).unwrap(), wait);
+    }
 }
 
 fn run(queue: &mut Queue, request: Request) -> Result<Bytes, DeviceError> {

@@ -85,7 +85,10 @@ impl Disk {
     pub fn queue_by(&self, method: Method) -> io::Result<Queue> {
         let wake = Wake::new()?;
         let transport = match method {
-            Method::Ring => Transport::Ring(Box::new(Ring::new(self.file.clone(), wake.clone())?)),
+            Method::Ring => {
+                let ring = Ring::new(self.file.clone(), self.writes_through, wake.clone())?;
+                Transport::Ring(Box::new(ring))
+            }
             Method::Threads => Transport::Threads(self.threads(&wake, THREADS)?),
         };
         let state = State {

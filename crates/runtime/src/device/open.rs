@@ -20,6 +20,8 @@ pub struct Disk {
     is_direct: bool,
     /// What it asks of an address in memory.
     pub(super) alignment: usize,
+    /// It can write through its cache, or has none that forgets.
+    pub(super) writes_through: bool,
 }
 
 #[derive(Debug, Error)]
@@ -76,6 +78,7 @@ impl Disk {
             return Err(OpenError::LargeSectors { path: path.to_owned(), sector });
         }
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let writes_through = is_direct && writes_through(&file, is_block_device);
         Ok(Disk {
             file: Arc::new(file),
             path: path.into(),
@@ -83,6 +86,7 @@ impl Disk {
             is_block_device,
             is_direct,
             alignment,
+            writes_through,
         })
     }
 
@@ -102,6 +106,12 @@ impl Disk {
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }
+
+    /// Choose how flushed writes are made, whatever the kernel says of the disk: to measure, and to test both. (Either is
+    /// right on any disk.)
+    pub fn with_writes_through(self, writes_through: bool) -> Disk {
+        Disk { writes_through, ..self }
+    }
 }
 
 /// Alignment of memory, and of offsets.
@@ -114,6 +124,19 @@ fn direct_io_needs(file: &File) -> (usize, u32) {
         }
         _ => (BLOCK, block),
     }
+}
+
+/// What the kernel says of the disk below: that of a file is where its file system is, when that is one disk.
+fn writes_through(file: &File, is_block_device: bool) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let device = if is_block_device { metadata.rdev() } else { metadata.dev() };
+    let directory = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    // A partition's queue is its disk's.
+    let say = |name: &str| {
+        let read = |queue: &str| std::fs::read_to_string(format!("{directory}/{queue}/{name}"));
+        read("queue").or_else(|_| read("../queue")).unwrap_or_default()
+    };
+    say("write_cache").trim() == "write through" || say("fua").trim() == "1"
 }
 
 /// Who has the lock: the kernel's list names a process by file.
