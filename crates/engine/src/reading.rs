@@ -46,7 +46,8 @@ enum Partial {
 /// A read whose questions to the index were answered.
 pub struct Resolved {
     pub tag: u64,
-    request: ReadRequest,
+    collection: Collection,
+    object: ObjectId,
     partials: Vec<Partial>,
     /// What must be read of the device.
     pub reads: Vec<Run>,
@@ -105,7 +106,8 @@ pub fn resolve(
     }
     let mut out = Resolved {
         tag,
-        request: request.clone(),
+        collection: request.collection,
+        object: request.object.clone(),
         partials: Vec::with_capacity(request.queries.len()),
         reads: Vec::new(),
         contents: Vec::new(),
@@ -375,7 +377,7 @@ impl Resolved {
         if self.failed {
             return Err(ReadError::Io);
         }
-        let Resolved { request, partials, reads, contents, .. } = self;
+        let Resolved { collection, object, partials, reads, contents, .. } = self;
         let mut is_whole = true;
         let mut out = Vec::with_capacity(partials.len());
         for partial in partials {
@@ -393,8 +395,8 @@ impl Resolved {
                                 if crc32c(block) != piece.crc {
                                     is_whole = false;
                                     damaged(Damage {
-                                        collection: request.collection,
-                                        object: request.object.clone(),
+                                        collection,
+                                        object: object.clone(),
                                         offset,
                                         device_offset: piece.unit * BLOCK as u64,
                                     });

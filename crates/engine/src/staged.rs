@@ -80,12 +80,15 @@ pub struct Staged {
     /// Of batches that were handed to the device.
     sealed: BTreeMap<u64, StagedRun>,
     deferred_bytes: u64,
+    /// Of `sealed`, those that the log holds and their blocks do not: how many, by batch.
+    unplaced: BTreeMap<u64, usize>,
 }
 
 impl Staged {
     pub fn insert(&mut self, start: u64, run: StagedRun) {
         if run.stage == Stage::Deferred {
             self.deferred_bytes += run.data.len() as u64;
+            *self.unplaced.entry(run.batch).or_default() += 1;
         }
         let runs = if run.stage == Stage::Open { &mut self.open } else { &mut self.sealed };
         let old = runs.insert(start, run);
@@ -140,6 +143,13 @@ impl Staged {
         if run.stage == Stage::Deferred {
             self.deferred_bytes -= run.data.len() as u64;
         }
+        if matches!(run.stage, Stage::Deferred | Stage::Placing) {
+            let left = self.unplaced.get_mut(&run.batch).expect("counted when it was deferred");
+            *left -= 1;
+            if *left == 0 {
+                self.unplaced.remove(&run.batch);
+            }
+        }
         Some(run)
     }
 
@@ -148,15 +158,17 @@ impl Staged {
         self.sealed.iter().filter(move |(_, run)| run.stage == stage).map(|(start, run)| (*start, run))
     }
 
-    pub fn set_stage(&mut self, start: u64, stage: Stage) {
+    /// A deferred run is being written to its blocks from now on.
+    pub fn begin_placing(&mut self, start: u64) {
         let run = self.sealed.get_mut(&start).expect("staged");
-        if run.stage == Stage::Deferred {
-            self.deferred_bytes -= run.data.len() as u64;
-        }
-        run.stage = stage;
-        if stage == Stage::Deferred {
-            self.deferred_bytes += run.data.len() as u64;
-        }
+        assert!(run.stage == Stage::Deferred, "only what is deferred is placed");
+        self.deferred_bytes -= run.data.len() as u64;
+        run.stage = Stage::Placing;
+    }
+
+    /// Whether everything that batches up to this one left to the log is in its blocks, or was let go of.
+    pub fn is_placed(&self, batch: u64) -> bool {
+        self.unplaced.first_key_value().is_none_or(|(first, _)| *first > batch)
     }
 
     /// Of data that waits to be written to its blocks.
@@ -186,7 +198,8 @@ mod tests {
     fn what_is_let_go_of_is_forgotten_unless_it_is_being_written() {
         let mut staged = Staged::default();
         staged.insert(10, run(1, 3 * BLOCK + 5, Stage::Deferred));
-        staged.insert(14, run(2, BLOCK, Stage::Placing));
+        staged.insert(14, run(2, BLOCK, Stage::Deferred));
+        staged.begin_placing(14);
         staged.insert(15, run(3, BLOCK, Stage::Open));
         assert_eq!(staged.deferred_bytes(), 3 * BLOCK as u64 + 5);
         assert_eq!(staged.block(13).unwrap()[..6], [1, 1, 1, 1, 1, 0]);
@@ -198,5 +211,10 @@ mod tests {
         staged.forget(Run::new(12, 1));
         let left: Vec<u8> = (10..15).map(|b| staged.block(b).map_or(0, |d| d[0])).collect();
         assert_eq!(left, [1, 4, 0, 4, 2]);
+        assert!(staged.is_placed(0) && !staged.is_placed(1));
+        staged.forget(Run::new(10, 1));
+        assert!(!staged.is_placed(1));
+        staged.remove(14);
+        assert!(staged.is_placed(1));
     }
 }

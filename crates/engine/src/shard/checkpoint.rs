@@ -112,7 +112,7 @@ impl Shard {
         stops
             || self.checkpoints.forced
             || self.log.wants_room
-            || ring.used() > ring.blocks() / 2
+            || ring.used() > (ring.blocks() / 2).min(self.options.log_bytes_max / BLOCK as u64)
             || (self.index.wants_manifest() && self.log.is_idle())
     }
 
@@ -130,11 +130,9 @@ impl Shard {
     }
 
     fn is_settled(&self, mark: u64) -> bool {
-        let is_placed = |stage| self.staged.at(stage).all(|(_, run)| run.batch > mark);
         self.log.durable() >= mark
             && self.index.flushed_mark() >= LogMark(mark)
-            && is_placed(Stage::Deferred)
-            && is_placed(Stage::Placing)
+            && self.staged.is_placed(mark)
     }
 
     /// Write what the log holds of data to its blocks when there is much of it.
@@ -158,7 +156,7 @@ impl Shard {
             }
         }
         for (whole, data, runs) in writes {
-            runs.iter().for_each(|start| self.staged.set_stage(*start, Stage::Placing));
+            runs.iter().for_each(|start| self.staged.begin_placing(*start));
             let pinned = self.log.gathering();
             self.space.pin(pinned);
             let token = self.token();

@@ -245,11 +245,16 @@ impl Shard {
     }
 
     pub(super) fn read_job(&mut self, tag: u64, request: ReadRequest) {
+        let is_free = !self.jobs.queues.contains_key(&request.collection);
+        // The ticket that the job gets when it has to wait.
+        if is_free && self.begin_read(Ticket(self.jobs.next + 1), tag, &request) {
+            return;
+        }
         let collection = request.collection;
         let ticket = self.jobs.add(tag, Work::Read(request));
         match self.jobs.queues.get_mut(&collection) {
             Some(queue) => queue.push_back(ticket),
-            None => self.try_read(ticket),
+            None => self.job(ticket).waits = true,
         }
     }
 

@@ -52,6 +52,9 @@ pub struct Options {
     pub deferred_bytes_max: u64,
     /// A batch takes no further transactions when its entries have grown to this.
     pub batch_bytes_max: usize,
+    /// A checkpoint begins when the log has grown to this, or to half of its ring: it bounds what an opening after a
+    /// crash replays, and keeps in memory.
+    pub log_bytes_max: u64,
     pub index: index::Options,
 }
 
@@ -61,6 +64,7 @@ impl Default for Options {
             inline_bytes_max: 64 << 10,
             deferred_bytes_max: 16 << 20,
             batch_bytes_max: 4 << 20,
+            log_bytes_max: 256 << 20,
             index: index::Options::default(),
         }
     }

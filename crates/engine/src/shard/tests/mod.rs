@@ -21,6 +21,7 @@ pub(crate) fn small() -> Options {
         inline_bytes_max: 16 << 10,
         deferred_bytes_max: 256 << 10,
         batch_bytes_max: 64 << 10,
+        log_bytes_max: 1 << 20,
         index: index::Options {
             memtable_bytes: 64 << 10,
             table_bytes: 32 << 10,
