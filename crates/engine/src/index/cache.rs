@@ -259,6 +259,7 @@ mod tests {
         cache.set_budget(0);
         assert!(cache.bytes() <= BUDGET_MIN && cache.bytes() > BUDGET_MIN / 2);
         let left = (0..1000).filter(|i| cache.find(name(*i)).is_some()).count();
-        assert_eq!(cache.bytes, left * (OVERHEAD + 4096 + size_of::<Node>()));
+        let Entry::Node(one) = node() else { unreachable!("a node") };
+        assert_eq!(cache.bytes, left * (OVERHEAD + one.bytes()));
     }
 }

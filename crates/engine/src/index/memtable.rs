@@ -1,19 +1,13 @@
 //! Changes that are in no table yet, in order.
 //!
 //! A B+ tree that only grows: an entry is replaced or added, never removed (a deletion is an entry too, it hides what
-//! older tables hold), and the whole goes away once a table has it. Nodes have a place for 32 keys, and of each key its
-//! first 16 bytes lie in the node as one number, so that a search rarely leaves the node. Keys themselves are
-//! copied end to end into chunks: no allocation for each. The standard library's map was the first choice; it took
-//! about twice the time for a put, with an allocation a key.
+//! older tables hold), and the whole goes away once a table has it. Keys are copied end to end into chunks, so there is
+//! no allocation for each; how a node finds one among its keys is [`sorted`](super::sorted)'s matter.
 
+use super::sorted::{FANOUT, KeyAt, Keys, Sorted};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use std::cmp::Ordering;
 
-const FANOUT: usize = 32;
-/// Of keys: the first is small, and each is twice the one before until this.
-const CHUNK_MAX: usize = 64 << 10;
-const CHUNK_MIN: usize = 4 << 10;
 const NONE: u32 = u32::MAX;
 
 // Boxed, so that a growing list of nodes does not move them all.
@@ -31,39 +25,19 @@ pub struct Memtable {
 }
 
 struct Leaf {
-    len: usize,
+    keys: Sorted,
+    values: [Option<Bytes>; FANOUT],
     next: u32,
-    heads: [u128; FANOUT],
-    slots: [Slot; FANOUT],
 }
 
-#[derive(Default)]
-struct Slot {
-    key: KeyAt,
-    value: Option<Bytes>,
-}
-
-/// Child `i` holds keys from `keys[i]` on, the first child also what is below.
+/// Child `i` holds keys below key `i`, and the last child the rest.
 struct Inner {
-    len: usize,
-    heads: [u128; FANOUT],
-    keys: [KeyAt; FANOUT],
-    children: [u32; FANOUT],
+    keys: Sorted,
+    children: [u32; FANOUT + 1],
 }
 
-/// Keys end to end, in chunks.
-#[derive(Default)]
-struct Keys {
-    chunks: Vec<Vec<u8>>,
-    bytes: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct KeyAt {
-    chunk: u32,
-    start: u32,
-    len: u32,
-}
+/// The inner nodes above a leaf, and which of their children was taken.
+type Path = SmallVec<[(u32, usize); 8]>;
 
 /// A place between or at entries, which stays right while nothing is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,46 +65,42 @@ impl Default for Memtable {
 
 impl Memtable {
     pub fn put(&mut self, key: &[u8], value: Option<Bytes>) {
-        let probe = Probe::new(key);
-        let mut path = SmallVec::<[(u32, u32); 8]>::new();
+        let mut path = Path::new();
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = &self.inner[node as usize];
-            let child = inner.child_of(&probe, &self.keys);
-            path.push((node, child as u32));
+            let child = inner.child_of(key, &self.keys);
+            path.push((node, child));
             node = inner.children[child];
         }
         let leaf = &mut self.leaves[node as usize];
-        let (at, found) = seek(&leaf.heads[..leaf.len], |i| leaf.slots[i].key, &probe, &self.keys);
+        let (at, found) = leaf.keys.seek(key, &self.keys);
         self.values += weight(&value);
         if found {
-            self.values -= weight(&leaf.slots[at].value);
-            leaf.slots[at].value = value;
+            self.values -= weight(&leaf.values[at]);
+            leaf.values[at] = value;
             return;
         }
         self.entries += 1;
-        let slot = Slot { key: self.keys.push(key), value };
-        if leaf.len < FANOUT {
-            leaf.insert(at, probe.head, slot);
+        let key = self.keys.push(key);
+        if leaf.keys.is_full() {
+            self.insert_into_full(node, at, key, value, path);
         } else {
-            self.insert_into_full(node, at, probe.head, slot, path);
+            leaf.insert(at, key, value, &self.keys);
         }
     }
 
     /// `Some(None)` is a deletion.
     pub fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        let probe = Probe::new(key);
-        let leaf = &self.leaves[self.leaf_of(&probe) as usize];
-        let (at, found) = seek(&leaf.heads[..leaf.len], |i| leaf.slots[i].key, &probe, &self.keys);
-        found.then(|| &leaf.slots[at].value)
+        let leaf = &self.leaves[self.leaf_of(key) as usize];
+        let (at, found) = leaf.keys.seek(key, &self.keys);
+        found.then(|| &leaf.values[at])
     }
 
     /// Where the first entry not below `key` is.
     pub fn place(&self, key: &[u8]) -> Place {
-        let probe = Probe::new(key);
-        let leaf = self.leaf_of(&probe);
-        let node = &self.leaves[leaf as usize];
-        let (at, _) = seek(&node.heads[..node.len], |i| node.slots[i].key, &probe, &self.keys);
+        let leaf = self.leaf_of(key);
+        let (at, _) = self.leaves[leaf as usize].keys.seek(key, &self.keys);
         Place { leaf, at: at as u32 }
     }
 
@@ -143,9 +113,10 @@ impl Memtable {
     pub fn entry(&self, mut place: Place) -> Option<(&[u8], &Option<Bytes>, Place)> {
         loop {
             let leaf = self.leaves.get(place.leaf as usize)?;
-            if (place.at as usize) < leaf.len {
-                let slot = &leaf.slots[place.at as usize];
-                return Some((self.keys.get(slot.key), &slot.value, Place { at: place.at + 1, ..place }));
+            let at = place.at as usize;
+            if at < leaf.keys.len() {
+                let key = self.keys.get(leaf.keys.key(at));
+                return Some((key, &leaf.values[at], Place { at: place.at + 1, ..place }));
             }
             place = Place { leaf: leaf.next, at: 0 };
         }
@@ -159,76 +130,69 @@ impl Memtable {
     pub fn bytes(&self) -> usize {
         self.leaves.len() * size_of::<Leaf>()
             + self.inner.len() * size_of::<Inner>()
-            + self.keys.bytes
+            + self.keys.bytes()
             + self.values
     }
 
     /// Free a part of a memtable that nobody reads any more, so that no turn pays for all of it. Returns false when
     /// nothing is left.
     pub fn dismantle(&mut self, leaves: usize) -> bool {
+        if self.leaves.is_empty() {
+            return self.keys.dismantle();
+        }
         let left = self.leaves.len().saturating_sub(leaves);
         for leaf in self.leaves.drain(left..) {
-            self.values -= leaf.slots.iter().map(|slot| weight(&slot.value)).sum::<usize>();
+            self.values -= leaf.values.iter().map(weight).sum::<usize>();
         }
-        left > 0
+        true
     }
 
-    fn leaf_of(&self, probe: &Probe) -> u32 {
+    fn leaf_of(&self, key: &[u8]) -> u32 {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = &self.inner[node as usize];
-            node = inner.children[inner.child_of(probe, &self.keys)];
+            node = inner.children[inner.child_of(key, &self.keys)];
         }
         node
     }
 
-    fn insert_into_full(
-        &mut self,
-        leaf: u32,
-        at: usize,
-        head: u128,
-        slot: Slot,
-        path: SmallVec<[(u32, u32); 8]>,
-    ) {
+    fn insert_into_full(&mut self, leaf: u32, at: usize, key: KeyAt, value: Option<Bytes>, path: Path) {
         let new = self.leaves.len() as u32;
         let left = &mut self.leaves[leaf as usize];
-        let mut right = left.split(if at == FANOUT { FANOUT } else { FANOUT / 2 });
+        // Ascending keys leave full leaves behind them.
+        let middle = if at == FANOUT { FANOUT } else { FANOUT / 2 };
+        let mut right = left.split(middle, &self.keys);
         right.next = std::mem::replace(&mut left.next, new);
-        match at.checked_sub(left.len) {
-            Some(at) if at > 0 || right.len == 0 => right.insert(at, head, slot),
-            _ => left.insert(at, head, slot),
+        if at < middle || (at == middle && middle < FANOUT) {
+            left.insert(at, key, value, &self.keys);
+        } else {
+            right.insert(at - middle, key, value, &self.keys);
         }
-        let (head, key) = (right.heads[0], right.slots[0].key);
+        let first = right.keys.key(0);
         self.leaves.push(right);
-        self.add_child(head, key, new, path);
+        self.add_child(first, new, path);
     }
 
     /// Make a new node known to the one above, and so on upwards while those are full.
-    fn add_child(
-        &mut self,
-        mut head: u128,
-        mut key: KeyAt,
-        mut child: u32,
-        mut path: SmallVec<[(u32, u32); 8]>,
-    ) {
+    fn add_child(&mut self, mut key: KeyAt, mut child: u32, mut path: Path) {
         while let Some((parent, at)) = path.pop() {
             let new = self.inner.len() as u32;
             let left = &mut self.inner[parent as usize];
-            let at = at as usize + 1;
-            if left.len < FANOUT {
-                return left.insert(at, head, key, child);
+            if !left.keys.is_full() {
+                return left.insert(at, key, child, &self.keys);
             }
-            let mut right = left.split(if at == FANOUT { FANOUT } else { FANOUT / 2 });
-            match at.checked_sub(left.len) {
-                Some(at) if at > 0 || right.len == 0 => right.insert(at, head, key, child),
-                _ => left.insert(at, head, key, child),
+            let middle = if at == FANOUT { FANOUT - 1 } else { FANOUT / 2 };
+            let (up, mut right) = left.split(middle, &self.keys);
+            if at <= middle {
+                left.insert(at, key, child, &self.keys);
+            } else {
+                right.insert(at - middle - 1, key, child, &self.keys);
             }
-            (head, key, child) = (right.heads[0], right.keys[0], new);
             self.inner.push(right);
+            (key, child) = (up, new);
         }
-        let mut root = Inner::empty();
-        root.insert(0, 0, KeyAt::default(), self.root);
-        root.insert(1, head, key, child);
+        let mut root = Inner::above(self.root);
+        root.insert(0, key, child, &self.keys);
         self.root = self.inner.len() as u32;
         self.height += 1;
         self.inner.push(root);
@@ -241,119 +205,56 @@ fn weight(value: &Option<Bytes>) -> usize {
 
 impl Leaf {
     fn empty() -> Box<Leaf> {
-        Box::new(Leaf { len: 0, next: NONE, heads: [0; FANOUT], slots: Default::default() })
+        Box::new(Leaf { keys: Sorted::default(), values: Default::default(), next: NONE })
     }
 
-    fn insert(&mut self, at: usize, head: u128, slot: Slot) {
-        self.heads.copy_within(at..self.len, at + 1);
-        self.heads[at] = head;
-        self.slots[self.len] = slot;
-        self.slots[at..=self.len].rotate_right(1);
-        self.len += 1;
+    fn insert(&mut self, at: usize, key: KeyAt, value: Option<Bytes>, keys: &Keys) {
+        let len = self.keys.len();
+        self.keys.insert(at, key, keys);
+        self.values[len] = value;
+        self.values[at..=len].rotate_right(1);
     }
 
     /// Move the entries from `at` on to a new leaf.
-    fn split(&mut self, at: usize) -> Box<Leaf> {
+    fn split(&mut self, at: usize, keys: &Keys) -> Box<Leaf> {
         let mut right = Leaf::empty();
-        right.len = self.len - at;
-        right.heads[..right.len].copy_from_slice(&self.heads[at..self.len]);
-        right.slots[..right.len].swap_with_slice(&mut self.slots[at..self.len]);
-        self.len = at;
+        let len = self.keys.len();
+        right.keys = self.keys.split_off(at, keys);
+        right.values[..len - at].swap_with_slice(&mut self.values[at..len]);
         right
     }
 }
 
 impl Inner {
-    fn empty() -> Box<Inner> {
-        Box::new(Inner {
-            len: 0,
-            heads: [0; FANOUT],
-            keys: [KeyAt::default(); FANOUT],
-            children: [0; FANOUT],
-        })
+    fn above(child: u32) -> Box<Inner> {
+        let mut children = [NONE; FANOUT + 1];
+        children[0] = child;
+        Box::new(Inner { keys: Sorted::default(), children })
     }
 
-    fn child_of(&self, probe: &Probe, keys: &Keys) -> usize {
-        // The first child has no lower bound, so its key is not looked at.
-        let (at, found) = seek(&self.heads[1..self.len], |i| self.keys[i + 1], probe, keys);
-        if found { at + 1 } else { at }
+    fn child_of(&self, key: &[u8], keys: &Keys) -> usize {
+        let (at, found) = self.keys.seek(key, keys);
+        at + found as usize
     }
 
-    fn insert(&mut self, at: usize, head: u128, key: KeyAt, child: u32) {
-        let len = self.len;
-        self.heads.copy_within(at..len, at + 1);
-        self.keys.copy_within(at..len, at + 1);
-        self.children.copy_within(at..len, at + 1);
-        (self.heads[at], self.keys[at], self.children[at]) = (head, key, child);
-        self.len += 1;
+    /// A child for the keys from `key` on, behind child `at`.
+    fn insert(&mut self, at: usize, key: KeyAt, child: u32, keys: &Keys) {
+        let len = self.keys.len();
+        self.keys.insert(at, key, keys);
+        self.children.copy_within(at + 1..len + 1, at + 2);
+        self.children[at + 1] = child;
     }
 
-    fn split(&mut self, at: usize) -> Box<Inner> {
-        let mut right = Inner::empty();
-        right.len = self.len - at;
-        right.heads[..right.len].copy_from_slice(&self.heads[at..self.len]);
-        right.keys[..right.len].copy_from_slice(&self.keys[at..self.len]);
-        right.children[..right.len].copy_from_slice(&self.children[at..self.len]);
-        self.len = at;
-        right
+    /// Move what is behind key `at` to a new node; that key goes up.
+    fn split(&mut self, at: usize, keys: &Keys) -> (KeyAt, Box<Inner>) {
+        let len = self.keys.len();
+        let up = self.keys.key(at);
+        let mut right = Inner::above(self.children[at + 1]);
+        right.keys = self.keys.split_off(at + 1, keys);
+        right.children[..len - at].copy_from_slice(&self.children[at + 1..len + 1]);
+        self.keys.truncate(at);
+        (up, right)
     }
-}
-
-impl Keys {
-    fn push(&mut self, key: &[u8]) -> KeyAt {
-        if self.chunks.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < key.len()) {
-            let usual = self.chunks.last().map_or(CHUNK_MIN, |chunk| chunk.capacity() * 2).min(CHUNK_MAX);
-            let capacity = usual.max(key.len());
-            self.chunks.push(Vec::with_capacity(capacity));
-            self.bytes += capacity;
-        }
-        let number = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[number];
-        let start = chunk.len();
-        chunk.extend_from_slice(key);
-        KeyAt { chunk: number as u32, start: start as u32, len: key.len() as u32 }
-    }
-
-    #[inline]
-    fn get(&self, at: KeyAt) -> &[u8] {
-        &self.chunks[at.chunk as usize][at.start as usize..(at.start + at.len) as usize]
-    }
-}
-
-/// A key that is looked for.
-struct Probe<'a> {
-    head: u128,
-    key: &'a [u8],
-}
-
-impl<'a> Probe<'a> {
-    fn new(key: &'a [u8]) -> Probe<'a> {
-        let mut head = [0; 16];
-        let len = key.len().min(16);
-        head[..len].copy_from_slice(&key[..len]);
-        // Zeroes behind a short key: equal heads say nothing, different ones everything.
-        Probe { head: u128::from_be_bytes(head), key }
-    }
-
-    #[inline]
-    fn compare(&self, head: u128, key: KeyAt, keys: &Keys) -> Ordering {
-        head.cmp(&self.head).then_with(|| keys.get(key).cmp(self.key))
-    }
-}
-
-/// The first of the sorted keys that is not below the probe, and whether it is the probe.
-#[inline]
-fn seek(heads: &[u128], key: impl Fn(usize) -> KeyAt, probe: &Probe, keys: &Keys) -> (usize, bool) {
-    let (mut low, mut high) = (0, heads.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        match probe.compare(heads[middle], key(middle), keys) {
-            Ordering::Less => low = middle + 1,
-            Ordering::Equal => return (middle, true),
-            Ordering::Greater => high = middle,
-        }
-    }
-    (low, false)
 }
 
 #[cfg(test)]
@@ -411,10 +312,11 @@ mod tests {
         }
         assert!(table.leaves.len() <= 100_000 / FANOUT + 1, "{} leaves", table.leaves.len());
         assert_eq!(entries(&table, table.start()).len(), 100_000);
-        let mut steps = 0;
+        let (mut steps, mut bytes) = (0, table.bytes());
         while table.dismantle(100) {
-            steps += 1;
+            assert!(table.bytes() < bytes);
+            (steps, bytes) = (steps + 1, table.bytes());
         }
-        assert_eq!(steps, 31);
+        assert!(steps > 31 && table.values == 0 && table.keys.bytes() == 0);
     }
 }

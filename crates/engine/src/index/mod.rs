@@ -32,6 +32,7 @@ mod merge;
 mod node;
 mod reads;
 mod scan;
+mod sorted;
 mod source;
 mod table;
 #[cfg(test)]

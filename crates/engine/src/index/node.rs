@@ -22,6 +22,7 @@ use crate::device::BLOCK;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 const HEADER: usize = 16;
 
@@ -42,6 +43,8 @@ pub struct Node {
     wide: bool,
     len: usize,
     filter: usize,
+    /// The first eight bytes of each key behind the prefix, as numbers: side by side, where the keys are far apart.
+    heads: Arc<[u64]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +59,13 @@ impl Node {
         if header[0] != kind as u8 || header[1] > 1 {
             return Err(Malformed);
         }
-        let node = Node {
+        let mut node = Node {
             count: word(4),
             prefix: u16::from_le_bytes([header[2], header[3]]) as usize,
             wide: header[1] == 1,
             len: word(8),
             filter: word(12),
+            heads: Arc::default(),
             bytes,
         };
         let room = node.bytes.len().checked_sub(node.len).ok_or(Malformed)?;
@@ -69,12 +73,14 @@ impl Node {
         if node.filter > room || slots.checked_add(HEADER + node.prefix).is_none_or(|end| end > node.len) {
             return Err(Malformed);
         }
-        node.check_entries(HEADER + node.prefix + slots)?;
+        node.heads = node.check_entries(HEADER + node.prefix + slots)?;
         Ok(node)
     }
 
-    /// Every entry lies behind the slots and before the end, and keys ascend.
-    fn check_entries(&self, start: usize) -> Result<(), Malformed> {
+    /// Every entry lies behind the slots and before the end, and keys ascend. Their heads.
+    fn check_entries(&self, start: usize) -> Result<Arc<[u64]>, Malformed> {
+        // As many as there are slots, and those are there.
+        let mut heads = Vec::with_capacity(self.count);
         let mut last: Option<&[u8]> = None;
         for i in 0..self.count {
             let at = self.slot(i);
@@ -93,8 +99,9 @@ impl Node {
                 return Err(Malformed);
             }
             last = Some(key);
+            heads.push(head(key));
         }
-        Ok(())
+        Ok(heads.into())
     }
 
     pub fn count(&self) -> usize {
@@ -103,7 +110,7 @@ impl Node {
 
     /// Memory held.
     pub fn bytes(&self) -> usize {
-        self.bytes.len() + size_of::<Node>()
+        self.bytes.len() + self.count * size_of::<u64>() + size_of::<Node>()
     }
 
     pub fn filter(&self) -> &[u8] {
@@ -155,10 +162,11 @@ impl Node {
             Ordering::Equal => {}
         }
         let rest = &key[shared..];
+        let head = head(rest);
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low.midpoint(high);
-            match self.suffix(middle).cmp(rest) {
+            match self.heads[middle].cmp(&head).then_with(|| self.suffix(middle).cmp(rest)) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return (middle, true),
                 Ordering::Greater => high = middle,
@@ -307,6 +315,17 @@ fn len_bound(count: usize, keys_len: usize, values_len: usize, prefix: usize) ->
     let per_entry = 2 + 2 + 2;
     let long = if keys_len + values_len >= 1 << 14 { count * 8 } else { 0 };
     HEADER + prefix + keys_len - count * prefix + values_len + count * per_entry + long
+}
+
+/// The first eight bytes as a number; a shorter key is filled up with zeroes, so equal heads say nothing.
+#[inline]
+pub fn head(key: &[u8]) -> u64 {
+    if let Some(head) = key.first_chunk::<8>() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0; 8];
+    head[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(head)
 }
 
 /// How many first bytes two slices share.
