@@ -78,7 +78,17 @@ mod tests {
     #[test]
     fn the_hash_is_part_of_the_format() {
         let hashes = [hash(b""), hash(b"\0"), hash(b"object"), hash(b"a key of more than eight bytes")];
-        assert_eq!(hashes, hashes.map(|h| h), "placeholder");
+        // Worked out apart, from the description in docs/on-disk-format.md.
+        let expected: [u64; 4] =
+            [0x4f329cadfaf7c73c, 0x941d9de59c5dc9af, 0x916985fe52877f18, 0xf4b6f2ff6298242d];
+        assert_eq!(hashes, expected);
+    }
+
+    #[test]
+    fn the_bits_are_part_of_the_format() {
+        let filter = build(&[hash(b"object")]);
+        let set: Vec<usize> = (0..512).filter(|bit| filter[bit / 8] & 1 << (bit % 8) != 0).collect();
+        assert_eq!(set, [109, 228, 298, 386, 458, 489]);
     }
 
     #[test]

@@ -24,6 +24,8 @@
 
 mod cache;
 mod filter;
+#[cfg(any(test, feature = "simulated"))]
+pub mod hostile;
 mod levels;
 mod maintain;
 mod manifest;

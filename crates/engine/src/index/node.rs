@@ -175,6 +175,11 @@ impl Node {
         (low, false)
     }
 
+    /// Whether all keys are from `first` on and before `end`: what points to a node says so of it.
+    pub fn is_within(&self, first: &[u8], end: &[u8]) -> bool {
+        self.seek(first).0 == 0 && self.seek(end).0 == self.count
+    }
+
     /// Where keys are lower bounds: the entry whose part of the key space holds `key`.
     pub fn covering(&self, key: &[u8]) -> Option<usize> {
         match self.seek(key) {

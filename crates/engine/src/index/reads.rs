@@ -189,6 +189,7 @@ impl Reads {
                     Some(bytes) => open_node(Bytes::copy_from_slice(bytes), *at, load.kind),
                     None => Err(Bad::Io),
                 },
+                Ok(bytes) if load.kind == Kind::Root => load.table.open_root(bytes.clone()),
                 Ok(bytes) => open_node(bytes.clone(), *at, load.kind),
                 Err(_) => Err(Bad::Io),
             };

@@ -5,7 +5,7 @@ use super::memtable::{Memtable, Place};
 use super::node::{Kind, Node};
 use super::reads::{Reads, Stop};
 use super::table::{BlockAt, Segment};
-use super::{Limit, Scan, Ticket};
+use super::{Bad, Limit, Scan, Ticket};
 use crate::device::BLOCK;
 use crate::io::Io;
 
@@ -264,6 +264,9 @@ impl<'a> RunCursor<'a> {
                 let mut ahead = blocks_ahead(guide, block, to).map(|at| at.within(segment)).take(self.ahead);
                 let Reading { reads, io, ticket } = reading;
                 let node = reads.node_ahead(table, at, Kind::Entries, *ticket, &mut ahead, io)?;
+                if node.seek(&self.key).0 != 0 {
+                    return Err(Stop::Bad(Bad::Corrupt));
+                }
                 self.node = Some(node.clone());
                 continue;
             }
@@ -281,6 +284,9 @@ impl<'a> RunCursor<'a> {
             }
             let at = Segment::of_root(root, segment).map_err(Stop::Bad)?;
             let guide = reading.reads.node(table, at.guide(), Kind::Guide, reading.ticket, reading.io)?;
+            if guide.seek(&self.key).0 != 0 {
+                return Err(Stop::Bad(Bad::Corrupt));
+            }
             self.guide = Some((at, guide.clone()));
         }
     }

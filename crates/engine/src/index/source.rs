@@ -181,12 +181,12 @@ impl Source {
                 return None;
             }
             current.entry = 0;
-            current.node = current.open_block();
+            let first = current.guide.key(current.block);
+            let is_last = current.block + 1 == current.guide.count();
+            let end = if is_last { current.end.clone() } else { current.guide.key(current.block + 1) };
+            current.node = current.open_block().filter(|node| node.is_within(&first, &end));
             if current.node.is_none() {
-                let first = current.guide.key(current.block);
                 current.block += 1;
-                let last = current.block == current.guide.count();
-                let end = if last { current.end.clone() } else { current.guide.key(current.block) };
                 return Some(Head::Hole(first, end));
             }
         }
@@ -237,7 +237,7 @@ impl Source {
         let Some(fetch) = self.root.take() else { return };
         let State::Here(bytes) = &fetch.state else { return };
         let table = &self.run[self.table];
-        match open_node(bytes.clone(), table.root, Kind::Root) {
+        match table.open_root(bytes.clone()) {
             // A look-up may have read it meanwhile: the same bytes.
             Ok(root) => drop(table.root_node.set(root)),
             Err(_) => self.lose_table(fetch),
@@ -313,7 +313,7 @@ impl Fetch {
         let State::Here(bytes) = self.state else { return Err((self.first, self.end)) };
         let guide = bytes.slice(self.segment.data_units as usize * BLOCK..);
         match open_node(guide, self.segment.guide(), Kind::Guide) {
-            Ok(guide) if guide.count() > 0 => {
+            Ok(guide) if guide.count() > 0 && guide.is_within(&self.first, &self.end) => {
                 Ok(Current { bytes, guide, end: self.end, block: 0, node: None, entry: 0 })
             }
             _ => Err((self.first, self.end)),

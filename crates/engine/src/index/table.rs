@@ -142,6 +142,12 @@ impl Table {
         self.runs.iter().map(|(_, units)| units * BLOCK as u64).sum()
     }
 
+    /// Its root, from what was read.
+    pub fn open_root(&self, bytes: bytes::Bytes) -> Result<Node, Bad> {
+        let root = open_node(bytes, self.root, Kind::Root)?;
+        if root.is_within(&self.first, &self.end) { Ok(root) } else { Err(Bad::Corrupt) }
+    }
+
     /// A pointer found in the table leads out of it only if it is damaged: memory is not taken for those.
     pub fn holds(&self, unit: u64, units: u64) -> bool {
         let end = unit.checked_add(units);
