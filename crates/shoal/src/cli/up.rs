@@ -68,6 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let cluster = ensure_cluster(&args.dir, &wish)?;
     let patience = Duration::from_secs(args.timeout);
+    cluster.osds().iter().chain([&cluster.mon()]).for_each(Daemon::wait_while_dying);
     start_all(&cluster, &[cluster.mon()], patience)?;
     register_osds(&cluster)?;
     if cluster.store_kind()? == StoreKind::Disk {

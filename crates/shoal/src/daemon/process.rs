@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(20);
+const DYING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A daemon of a cluster directory: `DIR/NAME.pid`, `DIR/NAME.log`, `DIR/NAME/`.
 #[derive(Clone, Debug)]
@@ -45,6 +46,15 @@ impl Daemon {
 
     pub fn is_running(&self) -> bool {
         data_dir::is_held(&self.data())
+    }
+
+    /// One that was killed holds its lock until the last of its threads has ended, which may be in the middle of
+    /// something with a disk: it is not running, and not gone yet. Returns when it is gone.
+    pub fn wait_while_dying(&self) {
+        let deadline = Instant::now() + DYING_PATIENCE;
+        while self.pid().is_some_and(is_dead) && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
     }
 
     /// The pid of the running daemon. The lock tells that it runs; the file, which the holder wrote, who it is.
@@ -125,6 +135,13 @@ impl Daemon {
         remove_if_there(&self.pid_file())?;
         Ok(outcome)
     }
+}
+
+/// Its first thread has ended, whatever the others do: a zombie, or on the way to it.
+fn is_dead(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything but is in brackets.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
 }
 
 fn signal(pid: u32, signal: Signal) -> anyhow::Result<()> {
