@@ -8,7 +8,7 @@ use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
 use crate::daemon::side::{Answer, Role};
-use crate::daemon::{memory, system, version};
+use crate::daemon::{system, version};
 use crate::host::ask::{Question, ask};
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
 use crate::host::headroom::Headroom;
@@ -129,10 +129,7 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 enum Objects {
     /// One a core.
     Memory(Mutex<Vec<Option<MemoryStore>>>),
-    Disk {
-        device: Device,
-        cache_bytes: usize,
-    },
+    Disk(Device),
 }
 
 impl Objects {
@@ -146,8 +143,7 @@ impl Objects {
             if wished > shards {
                 tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
             }
-            let cache_bytes = memory::cache_bytes(config.number("osd_memory_target")?);
-            return Ok((Objects::Disk { device, cache_bytes }, wished.min(shards)));
+            return Ok((Objects::Disk(device), wished.min(shards)));
         }
         if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
             bail!(
@@ -169,10 +165,9 @@ impl Objects {
                 let store = stores.lock().expect("no holder panics")[at].take();
                 Ok(Store::Memory(store.expect("a core starts once")))
             }
-            Objects::Disk { device, cache_bytes } => {
+            Objects::Disk(device) => {
                 let shards = device.shards_of(at, cores.into());
-                let cache_bytes = cache_bytes / usize::from(cores);
-                Ok(Store::Disk(DiskStore::open(device, shards, cache_bytes)?))
+                Ok(Store::Disk(DiskStore::open(device, shards)?))
             }
         }
     }
@@ -184,7 +179,7 @@ impl Objects {
             Objects::Memory(_) => {
                 set("osd_objectstore", "memstore".into());
             }
-            Objects::Disk { device, .. } => {
+            Objects::Disk(device) => {
                 set("osd_objectstore", "disk".into());
                 set("bluestore_bdev_dev_node", disk::resolved(device.disk.path()).display().to_string());
                 set("bluestore_bdev_size", device.disk.size().to_string());
@@ -243,7 +238,8 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
             for_roles.clone(),
         ))
     })?;
-    boot.serve(Arc::new(OsdSide { control: reactors.mailboxes()[0].clone() }))?;
+    let all = reactors.mailboxes().to_vec();
+    boot.serve(Arc::new(OsdSide { control: all[0].clone(), all }))?;
     tracing::info!("listening on {bind}, {cores} core(s)");
 
     let clean = reactors.join();
@@ -317,6 +313,7 @@ fn control_config(
 
 struct OsdSide {
     control: Mailbox<Hop>,
+    all: Vec<Mailbox<Hop>>,
 }
 
 impl Role for OsdSide {
@@ -345,6 +342,11 @@ impl Role for OsdSide {
         Box::pin(async move {
             ask(|reply| control.post(Hop::Ask(Question::Counters { reply }))).await.unwrap_or_default()
         })
+    }
+
+    fn set_cache_bytes(&self, bytes: usize) {
+        let each = bytes / self.all.len();
+        self.all.iter().for_each(|core| core.post(Hop::CacheBytes(each)));
     }
 
     fn stop(&self) {

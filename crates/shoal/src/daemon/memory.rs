@@ -1,8 +1,8 @@
 //! How large may this process grow, and who sees to it?
 //!
 //! The allocator keeps what is freed ([`runtime::memory`]); once a second the process is measured, and when it is over
-//! its target everything that is free goes back to the system. What is in use is never touched: a target below that
-//! costs speed and nothing else, and is said once in the log.
+//! its target everything that is free goes back to the system, and the caches of a store on disk become smaller. What
+//! else is in use is never touched: a target below that costs speed and nothing else, and is said once in the log.
 
 use super::counters::{Counter, Reading};
 use crate::config::layers::Config;
@@ -22,34 +22,56 @@ pub fn target(config: &Config, daemon: &str) -> u64 {
     }
 }
 
-/// How much of the target a store's caches may take. The rest is for what is under way, for the PGs' logs and objects in
+/// How much of the target a store's caches may take at most. The rest is for what is under way, for the PGs' logs and objects in
 /// hand, for tables that are being merged, and for what the allocator cannot use.
-pub fn cache_bytes(target: u64) -> usize {
+fn cache_bytes(target: u64) -> u64 {
     const FOR_THE_REST: u64 = 512 << 20;
-    let cache = (target / 2).max(target.saturating_sub(FOR_THE_REST) * 3 / 4);
-    usize::try_from(cache).unwrap_or(usize::MAX)
+    (target / 4).max(target.saturating_sub(FOR_THE_REST) * 3 / 4)
 }
+
+/// Caches are never made smaller than this.
+const CACHE_BYTES_MIN: u64 = 16 << 20;
 
 #[derive(Default)]
 pub struct Keeper {
     is_over: bool,
+    /// The target that the caches were sized for, and their size.
+    caches: Option<(u64, u64)>,
 }
 
 impl Keeper {
-    /// Look once.
-    pub fn look(&mut self, target: u64) {
-        let before = figures();
-        if before.resident <= target {
-            self.is_over = false;
-            return;
+    /// Look once. Says how much the role's caches may take, when that has changed.
+    pub fn look(&mut self, target: u64) -> Option<usize> {
+        let mut now = figures();
+        if now.resident > target {
+            let before = now.resident;
+            give_back();
+            now = figures();
+            tracing::debug!("memory: {before} to {} bytes, {} in use", now.resident, now.allocated);
+            if now.resident > target && !self.is_over {
+                tracing::warn!("{} bytes of memory are needed, and the target is {target}", now.resident);
+            }
         }
-        give_back();
-        let Figures { allocated, resident } = figures();
-        tracing::debug!("memory: {} to {resident} bytes, {allocated} in use", before.resident);
-        if resident > target && !self.is_over {
-            self.is_over = true;
-            tracing::warn!("{resident} bytes of memory are needed, and the target is {target}");
-        }
+        self.is_over = now.resident > target;
+        self.size_caches(target, now)
+    }
+
+    /// What else the process needs is not known beforehand: caches make room for it, and take it back.
+    fn size_caches(&mut self, target: u64, now: Figures) -> Option<usize> {
+        let most = cache_bytes(target);
+        let (for_target, size) = self.caches.unwrap_or((0, 0));
+        let step = target / 50;
+        let wanted = if for_target != target {
+            most
+        } else if now.resident > target {
+            size.saturating_sub(now.resident - target + step).max(CACHE_BYTES_MIN.min(most))
+        } else if now.allocated + 4 * step < target {
+            (size + step).min(most)
+        } else {
+            size
+        };
+        self.caches = Some((target, wanted));
+        (wanted != size).then_some(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 }
 
@@ -66,4 +88,40 @@ pub fn counters(target: u64) -> [Counter; 3] {
         help: help.into(),
         value: Reading::Level(bytes),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn size(keeper: &mut Keeper, target: u64, in_use: u64) -> Option<u64> {
+        keeper.size_caches(target, Figures { allocated: in_use, resident: in_use }).map(|bytes| bytes as u64)
+    }
+
+    #[test]
+    fn caches_make_room_and_take_it_back() {
+        let mut keeper = Keeper::default();
+        let most = cache_bytes(4 * GIB);
+        assert!((2 * GIB..3 * GIB).contains(&most));
+        assert_eq!(size(&mut keeper, 4 * GIB, GIB), Some(most));
+        assert_eq!(size(&mut keeper, 4 * GIB, GIB), None, "nothing changes");
+        // A model of a process that needs 2 GiB besides what its caches are filled with.
+        let mut caches = most;
+        for _ in 0..20 {
+            caches = size(&mut keeper, 4 * GIB, 2 * GIB + caches).unwrap_or(caches);
+        }
+        assert!(2 * GIB + caches <= 4 * GIB, "{caches}");
+        assert!(2 * GIB + caches > 3 * GIB, "{caches}");
+        for _ in 0..100 {
+            caches = size(&mut keeper, 4 * GIB, GIB / 2 + caches).unwrap_or(caches);
+        }
+        assert_eq!(caches, most, "the room is taken again");
+        assert_eq!(size(&mut keeper, GIB, GIB / 2), Some(cache_bytes(GIB)), "another target");
+        for _ in 0..20 {
+            caches = size(&mut keeper, GIB, 3 * GIB).unwrap_or(caches);
+        }
+        assert_eq!(caches, CACHE_BYTES_MIN);
+    }
 }

@@ -33,6 +33,8 @@ pub trait Role: Send + Sync + 'static {
         false
     }
     fn counters(&self) -> Answer<Vec<Counter>>;
+    /// So much memory may its caches take from now on.
+    fn set_cache_bytes(&self, _: usize) {}
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
     fn stop(&self);
 }
@@ -116,7 +118,9 @@ async fn keep_to_memory_target(side: Arc<Side>) {
     let mut ticks = tokio::time::interval(memory::LOOK_EVERY);
     loop {
         ticks.tick().await;
-        keeper.look(side.memory_target());
+        if let Some(bytes) = keeper.look(side.memory_target()) {
+            side.role.set_cache_bytes(bytes);
+        }
     }
 }
 

@@ -152,11 +152,7 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    pub fn open(
-        device: &Device,
-        shards: impl IntoIterator<Item = usize>,
-        cache_bytes: usize,
-    ) -> anyhow::Result<DiskStore> {
+    pub fn open(device: &Device, shards: impl IntoIterator<Item = usize>) -> anyhow::Result<DiskStore> {
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
         for number in shards {
             let began = Instant::now();
@@ -173,9 +169,7 @@ impl DiskStore {
             queues.push(queue);
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
-        let mut store = DiskStore { shards: Shards::new(opened), queues };
-        store.set_cache_budget(cache_bytes);
-        Ok(store)
+        Ok(DiskStore { shards: Shards::new(opened), queues })
     }
 
     /// For all shards of this core together.

@@ -47,6 +47,8 @@ pub enum Hop {
         usage: Usage,
     },
     Ask(Question),
+    /// So much memory may the caches of this core's store take.
+    CacheBytes(usize),
     /// Stop cleanly.
     Stop,
 }
@@ -372,6 +374,7 @@ impl Role for OsdRole {
             Hop::Net(event) => self.step_control(control::Input::Net(event), turn),
             Hop::Usage { core, usage } => self.step_control(control::Input::Usage { core, usage }, turn),
             Hop::Ask(question) => self.answer(question, turn),
+            Hop::CacheBytes(bytes) => self.store().set_cache_budget(bytes),
             Hop::Stop => self.step_control(control::Input::Stop, turn),
         }
     }

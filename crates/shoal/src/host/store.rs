@@ -20,6 +20,13 @@ impl Store {
         }
     }
 
+    /// How much memory its caches may take; a memory store has none.
+    pub fn set_cache_budget(&mut self, bytes: usize) {
+        if let Store::Disk(disk) = self {
+            disk.set_cache_budget(bytes);
+        }
+    }
+
     /// Whether a poll would find something, without a system call.
     pub fn has_news(&self) -> bool {
         match self {
