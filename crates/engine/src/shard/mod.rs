@@ -55,6 +55,8 @@ pub struct Options {
     /// A checkpoint begins when the log has grown to this, or to half of its ring: it bounds what an opening after a
     /// crash replays, and keeps in memory.
     pub log_bytes_max: u64,
+    /// For tests: take the first free blocks, which were the last to be freed as likely as not.
+    pub first_fit: bool,
     pub index: index::Options,
 }
 
@@ -65,6 +67,7 @@ impl Default for Options {
             deferred_bytes_max: 16 << 20,
             batch_bytes_max: 4 << 20,
             log_bytes_max: 256 << 20,
+            first_fit: false,
             index: index::Options::default(),
         }
     }

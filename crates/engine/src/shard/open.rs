@@ -154,7 +154,8 @@ impl Shard {
         let slots = blocking.ask(Request::Read { offset: part.header_slot(0).offset(), len: 2 * BLOCK })?;
         let header =
             Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity).ok_or(OpenError::Headers)?;
-        let space = Space::new(part.data());
+        let mut space = Space::new(part.data());
+        space.set_first_fit(options.first_fit);
         let index = match &header.manifest {
             Some(place) => {
                 let blob = read_manifest(&mut blocking, &space, place)?;

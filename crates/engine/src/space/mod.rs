@@ -41,6 +41,8 @@ pub struct Space {
     pins: BTreeMap<u64, u32>,
     /// Kept for deletes and for the index.
     reserve: u64,
+    /// Begin every search at the beginning.
+    first_fit: bool,
 }
 
 /// Where data goes: mostly one run.
@@ -58,7 +60,13 @@ impl Space {
             released: VecDeque::new(),
             pins: BTreeMap::new(),
             reserve: (run.len / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(run.len / 8),
+            first_fit: false,
         }
+    }
+
+    /// For tests: what was freed is taken again as soon as it may be, so that what may not is seen.
+    pub fn set_first_fit(&mut self, first_fit: bool) {
+        self.first_fit = first_fit;
     }
 
     /// The bits that are `run`; `None` when it is not within the data space.
@@ -130,7 +138,7 @@ impl Space {
     }
 
     fn find(&mut self, blocks: u64) -> Runs {
-        let begin = self.cursor;
+        let begin = if self.first_fit { 0 } else { self.cursor };
         let (mut at, mut end, mut wrapped) = (begin, self.busy.len(), false);
         let mut fragments: Runs = SmallVec::new();
         let mut total = 0;

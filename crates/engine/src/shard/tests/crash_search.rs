@@ -42,6 +42,7 @@ const OPERATIONS: &[Operation] = &[
     |front| with(front, a(), |from| vec![range(from, b(), 4096, 8192, 0)]),
     |front| with(front, a(), |from| vec![range(from, b(), 100, 5000, 777)]),
     |front| with(front, b(), |from| vec![range(from, a(), 0, 20_000, 4096)]),
+    |front| with(front, a(), |from| vec![range(from, b(), 0, 20_000, 0)]),
     |_| at_home(vec![Change::Truncate { object: a(), size: 5000 }]),
     |_| at_home(vec![Change::Truncate { object: a(), size: 0 }, write(a(), 0, 50)]),
     |_| at_home(vec![Change::Zero { object: a(), offset: 1000, len: 6000 }]),

@@ -118,7 +118,10 @@ fn a_failed_write_fails_the_store_and_what_was_acknowledged_is_there_after() {
             failed |= rig.poll_failing() > 0;
         }
         assert!(failed, "fault {what}");
-        assert!(matches!(rig.shard.failure(), Some(Failure::Device(_))), "{:?}", rig.shard.failure());
+        // Where nothing works, reading may be the first to fail.
+        let why = rig.shard.failure().expect("a transaction failed");
+        let is_right = matches!(why, Failure::Device(_)) || (what == 3 && matches!(why, Failure::Index(_)));
+        assert!(is_right, "fault {what}: {why}");
         let after = rig.disk.power_cut(&mut dice);
         rig.crash(after, Depth::Deep);
     }

@@ -9,6 +9,7 @@ mod log_rot;
 mod model;
 mod operations;
 mod rig;
+mod sharing;
 
 use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};
@@ -22,6 +23,7 @@ pub(crate) fn small() -> Options {
         deferred_bytes_max: 256 << 10,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
+        first_fit: true,
         index: index::Options {
             memtable_bytes: 64 << 10,
             table_bytes: 32 << 10,

@@ -26,6 +26,7 @@ fn run(seed: u64, changes: u64) -> u64 {
     let options = Options {
         inline_bytes_max: [0, 4 << 10, 64 << 10][dice.below(3) as usize],
         deferred_bytes_max: [0, 64 << 10, 1 << 20][dice.below(3) as usize],
+        first_fit: dice.chance(70),
         ..small()
     };
     let log_bytes = [256 << 10, 512 << 10, 2 << 20][dice.below(3) as usize];
