@@ -193,8 +193,9 @@ class Changes(ClusterTest):
 
 
 class Damaged(ClusterTest):
-    """What a dead OSD looks like."""
+    """What a dead OSD looks like, whose objects were in memory."""
 
+    OPTIONS = ("--store", "mem")
     OSDS = 3
     QUIET = False
 

@@ -110,6 +110,49 @@ class WithoutRing(ClusterTest):
         self.client.rados("-p", pool, "bench", 2, "seq")
 
 
+class Rot(ClusterTest):
+    OPTIONS = ("--store", "disk", "--size", "1G")
+    QUIET = False
+
+    def test_a_flipped_bit_is_an_error_and_never_data(self):
+        pool = self.pool("rot")
+        data = {f"o{n}": os.urandom(100_000) for n in range(3)}
+        for name, value in data.items():
+            self.client.rados("-p", pool, "put", name, "-", stdin=value)
+        self.cluster.down()
+        block = self.cluster.dir / "osd.0" / "block"
+        self.assertEqual(run([SHOAL, "store", "fsck", "--deep", block]).code, 0)
+        # A place where the object's bytes are, past the log (which has them too, and is done with them).
+        wanted = data["o1"][50_000:50_100]
+        with open(block, "r+b") as device:
+            contents = device.read(600 << 20)
+            at = contents.rfind(wanted)
+            self.assertGreater(at, 0)
+            device.seek(at)
+            device.write(bytes([contents[at] ^ 0x10]))
+        found = run([SHOAL, "store", "fsck", "--deep", block, "--format", "json"], check=False)
+        self.assertEqual(found.code, 4, found.errors)
+        findings = [line for shard in found.json["shards"] for line in shard["findings"]]
+        self.assertEqual(len(findings), 1)
+        self.assertIn("o1", findings[0])
+        copied = run([SHOAL, "store", "export", block, self.cluster.dir / "copy"], check=False)
+        self.assertEqual(copied.code, 4)
+        self.assertIn("o1", copied.errors)
+
+        self.cluster.up()
+        for _ in range(3):
+            got = self.client.rados("-p", pool, "get", "o1", "-", check=False, timeout=30)
+            self.assertNotEqual(got.code, 0)
+            self.assertIn("Input/output error", got.errors)
+        for name in ("o0", "o2"):
+            self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, data[name])
+        told = [line for line in self.cluster.log("osd.0").splitlines() if "is damaged at byte" in line]
+        self.assertEqual(len(told), 1, told)
+        # Written whole, it is well again.
+        self.client.rados("-p", pool, "put", "o1", "-", stdin=data["o1"])
+        self.assertEqual(self.client.rados("-p", pool, "get", "o1", "-").out, data["o1"])
+
+
 class Full(ClusterTest):
     OPTIONS = ("--store", "disk", "--size", "1G")
     QUIET = False

@@ -6,8 +6,9 @@
 use super::shards::Shards;
 use anyhow::{Context, bail, ensure};
 use engine::format::{FormatOptions, Identity, Superblock};
-use engine::{OpenError, Options, Shard, read_superblock};
+use engine::{Damage, OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long a clean end may take; what is not done then is done at the next start.
 const END_PATIENCE: Duration = Duration::from_secs(60);
+/// A disk with more damage than this needs no further lines in the log.
+const DAMAGE_KNOWN_MAX: usize = 10_000;
 
 /// Whose a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         file.set_len(making.size)
             .with_context(|| format!("cannot make {} of {} bytes", path.display(), making.size))?;
         file.sync_all()?;
+        sync_directory_of(path)?;
     }
     let disk = open_disk(path)?;
     let (mut queue, mut wait) = waited_for(&disk)?;
@@ -149,6 +153,8 @@ fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
 pub struct DiskStore {
     shards: Shards<Shard>,
     queues: Vec<Queue>,
+    /// Where on the device damage was seen.
+    damaged: BTreeSet<u64>,
 }
 
 impl DiskStore {
@@ -169,13 +175,20 @@ impl DiskStore {
             queues.push(queue);
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
-        Ok(DiskStore { shards: Shards::new(opened), queues })
+        Ok(DiskStore { shards: Shards::new(opened), queues, damaged: BTreeSet::new() })
     }
 
     /// For all shards of this core together.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         let each = bytes / self.queues.len();
         self.shards.iter_mut().for_each(|shard| shard.set_cache_budget(each));
+    }
+
+    /// What was found damaged since this was asked last: the reads got EIO, and a person should know. Once for each place,
+    /// however often it is read.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        let (known, found) = (&mut self.damaged, self.shards.iter_mut().flat_map(Shard::take_damage));
+        found.filter(|damage| known.len() < DAMAGE_KNOWN_MAX && known.insert(damage.device_offset)).collect()
     }
 
     pub fn wakes(&self) -> Vec<Wake> {
@@ -240,7 +253,15 @@ pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
     if is_linked(path, &target)? {
         return Ok(());
     }
-    std::os::unix::fs::symlink(&target, path).with_context(|| format!("cannot make {}", path.display()))
+    std::os::unix::fs::symlink(&target, path).with_context(|| format!("cannot make {}", path.display()))?;
+    sync_directory_of(path)
+}
+
+/// What was made in it is there after a power cut.
+fn sync_directory_of(path: &Path) -> anyhow::Result<()> {
+    let directory = std::path::absolute(path)?.parent().map(Path::to_owned).unwrap_or_default();
+    let sync = || File::open(&directory)?.sync_all();
+    sync().with_context(|| format!("cannot sync {}", directory.display()))
 }
 
 /// Whether it is so already. An error when something else is in the way, which is best known before a store is made.

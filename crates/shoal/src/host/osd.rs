@@ -406,6 +406,7 @@ impl Role for OsdRole {
 
     fn on_turn_end(&mut self, turn: &mut Turn<Hop>) {
         self.drain_store(turn);
+        self.store().tell_damage();
     }
 
     fn wakes(&self) -> Vec<Wake> {

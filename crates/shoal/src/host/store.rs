@@ -1,6 +1,7 @@
 //! What one core keeps its objects in: memory, or a disk.
 
 use super::disk::DiskStore;
+use engine::Damage;
 use runtime::device::Wake;
 use store::{Collection, Completion, MemoryStore, ObjectStore, ReadRequest, Transaction, Usage};
 
@@ -24,6 +25,17 @@ impl Store {
     pub fn set_cache_budget(&mut self, bytes: usize) {
         if let Store::Disk(disk) = self {
             disk.set_cache_budget(bytes);
+        }
+    }
+
+    /// Says in the log which objects were found damaged.
+    pub fn tell_damage(&mut self) {
+        let Store::Disk(disk) = self else { return };
+        for Damage { collection, object, offset, device_offset } in disk.take_damage() {
+            tracing::error!(
+                "{object:?} of {collection} is damaged at byte {offset}, on the device at {device_offset}: reads of it \
+                 fail; `shoal store fsck --deep` finds whatever else is"
+            );
         }
     }
 
