@@ -336,6 +336,63 @@ fn a_split_gives_each_child_its_objects_and_its_log() {
     }
 }
 
+#[test]
+fn a_split_that_a_crash_cut_short_is_done_again_and_loses_nothing() {
+    use store::ObjectStore;
+    let child = |seed| SpgId::from(PgId { pool: POOL, seed });
+    let split = |epoch| PgOrder::Split {
+        pg: pg(),
+        split_bits: 2,
+        children: (1..4).map(|s| (child(s), 2)).collect(),
+        epoch,
+    };
+    let names: Vec<String> = (0..64).map(|n| format!("o{n}")).collect();
+    let mut cut_short = 0;
+    for survivors in 0.. {
+        let tracked =
+            store::memory::Config { track_committed: true, ..store::memory::Config::with_total(1 << 30) };
+        let mut host = Host::with(config(), store::MemoryStore::new(tracked));
+        host.open(1, 4100);
+        let since = host.view.epoch;
+        host.map(vec![PgOrder::Create { pg: pg(), split_bits: 0, created: since, since }]);
+        for name in &names {
+            assert_eq!(host.ask(name, vec![write_full(b"x")]).result, 0);
+        }
+        host.settle();
+        host.view.epoch += 1;
+        host.view.pools.get_mut(&POOL).unwrap().pg_num = 4;
+        let (view, orders) = (host.view.clone().into(), vec![split(host.view.epoch)]);
+        host.step(osd::shard::Input::Map { view, orders });
+        if survivors > host.store.uncommitted() {
+            break;
+        }
+
+        let mut back = Host::with(config(), host.store.crash_image(survivors).unwrap());
+        back.view.pools.get_mut(&POOL).unwrap().pg_num = 4;
+        back.view.epoch = host.view.epoch;
+        back.open(1, 4100);
+        let parent = back.store.collections().into_iter().find(|(c, _)| *c == store::Collection::Pg(pg()));
+        let is_split = parent.unwrap().1 == 2;
+        cut_short += !is_split as u32;
+        let since = back.view.epoch + 1;
+        let mut orders = if is_split { vec![] } else { vec![split(since)] };
+        orders.extend((0..4).map(|seed| PgOrder::Serve { pg: child(seed), since }));
+        back.map(orders);
+        for name in &names {
+            let mut request = back.request(object(name), vec![read(0, 0)]);
+            request.pg = child(request.object.hash & 3);
+            let tid = back.send(1, request);
+            back.settle();
+            assert_eq!(
+                output(&back.reply(tid), 0),
+                "x",
+                "{name} after {survivors} of the split's transactions"
+            );
+        }
+    }
+    assert_eq!(cut_short, 4, "with none, one, two and three of the children, and not the parent");
+}
+
 /// Of an object that is only just being made there is nothing to compare with.
 #[test]
 fn attributes_of_an_absent_object_are_enoent_within_a_write() {

@@ -9,6 +9,9 @@
 //!
 //! That a PG begins here is known from the maps alone, and the PG is durable a little later than they are. What is known
 //! of that ([`Births`]) is therefore kept with the maps: an OSD that dies in between still begins what is its own.
+//!
+//! A split, too, is durable a little later than the map that asks for it, so whether one is due is told by what the store
+//! has, not by the map before: a PG that was to be split when the daemon died is split when it is back.
 
 use super::births::{Birth, Births};
 use crate::Routes;
@@ -36,6 +39,8 @@ pub enum Holding {
 pub struct Entry {
     pub core: CoreId,
     pub holding: Holding,
+    /// Of what is held: how many low bits of the hash all its objects share.
+    split_bits: u8,
     /// Since which map we are its primary, if we are.
     pub primary_since: Option<Epoch>,
     /// The shard has been told to serve it.
@@ -73,11 +78,10 @@ impl Holdings {
     /// A PG that the store of `core` brought along.
     pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
         self.births.ours.remove(&pg.pg.pg);
-        self.entries.insert(pg.pg.pg, entry(core, Holding::Held));
+        self.entries.insert(pg.pg.pg, held(core, pg.split_bits));
     }
 
-    /// The pools as they were when the store was saved: a change of their PG counts since then is a split. And what
-    /// was known then of PGs that had not begun.
+    /// The pools as they were when the daemon ended, and what was known then of PGs that had not begun.
     pub fn resume(&mut self, map: &OsdMap, births: Births) {
         self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
         self.births = births;
@@ -205,40 +209,54 @@ impl Holdings {
 
     fn split(&mut self, map: &OsdMap, orders: &mut Orders) {
         for (&pool, row) in &map.pools {
-            let Some(&old) = self.pg_nums.get(&pool) else { continue };
-            if row.pg_num <= old {
+            self.split_held(pool, row.pg_num, map.epoch, orders);
+            self.forget_blocked_parents(pool, row.pg_num, orders);
+        }
+    }
+
+    fn split_held(&mut self, pool: PoolId, pg_num: u32, epoch: Epoch, orders: &mut Orders) {
+        let seeds = PgId { pool, seed: 0 }..PgId { pool, seed: pg_num };
+        let known: Vec<PgId> = self.entries.range(seeds).map(|(pg, _)| *pg).collect();
+        let mut children = BTreeSet::new();
+        for pg in known {
+            let wanted = split_bits(pg.seed, pg_num);
+            // A child that is here already was made by a split that did not come to its end: it has nothing yet.
+            let Some(parent) = self.entries.get_mut(&pg).filter(|_| !children.contains(&pg)) else {
+                continue;
+            };
+            if parent.holding != Holding::Held || parent.split_bits >= wanted {
                 continue;
             }
-            let old_mask = (old.next_power_of_two()).wrapping_sub(1);
-            let mut children: BTreeMap<PgId, Vec<(SpgId, u8)>> = BTreeMap::new();
-            for seed in old..row.pg_num {
-                let parent = PgId { pool, seed: stable_mod(seed, old, old_mask) };
-                let child = SpgId::from(PgId { pool, seed });
-                children.entry(parent).or_default().push((child, split_bits(seed, row.pg_num)));
+            let step = 1 << parent.split_bits;
+            parent.split_bits = wanted;
+            // It rests while it splits.
+            parent.serving = false;
+            let core = parent.core;
+            let mut order = Vec::new();
+            for seed in (pg.seed..pg_num).step_by(step).skip(1) {
+                let (child, bits) = (PgId { pool, seed }, split_bits(seed, pg_num));
+                self.entries.insert(child, held(core, bits));
+                children.insert(child);
+                order.push((child.into(), bits));
             }
-            for (parent, children) in children {
-                let Some(parent_entry) = self.entries.get(&parent).cloned() else { continue };
-                let of_core = orders.entry(parent_entry.core).or_default();
-                match parent_entry.holding {
-                    Holding::Held => {
-                        for (child, _) in &children {
-                            self.entries.insert(child.pg, entry(parent_entry.core, Holding::Held));
-                        }
-                        let split_bits = split_bits(parent.seed, row.pg_num);
-                        let (pg, epoch) = (parent.into(), map.epoch);
-                        of_core.push(PgOrder::Split { pg, split_bits, children, epoch });
-                        // It rests while it splits.
-                        if let Some(e) = self.entries.get_mut(&parent) {
-                            e.serving = false;
-                        }
-                    }
-                    // Its clients are told anew which objects it would have.
-                    Holding::Blocked => {
-                        of_core.push(PgOrder::Unblock { pg: parent.into() });
-                        self.entries.remove(&parent);
-                    }
-                    Holding::Leaving => {}
-                }
+            orders.entry(core).or_default().push(PgOrder::Split {
+                pg: pg.into(),
+                split_bits: wanted,
+                children: order,
+                epoch,
+            });
+        }
+    }
+
+    /// The clients of a PG that is not here are told anew which objects it would have.
+    fn forget_blocked_parents(&mut self, pool: PoolId, pg_num: u32, orders: &mut Orders) {
+        let Some(&old) = self.pg_nums.get(&pool) else { return };
+        let old_mask = (old.next_power_of_two()).wrapping_sub(1);
+        for seed in old..pg_num {
+            let parent = PgId { pool, seed: stable_mod(seed, old, old_mask) };
+            if let Some(blocked) = self.entries.get(&parent).filter(|e| e.holding == Holding::Blocked) {
+                orders.entry(blocked.core).or_default().push(PgOrder::Unblock { pg: parent.into() });
+                self.entries.remove(&parent);
             }
         }
     }
@@ -277,7 +295,7 @@ impl Holdings {
                     Holding::Blocked
                 }
             };
-            let mut new = entry(core, holding);
+            let mut new = Entry { holding, ..held(core, split_bits(pg.seed, pg_num)) };
             new.primary_since = Some(birth.map_or(map.epoch, |(_, since)| since));
             new.serving = holding == Holding::Held;
             new.placement = placement.clone();
@@ -350,10 +368,11 @@ impl Holdings {
     }
 }
 
-fn entry(core: CoreId, holding: Holding) -> Entry {
+fn held(core: CoreId, split_bits: u8) -> Entry {
     Entry {
         core,
-        holding,
+        holding: Holding::Held,
+        split_bits,
         primary_since: None,
         serving: false,
         placement: Placement::default(),
@@ -563,5 +582,38 @@ mod tests {
         assert_eq!(orders, want);
         let cores: BTreeSet<CoreId> = story.holdings.entries.values().map(|e| e.core).collect();
         assert_eq!(cores.len(), 1);
+    }
+
+    #[test]
+    fn a_split_that_the_daemon_did_not_live_to_finish_is_done_when_it_is_back() {
+        let child = |seed| PgId { pool: 1, seed };
+        // Some of the children were durable, and the parent's own part was not.
+        for made in [vec![], vec![1], vec![1, 2, 3]] {
+            let mut story = Story::new();
+            story.next(|map| {
+                pool(map, 1);
+                map.pools.get_mut(&1).unwrap().pg_num = 4;
+                (0..8).for_each(|seed| drop(map.pg_upmap.insert(child(seed), vec![US])));
+            });
+            let kept = Births::default();
+            story.holdings = Holdings::new(US, 2);
+            for (seed, split_bits) in std::iter::once((0, 0)).chain(made.iter().map(|s| (*s, 2))) {
+                let loaded = LoadedPg { pg: child(seed).into(), created: 6, split_bits };
+                story.holdings.found(CoreId(1), &loaded);
+            }
+            story.holdings.resume(&story.map, kept);
+            let children = (1..4).map(|s| (child(s).into(), 2)).collect();
+            let mut want = vec![PgOrder::Split { pg: child(0).into(), split_bits: 2, children, epoch: 7 }];
+            want.extend((0..4).map(|s| PgOrder::Serve { pg: child(s).into(), since: 7 }));
+            assert_eq!(story.next(|_| ()), want, "{made:?}");
+            // And no more than once; a further one follows from there.
+            assert_eq!(story.next(|_| ()), []);
+            let further = story.next(|map| map.pools.get_mut(&1).unwrap().pg_num = 5);
+            let one = vec![(child(4).into(), 3)];
+            assert_eq!(
+                further[0],
+                PgOrder::Split { pg: child(0).into(), split_bits: 3, children: one, epoch: 9 }
+            );
+        }
     }
 }

@@ -267,12 +267,25 @@ impl Shard {
         self.rest(key, PgPhase::Loading);
         // A lower seed has at most as many bits: its objects leave first.
         children.sort_by_key(|(id, _)| id.pg.seed);
+        for (id, _) in &children {
+            self.discard_half_made(*id, fx);
+        }
         let children = children
             .into_iter()
             .map(|(id, bits)| (self.insert_pg(Pg::new(id, bits, PgPhase::Loading)), bits))
             .collect();
         self.pgs[key].split = Some(Split { split_bits, children, epoch });
         self.split_when_quiet(key, fx);
+    }
+
+    /// A child that was durable when its parent's part of the split was not, and the daemon died. Its objects are the
+    /// parent's still: it has none, which the store insists on.
+    fn discard_half_made(&mut self, id: SpgId, fx: &mut Fx) {
+        let Some(&key) = self.pg_by_id.get(&id) else { return };
+        let collection = self.pgs[key].collection;
+        self.remove_pg(key);
+        let transaction = Transaction { collection, changes: vec![Change::RemoveCollection] };
+        self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
     }
 
     pub(super) fn split_when_quiet(&mut self, key: Key, fx: &mut Fx) {
