@@ -19,7 +19,7 @@ pub struct Name {
 #[derive(Clone, Debug)]
 pub enum Entry {
     Node(Node),
-    /// Could not be read, or not believed. Read again once this was dropped.
+    /// Could not be read, or not believed. Only those see it who waited for it; it is read again for others.
     Bad(Bad),
 }
 
@@ -82,6 +82,9 @@ impl Cache {
         let slots = &mut self.slots;
         let slot = *self.names.find(hash(name), |i| is(slots, *i, name))?;
         let found = slots[slot as usize].as_mut()?;
+        if found.pins == 0 && matches!(found.entry, Entry::Bad(_)) {
+            return None;
+        }
         found.uses = (found.uses + 1).min(USES_MAX);
         Some(slot)
     }
@@ -93,6 +96,7 @@ impl Cache {
 
     /// Add what was read; `pins` are those that must see it before it may go.
     pub fn insert(&mut self, name: Name, entry: Entry, pins: u32) {
+        self.forget_bad(name);
         let bytes = OVERHEAD
             + match &entry {
                 Entry::Node(node) => node.bytes(),
@@ -136,6 +140,19 @@ impl Cache {
         let slots = &mut self.slots;
         let slot = *self.names.find(hash(name), |i| is(slots, *i, name))?;
         slots[slot as usize].as_mut()
+    }
+
+    /// What was bad and is read again makes room for the new answer.
+    fn forget_bad(&mut self, name: Name) {
+        let slots = &mut self.slots;
+        let Some(number) = self.names.find(hash(name), |i| is(slots, *i, name)).copied() else { return };
+        self.short.retain(|i| *i != number);
+        self.main.retain(|i| *i != number);
+        let slot = slots[number as usize].as_ref().expect("named, so there");
+        if slot.short {
+            self.short_bytes -= slot.bytes;
+        }
+        self.remove(number);
     }
 
     fn shrink(&mut self) {
@@ -245,6 +262,21 @@ mod tests {
                 assert!(cache.find(name(hot)).is_some(), "{hot} went in round {round}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_bad_is_seen_by_those_who_waited_and_then_read_again() {
+        let mut cache = Cache::new(BUDGET_MIN);
+        cache.insert(name(1), Entry::Bad(Bad::Io), 1);
+        assert!(cache.find(name(1)).is_some());
+        cache.unpin(name(1));
+        assert!(cache.find(name(1)).is_none());
+        cache.insert(name(1), node(), 0);
+        let slot = cache.find(name(1)).unwrap();
+        assert!(matches!(cache.entry(slot), Entry::Node(_)));
+        cache.insert(name(2), node(), 0);
+        assert_eq!(cache.short.len(), 2);
+        assert_eq!(cache.bytes, cache.short_bytes);
     }
 
     #[test]
