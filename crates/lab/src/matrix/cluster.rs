@@ -32,7 +32,7 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
     known("deploy", &deploys, &["existing", "shoal", "stock"])?;
     known("auth", &auths, &["cephx", "none"])?;
     let stores = words("store", "memstore");
-    known("store", &stores, &["memstore", "bluestore", "mem"])?;
+    known("store", &stores, &["memstore", "bluestore", "mem", "disk"])?;
     let mut out = Vec::new();
     for deploy in &deploys {
         let releases: Vec<Option<String>> = match (deploy.as_str(), section.get("release")) {
@@ -43,11 +43,11 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
             ("stock", Some(value)) => axis(value).iter().map(|v| Some(text_of(v))).collect(),
             _ => vec![None],
         };
-        // shoal has one store so far: two names of stock's stores are not two clusters of shoal's.
-        let stores: Vec<&str> = match deploy.as_str() {
-            "shoal" => vec!["mem"],
-            _ => stores.iter().map(|s| if s == "mem" { "memstore" } else { s.as_str() }).collect(),
-        };
+        // Both have a store in memory and one on disk, by names of their own: either name means the same.
+        let in_memory = |store: &String| store.starts_with("mem");
+        let (memory, disk) = if deploy == "shoal" { ("mem", "disk") } else { ("memstore", "bluestore") };
+        let mut stores: Vec<&str> = stores.iter().map(|s| if in_memory(s) { memory } else { disk }).collect();
+        stores.dedup();
         for release in releases {
             let deploy = match deploy.as_str() {
                 "shoal" => Deploy::Shoal,

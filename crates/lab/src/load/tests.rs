@@ -1,0 +1,156 @@
+//! Is the load generator honest? In virtual time, against servers whose answers are known.
+
+use super::{Generator, Recorder, Start};
+use crate::matrix::{Access, Op, Spec};
+use crate::results::Measured;
+use std::collections::BTreeMap;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A server: when an operation that reaches it now is answered.
+type Server<'a> = &'a mut dyn FnMut(u64) -> u64;
+
+/// Runs a generator against a server; time jumps from event to event.
+fn simulate(spec: &Spec, seconds: u64, server: Server<'_>) -> Measured {
+    let mut generator = Generator::new(spec, 1.0, 7);
+    let mut recorder = Recorder::new(SECOND, (seconds + 1) * SECOND).unwrap();
+    let mut answers: BTreeMap<(u64, u64), Start> = BTreeMap::new();
+    let mut now = 0;
+    loop {
+        while now < recorder.end_ns()
+            && let Some(start) = generator.next(now)
+        {
+            answers.insert((server(now), start.ticket), start);
+        }
+        let due = generator.next_due_ns().filter(|at| *at < recorder.end_ns());
+        let answer = answers.first_key_value().map(|((at, _), _)| *at);
+        now = match (due, answer) {
+            (None, None) => break,
+            (due, answer) => due.unwrap_or(u64::MAX).min(answer.unwrap_or(u64::MAX)).max(now),
+        };
+        while let Some(entry) = answers.first_entry().filter(|e| e.key().0 <= now) {
+            let start = entry.remove();
+            generator.done(now, &start);
+            recorder.done(now, &start, 0);
+        }
+    }
+    recorder.measured(spec.op_bytes)
+}
+
+fn near(value: Option<f64>, expected: f64) {
+    let value = value.expect("percentiles are known");
+    assert!((value / expected - 1.0).abs() < 0.02, "{value} is not within 2 % of {expected}");
+}
+
+fn open(rate: f64) -> Spec {
+    Spec { rate: Some(rate), objects: 100, ..Spec::default() }
+}
+
+fn closed(depth: u32) -> Spec {
+    Spec { depth, objects: 100, ..Spec::default() }
+}
+
+#[test]
+fn a_fixed_delay_is_every_percentile() {
+    for spec in [open(5000.0), closed(8)] {
+        let m = simulate(&spec, 20, &mut |now| now + 400_000);
+        for p in [m.latency.p50_us, m.latency.p99_us, m.latency.p999_us, Some(m.latency.mean_us)] {
+            near(p, 400.0);
+        }
+    }
+    let m = simulate(&closed(8), 20, &mut |now| now + 400_000);
+    near(Some(m.ops_per_s), 8.0 / 400e-6);
+    near(Some(simulate(&open(5000.0), 20, &mut |now| now + 400_000).ops_per_s), 5000.0);
+}
+
+#[test]
+fn two_modes_are_told_apart() {
+    for spec in [open(5000.0), closed(8)] {
+        let mut n = 0u64;
+        let m = simulate(&spec, 20, &mut |now| {
+            n += 1;
+            now + if n % 10 == 0 { 5_000_000 } else { 200_000 }
+        });
+        near(m.latency.p50_us, 200.0);
+        near(m.latency.p95_us, 5000.0);
+        near(m.latency.p99_us, 5000.0);
+        near(Some(m.latency.mean_us), 0.9 * 200.0 + 0.1 * 5000.0);
+    }
+}
+
+/// Of every ten seconds the server sleeps one: what comes then is answered at its end.
+fn stalling(now: u64) -> u64 {
+    let in_cycle = now % (10 * SECOND);
+    let wait = if in_cycle >= 9 * SECOND { 10 * SECOND - in_cycle } else { 0 };
+    now + wait + 100_000
+}
+
+#[test]
+fn a_stall_is_not_omitted() {
+    // A tenth of the arrivals wait, evenly from 0 to 1 s: the 95th percentile is half a second, the 99th is 0.9 s.
+    let m = simulate(&open(2000.0), 100, &mut stalling);
+    near(m.latency.p50_us, 100.0);
+    near(m.latency.p95_us, 500_000.0);
+    near(m.latency.p99_us, 900_000.0);
+    near(m.latency.p999_us, 990_000.0);
+    // A closed loop sends nothing while it waits: four users see one slow answer each, ten times in all. It shows in
+    // the maximum and in seconds without operations, and that is what a closed loop is.
+    let m = simulate(&closed(4), 100, &mut stalling);
+    near(m.latency.p99_us, 100.0);
+    near(Some(m.latency.max_us), 1_000_100.0);
+    assert!(m.series.iter().filter(|s| s.ops < 10.0).count() >= 9, "the stalls show on the timeline");
+}
+
+#[test]
+fn thought_is_no_latency() {
+    let m = simulate(&Spec { think_us: 900, ..closed(1) }, 10, &mut |now| now + 100_000);
+    near(m.latency.p50_us, 100.0);
+    near(Some(m.ops_per_s), 1000.0);
+}
+
+#[test]
+fn arrivals_are_poisson() {
+    let mut generator = Generator::new(&open(1e6), 1.0, 3);
+    let mut before = 0;
+    let gaps: Vec<f64> = (0..50_000)
+        .map(|_| {
+            let start = generator.next(u64::MAX).unwrap();
+            generator.done(0, &start);
+            let gap = start.intended_ns - before;
+            before = start.intended_ns;
+            gap as f64
+        })
+        .collect();
+    let mean = crate::judge::stats::mean(&gaps);
+    near(Some(mean), 1000.0);
+    near(Some(crate::judge::stats::variance(&gaps).sqrt()), mean);
+}
+
+#[test]
+fn mixes_and_popularity_are_as_asked() {
+    let count = |spec: &Spec| {
+        let mut generator = Generator::new(spec, 1.0, 5);
+        let (mut reads, mut objects) = (0, vec![0u32; spec.objects as usize]);
+        for _ in 0..100_000 {
+            let start = generator.next(1).unwrap();
+            reads += u32::from(start.read);
+            objects[start.object as usize] += 1;
+            generator.done(0, &start);
+        }
+        (f64::from(reads) / 1e5, objects)
+    };
+    let base = Spec { op: Op::RandMixed, read_percent: 30, objects: 1000, depth: 1, ..Spec::default() };
+    let (reads, uniform) = count(&base);
+    assert!((reads - 0.3).abs() < 0.01);
+    assert!(uniform.iter().all(|n| *n > 40 && *n < 180));
+    let (_, hot) = count(&Spec { access: Access::HotSpot { share: 0.9, part: 0.1 }, ..base.clone() });
+    let share = f64::from(hot[..100].iter().sum::<u32>()) / 1e5;
+    assert!((share - 0.9).abs() < 0.01, "{share}");
+    let (_, zipf) = count(&Spec { access: Access::Zipf { exponent: 1.0 }, ..base.clone() });
+    let mut sorted = zipf.clone();
+    sorted.sort_by(|a, b| b.cmp(a));
+    // One over the rank: the first has about twice the second's share, and 1/H(1000) of all.
+    assert!((f64::from(sorted[0]) / 1e5 - 1.0 / 7.485).abs() < 0.01, "{}", sorted[0]);
+    let (_, sequence) = count(&Spec { op: Op::Write, ..base });
+    assert!(sequence.iter().all(|n| *n == 100));
+}

@@ -1,0 +1,190 @@
+//! From a matrix to results: clusters start, points run in their order, what was seen is judged and kept.
+//!
+//! - [`pool`]: pools of the lab's own, gone after each point.
+//! - [`point`]: one point: prefill, load, what the tools say.
+//! - [`host`]: what a run keeps of the host.
+
+pub mod host;
+pub mod point;
+pub mod pool;
+
+use crate::deploy;
+use crate::hands::Hands;
+use crate::judge::{bottleneck, disturbed};
+use crate::matrix::{Matrix, order};
+use crate::observe::Observer;
+use crate::results::{Measured, PointRecord, Results, RunRecord, Sample};
+use crate::tool;
+use crate::tool::process::{rest, stopped};
+use anyhow::Context;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+pub struct Wish<'a> {
+    pub matrix: &'a Matrix,
+    /// The file as it was given.
+    pub text: &'a str,
+    pub conf: Option<&'a Path>,
+    pub hands: &'a dyn Hands,
+    /// The first port of clusters that the lab starts.
+    pub port: u16,
+    /// A folder for what is needed meanwhile.
+    pub scratch: &'a Path,
+    pub overwrite_devices: bool,
+}
+
+/// What a run tells while it goes.
+pub enum Event<'a> {
+    Cluster(&'a str),
+    Point { turn: usize, of: usize, label: &'a str },
+    Done { point: &'a PointRecord },
+    Trouble(&'a str),
+}
+
+/// Runs all of it. The run's id, and whether it is complete; a run that was interrupted keeps what was measured.
+pub fn run(
+    results: &mut Results,
+    wish: &Wish<'_>,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<RunRecord> {
+    let run = RunRecord {
+        id: host::new_id(),
+        name: wish.matrix.name.clone(),
+        started_unix_s: host::unix_s(),
+        ended_unix_s: None,
+        state: "running".into(),
+        file: wish.text.to_owned(),
+        notes: wish.matrix.notes.clone(),
+        host: host::facts(),
+    };
+    std::fs::create_dir_all(wish.scratch)?;
+    results.begin(&run)?;
+    let outcome = all_points(results, wish, &run.id, tell);
+    let state = match (&outcome, stopped()) {
+        (_, true) => "interrupted",
+        (Ok(()), false) => "complete",
+        (Err(_), false) => "failed",
+    };
+    results.end(&run.id, state, host::unix_s())?;
+    if !stopped() {
+        outcome?;
+    }
+    results.find(&run.id)
+}
+
+fn all_points(
+    results: &mut Results,
+    wish: &Wish<'_>,
+    run: &str,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> anyhow::Result<()> {
+    let turns = order::shuffled(wish.matrix);
+    let of = turns.len();
+    let dir: PathBuf = wish.scratch.join("cluster");
+    let mut at = 0;
+    while at < of && !stopped() {
+        let group = (turns[at].iteration, turns[at].cluster);
+        let spec = &wish.matrix.clusters[group.1];
+        let needs_cluster = turns[at..].iter().take_while(|t| (t.iteration, t.cluster) == group);
+        let needs_cluster =
+            needs_cluster.clone().any(|t| wish.matrix.specs[t.spec].tool.needs_pool()) || wish.conf.is_some();
+        let running = match needs_cluster {
+            true => {
+                tell(Event::Cluster(&spec.label()));
+                Some(deploy::start(wish.hands, spec, wish.conf, &dir, wish.port)?)
+            }
+            false => None,
+        };
+        let conf = running.as_ref().map(|r| r.conf.as_path());
+        let versions = conf.map_or(Ok(Value::Null), |conf| versions(wish.hands, conf))?;
+        while at < of && (turns[at].iteration, turns[at].cluster) == group && !stopped() {
+            let spec = &wish.matrix.specs[turns[at].spec];
+            let mut record = PointRecord {
+                id: 0,
+                run: run.to_owned(),
+                turn: at as u32,
+                iteration: group.0,
+                cluster: wish.matrix.clusters[group.1].clone(),
+                spec: spec.clone(),
+                measured: None,
+                error: None,
+                flags: Vec::new(),
+                verdict: None,
+                versions: versions.clone(),
+            };
+            tell(Event::Point { turn: at + 1, of, label: &record.label() });
+            let mut artifacts = Vec::new();
+            let (outcome, samples) = one_point(wish, conf, &record, &mut artifacts);
+            if stopped() {
+                // Half a point is none.
+                return Ok(());
+            }
+            match outcome {
+                Ok(measured) => finish(&mut record, measured, &samples),
+                Err(error) => record.error = Some(format!("{error:#}")),
+            }
+            results.add_point(&record, &samples, &artifacts)?;
+            tell(Event::Done { point: &record });
+            rest(wish.matrix.cool_down_s);
+            at += 1;
+        }
+    }
+    Ok(())
+}
+
+fn versions(hands: &dyn Hands, conf: &Path) -> anyhow::Result<Value> {
+    let mut cluster = hands.connect(conf)?;
+    let mut ask =
+        |prefix: &str| cluster.ask(json!({"prefix": prefix, "format": "json"})).unwrap_or(Value::Null);
+    Ok(json!({"versions": ask("versions"), "health": ask("health")["status"], "config": ask("config dump")}))
+}
+
+fn one_point(
+    wish: &Wish<'_>,
+    conf: Option<&Path>,
+    record: &PointRecord,
+    artifacts: &mut Vec<(String, Vec<u8>)>,
+) -> (anyhow::Result<Measured>, Vec<Sample>) {
+    let spec = &record.spec;
+    if tool::fio::overwrites_device(spec) && !wish.overwrite_devices {
+        let path = spec.path.as_deref().unwrap_or(Path::new("?"));
+        let error = anyhow::anyhow!(
+            "{} is a device and this point writes: all on it would be lost. Say --overwrite-devices if that is meant",
+            path.display()
+        );
+        return (Err(error), Vec::new());
+    }
+    let observer = Observer::new(conf.unwrap_or(Path::new("/dev/null")));
+    observer.during(wish.hands, conf, || {
+        point::measure(wish.hands, conf, spec, wish.scratch, &observer, artifacts)
+            .with_context(|| record.label())
+    })
+}
+
+/// What the samples say is added to what the tool measured.
+fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) {
+    let ramp_s = record.spec.ramp_s;
+    let mut by_process: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
+    for sample in samples.iter().filter(|s| s.metric == "cpu_cores" && s.at_s >= ramp_s) {
+        by_process.entry(&sample.source).or_default().push(sample.value);
+    }
+    if measured.ops_per_s > 0.0 {
+        let client_is_known = measured.cpu_us_per_op.iter().any(|(name, _)| name == "client");
+        let mut client = 0.0;
+        for (name, cores) in by_process {
+            let us = crate::judge::stats::mean(&cores) * 1e6 / measured.ops_per_s;
+            match name.starts_with("client.") {
+                true => client += us,
+                false => measured.cpu_us_per_op.push((name.to_owned(), us)),
+            }
+        }
+        if client > 0.0 && !client_is_known {
+            measured.cpu_us_per_op.push(("client".into(), client));
+        }
+    }
+    record.flags = disturbed::flags(&measured, samples, ramp_s);
+    if record.spec.tool != crate::matrix::Tool::Nothing {
+        record.verdict = serde_json::to_value(bottleneck::find(&record.spec, &measured, samples)).ok();
+    }
+    record.measured = Some(measured);
+}

@@ -1,0 +1,174 @@
+//! Pools of the lab's own: made for a point, gone after it, found again by their names if we were killed.
+
+use crate::hands::Cluster;
+use crate::matrix::Pool;
+use crate::tool::process::{rest, stopped};
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Every pool and profile of the lab's begins with this.
+pub const PREFIX: &str = "shoal-lab-";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub fn create(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyhow::Result<()> {
+    let pg_num = pool.pg_num();
+    let mut command = json!({"prefix": "osd pool create", "pool": name, "pg_num": pg_num, "pgp_num": pg_num});
+    match pool {
+        Pool::Replicated { .. } => command["pool_type"] = "replicated".into(),
+        Pool::Erasure { k, m, .. } => {
+            let profile = format!("{PREFIX}{k}-{m}");
+            let domain = "crush-failure-domain=osd".to_owned();
+            cluster.ask(json!({
+                "prefix": "osd erasure-code-profile set", "name": profile,
+                "profile": [format!("k={k}"), format!("m={m}"), domain], "force": true,
+            }))?;
+            command["pool_type"] = "erasure".into();
+            command["erasure_code_profile"] = profile.into();
+        }
+    }
+    cluster.ask(command).with_context(|| format!("making a pool with {pg_num} PGs"))?;
+    let mut set = |var: &str, val: String| {
+        let command = json!({
+            "prefix": "osd pool set", "pool": name, "var": var, "val": val, "yes_i_really_mean_it": true,
+        });
+        cluster.ask(command).with_context(|| format!("setting {var} of the pool"))
+    };
+    match pool {
+        Pool::Replicated { size, .. } => drop(set("size", size.to_string())?),
+        Pool::Erasure { .. } => drop(set("allow_ec_overwrites", "true".into())?),
+    }
+    cluster.ask(json!({
+        "prefix": "osd pool application enable", "pool": name, "app": "rbd", "yes_i_really_mean_it": true,
+    }))?;
+    wait_until_clean(cluster)
+}
+
+/// Until every PG serves.
+fn wait_until_clean(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let mut quiet = 0;
+    loop {
+        let status = cluster.ask(json!({"prefix": "status", "format": "json"}))?;
+        let (clean, all, full) = judge(&status);
+        ensure!(!full, "the cluster is full: nothing can be written. Free space, or raise the ratios");
+        // The monitor may not yet have heard of the pool's PGs: twice in a row is believed.
+        quiet = if clean == all && all > 0 { quiet + 1 } else { 0 };
+        if quiet >= 2 {
+            return Ok(());
+        }
+        ensure!(!stopped(), "interrupted");
+        if Instant::now() > until {
+            bail!(
+                "after {} s {clean} of {all} PGs are active and clean: are there enough OSDs for the pool?",
+                PATIENCE.as_secs()
+            );
+        }
+        rest(0.4);
+    }
+}
+
+/// PGs that are active and clean, of how many, and whether anything is full.
+fn judge(status: &Value) -> (u64, u64, bool) {
+    let pgs = &status["pgmap"];
+    let states = pgs["pgs_by_state"].as_array().into_iter().flatten();
+    let clean = states
+        .filter(|s| s["state_name"].as_str().is_some_and(|name| name.starts_with("active+clean")))
+        .filter_map(|s| s["count"].as_u64())
+        .sum();
+    let full = status["health"]["checks"]
+        .as_object()
+        .is_some_and(|c| c.contains_key("OSD_FULL") || c.contains_key("POOL_FULL"));
+    (clean, pgs["num_pgs"].as_u64().unwrap_or(0), full)
+}
+
+pub fn delete(cluster: &mut dyn Cluster, name: &str) -> anyhow::Result<()> {
+    let command = json!({
+        "prefix": "osd pool delete", "pool": name, "pool2": name, "yes_i_really_really_mean_it": true,
+    });
+    let Err(refused) = cluster.ask(command.clone()) else { return Ok(()) };
+    if !format!("{refused:#}").contains("mon_allow_pool_delete") {
+        return Err(refused).with_context(|| format!("deleting pool {name}"));
+    }
+    // The usual protection of a production cluster. It is lifted for our own pool, and stands again after.
+    let lift = |value| json!({"prefix": "config set", "who": "mon", "name": "mon_allow_pool_delete", "value": value});
+    cluster.ask(lift("true"))?;
+    rest(1.0);
+    let result = cluster.ask(command);
+    cluster.ask(json!({"prefix": "config rm", "who": "mon", "name": "mon_allow_pool_delete"}))?;
+    result.map(drop).with_context(|| format!("deleting pool {name}: remove it by hand"))
+}
+
+/// What a killed run has left. The names of what is gone now.
+pub fn clean(cluster: &mut dyn Cluster) -> anyhow::Result<Vec<String>> {
+    let pools = cluster.ask(json!({"prefix": "osd pool ls", "format": "json"}))?;
+    let mut gone = Vec::new();
+    for name in pools.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if name.starts_with(PREFIX) {
+            delete(cluster, name)?;
+            gone.push(format!("pool {name}"));
+        }
+    }
+    let profiles = cluster
+        .ask(json!({"prefix": "osd erasure-code-profile ls", "format": "json"}))
+        .unwrap_or(Value::Null);
+    for name in profiles.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if name.starts_with(PREFIX) {
+            cluster.ask(json!({"prefix": "osd erasure-code-profile rm", "name": name}))?;
+            gone.push(format!("profile {name}"));
+        }
+    }
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A monitor that protects its pools.
+    struct Monitor {
+        protected: bool,
+        said: Vec<String>,
+    }
+
+    impl Cluster for Monitor {
+        fn ask(&mut self, command: Value) -> anyhow::Result<Value> {
+            let prefix = command["prefix"].as_str().unwrap().to_owned();
+            self.said.push(prefix.clone());
+            match prefix.as_str() {
+                "osd pool ls" => Ok(json!(["rbd", "shoal-lab-1", "shoal-lab"])),
+                "config set" => {
+                    self.protected = command["value"] != "true";
+                    Ok(Value::Null)
+                }
+                "config rm" => {
+                    self.protected = true;
+                    Ok(Value::Null)
+                }
+                "osd pool delete" if self.protected => {
+                    bail!(
+                        "EPERM: pool deletion is disabled; you must first set the mon_allow_pool_delete config option"
+                    )
+                }
+                _ => Ok(Value::Null),
+            }
+        }
+    }
+
+    #[test]
+    fn only_our_own_pools_go_and_protection_stays() {
+        let mut monitor = Monitor { protected: true, said: Vec::new() };
+        assert_eq!(clean(&mut monitor).unwrap(), ["pool shoal-lab-1"]);
+        assert!(monitor.protected);
+        assert_eq!(monitor.said.iter().filter(|s| *s == "osd pool delete").count(), 2);
+    }
+
+    #[test]
+    fn a_status_is_judged() {
+        let status = json!({"pgmap": {"num_pgs": 8, "pgs_by_state": [
+            {"state_name": "active+clean", "count": 6}, {"state_name": "active+clean+scrubbing", "count": 1},
+            {"state_name": "peering", "count": 1}]}, "health": {"checks": {"OSD_FULL": {}}}});
+        assert_eq!(judge(&status), (7, 8, true));
+        assert_eq!(judge(&json!({})), (0, 0, false));
+    }
+}
