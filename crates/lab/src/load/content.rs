@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_changed_byte_is_found(object: u64, version in 1u64..1 << 40, len in 16usize..600, at: prop::sample::Index, flip in 1u8..) {
+        fn any_changed_byte_is_found(object: u64, version in 1u64..1 << 40, len in 24usize..600, at: prop::sample::Index, flip in 1u8..) {
             let mut bytes = make(object, version, len);
             prop_assert_eq!(bytes.len(), len);
             prop_assert!(check(object, version, &bytes));

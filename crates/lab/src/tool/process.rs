@@ -123,7 +123,8 @@ fn has_ended(child: &Child) -> anyhow::Result<bool> {
 }
 
 fn kill(one: &mut Running) {
-    drop(rustix::process::kill_process_group(pid(&one.child), Signal::KILL));
+    // It may have ended already.
+    let _ = rustix::process::kill_process_group(pid(&one.child), Signal::KILL);
     drop(one.child.wait());
 }
 

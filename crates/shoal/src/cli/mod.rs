@@ -3,6 +3,7 @@
 mod bench;
 mod dencode;
 mod down;
+mod lab;
 mod mon;
 mod osd;
 mod sim;
@@ -35,6 +36,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Lab(lab::Args),
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
@@ -48,6 +50,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),

@@ -1,0 +1,101 @@
+//! `shoal lab list`, `export`, `import`, `clean`: what there is, taken elsewhere, and what a killed run has left.
+
+use super::Where;
+use super::hands::Own;
+use lab::hands::Hands;
+use lab::results::Results;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Show the runs there are
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  shoal lab list --results /srv/lab")]
+pub struct ListArgs {
+    #[command(flatten)]
+    place: Where,
+    /// Tell them as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
+    let results = args.place.open()?;
+    let runs = results.runs()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&runs)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if runs.is_empty() {
+        println!("there is no run in {} yet: shoal lab run FILE", results.path().display());
+    }
+    for run in runs {
+        let points = results.points(&run.id)?;
+        let failed = points.iter().filter(|p| p.error.is_some()).count();
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        println!("{}  {:<11} {:>4} points{failed}  {}", run.id, run.state, points.len(), run.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copy runs with everything that belongs to them into one file, to be taken elsewhere
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  shoal lab export last --to friday.sqlite")]
+pub struct ExportArgs {
+    /// Which: an id's beginning, a name, last, last-1; all when none is given
+    runs: Vec<String>,
+    /// The file; runs that it has stay as they are
+    #[arg(long)]
+    to: PathBuf,
+    #[command(flatten)]
+    place: Where,
+}
+
+pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let results = args.place.open()?;
+    let ids = match args.runs.is_empty() {
+        true => results.runs()?.into_iter().map(|run| run.id).collect(),
+        false => args.runs.iter().map(|r| Ok(results.find(r)?.id)).collect::<anyhow::Result<Vec<_>>>()?,
+    };
+    let copied = results.export(&ids, &args.to)?;
+    println!("{copied} of {} runs copied into {}", ids.len(), args.to.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Take in the runs of a file that `export` made
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  shoal lab import friday.sqlite")]
+pub struct ImportArgs {
+    file: PathBuf,
+    #[command(flatten)]
+    place: Where,
+}
+
+pub fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(args.file.exists(), "{} is not there", args.file.display());
+    let own = args.place.open()?;
+    let other = Results::open_file(&args.file)?;
+    let ids: Vec<String> = other.runs()?.into_iter().map(|run| run.id).collect();
+    let copied = other.export(&ids, own.path())?;
+    println!("{copied} of {} runs taken in; the others were there", ids.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Remove pools and profiles that a killed run has left in a cluster
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  shoal lab clean --conf /etc/ceph/ceph.conf")]
+pub struct CleanArgs {
+    #[arg(long, short)]
+    conf: PathBuf,
+    #[arg(long)]
+    keyring: Option<PathBuf>,
+}
+
+pub fn clean(args: &CleanArgs) -> anyhow::Result<ExitCode> {
+    let hands = Own { keyring: args.keyring.clone(), name: None };
+    let gone = lab::run::pool::clean(hands.connect(&args.conf)?.as_mut())?;
+    match gone.as_slice() {
+        [] => println!("there is nothing of the lab's in this cluster"),
+        gone => gone.iter().for_each(|what| println!("removed {what}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,105 @@
+//! What the binary lends the lab: connections of shoal's own client, and clusters of shoal's own.
+
+use crate::client_host::{Access, ClientHost, Modes};
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use lab::hands::{Cluster, Hands};
+use lab::matrix::{ClusterSpec, Spec};
+use lab::results::Measured;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use wire::messages::{Body, MMonCommand, PaxosHeader};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// As whom, with which key.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    pub keyring: Option<PathBuf>,
+    pub name: Option<String>,
+}
+
+impl Own {
+    pub fn access(&self, conf: &Path, mode: &str) -> anyhow::Result<Access> {
+        let modes = match mode {
+            "crc" => Modes::Crc,
+            "secure" => Modes::Secure,
+            _ => Modes::Default,
+        };
+        Access::load(conf, self.keyring.as_deref(), self.name.as_deref().unwrap_or("client.admin"), modes)
+    }
+}
+
+struct Connection {
+    runtime: tokio::runtime::Runtime,
+    host: ClientHost,
+}
+
+impl Cluster for Connection {
+    fn ask(&mut self, command: Value) -> anyhow::Result<Value> {
+        let Connection { runtime, host } = self;
+        let body = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: host.client().map().map(|map| map.fsid).unwrap_or_default(),
+            command: vec![command.to_string()],
+            input: Bytes::new(),
+        };
+        let prefix = command["prefix"].as_str().unwrap_or("a command");
+        match runtime.block_on(host.ask_monitor(body, PATIENCE))? {
+            Body::MMonCommandAck(ack) if ack.result >= 0 => {
+                let text = String::from_utf8_lossy(&ack.output).into_owned();
+                Ok(serde_json::from_str(&text).unwrap_or(Value::String(text)))
+            }
+            Body::MMonCommandAck(ack) => {
+                let error = std::io::Error::from_raw_os_error(-ack.result);
+                bail!("the monitor refuses `{prefix}`: {} ({error})", ack.status)
+            }
+            _ => bail!("the monitor's answer to `{prefix}` is none"),
+        }
+    }
+}
+
+impl Hands for Own {
+    fn connect(&self, conf: &Path) -> anyhow::Result<Box<dyn Cluster>> {
+        let access = self.access(conf, "default")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut host = {
+            let _inside = runtime.enter();
+            ClientHost::new(&access)?
+        };
+        runtime.block_on(host.connect(CONNECT_PATIENCE)).with_context(|| {
+            format!("the cluster of {} cannot be reached (does it run? is the key right?)", conf.display())
+        })?;
+        Ok(Box::new(Connection { runtime, host }))
+    }
+
+    fn load(
+        &self,
+        conf: &Path,
+        pool: &str,
+        spec: &Spec,
+        began: &mut dyn FnMut(),
+    ) -> anyhow::Result<Measured> {
+        let access = self.access(conf, &spec.mode)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(super::load::run(&access, pool, spec, began))
+    }
+
+    fn start_shoal(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<PathBuf> {
+        let mut up = Command::new(std::env::current_exe()?);
+        up.arg("up").arg("--dir").arg(dir).args(["--osds", &spec.osds.to_string(), "--auth", &spec.auth]);
+        up.args(["--store", &spec.store, "--port", &port.to_string(), "--cores", &spec.cores.to_string()]);
+        lab::tool::process::run(up, Duration::from_secs(120)).context("starting shoal")?;
+        Ok(dir.join("ceph.conf"))
+    }
+
+    fn stop_shoal(&self, dir: &Path) -> anyhow::Result<()> {
+        let mut down = Command::new(std::env::current_exe()?);
+        let output = down.arg("down").arg("--dir").arg(dir).output()?;
+        anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(())
+    }
+}
