@@ -1,8 +1,11 @@
 //! `shoal lab`: measure a cluster, shoal's or any Ceph's, and say what the measurements mean.
 
 mod data;
+mod doctor;
 mod hands;
 mod load;
+mod peer;
+mod report;
 mod run;
 
 use clap::Subcommand;
@@ -15,8 +18,11 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  shoal lab run bench/lab/first.yaml --conf /etc/ceph/ceph.conf   measure a matrix
-  shoal lab list                                                  the runs there are
+  shoal lab doctor                                   what on this host would spoil measurements
+  shoal lab versus                                   shoal against stock Ceph, in some minutes
+  shoal lab run matrix.yaml --conf ceph.conf         measure a matrix on a cluster
+  shoal lab report --out today.html                  the newest run as a page
+  shoal lab compare last-1 last                      better, worse, or no difference shown
 
 Results are kept in a folder (--results, or SHOAL_LAB; default: lab-results), in one SQLite file."
 )]
@@ -27,7 +33,13 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Doctor(doctor::Args),
     Run(run::Args),
+    Report(report::ReportArgs),
+    Compare(report::CompareArgs),
+    Gate(report::GateArgs),
+    Versus(peer::VersusArgs),
+    Peer(peer::PeerArgs),
     List(data::ListArgs),
     Export(data::ExportArgs),
     Import(data::ImportArgs),
@@ -52,7 +64,13 @@ impl Where {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
+        Command::Doctor(args) => doctor::run(args),
         Command::Run(args) => run::run(args),
+        Command::Report(args) => report::report(args),
+        Command::Compare(args) => report::compare_runs(args),
+        Command::Gate(args) => report::gate(args),
+        Command::Versus(args) => peer::versus(args),
+        Command::Peer(args) => peer::peer(args),
         Command::List(args) => data::list(args),
         Command::Export(args) => data::export(args),
         Command::Import(args) => data::import(args),

@@ -1,0 +1,90 @@
+//! What is measured, because no file tells it: round trips to other hosts, synchronous writes to disks.
+
+use crate::tool::process::run;
+use anyhow::Context;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Probes {
+    pub pings: Vec<Ping>,
+    pub disks: Vec<Disk>,
+    /// `(host, streams, Gbit/s)`
+    pub streams: Vec<(String, u32, f64)>,
+}
+
+/// Round trips to one host in milliseconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ping {
+    pub host: String,
+    pub sent: usize,
+    pub round_trips_ms: Vec<f64>,
+}
+
+/// Synchronous 4 KiB writes a second by so many jobs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Disk {
+    pub path: PathBuf,
+    pub jobs: u32,
+    pub writes_per_s: f64,
+}
+
+const PINGS: usize = 50;
+
+pub fn ping(host: &str) -> anyhow::Result<Ping> {
+    let output = Command::new("ping")
+        .args(["-n", "-c", &PINGS.to_string(), "-i", "0.02", "-w", "5", host])
+        .env("LC_ALL", "C")
+        .output()
+        .context("ping cannot be started: is it installed?")?;
+    Ok(Ping {
+        host: host.to_owned(),
+        sent: PINGS,
+        round_trips_ms: round_trips(&String::from_utf8_lossy(&output.stdout)),
+    })
+}
+
+/// Of `64 bytes from …: icmp_seq=1 ttl=64 time=0.061 ms`
+pub fn round_trips(output: &str) -> Vec<f64> {
+    let times = output.lines().filter_map(|l| l.split_once(" time=")?.1.split(' ').next()?.parse().ok());
+    times.collect()
+}
+
+/// With iperf3, where it is installed here and serves there.
+pub fn streams(host: &str) -> Vec<(String, u32, f64)> {
+    let one = |streams: u32| {
+        let mut command = Command::new("iperf3");
+        command.args(["-c", host, "-J", "-t", "3", "-P", &streams.to_string()]);
+        let output = run(command, Duration::from_secs(20)).ok()?.output;
+        let report: serde_json::Value = serde_json::from_str(&output).ok()?;
+        Some((host.to_owned(), streams, report["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e9))
+    };
+    [1, 4].into_iter().filter_map(one).collect()
+}
+
+/// A file of the probe's own in this folder, gone after. Never a device: that would destroy what is on it.
+pub fn disk(dir: &Path, seconds: u32) -> anyhow::Result<Vec<Disk>> {
+    anyhow::ensure!(
+        dir.is_dir(),
+        "{} is no folder: the probe writes a file of its own into one",
+        dir.display()
+    );
+    let file = dir.join(format!(".shoal-lab-doctor-{}", std::process::id()));
+    let one = |jobs: u32| {
+        let mut fio = Command::new("fio");
+        fio.args(["--output-format=json", "--direct=1", "--fsync=1", "--rw=write", "--bs=4k", "--iodepth=1"]);
+        fio.args(["--time_based", "--group_reporting", "--size=64M", "--ioengine=psync", "--thread=1"]);
+        fio.arg(format!("--filename={}", file.display())).arg(format!("--numjobs={jobs}"));
+        fio.arg(format!("--runtime={seconds}")).arg(format!("--name=4k-sync-write-{jobs}"));
+        let output = run(fio, Duration::from_secs(u64::from(seconds) + 60))?.output;
+        let start = output.find('{').context("fio told no JSON")?;
+        let report: serde_json::Value = serde_json::from_str(&output[start..])?;
+        let writes_per_s = report["jobs"][0]["write"]["iops"].as_f64().context("fio told no rate")?;
+        Ok(Disk { path: dir.to_owned(), jobs, writes_per_s })
+    };
+    let all = [1, 4, 16].into_iter().map(one).collect();
+    drop(std::fs::remove_file(&file));
+    all
+}

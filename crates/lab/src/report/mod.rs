@@ -1,0 +1,17 @@
+//! What does a person read? One HTML file with everything in it, plots as SVG, tables as CSV.
+//!
+//! - [`group`]: repeats of a point put together.
+//! - [`charts`]: drawing, by plotters.
+//! - [`figures`]: which charts a set of points gives.
+//! - [`html`]: the page.
+//! - [`csv`]: the tables.
+//! - [`summary`]: the paragraph for a mail.
+
+pub mod charts;
+pub mod csv;
+pub mod figures;
+pub mod group;
+pub mod html;
+pub mod summary;
+
+pub use group::Group;
