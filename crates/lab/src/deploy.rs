@@ -49,7 +49,16 @@ pub fn start<'a>(
         }
         Deploy::Shoal => {
             clear(dir)?;
-            (hands.start_shoal(dir, spec, port)?, Kind::Shoal)
+            // Taken down again when the start fails half-way, or is interrupted.
+            let mut running = Running {
+                conf: dir.join("ceph.conf"),
+                dir: dir.to_owned(),
+                kind: Kind::Shoal,
+                hands,
+                temporary: true,
+            };
+            running.conf = hands.start_shoal(dir, spec, port)?;
+            return Ok(running);
         }
         Deploy::Stock { release } => {
             clear(dir)?;
