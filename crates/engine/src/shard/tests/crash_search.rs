@@ -267,8 +267,13 @@ impl Examiner {
             }
             let next = transaction(&mut rig.front, &mut dice);
             rig.submit(next);
-            if dice.below(3) > 0 {
-                self.settle(&mut rig, 3, &told);
+            match dice.below(3) {
+                // Some way: what comes next is gathered while this is in flight.
+                0 => (0..dice.below(4)).for_each(|_| {
+                    rig.poll();
+                }),
+                1 => self.settle(&mut rig, 3, &told),
+                _ => {}
             }
         }
         self.settle(&mut rig, 3, &told);
@@ -316,12 +321,16 @@ fn no_cut_during_short_sequences_breaks_a_promise() {
 
 #[test]
 fn no_cut_during_random_sequences_breaks_a_promise() {
-    let begun = begun(&options());
-    let mut examiner = Examiner::new(options(), 2);
-    for seed in 0..if is_full() { 10_000 } else { 60 } {
-        examiner.random(&begun, seed);
+    // All data straight to its blocks, or as it comes.
+    for (seed, inline_bytes_max) in [(2, 0), (3, options().inline_bytes_max)] {
+        let options = Options { inline_bytes_max, ..options() };
+        let begun = begun(&options);
+        let mut examiner = Examiner::new(options, seed);
+        for seed in 0..if is_full() { 5_000 } else { 60 } {
+            examiner.random(&begun, seed);
+        }
+        examiner.report("random sequences");
     }
-    examiner.report("random sequences");
 }
 
 impl Examiner {
