@@ -238,7 +238,7 @@ impl Stock {
              bluestore block size = 21474836480\nbluestore block create = true\nosd data = {dir}/osd.$id\n\
              mon data = {dir}/mon.$id\nmgr data = {dir}/mgr.$id\nmon allow pool size one = true\n\
              mon allow pool delete = true\nmon warn on pool no redundancy = false\nmon max pg per osd = 4000\n\
-             mon data avail warn = 1\nauth allow insecure global id reclaim = false\n\
+             mon data avail warn = 1\nmon data avail crit = 0\nauth allow insecure global id reclaim = false\n\
              osd class dir = /usr/lib/x86_64-linux-gnu/rados-classes\n"
         );
         for subsystem in [
