@@ -85,7 +85,7 @@ impl Recorder {
 
     pub fn measured(mut self, op_bytes: u64) -> Measured {
         // The last second is a whole one only where the window ends with it.
-        if self.end_ns % 1_000_000_000 == 0 && self.second == self.end_ns / 1_000_000_000 - 1 {
+        if self.end_ns.is_multiple_of(1_000_000_000) && self.second == self.end_ns / 1_000_000_000 - 1 {
             self.end_second(self.end_ns / 1_000_000_000);
         }
         self.series.retain(|s| s.at_s * 1e9 <= self.end_ns as f64);

@@ -69,7 +69,7 @@ fn two_modes_are_told_apart() {
         let mut n = 0u64;
         let m = simulate(&spec, 20, &mut |now| {
             n += 1;
-            now + if n % 10 == 0 { 5_000_000 } else { 200_000 }
+            now + if n.is_multiple_of(10) { 5_000_000 } else { 200_000 }
         });
         near(m.latency.p50_us, 200.0);
         near(m.latency.p95_us, 5000.0);
