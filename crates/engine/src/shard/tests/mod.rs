@@ -8,6 +8,7 @@ mod failures;
 mod log_rot;
 mod model;
 mod operations;
+mod reads_and_writes;
 mod rig;
 mod sharing;
 
