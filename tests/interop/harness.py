@@ -96,7 +96,7 @@ class Cluster:
         self.port = free_port_base()
         if STORE and "--store" not in options:
             options = (*options, "--store", STORE)
-        if "disk" in options and "--size" not in options:
+        if "mem" not in options and "--size" not in options:
             options = (*options, "--size", "4G")
         self.options = ["--osds", str(osds), "--port", str(self.port), *options]
         # What a cluster was made with is not said again.

@@ -24,12 +24,13 @@ Examples:
   shoal up --dir /tmp/c --osds 3                 three OSDs, keys and all
   shoal up --dir /tmp/c                          the same cluster again, after a reboot
   shoal up --dir /tmp/d --auth none --port 14300 a second one beside it, without keys
-  shoal up --dir /tmp/e --store disk --size 20G  OSDs that survive kill -9: a file of 20 GiB each
+  shoal up --dir /tmp/e --size 100G              room for 100 GiB on each OSD
+  shoal up --dir /tmp/f --store mem              objects in memory: to measure, not to keep
 
 What is written: DIR/ceph.conf and DIR/keyring, which Ceph's tools read; for each daemon DIR/NAME.log,
 DIR/NAME.pid, DIR/NAME.asok (ceph daemon DIR/osd.0.asok help) and its data in DIR/NAME/.
-A memory store is saved on `shoal down`, and lost when an OSD is killed. A store on disk is the file
-DIR/osd.N/block, which takes room only as it is filled.")]
+A store on disk is the file DIR/osd.N/block, which takes room only as it is filled. A memory store is
+saved on `shoal down`, and lost when an OSD is killed.")]
 pub struct Args {
     /// The cluster's directory
     #[arg(long)]
@@ -37,7 +38,7 @@ pub struct Args {
     /// How many OSDs [default: 1]
     #[arg(long)]
     osds: Option<u32>,
-    /// What OSDs keep their objects in [default: mem]
+    /// What OSDs keep their objects in [default: disk]
     #[arg(long)]
     store: Option<StoreKind>,
     /// How much each OSD holds: 20G [default: on disk 10G; in memory, half of the host's for all together]

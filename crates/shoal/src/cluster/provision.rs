@@ -121,7 +121,7 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
     }
     let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
-    let store = wish.store.unwrap_or(StoreKind::Mem);
+    let store = wish.store.unwrap_or(StoreKind::Disk);
     conf.set("osd", "osd objectstore", store.option());
     match store {
         StoreKind::Mem => {
