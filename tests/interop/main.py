@@ -9,7 +9,8 @@ import harness
 #: What gates a change: the suites that hold today and take a few minutes together. `--long` runs every suite,
 #: also those that show what is not right yet.
 GATE = ["test_admin_socket", "test_python_rados", "test_rados", "test_hostile", "test_modes", "test_commands",
-        "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid", "test_disk", "test_death"]
+        "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid", "test_disk", "test_death",
+        "test_lab"]
 
 
 class Result(unittest.TextTestResult):
