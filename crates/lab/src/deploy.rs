@@ -2,8 +2,8 @@
 //! packages or from a folder that holds another release.
 //!
 //! A stock cluster is as a tuned one would be: no debug logging, one monitor and one manager, on loopback. Another
-//! release lies in a folder that `SHOAL_CEPH20` (18, …) names, or in `/opt/ceph20`: a Debian system made with
-//! debootstrap, entered with chroot, which needs root.
+//! release lies in a folder that `SHOAL_CEPH20` (18, …) names: a Debian system made with debootstrap, entered with chroot,
+//! which needs root.
 
 use crate::hands::Hands;
 use crate::matrix::{ClusterSpec, Deploy};
@@ -134,9 +134,8 @@ impl Stock {
         }
         let major = release.split('.').next().unwrap_or(release);
         let variable = format!("SHOAL_CEPH{major}");
-        let folders =
-            [std::env::var_os(&variable).map(PathBuf::from), Some(format!("/opt/ceph{major}").into())];
-        let found = folders.into_iter().flatten().find(|root| root.join("usr/bin/ceph-osd").exists());
+        let named = std::env::var_os(&variable).map(PathBuf::from);
+        let found = named.filter(|root| root.join("usr/bin/ceph-osd").exists());
         let root = found.with_context(|| {
             let here = installed.map_or("there is none".into(), |v| format!("installed is {v}"));
             format!(
