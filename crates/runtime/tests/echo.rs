@@ -93,12 +93,11 @@ impl Role for Caller {
 
 fn message(n: u64, len: usize) -> Message {
     let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
-    let payload = Payload {
-        front: vec![n as u8; 20].into(),
-        middle: Bytes::new(),
-        data: vec![n as u8; len].into(),
-        data_sum: None,
-    };
+    let data = vec![n as u8; len];
+    // As it arrives: with the checksum that the frame had.
+    let data_sum = (len > 0).then(|| wire::frames::crc32c(&data));
+    let front = vec![n as u8; 20].into();
+    let payload = Payload { front, middle: Bytes::new(), data: data.into(), data_sum };
     Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
 }
 

@@ -280,7 +280,7 @@ mod tests {
             Wish { osds: Some(1), ..Wish::default() },
             Wish { auth: Some(Auth::None), ..Wish::default() },
             Wish { port: Some(1), ..Wish::default() },
-            Wish { store: Some(StoreKind::Disk), ..Wish::default() },
+            Wish { store: Some(StoreKind::Mem), ..Wish::default() },
             Wish { size: Some(1 << 30), ..Wish::default() },
         ] {
             assert!(ensure_cluster(&dir, &wrong).is_err(), "{wrong:?}");
