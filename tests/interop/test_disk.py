@@ -192,7 +192,11 @@ class Full(ClusterTest):
         for at in range(0, len(doomed), 50):
             self.client.rados("-p", pool, "rm", *doomed[at:at + 50], "--force-full")
         eventually(lambda: "FULL" not in self.health(), 60)
-        self.client.rados("-p", pool, "bench", 3, "write", "-b", 65536, "--no-cleanup", "--run-name", "again")
+        # So much, and not for a time: what is quick would fill it again.
+        for n in range(10):
+            self.client.rados("-p", pool, "put", f"again{n}", "-", stdin=bytes([n]) * (1 << 20))
+        for n in range(10):
+            self.assertEqual(self.client.rados("-p", pool, "get", f"again{n}", "-").out, bytes([n]) * (1 << 20))
         for name, value in before.items():
             self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
         self.assertFalse([line for line in self.cluster.unexpected() if "takes no further" in line])
