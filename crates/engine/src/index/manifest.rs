@@ -47,13 +47,13 @@ pub fn encode(flushed: LogMark, next_table: u64, levels: &Levels) -> Vec<u8> {
         run.iter().for_each(|table| encode_table(table, &mut w));
     }
     let body = w.into_vec();
-    [&MAGIC[..], &crc_fast::crc32_iscsi(&body).to_le_bytes(), &body].concat()
+    [&MAGIC[..], &crate::checksum::crc32c(&body).to_le_bytes(), &body].concat()
 }
 
 pub fn decode(bytes: &[u8]) -> Result<State, Bad> {
     let mut r = Reader::new(bytes);
     let sound = r.take("magic", 8).is_ok_and(|magic| magic == MAGIC)
-        && r.u32().is_ok_and(|crc| crc == crc_fast::crc32_iscsi(r.ahead()));
+        && r.u32().is_ok_and(|crc| crc == crate::checksum::crc32c(r.ahead()));
     if !sound {
         return Err(Bad::Corrupt);
     }

@@ -163,7 +163,7 @@ impl Table {
 
 /// Check and parse a node that came from the device.
 pub fn open_node(bytes: bytes::Bytes, at: At, kind: Kind) -> Result<Node, Bad> {
-    if bytes.len() != at.len() || crc_fast::crc32_iscsi(&bytes) != at.crc {
+    if bytes.len() != at.len() || crate::checksum::crc32c(&bytes) != at.crc {
         return Err(Bad::Corrupt);
     }
     Node::parse(bytes, kind).map_err(|_| Bad::Corrupt)

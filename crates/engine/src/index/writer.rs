@@ -221,7 +221,7 @@ impl Writer {
         let start = segment.data.len();
         self.block.finish(Kind::Entries, &[], &mut segment.data);
         let data = &segment.data[start..];
-        let (len, crc) = (data.len(), crc_fast::crc32_iscsi(data));
+        let (len, crc) = (data.len(), crate::checksum::crc32c(data));
         let bound = std::mem::take(&mut self.bound);
         segment.keys_len += bound.len();
         segment.blocks.push(DraftBlock { bound, start, len, crc, hashes: segment.hashes.len() });
@@ -288,7 +288,7 @@ impl Writer {
                 unit: offset / BLOCK as u64,
                 data_units: (bytes / BLOCK) as u32,
                 guide_units: (guide.len() / BLOCK) as u32,
-                guide_crc: crc_fast::crc32_iscsi(&guide),
+                guide_crc: crate::checksum::crc32c(&guide),
             };
             self.table.root.push(&part[0].bound, Some(&segment.encode()));
             self.occupy(segment.unit, segment.units());
@@ -313,7 +313,7 @@ impl Writer {
         draft.root.finish(Kind::Root, &[], &mut bytes);
         bytes.resize(len as usize, 0);
         let (unit, units) = (offset / BLOCK as u64, (bytes.len() / BLOCK) as u32);
-        let root = At { unit, units, crc: crc_fast::crc32_iscsi(&bytes) };
+        let root = At { unit, units, crc: crate::checksum::crc32c(&bytes) };
         self.table.runs = draft.runs;
         self.occupy(unit, units as u64);
         self.write(offset, Rope::from(bytes), ground.io);

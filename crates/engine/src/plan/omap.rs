@@ -14,17 +14,13 @@ fn own(value: &Bytes) -> Bytes {
 }
 
 impl Plan<'_> {
-    fn omap_of<'o>(&mut self, object: &'o mut OpenObject) -> &'o mut OmapState {
-        if object.record.omap.is_none() {
-            object.omap_is_new = true;
-            let number = self.new_number();
-            object.record_mut().omap = Some(OmapState::empty(number));
+    /// The object's omap, brought into being when there is none.
+    fn omap_of(&mut self, object: &mut OpenObject) -> OmapState {
+        if let Some(state) = object.record.omap {
+            return state;
         }
-        // Who changes it says so with a counted one; see `omap_is_counted`.
-        if object.record.omap_is_counted() {
-            object.record_mut();
-        }
-        object.record.omap.as_mut().expect("there is one now")
+        object.omap_is_new = true;
+        *object.record_mut().omap.insert(OmapState::empty(self.new_number()))
     }
 
     /// What the index may have of a key of this omap.
@@ -40,7 +36,7 @@ impl Plan<'_> {
         object: &mut OpenObject,
         entries: &[(Bytes, Bytes)],
     ) -> Result<(), Wait> {
-        let mut state = *self.omap_of(object);
+        let mut state = self.omap_of(object);
         if !object.record.omap_is_counted() {
             let keys = &mut self.effect.keys;
             keys.extend(
@@ -60,7 +56,7 @@ impl Plan<'_> {
             self.count_omap(&mut state, added);
             self.effect.keys.insert(key, Some(own(value)));
         }
-        *self.omap_of(object) = state;
+        object.record_mut().omap = Some(state);
         Ok(())
     }
 
@@ -115,12 +111,12 @@ impl Plan<'_> {
     }
 
     pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {
-        let mut state = *self.omap_of(object);
+        let mut state = self.omap_of(object);
         if object.record.omap_is_counted() {
             let added = header.len() as i64 - state.header_len as i64;
             self.count_omap(&mut state, added);
             state.header_len = header.len() as u64;
-            *self.omap_of(object) = state;
+            object.record_mut().omap = Some(state);
         }
         let key = key::omap_header(state.number);
         match header.is_empty() {

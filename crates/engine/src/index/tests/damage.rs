@@ -9,9 +9,7 @@ use proptest::prelude::*;
 fn damaged(seed: u64, mut which: impl FnMut(usize) -> bool) -> Rig {
     let mut rig = Rig::new(small(), seed);
     for _ in 0..150 {
-        let changes = rig.random_changes(20);
-        rig.apply(changes);
-        rig.durable = rig.log.len();
+        rig.change_durably(20);
         rig.turn();
     }
     rig.checkpoint();
@@ -58,9 +56,7 @@ fn one_damaged_block_hides_few_keys_and_stays_put_through_merges() {
         assert!(before < total / 2, "{before} of {total}");
         // New changes bring about merges of everything; what was put anew is readable again.
         for _ in 0..200 {
-            let changes = rig.random_changes(20);
-            rig.apply(changes);
-            rig.durable = rig.log.len();
+            rig.change_durably(20);
             rig.turn();
             rig.turn();
         }
@@ -77,9 +73,7 @@ fn much_damage_is_never_a_wrong_answer() {
         let mut rig = damaged(seed, |i| (i as u64 + seed).is_multiple_of(5));
         assert!(unreadable(&mut rig) > 0);
         for _ in 0..150 {
-            let changes = rig.random_changes(20);
-            rig.apply(changes);
-            rig.durable = rig.log.len();
+            rig.change_durably(20);
             rig.turn();
         }
         rig.checkpoint();
@@ -139,9 +133,7 @@ fn a_device_that_cannot_read_says_so_and_one_bad_sector_costs_one_block() {
     assert!(keys.iter().all(|key| matches!(rig.get(key, |_| ()), Get::Found(_))));
     rig.disk.fail_reads(at..at + 512);
     for _ in 0..100 {
-        let changes = rig.random_changes(20);
-        rig.apply(changes);
-        rig.durable = rig.log.len();
+        rig.change_durably(20);
         rig.turn();
     }
     rig.checkpoint();

@@ -298,6 +298,13 @@ impl Rig {
         }
     }
 
+    /// Random changes that no crash takes back.
+    pub fn change_durably(&mut self, count: u64) {
+        let changes = self.random_changes(count);
+        self.apply(changes);
+        self.durable = self.log.len();
+    }
+
     /// Keys that collide, neighbour and share prefixes; values short, or sometimes long.
     pub fn random_changes(&mut self, count: u64) -> Changes {
         (0..count).map(|_| (self.random_key(), self.random_value())).collect()
