@@ -24,6 +24,12 @@ impl Rope {
         rope
     }
 
+    /// These bytes, now that their checksum is known.
+    pub fn with_sum(mut self, sum: Option<u32>) -> Rope {
+        self.sum = sum;
+        self
+    }
+
     /// The crc32c of all the bytes, started from all ones and not inverted at the end, as frames carry it; when
     /// whoever made this knew it. What came with a checksum keeps it, so that the client that reads gets the very
     /// checksum with which another wrote, and nobody on the way has to compute it.

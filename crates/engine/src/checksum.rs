@@ -2,10 +2,34 @@
 
 use crate::device::BLOCK;
 use codec::Rope;
-use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use crc_fast::{CrcAlgorithm, Digest, checksum_combine, crc32_iscsi};
+use std::sync::LazyLock;
 
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
+}
+
+/// The checksum of bytes whose checksum is `front` followed by a block whose checksum is `block`.
+pub fn followed_by(front: u32, block: u32) -> u32 {
+    /// What a checksum becomes when a block of zeroes passes through it; that is linear, so byte by byte.
+    static MOVED: LazyLock<Box<[[u32; 256]; 4]>> = LazyLock::new(|| {
+        let moved = |crc: u64| checksum_combine(CrcAlgorithm::Crc32Iscsi, crc, 0, BLOCK as u64) as u32;
+        let mut tables = Box::new([[0; 256]; 4]);
+        for (place, table) in tables.iter_mut().enumerate() {
+            for (byte, entry) in table.iter_mut().enumerate() {
+                *entry = moved((byte as u64) << (8 * place));
+            }
+        }
+        tables
+    });
+    let bytes = front.to_le_bytes();
+    let moved = MOVED.iter().zip(bytes).fold(0, |all, (table, byte)| all ^ table[byte as usize]);
+    moved ^ block
+}
+
+/// As frames carry a checksum, which is without the inversion at the end; see [`Rope::sum`].
+pub fn of_frame(crc: u32) -> u32 {
+    !crc
 }
 
 /// The checksum of each block of `rope`, the last one filled up with zeroes.
@@ -14,7 +38,7 @@ pub fn of_blocks(rope: &Rope, mut each: impl FnMut(u32)) {
     // What came with a checksum has been compared with it: that one is kept, so it goes with the bytes from the client to
     // the disk. It is the same but for the inversion at the end.
     if let Some(sum) = rope.sum().filter(|_| rope.len() == BLOCK) {
-        return each(!sum);
+        return each(of_frame(sum));
     }
     let mut digest: Option<Digest> = None;
     let mut filled = 0;
@@ -50,6 +74,15 @@ mod tests {
     #[test]
     fn the_known_value_of_crc32c() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn checksums_of_blocks_make_that_of_all_of_them() {
+        let bytes: Vec<u8> = (0..5 * BLOCK).map(|i| (i * 7 + i / 300) as u8).collect();
+        let crcs: Vec<u32> = bytes.chunks(BLOCK).map(crc32c).collect();
+        let joined = crcs.iter().copied().reduce(followed_by).unwrap();
+        assert_eq!(joined, crc32c(&bytes));
+        assert_eq!(of_frame(joined), wire::frames::crc32c(&bytes));
     }
 
     #[test]

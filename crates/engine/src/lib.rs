@@ -20,8 +20,10 @@
 //! - **Every block has a checksum**, kept apart from the block (with the pointer to it), and checked on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
+mod cache;
 pub mod check;
 mod checksum;
+mod clean;
 pub mod device;
 pub mod format;
 pub mod index;

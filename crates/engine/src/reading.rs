@@ -4,7 +4,8 @@
 //! from being taken again until they have been read (the caller pins them), so that changes need not wait for reads nor
 //! reads for changes.
 
-use crate::checksum::crc32c;
+use crate::checksum::{crc32c, followed_by, of_frame};
+use crate::clean::Clean;
 use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::collection::{CollectionRecord, HashRange};
@@ -28,8 +29,13 @@ const PAGES_GOT: u64 = 3;
 /// A part of the answer to [`Query::Data`].
 enum Part {
     Zeroes(u64),
-    Here(Bytes),
-    /// `start..end` of a block of the device, found in the read of this number.
+    /// Part of a block that is in memory: in this buffer, from there on.
+    Here {
+        buffer: Bytes,
+        at: usize,
+        piece: Piece,
+    },
+    /// Part of a block of the device, found in the read of this number.
     Stored {
         read: usize,
         piece: Piece,
@@ -68,6 +74,22 @@ pub struct Damage {
     pub device_offset: u64,
 }
 
+/// Where blocks may be found without reading the device.
+pub struct InMemory<'a> {
+    pub staged: &'a Staged,
+    pub clean: &'a mut Clean,
+}
+
+impl InMemory<'_> {
+    /// The buffer that a block's bytes are in, and where in it they begin.
+    pub fn find(&mut self, block: u64) -> Option<(Bytes, usize)> {
+        if let Some(data) = self.staged.block(block) {
+            return Some((data, 0));
+        }
+        self.clean.find(block).map(|(data, at)| (data.clone(), at))
+    }
+}
+
 /// Why a read has no answer yet, or never.
 pub enum Stop {
     /// The ticket will be ready.
@@ -95,7 +117,7 @@ pub fn resolve(
     tag: u64,
     request: &ReadRequest,
     view: &mut View<'_>,
-    staged: &Staged,
+    memory: &mut InMemory<'_>,
     collections: &Collections,
 ) -> Result<Resolved, Stop> {
     let collection = collections.get(&request.collection).ok_or(Stop::Error(ReadError::NoCollection))?;
@@ -120,7 +142,7 @@ pub fn resolve(
                 Partial::Done(list(collection, &request.object, end, *max, view)?)
             }
             (Query::Data { offset, len }, Some(record)) => {
-                Partial::Data(out.data(record, *offset, *len, view, staged)?)
+                Partial::Data(out.data(record, *offset, *len, view, memory)?)
             }
             (query, Some(record)) => Partial::Done(answer(record, query, view)?),
             (_, None) => unreachable!("only listings are asked of what does not exist"),
@@ -326,7 +348,7 @@ impl Resolved {
         offset: u64,
         len: u64,
         view: &mut View<'_>,
-        staged: &Staged,
+        memory: &mut InMemory<'_>,
     ) -> Result<Vec<Part>, Stop> {
         let (start, end) = clip(record, offset, len);
         let mut out = Vec::new();
@@ -339,8 +361,8 @@ impl Resolved {
                     out.push(Part::Zeroes(offset - at));
                 }
                 at = offset + piece.len();
-                out.push(match staged.block(piece.unit) {
-                    Some(block) => Part::Here(block.slice(piece.start as usize..piece.end as usize)),
+                out.push(match memory.find(piece.unit) {
+                    Some((buffer, at)) => Part::Here { buffer, at, piece },
                     None => Part::Stored { read: self.read_of(piece.unit), piece, offset },
                 });
             }
@@ -370,9 +392,13 @@ impl Resolved {
         }
     }
 
-    /// The answers, when everything was read. Whatever does not match its checksum is told to `damaged`, and the whole
-    /// request fails.
-    pub fn finish(self, damaged: &mut dyn FnMut(Damage)) -> Result<Vec<Answer>, ReadError> {
+    /// The answers, when everything was read. What was read, and matches its checksums, is kept in `clean`; whatever does
+    /// not match is told to `damaged`, and the whole request fails.
+    pub fn finish(
+        self,
+        clean: &mut Clean,
+        damaged: &mut dyn FnMut(Damage),
+    ) -> Result<Vec<Answer>, ReadError> {
         debug_assert_eq!(self.reads_left, 0);
         if self.failed {
             return Err(ReadError::Io);
@@ -387,12 +413,12 @@ impl Resolved {
                     let mut joined = Joined::default();
                     for part in parts {
                         match part {
-                            Part::Zeroes(len) => joined.zeroes(&contents, len),
-                            Part::Here(bytes) => joined.push(&contents, bytes),
+                            Part::Zeroes(len) => joined.zeroes(len),
+                            Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
                             Part::Stored { read, piece, offset } => {
+                                let buffer = &contents[read];
                                 let at = (piece.unit - reads[read].start) as usize * BLOCK;
-                                let block = &contents[read][at..at + BLOCK];
-                                if crc32c(block) != piece.crc {
+                                if crc32c(&buffer[at..at + BLOCK]) != piece.crc {
                                     is_whole = false;
                                     damaged(Damage {
                                         collection,
@@ -401,50 +427,53 @@ impl Resolved {
                                         device_offset: piece.unit * BLOCK as u64,
                                     });
                                 }
-                                joined.slice(
-                                    &contents,
-                                    read,
-                                    at + piece.start as usize,
-                                    at + piece.end as usize,
-                                );
+                                joined.piece(buffer, at, &piece);
                             }
                         }
                     }
-                    Answer::Data(joined.finish(&contents))
+                    Answer::Data(joined.finish())
                 }
             });
         }
-        is_whole.then_some(out).ok_or(ReadError::Corrupt)
+        if !is_whole {
+            return Err(ReadError::Corrupt);
+        }
+        // Of every block that was read a piece was looked at, and with it the checksum of the whole block.
+        reads.iter().zip(&contents).for_each(|(run, contents)| clean.keep(*run, contents));
+        Ok(out)
     }
 }
 
-/// Puts an answer together, neighbouring slices of one read as one.
+/// Puts an answer together, neighbouring slices of one buffer as one, and its checksum where those of its blocks make it.
 #[derive(Default)]
 struct Joined {
     rope: Rope,
-    /// A slice that the next one may go on from: which read, from where to where.
-    open: Option<(usize, usize, usize)>,
+    /// A slice that the next one may go on from: of which buffer, from where to where.
+    open: Option<(Bytes, usize, usize)>,
+    crc: Option<u32>,
+    /// Something that is not a whole block is in it.
+    has_parts: bool,
 }
 
 impl Joined {
-    fn slice(&mut self, contents: &[Bytes], read: usize, start: usize, end: usize) {
+    /// Part of a block that begins `at` in `buffer`.
+    fn piece(&mut self, buffer: &Bytes, at: usize, piece: &Piece) {
+        let (start, end) = (at + piece.start as usize, at + piece.end as usize);
+        self.has_parts |= end - start != BLOCK;
+        self.crc = Some(self.crc.map_or(piece.crc, |front| followed_by(front, piece.crc)));
         match &mut self.open {
-            Some((open, _, to)) if *open == read && *to == start => *to = end,
+            Some((open, _, to)) if open.as_ptr() == buffer.as_ptr() && *to == start => *to = end,
             _ => {
-                self.close(contents);
-                self.open = Some((read, start, end));
+                self.close();
+                self.open = Some((buffer.clone(), start, end));
             }
         }
     }
 
-    fn push(&mut self, contents: &[Bytes], bytes: Bytes) {
-        self.close(contents);
-        self.rope.push(bytes);
-    }
-
-    fn zeroes(&mut self, contents: &[Bytes], mut len: u64) {
+    fn zeroes(&mut self, mut len: u64) {
         static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
-        self.close(contents);
+        self.has_parts = true;
+        self.close();
         while len > 0 {
             let n = len.min(ZEROES.len() as u64);
             self.rope.push(Bytes::from_static(&ZEROES[..n as usize]));
@@ -452,14 +481,15 @@ impl Joined {
         }
     }
 
-    fn close(&mut self, contents: &[Bytes]) {
-        if let Some((read, start, end)) = self.open.take() {
-            self.rope.push(contents[read].slice(start..end));
+    fn close(&mut self) {
+        if let Some((buffer, start, end)) = self.open.take() {
+            self.rope.push(buffer.slice(start..end));
         }
     }
 
-    fn finish(mut self, contents: &[Bytes]) -> Rope {
-        self.close(contents);
-        self.rope
+    fn finish(mut self) -> Rope {
+        self.close();
+        let crc = self.crc.filter(|_| !self.has_parts);
+        self.rope.with_sum(crc.map(of_frame))
     }
 }

@@ -22,7 +22,7 @@
 //! header that names it, flush) ─▶ manifest_is_durable(): tables replaced since are given back to free space
 //! ```
 
-mod cache;
+mod cached;
 mod filter;
 #[cfg(any(test, feature = "simulated"))]
 pub mod hostile;
@@ -353,6 +353,11 @@ impl Index {
         self.background.failed
     }
 
+    /// Of cached blocks alone.
+    pub fn cache_bytes(&self) -> usize {
+        self.reads.cache_bytes()
+    }
+
     pub fn usage(&self) -> Usage {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
         Usage {
@@ -371,6 +376,6 @@ impl Index {
 
     /// Blocks, filters and guides are kept within this many bytes, though never less than a working minimum.
     pub fn set_cache_budget(&mut self, bytes: usize) {
-        self.reads.cache().set_budget(bytes);
+        self.reads.set_cache_budget(bytes);
     }
 }

@@ -1,6 +1,6 @@
 //! Nodes of tables by way of the cache: what is there, what is being read, and who waits for it.
 
-use super::cache::{Cache, Entry, Name};
+use super::cached::{BUDGET_MIN, Cache, Entry, Name};
 use super::node::{Kind, Node};
 use super::table::{At, BlockAt, Segment, Table, open_node};
 use super::{Bad, Ticket, filter, token};
@@ -60,10 +60,12 @@ struct Wait {
     landed: SmallVec<[Name; 4]>,
 }
 
+fn drop_it(_: Name, _: Entry) {}
+
 impl Reads {
     pub fn new(cache_bytes: usize) -> Reads {
         Reads {
-            cache: Cache::new(cache_bytes),
+            cache: Cache::new(cache_bytes, BUDGET_MIN),
             loads: BTreeMap::new(),
             waits: BTreeMap::new(),
             ready: Vec::new(),
@@ -75,8 +77,8 @@ impl Reads {
         }
     }
 
-    pub fn cache(&mut self) -> &mut Cache {
-        &mut self.cache
+    pub fn set_cache_budget(&mut self, bytes: usize) {
+        self.cache.set_budget(bytes, &mut drop_it);
     }
 
     pub fn cache_bytes(&self) -> usize {
@@ -219,8 +221,8 @@ impl Reads {
                 // A merge may have read it meanwhile: the same bytes.
                 let _ = load.table.root_node.set(root);
             }
-            (_, Ok(node)) => self.cache.insert(name, Entry::Node(node), pins),
-            (_, Err(bad)) => self.cache.insert(name, Entry::Bad(bad), pins),
+            (_, Ok(node)) => self.cache.insert(name, Entry::Node(node), pins, &mut drop_it),
+            (_, Err(bad)) => self.cache.insert(name, Entry::Bad(bad), pins, &mut drop_it),
         }
     }
 

@@ -14,11 +14,13 @@ mod objects;
 mod omap;
 mod sharing;
 
+use crate::device::BLOCK;
 use crate::format::Totals;
 use crate::object::collection::CollectionRecord;
 use crate::object::key::Key;
+use crate::reading::InMemory;
 use crate::space::{Run, Space};
-use crate::staged::{Stage, Staged, StagedRun};
+use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
 use ::bytes::Bytes;
 use codec::Rope;
@@ -37,7 +39,7 @@ pub type Collections = BTreeMap<Collection, CollectionRecord>;
 pub struct Plan<'a> {
     view: View<'a>,
     space: &'a mut Space,
-    staged: &'a Staged,
+    memory: InMemory<'a>,
     fetched: &'a Fetched,
     collections: &'a Collections,
     effect: Effect,
@@ -64,13 +66,13 @@ impl<'a> Plan<'a> {
     pub fn new(
         view: View<'a>,
         space: &'a mut Space,
-        staged: &'a Staged,
+        memory: InMemory<'a>,
         fetched: &'a Fetched,
         collections: &'a Collections,
         totals: Totals,
     ) -> Plan<'a> {
         let effect = Effect { totals, ..Effect::default() };
-        Plan { view, space, staged, fetched, collections, effect, open: None, missing: SmallVec::new() }
+        Plan { view, space, memory, fetched, collections, effect, open: None, missing: SmallVec::new() }
     }
 
     /// Work out a whole transaction.
@@ -233,8 +235,8 @@ impl<'a> Plan<'a> {
                 return Some(run.block(unit - start));
             }
         }
-        if let Some(data) = self.staged.block(unit) {
-            return Some(data);
+        if let Some((buffer, at)) = self.memory.find(unit) {
+            return Some(buffer.slice(at..at + BLOCK));
         }
         match self.fetched.iter().find(|(fetched, _)| *fetched == unit) {
             Some((_, data)) => data.clone().filter(|d| crate::checksum::crc32c(d) == crc),

@@ -127,6 +127,8 @@ impl Shard {
         let position = self.log.ring.head();
         let start = Start { mark, position, chain: self.log.chain(), totals: self.totals };
         self.checkpoints.step = Step::Settling(start);
+        // What was frozen can be flushed.
+        self.turn_is_due = true;
     }
 
     fn is_settled(&self, mark: u64) -> bool {

@@ -11,6 +11,7 @@ use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
 use crate::plan::{Effect, Fetched, Plan};
+use crate::reading::InMemory;
 use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
 use bytes::Bytes;
@@ -146,11 +147,13 @@ impl Shard {
         effect.taken.iter().for_each(|run| put_take(entries, *run));
         effect.freed.iter().for_each(|run| put_free(entries, *run));
         self.index.apply(effect.keys, LogMark(batch));
+        effect.taken.iter().for_each(|run| self.clean.forget(*run));
         for (start, run) in effect.stage {
             self.staged.insert(start, StagedRun { batch, ..run });
         }
         for run in effect.freed {
             self.staged.forget(run);
+            self.clean.forget(run);
             self.space.let_go(run, batch);
         }
         self.totals = effect.totals;
@@ -280,16 +283,24 @@ impl Shard {
         self.jobs_may_go_on();
     }
 
+    /// Whether there is something to clean away, and nothing to wait for.
+    pub(super) fn can_clean(&self) -> bool {
+        let is_wanted = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
+        is_wanted && !self.cleaner_waits && self.log_has_room()
+    }
+
     /// Take away something of what removed objects left behind.
     pub(super) fn clean(&mut self) {
-        let Some(&number) = self.to_clean.front() else { return };
-        if self.cleaner_waits || self.checkpoints.is_stopping() || !self.log_has_room() {
+        if !self.can_clean() {
             return;
         }
-        let Shard { index, io, space, staged, collections, totals, .. } = self;
+        let Some(&number) = self.to_clean.front() else { return };
+        let Shard { index, io, space, staged, clean, collections, totals, .. } = self;
         let view = View { index, io, ticket: super::CLEANER };
         let fetched = Fetched::new();
-        match Plan::new(view, space, staged, &fetched, collections, *totals).cleaning(number) {
+        match Plan::new(view, space, InMemory { staged, clean }, &fetched, collections, *totals)
+            .cleaning(number)
+        {
             Ok((effect, is_last)) if self.fits(&effect) => {
                 self.apply(effect, None);
                 if is_last {

@@ -28,6 +28,7 @@ mod reads;
 
 pub use open::{OpenError, format, read_superblock};
 
+use crate::clean::Clean;
 use crate::device::DeviceError;
 use crate::format::{Part, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
@@ -100,6 +101,9 @@ pub struct Shard {
     index: Index,
     space: Space,
     staged: Staged,
+    clean: Clean,
+    /// In bytes: for the index and for clean data.
+    cache_budget: usize,
     collections: Collections,
     totals: Totals,
     log: Log,
@@ -113,6 +117,8 @@ pub struct Shard {
     to_clean: VecDeque<u64>,
     /// Flushing or merging could go on at once.
     index_has_more: bool,
+    /// Completions came after the last turn.
+    turn_is_due: bool,
     /// The cleaner waits for the index.
     cleaner_waits: bool,
     /// Done, and reported by this or the next `poll`.
@@ -153,7 +159,9 @@ impl Shard {
 
     /// How much memory caches may take, in bytes.
     pub fn set_cache_budget(&mut self, bytes: usize) {
-        self.index.set_cache_budget(bytes);
+        self.cache_budget = bytes;
+        self.index.set_cache_budget(bytes / 8 * 7);
+        self.clean.set_budget(reads::clean_budget(bytes, self.index.cache_bytes()));
     }
 
     fn token(&mut self) -> u64 {
@@ -226,6 +234,13 @@ impl Shard {
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
     }
 
+    /// Whether a poll would get further though the device has nothing to tell. Who waits for the device alone, and not for
+    /// this, leaves the store standing still with work to do.
+    pub fn wants_poll(&self) -> bool {
+        let is_sound = self.failed.is_none();
+        self.turn_is_due || !self.ready.is_empty() || is_sound && (self.index_has_more || self.can_clean())
+    }
+
     pub fn part(&self) -> Part {
         self.part
     }
@@ -247,18 +262,22 @@ impl ObjectStore for Shard {
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         let mut finished = std::mem::take(&mut self.finished);
         for _ in 0..ROUNDS_MAX {
+            self.turn_is_due = false;
             self.turn();
             self.io.poll(&mut finished);
             if finished.is_empty() {
                 break;
             }
+            self.turn_is_due = true;
             for one in finished.drain(..) {
                 self.on_finished(one);
             }
         }
         self.finished = finished;
         out.append(&mut self.ready);
-        self.is_busy()
+        let is_busy = self.is_busy();
+        debug_assert!(!is_busy || self.io.under_way() > 0 || self.wants_poll(), "nobody would come again");
+        is_busy
     }
 
     fn collections(&self) -> Vec<(Collection, u8)> {

@@ -10,6 +10,7 @@ use super::checkpoint::Checkpoints;
 use super::commit::Log;
 use super::{Options, Shard};
 use crate::checksum::crc32c;
+use crate::clean::Clean;
 use crate::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
 use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
 use crate::index::{Bad, Index, LogMark, Ticket};
@@ -416,6 +417,8 @@ impl Opening<'_> {
             index: self.index,
             space: self.space,
             staged: self.staged,
+            clean: Clean::new(),
+            cache_budget: 0,
             collections: self.collections,
             totals,
             log,
@@ -426,6 +429,7 @@ impl Opening<'_> {
             checkpoints: Checkpoints::new(header),
             to_clean: self.to_clean.into_iter().collect(),
             index_has_more: false,
+            turn_is_due: true,
             cleaner_waits: false,
             ready: Vec::new(),
             failed: None,

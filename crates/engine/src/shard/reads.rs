@@ -3,7 +3,7 @@
 use super::{Shard, Transfer};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::reading::{Stop, resolve};
+use crate::reading::{InMemory, Stop, resolve};
 use crate::view::View;
 use bytes::Bytes;
 use store::{Completion, ReadRequest};
@@ -11,9 +11,10 @@ use store::{Completion, ReadRequest};
 impl Shard {
     /// Whether the read has begun or is done; otherwise its ticket waits for the index.
     pub(super) fn begin_read(&mut self, ticket: Ticket, tag: u64, request: &ReadRequest) -> bool {
-        let Shard { index, io, staged, collections, .. } = self;
+        let Shard { index, io, staged, clean, collections, .. } = self;
         let mut view = View { index, io, ticket };
-        let resolved = match resolve(tag, request, &mut view, staged, collections) {
+        let mut memory = InMemory { staged, clean };
+        let resolved = match resolve(tag, request, &mut view, &mut memory, collections) {
             Ok(resolved) => resolved,
             Err(Stop::Wait) => return false,
             Err(Stop::Error(error)) => {
@@ -22,7 +23,7 @@ impl Shard {
             }
         };
         if resolved.reads_left == 0 {
-            let answers = resolved.finish(&mut |_| unreachable!("nothing was read"));
+            let answers = resolved.finish(&mut self.clean, &mut |_| unreachable!("nothing was read"));
             self.ready.push(Completion::Read { tag, answers });
             return true;
         }
@@ -48,11 +49,17 @@ impl Shard {
         let (resolved, pinned) = self.reading.remove(&reading).expect("looked at just now");
         self.space.unpin(pinned);
         let tag = resolved.tag;
-        let damage = &mut self.damage;
-        let answers = resolved.finish(&mut |damaged| {
+        let Shard { clean, damage, index, cache_budget, .. } = self;
+        clean.set_budget(clean_budget(*cache_budget, index.cache_bytes()));
+        let answers = resolved.finish(clean, &mut |damaged| {
             tracing::error!(?damaged, "a checksum does not match");
             damage.push(damaged);
         });
         self.ready.push(Completion::Read { tag, answers });
     }
+}
+
+/// What is left of the caches' budget for data. The index comes first: a block of it saves many more readings.
+pub(super) fn clean_budget(budget: usize, index: usize) -> usize {
+    budget.saturating_sub(index).max(budget / 8)
 }

@@ -195,8 +195,9 @@ impl DiskStore {
         self.queues.iter().map(|queue| queue.wake().clone()).collect()
     }
 
+    /// Whether a poll would find something: of the disk, or of what a shard does without it.
     pub fn has_news(&self) -> bool {
-        self.queues.iter().any(Queue::has_news)
+        self.queues.iter().any(Queue::has_news) || self.shards.iter().any(Shard::wants_poll)
     }
 
     /// A clean end: the next start has nothing to replay. What completes meanwhile is told to nobody.
@@ -213,7 +214,7 @@ impl DiskStore {
                 if Instant::now() > deadline {
                     bail!("the disk does not come to an end: the next start replays its log");
                 }
-                if !queue.has_news() {
+                if !queue.has_news() && !shard.wants_poll() {
                     queue.wake().wait(LOOK_AGAIN)?;
                 }
             }
