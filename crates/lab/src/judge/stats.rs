@@ -1,6 +1,6 @@
 //! Quantiles and means with their uncertainty: the few formulas that all judgements share.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ChiSquared, ContinuousCDF, StudentsT};
 
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
@@ -41,6 +41,11 @@ pub fn t_quantile(confidence: f64, degrees: f64) -> f64 {
 pub fn t_p_value(t: f64, degrees: f64) -> f64 {
     let student = StudentsT::new(0.0, 1.0, degrees.max(1.0)).expect("degrees of freedom are positive");
     2.0 * (1.0 - student.cdf(t.abs()))
+}
+
+/// Below which this share of the sums of so many squares of normal deviates lies.
+pub fn chi_square_quantile(share: f64, degrees: f64) -> f64 {
+    ChiSquared::new(degrees.max(1.0)).expect("degrees of freedom are positive").inverse_cdf(share)
 }
 
 /// Half the width of the mean's 95 % confidence interval; `None` for fewer than two values.
@@ -88,6 +93,7 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert!((t_quantile(0.95, 4.0) - 2.7764).abs() < 1e-3);
         assert!((t_p_value(2.7764, 4.0) - 0.05).abs() < 1e-4);
+        assert!((chi_square_quantile(0.2, 4.0) - 1.6488).abs() < 1e-3);
         assert_eq!(slope(&[1.0, 3.0, 5.0]), 2.0);
         assert_eq!(quantile_of_bins(&[(1.0, 50), (2.0, 49), (9.0, 1)], 0.99), Some(2.0));
         assert_eq!(quantile_of_bins(&[], 0.5), None);

@@ -3,9 +3,10 @@
 
 use anyhow::anyhow;
 use plotters::coord::Shift;
+use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 
-const WIDTH: u32 = 720;
+const WIDTH: u32 = 600;
 /// Told apart by people who do not see all colours (after Okabe and Ito), none too light or too dark.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -52,29 +53,44 @@ pub fn lines(axes: &Axes<'_>, curves: &[Curve]) -> anyhow::Result<String> {
         })
         .filter(|(_, points): &Curve| !points.is_empty())
         .collect();
-    anyhow::ensure!(!curves.is_empty(), "a chart of nothing");
+    // A single mark is no curve: the tables have the number.
+    anyhow::ensure!(curves.iter().any(|(_, points)| points.len() > 1), "a chart of nothing");
     let all = || curves.iter().flat_map(|(_, points)| points.iter());
     let range = |values: &mut dyn Iterator<Item = f64>, log: bool| {
         let (low, high) = values.fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
         match log {
-            true => (low / 1.3, high.max(low) * 1.3),
+            // Never so narrow that no number stands beside it.
+            true => (low / 1.4, high.max(low * 2.5) * 1.4),
             false => (0.0, if high > 0.0 { high * 1.08 } else { 1.0 }),
         }
     };
     let (x0, x1) = range(&mut all().map(|p| p.0), axes.log_x);
     let (y0, y1) = range(&mut all().map(|p| p.1), axes.log_y);
+    let names: Vec<String> = curves.iter().map(|(name, _)| name.clone()).collect();
+    let legend = Legend::new(if names.len() > 1 { &names } else { &[] });
     let mut svg = String::new();
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 330)).into_drawing_area();
+        let whole = SVGBackend::with_string(&mut svg, (WIDTH, 300 + legend.height)).into_drawing_area();
+        let (above, root) = whole.split_vertically(legend.height);
+        legend.draw(&above).map_err(failed)?;
         let drawn = match (axes.log_x, axes.log_y) {
             (false, false) => draw(&root, axes, &curves, x0..x1, y0..y1),
-            (true, false) => draw(&root, axes, &curves, (x0..x1).log_scale(), y0..y1),
-            (false, true) => draw(&root, axes, &curves, x0..x1, (y0..y1).log_scale()),
-            (true, true) => draw(&root, axes, &curves, (x0..x1).log_scale(), (y0..y1).log_scale()),
+            (true, false) => draw(&root, axes, &curves, logarithmic(x0, x1), y0..y1),
+            (false, true) => draw(&root, axes, &curves, x0..x1, logarithmic(y0, y1)),
+            (true, true) => draw(&root, axes, &curves, logarithmic(x0, x1), logarithmic(y0, y1)),
         };
         drawn.and_then(|()| root.present()).map_err(failed)?;
     }
     Ok(svg)
+}
+
+/// An axis on which each decade is as wide, with numbers at 1, 2 and 5 of each, or at 1 alone where they are many.
+fn logarithmic(low: f64, high: f64) -> WithKeyPoints<LogCoord<f64>> {
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let steps: &[f64] = if high / low > 2e3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let marks = decades.flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));
+    let marks: Vec<f64> = marks.filter(|m| (low..=high).contains(m)).collect();
+    (low..high).log_scale().with_key_points(marks)
 }
 
 fn draw<'a, X, Y>(
@@ -106,25 +122,49 @@ where
         .x_label_formatter(&|v| short(*v))
         .y_label_formatter(&|v| short(*v))
         .draw()?;
-    for (n, (name, points)) in curves.iter().enumerate() {
+    for (n, (_, points)) in curves.iter().enumerate() {
         let colour = colour(n);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(name.clone())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(3)));
-        if points.len() <= 40 {
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+        if points.len() <= 24 {
             chart.draw_series(points.iter().map(|p| Circle::new(*p, 3, colour.filled())))?;
         }
     }
-    if curves.len() > 1 {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .label_font(FONT)
-            .background_style(RGBColor(136, 136, 136).mix(0.12))
-            .draw()?;
-    }
     Ok(())
+}
+
+/// Names with their colours, above the chart, where they cover nothing: left to right, in as many lines as they need.
+struct Legend<'a> {
+    places: Vec<(&'a str, i32, i32)>,
+    height: u32,
+}
+
+impl<'a> Legend<'a> {
+    fn new(names: &'a [String]) -> Legend<'a> {
+        let (mut x, mut y) = (10, 6);
+        let mut places = Vec::new();
+        for name in names {
+            let wide = 36 + width(name, FONT.1);
+            if x > 10 && x + wide > WIDTH as i32 {
+                (x, y) = (10, y + 20);
+            }
+            places.push((name.as_str(), x, y));
+            x += wide;
+        }
+        Legend { places, height: if names.is_empty() { 0 } else { y as u32 + 20 } }
+    }
+
+    fn draw<'b>(&self, area: &DrawingArea<SVGBackend<'b>, Shift>) -> Result<(), Failed<'b>> {
+        for (n, (name, x, y)) in self.places.iter().enumerate() {
+            area.draw(&Rectangle::new([(*x, y + 2), (x + 12, y + 14)], colour(n).mix(0.9).filled()))?;
+            area.draw(&Text::new((*name).to_owned(), (x + 18, y + 2), FONT.into_font().color(&BLACK)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Pixels that a text takes, on the wide side: there is no font at hand to ask.
+fn width(text: &str, size: i32) -> i32 {
+    (text.chars().count() as f64 * f64::from(size) * 0.56).ceil() as i32
 }
 
 /// One bar: what it is, and its pieces one after the other, by the index of their name; then half an interval.
@@ -140,19 +180,19 @@ pub fn bars(x: &str, names: &[String], bars: &[Bar]) -> anyhow::Result<String> {
     let length = |bar: &Bar| bar.pieces.iter().map(|p| p.1).sum::<f64>();
     let longest = bars.iter().map(|b| length(b) + b.error).fold(0.0, f64::max);
     let limit = if longest > 0.0 { longest * 1.08 } else { 1.0 };
-    let widest = bars.iter().map(|b| b.label.chars().count()).max().unwrap_or(0) as u32;
+    let widest = bars.iter().map(|b| width(&b.label, 11)).max().unwrap_or(0) + 14;
     let n = bars.len();
-    let legend = if names.len() > 1 { 22 * names.len().div_ceil(5) as u32 } else { 0 };
+    let legend = Legend::new(if names.len() > 1 { names } else { &[] });
     let mut svg = String::new();
     {
-        let height = 60 + 22 * n as u32 + legend;
-        let root = SVGBackend::with_string(&mut svg, (WIDTH + 60, height)).into_drawing_area();
-        let (above, below) = root.split_vertically(legend);
+        let height = 60 + 22 * n as u32 + legend.height;
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let (above, below) = root.split_vertically(legend.height);
         let drawn = (|| {
             let mut chart = ChartBuilder::on(&below)
                 .margin(8)
                 .x_label_area_size(40)
-                .y_label_area_size((widest * 6 + 14).min(WIDTH * 3 / 5))
+                .y_label_area_size(widest.min(WIDTH as i32 * 3 / 5))
                 .build_cartesian_2d(0.0..limit, -0.5..(n as f64 - 0.5))?;
             // The first stands at the top.
             let place = |n_: usize| (n - 1 - n_) as f64;
@@ -180,8 +220,6 @@ pub fn bars(x: &str, names: &[String], bars: &[Bar]) -> anyhow::Result<String> {
                     chart.draw_series([PathElement::new(ends, BLACK.stroke_width(2))])?;
                 }
             }
-            let left = chart.plotting_area().get_base_pixel();
-            let _ = left;
             for (row, bar) in bars.iter().enumerate() {
                 let (_, y) = chart.backend_coord(&(0.0, place(row)));
                 let style = ("sans-serif", 11).into_font().color(&BLACK);
@@ -192,11 +230,7 @@ pub fn bars(x: &str, names: &[String], bars: &[Bar]) -> anyhow::Result<String> {
                 ));
                 root.draw(&Text::new(bar.label.clone(), (x0 - 8, y), style))?;
             }
-            for (n, name) in names.iter().enumerate().filter(|_| legend > 0) {
-                let (x, y) = (10 + (n % 5) as i32 * 150, 4 + (n / 5) as i32 * 22);
-                above.draw(&Rectangle::new([(x, y + 2), (x + 12, y + 14)], colour(n).mix(0.85).filled()))?;
-                above.draw(&Text::new(name.clone(), (x + 18, y + 2), FONT.into_font().color(&BLACK)))?;
-            }
+            legend.draw(&above)?;
             root.present()
         })();
         drawn.map_err(failed)?;

@@ -1,12 +1,14 @@
 //! Which charts does a set of points give? Each needs an axis that was varied, or says what all points have.
 
-use super::Group;
 use super::charts::{Axes, Bar, Curve, bars, lines};
-use crate::matrix::{Op, Tool};
+use super::{Group, names};
+use crate::matrix::{Op, Pool};
 use crate::size;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Figure {
+    /// The heading it stands under.
+    pub chapter: &'static str,
     pub title: String,
     pub note: String,
     pub svg: String,
@@ -23,31 +25,49 @@ pub fn file_name(n: usize, title: &str) -> String {
 pub fn all(groups: &[Group]) -> Vec<Figure> {
     let measured: Vec<&Group> = groups.iter().filter(|g| g.ops_per_s() > 0.0).collect();
     let mut out = Vec::new();
-    let mut add = |title: String, note: &str, svg: anyhow::Result<String>| {
-        if let Ok(svg) = svg {
-            out.push(Figure { title, note: note.to_owned(), svg });
-        }
-    };
-    pairs(&measured, &mut add);
-    hockey_sticks(&measured, &mut add);
-    for (axis, value) in AXES {
-        scaling(&measured, axis, *value, &mut add);
+    let chapters: [(&'static str, &dyn Fn(Add<'_>)); 6] = [
+        ("Rate and latency", &|add| pairs(&measured, add)),
+        ("Depth", &|add| hockey_sticks(&measured, add)),
+        ("Scaling", &|add| AXES.iter().for_each(|axis| scaling(&measured, axis, add))),
+        ("Processor time", &|add| cpu(&measured, add)),
+        ("Over time", &|add| timelines(&measured, add)),
+        ("Distribution of latency", &|add| distributions(&measured, add)),
+    ];
+    for (chapter, figures) in chapters {
+        figures(&mut |title, note, svg| {
+            // Where there is nothing to draw there is no figure.
+            if let Ok(svg) = svg {
+                out.push(Figure { chapter, title, note: note.to_owned(), svg });
+            }
+        });
     }
-    cpu(&measured, &mut add);
-    timelines(&measured, &mut add);
-    distributions(&measured, &mut add);
     out
 }
 
 type Add<'a> = &'a mut dyn FnMut(String, &str, anyhow::Result<String>);
-/// What can be scaled: its name, and its value at a point.
-type Scaled = (&'static str, fn(&Group) -> f64);
 
-const AXES: &[Scaled] = &[
-    ("clients", |g| f64::from(g.spec.clients)),
-    ("PGs", |g| g.spec.pool.as_ref().map_or(0.0, |p| f64::from(p.pg_num()))),
-    ("OSDs", |g| f64::from(g.cluster.osds)),
+/// What can be scaled: its name, its value at a point, and how to take it out of what the point is.
+struct Scaled {
+    name: &'static str,
+    value: fn(&Group) -> f64,
+    without: fn(&mut Group),
+}
+
+const AXES: [Scaled; 3] = [
+    Scaled { name: "clients", value: |g| f64::from(g.spec.clients), without: |g| g.spec.clients = 1 },
+    Scaled {
+        name: "PGs",
+        value: |g| g.spec.pool.as_ref().map_or(0.0, |p| f64::from(p.pg_num())),
+        without: |g| match &mut g.spec.pool {
+            Some(Pool::Replicated { pg_num, .. } | Pool::Erasure { pg_num, .. }) => *pg_num = 1,
+            None => {}
+        },
+    },
+    Scaled { name: "OSDs", value: |g| f64::from(g.cluster.osds), without: |g| g.cluster.osds = 1 },
 ];
+
+/// More curves than these are not told apart.
+const CURVES_MAX: usize = 8;
 
 fn op_of(g: &Group) -> String {
     let mixed =
@@ -55,166 +75,241 @@ fn op_of(g: &Group) -> String {
     format!("{} {} {}{mixed}", g.spec.tool.name(), g.spec.op.name(), size::show(g.spec.op_bytes))
 }
 
-fn distinct<T: Ord>(groups: &[&Group], of: impl Fn(&Group) -> T) -> usize {
-    groups.iter().map(|g| of(g)).collect::<BTreeSet<T>>().len()
+fn by<'a>(groups: &[&'a Group], key: impl Fn(&Group) -> String) -> BTreeMap<String, Vec<&'a Group>> {
+    let mut out: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
+    for g in groups {
+        out.entry(key(g)).or_default().push(g);
+    }
+    out
 }
 
-/// For every operation, size and depth: a pair of charts, rate and latency, over clusters and whatever else differs.
-fn pairs(groups: &[&Group], add: Add<'_>) {
-    let mut kinds: BTreeMap<(String, u32), Vec<&Group>> = BTreeMap::new();
+/// Points that differ in one thing only, which `without` takes out: a curve each, under the name of what is left.
+fn families<'a>(groups: &[&'a Group], without: impl Fn(&mut Group)) -> Vec<(String, Vec<&'a Group>)> {
+    let mut found: BTreeMap<String, (Group, Vec<&Group>)> = BTreeMap::new();
     for g in groups {
-        kinds.entry((op_of(g), g.spec.depth)).or_default().push(g);
+        let mut same = Group { points: Vec::new(), ..(*g).clone() };
+        without(&mut same);
+        let key = format!("{} {}", same.cluster.label(), same.spec.label());
+        found.entry(key).or_insert_with(|| (same, Vec::new())).1.push(g);
     }
-    for ((op, depth), groups) in kinds {
-        let differs = distinct(&groups, |g| g.spec.label()) > 1;
-        let label = |g: &Group| match differs {
-            true => format!("{} · {}", g.cluster.label(), g.spec.label()),
-            false => g.cluster.label(),
-        };
+    let kept: Vec<(Group, Vec<&Group>)> = found.into_values().filter(|(_, of)| of.len() > 1).collect();
+    let names = names::of(&kept.iter().map(|(same, _)| same).collect::<Vec<_>>());
+    names.into_iter().zip(kept.into_iter().map(|(_, of)| of)).take(CURVES_MAX).collect()
+}
+
+/// A pair of charts, rate and latency. Where several clusters were measured, one pair for each operation and depth,
+/// as the studies of releases show them; else one for each operation.
+fn pairs(groups: &[&Group], add: Add<'_>) {
+    let clusters: BTreeSet<String> = groups.iter().map(|g| g.cluster.label()).collect();
+    let kinds = by(groups, |g| match (clusters.len() > 1, g.spec.rate) {
+        (true, None) => format!("{}, depth {}", op_of(g), g.spec.depth),
+        (true, Some(_)) => format!("{}, open loop", op_of(g)),
+        (false, _) => op_of(g),
+    });
+    for (kind, mut groups) in kinds {
+        if groups.len() < 2 {
+            continue;
+        }
+        groups.sort_by_key(|g| (g.cluster.label(), g.spec.depth, g.spec.clients));
+        let names = names::of(&groups);
         let of = |value: fn(&Group) -> f64, error: fn(&Group) -> f64| -> Vec<Bar> {
-            let bar = |g: &&Group| Bar { label: label(g), pieces: vec![(0, value(g))], error: error(g) };
-            groups.iter().map(bar).collect()
+            let bar = |(g, name): (&&Group, &String)| Bar {
+                label: name.clone(),
+                pieces: vec![(0, value(g))],
+                error: error(g),
+            };
+            groups.iter().zip(&names).map(bar).collect()
         };
-        let at =
-            if groups[0].spec.rate.is_some() { "an open loop".to_owned() } else { format!("depth {depth}") };
-        let rate = bars("operations a second", &[], &of(Group::ops_per_s, Group::ops_error));
+        let note = "Mean of the repeats; the black line is the 95 % confidence interval.";
         add(
-            format!("Rate: {op}, {at}"),
-            "Mean of the repeats; the black line is the 95 % confidence interval.",
-            rate,
+            format!("Rate: {kind}"),
+            note,
+            bars("operations a second", &[], &of(Group::ops_per_s, Group::ops_error)),
         );
-        let latency = bars("mean latency in µs", &[], &of(Group::mean_us, |_| 0.0));
-        add(format!("Latency: {op}, {at}"), "Mean of the repeats.", latency);
+        let latency = of(Group::mean_us, Group::mean_us_error);
+        add(format!("Latency: {kind}"), note, bars("mean latency in µs", &[], &latency));
     }
 }
 
 fn hockey_sticks(groups: &[&Group], add: Add<'_>) {
-    let mut families: BTreeMap<String, BTreeMap<String, Vec<&Group>>> = BTreeMap::new();
-    for g in groups.iter().filter(|g| g.spec.rate.is_none()) {
-        let mut same = g.spec.clone();
-        same.depth = 0;
-        let curve = format!("{} {}", g.cluster.label(), same.label());
-        families.entry(op_of(g)).or_default().entry(curve).or_default().push(g);
-    }
-    for (op, curves) in families {
-        if curves.values().all(|c| c.len() < 2) {
+    let closed: Vec<&Group> = groups.iter().filter(|g| g.spec.rate.is_none()).copied().collect();
+    for (op, groups) in by(&closed, op_of) {
+        let mut curves = families(&groups, |g| g.spec.depth = 0);
+        for (_, points) in &mut curves {
+            points.sort_by_key(|g| g.spec.depth);
+        }
+        if curves.is_empty() {
             continue;
         }
-        let of = |x: fn(&Group) -> f64, y: fn(&Group) -> f64| -> Vec<Curve> {
-            let points = |c: &Vec<&Group>| {
-                let mut sorted = c.clone();
-                sorted.sort_by_key(|g| g.spec.depth);
-                sorted.iter().map(|g| (x(g), y(g))).collect()
-            };
-            let name = |c: &Vec<&Group>| c[0].cluster.label();
-            curves.values().map(|c| (name(c), points(c))).collect()
+        let of = |x: fn(&Group) -> f64, y: fn(&Group) -> Option<f64>| -> Vec<Curve> {
+            let points = |of: &Vec<&Group>| of.iter().filter_map(|g| Some((x(g), y(g)?))).collect();
+            curves.iter().map(|(name, of)| (name.clone(), points(of))).collect()
         };
-        let axes = Axes { x: "operations in flight", y: "operations a second", log_x: true, log_y: false };
         let depth = |g: &Group| f64::from(g.spec.depth);
-        add(format!("Rate against depth: {op}"), "", lines(&axes, &of(depth, Group::ops_per_s)));
+        let axes = Axes { x: "operations in flight", y: "operations a second", log_x: true, log_y: false };
+        add(format!("Rate against depth: {op}"), "", lines(&axes, &of(depth, |g| Some(g.ops_per_s()))));
+        let axes = Axes { y: "mean latency in µs", log_y: true, ..axes };
+        add(
+            format!("Latency against depth: {op}"),
+            "Flat is where depth is free. Where the curve rises in proportion, more depth only waits longer.",
+            lines(&axes, &of(depth, |g| Some(g.mean_us()))),
+        );
         let axes = Axes { x: "operations a second", y: "mean latency in µs", log_x: false, log_y: true };
         let note = "Each point is a depth. Where a curve turns upwards, more depth buys latency and no rate.";
-        add(format!("Latency against rate: {op}"), note, lines(&axes, &of(Group::ops_per_s, Group::mean_us)));
+        add(
+            format!("Latency against rate: {op}"),
+            note,
+            lines(&axes, &of(Group::ops_per_s, |g| Some(g.mean_us()))),
+        );
+        let axes = Axes { y: "99th percentile in µs", ..axes };
+        add(
+            format!("99th percentile against rate: {op}"),
+            "",
+            lines(&axes, &of(Group::ops_per_s, Group::p99_us)),
+        );
     }
 }
 
-fn scaling(groups: &[&Group], axis: &str, value: fn(&Group) -> f64, add: Add<'_>) {
-    let mut curves: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for g in groups.iter().filter(|g| value(g) > 0.0) {
-        let name = format!("{} {} depth {}", g.cluster.label(), op_of(g), g.spec.depth);
-        curves.entry(name).or_default().push((value(g), g.ops_per_s()));
+fn scaling(groups: &[&Group], axis: &Scaled, add: Add<'_>) {
+    let counted: Vec<&Group> = groups.iter().filter(|g| (axis.value)(g) > 0.0).copied().collect();
+    let (mut rates, mut efficiency) = (Vec::new(), Vec::new());
+    for (name, points) in families(&counted, axis.without) {
+        let mut curve: Vec<(f64, f64)> = points.iter().map(|g| ((axis.value)(g), g.ops_per_s())).collect();
+        curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (x0, y0) = curve[0];
+        let share = |(x, y): &(f64, f64)| (*x, y / y0 / (x / x0) * 100.0);
+        efficiency.push((name.clone(), curve.iter().map(share).collect()));
+        rates.push((name, curve));
     }
-    curves.retain(|_, points| points.len() > 1 && points.iter().any(|p| p.0 != points[0].0));
-    if curves.is_empty() {
-        return;
-    }
-    let mut efficiency = Vec::new();
-    for (name, points) in &mut curves {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (x0, y0) = points[0];
-        efficiency
-            .push((name.clone(), points.iter().map(|(x, y)| (*x, y / y0 / (x / x0) * 100.0)).collect()));
-    }
-    let curves: Vec<Curve> = curves.into_iter().collect();
-    let axes = Axes { x: axis, y: "operations a second", log_x: true, log_y: false };
-    add(format!("Scaling with {axis}"), "", lines(&axes, &curves));
-    let axes = Axes { x: axis, y: "efficiency in %", log_x: true, log_y: false };
-    add(format!("Efficiency with {axis}"), "100 % would be a rate in proportion.", lines(&axes, &efficiency));
+    let x = axis.name;
+    let axes = Axes { x, y: "operations a second", log_x: true, log_y: false };
+    add(format!("Scaling with {x}"), "", lines(&axes, &rates));
+    let axes = Axes { y: "efficiency in %", ..axes };
+    let note = "100 % would be a rate in proportion to the least number that was measured.";
+    add(format!("Efficiency with {x}"), note, lines(&axes, &efficiency));
 }
 
 fn cpu(groups: &[&Group], add: Add<'_>) {
-    let usage: Vec<(&&Group, BTreeMap<String, f64>)> =
-        groups.iter().map(|g| (g, g.cpu_us_per_op())).collect();
-    let mut names: Vec<String> = usage.iter().flat_map(|(_, u)| u.keys().cloned()).collect();
-    names.sort();
-    names.dedup();
-    let bar = |(g, usage): &(&&Group, BTreeMap<String, f64>)| Bar {
-        label: format!("{} · {}", g.cluster.label(), g.spec.label()),
-        pieces: usage.iter().filter_map(|(n, us)| Some((names.iter().position(|x| x == n)?, *us))).collect(),
-        error: 0.0,
-    };
-    let rows: Vec<Bar> = usage.iter().filter(|(_, u)| !u.is_empty()).map(bar).collect();
     let note = "What one operation costs, by process, on this host.";
-    add("Processor time of an operation".into(), note, bars("processor µs an operation", &names, &rows));
+    for (op, groups) in by(groups, op_of) {
+        let usage: Vec<BTreeMap<String, f64>> = groups.iter().map(|g| g.cpu_us_per_op()).collect();
+        let processes: BTreeSet<&String> = usage.iter().flat_map(|u| u.keys()).collect();
+        let processes: Vec<String> = processes.into_iter().cloned().collect();
+        let rows: Vec<Bar> = names::of(&groups)
+            .into_iter()
+            .zip(&usage)
+            .filter(|(_, u)| !u.is_empty())
+            .map(|(label, u)| Bar {
+                label,
+                pieces: processes.iter().enumerate().filter_map(|(n, p)| Some((n, *u.get(p)?))).collect(),
+                error: 0.0,
+            })
+            .collect();
+        add(
+            format!("Processor time of an operation: {op}"),
+            note,
+            bars("processor µs an operation", &processes, &rows),
+        );
+    }
 }
 
 /// The last repeat of each point: what its seconds were like.
 fn timelines(groups: &[&Group], add: Add<'_>) {
-    let mut kinds: BTreeMap<String, Vec<&Group>> = BTreeMap::new();
-    for g in groups {
-        kinds.entry(format!("{}, depth {}", op_of(g), g.spec.depth)).or_default().push(g);
-    }
-    for (kind, groups) in kinds {
-        let rate = |g: &&Group| {
-            let series = g.measured().last().map(|m| m.series.as_slice()).unwrap_or_default();
-            (g.cluster.label(), series.iter().map(|s| (s.at_s, s.ops)).collect())
+    for (op, of_op) in by(groups, op_of) {
+        // By depth, where one chart would hold too many curves.
+        let parts = match of_op.len() > CURVES_MAX {
+            true => by(&of_op, |g| format!("{op}, depth {}", g.spec.depth)),
+            false => BTreeMap::from([(op, of_op)]),
         };
-        let curves: Vec<Curve> = groups.iter().take(8).map(rate).collect();
-        let axes = Axes {
-            x: "seconds from the load's begin, warm-up included",
-            y: "operations a second",
-            log_x: false,
-            log_y: false,
-        };
-        add(format!("Over time: {kind}"), "The last repeat of each.", lines(&axes, &curves));
-        let tail = |g: &&Group| {
-            let series = g.measured().last().map(|m| m.series.as_slice()).unwrap_or_default();
-            (g.cluster.label(), series.iter().filter_map(|s| Some((s.at_s, s.p99_us?))).collect())
-        };
-        let curves: Vec<Curve> = groups.iter().take(8).map(tail).collect();
-        let axes = Axes { y: "99th percentile in µs", log_y: true, ..axes };
-        add(format!("99th percentile over time: {kind}"), "", lines(&axes, &curves));
+        for (kind, groups) in parts {
+            let names = names::of(&groups);
+            let of = |value: fn(&crate::results::record::Second) -> Option<f64>| -> Vec<Curve> {
+                let curve = |(g, name): (&&Group, &String)| {
+                    let series = g.measured().last().map(|m| m.series.as_slice()).unwrap_or_default();
+                    (name.clone(), series.iter().filter_map(|s| Some((s.at_s, value(s)?))).collect())
+                };
+                groups.iter().zip(&names).take(CURVES_MAX).map(curve).collect()
+            };
+            let axes = Axes {
+                x: "seconds from the load's begin, warm-up included",
+                y: "operations a second",
+                log_x: false,
+                log_y: false,
+            };
+            let note = "The last repeat of each.";
+            add(format!("Rate over time: {kind}"), note, lines(&axes, &of(|s| Some(s.ops))));
+            let axes = Axes { y: "mean latency in µs", log_y: true, ..axes };
+            add(format!("Mean latency over time: {kind}"), note, lines(&axes, &of(|s| s.mean_us)));
+            let axes = Axes { y: "99th percentile in µs", ..axes };
+            add(format!("99th percentile over time: {kind}"), note, lines(&axes, &of(|s| s.p99_us)));
+        }
     }
 }
 
-/// Where tools tell histograms: how slow the slowest are.
+/// Where tools tell histograms: how many operations took how long, and how slow the slowest are. All repeats together.
 fn distributions(groups: &[&Group], add: Add<'_>) {
-    let mut kinds: BTreeMap<String, Vec<Curve>> = BTreeMap::new();
-    for g in groups.iter().filter(|g| g.spec.tool != Tool::RadosBench) {
-        let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
-        for (us, count) in g.measured().flat_map(|m| &m.histogram) {
-            *bins.entry((us * 1e3) as u64).or_default() += count;
-        }
-        let total: u64 = bins.values().sum();
-        let mut left = total;
-        let mut curve: Vec<(f64, f64)> = Vec::new();
-        for (ns, count) in bins {
-            left -= count;
-            let share = left as f64 / total as f64 * 100.0;
-            // A thousand points draw like ten thousand.
-            if curve.last().is_none_or(|(x, _)| ns as f64 / 1e3 > x * 1.01) {
-                curve.push((ns as f64 / 1e3, share));
-            }
-        }
-        if curve.len() > 2 {
-            let depth = g.spec.rate.map_or(format!("depth {}", g.spec.depth), |r| format!("{r}/s"));
-            kinds.entry(op_of(g)).or_default().push((format!("{} {depth}", g.cluster.label()), curve));
+    for (op, mut groups) in by(groups, op_of) {
+        groups.retain(|g| g.measured().any(|m| m.histogram.len() > 2));
+        groups.truncate(CURVES_MAX);
+        let named = || groups.iter().zip(names::of(&groups));
+        let axes = Axes { x: "latency in µs", y: "% of operations", log_x: true, log_y: false };
+        let curves: Vec<Curve> = named().map(|(g, name)| (name, histogram(&g.bins()))).collect();
+        let note = "Ten bins to a decade: the height is the share of operations that fell into the bin.";
+        add(format!("Histogram of latency: {op}"), note, lines(&axes, &curves));
+        let axes = Axes { y: "% of operations that are slower", log_y: true, ..axes };
+        let curves: Vec<Curve> = named().map(|(g, name)| (name, slower(&g.bins()))).collect();
+        let note = "At 1 % one reads the 99th percentile, at 0.1 % the 99.9th.";
+        add(format!("Distribution of latency: {op}"), note, lines(&axes, &curves));
+    }
+}
+
+/// Bins of equal width on a logarithmic axis, drawn as steps.
+fn histogram(bins: &BTreeMap<u64, u64>) -> Vec<(f64, f64)> {
+    let total: u64 = bins.values().sum();
+    let mut wide: BTreeMap<i32, u64> = BTreeMap::new();
+    for (ns, count) in bins.iter().filter(|(ns, _)| **ns > 0) {
+        *wide.entry((((*ns as f64) / 1e3).log10() * 10.0).floor() as i32).or_default() += count;
+    }
+    let (Some(first), Some(last)) = (wide.keys().next().copied(), wide.keys().last().copied()) else {
+        return Vec::new();
+    };
+    let edge = |n: i32| 10f64.powf(f64::from(n) / 10.0);
+    let step = |n: i32| {
+        let share = wide.get(&n).copied().unwrap_or(0) as f64 / total as f64 * 100.0;
+        [(edge(n), share), (edge(n + 1), share)]
+    };
+    let steps = (first..=last).flat_map(step);
+    std::iter::once((edge(first), 0.0)).chain(steps).chain([(edge(last + 1), 0.0)]).collect()
+}
+
+/// For each latency the share of operations that took longer.
+fn slower(bins: &BTreeMap<u64, u64>) -> Vec<(f64, f64)> {
+    let total: u64 = bins.values().sum();
+    let (mut left, mut curve) = (total, Vec::<(f64, f64)>::new());
+    for (ns, count) in bins {
+        left -= count;
+        let us = *ns as f64 / 1e3;
+        // A few hundred points draw like ten thousand.
+        if curve.last().is_none_or(|(x, _)| us > x * 1.02) {
+            curve.push((us, left as f64 / total as f64 * 100.0));
         }
     }
-    for (op, curves) in kinds {
-        let axes =
-            Axes { x: "latency in µs", y: "% of operations that are slower", log_x: true, log_y: true };
-        let note = "At 1 % one reads the 99th percentile. All repeats together.";
-        add(format!("Distribution of latency: {op}"), note, lines(&axes, &curves[..curves.len().min(8)]));
+    curve
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_holds_every_operation_once() {
+        let bins = BTreeMap::from([(100_000, 10), (105_000, 30), (1_000_000, 60)]);
+        let steps = histogram(&bins);
+        // Each bin is drawn by two points of one height.
+        let sum: f64 = steps[1..steps.len() - 1].chunks(2).map(|bin| bin[0].1).sum();
+        assert!((sum - 100.0).abs() < 1e-9, "{sum}");
+        assert_eq!((steps[0].1, steps.last().unwrap().1), (0.0, 0.0));
+        assert!(histogram(&BTreeMap::new()).is_empty());
+        assert_eq!(slower(&bins), [(100.0, 90.0), (105.0, 60.0), (1000.0, 0.0)]);
     }
 }

@@ -55,6 +55,25 @@ impl Group {
         stats::mean(&self.all(|m| Some(m.latency.mean_us)))
     }
 
+    pub fn mean_us_error(&self) -> f64 {
+        stats::half_width(&self.all(|m| Some(m.latency.mean_us))).unwrap_or(0.0)
+    }
+
+    /// How much repeats differ, as a share; `None` for a single one.
+    pub fn noise(&self) -> Option<f64> {
+        let rates = self.all(|m| Some(m.ops_per_s));
+        (rates.len() > 1 && self.ops_per_s() > 0.0).then(|| stats::variation(&rates))
+    }
+
+    /// Operations by nanoseconds, all repeats together.
+    pub fn bins(&self) -> BTreeMap<u64, u64> {
+        let mut bins = BTreeMap::new();
+        for (us, count) in self.measured().flat_map(|m| &m.histogram) {
+            *bins.entry((us * 1e3) as u64).or_default() += count;
+        }
+        bins
+    }
+
     pub fn p99_us(&self) -> Option<f64> {
         let all = self.all(|m| m.latency.p99_us);
         (!all.is_empty()).then(|| stats::mean(&all))
@@ -83,10 +102,33 @@ impl Group {
         Some((what.to_owned(), evidence.to_owned()))
     }
 
+    /// What disturbed the repeats, each kind once: with its last words, and how many repeats it befell.
     pub fn flags(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.points.iter().flat_map(|p| p.flags.clone()).collect();
-        all.sort();
-        all.dedup();
-        all
+        let kind = |flag: &str| flag.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+        for flag in self.points.iter().flat_map(|p| &p.flags) {
+            let seen = kinds.entry(kind(flag)).or_default();
+            *seen = (seen.0 + 1, flag);
+        }
+        let of = self.points.len();
+        let told = |(n, words): &(usize, &str)| match of {
+            1 => (*words).to_owned(),
+            _ => format!("{words} ({n} of {of} repeats)"),
+        };
+        kinds.values().map(told).collect()
+    }
+
+    /// Everything that may hold it back, most often named first: what, the evidence, and how much of it is used.
+    pub fn bottlenecks(&self) -> Vec<(String, String, f64)> {
+        let mut votes: BTreeMap<&str, (usize, &str, f64)> = BTreeMap::new();
+        for found in self.points.iter().filter_map(|p| p.verdict.as_ref()?.as_array()).flatten() {
+            if let (Some(what), Some(evidence)) = (found["what"].as_str(), found["evidence"].as_str()) {
+                let vote = votes.entry(what).or_default();
+                *vote = (vote.0 + 1, evidence, found["used"].as_f64().unwrap_or(0.0));
+            }
+        }
+        let mut all: Vec<(&str, (usize, &str, f64))> = votes.into_iter().collect();
+        all.sort_by_key(|(_, (n, ..))| std::cmp::Reverse(*n));
+        all.into_iter().map(|(what, (_, evidence, used))| (what.into(), evidence.into(), used)).collect()
     }
 }

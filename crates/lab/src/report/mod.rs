@@ -3,6 +3,7 @@
 //! - [`group`]: repeats of a point put together.
 //! - [`charts`]: drawing, by plotters.
 //! - [`figures`]: which charts a set of points gives.
+//! - [`names`]: what tells points apart.
 //! - [`html`]: the page.
 //! - [`csv`]: the tables.
 //! - [`summary`]: the paragraph for a mail.
@@ -12,6 +13,7 @@ pub mod csv;
 pub mod figures;
 pub mod group;
 pub mod html;
+pub mod names;
 pub mod summary;
 
 pub use group::Group;

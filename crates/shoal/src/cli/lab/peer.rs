@@ -7,7 +7,7 @@ use super::run::{Options, execute};
 use anyhow::Context;
 use clap::Subcommand;
 use lab::deploy::Stock;
-use lab::judge::compare::{Metric, compare, noise_floor, repeats};
+use lab::judge::compare::{Design, Metric, compare, noise_floor, repeats};
 use lab::matrix::{ClusterSpec, Deploy, Matrix};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -133,7 +133,7 @@ pub fn versus(args: &VersusArgs) -> anyhow::Result<ExitCode> {
         repeats(&own, Metric::OpsPerS, true)
     };
     let (a, b) = (of(&stock), of(&shoal));
-    let (each, whole) = compare(&a, &b);
+    let (each, whole) = compare(&a, &b, Design::InTurns);
     println!("\nshoal's rate over stock's, the same tool and load:");
     print(&each, &whole.context("no point was measured on both")?, noise_floor(&a));
     Ok(code)

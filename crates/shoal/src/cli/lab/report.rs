@@ -3,10 +3,13 @@
 use super::Where;
 use crate::cli::term;
 use anyhow::Context;
-use lab::judge::compare::{Difference, Metric, Verdict, compare, noise_floor, repeats};
+use lab::judge::compare::{
+    Design, Difference, Metric, REPEATS_MAX, Repeats, Verdict, compare, noise_floor, repeats,
+};
+use lab::judge::conditions::{self, Conditions};
+use lab::matrix::Tool;
 use lab::report::{csv, figures, group, html, summary};
-use lab::results::Results;
-use std::collections::BTreeMap;
+use lab::results::{Results, RunRecord};
 use std::io::stdout;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,17 +42,21 @@ pub struct ReportArgs {
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let results = args.place.open()?;
     let wanted = if args.runs.is_empty() { vec!["last".to_owned()] } else { args.runs.clone() };
-    let mut runs = Vec::new();
+    let mut parts = Vec::new();
     for name in &wanted {
         let run = results.find(name)?;
         let points = results.points(&run.id)?;
-        runs.push((run, points));
+        let mut nothing = Vec::new();
+        for point in points.iter().filter(|p| p.spec.tool == Tool::Nothing) {
+            nothing.extend(conditions::of(&results.samples(point.id)?, 0.0));
+        }
+        parts.push(html::Part { run, points, nothing });
     }
     let write = |path: &PathBuf, text: String| {
         std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
     };
-    write(&args.out, html::page(&runs))?;
-    let all: Vec<_> = runs.iter().flat_map(|(_, points)| points.clone()).collect();
+    write(&args.out, html::page(&parts))?;
+    let all: Vec<_> = parts.iter().flat_map(|part| part.points.clone()).collect();
     let groups = group::groups(&all);
     if let Some(path) = &args.csv {
         write(path, csv::points(&all))?;
@@ -63,7 +70,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             write(&dir.join(figures::file_name(n + 1, &figure.title)), figure.svg.clone())?;
         }
     }
-    for (run, points) in &runs {
+    for html::Part { run, points, .. } in &parts {
         println!("{}\n", summary::paragraph(run, points, &group::groups(points)));
     }
     println!("written: {}", args.out.display());
@@ -76,6 +83,10 @@ enum By {
     Rate,
     /// Mean latency
     Latency,
+    /// The 99th percentile of latency, where the tool tells one
+    Tail,
+    /// Processor time of an operation: what busy neighbours disturb least
+    Cpu,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -97,10 +108,14 @@ struct Pair {
 /// Say whether run B is better than run A, worse, or whether no difference is shown
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  shoal lab compare last-1 last
+Examples:
+  shoal lab compare last-1 last               the two newest runs, by operations a second
+  shoal lab compare monday 19c0 --by tail     by name or the beginning of an id; by the 99th percentile
+  shoal lab compare last-1 last --by cpu      by processor time: of use where the host is shared
+  shoal lab compare last-1 last --json        for a program
 
-Points of the same description are paired. Intervals hold at 95 %; a ratio above 1 is B's advantage.")]
+Points of the same description are paired. A ratio above 1 is B's advantage, whatever it is compared by. Of 100
+comparisons of a thing with itself at most 5 say anything but \"no difference shown\", of the whole or of any point.")]
 pub struct CompareArgs {
     #[command(flatten)]
     pair: Pair,
@@ -109,8 +124,9 @@ pub struct CompareArgs {
 /// Exit with 1 when run B is worse than run A beyond a threshold: for CI
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   shoal lab gate baseline last --threshold 5
+  shoal lab gate baseline last --by cpu       on a shared host of CI, where rates vary and processor time does not
 
 Exit codes: 0 no regression beyond the threshold is shown; 1 one is; 2 there are too few repeats to tell.")]
 pub struct GateArgs {
@@ -151,48 +167,93 @@ fn judged(pair: &Pair) -> anyhow::Result<(Vec<Difference>, Difference)> {
     let metric = match pair.by {
         By::Rate => Metric::OpsPerS,
         By::Latency => Metric::Latency,
+        By::Tail => Metric::Tail,
+        By::Cpu => Metric::Processor,
     };
-    let (a, b) = (of(&results, &pair.a, metric)?, of(&results, &pair.b, metric)?);
-    let (each, whole) = compare(&a, &b);
-    let whole = whole.context("the two runs have no point in common")?;
-    match pair.json {
-        true => println!("{}", serde_json::json!({"points": each, "all": whole})),
-        false => print(&each, &whole, noise_floor(&a)),
+    let a = Compared::read(&results, &pair.a, metric)?;
+    let b = Compared::read(&results, &pair.b, metric)?;
+    anyhow::ensure!(a.run.id != b.run.id, "{} and {} are the same run: {}", pair.a, pair.b, a.run.id);
+    for (side, name) in [(&a, &pair.a), (&b, &pair.b)] {
+        anyhow::ensure!(!side.repeats.is_empty(), "no point of {name} has a value to compare by");
+    }
+    let (each, whole) = compare(&a.repeats, &b.repeats, Design::Apart);
+    let whole = whole.with_context(|| no_common_point(&a.repeats, &b.repeats))?;
+    let differs = conditions::differences((&a.run, &a.conditions), (&b.run, &b.conditions));
+    if pair.json {
+        println!("{}", serde_json::json!({"points": each, "all": whole, "conditions": differs}));
+        return Ok((each, whole));
+    }
+    println!("A: {} ({})   B: {} ({})", a.run.name, a.run.id, b.run.name, b.run.id);
+    print(&each, &whole, noise_floor(&a.repeats));
+    for words in differs {
+        println!("{} {words}", term::yellow(&stdout(), "conditions:"));
+    }
+    let alone = |x: &Repeats, y: &Repeats| x.keys().filter(|k| !y.contains_key(*k)).count();
+    let (only_a, only_b) = (alone(&a.repeats, &b.repeats), alone(&b.repeats, &a.repeats));
+    if only_a + only_b > 0 {
+        println!("not compared: {only_a} points that only A has, {only_b} that only B has");
     }
     Ok((each, whole))
 }
 
-fn of(results: &Results, run: &str, metric: Metric) -> anyhow::Result<BTreeMap<String, Vec<f64>>> {
-    let run = results.find(run)?;
-    Ok(repeats(&results.points(&run.id)?, metric, false))
+/// One side of a comparison.
+struct Compared {
+    run: RunRecord,
+    repeats: Repeats,
+    conditions: Vec<Conditions>,
+}
+
+impl Compared {
+    fn read(results: &Results, wanted: &str, metric: Metric) -> anyhow::Result<Compared> {
+        let run = results.find(wanted)?;
+        let points = results.points(&run.id)?;
+        let mut seen = Vec::new();
+        for point in &points {
+            seen.extend(conditions::of(&results.samples(point.id)?, point.spec.ramp_s));
+        }
+        Ok(Compared { repeats: repeats(&points, metric, false), run, conditions: seen })
+    }
+}
+
+fn no_common_point(a: &Repeats, b: &Repeats) -> String {
+    let first = |r: &Repeats| r.keys().next().cloned().unwrap_or_default();
+    format!("the two runs have no point in common: A has \"{}\", B has \"{}\"", first(a), first(b))
 }
 
 /// One line a point, then the whole, then what the whole is worth.
 pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
     let interval = |d: &Difference| match d.verdict {
         Verdict::TooFewRepeats => String::new(),
-        _ => format!("[{:.3}, {:.3}]", d.low, d.high),
+        _ => format!("{:.3} to {:.3}", d.low, d.high),
     };
     let word = |d: &Difference| match d.verdict {
         Verdict::Better => term::green(&stdout(), d.verdict.words()),
         Verdict::Worse => term::red(&stdout(), d.verdict.words()),
         _ => d.verdict.words().to_owned(),
     };
+    let wide = each.iter().chain([whole]).map(|d| d.label.chars().count()).max().unwrap_or(0);
+    println!("{:>7}  {:<16}  {:<wide$}  verdict", "B/A", "interval", "point");
     for d in each.iter().chain([whole]) {
-        println!("{:>7.3}  {:<16} {}  {}", d.ratio, interval(d), d.label, word(d));
+        println!("{:>7.3}  {:<16}  {:<wide$}  {}", d.ratio, interval(d), d.label, word(d));
     }
+    println!();
     if let Some(effect) = whole.effect {
         println!("effect size: {effect:.2} standard deviations of a single repeat");
     }
     if let Some(noise) = noise {
         println!("noise: repeats of the same point differ by {:.1} % (median)", noise * 100.0);
     }
+    let repeats = match whole.repeats_for_5_percent {
+        REPEATS_MAX => "more than a million repeats: measure where it is quieter, or --by cpu".to_owned(),
+        n => format!("{n} repeats of every point (iterations: {n})"),
+    };
     match whole.verdict {
-        Verdict::TooFewRepeats => println!("measure each point at least twice: --iterations 3"),
+        Verdict::TooFewRepeats => {
+            println!("a single repeat says nothing about noise: set iterations to 3 and more in the matrix");
+        }
         Verdict::NoDifferenceShown => println!(
-            "a change of {:.1} % would have been seen four times in five; to see 5 %: {} repeats of every point",
-            whole.detectable * 100.0,
-            whole.repeats_for_5_percent
+            "a change of {:.1} % would have been seen four times in five; to see 5 % takes {repeats}",
+            whole.detectable * 100.0
         ),
         _ => {}
     }

@@ -1,0 +1,49 @@
+//! What tells these points apart? A chart's names say that, and no more: what all of its points share stands in its
+//! title, or in what was asked for.
+
+use super::Group;
+use crate::matrix::{ClusterSpec, Spec};
+
+/// One name for each; the cluster's stays where nothing else would.
+pub fn distinct(points: &[(ClusterSpec, Spec)]) -> Vec<String> {
+    let parts: Vec<Vec<String>> = points
+        .iter()
+        .map(|(cluster, spec)| {
+            let of_spec = spec.label();
+            let of_spec = of_spec.split(" · ").map(str::to_owned);
+            std::iter::once(cluster.label()).chain(of_spec).collect()
+        })
+        .collect();
+    let shared: Vec<String> = match parts.split_first() {
+        Some((first, rest)) => {
+            first.iter().filter(|part| rest.iter().all(|other| other.contains(part))).cloned().collect()
+        }
+        None => Vec::new(),
+    };
+    let name = |own: &Vec<String>| {
+        let left: Vec<&str> = own.iter().filter(|p| !shared.contains(p)).map(String::as_str).collect();
+        if left.is_empty() { own[0].clone() } else { left.join(" · ") }
+    };
+    parts.iter().map(name).collect()
+}
+
+/// The same, of groups as they are.
+pub fn of(groups: &[&Group]) -> Vec<String> {
+    distinct(&groups.iter().map(|g| (g.cluster.clone(), g.spec.clone())).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_differs_and_no_more() {
+        let with = |depth: u32, mode: &str| {
+            (ClusterSpec::existing(), Spec { depth, mode: mode.into(), ..Spec::default() })
+        };
+        assert_eq!(distinct(&[with(1, "crc"), with(16, "crc")]), ["depth 1", "depth 16"]);
+        assert_eq!(distinct(&[with(1, "crc"), with(1, "secure")]), ["crc", "secure"]);
+        assert_eq!(distinct(&[with(1, "crc")]), ["the cluster"]);
+        assert_eq!(distinct(&[]), Vec::<String>::new());
+    }
+}
