@@ -39,6 +39,8 @@ impl cache::Entry for Extent {
     }
 }
 
+/// Longer reads pass by: they cost the device little for what they bring, and would push out much.
+const KEPT_BYTES_MAX: u64 = if cfg!(test) { 8 * BLOCK as u64 } else { 128 << 10 };
 /// What a block's place in the map takes.
 const MAP_BYTES: usize = 24;
 
@@ -81,7 +83,9 @@ impl Clean {
     /// reads at the same time.
     pub fn keep(&mut self, run: Run, data: &Bytes) {
         debug_assert_eq!(data.len() as u64, run.bytes());
-        if run.blocks().any(|block| self.places.find(hash(block), |place| place.block == block).is_some()) {
+        if run.bytes() > KEPT_BYTES_MAX
+            || run.blocks().any(|block| self.places.find(hash(block), |place| place.block == block).is_some())
+        {
             return;
         }
         // An older run of this name, whose first block was forgotten.

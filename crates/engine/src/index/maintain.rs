@@ -150,6 +150,7 @@ impl Index {
             let marked = self.memory.frozen.pop_back().expect("it was being flushed");
             self.flushed = marked.last;
             self.memory.retired.push(marked.table);
+            self.recent.clear();
             installed = true;
         }
         let finished = background.merge.as_mut().filter(|merge| merge.is_finished());

@@ -33,6 +33,7 @@ mod memtable;
 mod merge;
 mod node;
 mod reads;
+mod recent;
 mod scan;
 mod sorted;
 mod source;
@@ -47,6 +48,7 @@ use bytes::Bytes;
 use levels::Levels;
 use maintain::{Background, Memory};
 use reads::{Found, Reads, Stop};
+use recent::Recent;
 use thiserror::Error;
 
 /// A place in the log: the sequence of a record. The mark of a change is that of the record it is durable with.
@@ -173,6 +175,7 @@ pub struct Index {
     memory: Memory,
     levels: Levels,
     reads: Reads,
+    recent: Recent,
     background: Background,
     /// The newest change's.
     applied: LogMark,
@@ -189,6 +192,7 @@ impl Index {
             memory: Memory::default(),
             levels: Levels::default(),
             reads: Reads::new(options.cache_bytes),
+            recent: Recent::new(),
             background: Background::default(),
             applied: LogMark::default(),
             flushed: LogMark::default(),
@@ -259,13 +263,20 @@ impl Index {
             }
         }
         let hash = filter::hash(key);
+        if let Some(value) = self.recent.find(key, hash) {
+            return value.clone().map_or(Get::Absent, Get::Found);
+        }
         self.reads.begin(ticket);
+        let mut found = None;
         for run in self.levels.runs() {
             let Some(table) = levels::covering(run, key) else { continue };
             match self.reads.look_up(table, key, hash, ticket, io) {
                 Ok(Found::Nothing) => {}
-                Ok(Found::Value(value)) => return Get::Found(value),
-                Ok(Found::Deleted) => return Get::Absent,
+                Ok(Found::Value(value)) => {
+                    found = Some(value);
+                    break;
+                }
+                Ok(Found::Deleted) => break,
                 Err(Stop::Pending) => {
                     self.reads.hold_touched(ticket);
                     return Get::Pending;
@@ -273,7 +284,8 @@ impl Index {
                 Err(Stop::Bad(bad)) => return Get::Bad(bad),
             }
         }
-        Get::Absent
+        self.recent.keep(key, hash, found.clone());
+        found.map_or(Get::Absent, Get::Found)
     }
 
     /// Visit the entries with `from <= key < to`, in order, each with its newest value.

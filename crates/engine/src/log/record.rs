@@ -97,27 +97,44 @@ impl RecordHead {
     }
 }
 
-impl Record {
-    /// How many blocks a record of so many bytes of entries and of data takes.
-    pub fn blocks(entries_len: usize, data_len: usize) -> u64 {
-        (HEAD_LEN + Totals::ENCODED_LEN + entries_len + data_len).div_ceil(BLOCK) as u64
+/// A record that is being gathered: its entries come one after the other, behind the room for header and counters.
+pub struct Draft(Vec<u8>);
+
+impl Draft {
+    const FRONT: usize = HEAD_LEN + Totals::ENCODED_LEN;
+
+    /// With room for so many bytes of entries before it has to grow.
+    pub fn with_capacity(entries_len: usize) -> Draft {
+        let mut bytes = Vec::with_capacity(Draft::FRONT + entries_len);
+        bytes.resize(Draft::FRONT, 0);
+        Draft(bytes)
     }
 
-    /// The bytes to write, whole blocks, and the header's checksum, which the next record names. `data` is not copied.
-    pub fn encode(
+    /// Entries are put to the end of this.
+    pub fn entries(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    pub fn entries_len(&self) -> usize {
+        self.0.len() - Draft::FRONT
+    }
+
+    /// The bytes to write, whole blocks, and the header's checksum, which the next record names. Nothing is copied.
+    pub fn seal(
+        self,
         shard_identity: u64,
         sequence: u64,
         chain: u32,
         flushed_up_to: u64,
         totals: &Totals,
-        entries: &[u8],
         data: Rope,
     ) -> (Rope, u32) {
         static ZEROES: [u8; BLOCK] = [0; BLOCK];
-        let mut front = Vec::with_capacity(HEAD_LEN + Totals::ENCODED_LEN + entries.len());
-        front.resize(HEAD_LEN, 0);
-        totals.put(&mut front);
-        front.extend_from_slice(entries);
+        let entries_len = self.entries_len();
+        let Draft(mut front) = self;
+        let mut counters = Vec::with_capacity(Totals::ENCODED_LEN);
+        totals.put(&mut counters);
+        front[HEAD_LEN..Draft::FRONT].copy_from_slice(&counters);
         let body_len = front.len() - HEAD_LEN + data.len();
         let body_crc = {
             let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -132,7 +149,7 @@ impl Record {
             flushed_up_to,
             body_len: u32::try_from(body_len).expect("a batch is bounded"),
             body_crc,
-            entries_len: u32::try_from(entries.len()).expect("a batch is bounded"),
+            entries_len: u32::try_from(entries_len).expect("a batch is bounded"),
             crc: 0,
         };
         let encoded = head.encode();
@@ -143,6 +160,13 @@ impl Record {
         out.append(data);
         out.push(Bytes::from_static(&ZEROES[..padding]));
         (out, crc)
+    }
+}
+
+impl Record {
+    /// How many blocks a record of so many bytes of entries and of data takes.
+    pub fn blocks(entries_len: usize, data_len: usize) -> u64 {
+        (HEAD_LEN + Totals::ENCODED_LEN + entries_len + data_len).div_ceil(BLOCK) as u64
     }
 
     /// The record that begins with `head`, when its body is whole. `bytes` begin with the header.
@@ -175,7 +199,10 @@ mod tests {
     fn a_record_comes_back_and_no_flipped_bit_goes_unseen() {
         let totals = Totals { next_number: 9, data_bytes: 8, omap_bytes: 7, objects: 6 };
         let data: Rope = [Bytes::from(vec![3; 5000]), Bytes::from(vec![4; 10])].into_iter().collect();
-        let (rope, crc) = Record::encode(77, 5, 123, 4, &totals, b"some entries", data);
+        let mut draft = Draft::with_capacity(4);
+        draft.entries().extend_from_slice(b"some entries");
+        assert_eq!(draft.entries_len(), 12);
+        let (rope, crc) = draft.seal(77, 5, 123, 4, &totals, data);
         let bytes = rope.to_bytes();
         assert_eq!(bytes.len() as u64, Record::blocks(12, 5010) * BLOCK as u64);
         let head = RecordHead::decode(&bytes, 77).unwrap();

@@ -9,7 +9,7 @@ use super::{Failure, Shard, Transfer};
 use crate::device::{DeviceError, Durability};
 use crate::index::LogMark;
 use crate::io::Owner;
-use crate::log::{Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
+use crate::log::{Draft, Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
 use crate::plan::{Effect, Fetched, Plan};
 use crate::reading::InMemory;
 use crate::staged::{Stage, StagedRun};
@@ -34,9 +34,8 @@ pub(super) struct Log {
     pub(super) wants_room: bool,
 }
 
-#[derive(Default)]
 struct Batch {
-    entries: Vec<u8>,
+    record: Draft,
     tags: Vec<u64>,
 }
 
@@ -49,8 +48,13 @@ struct Flight {
 }
 
 impl Batch {
+    /// The next one is like the last one, as likely as not.
+    fn after(entries_len: usize) -> Batch {
+        Batch { record: Draft::with_capacity(entries_len + entries_len / 8), tags: Vec::new() }
+    }
+
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.tags.is_empty()
+        self.record.entries_len() == 0 && self.tags.is_empty()
     }
 }
 
@@ -69,7 +73,7 @@ impl Log {
             sequence,
             chain,
             durable: sequence - 1,
-            open: Batch::default(),
+            open: Batch::after(0),
             flight: None,
             wants_room: false,
         }
@@ -99,7 +103,7 @@ impl Log {
     /// The tags of all that will not become durable.
     pub(super) fn abandon(&mut self) -> Vec<u64> {
         let mut tags = self.flight.take().map(|f| f.tags).unwrap_or_default();
-        tags.append(&mut std::mem::take(&mut self.open).tags);
+        tags.append(&mut std::mem::replace(&mut self.open, Batch::after(0)).tags);
         tags
     }
 }
@@ -108,7 +112,7 @@ impl Shard {
     /// Whether the batch that is being gathered takes another transaction.
     pub(super) fn log_has_room(&self) -> bool {
         let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
-        !self.log.wants_room && self.log.open.entries.len() < max && self.index.has_room()
+        !self.log.wants_room && self.log.open.record.entries_len() < max && self.index.has_room()
     }
 
     /// Whether the batch that is being gathered fits into the log with this effect as well. If it does not, a checkpoint
@@ -121,7 +125,8 @@ impl Shard {
         let added = effect.keys.iter().map(of_keys).sum::<usize>()
             + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
-        let gathered = self.log.open.entries.len() + self.staged.open_runs().map(of_run).sum::<usize>();
+        let gathered =
+            self.log.open.record.entries_len() + self.staged.open_runs().map(of_run).sum::<usize>();
         let blocks = Record::blocks(gathered + added, self.options.inline_bytes_max);
         if blocks <= self.log.ring.room() {
             return true;
@@ -137,7 +142,7 @@ impl Shard {
     /// Make a plan's effect visible, and part of the batch that is being gathered.
     pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
         let batch = self.log.sequence;
-        let entries = &mut self.log.open.entries;
+        let entries = self.log.open.record.entries();
         for (key, value) in &effect.keys {
             match value {
                 Some(value) => put_put(entries, key, value),
@@ -176,27 +181,27 @@ impl Shard {
         }
         let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
         let inline = data_bytes <= self.options.inline_bytes_max;
-        let Batch { mut entries, tags } = std::mem::take(&mut self.log.open);
+        let next = Batch::after(self.log.open.record.entries_len());
+        let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
         let direct = !inline && !runs.is_empty();
         let mut inline_data = Rope::new();
         for (start, run) in &runs {
             match inline {
                 true => {
-                    put_inline(&mut entries, *start, run.data.len() as u64);
+                    put_inline(record.entries(), *start, run.data.len() as u64);
                     inline_data.append(run.data.clone());
                 }
-                false => put_direct(&mut entries, *start, &run.crcs),
+                false => put_direct(record.entries(), *start, &run.crcs),
             }
         }
         let sequence = self.log.sequence;
-        let (record, chain) = Record::encode(
+        let (record, chain) = record.seal(
             self.log.shard_identity,
             sequence,
             self.log.chain,
             self.log.durable,
             &self.totals,
-            &entries,
             inline_data,
         );
         let place = self.log.ring.take((record.len() / crate::device::BLOCK) as u64);

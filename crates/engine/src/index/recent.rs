@@ -1,0 +1,62 @@
+//! What tables said of the keys that were looked up last.
+//!
+//! A client's write looks an object up twice: when the OSD asks what there is, and again when the change is worked out. An
+//! answer holds until tables with newer entries come ([`Recent::clear`]); a merge changes no answer. Memtables are newer
+//! than any of this and are asked before.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+const SLOTS: usize = 256;
+
+struct Answer {
+    hash: u64,
+    key: SmallVec<[u8; 64]>,
+    /// `None`: it is in no table.
+    value: Option<Bytes>,
+}
+
+/// One place for each hash: the newer answer replaces the older.
+pub struct Recent {
+    slots: Vec<Option<Answer>>,
+}
+
+impl Recent {
+    pub fn new() -> Recent {
+        Recent { slots: (0..SLOTS).map(|_| None).collect() }
+    }
+
+    #[inline]
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<&Option<Bytes>> {
+        let answer = self.slots[hash as usize % SLOTS].as_ref()?;
+        (answer.hash == hash && answer.key[..] == *key).then_some(&answer.value)
+    }
+
+    pub fn keep(&mut self, key: &[u8], hash: u64, value: Option<Bytes>) {
+        self.slots[hash as usize % SLOTS] = Some(Answer { hash, key: key.into(), value });
+    }
+
+    /// Newer tables are there.
+    pub fn clear(&mut self) {
+        self.slots.iter_mut().for_each(|slot| *slot = None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_of_its_key_alone_until_newer_tables_come() {
+        let mut recent = Recent::new();
+        recent.keep(b"a", 7, None);
+        recent.keep(b"b", 8, Some(Bytes::from_static(b"x")));
+        assert_eq!(recent.find(b"a", 7), Some(&None));
+        assert_eq!(recent.find(b"c", 7), None, "the same hash");
+        assert_eq!(recent.find(b"b", 8), Some(&Some(Bytes::from_static(b"x"))));
+        recent.keep(b"c", 7 + SLOTS as u64, None);
+        assert_eq!(recent.find(b"a", 7), None, "replaced");
+        recent.clear();
+        assert_eq!(recent.find(b"b", 8), None);
+    }
+}
