@@ -18,12 +18,24 @@ pub trait Hands: Sync {
     /// An unreachable cluster or a wrong key is told within seconds.
     fn connect(&self, conf: &Path) -> anyhow::Result<Box<dyn Cluster>>;
 
-    /// Load by shoal's own client, warm-up and prefill included. `began` is called when the load begins.
-    fn load(&self, conf: &Path, pool: &str, spec: &Spec, began: &mut dyn FnMut())
-    -> anyhow::Result<Measured>;
+    /// The key that this ceph.conf's client needs, as a keyring; empty where the cluster asks for none.
+    fn keyring(&self, conf: &Path) -> anyhow::Result<String>;
+
+    /// Load by shoal's own client, warm-up and prefill included. `begin` is called when all is ready, and the load
+    /// begins when it returns.
+    fn load(
+        &self,
+        conf: &Path,
+        pool: &str,
+        spec: &Spec,
+        begin: &mut dyn FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Measured>;
 
     /// Start a cluster of shoal's in this folder on ports from this one. The path of its ceph.conf.
     fn start_shoal(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<std::path::PathBuf>;
+
+    /// Start what of it does not run, with what it has stored.
+    fn start_shoal_again(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<()>;
 
     fn stop_shoal(&self, dir: &Path) -> anyhow::Result<()>;
 }

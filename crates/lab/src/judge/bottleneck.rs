@@ -97,7 +97,7 @@ fn waiting(spec: &Spec, measured: &Measured, samples: &[Sample], busy: f64) -> B
     let in_osd = server_latency_us(spec, samples);
     let total = measured.latency.mean_us;
     let in_flight = measured.ops_per_s * total / 1e6;
-    if let Some(rate) = spec.rate {
+    if let Some(rate) = spec.mean_rate() {
         let evidence = format!(
             "{:.0} op/s of the {rate:.0} that were asked for, {:.1} in flight on average",
             measured.ops_per_s, in_flight

@@ -20,6 +20,7 @@ pub struct Start {
     pub ticket: u64,
     pub object: u64,
     pub read: bool,
+    pub bytes: u64,
     pub intended_ns: u64,
 }
 
@@ -28,6 +29,8 @@ pub struct Generator {
     read_percent: u32,
     pick: Pick,
     objects: u64,
+    /// Bytes, and the share of operations that are at most that large; the last share is 1.
+    sizes: Vec<(u64, f64)>,
     /// Sequential operations go round.
     sequence: Option<u64>,
     random: StdRng,
@@ -36,7 +39,7 @@ pub struct Generator {
 
 enum Arrivals {
     Open {
-        gap: Exp<f64>,
+        rate: Rate,
         next_ns: u64,
         in_flight: usize,
     },
@@ -45,6 +48,38 @@ enum Arrivals {
         idle: BinaryHeap<Reverse<u64>>,
         think_ns: u64,
     },
+}
+
+/// Arrivals of a Poisson process whose rate changes evenly with time: those of its highest rate, thinned.
+struct Rate {
+    gap: Exp<f64>,
+    /// Shares of the highest rate, before `ramp.0` and after `ramp.1` nanoseconds.
+    shares: (f64, f64),
+    ramp_ns: (f64, f64),
+}
+
+impl Rate {
+    fn new(spec: &Spec, share: f64, from: f64) -> Rate {
+        let to = spec.rate_to.unwrap_or(from);
+        let highest = from.max(to);
+        let gap = Exp::new((highest * share / 1e9).max(1e-12)).expect("a rate is positive");
+        let shares = if highest > 0.0 { (from / highest, to / highest) } else { (1.0, 1.0) };
+        Rate { gap, shares, ramp_ns: (spec.ramp_s * 1e9, (spec.ramp_s + spec.seconds) * 1e9) }
+    }
+
+    fn next_ns(&self, mut at_ns: u64, random: &mut StdRng) -> u64 {
+        loop {
+            at_ns = at_ns.saturating_add((self.gap.sample(random) as u64).max(1));
+            if self.shares.0 == self.shares.1 || at_ns as f64 > self.ramp_ns.1 {
+                return at_ns;
+            }
+            let (begin, end) = self.ramp_ns;
+            let part = ((at_ns as f64 - begin) / (end - begin)).clamp(0.0, 1.0);
+            if unit(random) < self.shares.0 + (self.shares.1 - self.shares.0) * part {
+                return at_ns;
+            }
+        }
+    }
 }
 
 enum Pick {
@@ -59,9 +94,9 @@ impl Generator {
         let mut random = StdRng::seed_from_u64(seed);
         let arrivals = match spec.rate {
             Some(rate) => {
-                let gap = Exp::new((rate * share / 1e9).max(1e-12)).expect("a rate is positive");
-                let next_ns = gap.sample(&mut random) as u64;
-                Arrivals::Open { gap, next_ns, in_flight: 0 }
+                let rate = Rate::new(spec, share, rate);
+                let next_ns = rate.next_ns(0, &mut random);
+                Arrivals::Open { rate, next_ns, in_flight: 0 }
             }
             None => {
                 let idle = (0..spec.depth).map(|_| Reverse(0)).collect();
@@ -84,18 +119,27 @@ impl Generator {
             Op::RandMixed => spec.read_percent,
         };
         let sequence = matches!(spec.op, Op::Read | Op::Write).then_some(0);
-        Generator { arrivals, read_percent, pick, objects, sequence, random, tickets: 0 }
+        let mut below = 0.0;
+        let mut sizes: Vec<(u64, f64)> = spec.sizes.clone();
+        for (_, share) in &mut sizes {
+            below += *share;
+            *share = below;
+        }
+        if sizes.is_empty() {
+            sizes.push((spec.op_bytes, 1.0));
+        }
+        Generator { arrivals, read_percent, pick, objects, sizes, sequence, random, tickets: 0 }
     }
 
     /// An operation that is due by now. Ask until there is none.
     pub fn next(&mut self, now_ns: u64) -> Option<Start> {
         let intended_ns = match &mut self.arrivals {
-            Arrivals::Open { gap, next_ns, in_flight } => {
+            Arrivals::Open { rate, next_ns, in_flight } => {
                 if *next_ns > now_ns || *in_flight >= IN_FLIGHT_MAX {
                     return None;
                 }
                 let intended = *next_ns;
-                *next_ns += gap.sample(&mut self.random) as u64;
+                *next_ns = rate.next_ns(intended, &mut self.random);
                 *in_flight += 1;
                 intended
             }
@@ -111,7 +155,17 @@ impl Generator {
         };
         self.tickets += 1;
         let read = self.random.random_range(0..100) < self.read_percent;
-        Some(Start { ticket: self.tickets, object: self.object(), read, intended_ns })
+        let bytes = self.bytes();
+        Some(Start { ticket: self.tickets, object: self.object(), read, bytes, intended_ns })
+    }
+
+    fn bytes(&mut self) -> u64 {
+        if let [(bytes, _)] = self.sizes[..] {
+            return bytes;
+        }
+        let place = unit(&mut self.random);
+        let found = self.sizes.iter().find(|(_, below)| place < *below).or(self.sizes.last());
+        found.expect("there is a size").0
     }
 
     /// When `next` would give something though nothing is answered.

@@ -12,6 +12,7 @@ pub struct Recorder {
     end_ns: u64,
     latency_ns: Histogram<u64>,
     completed_in_window: u64,
+    bytes_in_window: u64,
     errors: u64,
     first_error: Option<i32>,
     /// One histogram for the second that runs; the others are told.
@@ -30,6 +31,7 @@ impl Recorder {
             end_ns,
             latency_ns: Histogram::new_with_max(LATENCY_MAX_NS, 3)?,
             completed_in_window: 0,
+            bytes_in_window: 0,
             errors: 0,
             first_error: None,
             second: 0,
@@ -62,7 +64,10 @@ impl Recorder {
             self.first_error.get_or_insert(errno);
             return;
         }
-        self.completed_in_window += u64::from(now_ns < self.end_ns);
+        if now_ns < self.end_ns {
+            self.completed_in_window += 1;
+            self.bytes_in_window += start.bytes;
+        }
         self.latency_ns.saturating_record(latency_ns);
     }
 
@@ -83,7 +88,7 @@ impl Recorder {
         self.second = next;
     }
 
-    pub fn measured(mut self, op_bytes: u64) -> Measured {
+    pub fn measured(mut self) -> Measured {
         // The last second is a whole one only where the window ends with it.
         if self.end_ns.is_multiple_of(1_000_000_000) && self.second == self.end_ns / 1_000_000_000 - 1 {
             self.end_second(self.end_ns / 1_000_000_000);
@@ -100,7 +105,7 @@ impl Recorder {
             ops: h.len() as f64,
             seconds,
             ops_per_s,
-            bytes_per_s: ops_per_s * op_bytes as f64,
+            bytes_per_s: self.bytes_in_window as f64 / seconds,
             errors: self.errors,
             latency: Latency {
                 mean_us: h.mean() / 1e3,

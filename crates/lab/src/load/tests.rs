@@ -34,7 +34,7 @@ fn simulate(spec: &Spec, seconds: u64, server: Server<'_>) -> Measured {
             recorder.done(now, &start, 0);
         }
     }
-    recorder.measured(spec.op_bytes)
+    recorder.measured()
 }
 
 fn near(value: Option<f64>, expected: f64) {
@@ -153,4 +153,29 @@ fn mixes_and_popularity_are_as_asked() {
     assert!((f64::from(sorted[0]) / 1e5 - 1.0 / 7.485).abs() < 0.01, "{}", sorted[0]);
     let (_, sequence) = count(&Spec { op: Op::Write, ..base });
     assert!(sequence.iter().all(|n| *n == 100));
+}
+
+#[test]
+fn a_rate_can_grow() {
+    let spec = Spec { rate_to: Some(3000.0), seconds: 20.0, ramp_s: 1.0, ..open(1000.0) };
+    let m = simulate(&spec, 20, &mut |now| now + 1000);
+    near(Some(m.ops_per_s), 2000.0);
+    let mean = |seconds: &[crate::results::record::Second]| {
+        crate::judge::stats::mean(&seconds.iter().map(|s| s.ops).collect::<Vec<_>>())
+    };
+    assert!(
+        (m.series[0].ops - 1000.0).abs() < 120.0,
+        "the warm-up is at the first rate: {}",
+        m.series[0].ops
+    );
+    let (first, last) = (mean(&m.series[1..6]), mean(&m.series[16..]));
+    assert!((first - 1250.0).abs() < 60.0 && (last - 2750.0).abs() < 80.0, "{first} {last}");
+}
+
+#[test]
+fn sizes_come_in_their_shares_and_bytes_are_counted() {
+    let spec = Spec { sizes: vec![(4096, 0.75), (65536, 0.25)], op_bytes: 19456, ..open(5000.0) };
+    let m = simulate(&spec, 20, &mut |now| now + 1000);
+    near(Some(m.bytes_per_s / m.ops_per_s), 19456.0);
+    assert_eq!(simulate(&open(100.0), 5, &mut |now| now + 1000).bytes_per_s % 4096.0, 0.0);
 }

@@ -5,7 +5,7 @@
 
 use super::spec::{ClusterSpec, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
-use super::{Matrix, cluster};
+use super::{ClientHosts, Matrix, cluster};
 use crate::size;
 use serde_json::{Map, Value};
 
@@ -83,11 +83,14 @@ const HARMLESS: &[&str] = &[
 const INSTEAD: &[(&str, &str)] = &[
     ("write_omap", "the lab has no omap load yet"),
     ("pool_per_proc", "use one pool: PGs are an axis (pool_profiles with pg_size)"),
-    ("recovery_test", "set an OSD out by hand while a run lasts; the timeline shows PG states"),
+    ("recovery_test", "faults: [{at: 60, kill: osd.0}, {at: 90, start: osd.0}], in the lab's own form"),
     ("cluster_osds", "deploy: stock, osds: N"),
     ("client_ra", "set the read-ahead of the device before the run"),
-    ("data_pool_profile", "use pool_profile with replication: erasure in the lab's own form (pool: 4+2)"),
-    ("op_size_distribution", "list sizes in op_size: each becomes a point"),
+    (
+        "data_pool_profile",
+        "pool_profile with replication: erasure: the lab puts the headers in a pool of copies",
+    ),
+    ("op_size_distribution", "tool: shoal with op_size: {4k: 70, 64k: 30}, in the lab's own form"),
     ("rate_iops", "tool: shoal with rate, in the lab's own form: an open loop"),
     ("block_devices", "device or path in a list of rawfio"),
 ];
@@ -115,7 +118,8 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
     if specs.is_empty() {
         return Err(tree.problem(&["benchmarks"], "benchmarks: there is nothing to measure"));
     }
-    Ok(Matrix { name: String::new(), clusters, specs, iterations, seed: 1, cool_down_s: 1.0, notes })
+    let hosts = hosts(tree, section, &mut notes)?;
+    Ok(Matrix { name: String::new(), clusters, specs, iterations, seed: 1, cool_down_s: 1.0, hosts, notes })
 }
 
 fn clusters(
@@ -139,6 +143,29 @@ fn clusters(
         );
     }
     Ok(vec![ClusterSpec::existing()])
+}
+
+/// CBT's `clients` make the load over ssh, as its `user`; a list of this host alone means this host.
+fn hosts(
+    tree: &Tree,
+    section: &Map<String, Value>,
+    notes: &mut Vec<String>,
+) -> Result<Option<ClientHosts>, Problem> {
+    let names: Vec<String> =
+        section.get("clients").map(|v| axis(v).iter().map(text_of).collect()).unwrap_or_default();
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_here = |name: &String| ["localhost", "127.0.0.1", own.trim()].contains(&name.as_str());
+    if names.iter().all(is_here) {
+        return Ok(None);
+    }
+    let user = section.get("user").map(|user| text_of(user) + "@").unwrap_or_default();
+    let hosts = ClientHosts::new(names.iter().map(|name| format!("{user}{name}")).collect())
+        .map_err(|what| tree.problem(&["cluster", "clients"], format!("clients: {what}")))?;
+    notes.push(format!(
+        "the load is made by {} over ssh, where `shoal` must be on PATH; --here makes it on this host",
+        hosts.hosts.join(", ")
+    ));
+    Ok(Some(hosts))
 }
 
 struct Module<'a> {
@@ -404,6 +431,7 @@ benchmarks:
         let matrix = Matrix::parse(STUDY, "study").unwrap();
         assert_eq!(matrix.iterations, 3);
         assert_eq!(matrix.clusters, [ClusterSpec::existing()]);
+        assert_eq!(matrix.hosts.unwrap().hosts, ["someone@node"], "its clients make the load");
         assert!(matrix.notes.iter().any(|n| n.contains("use_existing is False")), "{:?}", matrix.notes);
         let ops: Vec<(Op, u32)> = matrix.specs.iter().map(|s| (s.op, s.depth)).collect();
         assert_eq!(ops, [(Op::Write, 1), (Op::Read, 1), (Op::Write, 256), (Op::Read, 256)]);

@@ -1,13 +1,14 @@
 //! Which clusters does a file ask for? The `cluster` section, the same in both forms.
 //!
-//! Each of `deploy`, `release`, `store`, `auth`, `osds` and `cores` may be a list.
+//! Each of `deploy`, `release`, `store`, `auth`, `osds` and `cores` may be a list. `tools` is the release of the stock
+//! programs that measure, where it is not the cluster's own.
 
 use super::spec::{ClusterSpec, Deploy};
 use super::tree::{Problem, Tree, axis, text_of};
 use serde_json::{Map, Value};
 
 /// The keys of a cluster section that the lab reads.
-pub(super) const KEYS: &[&str] = &["deploy", "release", "store", "auth", "osds", "cores"];
+pub(super) const KEYS: &[&str] = &["deploy", "release", "store", "auth", "osds", "cores", "tools"];
 
 pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<ClusterSpec>, Problem> {
     let words = |key: &str, otherwise: &str| match section.get(key) {
@@ -33,11 +34,12 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
     known("auth", &auths, &["cephx", "none"])?;
     let stores = words("store", "memstore");
     known("store", &stores, &["memstore", "bluestore", "mem", "disk"])?;
+    let tools = section.get("tools").map(text_of);
     let mut out = Vec::new();
     for deploy in &deploys {
         let releases: Vec<Option<String>> = match (deploy.as_str(), section.get("release")) {
             ("existing", _) => {
-                out.push(ClusterSpec::existing());
+                out.push(ClusterSpec { tools: tools.clone(), ..ClusterSpec::existing() });
                 continue;
             }
             ("stock", Some(value)) => axis(value).iter().map(|v| Some(text_of(v))).collect(),
@@ -63,6 +65,7 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
                                 auth: auth.clone(),
                                 store: (*store).to_owned(),
                                 cores,
+                                tools: tools.clone(),
                             });
                         }
                     }

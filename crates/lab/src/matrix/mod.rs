@@ -3,16 +3,19 @@
 //! - [`spec`]: one point, completely described.
 //! - [`tree`]: YAML as a tree whose keys know their line.
 //! - [`own`]: the lab's own form; [`cbt`]: CBT's.
+//! - [`hosts`]: which other hosts make the load.
 //! - [`order`]: in which order the points run.
 
 pub mod cbt;
 mod cluster;
+mod hosts;
 pub mod order;
 pub mod own;
 pub mod spec;
 mod tree;
 
-pub use spec::{Access, ClusterSpec, Deploy, Op, Pool, Spec, Tool};
+pub use hosts::ClientHosts;
+pub use spec::{Access, ClusterSpec, Deploy, Fault, FaultKind, Op, Pool, Spec, Tool};
 pub use tree::Problem;
 
 use tree::Tree;
@@ -29,6 +32,8 @@ pub struct Matrix {
     pub seed: u64,
     /// Seconds of rest after each point.
     pub cool_down_s: f64,
+    /// The hosts that make the load; `None`: this one.
+    pub hosts: Option<ClientHosts>,
     /// What was read and has no effect here, told to the user.
     pub notes: Vec<String>,
 }

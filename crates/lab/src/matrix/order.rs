@@ -46,6 +46,7 @@ mod tests {
                 iterations,
                 seed,
                 cool_down_s: 0.0,
+                hosts: None,
                 notes: Vec::new(),
             };
             let order = shuffled(&matrix);

@@ -9,13 +9,14 @@
 //!   - { tool: shoal, op: [randwrite, randread], op_size: 4k, depth: [1, 4, 16, 64, 256] }
 //! ```
 
-use super::spec::{Access, ClusterSpec, Op, Pool, Spec, Tool};
+use super::spec::{Access, ClusterSpec, Fault, FaultKind, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
-use super::{Matrix, cluster};
+use super::{ClientHosts, Matrix, cluster};
 use crate::size;
 use serde_json::{Map, Value};
 
-const TOP: &[&str] = &["name", "iterations", "seed", "cool_down", "cluster", "defaults", "workloads"];
+const TOP: &[&str] =
+    &["name", "iterations", "seed", "cool_down", "cluster", "clients", "defaults", "workloads"];
 const WORKLOAD: &[&str] = &[
     "tool",
     "op",
@@ -37,6 +38,8 @@ const WORKLOAD: &[&str] = &[
     "path",
     "fsync",
     "options",
+    "faults",
+    "to",
 ];
 
 pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
@@ -58,6 +61,7 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
         }
         Some(_) => return Err(tree.problem(&["cluster"], "cluster: expected keys, such as `deploy: shoal`")),
     };
+    let hosts = top.get("clients").map(|value| hosts(tree, value)).transpose()?;
     let defaults = top.get("defaults").and_then(Value::as_object).unwrap_or(&empty);
     unknown(tree, &["defaults"], defaults, WORKLOAD)?;
     let Some(Value::Array(workloads)) = top.get("workloads") else {
@@ -86,8 +90,28 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
         iterations,
         seed: number("seed", 1.0)? as u64,
         cool_down_s: number("cool_down", 1.0)?,
+        hosts,
         notes: Vec::new(),
     })
+}
+
+/// `clients: {hosts: [a, b], ssh: "ssh -p 2222", shoal: /opt/shoal}`
+fn hosts(tree: &Tree, value: &Value) -> Result<ClientHosts, Problem> {
+    let wrong = |what: &str| tree.problem(&["clients"], format!("clients: {what}"));
+    let section = value.as_object().ok_or_else(|| {
+        wrong("expected keys, such as `hosts: [a, b]` (how many on each host is the key of a workload)")
+    })?;
+    unknown(tree, &["clients"], section, &["hosts", "ssh", "shoal"])?;
+    let hosts: Vec<String> =
+        section.get("hosts").map(|v| axis(v).iter().map(text_of).collect()).unwrap_or_default();
+    let mut hosts = ClientHosts::new(hosts).map_err(|what| wrong(&what))?;
+    if let Some(ssh) = section.get("ssh") {
+        hosts.ssh = text_of(ssh).split_whitespace().map(str::to_owned).collect();
+    }
+    if let Some(shoal) = section.get("shoal") {
+        hosts.shoal = text_of(shoal);
+    }
+    Ok(hosts)
 }
 
 fn unknown(tree: &Tree, path: &[&str], map: &Map<String, Value>, known: &[&str]) -> Result<(), Problem> {
@@ -103,7 +127,9 @@ fn expand(tree: &Tree, path: &[&str], keys: &Map<String, Value>) -> Result<Vec<S
     for key in WORKLOAD {
         let Some(value) = keys.get(*key) else { continue };
         let mut next = Vec::new();
-        for value in axis(value) {
+        // A list of faults is one thing that happens, not an axis.
+        let values = if *key == "faults" { vec![value.clone()] } else { axis(value) };
+        for value in values {
             for spec in &specs {
                 let mut spec = spec.clone();
                 set(&mut spec, key, &value).map_err(|what| {
@@ -128,6 +154,24 @@ fn expand(tree: &Tree, path: &[&str], keys: &Map<String, Value>) -> Result<Vec<S
                 tree.problem(path, "rate (an open loop) is of the tool shoal: rados bench and fio wait")
             );
         }
+        if !spec.sizes.is_empty() {
+            if spec.tool == Tool::RadosBench {
+                return Err(tree.problem(path, "rados bench knows one size: use the tool shoal or fio-rbd"));
+            }
+            if spec.verify {
+                return Err(tree.problem(
+                    path,
+                    "verify needs operations of one size: of several, one object holds pieces of many writes",
+                ));
+            }
+        }
+        if spec.tool.is_network() && spec.op_bytes > 1 << 20 {
+            return Err(tree.problem(path, "op_size: messages of network tools are 1 MiB at most"));
+        }
+        if let Some(late) = spec.faults.iter().find(|fault| fault.at_s >= spec.ramp_s + spec.seconds) {
+            let what = format!("faults: at {} s the load has ended (time and ramp)", late.at_s);
+            return Err(tree.problem(path, what));
+        }
     }
     Ok(specs)
 }
@@ -141,7 +185,10 @@ fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
     match key {
         "tool" => spec.tool = named(Tool::NAMES, &text)?,
         "op" => spec.op = named(Op::NAMES, &text)?,
-        "op_size" => spec.op_bytes = bytes()?,
+        "op_size" => match value.as_object() {
+            Some(shares) => (spec.op_bytes, spec.sizes) = sizes(shares)?,
+            None => (spec.op_bytes, spec.sizes) = (bytes()?, Vec::new()),
+        },
         "depth" => spec.depth = above(count()?)?,
         "clients" => spec.clients = above(count()?)?,
         "time" => spec.seconds = real()?.max(0.1),
@@ -155,7 +202,7 @@ fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
         }
         "mode" if ["default", "crc", "secure"].contains(&text.as_str()) => spec.mode = text,
         "mode" => return Err(format!("{text} is none of default, crc, secure")),
-        "rate" => spec.rate = Some(real()?).filter(|r| *r > 0.0),
+        "rate" => (spec.rate, spec.rate_to) = rate(&text)?,
         "read_percent" => spec.read_percent = count()?.min(100),
         "access" => spec.access = access(&text)?,
         "objects" => spec.objects = u64::from(above(count()?)?),
@@ -168,9 +215,69 @@ fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
             let map = value.as_object().ok_or("expected keys and values")?;
             spec.options = map.iter().map(|(k, v)| (k.clone(), text_of(v))).collect();
         }
+        "faults" => spec.faults = axis(value).iter().map(fault).collect::<Result<_, _>>()?,
+        "to" => spec.to = Some(text).filter(|t| !t.is_empty()),
         other => return Err(format!("{other} has no meaning")),
     }
     Ok(())
+}
+
+/// `{4k: 70, 64k: 30}`: bytes and how often. The mean, and the shares.
+fn sizes(shares: &Map<String, Value>) -> Result<(u64, Vec<(u64, f64)>), String> {
+    let mut out = Vec::new();
+    for (size, share) in shares {
+        let bytes = size::parse(size).filter(|b| *b > 0).ok_or(format!("{size} is no size (4k, 4M, …)"))?;
+        let share = share.as_f64().filter(|s| *s > 0.0).ok_or(format!("{size}: {share} is no share"))?;
+        out.push((bytes, share));
+    }
+    let all: f64 = out.iter().map(|(_, share)| share).sum();
+    if out.is_empty() {
+        return Err("expected sizes and shares, such as {4k: 70, 64k: 30}".into());
+    }
+    out.iter_mut().for_each(|(_, share)| *share /= all);
+    out.sort_by_key(|(bytes, _)| *bytes);
+    let mean: f64 = out.iter().map(|(bytes, share)| *bytes as f64 * share).sum();
+    Ok((mean.round() as u64, out))
+}
+
+/// `1000`, or `1000..5000`: from, and to.
+fn rate(text: &str) -> Result<(Option<f64>, Option<f64>), String> {
+    let parse = |word: &str| {
+        let rate = word.trim().parse::<f64>().ok().filter(|r| *r >= 0.0 && r.is_finite());
+        rate.ok_or(format!("{text}: expected operations a second (1000), or from and to (1000..5000)"))
+    };
+    match text.split_once("..") {
+        None => Ok((Some(parse(text)?).filter(|r| *r > 0.0), None)),
+        Some((from, to)) => match (parse(from)?, parse(to)?) {
+            (0.0, 0.0) => Err("from nothing to nothing is no rate".into()),
+            (from, to) => Ok((Some(from), Some(to))),
+        },
+    }
+}
+
+/// `{at: 60, kill: osd.0}`, `{at: 90, start: osd.0}`, `{at: 30, run: "a shell command"}`.
+fn fault(value: &Value) -> Result<Fault, String> {
+    let form =
+        "expected {at: SECONDS, kill: osd.N}, {at: SECONDS, start: osd.N} or {at: SECONDS, run: COMMAND}";
+    let map = value.as_object().filter(|map| map.len() == 2).ok_or(form)?;
+    let at_s = map.get("at").and_then(Value::as_f64).filter(|at| *at >= 0.0).ok_or(form)?;
+    let (key, what) = map.iter().find(|(key, _)| *key != "at").ok_or(form)?;
+    let what = text_of(what);
+    let daemon = || {
+        let is_osd = what.strip_prefix("osd.").is_some_and(|id| id.parse::<u32>().is_ok());
+        if is_osd {
+            Ok(what.clone())
+        } else {
+            Err(format!("{what}: only OSDs (osd.0) are killed and started"))
+        }
+    };
+    let what = match key.as_str() {
+        "kill" => FaultKind::Kill(daemon()?),
+        "start" => FaultKind::Start(daemon()?),
+        "run" => FaultKind::Run(what),
+        _ => return Err(form.into()),
+    };
+    Ok(Fault { at_s, what })
 }
 
 fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Result<T, String> {
@@ -274,5 +381,47 @@ workloads:
         assert!(problem("workloads: [{tool: rados-bench, rate: 10}]").contains("open loop"));
         assert!(problem("workloads: [{tool: fio}]").contains("path"));
         assert!(problem("- a").contains("expected keys"));
+        let one = |keys: &str| problem(&format!("workloads:\n  - {{ tool: shoal, time: 5, {keys} }}\n"));
+        assert!(one("op_size: {4k: 70, big: 3}").contains("line 2, column 5: op_size: big is no size"));
+        assert!(one("op_size: {4k: 1, 8k: 1}, verify: true").contains("verify needs"));
+        assert!(one("rate: 1000..fast").contains("1000..fast: expected"));
+        assert!(one("faults: [{at: 2, kill: mon.a}]").contains("only OSDs"));
+        assert!(one("faults: [{at: 2, explode: osd.0}]").contains("expected {at"));
+        assert!(one("faults: [{at: 7, kill: osd.0}]").contains("at 7 s the load has ended"));
+        assert!(
+            problem("clients: 3\nworkloads: [{tool: shoal}]")
+                .contains("line 1, column 1: clients: expected keys")
+        );
+        assert!(
+            problem("clients: {hosts: [-oProxyCommand=x]}\nworkloads: [{tool: shoal}]").contains("no host")
+        );
+        assert!(
+            problem("workloads: [{tool: rados-bench, op_size: {4k: 1, 8k: 1}}]").contains("knows one size")
+        );
+    }
+
+    #[test]
+    fn sizes_ramps_faults_and_hosts() {
+        let text = "\
+clients: { hosts: [a, me@b], ssh: ssh -p 2222, shoal: /opt/shoal }
+workloads:
+  - tool: shoal
+    op_size: [{ 4k: 75, 64k: 25 }, 4k]
+    rate: [100..500, 300]
+    time: 30
+    faults: [{ at: 10, kill: osd.0 }, { at: 20, run: echo now }]
+";
+        let matrix = Matrix::parse(text, "x").unwrap();
+        assert_eq!(matrix.specs.len(), 4, "faults are no axis");
+        let first = &matrix.specs[0];
+        assert_eq!(first.sizes, [(4096, 0.75), (65536, 0.25)]);
+        assert_eq!((first.op_bytes, first.op_bytes_max()), (19456, 65536));
+        assert_eq!((first.rate, first.rate_to, first.mean_rate()), (Some(100.0), Some(500.0), Some(300.0)));
+        assert_eq!(first.faults.len(), 2);
+        assert_eq!(first.faults[0], Fault { at_s: 10.0, what: FaultKind::Kill("osd.0".into()) });
+        assert!(first.label().contains("4 KiB 75% + 64 KiB 25% · 100 to 500/s"), "{}", first.label());
+        assert!(first.label().ends_with("kill osd.0 at 10 s · run `echo now` at 20 s"), "{}", first.label());
+        let hosts = matrix.hosts.unwrap();
+        assert_eq!((hosts.hosts.len(), hosts.ssh.len(), hosts.shoal.as_str()), (2, 3, "/opt/shoal"));
     }
 }

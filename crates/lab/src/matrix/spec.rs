@@ -17,6 +17,12 @@ pub enum Tool {
     FioRbd,
     /// Stock `fio` on a block device or a file.
     Fio,
+    /// Small messages to and fro over TCP, one at a time: the lab's own probe of a network's latency.
+    TcpPing,
+    /// As many bytes as a TCP stream takes, each client a stream: the lab's own probe of its throughput.
+    TcpStream,
+    /// The same by iperf3, which must serve at the other end.
+    Iperf3,
     /// Nothing at all: what repeats of doing nothing show is noise.
     Nothing,
 }
@@ -27,6 +33,9 @@ impl Tool {
         ("rados-bench", Tool::RadosBench),
         ("fio-rbd", Tool::FioRbd),
         ("fio", Tool::Fio),
+        ("tcp-ping", Tool::TcpPing),
+        ("tcp-stream", Tool::TcpStream),
+        ("iperf3", Tool::Iperf3),
         ("nothing", Tool::Nothing),
     ];
 
@@ -36,6 +45,10 @@ impl Tool {
 
     pub fn needs_pool(self) -> bool {
         matches!(self, Tool::Shoal | Tool::RadosBench | Tool::FioRbd)
+    }
+
+    pub fn is_network(self) -> bool {
+        matches!(self, Tool::TcpPing | Tool::TcpStream | Tool::Iperf3)
     }
 }
 
@@ -106,12 +119,45 @@ pub enum Access {
     },
 }
 
+/// Something that happens to the cluster while a load runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Seconds after the load began, warm-up included.
+    pub at_s: f64,
+    pub what: FaultKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultKind {
+    /// Kill this daemon, as a power cut would.
+    Kill(String),
+    /// Start it again.
+    Start(String),
+    /// Run this by the shell, on the host of the lab.
+    Run(String),
+}
+
+impl FaultKind {
+    pub fn label(&self) -> String {
+        match self {
+            FaultKind::Kill(name) => format!("kill {name}"),
+            FaultKind::Start(name) => format!("start {name}"),
+            FaultKind::Run(command) => format!("run `{command}`"),
+        }
+    }
+}
+
 /// One point, without its repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Spec {
     pub tool: Tool,
     pub op: Op,
+    /// Of one operation; their mean where `sizes` says more.
     pub op_bytes: u64,
+    /// Bytes and how often, in shares that add up to 1. Empty: all are of `op_bytes`.
+    pub sizes: Vec<(u64, f64)>,
     /// Operations in flight of each client.
     pub depth: u32,
     /// Client processes (or connections, of shoal's own client).
@@ -124,6 +170,8 @@ pub struct Spec {
     pub mode: String,
     /// Arrivals a second over all clients: an open loop. `None`: a closed loop of `depth`.
     pub rate: Option<f64>,
+    /// What the rate grows or shrinks to, evenly, from the end of the warm-up to the end.
+    pub rate_to: Option<f64>,
     pub read_percent: u32,
     pub access: Access,
     /// Objects of each client of shoal's own; what `rados bench` writes at most.
@@ -140,6 +188,12 @@ pub struct Spec {
     pub fsync: u32,
     /// Options set on the OSDs while this point runs.
     pub options: BTreeMap<String, String>,
+    /// What happens meanwhile.
+    pub faults: Vec<Fault>,
+    /// The other end, of network tools: `HOST` or `HOST:PORT`. `None`: this host.
+    pub to: Option<String>,
+    /// The number of the first client here: where several hosts make the load, each has its own.
+    pub first_client: u32,
 }
 
 impl Default for Spec {
@@ -148,6 +202,7 @@ impl Default for Spec {
             tool: Tool::RadosBench,
             op: Op::Write,
             op_bytes: 4096,
+            sizes: Vec::new(),
             depth: 16,
             clients: 1,
             seconds: 30.0,
@@ -155,6 +210,7 @@ impl Default for Spec {
             pool: None,
             mode: "default".into(),
             rate: None,
+            rate_to: None,
             read_percent: 70,
             access: Access::Uniform,
             objects: 1024,
@@ -164,6 +220,9 @@ impl Default for Spec {
             path: None,
             fsync: 0,
             options: BTreeMap::new(),
+            faults: Vec::new(),
+            to: None,
+            first_client: 0,
         }
     }
 }
@@ -174,14 +233,23 @@ impl Spec {
         if self.tool == Tool::Nothing {
             return format!("nothing for {} s", self.seconds);
         }
-        let mut words =
-            vec![self.tool.name().to_owned(), self.op.name().to_owned(), size::show(self.op_bytes)];
+        let to = self.to.as_deref().unwrap_or("this host");
+        match self.tool {
+            Tool::TcpPing => return format!("tcp-ping · {} · {to}", size::show(self.op_bytes)),
+            Tool::TcpStream | Tool::Iperf3 => {
+                let streams = if self.clients == 1 { "stream" } else { "streams" };
+                return format!("{} · {} {streams} · {to}", self.tool.name(), self.clients);
+            }
+            _ => {}
+        }
+        let mut words = vec![self.tool.name().to_owned(), self.op.name().to_owned(), self.size_label()];
         if self.op == Op::RandMixed {
             words.push(format!("{}% reads", self.read_percent));
         }
-        match self.rate {
-            Some(rate) => words.push(format!("{rate}/s")),
-            None => words.push(format!("depth {}", self.depth)),
+        match (self.rate, self.rate_to) {
+            (Some(from), Some(to)) => words.push(format!("{from} to {to}/s")),
+            (Some(rate), None) => words.push(format!("{rate}/s")),
+            (None, _) => words.push(format!("depth {}", self.depth)),
         }
         if self.clients != 1 {
             words.push(format!("{} clients", self.clients));
@@ -209,7 +277,29 @@ impl Spec {
             words.push(path.display().to_string());
         }
         words.extend(self.options.iter().map(|(key, value)| format!("{key}={value}")));
+        words.extend(self.faults.iter().map(|fault| format!("{} at {} s", fault.what.label(), fault.at_s)));
         words.join(" · ")
+    }
+
+    fn size_label(&self) -> String {
+        if self.sizes.is_empty() {
+            return size::show(self.op_bytes);
+        }
+        let shares = self
+            .sizes
+            .iter()
+            .map(|(bytes, share)| format!("{} {}%", size::show(*bytes), (share * 1000.0).round() / 10.0));
+        shares.collect::<Vec<_>>().join(" + ")
+    }
+
+    /// The largest that an operation can be.
+    pub fn op_bytes_max(&self) -> u64 {
+        self.sizes.iter().map(|(bytes, _)| *bytes).max().unwrap_or(self.op_bytes)
+    }
+
+    /// Arrivals a second over the time that counts, of an open loop.
+    pub fn mean_rate(&self) -> Option<f64> {
+        self.rate.map(|rate| (rate + self.rate_to.unwrap_or(rate)) / 2.0)
     }
 }
 
@@ -235,22 +325,45 @@ pub struct ClusterSpec {
     pub store: String,
     /// Cores of each OSD, of shoal.
     pub cores: u32,
+    /// The release of the stock client programs. `None`: stock's own release, or what is installed.
+    #[serde(default)]
+    pub tools: Option<String>,
 }
 
 impl ClusterSpec {
     pub fn existing() -> ClusterSpec {
-        ClusterSpec { deploy: Deploy::Existing, osds: 0, auth: String::new(), store: String::new(), cores: 0 }
+        ClusterSpec {
+            deploy: Deploy::Existing,
+            osds: 0,
+            auth: String::new(),
+            store: String::new(),
+            cores: 0,
+            tools: None,
+        }
     }
 
     pub fn label(&self) -> String {
         let kind = match &self.deploy {
-            Deploy::Existing => return "the cluster".into(),
+            Deploy::Existing => return format!("the cluster{}", self.tools_label(" (", ")")),
             Deploy::Shoal => "shoal".to_owned(),
             Deploy::Stock { release: None } => "stock".to_owned(),
             Deploy::Stock { release: Some(release) } => format!("stock {release}"),
         };
         let osds = if self.osds == 1 { String::new() } else { format!(", {} OSDs", self.osds) };
         let cores = if self.cores > 1 { format!(", {} cores", self.cores) } else { String::new() };
-        format!("{kind} ({}, {}{osds}{cores})", self.store, self.auth)
+        format!("{kind} ({}, {}{osds}{cores}{})", self.store, self.auth, self.tools_label(", ", ""))
+    }
+
+    fn tools_label(&self, before: &str, after: &str) -> String {
+        self.tools.as_ref().map_or(String::new(), |release| format!("{before}tools {release}{after}"))
+    }
+
+    /// Which release's stock programs measure it: one release's keys may mean nothing to older programs.
+    pub fn tools_release(&self) -> Option<&str> {
+        let own = match &self.deploy {
+            Deploy::Stock { release } => release.as_deref(),
+            Deploy::Existing | Deploy::Shoal => None,
+        };
+        self.tools.as_deref().or(own)
     }
 }

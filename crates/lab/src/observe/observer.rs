@@ -23,6 +23,7 @@ pub struct Observer {
     daemons: Vec<Daemon>,
     /// When the load began: the timeline's zero.
     began: Mutex<Instant>,
+    has_begun: AtomicBool,
     samples: Mutex<Vec<Sample>>,
     stop: AtomicBool,
 }
@@ -32,6 +33,7 @@ impl Observer {
         Observer {
             daemons: daemon::find(&read_to_string(conf).unwrap_or_default()),
             began: Mutex::new(Instant::now()),
+            has_begun: AtomicBool::new(false),
             samples: Mutex::new(Vec::new()),
             stop: AtomicBool::new(false),
         }
@@ -45,6 +47,14 @@ impl Observer {
     pub fn begin(&self) {
         *self.began.lock().expect("no holder panics") = Instant::now();
         self.samples.lock().expect("no holder panics").clear();
+        self.has_begun.store(true, Ordering::Release);
+    }
+
+    /// Seconds since the load began; `None` before.
+    pub fn load_s(&self) -> Option<f64> {
+        self.has_begun
+            .load(Ordering::Acquire)
+            .then(|| self.began.lock().expect("no holder panics").elapsed().as_secs_f64())
     }
 
     /// Do something while this watches; what was seen.
@@ -64,7 +74,8 @@ impl Observer {
         (done, std::mem::take(&mut *self.samples.lock().expect("no holder panics")))
     }
 
-    fn add(&self, source: &str, metric: impl Into<String>, value: f64) {
+    /// A value of now.
+    pub fn add(&self, source: &str, metric: impl Into<String>, value: f64) {
         let at_s = self.began.lock().expect("no holder panics").elapsed().as_secs_f64();
         let sample = Sample { at_s, source: source.to_owned(), metric: metric.into(), value };
         self.samples.lock().expect("no holder panics").push(sample);

@@ -1,22 +1,28 @@
 //! From a matrix to results: clusters start, points run in their order, what was seen is judged and kept.
 //!
+//! - [`agent`]: what runs on other client hosts; [`clients`]: what speaks to them.
+//! - [`faults`]: what happens to a cluster meanwhile.
 //! - [`pool`]: pools of the lab's own, gone after each point.
-//! - [`point`]: one point: prefill, load, what the tools say.
+//! - [`part`]: what one host does for a point: prefill, load, what the tools say.
+//! - [`point`]: one point, on one host or many.
 //! - [`host`]: what a run keeps of the host.
 
+pub mod agent;
+mod clients;
+mod faults;
 pub mod host;
-pub mod point;
+mod part;
+mod point;
 pub mod pool;
 
 use crate::deploy;
 use crate::hands::Hands;
 use crate::judge::{bottleneck, disturbed};
-use crate::matrix::{Matrix, order};
+use crate::matrix::{ClusterSpec, Matrix, order};
 use crate::observe::Observer;
 use crate::results::{Measured, PointRecord, Results, RunRecord, Sample};
 use crate::tool;
 use crate::tool::process::{rest, stopped};
-use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -88,15 +94,21 @@ fn all_points(
         let needs_cluster = turns[at..].iter().take_while(|t| (t.iteration, t.cluster) == group);
         let needs_cluster =
             needs_cluster.clone().any(|t| wish.matrix.specs[t.spec].tool.needs_pool()) || wish.conf.is_some();
-        let running = match needs_cluster {
+        let started = match needs_cluster {
             true => {
                 tell(Event::Cluster(&spec.label()));
-                Some(deploy::start(wish.hands, spec, wish.conf, &dir, wish.port)?)
+                start(wish, spec, &dir)
             }
-            false => None,
+            false => Ok((None, Value::Null)),
         };
-        let conf = running.as_ref().map(|r| r.conf.as_path());
-        let versions = conf.map_or(Ok(Value::Null), |conf| versions(wish.hands, conf))?;
+        if stopped() {
+            return Ok(());
+        }
+        // A cluster that does not start is the failure of its points; the others go on.
+        let (running, versions, failure) = match started {
+            Ok((running, versions)) => (running, versions, None),
+            Err(error) => (None, Value::Null, Some(format!("{}: {error:#}", spec.label()))),
+        };
         while at < of && (turns[at].iteration, turns[at].cluster) == group && !stopped() {
             let spec = &wish.matrix.specs[turns[at].spec];
             let mut record = PointRecord {
@@ -114,7 +126,10 @@ fn all_points(
             };
             tell(Event::Point { turn: at + 1, of, label: &record.label() });
             let mut artifacts = Vec::new();
-            let (outcome, samples) = one_point(wish, conf, &record, &mut artifacts);
+            let (outcome, samples) = match &failure {
+                Some(why) => (Err(anyhow::anyhow!("the cluster did not start: {why}")), Vec::new()),
+                None => one_point(wish, running.as_ref(), &record, &mut artifacts),
+            };
             if stopped() {
                 // Half a point is none.
                 return Ok(());
@@ -125,11 +140,24 @@ fn all_points(
             }
             results.add_point(&record, &samples, &artifacts)?;
             tell(Event::Done { point: &record });
-            rest(wish.matrix.cool_down_s);
+            if failure.is_none() {
+                rest(wish.matrix.cool_down_s);
+            }
             at += 1;
         }
     }
     Ok(())
+}
+
+fn start<'a>(
+    wish: &Wish<'a>,
+    spec: &ClusterSpec,
+    dir: &Path,
+) -> anyhow::Result<(Option<deploy::Running<'a>>, Value)> {
+    let running = deploy::start(wish.hands, spec, wish.conf, dir, wish.port)?;
+    let mut versions = versions(wish.hands, &running.conf)?;
+    versions["tools"] = running.tools.version("rados").into();
+    Ok((Some(running), versions))
 }
 
 fn versions(hands: &dyn Hands, conf: &Path) -> anyhow::Result<Value> {
@@ -141,7 +169,7 @@ fn versions(hands: &dyn Hands, conf: &Path) -> anyhow::Result<Value> {
 
 fn one_point(
     wish: &Wish<'_>,
-    conf: Option<&Path>,
+    cluster: Option<&deploy::Running<'_>>,
     record: &PointRecord,
     artifacts: &mut Vec<(String, Vec<u8>)>,
 ) -> (anyhow::Result<Measured>, Vec<Sample>) {
@@ -154,11 +182,11 @@ fn one_point(
         );
         return (Err(error), Vec::new());
     }
+    let conf = cluster.map(|running| running.conf.as_path());
     let observer = Observer::new(conf.unwrap_or(Path::new("/dev/null")));
-    observer.during(wish.hands, conf, || {
-        point::measure(wish.hands, conf, spec, wish.scratch, &observer, artifacts)
-            .with_context(|| record.label())
-    })
+    let place =
+        point::Place { hands: wish.hands, cluster, hosts: wish.matrix.hosts.as_ref(), scratch: wish.scratch };
+    observer.during(wish.hands, conf, || point::measure(&place, spec, &observer, artifacts))
 }
 
 /// What the samples say is added to what the tool measured.
@@ -183,8 +211,53 @@ fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) 
         }
     }
     record.flags = disturbed::flags(&measured, samples, ramp_s);
+    record.flags.extend(client_bound(&measured, samples, ramp_s));
     if record.spec.tool != crate::matrix::Tool::Nothing {
         record.verdict = serde_json::to_value(bottleneck::find(&record.spec, &measured, samples)).ok();
     }
     record.measured = Some(measured);
+}
+
+/// Of the generator's own ceiling: nearer than this, the client is part of what is measured.
+const CLIENT_BOUND: f64 = 0.5;
+
+/// Whether the client held this back, rather than the cluster.
+fn client_bound(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Option<String> {
+    if let Some(ceiling) =
+        measured.ceiling_ops_per_s.filter(|ceiling| measured.ops_per_s > CLIENT_BOUND * ceiling)
+    {
+        return Some(format!(
+            "client-bound: {:.0} op/s are {:.0} % of the {ceiling:.0} that the load generator can make with a target \
+             that takes no time",
+            measured.ops_per_s,
+            100.0 * measured.ops_per_s / ceiling
+        ));
+    }
+    let mut clients: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
+    for s in samples.iter().filter(|s| s.source.starts_with("client.") && s.metric == "thread_top") {
+        if s.at_s >= ramp_s {
+            clients.entry(&s.source).or_default().push(s.value);
+        }
+    }
+    let busy = clients.values().map(|shares| crate::judge::stats::mean(shares)).fold(0.0, f64::max);
+    (busy >= 0.85)
+        .then(|| format!("client-bound: a thread of the client ran {:.0} % of the time", busy * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_at_its_end_is_told() {
+        let at =
+            |ops_per_s| Measured { ops_per_s, ceiling_ops_per_s: Some(100_000.0), ..Measured::default() };
+        assert_eq!(client_bound(&at(30_000.0), &[], 0.0), None);
+        let told = client_bound(&at(90_000.0), &[], 0.0).unwrap();
+        assert!(told.contains("90 % of the 100000"), "{told}");
+        let busy =
+            |value| Sample { at_s: 1.0, source: "client.1".into(), metric: "thread_top".into(), value };
+        assert_eq!(client_bound(&at(10.0), &[busy(0.5)], 0.0), None);
+        assert!(client_bound(&at(10.0), &[busy(0.97)], 0.0).unwrap().contains("97 %"));
+    }
 }

@@ -1,84 +1,119 @@
-//! One point: its pool, what must be there before, the load, and what the tool says of it. All of it is gone after.
+//! One point: its pool, the load of this host or of many, faults meanwhile. All of it is gone after.
 
+use super::clients::Clients;
+use super::faults::Faults;
+use super::part::{self, Artifacts, ClientFolder, Pools};
 use super::pool;
+use crate::deploy::Running;
 use crate::hands::{Cluster, Hands};
-use crate::judge::stats::mean;
-use crate::load;
-use crate::matrix::{Op, Pool, Spec, Tool};
+use crate::matrix::{ClientHosts, Pool, Spec, Tool};
 use crate::observe::Observer;
 use crate::results::Measured;
-use crate::tool::process::{CLIENTS, rest, run, run_all, stopped};
-use crate::tool::{fio, rados_bench};
+use crate::tool::network;
+use crate::tool::process::rest;
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
 
-type Artifacts = Vec<(String, Vec<u8>)>;
+/// Where a point is measured.
+pub struct Place<'a> {
+    pub hands: &'a dyn Hands,
+    pub cluster: Option<&'a Running<'a>>,
+    /// The hosts that make the load; `None`: this one.
+    pub hosts: Option<&'a ClientHosts>,
+    pub scratch: &'a Path,
+}
 
 pub fn measure(
-    hands: &dyn Hands,
-    conf: Option<&Path>,
+    place: &Place<'_>,
     spec: &Spec,
-    scratch: &Path,
     observer: &Observer,
     artifacts: &mut Artifacts,
 ) -> anyhow::Result<Measured> {
-    match (spec.tool, conf) {
+    let mut begin = || {
+        observer.begin();
+        Ok(())
+    };
+    match (spec.tool, place.cluster) {
         (Tool::Nothing, _) => {
-            observer.begin();
+            begin()?;
             rest(spec.seconds);
             Ok(Measured { seconds: spec.seconds, ..Measured::default() })
         }
-        (Tool::Fio, _) => disk(spec, scratch, observer, artifacts),
-        (_, None) => bail!("this needs a cluster: --conf CEPH_CONF"),
-        (_, Some(conf)) => {
-            let conf = client_conf(conf, spec, scratch)?;
-            in_a_pool(hands, &conf, spec, scratch, observer, artifacts)
+        (Tool::Fio, _) => part::disk(spec, place.scratch, &mut begin, artifacts),
+        (Tool::TcpPing | Tool::TcpStream | Tool::Iperf3, _) => {
+            let (measured, raw) = network::measure(spec, &mut begin)?;
+            artifacts.extend(raw);
+            Ok(measured)
         }
+        (_, None) => bail!("this needs a cluster: --conf CEPH_CONF"),
+        (_, Some(cluster)) => in_a_pool(place, cluster, spec, observer, artifacts),
     }
-}
-
-/// The ceph.conf of stock clients of this point: the cluster's, with how connections are protected.
-fn client_conf(conf: &Path, spec: &Spec, scratch: &Path) -> anyhow::Result<PathBuf> {
-    if spec.mode == "default" {
-        return Ok(conf.to_owned());
-    }
-    let text = std::fs::read_to_string(conf).with_context(|| conf.display().to_string())?;
-    let mode = &spec.mode;
-    let added = format!("\n[client]\nms_client_mode = {mode}\nms_mon_client_mode = {mode}\n");
-    let path = scratch.join("client.conf");
-    std::fs::write(&path, text + &added)?;
-    Ok(path)
 }
 
 fn in_a_pool(
-    hands: &dyn Hands,
-    conf: &Path,
+    place: &Place<'_>,
+    running: &Running<'_>,
     spec: &Spec,
-    scratch: &Path,
     observer: &Observer,
     artifacts: &mut Artifacts,
 ) -> anyhow::Result<Measured> {
+    let (hands, conf) = (place.hands, running.conf.as_path());
+    let faults = Faults::plan(spec, running)?;
     let mut cluster = hands.connect(conf)?;
-    let name = format!("{}{}", pool::PREFIX, super::host::new_id());
+    let id = super::host::new_id();
     let shape = spec.pool.clone().unwrap_or(Pool::Replicated { size: 1, pg_num: 32 });
-    let outcome = pool::create(cluster.as_mut(), &name, &shape)
+    let headers = spec.tool == Tool::FioRbd && matches!(shape, Pool::Erasure { .. });
+    let pools = Pools {
+        data: format!("{}{id}", pool::PREFIX),
+        headers: headers.then(|| format!("{}{id}-headers", pool::PREFIX)),
+    };
+    let outcome = pools
+        .headers
+        .as_ref()
+        .map_or(Ok(()), |name| pool::create(cluster.as_mut(), name, &Pool::Replicated { size: 1, pg_num: 8 }))
+        .and_then(|()| pool::create(cluster.as_mut(), &pools.data, &shape))
         .and_then(|()| options(cluster.as_mut(), spec, true))
-        .and_then(|()| match spec.tool {
-            Tool::RadosBench => objects(conf, &name, spec, observer, artifacts),
-            Tool::FioRbd => images(conf, &name, spec, scratch, observer, artifacts),
-            _ => own(hands, conf, &name, spec, observer),
-        });
+        .and_then(|()| faults.during(observer, || load(place, running, &pools, spec, observer, artifacts)));
+    let outcome = outcome.map_err(|error| match pool::is_full(hands, conf) {
+        true => error.context("the cluster is full: free space, raise the ratios, or use less of it"),
+        false => error,
+    });
+    // What was killed comes back before anything else is asked of the cluster.
+    let mended = faults.mend(hands, conf);
     // A connection of its own: the first may have broken with the cluster.
     let cleaned = hands.connect(conf).and_then(|mut cluster| {
         options(cluster.as_mut(), spec, false)?;
-        pool::delete(cluster.as_mut(), &name)
+        pool::delete(cluster.as_mut(), &pools.data)?;
+        pools.headers.as_ref().map_or(Ok(()), |name| pool::delete(cluster.as_mut(), name))
     });
     let measured = outcome?;
+    mended.context("after the faults")?;
     cleaned.context("cleaning up (shoal lab clean does it later)")?;
     Ok(measured)
+}
+
+fn load(
+    place: &Place<'_>,
+    running: &Running<'_>,
+    pools: &Pools,
+    spec: &Spec,
+    observer: &Observer,
+    artifacts: &mut Artifacts,
+) -> anyhow::Result<Measured> {
+    let conf = std::fs::read_to_string(&running.conf).with_context(|| running.conf.display().to_string())?;
+    let keyring = place.hands.keyring(&running.conf)?;
+    let mut begin = || {
+        observer.begin();
+        Ok(())
+    };
+    if let Some(hosts) = place.hosts {
+        let mut clients = Clients::connect(hosts)?;
+        return clients.load(&conf, &keyring, pools, spec, &mut begin, artifacts);
+    }
+    let dir = place.scratch.join("client");
+    let client = ClientFolder::make(&dir, &conf, &keyring, &spec.mode, running.tools.clone())?;
+    part::load(place.hands, &client, pools, spec, &mut begin, artifacts)
 }
 
 fn options(cluster: &mut dyn Cluster, spec: &Spec, on: bool) -> anyhow::Result<()> {
@@ -91,159 +126,6 @@ fn options(cluster: &mut dyn Cluster, spec: &Spec, on: bool) -> anyhow::Result<(
     if on && !spec.options.is_empty() {
         rest(1.0);
     }
+    ensure!(!crate::tool::process::stopped() || !on, "interrupted");
     Ok(())
-}
-
-fn own(
-    hands: &dyn Hands,
-    conf: &Path,
-    pool: &str,
-    spec: &Spec,
-    observer: &Observer,
-) -> anyhow::Result<Measured> {
-    let ceiling = load::ceiling(spec)?;
-    *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
-    let measured = hands.load(conf, pool, spec, &mut || observer.begin());
-    CLIENTS.lock().expect("no holder panics").clear();
-    Ok(Measured { ceiling_ops_per_s: Some(ceiling), ..measured? })
-}
-
-fn patience(spec: &Spec) -> Duration {
-    Duration::from_secs_f64((spec.seconds + spec.ramp_s) * 1.5 + 60.0)
-}
-
-fn objects(
-    conf: &Path,
-    pool: &str,
-    spec: &Spec,
-    observer: &Observer,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    ensure!(
-        spec.op != Op::RandMixed,
-        "rados bench does not mix reads and writes: use the tool shoal or fio-rbd"
-    );
-    if spec.op.reads() {
-        // As long as the reads will take: in-order reads end where the objects end.
-        run_all(
-            rados_bench::commands(
-                conf,
-                pool,
-                &Spec { depth: spec.depth.max(64), ..spec.clone() },
-                Op::Write,
-                spec.seconds,
-            ),
-            patience(spec),
-        )
-        .context("writing what will be read")?;
-    } else if spec.ramp_s > 0.0 {
-        run_all(rados_bench::commands(conf, pool, spec, Op::Write, spec.ramp_s), patience(spec))
-            .context("warming up")?;
-    }
-    observer.begin();
-    let finished = run_all(rados_bench::commands(conf, pool, spec, spec.op, spec.seconds), patience(spec))?;
-    let mut parts = Vec::new();
-    for (n, one) in finished.iter().enumerate() {
-        artifacts.push((format!("rados-bench.{n}.txt"), one.output.clone().into_bytes()));
-        parts.push(rados_bench::parse(&one.output, spec)?);
-    }
-    let mut all = together(parts);
-    all.cpu_us_per_op =
-        vec![("client".into(), finished.iter().map(|f| f.cpu_s).sum::<f64>() * 1e6 / all.ops)];
-    Ok(all)
-}
-
-/// Several clients at the same time: rates add up, means are weighed, extremes are extremes.
-fn together(parts: Vec<Measured>) -> Measured {
-    let mut all = Measured::default();
-    let ops: f64 = parts.iter().map(|p| p.ops).sum();
-    all.latency.min_us = f64::INFINITY;
-    for part in &parts {
-        all.ops_per_s += part.ops_per_s;
-        all.bytes_per_s += part.bytes_per_s;
-        all.errors += part.errors;
-        all.latency.mean_us += part.latency.mean_us * part.ops / ops;
-        all.latency.min_us = all.latency.min_us.min(part.latency.min_us);
-        all.latency.max_us = all.latency.max_us.max(part.latency.max_us);
-    }
-    all.ops = ops;
-    all.seconds = mean(&parts.iter().map(|p| p.seconds).collect::<Vec<_>>());
-    let seconds = parts.iter().map(|p| p.series.len()).min().unwrap_or(0);
-    for n in 0..seconds {
-        let mut second = parts[0].series[n].clone();
-        second.ops = parts.iter().map(|p| p.series[n].ops).sum();
-        let means: Vec<f64> = parts.iter().filter_map(|p| p.series[n].mean_us).collect();
-        second.mean_us = (!means.is_empty()).then(|| mean(&means));
-        all.series.push(second);
-    }
-    all
-}
-
-fn images(
-    conf: &Path,
-    pool: &str,
-    spec: &Spec,
-    scratch: &Path,
-    observer: &Observer,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    ensure!(
-        !matches!(spec.pool, Some(Pool::Erasure { .. })),
-        "images need a replicated pool for their headers"
-    );
-    for client in 0..spec.clients {
-        let mut create = Command::new("rbd");
-        let size_mib = spec.volume_bytes.div_ceil(1 << 20).to_string();
-        create.arg("-c").arg(conf).args([
-            "create",
-            "-p",
-            pool,
-            &fio::image_name(client),
-            "--size",
-            &size_mib,
-        ]);
-        run(create, Duration::from_secs(60)).context("making an image")?;
-    }
-    let image = fio::Image { pool, conf };
-    run(fio::fill_command(spec, Some(&image)), Duration::from_secs(3600)).context("filling the images")?;
-    with_fio(spec, Some(&image), scratch, observer, artifacts)
-}
-
-fn disk(
-    spec: &Spec,
-    scratch: &Path,
-    observer: &Observer,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    let path = spec.path.as_deref().context("a path is missing")?;
-    let existed = path.exists();
-    let outcome = (|| {
-        if !existed || (path.is_file() && std::fs::metadata(path)?.len() < spec.volume_bytes) {
-            run(fio::fill_command(spec, None), Duration::from_secs(3600)).context("filling the file")?;
-        }
-        with_fio(spec, None, scratch, observer, artifacts)
-    })();
-    if !existed {
-        drop(std::fs::remove_file(path));
-    }
-    outcome
-}
-
-fn with_fio(
-    spec: &Spec,
-    image: Option<&fio::Image<'_>>,
-    scratch: &Path,
-    observer: &Observer,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    ensure!(!stopped(), "interrupted");
-    let logs = scratch.join("fio");
-    drop(std::fs::remove_dir_all(&logs));
-    std::fs::create_dir_all(&logs)?;
-    observer.begin();
-    let finished = run(fio::command(spec, spec.op, image, &logs), patience(spec))?;
-    artifacts.push(("fio.json".into(), finished.output.clone().into_bytes()));
-    let mut measured = fio::parse(&finished.output, spec, &logs)?;
-    measured.cpu_us_per_op = vec![("client".into(), finished.cpu_s * 1e6 / measured.ops)];
-    Ok(measured)
 }

@@ -1,10 +1,11 @@
 //! Pools of the lab's own: made for a point, gone after it, found again by their names if we were killed.
 
-use crate::hands::Cluster;
+use crate::hands::{Cluster, Hands};
 use crate::matrix::Pool;
 use crate::tool::process::{rest, stopped};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Every pool and profile of the lab's begins with this.
@@ -51,7 +52,7 @@ fn wait_until_clean(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
     loop {
         let status = cluster.ask(json!({"prefix": "status", "format": "json"}))?;
         let (clean, all, full) = judge(&status);
-        ensure!(!full, "the cluster is full: nothing can be written. Free space, or raise the ratios");
+        ensure!(!full, "nothing can be written");
         // The monitor may not yet have heard of the pool's PGs: twice in a row is believed.
         quiet = if clean == all && all > 0 { quiet + 1 } else { 0 };
         if quiet >= 2 {
@@ -66,6 +67,12 @@ fn wait_until_clean(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
         }
         rest(0.4);
     }
+}
+
+/// Whether a failure is no wonder: nothing can be written.
+pub fn is_full(hands: &dyn Hands, conf: &Path) -> bool {
+    let ask = || hands.connect(conf)?.ask(json!({"prefix": "status", "format": "json"}));
+    ask().is_ok_and(|status| judge(&status).2)
 }
 
 /// PGs that are active and clean, of how many, and whether anything is full.

@@ -2,6 +2,7 @@
 
 use crate::matrix::{Op, Spec, Tool};
 use crate::results::record::{Latency, Measured, Second};
+use crate::tool::release::Release;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::process::Command;
 
 /// Where an image engine finds its image.
 pub struct Image<'a> {
+    pub tools: &'a Release,
     pub pool: &'a str,
     pub conf: &'a Path,
 }
@@ -18,16 +20,24 @@ pub fn image_name(client: u32) -> String {
     format!("shoal_lab_{client}")
 }
 
+fn fio(image: Option<&Image<'_>>) -> Command {
+    image.map_or_else(|| Command::new("fio"), |image| image.tools.command("fio"))
+}
+
 /// One fio with a thread for each client. `logs` is a folder for its logs of each second.
 pub fn command(spec: &Spec, op: Op, image: Option<&Image<'_>>, logs: &Path) -> Command {
-    let mut command = Command::new("fio");
+    let mut command = fio(image);
     let mut arg = |key: &str, value: String| {
         command.arg(format!("--{key}={value}"));
     };
     arg("output-format", "json+".into());
     arg("thread", "1".into());
     arg("rw", op.name().into());
-    arg("bs", spec.op_bytes.to_string());
+    if spec.sizes.is_empty() {
+        arg("bs", spec.op_bytes.to_string());
+    } else {
+        arg("bssplit", split(&spec.sizes));
+    }
     arg("iodepth", spec.depth.to_string());
     arg("runtime", format!("{}", spec.seconds.ceil()));
     arg("time_based", "1".into());
@@ -49,7 +59,7 @@ pub fn command(spec: &Spec, op: Op, image: Option<&Image<'_>>, logs: &Path) -> C
             arg("ioengine", "rbd".into());
             arg("pool", image.pool.into());
             arg("clientname", "admin".into());
-            for client in 0..spec.clients {
+            for client in spec.first_client..spec.first_client + spec.clients {
                 command
                     .arg(format!("--name=client{client}"))
                     .arg(format!("--rbdname={}", image_name(client)));
@@ -70,15 +80,27 @@ pub fn command(spec: &Spec, op: Op, image: Option<&Image<'_>>, logs: &Path) -> C
     command
 }
 
+/// `4096/75:65536/25`: fio counts in whole percent, and the last takes what is left of a hundred.
+fn split(sizes: &[(u64, f64)]) -> String {
+    let mut left = 100;
+    let mut words = Vec::new();
+    for (n, (bytes, share)) in sizes.iter().enumerate() {
+        let percent = if n + 1 == sizes.len() { left } else { ((share * 100.0).round() as u64).min(left) };
+        left -= percent;
+        words.push(format!("{bytes}/{percent}"));
+    }
+    words.join(":")
+}
+
 /// Write the whole volume once, in large pieces.
 pub fn fill_command(spec: &Spec, image: Option<&Image<'_>>) -> Command {
-    let mut command = Command::new("fio");
+    let mut command = fio(image);
     command.args(["--output-format=json", "--thread=1", "--rw=write", "--bs=4M", "--iodepth=16"]);
     command.arg(format!("--size={}", spec.volume_bytes));
     match image {
         Some(image) => {
             command.args(["--ioengine=rbd", &format!("--pool={}", image.pool), "--clientname=admin"]);
-            for client in 0..spec.clients {
+            for client in spec.first_client..spec.first_client + spec.clients {
                 command.arg(format!("--name=fill{client}")).arg(format!("--rbdname={}", image_name(client)));
             }
             command.env("CEPH_CONF", image.conf);
@@ -179,6 +201,12 @@ pub fn overwrites_device(spec: &Spec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_whole_percents() {
+        assert_eq!(split(&[(4096, 0.75), (65536, 0.25)]), "4096/75:65536/25");
+        assert_eq!(split(&[(1, 1.0 / 3.0), (2, 1.0 / 3.0), (3, 1.0 / 3.0)]), "1/33:2/33:3/34");
+    }
 
     #[test]
     fn jobs_and_directions_are_added() {

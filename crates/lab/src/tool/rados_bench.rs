@@ -4,14 +4,15 @@
 
 use crate::matrix::{Op, Spec};
 use crate::results::record::{Latency, Measured, Second};
+use crate::tool::release::Release;
 use anyhow::{Context, ensure};
 use std::path::Path;
 use std::process::Command;
 
 /// One process for each client.
-pub fn commands(conf: &Path, pool: &str, spec: &Spec, op: Op, seconds: f64) -> Vec<Command> {
+pub fn commands(tools: &Release, conf: &Path, pool: &str, spec: &Spec, op: Op, seconds: f64) -> Vec<Command> {
     let one = |client: u32| {
-        let mut command = Command::new("rados");
+        let mut command = tools.command("rados");
         command.arg("-c").arg(conf).args(["-p", pool, "bench", &format!("{}", seconds.ceil().max(1.0))]);
         command.arg(match op {
             Op::Read => "seq",
@@ -27,7 +28,7 @@ pub fn commands(conf: &Path, pool: &str, spec: &Spec, op: Op, seconds: f64) -> V
         }
         command
     };
-    (0..spec.clients).map(one).collect()
+    (spec.first_client..spec.first_client + spec.clients).map(one).collect()
 }
 
 /// What one process measured.

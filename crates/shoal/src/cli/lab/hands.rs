@@ -70,10 +70,21 @@ impl Hands for Own {
             let _inside = runtime.enter();
             ClientHost::new(&access)?
         };
-        runtime.block_on(host.connect(CONNECT_PATIENCE)).with_context(|| {
-            format!("the cluster of {} cannot be reached (does it run? is the key right?)", conf.display())
+        runtime.block_on(host.connect(CONNECT_PATIENCE)).map_err(|error| {
+            let name = self.name.as_deref().unwrap_or("client.admin");
+            let which = match format!("{error:#}").contains("does not let us in") {
+                true => format!("refuses us: is the key of {name} the one it knows, and does it want keys?"),
+                false => "cannot be reached: does it run, and is its address right?".to_owned(),
+            };
+            error.context(format!("the cluster of {} {which}", conf.display()))
         })?;
         Ok(Box::new(Connection { runtime, host }))
+    }
+
+    fn keyring(&self, conf: &Path) -> anyhow::Result<String> {
+        let access = self.access(conf, "default")?;
+        let name = self.name.as_deref().unwrap_or("client.admin");
+        Ok(access.key.map_or(String::new(), |key| format!("[{name}]\n\tkey = {}\n", key.to_base64())))
     }
 
     fn load(
@@ -81,11 +92,11 @@ impl Hands for Own {
         conf: &Path,
         pool: &str,
         spec: &Spec,
-        began: &mut dyn FnMut(),
+        begin: &mut dyn FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
         let access = self.access(conf, &spec.mode)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(super::load::run(&access, pool, spec, began))
+        runtime.block_on(super::load::run(&access, pool, spec, begin))
     }
 
     fn start_shoal(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<PathBuf> {
@@ -94,6 +105,14 @@ impl Hands for Own {
         up.args(["--store", &spec.store, "--port", &port.to_string(), "--cores", &spec.cores.to_string()]);
         lab::tool::process::run(up, Duration::from_secs(120)).context("starting shoal")?;
         Ok(dir.join("ceph.conf"))
+    }
+
+    fn start_shoal_again(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<()> {
+        let mut up = Command::new(std::env::current_exe()?);
+        up.arg("up").arg("--dir").arg(dir);
+        // What it was made with is not said again.
+        up.args(["--osds", &spec.osds.to_string(), "--port", &port.to_string()]);
+        lab::tool::process::run(up, Duration::from_secs(120)).context("starting shoal again").map(drop)
     }
 
     fn stop_shoal(&self, dir: &Path) -> anyhow::Result<()> {

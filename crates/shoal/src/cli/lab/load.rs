@@ -26,11 +26,11 @@ pub async fn run(
     access: &Access,
     pool: &str,
     spec: &Spec,
-    began: &mut dyn FnMut(),
+    begin: &mut dyn FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<Measured> {
     let mut workers = Vec::new();
     for index in 0..spec.clients {
-        workers.push(Worker::connect(access, pool, spec, index).await?);
+        workers.push(Worker::connect(access, pool, spec, spec.first_client + index).await?);
     }
     if spec.op.reads() {
         for worker in &mut workers {
@@ -40,7 +40,7 @@ pub async fn run(
     let window = |s: f64| (s * 1e9) as u64;
     let recorder = Recorder::new(window(spec.ramp_s), window(spec.ramp_s + spec.seconds))?;
     let recorder = Rc::new(RefCell::new(recorder));
-    began();
+    begin()?;
     let zero = Instant::now();
     let cpu_before = crate::daemon::system::cpu_time();
     let local = tokio::task::LocalSet::new();
@@ -65,7 +65,7 @@ pub async fn run(
         let error = std::io::Error::from_raw_os_error(-errno);
         eprintln!("the first operation that failed: {error}");
     }
-    let mut measured = recorder.measured(spec.op_bytes);
+    let mut measured = recorder.measured();
     let all_ops = measured.ops_per_s * (spec.seconds + spec.ramp_s);
     measured.cpu_us_per_op = vec![("client".into(), cpu.as_secs_f64() * 1e6 / all_ops.max(1.0))];
     Ok(measured)
@@ -96,7 +96,7 @@ impl Worker {
             spec: spec.clone(),
             index,
             generator,
-            payload: content::make(u64::from(index), 0, spec.op_bytes as usize).into(),
+            payload: content::make(u64::from(index), 0, spec.op_bytes_max() as usize).into(),
             in_flight: BTreeMap::new(),
             acknowledged: vec![0; spec.objects as usize],
         })
@@ -106,10 +106,10 @@ impl Worker {
         ObjectRef::new(self.pool, format!("shoal_lab_{}_{object}", self.index))
     }
 
-    fn payload(&self, object: u64, version: u64) -> Bytes {
+    fn payload(&self, object: u64, version: u64, bytes: u64) -> Bytes {
         match self.spec.verify {
-            true => content::make(object, version, self.spec.op_bytes as usize).into(),
-            false => self.payload.clone(),
+            true => content::make(object, version, bytes as usize).into(),
+            false => self.payload.slice(..bytes as usize),
         }
     }
 
@@ -119,7 +119,7 @@ impl Worker {
         while next < self.spec.objects || waiting > 0 {
             anyhow::ensure!(!stopped(), "interrupted");
             while next < self.spec.objects && waiting < FILL_DEPTH {
-                let steps = WriteOps::new().write_full(self.payload(next, 0));
+                let steps = WriteOps::new().write_full(self.payload(next, 0, self.spec.op_bytes_max()));
                 let operation = Operation::write(self.object(next), steps).with_timeout(DRAIN);
                 self.host.with(|(client, now, fx)| client.submit(now, operation, fx));
                 (next, waiting) = (next + 1, waiting + 1);
@@ -140,12 +140,13 @@ impl Worker {
 
     fn submit(&mut self, start: Start) {
         let object = self.object(start.object);
-        let (bytes, known) = (self.spec.op_bytes, self.acknowledged[start.object as usize]);
+        let (bytes, known) = (start.bytes, self.acknowledged[start.object as usize]);
         let operation = match start.read {
             true => Operation::read(object, ReadOps::new().read(0, bytes)),
-            false => {
-                Operation::write(object, WriteOps::new().write(0, self.payload(start.object, start.ticket)))
-            }
+            false => Operation::write(
+                object,
+                WriteOps::new().write(0, self.payload(start.object, start.ticket, bytes)),
+            ),
         };
         let id = self.host.with(|(client, now, fx)| client.submit(now, operation, fx));
         self.in_flight.insert(id, (start, known));

@@ -1,5 +1,6 @@
 //! `shoal lab`: measure a cluster, shoal's or any Ceph's, and say what the measurements mean.
 
+mod agent;
 mod data;
 mod doctor;
 mod hands;
@@ -44,6 +45,7 @@ enum Command {
     Export(data::ExportArgs),
     Import(data::ImportArgs),
     Clean(data::CleanArgs),
+    Agent(agent::Args),
 }
 
 /// Where results are kept.
@@ -75,5 +77,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Export(args) => data::export(args),
         Command::Import(args) => data::import(args),
         Command::Clean(args) => data::clean(args),
+        Command::Agent(args) => agent::run(args),
     }
 }

@@ -30,23 +30,28 @@ pub struct PeerArgs {
 enum Peer {
     /// Start it
     Up {
-        /// Its folder; what is in it is lost
+        /// Its folder; a cluster that was there before is lost
         #[arg(long)]
         dir: PathBuf,
         /// 16.2, 18.2, 20.2 [default: what is installed]
         #[arg(long)]
         release: Option<String>,
+        /// How many OSDs
         #[arg(long, default_value_t = 1)]
         osds: u32,
+        /// Where objects are: in memory, or in a file of 20 GiB at most in the folder
         #[arg(long, value_parser = ["memstore", "bluestore"], default_value = "memstore")]
         store: String,
+        /// Whether clients and daemons show keys
         #[arg(long, value_parser = ["cephx", "none"], default_value = "cephx")]
         auth: String,
+        /// The monitor's ports: this one and the next
         #[arg(long, default_value_t = 13800)]
         port: u16,
     },
     /// Stop it and remove its folder
     Down {
+        /// Its folder
         #[arg(long)]
         dir: PathBuf,
     },
@@ -56,6 +61,12 @@ pub fn peer(args: &PeerArgs) -> anyhow::Result<ExitCode> {
     match &args.what {
         Peer::Down { dir } => Stock::stop_in(dir)?,
         Peer::Up { dir, release, osds, store, auth, port } => {
+            anyhow::ensure!(
+                !lab::deploy::is_running_in(dir),
+                "a cluster runs in {}; stop it first: shoal lab peer down --dir {}",
+                dir.display(),
+                dir.display()
+            );
             let is_ours = !dir.exists() || dir.join("ceph.conf").exists() || dir.read_dir()?.next().is_none();
             anyhow::ensure!(
                 is_ours,
@@ -63,11 +74,18 @@ pub fn peer(args: &PeerArgs) -> anyhow::Result<ExitCode> {
                 dir.display()
             );
             let deploy = Deploy::Stock { release: release.clone() };
-            let spec =
-                ClusterSpec { deploy, osds: *osds, auth: auth.clone(), store: store.clone(), cores: 1 };
+            let spec = ClusterSpec {
+                deploy,
+                osds: *osds,
+                auth: auth.clone(),
+                store: store.clone(),
+                cores: 1,
+                tools: None,
+            };
             let dir = std::path::absolute(dir)?;
-            let conf = lab::deploy::start(&Own::default(), &spec, None, &dir, *port)?.leave();
-            println!("it runs: ceph -c {} -s", conf.display());
+            let says = lab::deploy::start(&Own::default(), &spec, None, &dir, *port)?.leave();
+            println!("it runs: {says} -s");
+            println!("stop it: shoal lab peer down --dir {}", dir.display());
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -84,6 +102,7 @@ pub struct VersusArgs {
     /// Seconds of each point
     #[arg(long, default_value_t = 5.0)]
     time: f64,
+    /// Repeats of every point; two or more are needed to tell a difference from noise
     #[arg(long, default_value_t = 3)]
     iterations: u32,
     /// Stock's release [default: what is installed]
@@ -92,6 +111,7 @@ pub struct VersusArgs {
     /// A file whose workloads are measured; its clusters are not used
     #[arg(long)]
     matrix: Option<PathBuf>,
+    /// The first port of the clusters
     #[arg(long, default_value_t = 13700)]
     port: u16,
     #[command(flatten)]
@@ -117,6 +137,8 @@ pub fn versus(args: &VersusArgs) -> anyhow::Result<ExitCode> {
         auth: "cephx".into(),
         store: store.into(),
         cores: 1,
+        // The same programs measure both.
+        tools: args.release.clone(),
     };
     let stock = cluster(Deploy::Stock { release: args.release.clone() }, "memstore");
     let shoal = cluster(Deploy::Shoal, "mem");
@@ -125,7 +147,7 @@ pub fn versus(args: &VersusArgs) -> anyhow::Result<ExitCode> {
     if args.matrix.is_none() {
         matrix.specs.iter_mut().for_each(|spec| spec.seconds = args.time);
     }
-    let options = Options { port: args.port, overwrite_devices: false, dry_run: false };
+    let options = Options { port: args.port, ..Options::default() };
     let (code, run) = execute(&matrix, &text, None, None, &args.place, options)?;
     let points = args.place.open()?.points(&run.context("nothing was measured")?)?;
     let of = |cluster: &ClusterSpec| {
@@ -134,6 +156,10 @@ pub fn versus(args: &VersusArgs) -> anyhow::Result<ExitCode> {
     };
     let (a, b) = (of(&stock), of(&shoal));
     let (each, whole) = compare(&a, &b, Design::InTurns);
+    if a.is_empty() || b.is_empty() {
+        println!("there is nothing to compare: see why each point failed above");
+        return Ok(ExitCode::FAILURE);
+    }
     println!("\nshoal's rate over stock's, the same tool and load:");
     print(&each, &whole.context("no point was measured on both")?, noise_floor(&a));
     Ok(code)

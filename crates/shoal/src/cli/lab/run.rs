@@ -32,6 +32,9 @@ A matrix:
     - { tool: shoal, op: [randwrite, randread], op_size: 4k, depth: [1, 4, 16, 64], time: 30, ramp: 2 }
     - { tool: rados-bench, op: write, op_size: [4k, 4M], depth: 16, clients: [1, 2], pool: 3, pg_num: 64 }
     - { tool: fio-rbd, op: randrw, read_percent: 70, op_size: 4k, depth: 32, volume_size: 1G }
+    - { tool: shoal, op: mixed, op_size: { 4k: 70, 64k: 30 }, rate: 1000..5000, time: 60 }
+    - { tool: shoal, time: 60, faults: [{ at: 20, kill: osd.0 }, { at: 40, start: osd.0 }] }
+    - { tool: [tcp-ping, tcp-stream], clients: [1, 4], time: 10, to: other-host }
     - { tool: fio, op: write, op_size: 4k, depth: 1, clients: [1, 16], fsync: 1, path: /dev/nvme1n1 }
 Any key may be a list: an axis. docs/guide/lab.md explains every key.
 
@@ -64,6 +67,9 @@ pub struct Args {
     /// Let fio overwrite block devices that the file names
     #[arg(long)]
     overwrite_devices: bool,
+    /// Make the load on this host, whatever hosts the file names
+    #[arg(long)]
+    here: bool,
     /// Say what would run, and run nothing
     #[arg(long)]
     dry_run: bool,
@@ -77,8 +83,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     matrix.name = args.name.clone().unwrap_or(matrix.name);
     matrix.seed = args.seed.unwrap_or(matrix.seed);
     matrix.iterations = args.iterations.unwrap_or(matrix.iterations).max(1);
+    if args.here {
+        matrix.hosts = None;
+    }
     if let Some(seconds) = args.time {
         matrix.specs.iter_mut().for_each(|spec| spec.seconds = seconds.max(0.1));
+        let late =
+            |spec: &&lab::matrix::Spec| spec.faults.iter().any(|f| f.at_s >= spec.ramp_s + spec.seconds);
+        if let Some(spec) = matrix.specs.iter().find(late) {
+            anyhow::bail!("--time {seconds} ends before the last fault of `{}`", spec.label());
+        }
     }
     execute(
         &matrix,
@@ -91,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     .map(|(code, _)| code)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Options {
     pub port: u16,
     pub overwrite_devices: bool,
@@ -134,6 +148,7 @@ pub fn execute(
     if let Some(conf) = conf {
         drop(lab::hands::Hands::connect(&hands, conf)?);
     }
+    tell_ceiling(matrix)?;
     let scratch = std::env::temp_dir().join(format!("shoal-lab-{}", std::process::id()));
     let wish = Wish {
         matrix,
@@ -155,6 +170,28 @@ pub fn execute(
     println!("see it: shoal lab report {} --out {}.html", run.id, run.id);
     let ok = run.state == "complete" && failed == 0;
     Ok((if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }, Some(run.id)))
+}
+
+/// Before anything runs: how much the client itself can do, so that nobody measures it unaware.
+fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
+    let own = matrix.specs.iter().filter(|spec| spec.tool == lab::matrix::Tool::Shoal);
+    let mut told = std::collections::BTreeMap::new();
+    for spec in own {
+        let key = (spec.op_bytes_max(), spec.depth * spec.clients, spec.op.reads(), spec.verify);
+        told.entry(key).or_insert(spec);
+    }
+    // The extremes tell enough for a large matrix; each point measures and keeps its own.
+    let shown: Vec<_> = told.values().collect();
+    let ends = if shown.len() > 4 { vec![shown[0], shown[shown.len() - 1]] } else { shown };
+    for spec in ends.iter() {
+        println!(
+            "the load generator alone, with a target that takes no time: {:.0} op/s of {} · depth {}",
+            lab::load::ceiling(spec)?,
+            lab::size::show(spec.op_bytes_max()),
+            spec.depth * spec.clients
+        );
+    }
+    Ok(())
 }
 
 /// The first Ctrl-C ends the run in order, the second at once.

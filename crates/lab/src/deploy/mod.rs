@@ -1,0 +1,166 @@
+//! Clusters that the lab starts and stops itself: shoal through the binary's hands, stock Ceph from the machine's
+//! packages or from a folder that holds another release.
+//!
+//! - [`stock`]: how stock Ceph is started.
+
+mod stock;
+
+pub use stock::Stock;
+
+use crate::hands::Hands;
+use crate::matrix::{ClusterSpec, Deploy};
+use crate::tool::release::Release;
+use anyhow::{Context, bail, ensure};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// A cluster that runs; it is stopped when this goes away.
+pub struct Running<'a> {
+    pub conf: PathBuf,
+    /// The stock client programs that measure it.
+    pub tools: Release,
+    dir: PathBuf,
+    spec: ClusterSpec,
+    port: u16,
+    kind: Kind,
+    hands: &'a dyn Hands,
+    /// Remove what it wrote.
+    temporary: bool,
+}
+
+enum Kind {
+    Existing,
+    Shoal,
+    Stock(Stock),
+}
+
+/// Starts what the spec says, in a folder of its own.
+pub fn start<'a>(
+    hands: &'a dyn Hands,
+    spec: &ClusterSpec,
+    existing: Option<&Path>,
+    dir: &Path,
+    port: u16,
+) -> anyhow::Result<Running<'a>> {
+    let tools = match spec.tools_release() {
+        Some(release) => Release::find(Some(release), "rados")?,
+        None => Release::default(),
+    };
+    let with = |kind, conf, temporary| {
+        let (dir, spec) = (dir.to_owned(), spec.clone());
+        Running { conf, tools: tools.clone(), dir, spec, port, kind, hands, temporary }
+    };
+    match &spec.deploy {
+        Deploy::Existing => {
+            let conf = existing
+                .context("which cluster? Give --conf CEPH_CONF, or `cluster: {deploy: shoal}` in the file")?;
+            ensure!(conf.exists(), "{} is not there", conf.display());
+            Ok(with(Kind::Existing, std::path::absolute(conf)?, false))
+        }
+        Deploy::Shoal => {
+            clear(dir)?;
+            free_ports(port, 1)?;
+            // Taken down again when the start fails half-way, or is interrupted.
+            let mut running = with(Kind::Shoal, dir.join("ceph.conf"), true);
+            running.conf = hands.start_shoal(dir, spec, port)?;
+            Ok(running)
+        }
+        Deploy::Stock { release } => {
+            clear(dir)?;
+            let running =
+                with(Kind::Stock(Stock::new(dir, release.as_deref())?), dir.join("ceph.conf"), true);
+            if let Kind::Stock(stock) = &running.kind {
+                stock.up(spec, port)?;
+            }
+            Ok(running)
+        }
+    }
+}
+
+/// Whether daemons run that keep their files here.
+pub fn is_running_in(dir: &Path) -> bool {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    files
+        .filter(|file| file.extension().is_some_and(|e| e == "pid"))
+        .any(|file| stock::pid_in(&file).is_some())
+}
+
+fn clear(dir: &Path) -> anyhow::Result<()> {
+    if dir.exists() {
+        ensure!(!is_running_in(dir), "a cluster runs in {}: stop it first", dir.display());
+        std::fs::remove_dir_all(dir).with_context(|| format!("clearing {}", dir.display()))?;
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
+}
+
+/// A monitor that cannot have its port says so late, and not by which option to give another.
+fn free_ports(first: u16, count: u16) -> anyhow::Result<()> {
+    for port in first..first.saturating_add(count) {
+        if let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
+            bail!("port {port} cannot be used ({error}): choose others with --port");
+        }
+    }
+    Ok(())
+}
+
+fn kill(dir: &Path, name: &str) -> anyhow::Result<()> {
+    let file = dir.join(format!("{name}.pid"));
+    let pid = stock::pid_in(&file).with_context(|| format!("{name} does not run (by {})", file.display()))?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+    stock::wait_until_gone(pid)
+}
+
+impl Running<'_> {
+    /// It stays up after this, and its folder stays: for `shoal lab peer`. What a person types to speak to it.
+    pub fn leave(mut self) -> String {
+        self.temporary = false;
+        match std::mem::replace(&mut self.kind, Kind::Existing) {
+            Kind::Stock(stock) => stock.says(),
+            Kind::Existing | Kind::Shoal => format!("ceph -c {}", self.conf.display()),
+        }
+    }
+
+    /// Whether its daemons can be killed and started here.
+    pub fn is_ours(&self) -> bool {
+        !matches!(self.kind, Kind::Existing)
+    }
+
+    /// Kill one daemon, as a power cut would.
+    pub fn kill_daemon(&self, name: &str) -> anyhow::Result<()> {
+        match &self.kind {
+            Kind::Existing => bail!("{name} is not the lab's to kill: it did not start this cluster"),
+            Kind::Shoal => kill(&self.dir, name),
+            Kind::Stock(stock) => stock.kill(name),
+        }
+    }
+
+    /// Start it again, with what it has stored.
+    pub fn start_daemon(&self, name: &str) -> anyhow::Result<()> {
+        match &self.kind {
+            Kind::Existing => bail!("{name} is not the lab's to start: it did not start this cluster"),
+            // All of it that does not run.
+            Kind::Shoal => self.hands.start_shoal_again(&self.dir, &self.spec, self.port),
+            Kind::Stock(stock) => stock.start(name),
+        }
+    }
+
+    /// Whether this daemon runs here.
+    pub fn runs(&self, name: &str) -> bool {
+        stock::pid_in(&self.dir.join(format!("{name}.pid"))).is_some()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let result = match &self.kind {
+            Kind::Existing => Ok(()),
+            Kind::Shoal => self.hands.stop_shoal(&self.dir),
+            Kind::Stock(stock) => stock.down(),
+        };
+        if let Err(error) = result {
+            eprintln!("stopping the cluster in {}: {error:#}", self.dir.display());
+        } else if self.temporary {
+            drop(std::fs::remove_dir_all(&self.dir));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Which other hosts make the load, and how are they reached?
+
+/// Each of them makes the whole load of a point: its `clients` are clients of each host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientHosts {
+    /// As ssh takes them: `HOST` or `USER@HOST`.
+    pub hosts: Vec<String>,
+    /// The program that reaches a host, and its options: the host and a command line follow.
+    pub ssh: Vec<String>,
+    /// What shoal's binary is called there.
+    pub shoal: String,
+}
+
+impl ClientHosts {
+    pub fn new(hosts: Vec<String>) -> Result<ClientHosts, String> {
+        // What begins with a dash would be an option of ssh.
+        let is_host = |host: &String| {
+            !host.is_empty()
+                && !host.starts_with('-')
+                && host.chars().all(|c| c.is_ascii_alphanumeric() || "@.-_:[]%".contains(c))
+        };
+        if hosts.is_empty() {
+            return Err("hosts are missing: `hosts: [a, b]`".into());
+        }
+        if let Some(wrong) = hosts.iter().find(|host| !is_host(host)) {
+            return Err(format!("{wrong} is no host"));
+        }
+        let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"];
+        let ssh = std::iter::once("ssh").chain(options).map(str::to_owned).collect();
+        Ok(ClientHosts { hosts, ssh, shoal: "shoal".into() })
+    }
+}

@@ -1,0 +1,143 @@
+//! What runs on a client host: `shoal lab agent`, one process for one point. It is told what to do line by line, prepares,
+//! begins when it is told to, and says what it measured. It stops, and what it runs stops, when nobody speaks to it any
+//! more.
+
+use super::host::unix_s;
+use super::part::{self, ClientFolder, Pools};
+use crate::hands::Hands;
+use crate::matrix::Spec;
+use crate::results::Measured;
+use crate::tool::process::{STOP, rest, stopped};
+use crate::tool::release::Release;
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+
+/// One line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum ToAgent {
+    /// Who are you, and what does your clock say?
+    Hello,
+    /// Write what will be read, and so on; then say that you are ready.
+    Prepare(Box<Prepare>),
+    /// Begin at this moment of your own clock.
+    Go { at_unix_s: f64 },
+}
+
+/// A point's load of one host.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The text of the cluster's `ceph.conf`, and of a keyring with the client's key.
+    pub conf: String,
+    pub keyring: String,
+    pub pools: Pools,
+    pub spec: Spec,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub enum FromAgent {
+    Hello { version: String, unix_s: f64 },
+    Ready,
+    Measured { measured: Box<Measured>, artifacts: Vec<(String, String)> },
+    Failed { error: String },
+}
+
+/// A `ceph.conf` and a point are all that is ever told.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// Serves until its input ends.
+pub fn serve(
+    hands: &dyn Hands,
+    input: impl Read + Send + 'static,
+    output: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let (send, told) = channel();
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(input);
+        loop {
+            let mut line = String::new();
+            match (&mut input).take(LINE_BYTES_MAX).read_line(&mut line) {
+                Ok(1..) if send.send(line).is_ok() => {}
+                _ => break,
+            }
+        }
+        // Nobody speaks to us any more: whatever runs, stops.
+        STOP.store(true, Ordering::Relaxed);
+    });
+    let scratch = std::env::temp_dir().join(format!("shoal-lab-agent-{}", std::process::id()));
+    clear_what_died();
+    while let Some(what) = next(&told)? {
+        match what {
+            ToAgent::Hello => {
+                let version = env!("CARGO_PKG_VERSION").to_owned();
+                say(output, &FromAgent::Hello { version, unix_s: unix_s() })?;
+            }
+            ToAgent::Prepare(what) => {
+                let outcome = load(hands, &scratch, &what, &told, output);
+                drop(std::fs::remove_dir_all(&scratch));
+                if stopped() {
+                    return Ok(());
+                }
+                let answer =
+                    outcome.unwrap_or_else(|error| FromAgent::Failed { error: format!("{error:#}") });
+                say(output, &answer)?;
+            }
+            ToAgent::Go { .. } => say(output, &FromAgent::Failed { error: "nothing is prepared".into() })?,
+        }
+    }
+    Ok(())
+}
+
+fn load(
+    hands: &dyn Hands,
+    scratch: &Path,
+    what: &Prepare,
+    told: &Receiver<String>,
+    output: &mut dyn Write,
+) -> anyhow::Result<FromAgent> {
+    let Prepare { conf, keyring, pools, spec } = what;
+    let client = ClientFolder::make(scratch, conf, keyring, &spec.mode, Release::default())?;
+    let mut artifacts = Vec::new();
+    let mut begin = || {
+        say(output, &FromAgent::Ready)?;
+        let Some(ToAgent::Go { at_unix_s }) = next(told)? else { bail!("interrupted") };
+        rest(at_unix_s - unix_s());
+        ensure!(!stopped(), "interrupted");
+        Ok(())
+    };
+    let measured = part::load(hands, &client, pools, spec, &mut begin, &mut artifacts)?;
+    let artifacts = artifacts
+        .into_iter()
+        .map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned()))
+        .collect();
+    Ok(FromAgent::Measured { measured: Box::new(measured), artifacts })
+}
+
+/// `None` at the end of the input.
+fn next(told: &Receiver<String>) -> anyhow::Result<Option<ToAgent>> {
+    let Ok(line) = told.recv() else { return Ok(None) };
+    serde_json::from_str(&line).map(Some).context("this is told by `shoal lab run`, not by people")
+}
+
+fn say(output: &mut dyn Write, what: &FromAgent) -> anyhow::Result<()> {
+    let mut line = serde_json::to_string(what)?;
+    line.push('\n');
+    output.write_all(line.as_bytes())?;
+    Ok(output.flush()?)
+}
+
+/// Folders of agents that were killed.
+fn clear_what_died() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("shoal-lab-agent-").and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
+    }
+}
