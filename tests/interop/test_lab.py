@@ -145,29 +145,22 @@ class Lab(WithLab, ClusterTest):
             "  - { op: mixed, op_size: { 4k: 50, 64k: 50 }, depth: 4 }\n  - { op: write, rate: 50..350 }\n"),
             "--conf", self.cluster.conf, *self.results)
         self.assertIn("the load generator alone, with a target that takes no time:", done.text)
-        mixed, ramp = sorted(self.points(), key=lambda p: p["op"], reverse=True)[0], None
-        for point in self.points():
-            if point["op"] == "write":
-                ramp = point
-            else:
-                mixed = point
+        ramp, mixed = sorted(self.points(), key=lambda point: point["op"] != "write")
         self.assertAlmostEqual(float(ramp["ops_per_s"]), 200, delta=60)
         bytes_each = float(mixed["bytes_per_s"]) / float(mixed["ops_per_s"])
         self.assertAlmostEqual(bytes_each, (4 + 64) * 1024 / 2, delta=6000)
 
-    def hosts(self, count, ssh=None):
-        """A matrix whose load is made by "other" hosts: this one, behind a program that does as ssh does."""
+    def hosts(self, hosts, seconds, ssh=None):
+        """A matrix whose load is made by other hosts: this one, behind a program that does as ssh does."""
         if ssh is None:
-            fake = self.dir / "ssh"
-            fake.write_text("#!/bin/sh\nshift\necho $$ >> \"$(dirname \"$0\")/pids\"\nexec \"$@\"\n")
-            fake.chmod(0o755)
-            ssh = fake
-        names = ", ".join(f"host-{n}" for n in range(count))
-        return (f"iterations: 1\ncool_down: 0\nclients: {{ hosts: [{names}], ssh: {ssh}, shoal: {SHOAL} }}\nworkloads:\n"
-                "  - {{ tool: {tool}, op: mixed, depth: 4, time: {time}, objects: 64, verify: true, pg_num: 8 }}\n")
+            ssh = self.dir / "ssh"
+            ssh.write_text("#!/bin/sh\nshift\necho $$ >> \"$(dirname \"$0\")/pids\"\nexec \"$@\"\n")
+            ssh.chmod(0o755)
+        return (f"iterations: 1\ncool_down: 0\nclients: {{ hosts: [{', '.join(hosts)}], ssh: {ssh}, shoal: {SHOAL} }}\n"
+                f"workloads:\n  - {{ tool: shoal, op: mixed, depth: 4, time: {seconds}, objects: 64, verify: true, pg_num: 8 }}\n")
 
     def test_many_hosts_make_one_load(self):
-        text = self.hosts(2).format(tool="shoal", time=1)
+        text = self.hosts(["host-0", "host-1"], 1)
         text += "  - { tool: rados-bench, op: [write, randread], op_size: 4k, depth: 4, time: 1, pg_num: 8 }\n"
         self.lab("run", self.matrix(text), "--conf", self.cluster.conf, *self.results)
         self.assertEqual([p["error"] for p in self.points()], [""] * 3)
@@ -175,7 +168,7 @@ class Lab(WithLab, ClusterTest):
         self.assertEqual(list(Path(tempfile.gettempdir()).glob("shoal-lab-agent-*")), [])
 
     def test_a_client_host_that_dies(self):
-        file = self.matrix(self.hosts(2).format(tool="shoal", time=30))
+        file = self.matrix(self.hosts(["host-0", "host-1"], 30))
         argv = [SHOAL, "lab", "run", file, "--conf", self.cluster.conf, *self.results]
         process = subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         pids = self.dir / "pids"
@@ -208,7 +201,7 @@ class Lab(WithLab, ClusterTest):
         self.addCleanup(server.wait)
         self.addCleanup(server.terminate)
         ssh = f"ssh -p {port} -i {key} -o UserKnownHostsFile={known} -o BatchMode=yes"
-        text = self.hosts(1, ssh).format(tool="shoal", time=1).replace("host-0", "127.0.0.1")
+        text = self.hosts(["127.0.0.1"], 1, ssh)
         eventually(lambda: run([*ssh.split(), "127.0.0.1", "true"], check=False).code == 0, 10)
         self.lab("run", self.matrix(text), "--conf", self.cluster.conf, *self.results)
         self.assertEqual([p["error"] for p in self.points()], [""])

@@ -33,7 +33,19 @@ impl Stock {
         ensure!(!stopped(), "interrupted");
         let mut command = self.command(words[0]);
         command.args(&words[1..]);
-        Ok(run(command, PATIENCE)?.output)
+        run(command, PATIENCE).map(|done| done.output).map_err(|error| match self.last_words(words) {
+            Some(said) => error.context(said),
+            None => error,
+        })
+    }
+
+    /// What a daemon that would not start wrote into its log.
+    fn last_words(&self, words: &[&str]) -> Option<String> {
+        let kind = words[0].strip_prefix("ceph-")?;
+        let id = words.iter().skip_while(|word| **word != "-i").nth(1)?;
+        let log = std::fs::read_to_string(self.dir.join(format!("{kind}.{id}.log"))).ok()?;
+        let lines: Vec<&str> = log.lines().collect();
+        Some(lines[lines.len().saturating_sub(3)..].join("\n"))
     }
 
     pub fn up(&self, spec: &ClusterSpec, port: u16) -> anyhow::Result<()> {

@@ -382,7 +382,7 @@ workloads:
         assert!(problem("workloads: [{tool: fio}]").contains("path"));
         assert!(problem("- a").contains("expected keys"));
         let one = |keys: &str| problem(&format!("workloads:\n  - {{ tool: shoal, time: 5, {keys} }}\n"));
-        assert!(one("op_size: {4k: 70, big: 3}").contains("line 2, column 5: op_size: big is no size"));
+        assert!(one("op_size: {4k: 70, big: 3}").contains("line 2, column 3: op_size: big is no size"));
         assert!(one("op_size: {4k: 1, 8k: 1}, verify: true").contains("verify needs"));
         assert!(one("rate: 1000..fast").contains("1000..fast: expected"));
         assert!(one("faults: [{at: 2, kill: mon.a}]").contains("only OSDs"));
