@@ -61,7 +61,7 @@ impl Clean {
         Clean { runs: Cache::new(0, 0), places: HashTable::new() }
     }
 
-    #[cfg(test)]
+    /// Memory taken.
     pub fn bytes(&self) -> usize {
         self.runs.bytes()
     }

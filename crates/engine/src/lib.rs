@@ -40,4 +40,4 @@ mod view;
 
 pub use format::{FormatOptions, Identity, Superblock};
 pub use reading::Damage;
-pub use shard::{Failure, OpenError, Options, Shard, format, read_superblock};
+pub use shard::{Failure, Figures, OpenError, Options, Shard, format, read_superblock};

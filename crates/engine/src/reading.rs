@@ -55,6 +55,8 @@ pub struct Resolved {
     collection: Collection,
     object: ObjectId,
     partials: Vec<Partial>,
+    /// How many blocks the answer is made of.
+    pub blocks: u64,
     /// What must be read of the device.
     pub reads: Vec<Run>,
     contents: Vec<Bytes>,
@@ -131,6 +133,7 @@ pub fn resolve(
         collection: request.collection,
         object: request.object.clone(),
         partials: Vec::with_capacity(request.queries.len()),
+        blocks: 0,
         reads: Vec::new(),
         contents: Vec::new(),
         reads_left: 0,
@@ -361,6 +364,7 @@ impl Resolved {
                     out.push(Part::Zeroes(offset - at));
                 }
                 at = offset + piece.len();
+                self.blocks += 1;
                 out.push(match memory.find(piece.unit) {
                     Some((buffer, at)) => Part::Here { buffer, at, piece },
                     None => Part::Stored { read: self.read_of(piece.unit), piece, offset },

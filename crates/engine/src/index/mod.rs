@@ -370,6 +370,11 @@ impl Index {
         self.reads.cache_bytes()
     }
 
+    /// Tables of level 0, which every look-up may have to ask.
+    pub fn fresh_tables(&self) -> usize {
+        self.levels.fresh.len()
+    }
+
     pub fn usage(&self) -> Usage {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
         Usage {

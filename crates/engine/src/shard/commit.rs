@@ -171,6 +171,7 @@ impl Shard {
         self.to_clean.extend(effect.to_clean);
         #[cfg(test)]
         self.trace.extend(tag.map(|tag| (tag, batch)));
+        self.counts.transactions += u64::from(tag.is_some());
         self.log.open.tags.extend(tag);
     }
 
@@ -204,6 +205,8 @@ impl Shard {
             &self.totals,
             inline_data,
         );
+        self.counts.batches += 1;
+        self.counts.batch_bytes += record.len() as u64;
         let place = self.log.ring.take((record.len() / crate::device::BLOCK) as u64);
         let durability = if direct { Durability::Later } else { Durability::Flushed };
         self.io.write(Owner::Log, WRITTEN, place.offset(), record, durability);

@@ -89,7 +89,12 @@ impl Shard {
         }
         match wait {
             Some(wait) => self.job_waits(ticket, wait),
-            None => self.jobs.stalled = true,
+            None => {
+                if is_free {
+                    self.count_wait();
+                }
+                self.jobs.stalled = true;
+            }
         }
     }
 
@@ -108,7 +113,10 @@ impl Shard {
     fn job_waits(&mut self, ticket: u64, wait: Wait) {
         match wait {
             Wait::Index => self.job(ticket).waits = true,
-            Wait::Log => self.jobs.stalled = true,
+            Wait::Log => {
+                self.counts.waited_for_log += 1;
+                self.jobs.stalled = true;
+            }
             Wait::Space => (self.jobs.stalled, self.jobs.out_of_space) = (true, true),
             Wait::Units(mut units) => {
                 units.sort_unstable();

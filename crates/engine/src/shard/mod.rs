@@ -21,11 +21,13 @@
 
 mod checkpoint;
 mod commit;
+mod figures;
 mod fsck;
 mod jobs;
 mod open;
 mod reads;
 
+pub use figures::Figures;
 pub use open::{OpenError, format, read_superblock};
 
 use crate::clean::Clean;
@@ -39,6 +41,7 @@ use crate::space::Space;
 use crate::staged::Staged;
 use checkpoint::Checkpoints;
 use commit::Log;
+use figures::Counts;
 use jobs::Jobs;
 use std::collections::{BTreeMap, VecDeque};
 use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
@@ -108,6 +111,7 @@ pub struct Shard {
     totals: Totals,
     log: Log,
     jobs: Jobs,
+    counts: Counts,
     /// Reads whose bytes are being fetched, by number.
     reading: BTreeMap<u64, (Resolved, u64)>,
     /// What the device is doing for whom, by token of [`Owner::Data`].

@@ -423,6 +423,7 @@ impl Opening<'_> {
             totals,
             log,
             jobs: super::Jobs::default(),
+            counts: super::Counts::default(),
             reading: BTreeMap::new(),
             transfers: BTreeMap::new(),
             next_token: 0,

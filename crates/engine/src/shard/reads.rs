@@ -22,6 +22,9 @@ impl Shard {
                 return true;
             }
         };
+        let to_read: u64 = resolved.reads.iter().map(|run| run.len).sum();
+        self.counts.blocks_in_memory += resolved.blocks - to_read;
+        self.counts.blocks_read += to_read;
         if resolved.reads_left == 0 {
             let answers = resolved.finish(&mut self.clean, &mut |_| unreachable!("nothing was read"));
             self.ready.push(Completion::Read { tag, answers });

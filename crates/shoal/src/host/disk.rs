@@ -6,7 +6,7 @@
 use super::shards::Shards;
 use anyhow::{Context, bail, ensure};
 use engine::format::{FormatOptions, Identity, Superblock};
-use engine::{Damage, OpenError, Options, Shard, read_superblock};
+use engine::{Damage, Figures, OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -189,6 +189,11 @@ impl DiskStore {
     pub fn take_damage(&mut self) -> Vec<Damage> {
         let (known, found) = (&mut self.damaged, self.shards.iter_mut().flat_map(Shard::take_damage));
         found.filter(|damage| known.len() < DAMAGE_KNOWN_MAX && known.insert(damage.device_offset)).collect()
+    }
+
+    /// Of all shards of this core.
+    pub fn figures(&self) -> Figures {
+        self.shards.iter().map(Shard::figures).reduce(Figures::plus).unwrap_or_default()
     }
 
     pub fn wakes(&self) -> Vec<Wake> {

@@ -3,7 +3,7 @@
 //! - [`ask`]: how other threads ask a role something.
 //! - [`clock`]: when machines are told the wall time anew.
 //! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
-//!   [`headroom`]: whether there is room left.
+//!   [`headroom`]: whether there is room left; [`store_figures`]: what it counts.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
@@ -18,4 +18,5 @@ pub mod mon_log;
 pub mod osd;
 pub mod shards;
 pub mod store;
+mod store_figures;
 pub mod store_files;

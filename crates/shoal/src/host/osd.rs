@@ -10,6 +10,7 @@ use super::ask::{Question, reactor_counters, to_reply};
 use super::clock::WallWatch;
 use super::headroom::Headroom;
 use super::store::Store;
+use super::store_figures;
 use crate::daemon::counters::{Counter, Reading};
 use crate::daemon::system;
 use machine::net::{NetEffect, NetEvent, Peer};
@@ -20,7 +21,7 @@ use osd::shard::{self, ClusterView, Shard, ToControl};
 use runtime::device::Wake;
 use runtime::{Mailbox, Role, Turn};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,11 +54,13 @@ pub enum Hop {
     Stop,
 }
 
-/// What the process learns from its reactors when they have ended.
+/// What the process learns from its reactors: some of it while they run, most when they have ended.
 #[derive(Default)]
 pub struct Outcome {
     /// By core: the memory stores, for the images.
     pub stores: Mutex<Vec<(CoreId, MemoryStore)>>,
+    /// By core, what its store on disk counts, as it was at the last report of usage.
+    pub figures: Mutex<BTreeMap<CoreId, engine::Figures>>,
     /// Going on would have been wrong; memory stores may not be kept.
     pub failed: AtomicBool,
 }
@@ -261,7 +264,9 @@ impl OsdRole {
     }
 
     fn answer(&mut self, question: Question, turn: &mut Turn<Hop>) {
-        let reactor: Vec<Counter> = reactor_counters(turn.counters()).collect();
+        let mut reactor: Vec<Counter> = reactor_counters(turn.counters()).collect();
+        let figures = self.outcome.figures.lock().expect("nobody panics with it").clone();
+        reactor.extend(store_figures::counters(figures.values()));
         let Some(part) = &mut self.control else { return };
         part.next_question += 1;
         let id = part.next_question;
@@ -308,6 +313,9 @@ impl OsdRole {
         self.usage_at = turn.now() + USAGE_EVERY;
         self.look_for_room = false;
         let (core, usage) = (self.core, self.store().usage());
+        if let Some(figures) = self.store().figures() {
+            self.outcome.figures.lock().expect("nobody panics with it").insert(core, figures);
+        }
         match self.headroom.look(&usage) {
             Some(full) => {
                 tracing::warn!(

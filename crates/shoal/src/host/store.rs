@@ -39,6 +39,13 @@ impl Store {
         }
     }
 
+    pub fn figures(&self) -> Option<engine::Figures> {
+        match self {
+            Store::Memory(_) => None,
+            Store::Disk(disk) => Some(disk.figures()),
+        }
+    }
+
     /// Whether a poll would find something, without a system call.
     pub fn has_news(&self) -> bool {
         match self {

@@ -1,0 +1,56 @@
+//! What the stores of all cores count, as perf counters of the group `store`.
+
+use crate::daemon::counters::{Counter, Reading};
+use engine::Figures;
+
+type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
+
+const FIELDS: [Field; 15] = [
+    ("transactions", "transactions carried out", |f| Reading::Total(f.transactions)),
+    ("waited_for_log", "transactions that found no room in the log", |f| Reading::Total(f.waited_for_log)),
+    ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
+        Reading::Total(f.waited_for_index)
+    }),
+    ("batches", "log records written, each with a sync", |f| Reading::Total(f.batches)),
+    ("batch_bytes", "bytes of log records written", |f| Reading::Total(f.batch_bytes)),
+    ("blocks_in_memory", "blocks of 4 KiB read by clients and found in memory", |f| {
+        Reading::Total(f.blocks_in_memory)
+    }),
+    ("blocks_read", "blocks of 4 KiB read by clients and of the disk", |f| Reading::Total(f.blocks_read)),
+    ("log_used_bytes", "bytes of the log that are needed", |f| Reading::Level(f.log_used)),
+    ("log_size_bytes", "bytes of the log", |f| Reading::Level(f.log_size)),
+    ("deferred_bytes", "bytes that are in the log and not in their place", |f| Reading::Level(f.deferred)),
+    ("memtable_bytes", "bytes of the index's changes in memory", |f| Reading::Level(f.memtables)),
+    ("index_cache_bytes", "bytes of the index's blocks in memory", |f| Reading::Level(f.index_cache)),
+    ("data_cache_bytes", "bytes of objects' data in memory", |f| Reading::Level(f.data_cache)),
+    ("table_bytes", "bytes of the index on the disk", |f| Reading::Level(f.tables)),
+    ("fresh_tables", "tables of the index that wait to be merged", |f| Reading::Level(f.fresh_tables)),
+];
+
+/// The sum over cores.
+pub fn counters<'a>(cores: impl Iterator<Item = &'a Figures> + Clone) -> impl Iterator<Item = Counter> {
+    FIELDS.into_iter().filter_map(move |(name, help, of)| {
+        let value = cores.clone().map(of).reduce(|a, b| match (a, b) {
+            (Reading::Total(a), Reading::Total(b)) => Reading::Total(a + b),
+            (Reading::Level(a), Reading::Level(b)) => Reading::Level(a + b),
+            (a, _) => a,
+        })?;
+        Some(Counter { group: "store".into(), name: name.into(), help: help.into(), value })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_summed_and_no_store_on_disk_has_no_counters() {
+        let one = Figures { transactions: 3, log_used: 4096, ..Figures::default() };
+        let cores = [one, one];
+        let found: Vec<Counter> = counters(cores.iter()).collect();
+        assert_eq!(found.len(), FIELDS.len());
+        assert_eq!((found[0].name.as_ref(), found[0].value), ("transactions", Reading::Total(6)));
+        assert_eq!(found[7].value, Reading::Level(8192));
+        assert_eq!(counters([].iter()).count(), 0);
+    }
+}
