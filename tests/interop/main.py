@@ -10,7 +10,7 @@ import harness
 #: also those that show what is not right yet.
 GATE = ["test_admin_socket", "test_python_rados", "test_rados", "test_hostile", "test_modes", "test_commands",
         "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid", "test_disk", "test_death",
-        "test_lab"]
+        "test_lab", "test_report"]
 
 
 class Result(unittest.TextTestResult):

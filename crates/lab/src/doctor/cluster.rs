@@ -12,16 +12,24 @@ pub struct Facts {
     pub osd_dump: Value,
     pub df: Value,
     pub versions: Value,
+    /// `null` where there is no balancer to ask.
+    pub balancer: Value,
 }
 
 pub fn ask(cluster: &mut dyn Cluster) -> Facts {
     let mut ask =
         |prefix: &str| cluster.ask(json!({"prefix": prefix, "format": "json"})).unwrap_or(Value::Null);
-    Facts { status: ask("status"), osd_dump: ask("osd dump"), df: ask("df"), versions: ask("versions") }
+    Facts {
+        status: ask("status"),
+        osd_dump: ask("osd dump"),
+        df: ask("df"),
+        versions: ask("versions"),
+        balancer: ask("balancer status"),
+    }
 }
 
 pub fn all(f: &Facts) -> Vec<Finding> {
-    [health, pgs_per_osd, fullness, background, one_version].iter().map(|check| check(f)).collect()
+    [health, pgs_per_osd, pools, fullness, background, one_version].iter().map(|check| check(f)).collect()
 }
 
 pub fn health(f: &Facts) -> Finding {
@@ -74,16 +82,57 @@ pub fn pgs_per_osd(f: &Facts) -> Finding {
     )
 }
 
+/// Pools whose PGs are about to change, or lie unevenly by their number.
+pub fn pools(f: &Facts) -> Finding {
+    let all = f.osd_dump["pools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (mut moving, mut odd) = (Vec::new(), Vec::new());
+    for pool in all {
+        let name = pool["pool_name"].as_str().unwrap_or("?");
+        let number = |key: &str| pool[key].as_u64();
+        let pg_num = number("pg_num").unwrap_or(1);
+        if number("pg_num_target").is_some_and(|target| target != pg_num) {
+            moving.push(format!("{name}: {pg_num} PGs become {}", pool["pg_num_target"]));
+        }
+        if pool["pg_autoscale_mode"] == "on" {
+            odd.push(format!("{name}: the autoscaler may change its PGs meanwhile"));
+        }
+        if !pg_num.is_power_of_two() {
+            odd.push(format!("{name}: {pg_num} PGs are no power of two, so some are twice as large"));
+        }
+    }
+    let (severity, measured) = match (moving.is_empty(), odd.is_empty()) {
+        (false, _) => (Bad, moving.join("; ")),
+        (_, false) => (Warning, odd.join("; ")),
+        _ => (Good, format!("{} pools, none of which changes", all.len())),
+    };
+    Finding::new(
+        "pools",
+        severity,
+        measured,
+        "a power of two PGs each, and no change meanwhile",
+        "splitting PGs moves data, and PGs of two sizes load their OSDs unevenly",
+        "ceph osd pool set POOL pg_autoscale_mode off; ceph osd pool set POOL pg_num N",
+    )
+}
+
 pub fn fullness(f: &Facts) -> Finding {
     let used = f.df["stats"]["total_used_raw_ratio"].as_f64();
     let near = f.osd_dump["nearfull_ratio"].as_f64().unwrap_or(0.85);
+    let ratio = |key: &str| f.osd_dump[key].as_f64();
+    let ratios = [Some(near), ratio("backfillfull_ratio"), ratio("full_ratio")];
+    let known: Vec<f64> = ratios.into_iter().flatten().collect();
+    let in_order = known.is_sorted();
     let severity = match used {
+        _ if !in_order => Bad,
         None => Unknown,
         Some(u) if u >= near => Bad,
         Some(u) if u >= 0.8 * near => Warning,
         Some(_) => Good,
     };
-    let measured = used.map_or("unknown".into(), |u| format!("{:.0} % used", u * 100.0));
+    let measured = match in_order {
+        true => used.map_or("unknown".into(), |u| format!("{:.0} % used", u * 100.0)),
+        false => format!("the ratios nearfull, backfillfull, full are not in this order: {known:?}"),
+    };
     Finding::new(
         "fullness",
         severity,
@@ -104,14 +153,17 @@ pub fn background(f: &Facts) -> Finding {
             ["scrub", "backfill", "recover", "remapped", "degraded", "peering"].iter().any(|w| s.contains(w))
         })
         .collect();
-    let may_start: Vec<&str> = ["noscrub", "nodeep-scrub", "norebalance"]
+    let mut may_start: Vec<&str> = ["noscrub", "nodeep-scrub", "norebalance"]
         .into_iter()
         .filter(|w| !flags.split(',').any(|f| f == *w))
         .collect();
+    if f.balancer["active"] == true {
+        may_start.push("balancer off");
+    }
     let (severity, measured) = match (busy.is_empty(), may_start.is_empty()) {
         (false, _) => (Bad, format!("going on: {}", busy.join(", "))),
         (_, true) => (Good, "nothing goes on, and nothing may start".to_owned()),
-        _ => (Warning, format!("nothing goes on; may start meanwhile (no flag {})", may_start.join(", "))),
+        _ => (Warning, format!("nothing goes on; may start meanwhile (not set: {})", may_start.join(", "))),
     };
     Finding::new(
         "background",

@@ -5,6 +5,7 @@ use super::Severity::{Bad, Good, Unknown, Warning};
 use super::facts::{Device, Facts};
 use super::probe::Probes;
 use crate::judge::stats::median;
+use std::collections::BTreeMap;
 
 /// How far a disk may be from the median of its peers.
 const PEER_SPREAD: f64 = 0.15;
@@ -99,6 +100,9 @@ pub fn pings(p: &Probes) -> Vec<Finding> {
     let one = |ping: &super::probe::Ping| {
         let mid = median(&ping.round_trips_ms);
         let worst = ping.round_trips_ms.iter().copied().fold(0.0, f64::max);
+        let mut sorted = ping.round_trips_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let p95 = sorted.get(sorted.len() * 95 / 100).copied().unwrap_or(0.0);
         let lost = ping.sent.saturating_sub(ping.round_trips_ms.len());
         let severity = match (ping.round_trips_ms.is_empty() || lost * 20 > ping.sent, mid) {
             (true, _) => Bad,
@@ -109,7 +113,7 @@ pub fn pings(p: &Probes) -> Vec<Finding> {
         let measured = match ping.round_trips_ms.is_empty() {
             true => format!("{} does not answer", ping.host),
             false => format!(
-                "{}: median {mid:.3} ms, worst {worst:.3} ms, {lost} of {} lost",
+                "{}: median {mid:.3} ms, 95th percentile {p95:.3}, worst {worst:.3}, {lost} of {} lost",
                 ping.host, ping.sent
             ),
         };
@@ -179,32 +183,42 @@ pub fn sync_writes(p: &Probes) -> Vec<Finding> {
     single.map(one).collect()
 }
 
-/// Disks that were probed alike are compared with their median, either way: an outlier that looks fast may be the
-/// only one that is right, or one that does not flush.
+/// Disks of one model are compared with their median, either way: an outlier that looks fast may be the only one that is
+/// right, or one that does not flush.
 pub fn peers(p: &Probes) -> Vec<Finding> {
-    let why =
-        "one slow disk slows every PG it serves; one that is far too fast may not keep what it promised";
-    let rates: Vec<f64> = p.disks.iter().filter(|d| d.jobs == 1).map(|d| d.writes_per_s).collect();
-    if rates.len() < 3 {
-        return Vec::new();
+    let mut models: BTreeMap<&str, Vec<&super::probe::Disk>> = BTreeMap::new();
+    for disk in p.disks.iter().filter(|d| d.jobs == 1) {
+        models.entry(&disk.model).or_default().push(disk);
     }
-    let mid = median(&rates);
-    let out: Vec<String> = p
-        .disks
+    models
+        .into_iter()
+        .filter(|(_, disks)| disks.len() >= 3)
+        .map(|(model, disks)| one_model(model, &disks))
+        .collect()
+}
+
+fn one_model(model: &str, disks: &[&super::probe::Disk]) -> Finding {
+    let mid = median(&disks.iter().map(|d| d.writes_per_s).collect::<Vec<f64>>());
+    let off = |d: &super::probe::Disk| d.writes_per_s / mid - 1.0;
+    let out: Vec<String> = disks
         .iter()
-        .filter(|d| d.jobs == 1 && (d.writes_per_s / mid - 1.0).abs() > PEER_SPREAD)
-        .map(|d| format!("{} {:+.0} %", d.path.display(), (d.writes_per_s / mid - 1.0) * 100.0))
+        .filter(|d| off(d).abs() > PEER_SPREAD)
+        .map(|d| format!("{} {:+.0} %", d.path.display(), off(d) * 100.0))
         .collect();
+    let model = if model.is_empty() { String::new() } else { format!(" ({model})") };
     let (severity, measured) = match out.is_empty() {
-        true => (Good, format!("{} disks within {:.0} % of their median", rates.len(), PEER_SPREAD * 100.0)),
-        false => (Bad, out.join("; ")),
+        true => (
+            Good,
+            format!("{} disks within {:.0} % of their median{model}", disks.len(), PEER_SPREAD * 100.0),
+        ),
+        false => (Bad, format!("{}{model}", out.join("; "))),
     };
-    vec![Finding::new(
+    Finding::new(
         "peers",
         severity,
         measured,
         "alike",
-        why,
+        "one slow disk slows every PG it serves; one that is far too fast may not keep what it promised",
         "compare firmware, slot, wear (smartctl) and temperature of the disks named",
-    )]
+    )
 }

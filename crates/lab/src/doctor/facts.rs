@@ -12,6 +12,8 @@ pub struct Facts {
     pub idle_states: Vec<IdleState>,
     pub command_line: String,
     pub iommu_groups: usize,
+    /// Of those, how many translate (`DMA`, `DMA-FQ`); `None` where their kind is not told.
+    pub iommu_translating: Option<usize>,
     /// `name: state`
     pub vulnerabilities: Vec<String>,
     /// `on`, `off`, `notsupported`
@@ -26,7 +28,7 @@ pub struct Facts {
     pub osd_binary: Option<OsdBinary>,
 }
 
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IdleState {
     pub name: String,
     pub exit_latency_us: u64,
@@ -86,7 +88,10 @@ impl Facts {
         let sys = root.join("sys/devices/system");
         let is_cpu = |p: &PathBuf| name(p).strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
         let cpus: Vec<PathBuf> = entries(&sys.join("cpu")).into_iter().filter(is_cpu).collect();
-        let states = cpus.first().map(|c| entries(&c.join("cpuidle"))).unwrap_or_default();
+        // One processor in a deep state is enough to be waited for, so all of them are looked at.
+        let states: Vec<PathBuf> = cpus.iter().flat_map(|c| entries(&c.join("cpuidle"))).collect();
+        let groups: Vec<PathBuf> = entries(&root.join("sys/kernel/iommu_groups"));
+        let kinds: Vec<String> = groups.iter().filter_map(|g| text(&g.join("type"))).collect();
         let idle = |p: &PathBuf| IdleState {
             name: text(&p.join("name")).unwrap_or_default(),
             exit_latency_us: number(&p.join("latency")).unwrap_or(0),
@@ -100,9 +105,11 @@ impl Facts {
             governors: cpus.iter().filter_map(|c| text(&c.join("cpufreq/scaling_governor"))).collect(),
             mhz_now: cpuinfo_mhz(&text(&root.join("proc/cpuinfo")).unwrap_or_default()),
             mhz_max: max_khz.map(|khz| khz / 1e3),
-            idle_states: states.iter().map(idle).collect(),
+            idle_states: distinct(states.iter().map(idle)),
             command_line: text(&root.join("proc/cmdline")).unwrap_or_default(),
-            iommu_groups: entries(&root.join("sys/kernel/iommu_groups")).len(),
+            iommu_groups: groups.len(),
+            iommu_translating: (!kinds.is_empty())
+                .then(|| kinds.iter().filter(|k| k.starts_with("DMA")).count()),
             vulnerabilities: vulnerabilities
                 .iter()
                 .filter_map(|p| Some(format!("{}: {}", name(p), text(p)?)))
@@ -123,7 +130,17 @@ impl Facts {
     }
 }
 
-fn cpuinfo_mhz(cpuinfo: &str) -> Vec<f64> {
+fn distinct(states: impl Iterator<Item = IdleState>) -> Vec<IdleState> {
+    let mut out: Vec<IdleState> = Vec::new();
+    for state in states {
+        if !out.contains(&state) {
+            out.push(state);
+        }
+    }
+    out
+}
+
+pub fn cpuinfo_mhz(cpuinfo: &str) -> Vec<f64> {
     let lines = cpuinfo.lines().filter(|l| l.starts_with("cpu MHz"));
     lines.filter_map(|l| l.split_once(':')?.1.trim().parse().ok()).collect()
 }

@@ -89,11 +89,14 @@ pub fn iommu(f: &Facts) -> Finding {
     let words = |w: &str| f.command_line.split_whitespace().any(|x| x == w);
     let passes = words("iommu=pt") || words("iommu.passthrough=1");
     let off = words("intel_iommu=off") || words("amd_iommu=off") || words("iommu=off");
-    let (severity, measured) = match (f.iommu_groups, off, passes) {
-        (_, true, _) => (Good, "off"),
-        (_, _, true) => (Good, "pass-through"),
-        (0, ..) => (Good, "no IOMMU is in use"),
-        _ => (Bad, "transfers are translated"),
+    // What the groups say is how it is; the command line is what was asked for.
+    let (severity, measured) = match (f.iommu_groups, f.iommu_translating, off, passes) {
+        (0, ..) => (Good, "no IOMMU is in use".to_owned()),
+        (_, Some(0), ..) => (Good, "pass-through (every group is of the kind identity)".to_owned()),
+        (all, Some(n), ..) => (Bad, format!("transfers are translated in {n} of {all} groups")),
+        (_, None, true, _) => (Good, "off".to_owned()),
+        (_, None, _, true) => (Good, "pass-through".to_owned()),
+        _ => (Bad, "transfers are translated".to_owned()),
     };
     Finding::new(
         "iommu",

@@ -1,6 +1,7 @@
 //! What on a host or in a cluster would spoil a measurement, and how is it mended?
 //!
 //! - [`facts`]: what is read of a host: sysfs, procfs, programs.
+//! - [`record`]: the same of another host, or of a file.
 //! - [`probe`]: what is measured: pings, disks.
 //! - [`host`], [`devices`], [`cluster`]: the checks, each a function of facts.
 //! - [`apply`]: changes on request, and their way back.
@@ -11,6 +12,7 @@ pub mod devices;
 pub mod facts;
 pub mod host;
 pub mod probe;
+pub mod record;
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +50,43 @@ impl Finding {
     ) -> Finding {
         Finding { id, severity, measured: measured.into(), expected: expected.into(), why, mend: mend.into() }
     }
+}
+
+/// Hosts of one cluster should be alike: the slowest sets the pace, and a mixture is hard to explain.
+pub fn alike(hosts: &[(String, facts::Facts)]) -> Option<Finding> {
+    type Trait = (&'static str, fn(&facts::Facts) -> String);
+    let traits: [Trait; 6] = [
+        ("governor", |f| f.governors.first().cloned().unwrap_or_default()),
+        ("highest clock", |f| f.mhz_max.map_or(String::new(), |m| format!("{m:.0} MHz"))),
+        ("hyper-threading", |f| f.smt.clone()),
+        ("kernel command line's mitigations", |f| {
+            f.command_line.split_whitespace().find(|w| w.starts_with("mitigations=")).unwrap_or("").into()
+        }),
+        ("MTU", |f| {
+            let all: std::collections::BTreeSet<u64> = f.cards.iter().filter_map(|c| c.mtu).collect();
+            format!("{all:?}")
+        }),
+        ("processors", |f| f.mhz_now.len().to_string()),
+    ];
+    let (first, rest) = hosts.split_first()?;
+    let differs = |(name, of): &Trait| {
+        let other = rest.iter().find(|(_, facts)| of(facts) != of(&first.1))?;
+        Some(format!("{name}: {} on {}, {} on {}", of(&first.1), first.0, of(&other.1), other.0))
+    };
+    let found: Vec<String> = traits.iter().filter_map(differs).collect();
+    let (severity, measured) = match (rest.is_empty(), found.is_empty()) {
+        (true, _) => return None,
+        (_, true) => (Severity::Good, format!("{} hosts are alike", hosts.len())),
+        _ => (Severity::Warning, found.join("; ")),
+    };
+    Some(Finding::new(
+        "alike",
+        severity,
+        measured,
+        "the same on all hosts",
+        "the slowest host sets the pace of every write that it has a copy of",
+        "bring the hosts that differ in line, or measure them apart",
+    ))
 }
 
 /// All that can be said, the worst first.

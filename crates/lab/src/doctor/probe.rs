@@ -27,6 +27,8 @@ pub struct Ping {
 #[derive(Clone, Debug, Serialize)]
 pub struct Disk {
     pub path: PathBuf,
+    /// Of the drive below, as far as the kernel tells; empty where it does not.
+    pub model: String,
     pub jobs: u32,
     pub writes_per_s: f64,
 }
@@ -72,6 +74,7 @@ pub fn disk(dir: &Path, seconds: u32) -> anyhow::Result<Vec<Disk>> {
         dir.display()
     );
     let file = dir.join(format!(".shoal-lab-doctor-{}", std::process::id()));
+    let model = model(Path::new("/"), dir).unwrap_or_default();
     let one = |jobs: u32| {
         let mut fio = Command::new("fio");
         fio.args(["--output-format=json", "--direct=1", "--fsync=1", "--rw=write", "--bs=4k", "--iodepth=1"]);
@@ -82,9 +85,35 @@ pub fn disk(dir: &Path, seconds: u32) -> anyhow::Result<Vec<Disk>> {
         let start = output.find('{').context("fio told no JSON")?;
         let report: serde_json::Value = serde_json::from_str(&output[start..])?;
         let writes_per_s = report["jobs"][0]["write"]["iops"].as_f64().context("fio told no rate")?;
-        Ok(Disk { path: dir.to_owned(), jobs, writes_per_s })
+        Ok(Disk { path: dir.to_owned(), model: model.clone(), jobs, writes_per_s })
     };
-    let all = [1, 4, 16].into_iter().map(one).collect();
+    let all = [1, 2, 4, 8, 16].into_iter().map(one).collect();
     drop(std::fs::remove_file(&file));
     all
+}
+
+/// The model of the drive that a folder lies on: its device's number leads to the drive, or to a partition of it.
+fn model(root: &Path, dir: &Path) -> Option<String> {
+    let device = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(dir).ok()?);
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let block = std::fs::canonicalize(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
+    let drive = if block.join("partition").exists() { block.parent()?.to_owned() } else { block };
+    Some(std::fs::read_to_string(drive.join("device/model")).ok()?.trim().to_owned())
+}
+
+/// The clocks while a processor works: at rest they tell nothing of what can be reached.
+pub fn mhz_under_load() -> Vec<f64> {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        done.store(true, Ordering::Relaxed);
+        super::facts::cpuinfo_mhz(&text)
+    })
 }

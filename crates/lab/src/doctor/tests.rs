@@ -95,7 +95,7 @@ fn each_fault_has_its_finding() {
         ("governor", "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave", Severity::Bad),
         ("frequency", "proc/cpuinfo", "cpu MHz : 2100.0\n", Severity::Warning),
         ("idle-states", "sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0", Severity::Warning),
-        ("iommu", "proc/cmdline", "root=/dev/sda1", Severity::Bad),
+        ("iommu", "sys/kernel/iommu_groups/0/type", "DMA-FQ", Severity::Bad),
         (
             "mitigations",
             "sys/devices/system/cpu/vulnerabilities/meltdown",
@@ -144,7 +144,12 @@ fn round_trips_and_disks_are_judged() {
     let output = "64 bytes from 10.0.0.2: icmp_seq=1 ttl=64 time=0.061 ms\n64 bytes: icmp_seq=2 ttl=64 time=0.215 ms\n";
     assert_eq!(round_trips(output), [0.061, 0.215]);
     let ping = |ms: f64| Ping { host: "h".into(), sent: 3, round_trips_ms: vec![ms; 3] };
-    let disk = |n: u32, rate: f64| Disk { path: format!("/disk{n}").into(), jobs: 1, writes_per_s: rate };
+    let disk = |n: u32, rate: f64| Disk {
+        path: format!("/disk{n}").into(),
+        model: "FAST 4TB".into(),
+        jobs: 1,
+        writes_per_s: rate,
+    };
     let judged = |pings: Vec<Ping>, disks: Vec<Disk>| {
         judge(&Facts::default(), &Probes { pings, disks, streams: vec![] }, None)
     };
@@ -161,7 +166,10 @@ fn round_trips_and_disks_are_judged() {
     odd[1].writes_per_s = 120e3;
     let found = judged(vec![], odd);
     let finding = found.iter().find(|f| f.id == "peers").unwrap();
-    assert_eq!((finding.severity, finding.measured.as_str()), (Severity::Bad, "/disk1 +46 %"));
+    assert_eq!((finding.severity, finding.measured.as_str()), (Severity::Bad, "/disk1 +46 % (FAST 4TB)"));
+    let mut other_model = vec![disk(0, 80e3), disk(1, 120e3), disk(2, 82e3)];
+    other_model[1].model = "FASTER 4TB".into();
+    assert!(judged(vec![], other_model).iter().all(|f| f.id != "peers"), "another model may be faster");
 }
 
 #[test]
@@ -171,6 +179,7 @@ fn a_cluster_is_judged() {
         osd_dump: json!({"osds": [{"in": 1}], "pools": [{"pg_num": pg_num, "size": 1}], "flags": flags, "nearfull_ratio": 0.85}),
         df: json!({"stats": {"total_used_raw_ratio": used}}),
         versions: json!({"overall": {"ceph 20": 3}}),
+        balancer: json!({"active": false}),
     };
     let good =
         cluster::all(&facts("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1));
@@ -180,6 +189,41 @@ fn a_cluster_is_judged() {
         assert_eq!(severity(&bad, id), Severity::Bad, "{id}");
     }
     assert_eq!(severity(&bad, "pgs"), Severity::Warning);
+    let calm = || facts("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1);
+    let balanced = cluster::Facts { balancer: json!({"active": true}), ..calm() };
+    assert_eq!(severity(&cluster::all(&balanced), "background"), Severity::Warning);
+    let with = |pool: serde_json::Value, ratio: f64| {
+        let mut facts = calm();
+        facts.osd_dump["pools"] = json!([pool]);
+        facts.osd_dump["full_ratio"] = json!(ratio);
+        cluster::all(&facts)
+    };
+    let splits = with(json!({"pool_name": "p", "pg_num": 128, "pg_num_target": 256, "size": 1}), 0.95);
+    assert_eq!(severity(&splits, "pools"), Severity::Bad);
+    let odd = with(json!({"pool_name": "p", "pg_num": 100, "size": 1}), 0.95);
+    assert_eq!(severity(&odd, "pools"), Severity::Warning);
+    let scaled = with(json!({"pool_name": "p", "pg_num": 128, "pg_autoscale_mode": "on", "size": 1}), 0.95);
+    assert_eq!(severity(&scaled, "pools"), Severity::Warning);
+    let ratios = with(json!({"pool_name": "p", "pg_num": 128, "size": 1}), 0.5);
+    assert_eq!(severity(&ratios, "fullness"), Severity::Bad);
+}
+
+#[test]
+fn hosts_that_differ_are_told() {
+    let tree = Tree::new("alike");
+    good(&tree);
+    let one = Facts::read(&tree.0);
+    let other = Facts { smt: "off".into(), ..one.clone() };
+    let told = |facts: &[&Facts]| {
+        let hosts: Vec<(String, Facts)> =
+            facts.iter().enumerate().map(|(n, f)| (format!("host{n}"), (*f).clone())).collect();
+        super::alike(&hosts)
+    };
+    assert_eq!(told(&[&one, &one]).unwrap().severity, Severity::Good);
+    let finding = told(&[&one, &one, &other]).unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.measured, "hyper-threading: on on host0, off on host2");
+    assert!(told(&[&one]).is_none());
 }
 
 #[test]
@@ -196,4 +240,24 @@ fn what_is_applied_can_be_taken_back() {
     assert_eq!(severity(&findings(&tree), "governor"), Severity::Bad);
     assert!(apply::revert(&undo).is_err());
     assert!(apply::apply(&tree.0, "everything", &undo).is_err());
+}
+
+/// The record of a virtual machine as it is rented: what it does not show is unknown, and what it shows is judged.
+#[test]
+fn a_recorded_machine_has_its_findings() {
+    let scratch = std::env::temp_dir().join(format!("shoal-doctor-recorded-{}", std::process::id()));
+    let facts = super::record::read(include_str!("../../fixtures/host-virtual.txt"), &scratch).unwrap();
+    let found = judge(&facts, &Probes::default(), None);
+    for (id, expected) in [
+        ("governor", Severity::Unknown),
+        ("frequency", Severity::Unknown),
+        ("pcie", Severity::Unknown),
+        ("mtu", Severity::Unknown),
+        ("mitigations", Severity::Warning),
+        ("iommu", Severity::Good),
+        ("numa", Severity::Good),
+        ("ceph-build", Severity::Bad),
+    ] {
+        assert_eq!(severity(&found, id), expected, "{id}");
+    }
 }

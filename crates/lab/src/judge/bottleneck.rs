@@ -58,7 +58,11 @@ pub fn find(spec: &Spec, measured: &Measured, samples: &[Sample]) -> Vec<Bottlen
             users.iter().take(3).map(|(name, cores)| format!("{name} {cores:.2}")).collect();
         let evidence =
             format!("{:.0} % of {cpus:.0} processors were busy; in cores: {}", busy * 100.0, list.join(", "));
-        add("the host's processors".into(), evidence, busy);
+        let what = match users[0].0 == "other programs" {
+            true => "other programs on this host: its processors are busy with them",
+            false => "the host's processors",
+        };
+        add(what.into(), evidence, busy);
     }
     for disk in sources(samples, "disk_util") {
         let util = average(disk, "disk_util");
@@ -205,6 +209,8 @@ mod tests {
         let found = first(&spec, &m, &busy);
         assert_eq!(found.what, "the host's processors");
         assert!(found.evidence.contains("osd.0 1.20"), "{}", found.evidence);
+        let neighbours = first(&spec, &m, &[&busy[..], &[sample("host", "cpu_others", 1.7)]].concat());
+        assert!(neighbours.what.starts_with("other programs"), "{}", neighbours.what);
         let own = Measured { ceiling_ops_per_s: Some(11_000.0), ..m.clone() };
         assert_eq!(first(&spec, &own, &idle).what, "the load generator");
     }

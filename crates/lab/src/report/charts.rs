@@ -66,6 +66,10 @@ pub fn lines(axes: &Axes<'_>, curves: &[Curve]) -> anyhow::Result<String> {
     };
     let (x0, x1) = range(&mut all().map(|p| p.0), axes.log_x);
     let (y0, y1) = range(&mut all().map(|p| p.1), axes.log_y);
+    // Depths and numbers of clients are a few values, and those are what stands below.
+    let mut places: Vec<f64> = all().map(|p| p.0).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
     let names: Vec<String> = curves.iter().map(|(name, _)| name.clone()).collect();
     let legend = Legend::new(if names.len() > 1 { &names } else { &[] });
     let mut svg = String::new();
@@ -75,17 +79,23 @@ pub fn lines(axes: &Axes<'_>, curves: &[Curve]) -> anyhow::Result<String> {
         legend.draw(&above).map_err(failed)?;
         let drawn = match (axes.log_x, axes.log_y) {
             (false, false) => draw(&root, axes, &curves, x0..x1, y0..y1),
-            (true, false) => draw(&root, axes, &curves, logarithmic(x0, x1), y0..y1),
-            (false, true) => draw(&root, axes, &curves, x0..x1, logarithmic(y0, y1)),
-            (true, true) => draw(&root, axes, &curves, logarithmic(x0, x1), logarithmic(y0, y1)),
+            (true, false) => draw(&root, axes, &curves, logarithmic(x0, x1, &places), y0..y1),
+            (false, true) => draw(&root, axes, &curves, x0..x1, logarithmic(y0, y1, &[])),
+            (true, true) => {
+                draw(&root, axes, &curves, logarithmic(x0, x1, &places), logarithmic(y0, y1, &[]))
+            }
         };
         drawn.and_then(|()| root.present()).map_err(failed)?;
     }
     Ok(svg)
 }
 
-/// An axis on which each decade is as wide, with numbers at 1, 2 and 5 of each, or at 1 alone where they are many.
-fn logarithmic(low: f64, high: f64) -> WithKeyPoints<LogCoord<f64>> {
+/// An axis on which each decade is as wide, with numbers at these places when they are few; else at 1, 2 and 5 of each
+/// decade, or at 1 alone where those are many.
+fn logarithmic(low: f64, high: f64, places: &[f64]) -> WithKeyPoints<LogCoord<f64>> {
+    if (2..=9).contains(&places.len()) && places.windows(2).all(|w| w[1] > 1.3 * w[0]) {
+        return (low..high).log_scale().with_key_points(places.to_vec());
+    }
     let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let steps: &[f64] = if high / low > 2e3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let marks = decades.flat_map(|decade| steps.iter().map(move |s| s * 10f64.powi(decade)));
@@ -199,7 +209,7 @@ pub fn bars(x: &str, names: &[String], bars: &[Bar]) -> anyhow::Result<String> {
             chart
                 .configure_mesh()
                 .x_desc(x)
-                .y_labels(2 * n + 1)
+                .set_tick_mark_size(LabelAreaPosition::Left, 0)
                 .disable_y_mesh()
                 .bold_line_style(GRID.mix(0.35))
                 .light_line_style(TRANSPARENT)

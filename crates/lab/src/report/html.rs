@@ -181,8 +181,8 @@ fn noise(groups: &[Group], nothing: &[Conditions]) -> String {
         some => {
             let of = |value: fn(&Conditions) -> f64| stats::mean(&some.iter().map(value).collect::<Vec<_>>());
             add(format!(
-                "<p>Doing nothing ({} times): other programs took {:.2} of {:.0} processors, the hypervisor {:.1} %.</p>\n",
-                some.len(),
+                "<p>Doing nothing (measured {}): other programs took {:.2} of {:.0} processors, the hypervisor {:.1} %.</p>\n",
+                if some.len() == 1 { "once".to_owned() } else { format!("{} times", some.len()) },
                 of(|c| c.others),
                 of(|c| c.cpus),
                 of(|c| c.steal) * 100.0

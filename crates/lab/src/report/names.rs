@@ -6,12 +6,15 @@ use crate::matrix::{ClusterSpec, Spec};
 
 /// One name for each; the cluster's stays where nothing else would.
 pub fn distinct(points: &[(ClusterSpec, Spec)]) -> Vec<String> {
+    let several = points.iter().any(|(_, spec)| spec.clients > 1);
     let parts: Vec<Vec<String>> = points
         .iter()
         .map(|(cluster, spec)| {
             let of_spec = spec.label();
             let of_spec = of_spec.split(" · ").map(str::to_owned);
-            std::iter::once(cluster.label()).chain(of_spec).collect()
+            // Said only where others have more: alone it would be said of everything.
+            let one = (spec.clients == 1 && several).then(|| "1 client".to_owned());
+            std::iter::once(cluster.label()).chain(of_spec).chain(one).collect()
         })
         .collect();
     let shared: Vec<String> = match parts.split_first() {
@@ -44,6 +47,8 @@ mod tests {
         assert_eq!(distinct(&[with(1, "crc"), with(16, "crc")]), ["depth 1", "depth 16"]);
         assert_eq!(distinct(&[with(1, "crc"), with(1, "secure")]), ["crc", "secure"]);
         assert_eq!(distinct(&[with(1, "crc")]), ["the cluster"]);
+        let clients = |clients: u32| (ClusterSpec::existing(), Spec { clients, ..Spec::default() });
+        assert_eq!(distinct(&[clients(1), clients(4)]), ["1 client", "4 clients"]);
         assert_eq!(distinct(&[]), Vec::<String>::new());
     }
 }

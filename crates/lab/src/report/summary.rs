@@ -20,7 +20,12 @@ pub fn paragraph(run: &RunRecord, points: &[PointRecord], groups: &[Group]) -> S
         host("kernel")
     );
     if run.state != "complete" {
-        out += &format!(" The run is {}: not every point was measured.", run.state);
+        let words = match run.state.as_str() {
+            "interrupted" => "was interrupted",
+            "failed" => "has failed",
+            _ => "still runs",
+        };
+        out += &format!(" The run {words}: not every point was measured.");
     }
     for (what, reads) in [("write", false), ("read", true)] {
         let of_kind = measured.iter().filter(|g| g.spec.op.reads() == reads);

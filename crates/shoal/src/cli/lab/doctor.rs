@@ -2,9 +2,10 @@
 
 use super::hands::Own;
 use crate::cli::term;
+use anyhow::Context;
 use lab::doctor::facts::Facts;
 use lab::doctor::probe::{self, Probes};
-use lab::doctor::{Finding, Severity, apply, cluster, judge};
+use lab::doctor::{Finding, Severity, alike, apply, cluster, judge, record};
 use lab::hands::Hands;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ use std::process::ExitCode;
 Examples:
   shoal lab doctor                                  this host
   shoal lab doctor --conf ceph.conf                 and a cluster
-  shoal lab doctor --hosts 10.0.0.2,10.0.0.3        and the way to other hosts (ping; iperf3 where it serves there)
+  shoal lab doctor --hosts node2,root@10.0.0.3      and other hosts, by ssh (keys, no password), and the way to
+                                                    them: ping; iperf3 where it serves there
+  shoal lab doctor --record node1.txt               keep what is read of this host; --from node1.txt judges it anywhere
   shoal lab doctor --disk /mnt/a --disk /mnt/b --disk /mnt/c
                                                     and disks, by synchronous writes to a file of its own
   shoal lab doctor --apply governor                 change one thing; --revert puts all back
@@ -28,9 +31,18 @@ pub struct Args {
     conf: Option<PathBuf>,
     #[arg(long)]
     keyring: Option<PathBuf>,
-    /// Other hosts, by address
+    /// Other hosts, as ssh takes them
     #[arg(long, value_delimiter = ',')]
     hosts: Vec<String>,
+    /// Do not ask other hosts by ssh: only the way to them is measured
+    #[arg(long)]
+    no_ssh: bool,
+    /// Write what is read of this host into a file, and nothing else
+    #[arg(long)]
+    record: Option<PathBuf>,
+    /// Judge a host by its record instead of this one
+    #[arg(long, conflicts_with_all = ["apply", "revert", "disk"])]
+    from: Option<PathBuf>,
     /// A folder on a disk to probe
     #[arg(long)]
     disk: Vec<PathBuf>,
@@ -63,6 +75,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let changed = apply::apply(Path::new("/"), item, &args.undo)?;
         println!("{item}: {} settings changed; shoal lab doctor --revert puts them back", changed.len());
     }
+    if let Some(path) = &args.record {
+        let text = record::here()?;
+        std::fs::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
+        println!(
+            "written: {} ({} lines); shoal lab doctor --from judges it",
+            path.display(),
+            text.lines().count()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let cluster = match &args.conf {
         None => None,
         Some(conf) => {
@@ -71,20 +93,64 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     let mut probes = Probes::default();
+    let mut hosts = Vec::new();
     for host in &args.hosts {
-        probes.pings.push(probe::ping(host)?);
-        probes.streams.extend(probe::streams(host));
+        // ssh takes a user before the address, ping does not.
+        let address = host.rsplit_once('@').map_or(host.as_str(), |(_, address)| address);
+        probes.pings.push(probe::ping(address)?);
+        probes.streams.extend(probe::streams(address));
+        if !args.no_ssh {
+            let text = record::by_ssh(host).context("--no-ssh measures only the way to it")?;
+            hosts.push((host.clone(), record::read(&text, &scratch(hosts.len()))?));
+        }
     }
     for dir in &args.disk {
         probes.disks.extend(probe::disk(dir, args.disk_seconds)?);
     }
-    let findings = judge(&Facts::read(Path::new("/")), &probes, cluster.as_ref());
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&findings)?),
-        false => print(&findings, args.all),
+    let own = match &args.from {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            record::read(&text, &scratch(0)).with_context(|| path.display().to_string())?
+        }
+        None => Facts { mhz_now: probe::mhz_under_load(), ..Facts::read(Path::new("/")) },
+    };
+    let mut all = vec![(None, judge(&own, &probes, cluster.as_ref()))];
+    hosts.insert(0, ("this host".to_owned(), own));
+    for (host, facts) in &hosts[1..] {
+        all.push((Some(host.as_str()), judge(facts, &Probes::default(), None)));
     }
-    let is_bad = findings.iter().any(|f| f.severity == Severity::Bad);
+    all[0].1.extend(alike(&hosts));
+    all[0].1.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&as_json(&all)?)?);
+    } else {
+        for (host, findings) in &all {
+            if let Some(host) = host {
+                println!("\n{host}:");
+            }
+            print(findings, args.all);
+        }
+    }
+    let is_bad = all.iter().flat_map(|(_, found)| found).any(|f| f.severity == Severity::Bad);
     Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A folder for a record, for the moment.
+fn scratch(n: usize) -> PathBuf {
+    std::env::temp_dir().join(format!("shoal-lab-doctor-{}-{n}", std::process::id()))
+}
+
+/// One list; what is of another host names it.
+fn as_json(all: &[(Option<&str>, Vec<Finding>)]) -> anyhow::Result<Vec<serde_json::Value>> {
+    let mut out = Vec::new();
+    for (host, finding) in all.iter().flat_map(|(host, findings)| findings.iter().map(move |f| (host, f))) {
+        let mut value = serde_json::to_value(finding)?;
+        if let Some(host) = host {
+            value["host"] = (*host).into();
+        }
+        out.push(value);
+    }
+    Ok(out)
 }
 
 fn print(findings: &[Finding], all: bool) {
