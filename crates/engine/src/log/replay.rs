@@ -2,9 +2,8 @@
 //!
 //! A record is *whole* when its checksums match and it names the one before it. Data that went straight to its blocks
 //! may be missing behind a whole record if nothing written later says that it was flushed: the caller looks, and stops
-//! there when it is. What is not whole was never acknowledged, unless a record of later sequence lies somewhere behind
-//! it: one is written when the one before it is on stable storage. Then what is not whole was damaged later, and to go on
-//! without it would lose what was acknowledged.
+//! there when it is. What is not whole was never acknowledged, unless a later record somewhere behind it says that it was
+//! on stable storage. Then what is not whole was damaged later, and to go on without it would lose what was acknowledged.
 
 use super::{Record, RecordHead, Ring};
 use crate::device::{BLOCK, DeviceError};
@@ -23,7 +22,9 @@ const LOOKED_BEHIND_BLOCKS: u64 = 32 << 20 >> 12;
 pub enum ReplayError {
     #[error(transparent)]
     Device(#[from] DeviceError),
-    #[error("record {missing} of the log is damaged, and record {later} was written after it")]
+    #[error(
+        "record {missing} of the log is damaged: record {later} was written when it was on stable storage"
+    )]
     Damaged { missing: u64, later: u64 },
 }
 
@@ -78,7 +79,7 @@ impl Replay {
         }
     }
 
-    /// The sequence of a record that was written after the one that is not there.
+    /// The sequence of a record that was written when the one that is not there was on stable storage.
     fn later_record(&mut self, read: &mut ReadAt<'_>) -> Option<u64> {
         let at = self.ring.block(self.ring.head());
         let behind = at..(at + LOOKED_BEHIND_BLOCKS).min(self.run.len);
@@ -87,7 +88,9 @@ impl Replay {
             // A block that cannot be read holds nothing back: what was not found before it is not found.
             let Ok(Some(front)) = self.blocks_at(block, 1, read) else { continue };
             let head = RecordHead::decode(&front, self.shard_identity);
-            if let Some(head) = head.filter(|h| h.sequence > self.next_sequence) {
+            let is_later =
+                |h: &RecordHead| h.sequence > self.next_sequence && h.flushed_up_to >= self.next_sequence;
+            if let Some(head) = head.filter(is_later) {
                 return Some(head.sequence);
             }
         }

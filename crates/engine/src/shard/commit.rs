@@ -1,9 +1,13 @@
 //! Batches: gathered, written, durable.
 //!
-//! One batch is in flight; what is applied meanwhile gathers in the next. A batch with little data carries it in its
-//! log record and is durable with that one write. One with more writes its data to its blocks and its record to the log
-//! at the same time, and is durable with the flush that follows: whether the data arrived is then only in question for
-//! the log's last record, which recovery checks.
+//! What is applied while batches are in flight gathers in the next. A batch with little data carries it in its log record
+//! and is durable with that one write. One with more writes its data to its blocks and its record to the log at the same
+//! time, and is durable with the flush that follows: whether the data arrived is then only in question for the log's last
+//! records, which recovery checks.
+//!
+//! A second batch goes to the device beside the first when as much has gathered: then its writing and the processor's work
+//! go on during the first one's flush, and no flush is made for less. Batches are reported in order, whichever is
+//! written first, and a record says which one was known to be durable when it was sealed.
 
 use super::{Failure, Shard, Transfer};
 use crate::device::{DeviceError, Durability};
@@ -16,7 +20,7 @@ use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::Rope;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use store::Completion;
 
 pub(super) struct Log {
@@ -29,7 +33,8 @@ pub(super) struct Log {
     /// The last batch that is on stable storage.
     durable: u64,
     open: Batch,
-    flight: Option<Flight>,
+    /// In order; at most [`FLIGHTS_MAX`].
+    flights: VecDeque<Flight>,
     /// What comes next does not fit into the ring: a checkpoint must free some of it.
     pub(super) wants_room: bool,
 }
@@ -45,7 +50,11 @@ struct Flight {
     writes_left: usize,
     /// Its data went to its blocks: a flush makes it durable.
     direct: bool,
+    /// On stable storage; those before it may not be yet.
+    done: bool,
 }
+
+const FLIGHTS_MAX: usize = 2;
 
 impl Batch {
     /// The next one is like the last one, as likely as not.
@@ -61,9 +70,14 @@ impl Batch {
 /// What an entry takes beside keys, values and checksums, at most: its kind and two numbers.
 const ENTRY_OVERHEAD: usize = 21;
 
-/// Tokens of [`Owner::Log`]: what was done for the batch in flight.
-const WRITTEN: u64 = 0;
-const FLUSHED: u64 = 1;
+/// Tokens of [`Owner::Log`]: the batch's sequence, and in the lowest bit whether it is the flush that is done.
+fn written(sequence: u64) -> u64 {
+    sequence << 1
+}
+
+fn flushed(sequence: u64) -> u64 {
+    sequence << 1 | 1
+}
 
 impl Log {
     pub(super) fn new(ring: Ring, shard_identity: u64, sequence: u64, chain: u32) -> Log {
@@ -74,7 +88,7 @@ impl Log {
             chain,
             durable: sequence - 1,
             open: Batch::after(0),
-            flight: None,
+            flights: VecDeque::new(),
             wants_room: false,
         }
     }
@@ -93,16 +107,28 @@ impl Log {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.flight.is_none() && self.open.is_empty()
+        self.flights.is_empty() && self.open.is_empty()
     }
 
     pub(super) fn is_nothing_gathered(&self) -> bool {
         self.open.is_empty()
     }
 
+    /// Whether the batch that is gathered goes to the device now.
+    fn takes_off(&self) -> bool {
+        match self.flights.back() {
+            None => true,
+            Some(last) => self.flights.len() < FLIGHTS_MAX && self.open.tags.len() >= last.tags.len(),
+        }
+    }
+
+    fn flight(&mut self, batch: u64) -> Option<&mut Flight> {
+        self.flights.iter_mut().find(|flight| flight.sequence == batch)
+    }
+
     /// The tags of all that will not become durable.
     pub(super) fn abandon(&mut self) -> Vec<u64> {
-        let mut tags = self.flight.take().map(|f| f.tags).unwrap_or_default();
+        let mut tags: Vec<u64> = self.flights.drain(..).flat_map(|flight| flight.tags).collect();
         tags.append(&mut std::mem::replace(&mut self.open, Batch::after(0)).tags);
         tags
     }
@@ -175,9 +201,9 @@ impl Shard {
         self.log.open.tags.extend(tag);
     }
 
-    /// Hand the gathered batch to the device, when none is in flight.
+    /// Hand the gathered batch to the device, if it is its turn.
     pub(super) fn seal(&mut self) {
-        if self.log.flight.is_some() || self.log.open.is_empty() {
+        if self.log.open.is_empty() || !self.log.takes_off() {
             return;
         }
         let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
@@ -209,11 +235,11 @@ impl Shard {
         self.counts.batch_bytes += record.len() as u64;
         let place = self.log.ring.take((record.len() / crate::device::BLOCK) as u64);
         let durability = if direct { Durability::Later } else { Durability::Flushed };
-        self.io.write(Owner::Log, WRITTEN, place.offset(), record, durability);
+        self.io.write(Owner::Log, written(sequence), place.offset(), record, durability);
         self.log.chain = chain;
         self.log.sequence += 1;
-        let writes = if direct { self.write_direct(runs) } else { self.defer(runs) };
-        self.log.flight = Some(Flight { sequence, tags, writes_left: 1 + writes, direct });
+        let writes = if direct { self.write_direct(sequence, runs) } else { self.defer(runs) };
+        self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
     }
 
     fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
@@ -224,7 +250,7 @@ impl Shard {
     }
 
     /// Write a batch's data to its blocks, neighbours together; says how many writes that takes.
-    fn write_direct(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
+    fn write_direct(&mut self, batch: u64, runs: BTreeMap<u64, StagedRun>) -> usize {
         let mut writes: Vec<(u64, Rope, Vec<u64>)> = Vec::new();
         let mut end = 0;
         for (start, run) in runs {
@@ -241,53 +267,55 @@ impl Shard {
         let count = writes.len();
         for (start, data, runs) in writes {
             let token = self.token();
-            self.transfers.insert(token, Transfer::Direct { runs });
+            self.transfers.insert(token, Transfer::Direct { batch, runs });
             let offset = start * crate::device::BLOCK as u64;
             self.io.write(Owner::Data, token, offset, data, Durability::Later);
         }
         count
     }
 
-    pub(super) fn on_direct_done(&mut self, runs: Vec<u64>, result: Result<(), DeviceError>) {
+    pub(super) fn on_direct_done(&mut self, batch: u64, runs: Vec<u64>, result: Result<(), DeviceError>) {
         if result.is_ok() {
             for start in runs {
                 self.staged.remove(start);
             }
         }
-        self.on_flight_write(result);
+        self.on_flight_write(batch, result);
     }
 
     pub(super) fn on_log_done(&mut self, token: u64, result: Result<(), DeviceError>) {
-        match token {
-            WRITTEN => self.on_flight_write(result),
-            _ => match result {
-                Ok(()) => self.landed(),
-                Err(error) => self.fail(error),
-            },
+        let batch = token >> 1;
+        match result {
+            Ok(()) if token == flushed(batch) => self.landed(batch),
+            result => self.on_flight_write(batch, result),
         }
     }
 
-    fn on_flight_write(&mut self, result: Result<(), DeviceError>) {
+    fn on_flight_write(&mut self, batch: u64, result: Result<(), DeviceError>) {
         if let Err(error) = result {
             return self.fail(error);
         }
-        let Some(flight) = &mut self.log.flight else { return };
+        // None, when the shard has failed meanwhile.
+        let Some(flight) = self.log.flight(batch) else { return };
         flight.writes_left -= 1;
         if flight.writes_left > 0 {
             return;
         }
         match flight.direct {
-            true => self.io.flush(Owner::Log, FLUSHED),
-            false => self.landed(),
+            true => self.io.flush(Owner::Log, flushed(batch)),
+            false => self.landed(batch),
         }
     }
 
-    /// The batch in flight is on stable storage.
-    fn landed(&mut self) {
-        let Some(flight) = self.log.flight.take() else { return };
-        self.log.durable = flight.sequence;
-        self.space.release(flight.sequence);
-        self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));
+    /// A batch is on stable storage. It counts when all before it are.
+    fn landed(&mut self, batch: u64) {
+        let Some(flight) = self.log.flight(batch) else { return };
+        flight.done = true;
+        while let Some(flight) = self.log.flights.pop_front_if(|flight| flight.done) {
+            self.log.durable = flight.sequence;
+            self.space.release(flight.sequence);
+            self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));
+        }
         self.jobs_may_go_on();
     }
 

@@ -1,17 +1,18 @@
 //! A shard of the store: [`ObjectStore`] on one part of one device, owned by one core.
 //!
 //! The loop, all of it inside [`ObjectStore::poll`]: take completions from the device; let what waited for them go on;
-//! hand the gathered batch to the device when the one before it is durable; go on with tables, placement, cleaning and
+//! hand the gathered batch to the device when it is its turn; go on with tables, placement, cleaning and
 //! checkpoints; give out what has completed.
 //!
 //! ```text
-//! submit ─▶ jobs ─▶ plan ─▶ apply ─▶ open batch ─▶ flight ─▶ Committed
-//!            │       ▲                  (one)       (one)
+//! submit ─▶ jobs ─▶ plan ─▶ apply ─▶ open batch ─▶ flights ─▶ Committed
+//!            │       ▲                  (one)       (two)
 //!            └ waits ┘ for the index, for old contents of a block, for room in the log
 //! ```
 //!
 //! - **Order.** A transaction is applied, in memory, when all earlier ones of its collections have been; then reads see
-//!   it. Batches are sealed, written and reported in order, one in flight: what is gathered meanwhile shares the next.
+//!   it. Batches are sealed, written and reported in order, one or two in flight: what is gathered meanwhile
+//!   shares the next.
 //! - **Who owns what.** `jobs` has what waits. `space` says which blocks are free. `staged` has the bytes that are not
 //!   in their blocks yet. `index` has everything that is named by a key. Collections are in memory, too.
 //! - **Cost.** A transaction costs its changes of keys (once into the log's buffer, once into the memtable), a checksum
@@ -141,8 +142,8 @@ enum Transfer {
     Fetch { job: u64, unit: u64 },
     /// Part of what a read wants.
     Read { reading: u64, read: usize },
-    /// Runs of the batch in flight, straight to their blocks.
-    Direct { runs: Vec<u64> },
+    /// Runs of a batch in flight, straight to their blocks.
+    Direct { batch: u64, runs: Vec<u64> },
     /// Runs that the log holds, to their blocks.
     Place { runs: Vec<u64>, pinned: u64 },
 }
@@ -194,7 +195,7 @@ impl Shard {
             Owner::Data => match self.transfers.remove(&token).expect("a transfer was begun") {
                 Transfer::Fetch { job, unit } => self.on_fetched(job, unit, result.ok()),
                 Transfer::Read { reading, read } => self.on_read(reading, read, result.ok()),
-                Transfer::Direct { runs } => self.on_direct_done(runs, result.map(drop)),
+                Transfer::Direct { batch, runs } => self.on_direct_done(batch, runs, result.map(drop)),
                 Transfer::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
             },
         }

@@ -25,7 +25,7 @@ use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::{DecodeError, Rope};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -276,34 +276,56 @@ impl Opening<'_> {
     fn replay(&mut self, header: &Header, part: Part) -> Result<(Log, crate::format::Totals), OpenError> {
         let mut replay = Replay::new(header, part.log());
         let mut totals = header.totals;
-        // The last record found, not applied before the next one says that its data is there, or a look at it does.
-        let mut held: Option<(Mark, Record)> = None;
+        // The last records found, not applied before a later one says that their data is there, or a look at it does.
+        let mut held: VecDeque<(Mark, Record)> = VecDeque::new();
         let mut flushed_up_to = 0;
         loop {
             let before = replay.mark();
-            let next = replay.next(&mut |offset, len| self.read(offset, len))?;
-            if let Some(record) = &next {
-                flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
-            }
-            if let Some((before_held, record)) = held.take() {
-                if record.head.sequence > flushed_up_to && !self.has_its_data(&record)? {
-                    replay.rewind(before_held);
-                    break;
-                }
+            let Some(record) = replay.next(&mut |offset, len| self.read(offset, len))? else { break };
+            flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
+            held.push_back((before, record));
+            while let Some((_, record)) =
+                held.pop_front_if(|(_, record)| record.head.sequence <= flushed_up_to)
+            {
                 self.apply(&record)?;
                 totals = record.totals;
             }
-            match next {
-                Some(record) => held = Some((before, record)),
-                None => break,
-            }
+        }
+        let whole = self.whole_of(held.make_contiguous())?;
+        if let Some((before, _)) = held.get(whole) {
+            replay.rewind(*before);
+        }
+        for (_, record) in held.iter().take(whole) {
+            self.apply(record)?;
+            totals = record.totals;
         }
         let (ring, sequence, chain) = replay.finish();
         Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
     }
 
-    /// Whether what went straight to its blocks has arrived there.
-    fn has_its_data(&mut self, record: &Record) -> Result<bool, OpenError> {
+    /// How many of the log's last records have their data. What one of them wrote and a later one let go of is not looked
+    /// for: when both were on stable storage those blocks could be taken again. (If the later one was not, they were
+    /// not taken; then fewer records are whole, and those blocks are looked at.)
+    fn whole_of(&mut self, last: &[(Mark, Record)]) -> Result<usize, OpenError> {
+        'fewer: for count in (1..=last.len()).rev() {
+            let mut freed: Vec<Run> = Vec::new();
+            for (_, record) in last[..count].iter().rev() {
+                if !self.has_its_data(record, &freed)? {
+                    continue 'fewer;
+                }
+                for entry in Entries::new(record.entries()) {
+                    if let Entry::Free(run) = entry? {
+                        freed.push(run);
+                    }
+                }
+            }
+            return Ok(count);
+        }
+        Ok(0)
+    }
+
+    /// Whether what went straight to its blocks has arrived there; those in `freed` do not matter.
+    fn has_its_data(&mut self, record: &Record, freed: &[Run]) -> Result<bool, OpenError> {
         for entry in Entries::new(record.entries()) {
             let Entry::Direct { start, crcs } = entry? else { continue };
             let run = Run::new(start, crcs.len() as u64);
@@ -312,8 +334,12 @@ impl Opening<'_> {
             }
             // A block that cannot be read was not torn by a power cut: its object is damaged, the log is not.
             let Ok(data) = self.read(run.offset(), run.bytes() as usize) else { continue };
-            if data.chunks(BLOCK).zip(&crcs).any(|(block, crc)| crc32c(block) != *crc) {
-                return Ok(false);
+            let matters = |block: u64| !freed.iter().any(|run| run.blocks().contains(&block));
+            let blocks = run.blocks().zip(data.chunks(BLOCK).zip(&crcs));
+            for (number, (block, crc)) in blocks {
+                if crc32c(block) != *crc && matters(number) {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
