@@ -144,7 +144,7 @@ class Lab(WithLab, ClusterTest):
             "iterations: 1\ncool_down: 0\ndefaults: { tool: shoal, time: 2, objects: 64, pg_num: 8 }\nworkloads:\n"
             "  - { op: mixed, op_size: { 4k: 50, 64k: 50 }, depth: 4 }\n  - { op: write, rate: 50..350 }\n"),
             "--conf", self.cluster.conf, *self.results)
-        self.assertIn("the load generator alone, with a target that takes no time:", done.text)
+        self.assertIn("the load generator alone, with a target that takes no time", done.text)
         ramp, mixed = sorted(self.points(), key=lambda point: point["op"] != "write")
         self.assertAlmostEqual(float(ramp["ops_per_s"]), 200, delta=60)
         bytes_each = float(mixed["bytes_per_s"]) / float(mixed["ops_per_s"])
@@ -161,9 +161,9 @@ class Lab(WithLab, ClusterTest):
 
     def test_many_hosts_make_one_load(self):
         text = self.hosts(["host-0", "host-1"], 1)
-        text += "  - { tool: rados-bench, op: [write, randread], op_size: 4k, depth: 4, time: 1, pg_num: 8 }\n"
+        text += "  - { tool: rados-bench, op: randread, op_size: 4k, depth: 4, time: 1, pg_num: 8 }\n"
         self.lab("run", self.matrix(text), "--conf", self.cluster.conf, *self.results)
-        self.assertEqual([p["error"] for p in self.points()], [""] * 3)
+        self.assertEqual([p["error"] for p in self.points()], [""] * 2)
         self.assertEqual(self.left_behind(), [])
         self.assertEqual(list(Path(tempfile.gettempdir()).glob("shoal-lab-agent-*")), [])
 
@@ -254,12 +254,13 @@ class LabDeploys(WithLab, unittest.TestCase):
     def test_an_osd_dies_and_comes_back(self):
         self.lab("run", self.matrix(
             "iterations: 1\ncluster: { deploy: shoal, store: disk }\nworkloads:\n  - { tool: shoal, op: write, depth: 4,"
-            " time: 7, objects: 64, pg_num: 8, faults: [{ at: 1, kill: osd.0 }, { at: 2, start: osd.0 }] }\n"),
+            " time: 5, objects: 64, pg_num: 8, faults: [{ at: 1, kill: osd.0 }, { at: 2, start: osd.0 }] }\n"),
             *self.port, *self.results)
         point, = self.points()
         self.assertEqual(point["error"], "")
         self.assertGreater(float(point["max_us"]), 500_000, "what waited for the OSD shows")
 
+    @long_only
     def test_stock_and_shoal_in_turns(self):
         self.needs_stock()
         done = self.lab("versus", "--time", 1, "--iterations", 1, "--matrix", self.matrix(
@@ -287,7 +288,7 @@ class LabDeploys(WithLab, unittest.TestCase):
                 run([*ceph, "osd", f"set-{ratio}-ratio", str(value)])
             run(["rados", "-c", self.dir / "peer/ceph.conf", "-p", "kept", "put", "x", SHOAL])
             eventually(lambda: "OSD_FULL" in run([*ceph, "health", "detail"]).text)
-            full = self.lab("run", self.matrix(MATRIX.format(iterations=1)), "--conf", self.dir / "peer/ceph.conf",
+            full = self.lab("run", self.matrix("iterations: 1\nworkloads: [{ tool: shoal, time: 1 }]\n"), "--conf", self.dir / "peer/ceph.conf",
                             *self.results, check=False)
             self.assertEqual(full.code, 1)
             self.assertIn("the cluster is full: free space", full.text)

@@ -71,8 +71,10 @@ fn in_a_pool(
     let outcome = pools
         .headers
         .as_ref()
-        .map_or(Ok(()), |name| pool::create(cluster.as_mut(), name, &Pool::Replicated { size: 1, pg_num: 8 }))
-        .and_then(|()| pool::create(cluster.as_mut(), &pools.data, &shape))
+        .map_or(Ok(()), |name| {
+            pool::create(cluster.as_mut(), name, &Pool::Replicated { size: 1, pg_num: 8 }, false)
+        })
+        .and_then(|()| pool::create(cluster.as_mut(), &pools.data, &shape, spec.tool != Tool::RadosBench))
         .and_then(|()| options(cluster.as_mut(), spec, true))
         .and_then(|()| faults.during(observer, || load(place, running, &pools, spec, observer, artifacts)));
     let outcome = outcome.map_err(|error| match pool::is_full(hands, conf) {

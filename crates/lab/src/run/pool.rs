@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 pub const PREFIX: &str = "shoal-lab-";
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub fn create(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyhow::Result<()> {
+/// `overwritten`: whether parts of objects will be written, and not only whole ones.
+pub fn create(cluster: &mut dyn Cluster, name: &str, pool: &Pool, overwritten: bool) -> anyhow::Result<()> {
     let pg_num = pool.pg_num();
     let mut command = json!({"prefix": "osd pool create", "pool": name, "pg_num": pg_num, "pgp_num": pg_num});
     match pool {
@@ -37,7 +38,11 @@ pub fn create(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyhow::Res
     };
     match pool {
         Pool::Replicated { size, .. } => drop(set("size", size.to_string())?),
-        Pool::Erasure { .. } => drop(set("allow_ec_overwrites", "true".into())?),
+        Pool::Erasure { .. } if overwritten => drop(set("allow_ec_overwrites", "true".into()).context(
+            "an erasure-coded pool whose objects are overwritten needs OSDs on bluestore (`cluster: { store: \
+             bluestore }`); rados-bench writes whole objects and runs on any",
+        )?),
+        Pool::Erasure { .. } => {}
     }
     cluster.ask(json!({
         "prefix": "osd pool application enable", "pool": name, "app": "rbd", "yes_i_really_mean_it": true,

@@ -101,12 +101,15 @@ impl Release {
     /// This folder is seen at the same place by the release's programs, and so are the kernel's file systems.
     pub fn show(&self, dir: &Path) -> anyhow::Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
-        let inside = inside(root, dir);
-        std::fs::create_dir_all(&inside)?;
         let mounts = std::fs::read_to_string("/proc/mounts")?;
         let is_mounted = |at: &Path| mounts.lines().any(|l| l.split(' ').nth(1) == at.to_str());
-        let mut wanted = vec![(dir.to_owned(), inside)];
-        wanted.extend(["proc", "sys", "dev"].map(|name| (Path::new("/").join(name), root.join(name))));
+        let mut wanted: Vec<(PathBuf, PathBuf)> =
+            KERNELS.iter().map(|from| (PathBuf::from(from), inside(root, Path::new(from)))).collect();
+        if !is_seen_anyway(dir) {
+            let inside = inside(root, dir);
+            std::fs::create_dir_all(&inside)?;
+            wanted.push((dir.to_owned(), inside));
+        }
         for (from, to) in wanted.iter().filter(|(_, to)| !is_mounted(to)) {
             let mut mount = Command::new("mount");
             mount.arg("--rbind").arg(from).arg(to);
@@ -117,12 +120,20 @@ impl Release {
 
     /// It is not seen any more.
     pub fn hide(&self, dir: &Path) {
-        let Some(root) = &self.root else { return };
+        let Some(root) = self.root.as_ref().filter(|_| !is_seen_anyway(dir)) else { return };
         let inside = inside(root, dir);
         // What is left of it harms nobody, and the next one mounts over it.
         drop(Command::new("umount").arg(&inside).output());
         drop(std::fs::remove_dir(&inside));
     }
+}
+
+/// What is mounted into a release's folder in any case.
+const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
+
+/// A folder in memory may lie in `/dev/shm`. Mounted once more, it would be in its own way.
+fn is_seen_anyway(dir: &Path) -> bool {
+    KERNELS.iter().any(|kernel| dir.starts_with(kernel))
 }
 
 fn inside(root: &Path, dir: &Path) -> PathBuf {

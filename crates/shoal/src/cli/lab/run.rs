@@ -185,7 +185,7 @@ fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
     let ends = if shown.len() > 4 { vec![shown[0], shown[shown.len() - 1]] } else { shown };
     for spec in ends.iter() {
         println!(
-            "the load generator alone, with a target that takes no time: {:.0} op/s of {} · depth {}",
+            "the load generator alone, with a target that takes no time (its messenger comes on top): {:.0} op/s of {} · depth {}",
             lab::load::ceiling(spec)?,
             lab::size::show(spec.op_bytes_max()),
             spec.depth * spec.clients
