@@ -1,4 +1,12 @@
-"""Runs the interop suites and prints one closing line, `N passed, N failed, N skipped`."""
+"""Runs the interop suites and prints one closing line, `N passed, N failed, N skipped`.
+
+With `--jobs N` so many suites run at a time, each in a process of its own with ports of its own: they wait for clusters more
+than they compute. What a suite says is printed when it has ended.
+"""
+import concurrent.futures
+import os
+import re
+import subprocess
 import sys
 import time
 import unittest
@@ -8,9 +16,9 @@ import harness
 
 #: What gates a change: the suites that hold today and take a few minutes together. `--long` runs every suite,
 #: also those that show what is not right yet.
-GATE = ["test_admin_socket", "test_python_rados", "test_rados", "test_hostile", "test_modes", "test_commands",
-        "test_maps", "test_caps", "test_librados", "test_restart", "test_reqid", "test_disk", "test_death",
-        "test_lab", "test_report"]
+#: The longest come first, so that two at a time end together.
+GATE = ["test_lab", "test_librados", "test_commands", "test_rados", "test_disk", "test_caps", "test_death", "test_modes",
+        "test_hostile", "test_restart", "test_maps", "test_reqid", "test_python_rados", "test_admin_socket", "test_report"]
 
 
 class Result(unittest.TextTestResult):
@@ -55,25 +63,53 @@ def name_of(test):
     return test.id() if hasattr(test, "id") else str(test)
 
 
+def beside(names, jobs, options):
+    """Each suite in a process of its own, `jobs` at a time: passed, failed, skipped."""
+    def one(number, name):
+        env = dict(os.environ, SHOAL_TEST_PORT=str(PORT_FIRST + number * PORTS_PER_SUITE))
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, __file__, *options, name], env=env, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        *said, last = done.stdout.rstrip().splitlines() or [""]
+        closing = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
+        print(f"---- {name}, {time.monotonic() - began:.0f} s")
+        print("\n".join(said if closing else [*said, last]), flush=True)
+        # A suite that did not come to its end has failed, whatever it counted.
+        return [int(n) for n in closing.groups()] if closing else [0, 1, 0]
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        counts = list(pool.map(one, range(len(names)), names))
+    return [sum(column) for column in zip(*counts)]
+
+
+#: Where the suites' ports begin when they run beside each other, below those that the system gives to clients.
+PORT_FIRST, PORTS_PER_SUITE = 12000, 1000
+
+
 def main():
-    args = sys.argv[1:]
+    args, options, jobs = sys.argv[1:], [], 1
+    if "--jobs" in args:
+        at = args.index("--jobs")
+        jobs = int(args[at + 1])
+        del args[at:at + 2]
     if "--store" in args:
         at = args.index("--store")
+        options += args[at:at + 2]
         harness.STORE = args[at + 1]
         del args[at:at + 2]
     harness.LONG = "--long" in args
-    args = [a for a in args if not a.startswith("-")]
-    loader = unittest.TestLoader()
-    if args:
-        suite = loader.loadTestsFromNames(args)
-    elif harness.LONG:
-        suite = loader.discover(".", pattern="test_*.py")
+    options += ["--long"] if harness.LONG else []
+    names = [a for a in args if not a.startswith("-")]
+    if not names:
+        names = sorted(p.stem for p in harness.HERE.glob("test_*.py")) if harness.LONG else GATE
+    if jobs > 1:
+        passed, failed, skipped = beside(names, jobs, options)
     else:
-        suite = loader.loadTestsFromNames(GATE)
-    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
-    result = runner.run(suite)
-    failed = len(result.failures) + len(result.errors)
-    print(f"{result.passed} passed, {failed} failed, {len(result.skipped)} skipped")
+        runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
+        result = runner.run(unittest.TestLoader().loadTestsFromNames(names))
+        passed, skipped = result.passed, len(result.skipped)
+        failed = len(result.failures) + len(result.errors)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(1 if failed else 0)
 
 
