@@ -117,6 +117,8 @@ impl<N: Name, E: Entry> Cache<N, E> {
 
     /// Add what was read; `pins` are those that must see it before it may go. What has to go for it is given to `gone`.
     pub fn insert(&mut self, name: N, entry: E, pins: u32, gone: &mut impl FnMut(N, E)) {
+        // Who kept the old one while it was read again lets go of the new one.
+        let pins = pins + self.slot_of(name).map_or(0, |slot| slot.pins);
         self.take(name);
         let bytes = OVERHEAD + entry.bytes();
         let ghost = self.ghost_names.find_entry(name.hash(), |ghost| *ghost == name);

@@ -42,6 +42,10 @@ enum Part {
         /// In the object, for a report of damage.
         offset: u64,
     },
+    /// From this offset of the object on there are bytes that nobody has any more.
+    Lost {
+        offset: u64,
+    },
 }
 
 enum Partial {
@@ -72,8 +76,8 @@ pub struct Damage {
     pub object: ObjectId,
     /// In the object, in bytes.
     pub offset: u64,
-    /// On the device, in bytes.
-    pub device_offset: u64,
+    /// On the device, in bytes; not known where it is the index that is damaged, or where the bytes are nowhere.
+    pub device_offset: Option<u64>,
 }
 
 /// Where blocks may be found without reading the device.
@@ -169,6 +173,9 @@ fn find(
     };
     let Some(value) = view.get(&key)? else { return Ok(None) };
     let record = ObjectRecord::decode(&value).map_err(corrupt)?;
+    if record.is_lost {
+        return Err(Stop::Error(ReadError::Corrupt));
+    }
     let is_it = record.own_key.as_ref().is_none_or(|own| own[..] == key::object(0, id)[..]);
     Ok(is_it.then_some(record))
 }
@@ -364,6 +371,10 @@ impl Resolved {
                     out.push(Part::Zeroes(offset - at));
                 }
                 at = offset + piece.len();
+                if piece.is_lost() {
+                    out.push(Part::Lost { offset });
+                    continue;
+                }
                 self.blocks += 1;
                 out.push(match memory.find(piece.unit) {
                     Some((buffer, at)) => Part::Here { buffer, at, piece },
@@ -419,6 +430,11 @@ impl Resolved {
                         match part {
                             Part::Zeroes(len) => joined.zeroes(len),
                             Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
+                            Part::Lost { offset } => {
+                                is_whole = false;
+                                let object = object.clone();
+                                damaged(Damage { collection, object, offset, device_offset: None });
+                            }
                             Part::Stored { read, piece, offset } => {
                                 let buffer = &contents[read];
                                 let at = (piece.unit - reads[read].start) as usize * BLOCK;
@@ -428,7 +444,7 @@ impl Resolved {
                                         collection,
                                         object: object.clone(),
                                         offset,
-                                        device_offset: piece.unit * BLOCK as u64,
+                                        device_offset: Some(piece.unit * BLOCK as u64),
                                     });
                                 }
                                 joined.piece(buffer, at, &piece);

@@ -1,6 +1,6 @@
 //! Asking the index on behalf of something that can wait and ask again.
 
-use crate::index::{Bad, Get, Index, Limit, Scan, Ticket};
+use crate::index::{Bad, Get, Holes, Index, Limit, Scan, Ticket};
 use crate::io::Io;
 use crate::object::key::Key;
 use bytes::Bytes;
@@ -50,6 +50,18 @@ impl View<'_> {
         max: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<bool, Wait> {
+        self.scan_over(from, to, max, Holes::Stop, each)
+    }
+
+    /// [`View::scan`], going on where a part of the index cannot be read.
+    pub fn scan_over(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        max: usize,
+        holes: Holes,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<bool, Wait> {
         if from >= to {
             return Ok(false);
         }
@@ -58,10 +70,12 @@ impl View<'_> {
         while left > 0 {
             let limit = Limit { entries: left.min(SCAN_ENTRIES), bytes: SCAN_BYTES };
             let mut visited = 0;
-            let scan = self.index.scan(&at, to, limit, self.ticket, self.io, &mut |key, value| {
-                visited += 1;
-                each(key, value);
-            });
+            let range = (&at[..], to);
+            let scan =
+                self.index.scan_over(range, (limit, holes), self.ticket, self.io, &mut |key, value| {
+                    visited += 1;
+                    each(key, value);
+                });
             left -= visited.min(left);
             match scan {
                 Scan::End => return Ok(false),
@@ -74,7 +88,8 @@ impl View<'_> {
         let mut more = false;
         loop {
             let one = Limit { entries: 1, bytes: 1 };
-            match self.index.scan(&at, to, one, self.ticket, self.io, &mut |_, _| more = true) {
+            let range = (&at[..], to);
+            match self.index.scan_over(range, (one, holes), self.ticket, self.io, &mut |_, _| more = true) {
                 _ if more => return Ok(true),
                 Scan::End => return Ok(false),
                 Scan::More(next) => at = next,

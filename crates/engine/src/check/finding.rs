@@ -59,6 +59,17 @@ pub enum Finding {
     Overlap { start: u64, len: u64 },
     #[error("the totals of objects, bytes and omap bytes are {recorded:?}, and there are {found:?}")]
     Totals { recorded: (u64, u64, u64), found: (u64, u64, u64) },
-    #[error("{object:?} (number {number}) is damaged at byte {offset}, on the device at {device_offset}")]
+    #[error("{} is damaged at byte {offset}, on the device at {device_offset}", named(object, *number))]
     Corrupt { object: Option<ObjectId>, number: u64, offset: u64, device_offset: u64 },
+    #[error("{} has lost {len} bytes from {offset} on: they were damaged when they had to be changed", named(object, *number))]
+    Lost { object: Option<ObjectId>, number: u64, offset: u64, len: u64 },
+    #[error("{object:?} is lost: its entry, or its omap, was damaged when it had to be changed; remove it")]
+    LostObject { object: ObjectId },
+}
+
+fn named(object: &Option<ObjectId>, number: u64) -> String {
+    match object {
+        Some(object) => format!("{object:?}"),
+        None => format!("number {number}, which is no object's,"),
+    }
 }

@@ -85,10 +85,24 @@ impl Checker<'_> {
             for (key, value) in entries {
                 each(self, &key, &value);
             }
+            let next = match next {
+                Ok(next) => next,
+                Err(bad) => {
+                    // What lies behind is looked at all the same.
+                    self.find(Finding::IndexUnreadable { from: at.clone(), bad });
+                    let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+                    let next = self
+                        .walk
+                        .readable_entries(&at, &end, &mut |k, v| entries.push((k.to_vec(), v.to_vec())));
+                    for (key, value) in entries {
+                        each(self, &key, &value);
+                    }
+                    next
+                }
+            };
             match next {
-                Ok(Some(next)) => at = next,
-                Ok(None) => return,
-                Err(bad) => return self.find(Finding::IndexUnreadable { from: at, bad }),
+                Some(next) => at = next,
+                None => return,
             }
         }
     }
@@ -129,6 +143,9 @@ impl Checker<'_> {
         };
         if !is_known {
             self.find(Finding::NoCollection { object: object.clone() });
+        }
+        if record.is_lost {
+            self.find(Finding::LostObject { object: object.clone() });
         }
         self.report.objects += 1;
         self.report.data_bytes += record.data_bytes;
@@ -200,7 +217,11 @@ impl Checker<'_> {
         {
             self.find(Finding::BeyondTheEnd { object: object.clone(), offset: base + last.range().1 });
         }
-        for (i, piece) in page.pieces.iter().enumerate() {
+        for piece in page.pieces.iter().filter(|piece| piece.is_lost()) {
+            let (object, len) = (object.as_ref().map(|(object, _)| object.clone()), piece.len());
+            self.find(Finding::Lost { object, number, offset: base + piece.range().0, len });
+        }
+        for (i, piece) in page.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_lost()) {
             let again = page.pieces[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
             if !again {
                 self.owner(piece);

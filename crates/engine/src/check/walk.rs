@@ -16,6 +16,9 @@ pub trait Walk {
         to: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Key>, Bad>;
+    /// The same, going on where a part of the index cannot be read.
+    fn readable_entries(&mut self, from: &[u8], to: &[u8], each: &mut dyn FnMut(&[u8], &[u8]))
+    -> Option<Key>;
     /// A block of data as the store would read it; `None` when it cannot be read.
     fn block(&mut self, unit: u64) -> Option<Bytes>;
     fn collections(&self) -> &Collections;

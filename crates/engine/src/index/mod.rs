@@ -93,6 +93,28 @@ pub enum Bad {
     Io,
 }
 
+/// What a scan does where a part of the index cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holes {
+    /// Ends with [`Scan::Bad`].
+    Stop,
+    /// Goes on behind it. What older tables hold within it is not shown: something newer may have been there.
+    Hide,
+    /// Goes on behind what does not match its checksum, and shows what older tables hold within it, current or not: for
+    /// who wants to delete whatever may be there.
+    Show,
+}
+
+impl Holes {
+    fn passes(self, bad: Bad) -> bool {
+        match self {
+            Holes::Stop => false,
+            Holes::Hide => true,
+            Holes::Show => bad == Bad::Corrupt,
+        }
+    }
+}
+
 /// How much a scan may visit in one call, whichever is reached first; always at least one entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
@@ -298,10 +320,28 @@ impl Index {
         io: &mut Io,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Scan {
+        self.scan_over((from, to), (limit, Holes::Stop), ticket, io, each)
+    }
+
+    /// [`Index::scan`], going on where a part cannot be read.
+    pub fn scan_over(
+        &mut self,
+        (from, to): (&[u8], &[u8]),
+        (limit, holes): (Limit, Holes),
+        ticket: Ticket,
+        io: &mut Io,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Scan {
         self.reads.begin(ticket);
         let mut reading = scan::Reading { reads: &mut self.reads, io, ticket };
-        let answer =
-            scan::scan(self.memory.tables(), self.levels.runs(), (from, to), limit, &mut reading, each);
+        let answer = scan::scan(
+            self.memory.tables(),
+            self.levels.runs(),
+            (from, to),
+            (limit, holes),
+            &mut reading,
+            each,
+        );
         if answer == Scan::Pending {
             self.reads.hold_touched(ticket);
         }
@@ -375,13 +415,18 @@ impl Index {
         self.levels.fresh.len()
     }
 
+    /// [`Usage::device`], at no cost.
+    pub fn device_bytes(&self) -> u64 {
+        self.levels.bytes() + self.background.replaced_bytes
+    }
+
     pub fn usage(&self) -> Usage {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
         Usage {
             memtables: self.memory.bytes(),
             cache: self.reads.cache_bytes(),
             tables: tables + self.background.memory(),
-            device: self.levels.bytes() + self.background.replaced_bytes,
+            device: self.device_bytes(),
         }
     }
 

@@ -170,7 +170,11 @@ impl Reads {
                     self.touched.push(name);
                     Ok(node)
                 }
-                Entry::Bad(bad) => Err(Stop::Bad(*bad)),
+                Entry::Bad(bad) => {
+                    // Who goes on without it may have to wait for something else, and comes by again.
+                    self.touched.push(name);
+                    Err(Stop::Bad(*bad))
+                }
             },
             None => Err(self.miss(table, at, kind, ticket, ahead, io)),
         }
@@ -261,6 +265,7 @@ impl Reads {
         if let Some(slot) = self.cache.find(name)
             && let Entry::Bad(bad) = self.cache.entry(slot)
         {
+            self.touched.push(name);
             return Stop::Bad(*bad);
         }
         if !is_sound(table, at, io) {

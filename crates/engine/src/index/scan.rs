@@ -5,7 +5,7 @@ use super::memtable::{Memtable, Place};
 use super::node::{Kind, Node};
 use super::reads::{Reads, Stop};
 use super::table::{BlockAt, Segment};
-use super::{Bad, Limit, Scan, Ticket};
+use super::{Bad, Holes, Limit, Scan, Ticket};
 use crate::device::BLOCK;
 use crate::io::Io;
 
@@ -26,7 +26,7 @@ pub fn scan<'a>(
     memtables: impl Iterator<Item = &'a Memtable>,
     runs: impl Iterator<Item = &'a Run>,
     (from, to): (&'a [u8], &'a [u8]),
-    limit: Limit,
+    (limit, holes): (Limit, Holes),
     reading: &mut Reading,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Scan {
@@ -44,10 +44,19 @@ pub fn scan<'a>(
     loop {
         let Some(least) = least(&cursors) else { return Scan::End };
         let (newer, older) = cursors.split_at_mut(least + 1);
-        let cursor = &mut newer[least];
+        let (cursor, newer) = newer.split_last_mut().expect("the least is one of them");
+        if let Some(bad) = cursor.bad()
+            && holes.passes(bad)
+            && steps < STEPS_MAX
+        {
+            cursor.pass_hole(to, reading);
+            steps += 1;
+            continue;
+        }
         let (key, value) = match cursor.head() {
             Head::Entry(key, value) => (key, value),
-            Head::Blocked(_, Stop::Pending) if entries == 0 && steps == 0 => return Scan::Pending,
+            // Also where all that was done was to pass a hole in another run: to go on from the same key is no progress.
+            Head::Blocked(key, Stop::Pending) if steps == 0 || key <= from => return Scan::Pending,
             Head::Blocked(_, Stop::Bad(bad)) if entries == 0 && steps == 0 => return Scan::Bad(bad),
             Head::Blocked(key, _) => return Scan::More(key.to_vec()),
             Head::End => return Scan::End,
@@ -57,7 +66,8 @@ pub fn scan<'a>(
             return Scan::More(key.to_vec());
         }
         steps += 1;
-        if let Some(value) = value {
+        let is_hidden = holes == Holes::Hide && newer.iter().any(|newer| newer.hides(key));
+        if let Some(value) = value.filter(|_| !is_hidden) {
             each(key, value);
             entries += 1;
             bytes += key.len() + value.len();
@@ -118,6 +128,27 @@ impl Cursor<'_> {
         matches!(self.head(), Head::Entry(own, _) if own == key)
     }
 
+    /// What stands in its way cannot be read.
+    #[inline]
+    fn bad(&self) -> Option<Bad> {
+        match self {
+            Cursor::Run(RunCursor { state: RunState::Blocked(Stop::Bad(bad)), .. }) => Some(*bad),
+            _ => None,
+        }
+    }
+
+    fn pass_hole(&mut self, to: &[u8], reading: &mut Reading) {
+        if let Cursor::Run(cursor) = self {
+            cursor.pass_hole();
+        }
+        self.settle(to, reading);
+    }
+
+    /// Whether there may have been something newer at this key, in a hole that was passed.
+    fn hides(&self, key: &[u8]) -> bool {
+        matches!(self, Cursor::Run(cursor) if key < &cursor.hole_end[..])
+    }
+
     fn settle(&mut self, to: &[u8], reading: &mut Reading) {
         match self {
             Cursor::Memory(cursor) => cursor.settle(to),
@@ -170,6 +201,8 @@ struct RunCursor<'a> {
     state: RunState,
     /// Of the head, or from where on nothing can be said.
     key: Vec<u8>,
+    /// Where the last hole that was passed ended.
+    hole_end: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -197,6 +230,7 @@ impl<'a> RunCursor<'a> {
             ahead,
             state: RunState::End,
             key: Vec::new(),
+            hole_end: Vec::new(),
         })
     }
 
@@ -228,6 +262,39 @@ impl<'a> RunCursor<'a> {
                 RunState::Blocked(stop)
             }
         };
+    }
+
+    /// Go on behind what could not be read: a block, a segment or a table.
+    fn pass_hole(&mut self) {
+        let Some(table) = self.run.get(self.table) else { return };
+        let root = table.root_node.get();
+        // The first key behind the `segment`th.
+        let segment_end = |segment: usize| match root {
+            Some(root) if segment + 1 < root.count() => root.key(segment + 1),
+            _ => table.end.to_vec(),
+        };
+        self.node = None;
+        self.entry = Some(0);
+        match (&self.guide, root) {
+            (Some((_, guide)), _) => {
+                let next = self.block.unwrap_or(0) + 1;
+                self.hole_end = match next < guide.count() {
+                    true => guide.key(next),
+                    false => segment_end(self.segment.unwrap_or(0)),
+                };
+                self.block = Some(next.min(guide.count()));
+            }
+            (None, Some(_)) => {
+                let segment = self.segment.unwrap_or(0);
+                self.hole_end = segment_end(segment);
+                (self.segment, self.block) = (Some(segment + 1), Some(0));
+            }
+            (None, None) => {
+                self.hole_end = table.end.to_vec();
+                self.table += 1;
+                (self.segment, self.block) = (Some(0), Some(0));
+            }
+        }
     }
 
     /// Walk to the next entry. `key` is then its key, or the lower bound of what could not be had.

@@ -5,6 +5,8 @@
 //! several pieces are in a block where a hole was punched into it, or where part of a block that cannot be read any more
 //! was written anew. What no piece covers reads as zeroes. The checksum is that of the whole block of the device.
 //!
+//! A piece may be *lost*: nobody knows any more what was there or where, and reading it fails until it is written anew.
+//!
 //! In the index a page is runs: neighbouring whole blocks that are neighbours on the device too cost four bytes each.
 
 use crate::device::BLOCK;
@@ -12,12 +14,23 @@ use crate::varint;
 use codec::{DecodeError, Reader};
 use smallvec::SmallVec;
 
+/// 1: the first. 2: some piece is lost; one without is written as version 1.
 const VERSION: u8 = 1;
+const VERSION_LOST: u8 = 2;
 pub const PAGE_BLOCKS: u64 = 16;
 pub const PAGE_BYTES: u64 = PAGE_BLOCKS * BLOCK as u64;
 
 const SHARED: u8 = 0x10;
 const PARTIAL: u8 = 0x20;
+const LOST: u8 = 0x40;
+
+/// The `unit` of a piece that is nowhere.
+const NOWHERE: u64 = u64::MAX;
+
+/// The place of what is lost.
+pub fn is_nowhere(unit: u64) -> bool {
+    unit == NOWHERE
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -34,6 +47,15 @@ pub struct Piece {
 }
 
 impl Piece {
+    pub fn lost(block: u8, start: u16, end: u16) -> Piece {
+        Piece { block, start, end, shared: false, crc: 0, unit: NOWHERE }
+    }
+
+    /// Its bytes cannot be had any more; it has no block of the device.
+    pub fn is_lost(&self) -> bool {
+        self.unit == NOWHERE
+    }
+
     pub fn len(&self) -> u64 {
         (self.end - self.start) as u64
     }
@@ -56,6 +78,24 @@ pub struct Page {
 }
 
 impl Page {
+    /// A page of which nothing is known, in an object that has `bytes` bytes from its beginning on.
+    pub fn lost(bytes: u64) -> Page {
+        let mut out = Page::default();
+        out.lose(0, bytes.min(PAGE_BYTES));
+        out
+    }
+
+    /// Mark `from..to`, which is a hole, as lost.
+    pub fn lose(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let base = at - at % BLOCK as u64;
+            let end = to.min(base + BLOCK as u64);
+            self.insert(Piece::lost((base / BLOCK as u64) as u8, (at - base) as u16, (end - base) as u16));
+            at = end;
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -123,10 +163,17 @@ impl Page {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8 + self.pieces.len() * 8);
-        out.push(VERSION);
+        out.push(if self.pieces.iter().any(Piece::is_lost) { VERSION_LOST } else { VERSION });
         let mut at = 0;
         while let Some(&first) = self.pieces.get(at) {
             let shared = if first.shared { SHARED } else { 0 };
+            if first.is_lost() {
+                out.push(first.block | PARTIAL | LOST);
+                out.extend_from_slice(&first.start.to_le_bytes());
+                out.extend_from_slice(&first.end.to_le_bytes());
+                at += 1;
+                continue;
+            }
             if !first.is_whole() {
                 out.push(first.block | shared | PARTIAL);
                 out.extend_from_slice(&first.start.to_le_bytes());
@@ -156,8 +203,8 @@ impl Page {
     pub fn decode(bytes: &[u8]) -> Result<Page, DecodeError> {
         let mut r = Reader::new(bytes);
         let version = r.u8()?;
-        if version != VERSION {
-            return Err(DecodeError::Incompatible { what: "page", compat: version, supported: VERSION });
+        if version != VERSION && version != VERSION_LOST {
+            return Err(DecodeError::Incompatible { what: "page", compat: version, supported: VERSION_LOST });
         }
         let mut out = Page::default();
         while !r.is_empty() {
@@ -165,21 +212,26 @@ impl Page {
             let invalid = |value: u64| Err(DecodeError::Invalid { what: "piece of a page", value, offset });
             let kind = r.u8()?;
             let (block, shared) = (kind & 0x0f, kind & SHARED != 0);
-            if kind & !(0x0f | SHARED | PARTIAL) != 0 {
+            let is_lost = version == VERSION_LOST && kind & !0x0f == PARTIAL | LOST;
+            if kind & !(0x0f | SHARED | PARTIAL) != 0 && !is_lost {
                 return invalid(kind as u64);
             }
             let (count, start, end) = match kind & PARTIAL != 0 {
                 true => (1, r.u16()?, r.u16()?),
                 false => (r.u8()?, 0, BLOCK as u16),
             };
-            let unit = varint::take(&mut r)?;
+            let unit = if is_lost { 0 } else { varint::take(&mut r)? };
             let fits = block as u64 + count as u64 <= PAGE_BLOCKS;
             if !fits || start >= end || end as usize > BLOCK || unit > u64::MAX / BLOCK as u64 - 16 {
                 return invalid(unit);
             }
             for i in 0..count {
-                let piece =
-                    Piece { block: block + i, start, end, shared, crc: r.u32()?, unit: unit + i as u64 };
+                let piece = match is_lost {
+                    true => Piece::lost(block, start, end),
+                    false => {
+                        Piece { block: block + i, start, end, shared, crc: r.u32()?, unit: unit + i as u64 }
+                    }
+                };
                 if out.pieces.last().is_some_and(|last| last.range().1 > piece.range().0) {
                     return invalid(piece.block as u64);
                 }
@@ -221,6 +273,23 @@ mod tests {
         assert_eq!(page.bytes(), 3192);
     }
 
+    #[test]
+    fn lost_bytes_are_told_from_others_and_may_be_written_anew() {
+        let mut page = Page { pieces: smallvec::smallvec![whole(0, 5)] };
+        page.punch(1000, 3000, |_, _, _| ());
+        page.lose(1000, 2000);
+        page.lose(4096, 10_000);
+        let encoded = page.encode();
+        assert_eq!(encoded[0], VERSION_LOST);
+        assert_eq!(Page::decode(&encoded), Ok(page.clone()));
+        let lost: Vec<_> = page.pieces.iter().filter(|p| p.is_lost()).map(Piece::range).collect();
+        assert_eq!(lost, [(1000, 2000), (4096, 8192), (8192, 10_000)]);
+        page.punch(0, PAGE_BYTES, |_, _, _| ());
+        assert_eq!(page.encode(), [VERSION]);
+        assert_eq!(Page::lost(1 << 30).bytes(), PAGE_BYTES);
+        assert_eq!(Page::lost(5000).bytes(), 5000);
+    }
+
     proptest! {
         #[test]
         fn punching_and_inserting_is_a_sorted_list(steps in prop::collection::vec((0u64..65_536, 1u64..9000, any::<bool>()), 1..60)) {
@@ -258,9 +327,11 @@ mod tests {
         fn anything_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
-                *first = VERSION;
+                *first = VERSION + (*first & 1);
             }
-            let _ = Page::decode(&bytes);
+            if let Ok(page) = Page::decode(&bytes) {
+                prop_assert_eq!(Page::decode(&page.encode()), Ok(page));
+            }
         }
     }
 }

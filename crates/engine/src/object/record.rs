@@ -4,8 +4,9 @@ use crate::varint;
 use bytes::Bytes;
 use codec::{DecodeError, Reader};
 
-/// 1: the first. A compressed object will have a version of its own.
+/// 1: the first. 2: of a lost object; all others are written as version 1.
 const VERSION: u8 = 1;
+const VERSION_LOST: u8 = 2;
 const HAS_OMAP: u8 = 1;
 const HAS_ID: u8 = 2;
 
@@ -21,6 +22,9 @@ pub struct ObjectRecord {
     pub attrs: Vec<(Box<str>, Bytes)>,
     /// Of a PG meta object, whose key does not say it: its key in an area numbered 0.
     pub own_key: Option<Bytes>,
+    /// Its record, or its omap, could not be read when it had to be changed. What was changed since is in here; what it
+    /// was before nobody knows, and every read fails until it is removed.
+    pub is_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl ObjectRecord {
     pub fn encode(&self) -> Vec<u8> {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 6).sum();
         let mut out = Vec::with_capacity(48 + attrs + self.own_key.as_ref().map_or(0, |k| k.len() + 2));
-        out.push(VERSION);
+        out.push(if self.is_lost { VERSION_LOST } else { VERSION });
         let omap_bit = if self.omap.is_some() { HAS_OMAP } else { 0 };
         out.push(omap_bit | if self.own_key.is_some() { HAS_ID } else { 0 });
         for number in [self.number, self.size, self.data_bytes] {
@@ -93,17 +97,18 @@ impl ObjectRecord {
     pub fn decode(bytes: &Bytes) -> Result<ObjectRecord, DecodeError> {
         let mut r = Reader::new(bytes);
         let (version, flags) = (r.u8()?, r.u8()?);
-        if version != VERSION {
+        if version != VERSION && version != VERSION_LOST {
             return Err(DecodeError::Incompatible {
                 what: "object record",
                 compat: version,
-                supported: VERSION,
+                supported: VERSION_LOST,
             });
         }
         let mut out = ObjectRecord {
             number: varint::take(&mut r)?,
             size: varint::take(&mut r)?,
             data_bytes: varint::take(&mut r)?,
+            is_lost: version == VERSION_LOST,
             ..ObjectRecord::default()
         };
         if flags & HAS_OMAP != 0 {

@@ -11,9 +11,10 @@ use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::key;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
+use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use ::bytes::Bytes;
-use codec::Rope;
+use codec::{DecodeError, Rope};
 use smallvec::SmallVec;
 
 /// So many pages are looked up one by one; of a longer range those that exist are listed.
@@ -26,7 +27,13 @@ fn range_end(offset: u64, len: u64) -> u64 {
 }
 
 pub(super) fn parse_page(value: &[u8]) -> Result<Page, Wait> {
-    Page::decode(value).map_err(|_| Wait::Bad(Bad::Corrupt))
+    Page::decode(value).map_err(|error| {
+        Wait::Bad(match error {
+            // It is sound, and a newer program can read it: nothing of it is given up.
+            DecodeError::Incompatible { .. } => Bad::Io,
+            _ => Bad::Corrupt,
+        })
+    })
 }
 
 /// What goes into the first or last block of a write beside what is written.
@@ -75,22 +82,58 @@ impl Plan<'_> {
         } else if last - first < PAGES_GOT {
             for page in first..=last {
                 if object.page_at(page).is_err() {
-                    let value = self.get(&key::page(number, page))?;
-                    let page_there = value.map(|v| parse_page(&v)).transpose()?;
-                    object.add_page(page, page_there.unwrap_or_default());
+                    self.load_page(object, page)?;
                 }
             }
         } else {
             let (from, to) = key::pages(number, first, last.checked_add(1));
-            for (key, value) in self.scan_all(&from, &to)? {
-                let (_, page) = key::parse_page(&key).map_err(|_| Wait::Bad(Bad::Corrupt))?;
-                object.add_page(page, parse_page(&value)?);
+            match self.pages_in(&from, &to) {
+                Ok(pages) => pages.into_iter().for_each(|(number, page)| object.add_page(number, page)),
+                Err(wait) if is_rot(&wait) => {
+                    for page in first..=last.min(object.record.size / PAGE_BYTES) {
+                        if object.page_at(page).is_err() {
+                            self.load_page(object, page)?;
+                        }
+                    }
+                }
+                Err(wait) => return Err(wait),
             }
         }
         if complete {
             (first..=last).for_each(|page| object.add_page(page, Page::default()));
         }
         Ok(())
+    }
+
+    /// The pages that exist in a range of keys.
+    pub(super) fn pages_in(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<(u64, Page)>, Wait> {
+        let mut out = Vec::new();
+        for (key, value) in self.scan_all(from, to)? {
+            let (_, number) = key::parse_page(&key).map_err(|_| Wait::Bad(Bad::Corrupt))?;
+            out.push((number, parse_page(&value)?));
+        }
+        Ok(out)
+    }
+
+    fn load_page(&mut self, object: &mut OpenObject, number: u64) -> Result<(), Wait> {
+        let key = key::page(object.record.number, number);
+        match self.get(&key).and_then(|value| value.map(|v| parse_page(&v)).transpose()) {
+            Ok(page) => object.add_page(number, page.unwrap_or_default()),
+            Err(wait) if is_rot(&wait) => self.lose_page(object, number),
+            Err(wait) => return Err(wait),
+        }
+        Ok(())
+    }
+
+    /// Nothing is known of a page but that its object has bytes there.
+    fn lose_page(&mut self, object: &mut OpenObject, number: u64) {
+        let page = Page::lost(object.size_before.saturating_sub(number * PAGE_BYTES));
+        tracing::error!(object = ?object.id(), page = number, "the index's entry of a page is damaged: what is not written anew is lost");
+        // What the page held before is still counted, as nobody knows how much it was.
+        object.record_mut().data_bytes += page.bytes();
+        self.effect.totals.data_bytes += page.bytes();
+        object.add_page(number, page);
+        object.page_mut(number).changed = true;
     }
 
     /// Make `from..to` a hole.
@@ -222,6 +265,21 @@ impl Plan<'_> {
         open.changed = true;
         object.record_mut().data_bytes += piece.len();
         self.effect.totals.data_bytes += piece.len();
+        Ok(())
+    }
+
+    /// Mark `offset..offset + len`, which is a hole, as lost.
+    pub(super) fn place_lost(&mut self, object: &mut OpenObject, offset: u64, len: u64) -> Result<(), Wait> {
+        let end = offset + len;
+        self.load_pages(object, offset, end, true)?;
+        for number in offset / PAGE_BYTES..=(end - 1) / PAGE_BYTES {
+            let base = number * PAGE_BYTES;
+            let open = object.page_mut(number);
+            open.page.lose(offset.max(base) - base, (end - base).min(PAGE_BYTES));
+            open.changed = true;
+        }
+        object.record_mut().data_bytes += len;
+        self.effect.totals.data_bytes += len;
         Ok(())
     }
 

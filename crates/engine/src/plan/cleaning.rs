@@ -1,8 +1,11 @@
 //! What a removed object or a cleared omap left behind is taken away in small steps, each a batch's guest.
 
+use super::damage::is_rot;
 use super::{Effect, Plan};
-use crate::object::key;
+use crate::index::Holes;
+use crate::object::key::{self, Key};
 use crate::view::Wait;
+use ::bytes::Bytes;
 
 /// Keys of a step.
 const STEP: usize = 256;
@@ -17,7 +20,7 @@ impl Plan<'_> {
 
     fn clean(&mut self, number: u64) -> Result<bool, Wait> {
         let (from, to) = key::pages(number, 0, None);
-        let (pages, more_pages) = self.scan(&from, &to, STEP)?;
+        let (pages, more_pages) = self.step(&from, &to)?;
         for (key, value) in pages {
             self.release_page(&value)?;
             self.delete(key);
@@ -25,7 +28,7 @@ impl Plan<'_> {
         if more_pages {
             return Ok(false);
         }
-        let (keys, more_keys) = self.scan(&key::omap_header(number), &key::omap_end(number), STEP)?;
+        let (keys, more_keys) = self.step(&key::omap_header(number), &key::omap_end(number))?;
         for (key, _) in keys {
             self.delete(key);
         }
@@ -34,5 +37,13 @@ impl Plan<'_> {
         }
         self.delete(key::cleaning(number));
         Ok(true)
+    }
+
+    /// What a part of the index that rotted named is never found again; the number is not used again either.
+    fn step(&mut self, from: &[u8], to: &[u8]) -> Result<(Vec<(Key, Bytes)>, bool), Wait> {
+        match self.scan(from, to, STEP) {
+            Err(wait) if is_rot(&wait) => self.scan_rotten((from, to), STEP, Holes::Hide),
+            scanned => scanned,
+        }
     }
 }

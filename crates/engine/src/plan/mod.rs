@@ -10,6 +10,7 @@
 mod bytes;
 mod cleaning;
 mod collections;
+mod damage;
 mod objects;
 mod omap;
 mod sharing;
@@ -230,6 +231,9 @@ impl<'a> Plan<'a> {
     /// The contents of a block of the device. `Ok(None)`: they cannot be read, or do not match the checksum. When they
     /// have to be fetched first they are noted as missing, and what is returned is of no use.
     fn unit(&mut self, unit: u64, crc: u32) -> Option<Bytes> {
+        if crate::object::page::is_nowhere(unit) {
+            return None;
+        }
         for (start, run) in &self.effect.stage {
             if (*start..start + run.blocks()).contains(&unit) {
                 return Some(run.block(unit - start));

@@ -1,10 +1,13 @@
 //! Objects as wholes: found, created, removed, renamed, cloned.
 
 use super::Plan;
+use crate::index::Bad;
 use crate::object::key::{self, Key};
 use crate::object::page::{PAGE_BYTES, Page};
 use crate::object::record::{ObjectRecord, OmapState};
+use crate::plan::damage::is_rot;
 use crate::view::Wait;
+use codec::DecodeError;
 use store::{Collection, ObjectId};
 
 /// An object of more pages is not walked when it is removed: its pages are cleaned away later.
@@ -19,6 +22,8 @@ pub(super) struct OpenObject {
     key: Key,
     pub(super) record: ObjectRecord,
     record_changed: bool,
+    /// Its size before the changes that are being made: what a page that cannot be read may have held.
+    pub(super) size_before: u64,
     /// Its number is new: the index has no pages of it.
     pub(super) is_new: bool,
     /// Its omap's number is new.
@@ -34,6 +39,10 @@ pub(super) struct OpenPage {
 }
 
 impl OpenObject {
+    pub(super) fn id(&self) -> &ObjectId {
+        &self.id
+    }
+
     pub(super) fn record_mut(&mut self) -> &mut ObjectRecord {
         self.record_changed = true;
         &mut self.record
@@ -41,7 +50,13 @@ impl OpenObject {
 }
 
 pub(super) fn parse_record(value: &::bytes::Bytes) -> Result<ObjectRecord, Wait> {
-    ObjectRecord::decode(value).map_err(|_| Wait::Bad(crate::index::Bad::Corrupt))
+    ObjectRecord::decode(value).map_err(|error| {
+        Wait::Bad(match error {
+            // It is sound, and a newer program can read it: nothing of it is given up.
+            DecodeError::Incompatible { .. } => Bad::Io,
+            _ => Bad::Corrupt,
+        })
+    })
 }
 
 impl Plan<'_> {
@@ -63,6 +78,19 @@ impl Plan<'_> {
         Ok(Some(record))
     }
 
+    /// The record of an object; a lost one's where it cannot be read any more.
+    fn record_or_lost(&mut self, key: &Key, id: &ObjectId) -> Result<Option<ObjectRecord>, Wait> {
+        match self.record_at(key, id) {
+            Err(wait) if is_rot(&wait) => {
+                tracing::error!(object = ?id, "the index's entry of an object is damaged: it is lost");
+                let own_key = id.is_pg_meta().then(|| key::object(0, id).into());
+                let number = self.new_number();
+                Ok(Some(ObjectRecord { number, own_key, is_lost: true, ..ObjectRecord::default() }))
+            }
+            found => found,
+        }
+    }
+
     /// The record of an object, as the changes so far left it.
     pub(super) fn record_of(
         &mut self,
@@ -71,7 +99,7 @@ impl Plan<'_> {
     ) -> Result<Option<ObjectRecord>, Wait> {
         self.close()?;
         let key = self.key_of(collection, id);
-        self.record_at(&key, id)
+        self.record_or_lost(&key, id)
     }
 
     /// The object to change, taken out of the plan; the caller puts it back.
@@ -86,7 +114,7 @@ impl Plan<'_> {
         }
         self.close()?;
         let key = self.key_of(collection, id);
-        let found = self.record_at(&key, id)?;
+        let found = self.record_or_lost(&key, id)?;
         let is_new = found.is_none();
         if is_new && !create {
             return Ok(None);
@@ -99,8 +127,9 @@ impl Plan<'_> {
             collection,
             id: id.clone(),
             key,
+            record_changed: is_new || record.is_lost,
+            size_before: record.size,
             record,
-            record_changed: is_new,
             is_new,
             omap_is_new: false,
             pages: Vec::new(),
@@ -157,15 +186,23 @@ impl Plan<'_> {
 
     /// Let go of all that an object has.
     pub(super) fn release_object(&mut self, record: &ObjectRecord) -> Result<(), Wait> {
-        self.effect.totals.objects -= 1;
+        // A lost one may not have been counted.
+        let objects = &mut self.effect.totals.objects;
+        *objects = objects.saturating_sub(1);
         self.effect.totals.data_bytes -= record.data_bytes;
         if record.size.div_ceil(PAGE_BYTES) > PAGES_REMOVED_AT_ONCE {
             self.clean_later(record.number);
         } else if record.data_bytes > 0 {
             let (from, to) = key::pages(record.number, 0, None);
-            for (key, value) in self.scan_all(&from, &to)? {
-                self.release_page(&value)?;
-                self.delete(key);
+            match self.scan_all(&from, &to) {
+                Ok(pages) => {
+                    for (key, value) in pages {
+                        self.release_page(&value)?;
+                        self.delete(key);
+                    }
+                }
+                Err(wait) if is_rot(&wait) => self.clean_later(record.number),
+                Err(wait) => return Err(wait),
             }
         }
         match &record.omap {
@@ -182,8 +219,10 @@ impl Plan<'_> {
             return Ok(());
         }
         let from = key::omap_header(omap.number);
-        for (key, _) in self.scan_all(&from, &key::omap_end(omap.number))? {
-            self.delete(key);
+        match self.scan_all(&from, &key::omap_end(omap.number)) {
+            Ok(entries) => entries.into_iter().for_each(|(key, _)| self.delete(key)),
+            Err(wait) if is_rot(&wait) => self.clean_later(omap.number),
+            Err(wait) => return Err(wait),
         }
         Ok(())
     }
@@ -203,7 +242,16 @@ impl Plan<'_> {
             panic!("{from:?} does not exist in {collection}, and a transaction renames it");
         };
         let (from_key, to_key) = (self.key_of(collection, from), self.key_of(collection, to));
-        let there = self.record_at(&to_key, to)?;
+        let there = match self.record_at(&to_key, to) {
+            // The caller knows that there is nothing, and the index does not say otherwise.
+            Err(wait) if is_rot(&wait) => None,
+            there => there?,
+        };
+        // A lost one may never have been there: its key was in a part of the index that rotted.
+        if let Some(lost) = there.as_ref().filter(|there| there.is_lost) {
+            self.release_object(lost)?;
+        }
+        let there = there.filter(|there| !there.is_lost);
         assert!(there.is_none(), "{to:?} exists in {collection}, and a transaction renames {from:?} to it");
         self.delete(from_key);
         let was_counted = record.omap_is_counted();
@@ -235,13 +283,22 @@ impl Plan<'_> {
         record.own_key = self.own_key(collection, to, &to_key)?;
         self.effect.totals.objects += 1;
         self.effect.totals.data_bytes += record.data_bytes;
-        self.share_pages(source.number, record.number)?;
+        let lost = self.share_pages(&source, record.number)?;
+        record.data_bytes += lost;
+        self.effect.totals.data_bytes += lost;
         let is_counted = record.omap_is_counted();
         if let Some(omap) = &mut record.omap {
             let source_number = omap.number;
             *omap = OmapState::empty(self.new_number());
             let from = key::omap_header(source_number);
-            for (key, value) in self.scan_all(&from, &key::omap_end(source_number))? {
+            let entries = match self.scan_all(&from, &key::omap_end(source_number)) {
+                Err(wait) if is_rot(&wait) => {
+                    record.is_lost = true;
+                    Vec::new()
+                }
+                entries => entries?,
+            };
+            for (key, value) in entries {
                 let own_key = key::omap_own(&key);
                 if is_counted {
                     omap.keys += own_key.is_some() as u64;

@@ -3,14 +3,24 @@
 
 use super::Plan;
 use super::objects::OpenObject;
+use crate::index::Holes;
 use crate::object::key::{self, Key};
 use crate::object::record::OmapState;
+use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use ::bytes::Bytes;
 
 /// As it is kept: a slice of the message that it came in would keep all of that in memory.
 fn own(value: &Bytes) -> Bytes {
     Bytes::copy_from_slice(value)
+}
+
+/// What was there of a key before it is changed.
+enum Before {
+    Value(Bytes),
+    Nothing,
+    /// The index cannot say any more.
+    Unknown,
 }
 
 impl Plan<'_> {
@@ -24,11 +34,15 @@ impl Plan<'_> {
     }
 
     /// What the index may have of a key of this omap.
-    fn omap_get(&mut self, is_new: bool, key: &Key) -> Result<Option<Bytes>, Wait> {
-        match is_new {
-            true => Ok(self.effect.keys.get(key).cloned().flatten()),
-            false => self.get(key),
-        }
+    fn omap_get(&mut self, is_new: bool, key: &Key) -> Result<Before, Wait> {
+        let found = match is_new {
+            true => self.effect.keys.get(key).cloned().flatten(),
+            false => match self.get(key) {
+                Err(wait) if is_rot(&wait) => return Ok(Before::Unknown),
+                found => found?,
+            },
+        };
+        Ok(found.map_or(Before::Nothing, Before::Value))
     }
 
     pub(super) fn omap_set(
@@ -47,8 +61,8 @@ impl Plan<'_> {
         for (name, value) in entries {
             let key = key::omap(state.number, name);
             let added = match self.omap_get(object.omap_is_new, &key)? {
-                Some(old) => value.len() as i64 - old.len() as i64,
-                None => {
+                Before::Value(old) => value.len() as i64 - old.len() as i64,
+                Before::Nothing | Before::Unknown => {
                     state.keys += 1;
                     (name.len() + value.len()) as i64
                 }
@@ -79,10 +93,12 @@ impl Plan<'_> {
         }
         for own in keys {
             let key = key::omap(state.number, own);
-            if let Some(old) = self.omap_get(object.omap_is_new, &key)? {
-                self.omap_removed(&mut state, own.len(), old.len());
-                self.delete(key);
+            match self.omap_get(object.omap_is_new, &key)? {
+                Before::Value(old) => self.omap_removed(&mut state, own.len(), old.len()),
+                Before::Nothing => continue,
+                Before::Unknown => {}
             }
+            self.delete(key);
         }
         object.record_mut().omap = Some(state);
         Ok(())
@@ -97,9 +113,16 @@ impl Plan<'_> {
         let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
         let range = (key::omap(state.number, from), key::omap(state.number, to));
         let is_counted = object.record.omap_is_counted();
-        for (key, old) in self.scan_all(&range.0, &range.1)? {
+        let (entries, is_known) = match self.scan_all(&range.0, &range.1) {
+            Err(wait) if is_rot(&wait) => {
+                let any = self.scan_rotten((&range.0, &range.1), usize::MAX, Holes::Show)?.0;
+                (any, false)
+            }
+            entries => (entries?, true),
+        };
+        for (key, old) in entries {
             let own_len = key::omap_own(&key).map_or(0, <[u8]>::len);
-            if is_counted {
+            if is_counted && is_known {
                 self.omap_removed(&mut state, own_len, old.len());
             }
             self.delete(key);

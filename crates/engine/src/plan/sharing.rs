@@ -9,7 +9,9 @@ use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::key;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
+use crate::object::record::ObjectRecord;
 use crate::object::refcount::{GROUP_BLOCKS, Refcounts};
+use crate::plan::damage::is_rot;
 use crate::space::Run;
 use crate::view::Wait;
 use codec::Rope;
@@ -34,7 +36,7 @@ impl Part {
 /// The blocks of the object that these parts lie in, each with the blocks of the device it points to, once.
 fn blocks_and_units(parts: &[Part]) -> SmallVec<[(u64, u64); 16]> {
     let mut out: SmallVec<[(u64, u64); 16]> = SmallVec::new();
-    for part in parts {
+    for part in parts.iter().filter(|part| !part.piece.is_lost()) {
         let pair = (part.offset / BLOCK_BYTES, part.piece.unit);
         if !out.iter().rev().take_while(|(block, _)| *block == pair.0).any(|p| *p == pair) {
             out.push(pair);
@@ -44,10 +46,18 @@ fn blocks_and_units(parts: &[Part]) -> SmallVec<[(u64, u64); 16]> {
 }
 
 impl Plan<'_> {
-    fn refcounts(&mut self, unit: u64) -> Result<Refcounts, Wait> {
-        let value = self.get(&key::refcounts(unit / GROUP_BLOCKS))?;
+    /// The counts of owners around a block. `None`: they cannot be read any more. They stay so, and the blocks they
+    /// counted are never let go of.
+    fn refcounts(&mut self, unit: u64) -> Result<Option<Refcounts>, Wait> {
+        let value = match self.get(&key::refcounts(unit / GROUP_BLOCKS)) {
+            Err(wait) if is_rot(&wait) => {
+                tracing::error!(unit, "the index's count of a block's owners is damaged: it is kept forever");
+                return Ok(None);
+            }
+            value => value?,
+        };
         let counts = value.map(|v| Refcounts::decode(&v)).transpose();
-        counts.map(Option::unwrap_or_default).map_err(|_| Wait::Bad(Bad::Corrupt))
+        counts.map(|counts| Some(counts.unwrap_or_default())).map_err(|_| Wait::Bad(Bad::Corrupt))
     }
 
     fn put_refcounts(&mut self, unit: u64, counts: &Refcounts) {
@@ -62,7 +72,7 @@ impl Plan<'_> {
     fn add_owners(&mut self, mut units: SmallVec<[u64; 16]>) -> Result<(), Wait> {
         units.sort_unstable();
         for group in units.chunk_by(|a, b| a / GROUP_BLOCKS == b / GROUP_BLOCKS) {
-            let mut counts = self.refcounts(group[0])?;
+            let Some(mut counts) = self.refcounts(group[0])? else { continue };
             for &unit in group {
                 counts.set(unit, counts.get(unit) + 1);
             }
@@ -73,8 +83,11 @@ impl Plan<'_> {
 
     /// A block of an object does not point to it any more.
     pub(super) fn release_unit(&mut self, unit: u64, shared: bool) -> Result<(), Wait> {
+        if crate::object::page::is_nowhere(unit) {
+            return Ok(());
+        }
         if shared {
-            let mut counts = self.refcounts(unit)?;
+            let Some(mut counts) = self.refcounts(unit)? else { return Ok(()) };
             let count = counts.get(unit);
             if count > 1 {
                 counts.set(unit, count - 1);
@@ -89,18 +102,50 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// All pages of `from` become pages of `to` as well, which has none.
-    pub(super) fn share_pages(&mut self, from: u64, to: u64) -> Result<(), Wait> {
-        let range = key::pages(from, 0, None);
-        for (key, value) in self.scan_all(&range.0, &range.1)? {
-            let (_, number) = key::parse_page(&key).map_err(|_| Wait::Bad(Bad::Corrupt))?;
-            let mut page = parse_page(&value)?;
+    /// All pages of `from` become pages of `to` as well, which has none. Says how many bytes are lost in `to` that were
+    /// not known to be in `from`: those of pages that cannot be read.
+    pub(super) fn share_pages(&mut self, from: &ObjectRecord, to: u64) -> Result<u64, Wait> {
+        let mut lost = 0;
+        for (number, page) in self.pages_of(from, 0, None)? {
+            let to = key::page(to, number);
+            let Some(mut page) = page else {
+                let page = Page::lost(from.size - number * PAGE_BYTES);
+                lost += page.bytes();
+                self.put(to, page.encode());
+                continue;
+            };
             self.share_page(&mut page)?;
             let encoded = page.encode();
-            self.put(key, encoded.clone());
-            self.put(key::page(to, number), encoded);
+            self.put(key::page(from.number, number), encoded.clone());
+            self.put(to, encoded);
         }
-        Ok(())
+        Ok(lost)
+    }
+
+    /// The pages from `first` to before `end` that exist; without contents those that cannot be read and may exist.
+    fn pages_of(
+        &mut self,
+        record: &ObjectRecord,
+        first: u64,
+        end: Option<u64>,
+    ) -> Result<Vec<(u64, Option<Page>)>, Wait> {
+        let range = key::pages(record.number, first, end);
+        match self.pages_in(&range.0, &range.1) {
+            Err(wait) if is_rot(&wait) => {}
+            pages => return Ok(pages?.into_iter().map(|(number, page)| (number, Some(page))).collect()),
+        }
+        let mut out = Vec::new();
+        for number in first..end.unwrap_or(u64::MAX).min(record.size.div_ceil(PAGE_BYTES)) {
+            match self
+                .get(&key::page(record.number, number))
+                .and_then(|v| v.map(|v| parse_page(&v)).transpose())
+            {
+                Ok(page) => out.extend(page.map(|page| (number, Some(page)))),
+                Err(wait) if is_rot(&wait) => out.push((number, None)),
+                Err(wait) => return Err(wait),
+            }
+        }
+        Ok(out)
     }
 
     fn share_page(&mut self, page: &mut Page) -> Result<(), Wait> {
@@ -109,6 +154,9 @@ impl Plan<'_> {
             let piece = page.pieces[i];
             // Several pieces of one block point to their block once.
             let again = page.pieces[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
+            if piece.is_lost() {
+                continue;
+            }
             if !again {
                 units.push(piece.unit);
             }
@@ -132,7 +180,7 @@ impl Plan<'_> {
         };
         let end = from_offset.saturating_add(len).min(source.size);
         let start = from_offset.min(end);
-        let parts = self.parts(source.number, start, end)?;
+        let parts = self.parts(&source, start, end)?;
         let alike = from_offset % BLOCK_BYTES == to_offset % BLOCK_BYTES;
         let is_shared = |part: &Part| {
             // The whole block, or all that is stored of it.
@@ -142,10 +190,11 @@ impl Plan<'_> {
 
         // Read what is copied, before the target, which may be the source, changes.
         let mut copies: Vec<(u64, Rope)> = Vec::new();
-        let mut is_readable = true;
+        // What cannot be read cannot be read in the copy either: nothing else may be put in its place.
+        let mut lost: Vec<(u64, u64)> = Vec::new();
         for part in parts.iter().filter(|p| !is_shared(p)) {
             let Some(data) = self.unit(part.piece.unit, part.piece.crc) else {
-                is_readable = false;
+                lost.push((part.offset, part.piece.len()));
                 continue;
             };
             let data = data.slice(part.piece.start as usize..part.piece.end as usize);
@@ -155,16 +204,15 @@ impl Plan<'_> {
             }
         }
         self.all_there()?;
-        // What cannot be read must not be copied as something else.
-        if !is_readable {
-            return Err(Wait::Bad(Bad::Corrupt));
-        }
         let shared: Vec<Part> = parts.into_iter().filter(|p| is_shared(p)).collect();
         // Become an owner before the target lets go of what it holds.
         for page in shared.chunk_by(|a, b| a.offset / PAGE_BYTES == b.offset / PAGE_BYTES) {
             let key = key::page(source.number, page[0].offset / PAGE_BYTES);
+            if page.iter().all(|part| part.piece.is_lost()) {
+                continue;
+            }
             let mut stored = parse_page(&self.get(&key)?.expect("its pieces were just read"))?;
-            for piece in &mut stored.pieces {
+            for piece in stored.pieces.iter_mut().filter(|piece| !piece.is_lost()) {
                 piece.shared |= page.iter().any(|p| p.piece.unit == piece.unit);
             }
             self.put(key, stored.encode());
@@ -173,7 +221,12 @@ impl Plan<'_> {
 
         let Some(mut target) = self.open(collection, to, true)? else { unreachable!("it is created") };
         let there = |offset: u64| offset - start + to_offset;
+        target.record_mut().is_lost |= source.is_lost;
         self.zero(&mut target, to_offset, end - start)?;
+        // First, so that what is written beside it in a block stays apart.
+        for (offset, len) in lost {
+            self.place_lost(&mut target, there(offset), len)?;
+        }
         for (offset, data) in copies {
             self.write(&mut target, there(offset), &data)?;
         }
@@ -183,26 +236,27 @@ impl Plan<'_> {
                 self.release_unit(unit, true)?;
             }
         }
-        for part in shared {
-            self.place_shared(&mut target, there(part.offset), part.piece)?;
+        for Part { offset, piece } in shared {
+            match piece.is_lost() {
+                true => self.place_lost(&mut target, there(offset), piece.len())?,
+                false => self.place_shared(&mut target, there(offset), piece)?,
+            }
         }
         self.open = Some(target);
         Ok(())
     }
 
     /// What is stored of `start..end`.
-    fn parts(&mut self, number: u64, start: u64, end: u64) -> Result<Vec<Part>, Wait> {
+    fn parts(&mut self, record: &ObjectRecord, start: u64, end: u64) -> Result<Vec<Part>, Wait> {
         let mut out = Vec::new();
         if start >= end {
             return Ok(out);
         }
         let (first, last) = (start / PAGE_BYTES, (end - 1) / PAGE_BYTES);
-        let range = key::pages(number, first, last.checked_add(1));
-        for (key, value) in self.scan_all(&range.0, &range.1)? {
-            let (_, page) = key::parse_page(&key).map_err(|_| Wait::Bad(Bad::Corrupt))?;
+        for (page, pieces) in self.pages_of(record, first, last.checked_add(1))? {
             let base = page * PAGE_BYTES;
             let (from, to) = (start.saturating_sub(base), (end - base).min(PAGE_BYTES));
-            let pieces = parse_page(&value)?;
+            let pieces = pieces.unwrap_or_else(|| Page::lost(record.size - base));
             out.extend(
                 pieces.overlapping(from, to).map(|piece| Part { offset: base + piece.range().0, piece }),
             );

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::check::{Depth, Report, Walk, check};
 use crate::format::Totals;
-use crate::index::{Bad, Limit, Scan, Ticket};
+use crate::index::{Bad, Holes, Limit, Scan, Ticket};
 use crate::io::Owner;
 use crate::object::key::Key;
 use crate::plan::Collections;
@@ -46,19 +46,18 @@ impl AtRest<'_> {
         }
         own
     }
-}
 
-impl Walk for AtRest<'_> {
-    fn entries(
+    fn scan(
         &mut self,
         from: &[u8],
         to: &[u8],
+        holes: Holes,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Key>, Bad> {
         let limit = Limit { entries: 1024, bytes: 1 << 20 };
         loop {
             let Shard { index, io, .. } = &mut *self.shard;
-            match index.scan(from, to, limit, CHECKER, io, each) {
+            match index.scan_over((from, to), (limit, holes), CHECKER, io, each) {
                 Scan::End => return Ok(None),
                 Scan::More(next) => return Ok(Some(next)),
                 Scan::Bad(bad) => return Err(bad),
@@ -71,6 +70,26 @@ impl Walk for AtRest<'_> {
                 }
             }
         }
+    }
+}
+
+impl Walk for AtRest<'_> {
+    fn entries(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<Key>, Bad> {
+        self.scan(from, to, Holes::Stop, each)
+    }
+
+    fn readable_entries(
+        &mut self,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Option<Key> {
+        self.scan(from, to, Holes::Hide, each).expect("what cannot be read is passed")
     }
 
     fn block(&mut self, unit: u64) -> Option<Bytes> {

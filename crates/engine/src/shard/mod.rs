@@ -38,7 +38,7 @@ use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Finished, Io, Owner};
 use crate::plan::Collections;
 use crate::reading::{Damage, Resolved};
-use crate::space::Space;
+use crate::space::{Run, Space};
 use crate::staged::Staged;
 use checkpoint::Checkpoints;
 use commit::Log;
@@ -249,6 +249,11 @@ impl Shard {
     pub fn part(&self) -> Part {
         self.part
     }
+
+    /// Where on the device objects' bytes are.
+    pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.space.stored_runs()
+    }
 }
 
 impl ObjectStore for Shard {
@@ -297,7 +302,7 @@ impl ObjectStore for Shard {
             available: free.saturating_sub(self.space.reserve_blocks()) * block,
             data: self.totals.data_bytes,
             omap: self.totals.omap_bytes,
-            metadata: self.index.usage().device,
+            metadata: self.index.device_bytes(),
         }
     }
 }

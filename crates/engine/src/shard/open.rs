@@ -13,11 +13,12 @@ use crate::checksum::crc32c;
 use crate::clean::Clean;
 use crate::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
 use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
-use crate::index::{Bad, Index, LogMark, Ticket};
+use crate::index::{Bad, Get, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Finished, Io, Owner};
 use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
 use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
+use crate::object::page::Page;
 use crate::plan::Collections;
 use crate::space::{Run, Space};
 use crate::staged::{Stage, Staged, StagedRun};
@@ -245,23 +246,19 @@ impl Opening<'_> {
             match scanned {
                 Ok(_) => return Ok(out),
                 Err(Wait::Bad(bad)) => return Err(bad.into()),
-                Err(_) => {
-                    let mut ready = Vec::new();
-                    while ready.is_empty() {
-                        self.poll();
-                        self.index.ready(&mut ready);
-                    }
-                }
+                Err(_) => self.wait_for_index(),
             }
         }
     }
 
     /// What is kept in memory, from the index.
     fn load(&mut self) -> Result<(), OpenError> {
-        for (key, bits) in self.scan(key::all_zones())? {
-            if !self.space.load_zone(key::parse_zone(&key)?, &bits) {
-                return Err(OpenError::Damaged("a zone's bits do not belong to it"));
+        if let Err(error) = self.load_zones() {
+            if let OpenError::Index(Bad::Io) = error {
+                return Err(error);
             }
+            tracing::warn!(%error, "the record of which blocks hold data is damaged: it is made anew from the objects");
+            self.rebuild_zones()?;
         }
         for (key, record) in self.scan(key::all_collections())? {
             self.collections.insert(key::parse_collection(&key)?, CollectionRecord::decode(&record)?);
@@ -270,6 +267,84 @@ impl Opening<'_> {
             self.to_clean.insert(key::parse_number(&key)?);
         }
         Ok(())
+    }
+
+    fn load_zones(&mut self) -> Result<(), OpenError> {
+        let zones = match self.scan(key::all_zones()) {
+            Ok(entries) => entries
+                .into_iter()
+                .map(|(key, bits)| Ok((key::parse_zone(&key)?, bits)))
+                .collect::<Result<Vec<_>, DecodeError>>()?,
+            // They may all have been put anew since.
+            Err(OpenError::Index(Bad::Corrupt)) => {
+                let mut zones = Vec::new();
+                for zone in 0..self.space.zones() {
+                    zones.extend(self.get(&key::zone(zone))?.map(|bits| (zone, bits)));
+                }
+                zones
+            }
+            Err(error) => return Err(error),
+        };
+        for (zone, bits) in zones {
+            if !self.space.load_zone(zone, &bits) {
+                return Err(OpenError::Damaged("a zone's bits do not belong to it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, OpenError> {
+        loop {
+            match self.index.get(key, Ticket(0), &mut self.io) {
+                Get::Found(value) => return Ok(Some(value)),
+                Get::Absent => return Ok(None),
+                Get::Bad(bad) => return Err(bad.into()),
+                Get::Pending => self.wait_for_index(),
+            }
+        }
+    }
+
+    /// The bitmap, from what points to blocks. That is as the tables have it, which may be further than the bitmap would
+    /// be; but then the log says of each block that changed since what became of it. Not where pages cannot be read
+    /// either: their blocks would be given away, and if they can be read again some day they have two owners.
+    fn rebuild_zones(&mut self) -> Result<(), OpenError> {
+        self.space.forget_stored();
+        let (mut at, end) = key::all_pages();
+        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        loop {
+            let mut units: Vec<u64> = Vec::new();
+            let mut undecodable = None;
+            let Opening { index, io, .. } = self;
+            let scanned =
+                index.scan(&at, &end, limit, Ticket(0), io, &mut |_, value| match Page::decode(value) {
+                    Ok(page) => units.extend(page.pieces.iter().filter(|p| !p.is_lost()).map(|p| p.unit)),
+                    Err(error) => undecodable = Some(error),
+                });
+            if let Some(error) = undecodable {
+                return Err(error.into());
+            }
+            for unit in units {
+                if !self.space.replay(Run::new(unit, 1), true) {
+                    return Err(OpenError::Damaged(
+                        "an object's page names blocks outside of the data space",
+                    ));
+                }
+            }
+            match scanned {
+                Scan::End => return Ok(()),
+                Scan::More(next) => at = next,
+                Scan::Bad(bad) => return Err(bad.into()),
+                Scan::Pending => self.wait_for_index(),
+            }
+        }
+    }
+
+    fn wait_for_index(&mut self) {
+        let mut ready = Vec::new();
+        while ready.is_empty() {
+            self.poll();
+            self.index.ready(&mut ready);
+        }
     }
 
     /// Apply the log after the header's start.

@@ -3,10 +3,13 @@
 use super::{Shard, Transfer};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::reading::{InMemory, Stop, resolve};
+use crate::reading::{Damage, InMemory, Stop, resolve};
 use crate::view::View;
 use bytes::Bytes;
-use store::{Completion, ReadRequest};
+use store::{Completion, Query, ReadError, ReadRequest};
+
+/// What nobody asks for is not kept without end.
+const DAMAGE_MAX: usize = 10_000;
 
 impl Shard {
     /// Whether the read has begun or is done; otherwise its ticket waits for the index.
@@ -18,6 +21,15 @@ impl Shard {
             Ok(resolved) => resolved,
             Err(Stop::Wait) => return false,
             Err(Stop::Error(error)) => {
+                let only_lists = request.queries.iter().all(|query| matches!(query, Query::List { .. }));
+                if error == ReadError::Corrupt && !only_lists {
+                    self.note_damage(Damage {
+                        collection: request.collection,
+                        object: request.object.clone(),
+                        offset: 0,
+                        device_offset: None,
+                    });
+                }
                 self.ready.push(Completion::Read { tag, answers: Err(error) });
                 return true;
             }
@@ -26,7 +38,9 @@ impl Shard {
         self.counts.blocks_in_memory += resolved.blocks - to_read;
         self.counts.blocks_read += to_read;
         if resolved.reads_left == 0 {
-            let answers = resolved.finish(&mut self.clean, &mut |_| unreachable!("nothing was read"));
+            let mut damage = Vec::new();
+            let answers = resolved.finish(&mut self.clean, &mut |damaged| damage.push(damaged));
+            damage.into_iter().for_each(|damaged| self.note_damage(damaged));
             self.ready.push(Completion::Read { tag, answers });
             return true;
         }
@@ -43,6 +57,13 @@ impl Shard {
         true
     }
 
+    fn note_damage(&mut self, damaged: Damage) {
+        tracing::debug!(?damaged, "a checksum does not match");
+        if self.damage.len() < DAMAGE_MAX {
+            self.damage.push(damaged);
+        }
+    }
+
     pub(super) fn on_read(&mut self, reading: u64, read: usize, contents: Option<Bytes>) {
         let (resolved, _) = self.reading.get_mut(&reading).expect("its parts are being read");
         resolved.on_read(read, contents);
@@ -52,12 +73,11 @@ impl Shard {
         let (resolved, pinned) = self.reading.remove(&reading).expect("looked at just now");
         self.space.unpin(pinned);
         let tag = resolved.tag;
-        let Shard { clean, damage, index, cache_budget, .. } = self;
+        let Shard { clean, index, cache_budget, .. } = self;
         clean.set_budget(clean_budget(*cache_budget, index.cache_bytes()));
-        let answers = resolved.finish(clean, &mut |damaged| {
-            tracing::error!(?damaged, "a checksum does not match");
-            damage.push(damaged);
-        });
+        let mut damage = Vec::new();
+        let answers = resolved.finish(clean, &mut |damaged| damage.push(damaged));
+        damage.into_iter().for_each(|damaged| self.note_damage(damaged));
         self.ready.push(Completion::Read { tag, answers });
     }
 }

@@ -37,6 +37,8 @@ pub struct Space {
     dirty: BTreeSet<usize>,
     /// Let go of by batches, oldest first.
     released: VecDeque<(u64, Run)>,
+    /// Blocks in `released`.
+    released_blocks: u64,
     /// How many reads and deferred writes began in which batch.
     pins: BTreeMap<u64, u32>,
     /// Kept for deletes and for the index.
@@ -58,6 +60,7 @@ impl Space {
             cursor: 0,
             dirty: BTreeSet::new(),
             released: VecDeque::new(),
+            released_blocks: 0,
             pins: BTreeMap::new(),
             reserve: (run.len / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(run.len / 8),
             first_fit: false,
@@ -94,7 +97,7 @@ impl Space {
 
     /// Blocks that will be free once reads end and batches are durable.
     pub fn released_blocks(&self) -> u64 {
-        self.released.iter().map(|(_, run)| run.len).sum()
+        self.released_blocks
     }
 
     pub fn reserve_blocks(&self) -> u64 {
@@ -127,6 +130,7 @@ impl Space {
         let changed = self.mark_stored(local, false);
         assert_eq!(changed, local.len, "{run:?} is let go of and was not stored");
         self.released.push_back((batch, local));
+        self.released_blocks += local.len;
     }
 
     fn mark_stored(&mut self, run: Run, value: bool) -> u64 {
@@ -184,6 +188,7 @@ impl Space {
             }
             self.busy.put(run, false);
             self.released.pop_front();
+            self.released_blocks -= run.len;
         }
     }
 
@@ -198,6 +203,16 @@ impl Space {
     /// When opening: what the index says of a zone.
     pub fn load_zone(&mut self, zone: u32, bytes: &[u8]) -> bool {
         self.stored.load_zone(zone as usize, bytes)
+    }
+
+    pub fn zones(&self) -> u32 {
+        self.stored.zones() as u32
+    }
+
+    /// When opening: what the index says cannot be used. All zones will be recorded anew.
+    pub fn forget_stored(&mut self) {
+        self.stored = Bitmap::new(self.stored.len());
+        self.dirty = (0..self.stored.zones()).collect();
     }
 
     /// When opening: what a record of the log took or let go of.

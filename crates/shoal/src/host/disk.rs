@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::{Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{Collection, Completion, ObjectId, ObjectStore, ReadRequest, Transaction, Usage};
 
 /// One that was killed a moment ago still has its disk until its last requests have ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -153,8 +153,8 @@ fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
 pub struct DiskStore {
     shards: Shards<Shard>,
     queues: Vec<Queue>,
-    /// Where on the device damage was seen.
-    damaged: BTreeSet<u64>,
+    /// Where damage was seen.
+    damaged: BTreeSet<(Collection, ObjectId, u64)>,
 }
 
 impl DiskStore {
@@ -188,7 +188,11 @@ impl DiskStore {
     /// however often it is read.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         let (known, found) = (&mut self.damaged, self.shards.iter_mut().flat_map(Shard::take_damage));
-        found.filter(|damage| known.len() < DAMAGE_KNOWN_MAX && known.insert(damage.device_offset)).collect()
+        found
+            .filter(|Damage { collection, object, offset, .. }| {
+                known.len() < DAMAGE_KNOWN_MAX && known.insert((*collection, object.clone(), *offset))
+            })
+            .collect()
     }
 
     /// Of all shards of this core.

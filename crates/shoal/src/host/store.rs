@@ -32,9 +32,10 @@ impl Store {
     pub fn tell_damage(&mut self) {
         let Store::Disk(disk) = self else { return };
         for Damage { collection, object, offset, device_offset } in disk.take_damage() {
+            let place = device_offset.map_or("in the index".into(), |at| format!("on the device at {at}"));
             tracing::error!(
-                "{object:?} of {collection} is damaged at byte {offset}, on the device at {device_offset}: reads of it \
-                 fail; `shoal store fsck --deep` finds whatever else is"
+                "{object:?} of {collection} is damaged at byte {offset}, {place}: reads of it fail; \
+                 `shoal store fsck --deep` finds whatever else is"
             );
         }
     }

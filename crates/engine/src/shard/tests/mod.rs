@@ -3,6 +3,7 @@
 mod conforms;
 mod cost;
 mod crash_search;
+mod damage;
 mod dump;
 mod failures;
 mod log_rot;

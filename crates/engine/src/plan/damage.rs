@@ -1,0 +1,47 @@
+//! What a transaction does when part of the index that it needs does not match its checksum.
+//!
+//! It is carried out all the same, whole, and what cannot be known becomes explicitly lost: its PG has counted on it, has
+//! planned others after it, and other objects of the same transaction are as they should be. So nothing wrong is ever
+//! read, a transaction is never torn, and damage ends where the object does.
+//!
+//! | what is rotten | what becomes of it |
+//! |---|---|
+//! | a page of an object that is written, zeroed or cut | its bytes are lost, but for those written now |
+//! | a page, or a block, of which a range is copied | the copy's bytes are lost as well |
+//! | an object's record | the object is lost: every read fails until it is removed |
+//! | an omap that is cloned | the clone is lost |
+//! | pages or keys of an object that is removed | what can be read is cleaned away later, the rest is never found again |
+//! | a count of owners | their blocks are never let go of |
+//! | keys of an omap that are set or removed | they are; counts of keys and bytes are too high |
+//!
+//! Only for what does not match its checksum: that never comes back. Where the device says that it cannot read, it may be
+//! able to tomorrow; then the shard fails, as it does when a write fails, and nothing is given up.
+
+use super::Plan;
+use crate::index::{Bad, Holes};
+use crate::object::key::Key;
+use crate::view::Wait;
+use ::bytes::Bytes;
+use std::ops::Bound::{Excluded, Included};
+
+pub(super) fn is_rot(wait: &Wait) -> bool {
+    *wait == Wait::Bad(Bad::Corrupt)
+}
+
+impl Plan<'_> {
+    /// Like [`Plan::scan`], where that has found rot: whatever can be read of the range, in no order.
+    pub(super) fn scan_rotten(
+        &mut self,
+        (from, to): (&[u8], &[u8]),
+        max: usize,
+        holes: Holes,
+    ) -> Result<(Vec<(Key, Bytes)>, bool), Wait> {
+        let mut out: Vec<(Key, Bytes)> = Vec::new();
+        let more = self.view.scan_over(from, to, max, holes, &mut |key, value| {
+            out.push((key.to_vec(), Bytes::copy_from_slice(value)));
+        })?;
+        let changed = self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
+        out.extend(changed.filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
+        Ok((out, more))
+    }
+}

@@ -1,0 +1,45 @@
+//! The contract's own suite on an engine on a real disk.
+
+use super::disks::{LoopDevice, OnDisk, TemporaryFile, format};
+use runtime::device::{Disk, Method};
+use std::cell::Cell;
+use std::path::Path;
+use store::conformance::suite;
+
+const DISK_BYTES: u64 = 128 << 20;
+const LOG_BYTES: u64 = 4 << 20;
+
+fn conforms(path: &Path, method: Method) {
+    let disk = Disk::open(path).unwrap();
+    if let Err(error) = disk.queue_by(method) {
+        return println!("skip: {method:?} is not to be had here: {error}");
+    }
+    let made = Cell::new(0);
+    suite(|| {
+        made.set(made.get() + 1);
+        format(&disk, method, LOG_BYTES, made.get());
+        Box::new(OnDisk::open(&disk, method).unwrap())
+    });
+    println!("{} stores on {}, by {method:?}", made.get(), path.display());
+    assert!(made.get() > 20, "the suite ran");
+}
+
+#[test]
+fn on_a_file_through_the_ring() {
+    let file = TemporaryFile::new("ring", DISK_BYTES);
+    conforms(&file.0, Method::Ring);
+}
+
+#[test]
+fn on_a_file_through_threads() {
+    let file = TemporaryFile::new("threads", DISK_BYTES);
+    conforms(&file.0, Method::Threads);
+}
+
+#[test]
+fn on_a_loop_device() {
+    let file = TemporaryFile::new("loop", DISK_BYTES);
+    let Some(device) = LoopDevice::over(&file.0) else { return };
+    conforms(&device.0, Method::Ring);
+    assert!(Disk::open(&device.0).unwrap().is_block_device());
+}

@@ -1,0 +1,127 @@
+//! Files and loop devices with a store on them, driven from a test's thread.
+
+use engine::format::{FormatOptions, Identity};
+use engine::{Options, Shard};
+use runtime::device::{Disk, Method, Queue};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use store::{Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct TemporaryFile(pub PathBuf);
+
+impl TemporaryFile {
+    pub fn new(name: &str, size: u64) -> TemporaryFile {
+        let path = std::env::temp_dir().join(format!("shoal-store-{name}-{}", std::process::id()));
+        File::create(&path).unwrap().set_len(size).unwrap();
+        TemporaryFile(path)
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub struct LoopDevice(pub PathBuf);
+
+impl LoopDevice {
+    /// `None`, and a word about it, where this user may not make one.
+    pub fn over(file: &Path) -> Option<LoopDevice> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                Some(LoopDevice(String::from_utf8(made.stdout).ok()?.trim().into()))
+            }
+            Ok(made) => {
+                println!("skip: no loop device: {}", String::from_utf8_lossy(&made.stderr).trim());
+                None
+            }
+            Err(error) => {
+                println!("skip: no loop device: losetup: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// A shard that sleeps until its disk has done something, as a reactor would, instead of being polled in vain.
+pub struct OnDisk {
+    pub shard: Shard,
+    queue: Queue,
+}
+
+fn waiting(queue: &Queue) -> impl FnMut() + use<> {
+    let wake = queue.wake().clone();
+    move || wake.wait(PATIENCE).unwrap()
+}
+
+/// Makes a store of one shard, over whatever is there.
+pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
+    let mut queue = disk.queue_by(method).unwrap();
+    let mut wait = waiting(&queue);
+    let options = FormatOptions {
+        identity: Identity([identity; 16]),
+        label: "test".into(),
+        shards: 1,
+        log_bytes: Some(log_bytes),
+    };
+    engine::format(&mut queue, &options, &mut wait).unwrap();
+}
+
+impl OnDisk {
+    pub fn open(disk: &Disk, method: Method) -> Result<OnDisk, engine::OpenError> {
+        let queue = disk.queue_by(method).unwrap();
+        let mut wait = waiting(&queue);
+        let shard = Shard::open(Box::new(queue.clone()), 0, Options::default(), &mut wait)?;
+        Ok(OnDisk { shard, queue })
+    }
+
+    pub fn settle(&mut self) -> Vec<Completion> {
+        let mut out = Vec::new();
+        while self.poll(&mut out) {}
+        out
+    }
+
+    pub fn check(&mut self, depth: engine::check::Depth) -> engine::check::Report {
+        self.settle();
+        self.shard.check(depth, &mut waiting(&self.queue))
+    }
+}
+
+impl ObjectStore for OnDisk {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        self.shard.submit(tag, transaction);
+    }
+
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        self.shard.read(tag, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        let before = out.len();
+        let busy = self.shard.poll(out);
+        if busy && out.len() == before && !self.queue.has_news() {
+            self.queue.wake().wait(Duration::from_millis(1)).unwrap();
+        }
+        busy
+    }
+
+    fn collections(&self) -> Vec<(Collection, u8)> {
+        self.shard.collections()
+    }
+
+    fn usage(&self) -> Usage {
+        self.shard.usage()
+    }
+}
