@@ -112,6 +112,7 @@ impl PgMap {
         for consequence in Consequence::ALL {
             self.check_states(consequence, now, &mut checks);
         }
+        self.check_scrub_errors(&mut checks);
         self.check_slow_ops(&mut checks);
         checks
     }
@@ -146,6 +147,14 @@ impl PgMap {
         }
         summary += &words.join(", ");
         insert(checks, code, severity, summary, detail.into_values().collect(), count);
+    }
+
+    fn check_scrub_errors(&self, checks: &mut BTreeMap<String, HealthCheck>) {
+        let errors = self.sums().0.stats.sum.num_scrub_errors;
+        if errors > 0 {
+            let summary = format!("{errors} scrub errors");
+            insert(checks, "OSD_SCRUB_ERRORS", HealthStatus::ERR, summary, Vec::new(), errors);
+        }
     }
 
     fn check_slow_ops(&self, checks: &mut BTreeMap<String, HealthCheck>) {

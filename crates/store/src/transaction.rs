@@ -182,6 +182,17 @@ impl Change {
         }
     }
 
+    /// How many bytes of it are keys and values rather than an object's bytes.
+    pub fn metadata(&self) -> u64 {
+        match self {
+            Change::Write { .. } => 0,
+            // A key costs its names in front and its lengths, too.
+            Change::OmapSet { entries, .. } => self.growth() + 40 * entries.len() as u64,
+            Change::OmapRemove { keys, .. } => keys.iter().map(|key| key.len() as u64 + 40).sum(),
+            other => other.growth(),
+        }
+    }
+
     /// At most how many bytes of contents this change adds; a clone that shares its space adds none.
     pub fn growth(&self) -> u64 {
         let bytes = match self {

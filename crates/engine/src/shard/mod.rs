@@ -250,6 +250,12 @@ impl Shard {
         self.part
     }
 
+    /// How many bytes of keys and values it takes in one transaction, beside what a PG adds of its own: a record is one
+    /// piece, and there must be room for one whatever the log's head stands at.
+    pub fn metadata_max(&self) -> u64 {
+        (self.log.ring.blocks() * crate::device::BLOCK as u64 / 2).saturating_sub(1 << 20)
+    }
+
     /// Where on the device objects' bytes are.
     pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.space.stored_runs()

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Transaction, Usage};
 use wire::messages::{Body, MOSDMap, MOSDPGCreated, Message, PaxosHeader};
-use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, OsdMap, PgId, PoolFlags, UTime};
+use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, UTime};
 
 type Fx = Effects<Effect>;
 
@@ -336,6 +336,16 @@ impl Control {
                     self.pg_reports.insert(report.pg.pg, report);
                 }
                 self.on_shard_report(now, core, fx);
+            }
+            ToControl::Damaged { pg, object } => {
+                let text = format!(
+                    "{} {object} is damaged: it does not match its checksum, and reads of it fail",
+                    pg.pg
+                );
+                self.log(Level::Error, text.clone(), fx);
+                self.tell_cluster(now, LogPriority::ERROR, text, fx);
+                // Health follows at once.
+                self.reports.make_due();
             }
             ToControl::StoreFailed => fx.push(Effect::Fatal { why: "the store failed".into() }),
         }

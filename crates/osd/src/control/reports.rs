@@ -7,10 +7,10 @@ use machine::net::{NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::messages::{MMgrConfigure, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
+use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use wire::types::{
-    EntityAddrVec, EntityKind, MgrMap, ObjectStatCollection, ObjectStatSum, OsdStat, PgId, PgStat, PgState,
-    StoreStatfs, UTime,
+    AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, ObjectStatCollection,
+    ObjectStatSum, OsdStat, PgId, PgStat, PgState, StoreStatfs, UTime,
 };
 
 #[derive(Default)]
@@ -25,6 +25,8 @@ pub(super) struct Reports {
     /// Shards that have not answered the present round.
     awaiting: BTreeSet<CoreId>,
     seq: u64,
+    /// Of the last line for the cluster's log.
+    said_seq: u64,
     /// Since when each PG is in the state that was last reported.
     states: BTreeMap<PgId, (PgState, UTime)>,
 }
@@ -144,6 +146,26 @@ impl Control {
         self.send(conn, Message::new(stats), fx);
     }
 
+    /// A line for the cluster's log. Lost where there is no connection: the daemon's own log has it too.
+    pub(super) fn tell_cluster(&mut self, now: Time, priority: LogPriority, message: String, fx: &mut Fx) {
+        let stamp = self.wall.at(now);
+        // Greater than all before it, also than those of this OSD's last run.
+        let seq = (stamp.as_nanos() / 1_000_000).max(self.reports.said_seq + 1);
+        self.reports.said_seq = seq;
+        let entry = LogEntry {
+            name: AuthName::new(EntityKind::OSD, self.config.osd.0.to_string()),
+            rank: EntityName::new(EntityKind::OSD, i64::from(self.config.osd.0)),
+            addrs: self.config.addrs.client.clone(),
+            stamp,
+            seq,
+            priority,
+            message,
+            channel: "cluster".into(),
+        };
+        let fsid = self.mon.fsid();
+        self.send_mon(now, MLog { paxos: PaxosHeader { version: 0 }, fsid, entries: vec![entry] }, fx);
+    }
+
     pub(super) fn osd_stat(&self) -> OsdStat {
         let mut statfs = StoreStatfs::default();
         for usage in self.usage.values() {
@@ -188,11 +210,13 @@ impl Control {
             if entry.primary_since.is_none() || entry.holding == Holding::Leaving {
                 continue;
             }
+            let report = self.pg_reports.get(pg);
+            let is_damaged = report.is_some_and(|report| report.damaged > 0);
             let state = state_of(entry);
+            let state = if is_damaged { state.with(PgState::INCONSISTENT) } else { state };
             let (known, since) = *self.reports.states.entry(*pg).or_insert((state, wall));
             let since = if known == state { since } else { wall };
             self.reports.states.insert(*pg, (state, since));
-            let report = self.pg_reports.get(pg);
             out.insert(
                 *pg,
                 pg_stat(entry, report, state, (wall, since), (self.reports.seq, self.history.epoch())),
@@ -263,6 +287,8 @@ fn pg_stat(
             num_rd_kb: s.read_kib,
             num_wr: s.writes,
             num_wr_kb: s.write_kib,
+            num_scrub_errors: report.damaged as i64,
+            num_deep_scrub_errors: report.damaged as i64,
             ..ObjectStatSum::default()
         },
     };

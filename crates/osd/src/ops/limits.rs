@@ -12,6 +12,8 @@ pub struct Limits {
     pub max_omap_bytes_per_request: usize,
     pub max_write_op_reply_len: usize,
     pub max_write_size: usize,
+    /// Of keys and values in one request: what the store can take at once. Not Ceph's, whose store takes any.
+    pub max_metadata_size: u64,
     pub max_pgls: usize,
     pub client_watch_timeout_s: u32,
     pub default_notify_timeout_s: u32,
@@ -29,6 +31,7 @@ impl Default for Limits {
             max_omap_bytes_per_request: 1 << 30,
             max_write_op_reply_len: 64,
             max_write_size: 90 << 20,
+            max_metadata_size: u64::MAX,
             max_pgls: 1024,
             client_watch_timeout_s: 30,
             default_notify_timeout_s: 30,

@@ -6,7 +6,7 @@ use crate::object::ObjectTable;
 use crate::shard::{Parked, PgOrder};
 use crate::slab::Key;
 use machine::ConnId;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use store::{Collection, ObjectId};
 use wire::messages::MOSDOpReply;
 use wire::types::{Eversion, HObject, SnapId, SpgId};
@@ -39,6 +39,8 @@ pub struct Pg {
     pub committed: Eversion,
     pub log: PgLog,
     pub objects: ObjectTable,
+    /// Of which the store found that it cannot be read as it was written; see [`crate::shard`]'s `damage`.
+    pub damaged: BTreeSet<HObject>,
     /// Resent requests whose first sending is not durable yet, in order of its version.
     pub commit_waiters: VecDeque<CommitWaiter>,
     /// Requests that came while the PG was loading, or splitting.
@@ -76,6 +78,7 @@ impl Pg {
             committed: Eversion::ZERO,
             log: PgLog::default(),
             objects: ObjectTable::default(),
+            damaged: BTreeSet::new(),
             commit_waiters: VecDeque::new(),
             parked: VecDeque::new(),
             split: None,

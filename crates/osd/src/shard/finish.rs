@@ -94,6 +94,11 @@ impl Shard {
         let op = self.op(key).expect("the caller saw it");
         let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
         if changed {
+            let metadata: u64 = outcome.changes.iter().map(Change::metadata).sum();
+            if metadata > self.config.limits.max_metadata_size {
+                outcome.result = Errno::MSGSIZE.result();
+                return self.reply_unlogged(now, key, outcome, fx);
+            }
             match self.space_for(op, &outcome) {
                 Space::Yes => {}
                 Space::No(errno) => {
@@ -166,6 +171,9 @@ impl Shard {
         let object = &mut pg.objects[op.object];
         let Outcome { result, results, mut changes, after, user_modified, stats, side_effects, .. } = outcome;
 
+        let (id, size) = (object.id.object.clone(), object.facts.info().map_or(0, |i| i.size));
+        super::damage::changed(pg, &id, size, &changes);
+        let object = &mut pg.objects[op.object];
         let before = object.facts.info();
         let prior_version = before.map_or(Eversion::ZERO, |i| i.version);
         let mut user_version = before.map_or(0, |i| i.user_version);

@@ -6,7 +6,7 @@ use machine::{ConnId, ReadTag, Tag};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, Message};
-use wire::types::{Epoch, Eversion, SpgId, UTime};
+use wire::types::{Epoch, Eversion, HObject, SpgId, UTime};
 
 #[derive(Debug)]
 pub enum Input {
@@ -112,6 +112,11 @@ pub enum ToControl {
         pgs: Vec<PgReport>,
         ops_in_flight: usize,
     },
+    /// An object's bytes or metadata are not what was written.
+    Damaged {
+        pg: SpgId,
+        object: HObject,
+    },
     /// The store failed: nothing more can be promised.
     StoreFailed,
 }
@@ -134,6 +139,8 @@ pub struct PgReport {
     pub log_tail: Eversion,
     pub log_len: usize,
     pub duplicates_len: usize,
+    /// Objects that were found damaged.
+    pub damaged: usize,
     pub stats: crate::pg::meta::PgStats,
 }
 

@@ -12,6 +12,7 @@
 
 mod admit;
 mod backoff;
+mod damage;
 mod finish;
 mod io;
 mod listing;

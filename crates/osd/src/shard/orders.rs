@@ -401,6 +401,7 @@ impl Shard {
             log_tail: pg.log.tail(),
             log_len: pg.log.entries().len(),
             duplicates_len: pg.log.duplicates().len(),
+            damaged: pg.damaged.len(),
             stats: pg.progress.stats,
         });
         let report = ToControl::Report { pgs: pgs.collect(), ops_in_flight: self.ops_in_flight() };

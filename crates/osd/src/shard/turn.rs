@@ -105,10 +105,17 @@ impl Shard {
             Err(ReadError::NoObject) if loading => Vec::new(),
             // Its info says that it is there.
             Err(ReadError::NoObject) => return self.fail(now, key, Errno::IO, fx),
-            Err(ReadError::NoCollection | ReadError::Io | ReadError::Corrupt) => {
+            Err(error @ (ReadError::NoCollection | ReadError::Io | ReadError::Corrupt)) => {
+                if error == ReadError::Corrupt {
+                    self.found_damaged(pg_key, object_key, fx);
+                }
                 return self.fail(now, key, Errno::IO, fx);
             }
         };
+        let size = self.pgs[pg_key].objects[object_key].facts.info().map(|info| info.size);
+        if let Some(size) = size {
+            super::damage::read_whole(&mut self.pgs[pg_key], object_key, size, &answers);
+        }
         if loading {
             match known(&mut answers) {
                 Ok(Some(info)) => self.learn(now, pg_key, object_key, info),

@@ -18,6 +18,7 @@ use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
 use machine::{CoreId, mon_session};
 use osd::control::{Addrs, Control, ControlConfig, VersionText};
+use osd::ops::Limits;
 use osd::shard::{Shard, ShardConfig};
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
@@ -263,7 +264,7 @@ fn shard(core: CoreId, osd: OsdId, store: &Store) -> Shard {
     let config = ShardConfig {
         osd,
         core,
-        limits: Default::default(),
+        limits: Limits { max_metadata_size: store.metadata_max(), ..Limits::default() },
         log: Default::default(),
         object_cache_bytes: OBJECT_CACHE_BYTES,
     };

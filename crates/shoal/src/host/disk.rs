@@ -178,6 +178,11 @@ impl DiskStore {
         Ok(DiskStore { shards: Shards::new(opened), queues, damaged: BTreeSet::new() })
     }
 
+    /// How many bytes of keys and values every shard takes in one transaction.
+    pub fn metadata_max(&self) -> u64 {
+        self.shards.iter().map(Shard::metadata_max).min().unwrap_or(u64::MAX)
+    }
+
     /// For all shards of this core together.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         let each = bytes / self.queues.len();

@@ -21,6 +21,14 @@ impl Store {
         }
     }
 
+    /// How many bytes of keys and values it takes in one transaction.
+    pub fn metadata_max(&self) -> u64 {
+        match self {
+            Store::Memory(_) => u64::MAX,
+            Store::Disk(disk) => disk.metadata_max(),
+        }
+    }
+
     /// How much memory its caches may take; a memory store has none.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         if let Store::Disk(disk) = self {
