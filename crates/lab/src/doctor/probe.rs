@@ -1,5 +1,7 @@
 //! What is measured, because no file tells it: round trips to other hosts, synchronous writes to disks.
 
+use crate::matrix::{Spec, Tool};
+use crate::tool::network;
 use crate::tool::process::run;
 use anyhow::Context;
 use serde::Serialize;
@@ -54,16 +56,40 @@ pub fn round_trips(output: &str) -> Vec<f64> {
     times.collect()
 }
 
-/// With iperf3, where it is installed here and serves there.
+/// With one and with four streams: against the lab's own agent where it serves there, else with iperf3 where that is
+/// installed here and serves there; nothing otherwise.
 pub fn streams(host: &str) -> Vec<(String, u32, f64)> {
-    let one = |streams: u32| {
-        let mut command = Command::new("iperf3");
-        command.args(["-c", host, "-J", "-t", "3", "-P", &streams.to_string()]);
-        let output = run(command, Duration::from_secs(20)).ok()?.output;
-        let report: serde_json::Value = serde_json::from_str(&output).ok()?;
-        Some((host.to_owned(), streams, report["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e9))
+    let counts = [1, 4];
+    let own = counts.map(|streams| Some((host.to_owned(), streams, own_stream(host, streams)?)));
+    match own.iter().any(Option::is_some) {
+        true => own.into_iter().flatten().collect(),
+        false => counts
+            .into_iter()
+            .filter_map(|streams| Some((host.to_owned(), streams, iperf3_stream(host, streams)?)))
+            .collect(),
+    }
+}
+
+fn own_stream(host: &str, streams: u32) -> Option<f64> {
+    let spec = Spec {
+        tool: Tool::TcpStream,
+        clients: streams,
+        op_bytes: 128 << 10,
+        seconds: 2.0,
+        ramp_s: 0.0,
+        to: Some(host.to_owned()),
+        ..Spec::default()
     };
-    [1, 4].into_iter().filter_map(one).collect()
+    let (measured, _) = network::measure(&spec, &mut || Ok(())).ok()?;
+    Some(measured.bytes_per_s * 8.0 / 1e9).filter(|gbit| *gbit > 0.0)
+}
+
+fn iperf3_stream(host: &str, streams: u32) -> Option<f64> {
+    let mut command = Command::new("iperf3");
+    command.args(["-c", host, "-J", "-t", "3", "-P", &streams.to_string()]);
+    let output = run(command, Duration::from_secs(20)).ok()?.output;
+    let report: serde_json::Value = serde_json::from_str(&output).ok()?;
+    Some(report["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e9)
 }
 
 /// A file of the probe's own in this folder, gone after. Never a device: that would destroy what is on it.
@@ -116,4 +142,25 @@ pub fn mhz_under_load() -> Vec<f64> {
         done.store(true, Ordering::Relaxed);
         super::facts::cpuinfo_mhz(&text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_measured_against_the_labs_own_agent() {
+        let server = network::Server::start("127.0.0.1:0").unwrap();
+        let gbit = own_stream(&server.address().to_string(), 4).unwrap();
+        assert!((0.01..10_000.0).contains(&gbit), "{gbit}");
+        let gone = server.address().to_string();
+        drop(server);
+        assert_eq!(own_stream(&gone, 1), None);
+    }
+
+    #[test]
+    fn a_processor_at_work_tells_a_clock() {
+        let mhz = mhz_under_load();
+        assert!(mhz.iter().all(|mhz| (100.0..10_000.0).contains(mhz)), "{mhz:?}");
+    }
 }

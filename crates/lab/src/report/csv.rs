@@ -107,10 +107,15 @@ pub fn best_by_clients(groups: &[Group]) -> String {
             Some(Pool::Erasure { pg_num, .. }) => ("erasure", pg_num.to_string()),
             None => ("", String::new()),
         };
+        // Of a cluster that was there the lab does not know how many there are.
+        let osds = match best.cluster.osds {
+            0 => String::new(),
+            n => format!("{n}osds-"),
+        };
         out += &line(&[
             "baremetal".into(),
             most.to_string(),
-            format!("{pool}.pg_num{pg_num}.{}osds-{most}_clients", best.cluster.osds),
+            format!("{pool}.pg_num{pg_num}.{osds}{most}_clients"),
             "1osd_hosts".into(),
             crate::size::show(spec.op_bytes).replace([' ', 'i', 'B'], "").to_lowercase(),
             spec.op.name().into(),

@@ -14,6 +14,17 @@ pub struct Figure {
     pub svg: String,
 }
 
+impl Figure {
+    /// As a file of its own, which stands on white: in the page it stands on the page's paper.
+    pub fn file(&self) -> String {
+        let paper = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>";
+        match self.svg.find('>') {
+            Some(at) => format!("{}{paper}{}", &self.svg[..=at], &self.svg[at + 1..]),
+            None => self.svg.clone(),
+        }
+    }
+}
+
 /// What a file name can be made of.
 pub fn file_name(n: usize, title: &str) -> String {
     let word: String =
@@ -300,6 +311,8 @@ fn slower(bins: &BTreeMap<u64, u64>) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matrix::{ClusterSpec, Deploy, Spec};
+    use crate::results::record::{Latency, Measured, PointRecord};
 
     #[test]
     fn a_histogram_holds_every_operation_once() {
@@ -311,5 +324,56 @@ mod tests {
         assert_eq!((steps[0].1, steps.last().unwrap().1), (0.0, 0.0));
         assert!(histogram(&BTreeMap::new()).is_empty());
         assert_eq!(slower(&bins), [(100.0, 90.0), (105.0, 60.0), (1000.0, 0.0)]);
+    }
+
+    /// The charts of the study of an OSD's releases: writes and reads, one operation at a time and 256, each as rate and
+    /// as latency, with every store and with and without authentication side by side.
+    #[test]
+    fn releases_are_compared_in_four_pairs() {
+        let mut points = Vec::new();
+        for (store, auth) in
+            [("memstore", "cephx"), ("memstore", "none"), ("bluestore", "cephx"), ("bluestore", "none")]
+        {
+            for (op, depth) in [(Op::Write, 1), (Op::Write, 256), (Op::RandRead, 1), (Op::RandRead, 256)] {
+                let cluster = ClusterSpec {
+                    deploy: Deploy::Stock { release: None },
+                    osds: 1,
+                    auth: auth.into(),
+                    store: store.into(),
+                    cores: 1,
+                    tools: None,
+                };
+                let measured = Measured {
+                    ops_per_s: 100.0 * f64::from(depth),
+                    latency: Latency { mean_us: 500.0, ..Latency::default() },
+                    ..Measured::default()
+                };
+                points.push(PointRecord {
+                    id: 0,
+                    run: "1".into(),
+                    turn: points.len() as u32,
+                    iteration: 0,
+                    cluster,
+                    spec: Spec { op, depth, ..Spec::default() },
+                    measured: Some(measured),
+                    error: None,
+                    flags: vec![],
+                    verdict: None,
+                    versions: serde_json::Value::Null,
+                });
+            }
+        }
+        let all = all(&crate::report::group::groups(&points));
+        let pairs: Vec<&Figure> = all.iter().filter(|f| f.chapter == "Rate and latency").collect();
+        let titles: Vec<&str> = pairs.iter().map(|f| f.title.as_str()).collect();
+        assert_eq!(pairs.len(), 8, "{titles:?}");
+        for pair in pairs.chunks(2) {
+            let (rate, latency) =
+                (pair[0].title.strip_prefix("Rate: "), pair[1].title.strip_prefix("Latency: "));
+            assert!(rate.is_some() && rate == latency, "{titles:?}");
+            for name in ["memstore, cephx", "memstore, none", "bluestore, cephx", "bluestore, none"] {
+                assert!(pair.iter().all(|f| f.svg.contains(name)), "{name} is in {titles:?}");
+            }
+        }
     }
 }

@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 const STYLE: &str = "
 :root { --paper: #fff; --ink: #1a1a1a; --soft: #666; --line: #ddd; --link: #0a58a8; --warn: #a33c00; color-scheme: light dark; }
 @media screen and (prefers-color-scheme: dark) { :root { --paper: #16181b; --ink: #e4e4e4; --soft: #a4a4a4; --line: #3a3d41; --link: #7ab8f5; --warn: #ff9a5c; } }
-@media print { :root { color-scheme: light; } figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } nav, .get { display: none; } body { font-size: 11px; margin: 0; max-width: none; } table { font-size: 9px; } .charts { grid-template-columns: 1fr 1fr; } }
 body { background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2em auto; padding: 0 1em; overflow-wrap: break-word; }
 h1 { font-size: 1.6em; } h2 { font-size: 1.25em; margin-top: 2em; border-bottom: 1px solid var(--line); } h3 { font-size: 1.05em; }
 a { color: var(--link); } nav a { margin-right: 1em; white-space: nowrap; }
@@ -21,6 +20,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 figure { margin: 0; min-width: 0; } figcaption { font-weight: 600; } svg { max-width: 100%; height: auto; } .get { font-size: 12px; }
 svg text { fill: var(--ink); } svg [stroke='#000000'] { stroke: var(--ink); } pre { white-space: pre-wrap; font-size: 12px; border: 1px solid var(--line); padding: .7em; }
 .scroll { overflow-x: auto; }
+@media print { :root { color-scheme: light; } figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } nav, .get { display: none; } body { font-size: 11px; margin: 0; max-width: none; } table { font-size: 9px; } .charts { grid-template-columns: 1fr 1fr; } .scroll { overflow: visible; } th, td { padding: .2em .4em; } }
 ";
 
 /// One run and what belongs to it.
@@ -85,7 +85,7 @@ fn section(out: &mut String, n: usize, Part { run, points, nothing }: &Part) {
                     1
                 ),
                 escape(&figure.note),
-                download("image/svg+xml", &name, "SVG", &figure.svg),
+                download("image/svg+xml", &name, "SVG", &figure.file()),
             ));
         }
         add("</div>\n".into());

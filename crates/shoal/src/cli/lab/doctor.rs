@@ -18,7 +18,8 @@ Examples:
   shoal lab doctor                                  this host
   shoal lab doctor --conf ceph.conf                 and a cluster
   shoal lab doctor --hosts node2,root@10.0.0.3      and other hosts, by ssh (keys, no password), and the way to
-                                                    them: ping; iperf3 where it serves there
+                                                    them: ping; TCP where `shoal lab agent --serve 7373` or
+                                                    iperf3 serves there
   shoal lab doctor --record node1.txt               keep what is read of this host; --from node1.txt judges it anywhere
   shoal lab doctor --disk /mnt/a --disk /mnt/b --disk /mnt/c
                                                     and disks, by synchronous writes to a file of its own
@@ -97,7 +98,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for host in &args.hosts {
         // ssh takes a user before the address, ping does not.
         let address = host.rsplit_once('@').map_or(host.as_str(), |(_, address)| address);
-        probes.pings.push(probe::ping(address)?);
+        match probe::ping(address) {
+            Ok(ping) => probes.pings.push(ping),
+            // The rest can be said without.
+            Err(error) => eprintln!("round trips are not measured: {error:#}"),
+        }
         probes.streams.extend(probe::streams(address));
         if !args.no_ssh {
             let text = record::by_ssh(host).context("--no-ssh measures only the way to it")?;

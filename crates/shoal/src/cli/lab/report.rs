@@ -67,7 +67,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(dir) = &args.plots {
         std::fs::create_dir_all(dir)?;
         for (n, figure) in figures::all(&groups).iter().enumerate() {
-            write(&dir.join(figures::file_name(n + 1, &figure.title)), figure.svg.clone())?;
+            write(&dir.join(figures::file_name(n + 1, &figure.title)), figure.file())?;
         }
     }
     for html::Part { run, points, .. } in &parts {
