@@ -90,22 +90,23 @@ impl<'a> Faults<'a> {
             FaultKind::Kill(name) => Some(name),
             FaultKind::Start(_) | FaultKind::Run(_) => None,
         });
-        let mut any = false;
-        for name in killed {
-            any = true;
+        let killed: Vec<&String> = killed.collect();
+        for name in &killed {
             if !self.cluster.runs(name) {
                 self.cluster.start_daemon(name)?;
             }
         }
+        if killed.is_empty() {
+            return Ok(());
+        }
         let until = Instant::now() + PATIENCE;
-        while any {
+        loop {
             let stat = hands.connect(conf)?.ask(json!({"prefix": "osd stat", "format": "json"}))?;
             if stat["num_up_osds"].is_u64() && stat["num_up_osds"] == stat["num_osds"] {
-                break;
+                return Ok(());
             }
             ensure!(Instant::now() < until && !stopped(), "the OSDs that were killed do not come up again");
             rest(0.3);
         }
-        Ok(())
     }
 }
