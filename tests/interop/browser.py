@@ -13,7 +13,7 @@ PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 
 class Browser:
     def __init__(self):
-        self.profile = tempfile.TemporaryDirectory(prefix="shoal-browser-")
+        self.profile = tempfile.TemporaryDirectory(prefix="shoal-browser-", ignore_cleanup_errors=True)
         (to_browser, self.out), (self.into, from_browser) = os.pipe(), os.pipe()
         # The protocol's pipe is on the descriptors 3 and 4, which a shell puts where they belong.
         argv = [PROGRAM, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
@@ -32,8 +32,13 @@ class Browser:
                   uploadThroughput=-1)
 
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        # Asked first, so that its many processes are gone before its folder goes.
+        try:
+            self.call("Browser.close")
+            self.process.wait(timeout=10)
+        except (RuntimeError, OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
         os.close(self.out), os.close(self.into)
         self.profile.cleanup()
 

@@ -6,6 +6,8 @@ use lab::hands::Hands;
 use lab::results::Results;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wire::text::stamp;
+use wire::types::UTime;
 
 /// Show the runs there are
 #[derive(Debug, clap::Args)]
@@ -19,20 +21,27 @@ pub struct ListArgs {
 }
 
 pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
+    // Looking makes nothing.
+    if !args.place.exists() {
+        match args.json {
+            true => println!("[]"),
+            false => println!("there is no run in {} yet: shoal lab run FILE", args.place.results.display()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let results = args.place.open()?;
     let runs = results.runs()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&runs)?);
         return Ok(ExitCode::SUCCESS);
     }
-    if runs.is_empty() {
-        println!("there is no run in {} yet: shoal lab run FILE", results.path().display());
-    }
     for run in runs {
         let points = results.points(&run.id)?;
         let failed = points.iter().filter(|p| p.error.is_some()).count();
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-        println!("{}  {:<11} {:>4} points{failed}  {}", run.id, run.state, points.len(), run.name);
+        let started = stamp(UTime { sec: run.started_unix_s as u32, nsec: 0 });
+        let minute = started.get(..16).unwrap_or(&started);
+        println!("{}  {minute}  {:<11} {:>4} points{failed}  {}", run.id, run.state, points.len(), run.name);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -51,7 +60,7 @@ pub struct ExportArgs {
 }
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    let results = args.place.open()?;
+    let results = args.place.read()?;
     let ids = match args.runs.is_empty() {
         true => results.runs()?.into_iter().map(|run| run.id).collect(),
         false => args.runs.iter().map(|r| Ok(results.find(r)?.id)).collect::<anyhow::Result<Vec<_>>>()?,
@@ -72,8 +81,8 @@ pub struct ImportArgs {
 
 pub fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(args.file.exists(), "{} is not there", args.file.display());
-    let own = args.place.open()?;
     let other = Results::open_file(&args.file)?;
+    let own = args.place.open()?;
     let ids: Vec<String> = other.runs()?.into_iter().map(|run| run.id).collect();
     let copied = other.export(&ids, own.path())?;
     println!("{copied} of {} runs taken in; the others were there", ids.len());

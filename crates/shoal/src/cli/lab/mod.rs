@@ -57,10 +57,25 @@ pub struct Where {
 }
 
 impl Where {
+    /// To write into: made when it is not there.
     fn open(&self) -> anyhow::Result<lab::results::Results> {
         let results = lab::results::Results::open(&self.results)?;
         results.settle(lab::run::host::is_alive)?;
         Ok(results)
+    }
+
+    fn exists(&self) -> bool {
+        self.results.join(lab::results::store::FILE).exists()
+    }
+
+    /// To read from: a folder that is named wrongly is told, and not made.
+    fn read(&self) -> anyhow::Result<lab::results::Results> {
+        anyhow::ensure!(
+            self.exists(),
+            "there are no results in {} yet: shoal lab run FILE makes some; --results says where they are",
+            self.results.display()
+        );
+        self.open()
     }
 }
 

@@ -40,7 +40,7 @@ pub struct ReportArgs {
 }
 
 pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let results = args.place.open()?;
+    let results = args.place.read()?;
     let wanted = if args.runs.is_empty() { vec!["last".to_owned()] } else { args.runs.clone() };
     let mut parts = Vec::new();
     for name in &wanted {
@@ -163,7 +163,7 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn judged(pair: &Pair) -> anyhow::Result<(Vec<Difference>, Difference)> {
-    let results = pair.place.open()?;
+    let results = pair.place.read()?;
     let metric = match pair.by {
         By::Rate => Metric::OpsPerS,
         By::Latency => Metric::Latency,
@@ -245,6 +245,9 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
     }
     let repeats = match whole.repeats_for_5_percent {
         REPEATS_MAX => "more than a million repeats: measure where it is quieter, or --by cpu".to_owned(),
+        n if n > 100 => format!(
+            "{n} repeats of every point: longer points (time:), a quieter host or --by cpu would take fewer"
+        ),
         n => format!("{n} repeats of every point (iterations: {n})"),
     };
     match whole.verdict {
