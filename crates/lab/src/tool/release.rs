@@ -101,16 +101,18 @@ impl Release {
     /// This folder is seen at the same place by the release's programs, and so are the kernel's file systems.
     pub fn show(&self, dir: &Path) -> anyhow::Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
-        let mounts = std::fs::read_to_string("/proc/mounts")?;
-        let is_mounted = |at: &Path| mounts.lines().any(|l| l.split(' ').nth(1) == at.to_str());
+        let is_mounted = |mounts: &str, at: &Path| mounts.lines().any(|l| l.split(' ').nth(1) == at.to_str());
         let mut wanted: Vec<(PathBuf, PathBuf)> =
             KERNELS.iter().map(|from| (PathBuf::from(from), inside(root, Path::new(from)))).collect();
         if !is_seen_anyway(dir) {
+            // What an earlier one of this name has left would show a folder that is gone.
+            self.hide(dir);
             let inside = inside(root, dir);
             std::fs::create_dir_all(&inside)?;
             wanted.push((dir.to_owned(), inside));
         }
-        for (from, to) in wanted.iter().filter(|(_, to)| !is_mounted(to)) {
+        let mounts = std::fs::read_to_string("/proc/mounts")?;
+        for (from, to) in wanted.iter().filter(|(_, to)| !is_mounted(&mounts, to)) {
             let mut mount = Command::new("mount");
             mount.arg("--rbind").arg(from).arg(to);
             run(mount, PATIENCE).context("another release needs root")?;
@@ -122,8 +124,8 @@ impl Release {
     pub fn hide(&self, dir: &Path) {
         let Some(root) = self.root.as_ref().filter(|_| !is_seen_anyway(dir)) else { return };
         let inside = inside(root, dir);
-        // What is left of it harms nobody, and the next one mounts over it.
-        drop(Command::new("umount").arg(&inside).output());
+        // Lazily: a program that was killed a moment ago may still stand in it.
+        drop(Command::new("umount").arg("--lazy").arg(&inside).output());
         drop(std::fs::remove_dir(&inside));
     }
 }
