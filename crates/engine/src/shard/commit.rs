@@ -5,9 +5,9 @@
 //! time, and is durable with the flush that follows: whether the data arrived is then only in question for the log's last
 //! records, which recovery checks.
 //!
-//! A second batch goes to the device beside the first when as much has gathered: then its writing and the processor's work
-//! go on during the first one's flush, and no flush is made for less. Batches are reported in order, whichever is
-//! written first, and a record says which one was known to be durable when it was sealed.
+//! A second batch goes to the device beside the first when a good part of all that is asked at a time has gathered: then its
+//! writing and the processor's work go on during the first one's flush, and no flush is made for few. Batches are
+//! reported in order, whichever is written first, and a record says which one was known to be durable when it was sealed.
 
 use super::{Failure, Shard, Transfer};
 use crate::device::{DeviceError, Durability};
@@ -35,6 +35,8 @@ pub(super) struct Log {
     open: Batch,
     /// In order; at most [`FLIGHTS_MAX`].
     flights: VecDeque<Flight>,
+    /// The most transactions that were gathered and in flight at a time, lately.
+    crowd: usize,
     /// What comes next does not fit into the ring: a checkpoint must free some of it.
     pub(super) wants_room: bool,
 }
@@ -55,6 +57,10 @@ struct Flight {
 }
 
 const FLIGHTS_MAX: usize = 2;
+/// The second batch in flight has at least this part of the crowd.
+const CROWD_PART: usize = 3;
+/// After so many batches or so a larger crowd is forgotten.
+const CROWD_MEMORY: usize = 16;
 
 impl Batch {
     /// The next one is like the last one, as likely as not.
@@ -89,6 +95,7 @@ impl Log {
             durable: sequence - 1,
             open: Batch::after(0),
             flights: VecDeque::new(),
+            crowd: 0,
             wants_room: false,
         }
     }
@@ -116,10 +123,14 @@ impl Log {
 
     /// Whether the batch that is gathered goes to the device now.
     fn takes_off(&self) -> bool {
-        match self.flights.back() {
-            None => true,
-            Some(last) => self.flights.len() < FLIGHTS_MAX && self.open.tags.len() >= last.tags.len(),
-        }
+        let is_worth_a_flush = self.open.tags.len() * CROWD_PART >= self.crowd;
+        self.flights.is_empty() || self.flights.len() < FLIGHTS_MAX && is_worth_a_flush
+    }
+
+    /// A batch takes off: so many are asked at a time.
+    fn count_crowd(&mut self) {
+        let now = self.open.tags.len() + self.flights.iter().map(|flight| flight.tags.len()).sum::<usize>();
+        self.crowd = now.max(self.crowd - self.crowd.div_ceil(CROWD_MEMORY).min(self.crowd));
     }
 
     fn flight(&mut self, batch: u64) -> Option<&mut Flight> {
@@ -208,6 +219,7 @@ impl Shard {
         }
         let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
         let inline = data_bytes <= self.options.inline_bytes_max;
+        self.log.count_crowd();
         let next = Batch::after(self.log.open.record.entries_len());
         let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
