@@ -31,6 +31,7 @@ pub mod io;
 mod log;
 mod object;
 mod plan;
+pub mod planted;
 mod reading;
 mod shard;
 mod space;

@@ -170,7 +170,7 @@ impl Superblock {
             Err(SuperblockError::NotAStore) => Superblock::decode(second)?,
             other => other?,
         };
-        let stored = superblock.device_blocks * BLOCK as u64;
+        let stored = superblock.device_blocks.saturating_mul(BLOCK as u64);
         if stored > device_bytes {
             return Err(SuperblockError::Shrunk { stored, device: device_bytes });
         }

@@ -15,6 +15,7 @@ use crate::format::{Header, ManifestPlace, Totals};
 use crate::index::{LogMark, TakeSpace};
 use crate::io::Owner;
 use crate::object::key;
+use crate::planted::{self, PlantedBug};
 use crate::space::Run;
 use crate::staged::Stage;
 use bytes::Bytes;
@@ -134,7 +135,7 @@ impl Shard {
     fn is_settled(&self, mark: u64) -> bool {
         self.log.durable() >= mark
             && self.index.flushed_mark() >= LogMark(mark)
-            && self.staged.is_placed(mark)
+            && (self.staged.is_placed(mark) || planted::has(PlantedBug::LogFreedBeforePlaced))
     }
 
     /// Write what the log holds of data to its blocks when there is much of it.
@@ -199,6 +200,9 @@ impl Shard {
             return self.fail(error);
         }
         match std::mem::replace(&mut self.checkpoints.step, Step::Idle) {
+            Step::Manifest { start, place, version } if planted::has(PlantedBug::HeaderBeforeTables) => {
+                self.write_header(start, place, version);
+            }
             Step::Manifest { start, place, version } => {
                 self.io.flush(Owner::Header, 0);
                 self.checkpoints.step = Step::Flush { start, place, version };

@@ -16,6 +16,7 @@ pub use bitmap::{Bitmap, ZONE_BLOCKS};
 pub use run::Run;
 
 use crate::index::TakeSpace;
+use crate::planted::{self, PlantedBug};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -183,7 +184,8 @@ impl Space {
     pub fn release(&mut self, durable: u64) {
         let oldest_pin = self.pins.keys().next().copied().unwrap_or(u64::MAX);
         while let Some((batch, run)) = self.released.front().copied() {
-            if batch > durable || batch >= oldest_pin {
+            let is_early = batch > durable && !planted::has(PlantedBug::ReusedBeforeDurable);
+            if is_early || batch >= oldest_pin {
                 break;
             }
             self.busy.put(run, false);

@@ -321,12 +321,16 @@ fn no_cut_during_short_sequences_breaks_a_promise() {
 
 #[test]
 fn no_cut_during_random_sequences_breaks_a_promise() {
+    random_sequences(0..if is_full() { 5_000 } else { 60 });
+}
+
+pub(super) fn random_sequences(seeds: std::ops::Range<u64>) {
     // All data straight to its blocks, or as it comes.
     for (seed, inline_bytes_max) in [(2, 0), (3, options().inline_bytes_max)] {
         let options = Options { inline_bytes_max, ..options() };
         let begun = begun(&options);
         let mut examiner = Examiner::new(options, seed);
-        for seed in 0..if is_full() { 5_000 } else { 60 } {
+        for seed in seeds.clone() {
             examiner.random(&begun, seed);
         }
         examiner.report("random sequences");

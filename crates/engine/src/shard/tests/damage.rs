@@ -261,3 +261,37 @@ fn a_rotten_bitmap_is_made_anew() {
     }
     assert!(rebuilt > 0, "none of {} blocks of the index is that of the bitmap", blocks.len());
 }
+
+/// What a read points to stays until it has been read, whatever is written meanwhile.
+#[test]
+fn a_read_under_way_keeps_its_blocks() {
+    let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 9);
+    let data = bytes(&mut Dice::new(9), 40_000);
+    let mut shard = open(&disk, small());
+    apply(&mut shard, vec![Change::CreateCollection { split_bits: 0 }]);
+    apply(&mut shard, vec![Change::Write { object: a(), offset: 0, data: data.clone().into() }]);
+    stop(shard);
+    for seed in 0..20 {
+        let disk = disk.killed(&mut Dice::new(seed));
+        let mut shard = open(&disk, small());
+        disk.set_pace(Pace::Shuffled { per_poll_max: 1 });
+        let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
+        shard.read(7, store::ReadRequest { collection: home(), object: a(), queries });
+        for tag in 0..6 {
+            let data = bytes(&mut Dice::new(100 + tag), 40_000).into();
+            let change = Change::Write { object: a(), offset: 0, data };
+            shard.submit(tag, Transaction { collection: home(), changes: vec![change] });
+        }
+        let done = settle(&mut shard);
+        let read = done.iter().find_map(|done| match done {
+            Completion::Read { tag: 7, answers } => Some(answers.clone()),
+            _ => None,
+        });
+        let Some(Ok(answers)) = read else { panic!("{read:?}") };
+        let [Answer::Data(found)] = answers.as_slice() else { panic!("{answers:?}") };
+        // A read may see what was submitted after it; never something else.
+        let later = (0..6).map(|tag| bytes(&mut Dice::new(100 + tag), 40_000));
+        let found = found.to_bytes();
+        assert!(later.chain([data.clone()]).any(|data| found == data), "seed {seed}");
+    }
+}

@@ -147,6 +147,10 @@ fn disk_size(disk: &Simulated) -> u64 {
 /// Flip bits all over the device: what can be read is right, and a deep check finds every flip in live data.
 #[test]
 fn rot_is_never_served_and_a_deep_check_finds_all_of_it() {
+    rot();
+}
+
+pub(super) fn rot() {
     let (mut corrupt_reads, mut opened) = (0, 0);
     for seed in 0..10 {
         let mut dice = Dice::new(seed);

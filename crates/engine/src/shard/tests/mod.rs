@@ -9,6 +9,8 @@ mod failures;
 mod log_rot;
 mod model;
 mod operations;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod reads_and_writes;
 mod rig;
 mod sharing;

@@ -16,7 +16,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// As many changes as asked for, on one disk; says how many crashes there were.
-fn run(seed: u64, changes: u64) -> u64 {
+pub(super) fn run(seed: u64, changes: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let pace = match dice.below(3) {
         0 => Pace::AtOnce,

@@ -1,0 +1,53 @@
+//! Do these tests see bugs that are there? Each planted one must make one of them fail, soon.
+
+use super::{crash_search, failures, model};
+use crate::planted::{PlantedBug, plant};
+use std::panic::catch_unwind;
+
+/// Where a bug of this kind is looked for.
+type Search = fn();
+
+fn crashes() {
+    crash_search::random_sequences(0..300);
+}
+
+fn changes() {
+    (1..40).for_each(|seed| drop(model::run(seed, 2_000)));
+}
+
+fn is_caught(bug: PlantedBug, search: Search) {
+    plant(Some(bug));
+    let outcome = catch_unwind(search);
+    plant(None);
+    assert!(outcome.is_err(), "{bug:?} went unseen");
+}
+
+#[test]
+fn planted_replay_of_a_torn_record_is_caught() {
+    is_caught(PlantedBug::TornRecordReplayed, crashes);
+}
+
+#[test]
+fn planted_reuse_of_a_block_before_it_is_free_is_caught() {
+    is_caught(PlantedBug::ReusedBeforeDurable, changes);
+}
+
+#[test]
+fn planted_header_before_its_tables_is_caught() {
+    is_caught(PlantedBug::HeaderBeforeTables, changes);
+}
+
+#[test]
+fn planted_log_freed_before_its_data_is_placed_is_caught() {
+    is_caught(PlantedBug::LogFreedBeforePlaced, changes);
+}
+
+#[test]
+fn planted_clone_that_does_not_count_is_caught() {
+    is_caught(PlantedBug::CloneNotCounted, changes);
+}
+
+#[test]
+fn planted_checksum_that_is_not_compared_is_caught() {
+    is_caught(PlantedBug::ChecksumNotCompared, failures::rot);
+}
