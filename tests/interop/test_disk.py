@@ -1,5 +1,6 @@
 """OSDs with their objects on disk: what was acknowledged survives SIGKILL, whoever owns a store is checked, and a full
 one says so, refuses, and works again when there is room."""
+import mmap
 import os
 import time
 
@@ -63,6 +64,63 @@ class Killed(ClusterTest):
         # Refusals are errors in the log of the OSD that was refused.
         unexpected = [line for line in cls.cluster.unexpected() if "the store of osd.0" not in line
                       and "has a store already" not in line]
+        if unexpected:
+            raise harness.Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
+
+
+class Rotten(ClusterTest):
+    """A bit of an object flips on its disk: reads of it fail, health and the cluster's log say so, and it ends."""
+    OPTIONS = ("--store", "disk")
+
+    def flip(self, value):
+        """Flips a bit in every copy of the value's second block, on the disk of a cluster that is down."""
+        path, flipped = self.cluster.dir / "osd.0" / "block", 0
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as disk:
+            at = disk.find(value[4096:8192])
+            while at >= 0:
+                disk[at + 100] ^= 4
+                flipped += 1
+                at = disk.find(value[4096:8192], at + 1)
+        return flipped
+
+    def checks(self):
+        return self.client.json("health", "detail")["checks"]
+
+    def test_a_flipped_bit_reaches_health_and_the_log_and_ends_when_written_anew(self):
+        pool = self.pool("rotten")
+        value = os.urandom(50_000)
+        for name in ("bad", "good"):
+            self.client.rados("-p", pool, "put", name, "-", stdin=value if name == "bad" else b"sound")
+        self.cluster.down()
+        self.assertGreater(self.flip(value), 0)
+        self.cluster.up()
+        self.assertNotIn("PG_DAMAGED", self.checks(), "nobody has read it")
+        for _ in range(2):
+            done = self.client.rados("-p", pool, "get", "bad", "-", check=False)
+            self.assertNotEqual(done.code, 0)
+            self.assertIn("Input/output error", done.errors)
+        self.assertEqual(self.client.rados("-p", pool, "get", "good", "-").out, b"sound")
+        pg = self.client.json("osd", "map", pool, "bad")["pgid"]
+        eventually(lambda: "PG_DAMAGED" in self.checks())
+        checks = self.checks()
+        self.assertEqual(checks["PG_DAMAGED"]["severity"], "HEALTH_ERR")
+        self.assertEqual(checks["PG_DAMAGED"]["summary"]["message"], "Possible data damage: 1 pg inconsistent")
+        self.assertEqual(checks["PG_DAMAGED"]["detail"][0]["message"],
+                         f"pg {pg} is active+clean+inconsistent, acting [0]")
+        self.assertEqual(checks["OSD_SCRUB_ERRORS"]["summary"]["message"], "1 scrub errors")
+        self.assertEqual(self.client.rados("list-inconsistent-pg", pool).json(), [pg])
+        lines = [line for line in self.client.ceph("log", "last", "50", "error", "cluster").text.splitlines()
+                 if ":bad:head" in line]
+        self.assertEqual(len(lines), 1, "once, however often it is read")
+        self.assertRegex(lines[0], f"osd.0 .*\\[ERR\\] : {pg} .* is damaged")
+        self.client.rados("-p", pool, "put", "bad", "-", stdin=value)
+        self.assertEqual(self.client.rados("-p", pool, "get", "bad", "-").out, value)
+        eventually(lambda: not {"PG_DAMAGED", "OSD_SCRUB_ERRORS"} & set(self.checks()))
+
+    @classmethod
+    def tearDownClass(cls):
+        unexpected = [line for line in cls.cluster.unexpected() if "damaged" not in line and "PG_DAMAGED" not in line
+                      and "OSD_SCRUB_ERRORS" not in line]
         if unexpected:
             raise harness.Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
 

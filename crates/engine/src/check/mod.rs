@@ -44,10 +44,25 @@ struct Checker<'a> {
     to_clean: BTreeSet<u64>,
     /// Blocks that at least one page points to.
     owned: Bitmap,
+    to_read: Vec<ToRead>,
     /// Of blocks with more than one owner: how many more.
     more_owners: BTreeMap<u64, u64>,
     first_block: u64,
 }
+
+/// A block that a deep check looks at.
+#[derive(Clone)]
+struct ToRead {
+    object: Option<ObjectId>,
+    number: u64,
+    /// In the object.
+    offset: u64,
+    unit: u64,
+    crc: u32,
+}
+
+/// So many blocks gather before they are read: enough for neighbours to be read together, and a disk to be kept busy.
+const READ_TOGETHER: usize = 16 << 10;
 
 /// Check a shard in which nothing is under way.
 pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
@@ -59,6 +74,7 @@ pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
         omaps: BTreeMap::new(),
         to_clean: BTreeSet::new(),
         owned: Bitmap::new(data.len),
+        to_read: Vec::new(),
         more_owners: BTreeMap::new(),
         first_block: data.start,
     };
@@ -184,6 +200,7 @@ impl Checker<'_> {
         if let Some((open, bytes)) = current {
             self.object_ends(open, bytes);
         }
+        self.read_blocks();
         // Those left were never seen with a page.
         let without: Vec<Finding> = self
             .objects
@@ -227,14 +244,32 @@ impl Checker<'_> {
                 self.owner(piece);
             }
             if depth == Depth::Deep && !again && self.is_data(piece.unit) {
-                self.report.blocks_read += 1;
-                let is_whole = self.walk.block(piece.unit).is_some_and(|data| crc32c(&data) == piece.crc);
-                if !is_whole {
-                    let object = object.as_ref().map(|(object, _)| object.clone());
-                    let (offset, device_offset) = (base + piece.range().0, piece.unit * BLOCK as u64);
-                    self.find(Finding::Corrupt { object, number, offset, device_offset });
-                }
+                let object = object.as_ref().map(|(object, _)| object.clone());
+                let (unit, offset, crc) = (piece.unit, base + piece.range().0, piece.crc);
+                self.to_read.push(ToRead { object, number, offset, unit, crc });
             }
+        }
+        if self.to_read.len() >= READ_TOGETHER {
+            self.read_blocks();
+        }
+    }
+
+    /// Read what has gathered, in the order in which it lies on the device.
+    fn read_blocks(&mut self) {
+        let mut to_read = std::mem::take(&mut self.to_read);
+        to_read.sort_by_key(|read| read.unit);
+        let units: Vec<u64> = to_read.iter().map(|read| read.unit).collect();
+        self.report.blocks_read += units.len() as u64;
+        let mut bad: Vec<usize> = Vec::new();
+        self.walk.blocks(&units, &mut |i, data| {
+            if data.is_none_or(|data| crc32c(data) != to_read[i].crc) {
+                bad.push(i);
+            }
+        });
+        bad.sort_by_key(|i| (to_read[*i].number, to_read[*i].offset));
+        for i in bad {
+            let ToRead { object, number, offset, unit, .. } = to_read[i].clone();
+            self.find(Finding::Corrupt { object, number, offset, device_offset: unit * BLOCK as u64 });
         }
     }
 

@@ -5,7 +5,6 @@ use crate::index::Bad;
 use crate::object::key::Key;
 use crate::plan::Collections;
 use crate::space::Run;
-use bytes::Bytes;
 
 /// What a check looks at.
 pub trait Walk {
@@ -19,8 +18,9 @@ pub trait Walk {
     /// The same, going on where a part of the index cannot be read.
     fn readable_entries(&mut self, from: &[u8], to: &[u8], each: &mut dyn FnMut(&[u8], &[u8]))
     -> Option<Key>;
-    /// A block of data as the store would read it; `None` when it cannot be read.
-    fn block(&mut self, unit: u64) -> Option<Bytes>;
+    /// Read blocks of data, ascending, as the store would: each is given with its place in the list, `None` when it cannot
+    /// be read, in any order.
+    fn blocks(&mut self, units: &[u64], each: &mut dyn FnMut(usize, Option<&[u8]>));
     fn collections(&self) -> &Collections;
     fn totals(&self) -> Totals;
     fn data_space(&self) -> Run;
