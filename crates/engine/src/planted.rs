@@ -16,6 +16,12 @@ pub enum PlantedBug {
     HeaderBeforeTables,
     /// The log is freed before the data that it holds is in its blocks.
     LogFreedBeforePlaced,
+    /// A batch is acknowledged when it is written, before the flush.
+    AcknowledgedBeforeFlush,
+    /// A batch is acknowledged though the one before it is not durable yet.
+    AcknowledgedOutOfOrder,
+    /// What a read points to is taken again while it is being read.
+    ReadNotPinned,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -15,6 +15,7 @@ use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{Draft, Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
 use crate::plan::{Effect, Fetched, Plan};
+use crate::planted::{self, PlantedBug};
 use crate::reading::InMemory;
 use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
@@ -313,7 +314,7 @@ impl Shard {
         if flight.writes_left > 0 {
             return;
         }
-        match flight.direct {
+        match flight.direct && !planted::has(PlantedBug::AcknowledgedBeforeFlush) {
             true => self.io.flush(Owner::Log, flushed(batch)),
             false => self.landed(batch),
         }
@@ -323,7 +324,8 @@ impl Shard {
     fn landed(&mut self, batch: u64) {
         let Some(flight) = self.log.flight(batch) else { return };
         flight.done = true;
-        while let Some(flight) = self.log.flights.pop_front_if(|flight| flight.done) {
+        let in_order = !planted::has(PlantedBug::AcknowledgedOutOfOrder);
+        while let Some(flight) = self.log.flights.pop_front_if(|flight| flight.done || !in_order) {
             self.log.durable = flight.sequence;
             self.space.release(flight.sequence);
             self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));

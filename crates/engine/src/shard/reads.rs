@@ -3,6 +3,7 @@
 use super::{Shard, Transfer};
 use crate::index::Ticket;
 use crate::io::Owner;
+use crate::planted::{self, PlantedBug};
 use crate::reading::{Damage, InMemory, Stop, resolve};
 use crate::view::View;
 use bytes::Bytes;
@@ -45,7 +46,10 @@ impl Shard {
             return true;
         }
         // What is pointed to now is not taken again until it was read.
-        let pinned = self.log.gathering();
+        let pinned = match planted::has(PlantedBug::ReadNotPinned) {
+            true => u64::MAX,
+            false => self.log.gathering(),
+        };
         self.space.pin(pinned);
         let reading = self.token();
         for (read, run) in resolved.reads.iter().enumerate() {

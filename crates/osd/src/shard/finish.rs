@@ -171,8 +171,10 @@ impl Shard {
         let object = &mut pg.objects[op.object];
         let Outcome { result, results, mut changes, after, user_modified, stats, side_effects, .. } = outcome;
 
-        let (id, size) = (object.id.object.clone(), object.facts.info().map_or(0, |i| i.size));
-        super::damage::changed(pg, &id, size, &changes);
+        if !pg.damaged.is_empty() {
+            let (id, size) = (object.id.object.clone(), object.facts.info().map_or(0, |i| i.size));
+            super::damage::changed(pg, &id, size, &changes);
+        }
         let object = &mut pg.objects[op.object];
         let before = object.facts.info();
         let prior_version = before.map_or(Eversion::ZERO, |i| i.version);

@@ -1,6 +1,6 @@
 //! Do these tests see bugs that are there? Each planted one must make one of them fail, soon.
 
-use super::{crash_search, failures, model};
+use super::{crash_search, failures, model, reads_and_writes};
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
 
@@ -42,6 +42,21 @@ fn planted_header_before_its_tables_is_caught() {
 #[test]
 fn planted_log_freed_before_its_data_is_placed_is_caught() {
     is_caught(PlantedBug::LogFreedBeforePlaced, changes);
+}
+
+#[test]
+fn planted_acknowledgement_before_the_flush_is_caught() {
+    is_caught(PlantedBug::AcknowledgedBeforeFlush, changes);
+}
+
+#[test]
+fn planted_acknowledgement_out_of_order_is_caught() {
+    is_caught(PlantedBug::AcknowledgedOutOfOrder, changes);
+}
+
+#[test]
+fn planted_block_taken_again_under_a_read_is_caught() {
+    is_caught(PlantedBug::ReadNotPinned, reads_and_writes::one_version_whatever_is_written);
 }
 
 #[test]

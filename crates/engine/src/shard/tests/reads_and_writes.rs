@@ -2,6 +2,7 @@
 
 use super::operations::{home, object};
 use super::{formatted, open, small};
+use crate::device::BLOCK;
 use crate::device::dice::Dice;
 use crate::device::simulated::Pace;
 use crate::shard::Options;
@@ -9,14 +10,22 @@ use store::{Answer, Change, Completion, ObjectStore, Query, ReadRequest, Transac
 
 const LEN: usize = 40_000;
 
-/// Every version of the object has one byte all over: a read finds one version, whole.
 #[test]
 fn a_read_finds_one_version_whatever_is_written_meanwhile() {
-    let mut seen = 0;
+    one_version_whatever_is_written();
+}
+
+/// Every version of the object has one byte all over: a read finds one version, whole.
+pub fn one_version_whatever_is_written() {
+    let (mut seen, mut blocks_read) = (0, 0);
     for seed in 0..8 {
         let mut dice = Dice::new(seed);
-        let options =
-            Options { inline_bytes_max: (seed as usize % 2) << 20, deferred_bytes_max: 0, ..small() };
+        let options = Options {
+            inline_bytes_max: (seed as usize % 2) << 20,
+            deferred_bytes_max: 0,
+            first_fit: true,
+            ..small()
+        };
         let disk = formatted(16 << 20, 2 << 20, Pace::Steps, seed);
         let mut shard = open(&disk, options);
         shard.submit(
@@ -28,6 +37,10 @@ fn a_read_finds_one_version_whatever_is_written_meanwhile() {
         for version in 1..120u8 {
             let write = Change::Write { object: a.clone(), offset: 0, data: vec![version; LEN].into() };
             shard.submit(version as u64, Transaction { collection: home(), changes: vec![write] });
+            // Now and then it is read of the device, and written over several times meanwhile.
+            if version % 6 == 0 {
+                while shard.poll(&mut out) {}
+            }
             let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
             shard.read(1000 + version as u64, ReadRequest { collection: home(), object: a.clone(), queries });
             for _ in 0..dice.below(12) {
@@ -35,6 +48,7 @@ fn a_read_finds_one_version_whatever_is_written_meanwhile() {
             }
         }
         while shard.poll(&mut out) {}
+        blocks_read += shard.figures().blocks_read;
         for completion in out {
             let Completion::Read { tag, answers } = completion else { continue };
             let Ok([Answer::Data(data)]) = answers.as_deref() else { panic!("seed {seed}: {answers:?}") };
@@ -46,4 +60,5 @@ fn a_read_finds_one_version_whatever_is_written_meanwhile() {
         }
     }
     assert_eq!(seen, 8 * 119);
+    assert!(blocks_read > 8 * 119 / 8 * (LEN / BLOCK) as u64, "{blocks_read} blocks were read of the device");
 }
