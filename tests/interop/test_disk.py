@@ -108,7 +108,7 @@ class Rotten(ClusterTest):
         self.assertEqual(checks["PG_DAMAGED"]["detail"][0]["message"],
                          f"pg {pg} is active+clean+inconsistent, acting [0]")
         self.assertEqual(checks["OSD_SCRUB_ERRORS"]["summary"]["message"], "1 scrub errors")
-        self.assertEqual(self.client.rados("list-inconsistent-pg", pool).json(), [pg])
+        self.assertEqual(self.client.rados("list-inconsistent-pg", pool).json, [pg])
         lines = [line for line in self.client.ceph("log", "last", "50", "error", "cluster").text.splitlines()
                  if ":bad:head" in line]
         self.assertEqual(len(lines), 1, "once, however often it is read")

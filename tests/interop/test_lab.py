@@ -286,7 +286,9 @@ class LabDeploys(WithLab, unittest.TestCase):
             # A pool that is full: nothing can be written, and it is said and not waited for.
             for ratio, value in (("nearfull", 0.001), ("backfillfull", 0.002), ("full", 0.003)):
                 run([*ceph, "osd", f"set-{ratio}-ratio", str(value)])
-            run(["rados", "-c", self.dir / "peer/ceph.conf", "-p", "kept", "put", "x", SHOAL])
+            large = self.dir / "large"
+            large.write_bytes(bytes(100 << 20))
+            run(["rados", "-c", self.dir / "peer/ceph.conf", "-p", "kept", "put", "x", large])
             eventually(lambda: "OSD_FULL" in run([*ceph, "health", "detail"]).text)
             full = self.lab("run", self.matrix("iterations: 1\nworkloads: [{ tool: shoal, time: 1 }]\n"), "--conf", self.dir / "peer/ceph.conf",
                             *self.results, check=False)

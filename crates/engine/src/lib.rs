@@ -26,6 +26,8 @@ mod checksum;
 mod clean;
 pub mod device;
 pub mod format;
+#[cfg(any(test, feature = "simulated"))]
+pub mod hostile;
 pub mod index;
 pub mod io;
 mod log;

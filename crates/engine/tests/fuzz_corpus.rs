@@ -18,3 +18,8 @@ fn replay(target: &str, run: fn(&[u8])) {
 fn index() {
     replay("decode_index", engine::index::hostile::decode);
 }
+
+#[test]
+fn store() {
+    replay("decode_store", engine::hostile::decode);
+}

@@ -20,7 +20,7 @@ use crate::checksum::crc32c;
 use crate::device::BLOCK;
 
 /// Fill up to a whole block; the last four bytes become the checksum of all before them.
-fn sealed_block(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn sealed_block(mut bytes: Vec<u8>) -> Vec<u8> {
     assert!(bytes.len() <= BLOCK - 4, "what is written as one block fits in one");
     bytes.resize(BLOCK - 4, 0);
     let crc = crc32c(&bytes);

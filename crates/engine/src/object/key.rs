@@ -266,7 +266,8 @@ pub fn omap_end(number: u64) -> Key {
 
 /// An omap's own key, of one that [`omap`] made; `None` for its header.
 pub fn omap_own(key: &[u8]) -> Option<&[u8]> {
-    (key[OMAP_PREFIX_LEN - 1] == OMAP_ENTRY).then(|| &key[OMAP_PREFIX_LEN..])
+    let (front, own) = key.split_at_checked(OMAP_PREFIX_LEN)?;
+    front.ends_with(&[OMAP_ENTRY]).then_some(own)
 }
 
 /// The omap's number, of a key of its space.

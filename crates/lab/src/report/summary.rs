@@ -9,11 +9,12 @@ use crate::size;
 pub fn paragraph(run: &RunRecord, points: &[PointRecord], groups: &[Group]) -> String {
     let measured: Vec<&Group> = groups.iter().filter(|g| g.ops_per_s() > 0.0).collect();
     let host = |key: &str| run.host[key].as_str().unwrap_or("an unknown one").to_owned();
+    let counted = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut out = format!(
-        "{}: {} points in {} repeats, on {} ({}, {} processors, kernel {}).",
+        "{}: {} in {}, on {} ({}, {} processors, kernel {}).",
         run.name,
-        groups.len(),
-        groups.iter().map(|g| g.points.len()).max().unwrap_or(0),
+        counted(groups.len(), "point"),
+        counted(groups.iter().map(|g| g.points.len()).max().unwrap_or(0), "repeat"),
         host("hostname"),
         host("cpu"),
         run.host["cpus"],
