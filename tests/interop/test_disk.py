@@ -112,7 +112,7 @@ class Rotten(ClusterTest):
         lines = [line for line in self.client.ceph("log", "last", "50", "error", "cluster").text.splitlines()
                  if ":bad:head" in line]
         self.assertEqual(len(lines), 1, "once, however often it is read")
-        self.assertRegex(lines[0], f"osd.0 .*\\[ERR\\] : {pg} .* is damaged")
+        self.assertRegex(lines[0], rf"osd.0 .* cluster \[ERR\] {pg} .* is damaged")
         self.client.rados("-p", pool, "put", "bad", "-", stdin=value)
         self.assertEqual(self.client.rados("-p", pool, "get", "bad", "-").out, value)
         eventually(lambda: not {"PG_DAMAGED", "OSD_SCRUB_ERRORS"} & set(self.checks()))
