@@ -25,8 +25,8 @@ pub fn target(config: &Config, daemon: &str) -> u64 {
 /// How much of the target a store's caches may take at most. The rest is for what is under way, for the PGs' logs and objects in
 /// hand, for tables that are being merged, and for what the allocator cannot use.
 fn cache_bytes(target: u64) -> u64 {
-    const FOR_THE_REST: u64 = 512 << 20;
-    (target / 4).max(target.saturating_sub(FOR_THE_REST) * 3 / 4)
+    const FOR_THE_REST: u64 = 384 << 20;
+    (target / 4).max(target.saturating_sub(FOR_THE_REST) / 8 * 7)
 }
 
 /// Caches are never made smaller than this.
@@ -104,7 +104,7 @@ mod tests {
     fn caches_make_room_and_take_it_back() {
         let mut keeper = Keeper::default();
         let most = cache_bytes(4 * GIB);
-        assert!((2 * GIB..3 * GIB).contains(&most));
+        assert!((3 * GIB..7 * GIB / 2).contains(&most));
         assert_eq!(size(&mut keeper, 4 * GIB, GIB), Some(most));
         assert_eq!(size(&mut keeper, 4 * GIB, GIB), None, "nothing changes");
         // A model of a process that needs 2 GiB besides what its caches are filled with.
