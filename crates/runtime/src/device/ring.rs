@@ -42,6 +42,8 @@ pub(super) struct Ring {
     completions: Vec<(u64, i32)>,
     wake: Wake,
     is_quiet: bool,
+    /// The kernel's flag says that there are completions to prepare, and there were none when we last looked.
+    flag_is_stale: bool,
     /// See [`super::Disk`].
     writes_through: bool,
 }
@@ -79,6 +81,7 @@ impl Ring {
             completions: Vec::new(),
             wake,
             is_quiet,
+            flag_is_stale: false,
             writes_through,
         })
     }
@@ -117,16 +120,27 @@ impl Ring {
     #[allow(unsafe_code, reason = "a look at the queues from a shared reference")]
     fn has_completions(&self) -> bool {
         // SAFETY: as above.
-        unsafe { !self.ring.completion_shared().is_empty() || self.ring.submission_shared().taskrun() }
+        let (is_ready, flag) =
+            unsafe { (!self.ring.completion_shared().is_empty(), self.ring.submission_shared().taskrun()) };
+        is_ready || flag && !self.flag_is_stale
     }
 
     pub fn poll(&mut self, out: &mut Vec<Finished>) {
+        self.flag_is_stale = false;
         loop {
             self.set_signals(false);
             self.reap(out);
             self.set_signals(true);
             // What came in between was not signalled.
-            if !self.is_quiet || !self.has_completions() {
+            if !self.has_completions() {
+                return;
+            }
+            // With signals on, whatever comes after this call is signalled. The kernel sets its flag after it has queued
+            // the work, so it may do so when we have just run that work: then the flag stays until the next completion,
+            // and to wait for it to go away would be to wait for ever.
+            self.enter();
+            if self.ring.completion().is_empty() {
+                self.flag_is_stale = true;
                 return;
             }
         }
