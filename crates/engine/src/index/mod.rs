@@ -420,10 +420,14 @@ impl Index {
         self.levels.bytes() + self.background.replaced_bytes
     }
 
+    pub fn memtable_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
     pub fn usage(&self) -> Usage {
         let tables: usize = self.levels.tables().map(|table| table.memory()).sum();
         Usage {
-            memtables: self.memory.bytes(),
+            memtables: self.memtable_bytes(),
             cache: self.reads.cache_bytes(),
             tables: tables + self.background.memory(),
             device: self.device_bytes(),

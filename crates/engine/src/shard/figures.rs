@@ -53,46 +53,18 @@ impl Figures {
     }
 }
 
-/// Those that only grow, counted where they happen.
-#[derive(Default)]
-pub(super) struct Counts {
-    pub transactions: u64,
-    pub waited_for_log: u64,
-    pub waited_for_index: u64,
-    pub batches: u64,
-    pub batch_bytes: u64,
-    pub blocks_in_memory: u64,
-    pub blocks_read: u64,
-}
-
 impl Shard {
     pub fn figures(&self) -> Figures {
-        let Counts {
-            transactions,
-            waited_for_log,
-            waited_for_index,
-            batches,
-            batch_bytes,
-            blocks_in_memory,
-            blocks_read,
-        } = self.counts;
-        let index = self.index.usage();
         Figures {
-            transactions,
-            waited_for_log,
-            waited_for_index,
-            batches,
-            batch_bytes,
-            blocks_in_memory,
-            blocks_read,
             log_used: self.log.ring.used() * BLOCK as u64,
             log_size: self.log.ring.blocks() * BLOCK as u64,
             deferred: self.staged.deferred_bytes(),
-            memtables: index.memtables as u64,
-            index_cache: index.cache as u64,
+            memtables: self.index.memtable_bytes() as u64,
+            index_cache: self.index.cache_bytes() as u64,
             data_cache: self.clean.bytes() as u64,
-            tables: index.device,
+            tables: self.index.device_bytes(),
             fresh_tables: self.index.fresh_tables() as u64,
+            ..self.counts
         }
     }
 

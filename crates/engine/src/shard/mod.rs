@@ -42,7 +42,6 @@ use crate::space::{Run, Space};
 use crate::staged::Staged;
 use checkpoint::Checkpoints;
 use commit::Log;
-use figures::Counts;
 use jobs::Jobs;
 use std::collections::{BTreeMap, VecDeque};
 use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
@@ -112,7 +111,8 @@ pub struct Shard {
     totals: Totals,
     log: Log,
     jobs: Jobs,
-    counts: Counts,
+    /// What only grows of its figures, counted where it happens.
+    counts: Figures,
     /// Reads whose bytes are being fetched, by number.
     reading: BTreeMap<u64, (Resolved, u64)>,
     /// What the device is doing for whom, by token of [`Owner::Data`].

@@ -524,7 +524,7 @@ impl Opening<'_> {
             totals,
             log,
             jobs: super::Jobs::default(),
-            counts: super::Counts::default(),
+            counts: super::Figures::default(),
             reading: BTreeMap::new(),
             transfers: BTreeMap::new(),
             next_token: 0,

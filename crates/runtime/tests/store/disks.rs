@@ -111,7 +111,7 @@ impl ObjectStore for OnDisk {
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         let before = out.len();
         let busy = self.shard.poll(out);
-        if busy && out.len() == before && !self.queue.has_news() {
+        if busy && out.len() == before && !self.queue.has_news() && !self.shard.wants_poll() {
             self.queue.wake().wait(Duration::from_millis(1)).unwrap();
         }
         busy

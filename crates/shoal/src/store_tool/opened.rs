@@ -79,7 +79,7 @@ impl Opened {
             if let Some(done) = done.pop() {
                 return Ok(done);
             }
-            wait_for_any(&self.queues)?;
+            wait_for_any(self.shards.iter(), &self.queues)?;
         }
     }
 
@@ -113,7 +113,7 @@ impl Opened {
         while !self.shards.iter().all(Shard::is_stopped) {
             self.shards.poll(&mut ignored);
             if !self.shards.iter().all(Shard::is_stopped) {
-                wait_for_any(&self.queues)?;
+                wait_for_any(self.shards.iter(), &self.queues)?;
             }
         }
         match self.shards.iter().find_map(Shard::failure) {
@@ -138,8 +138,9 @@ fn waiting(queue: &Queue) -> impl FnMut() + use<> {
     move || drop(wake.wait(LOOK_AGAIN))
 }
 
-fn wait_for_any(queues: &[Queue]) -> anyhow::Result<()> {
-    if queues.iter().any(Queue::has_news) {
+/// Until a poll would get further.
+fn wait_for_any<'a>(shards: impl IntoIterator<Item = &'a Shard>, queues: &[Queue]) -> anyhow::Result<()> {
+    if queues.iter().any(Queue::has_news) || shards.into_iter().any(Shard::wants_poll) {
         return Ok(());
     }
     match queues {
@@ -157,7 +158,7 @@ pub fn check_shard(device: &Device, number: usize, depth: Depth) -> anyhow::Resu
     // What opening has begun in the background ends first.
     let mut ignored = Vec::new();
     while shard.poll(&mut ignored) {
-        wait_for_any(std::slice::from_ref(&queue))?;
+        wait_for_any([&shard], std::slice::from_ref(&queue))?;
     }
     Ok(shard.check(depth, &mut waiting(&queue)))
 }

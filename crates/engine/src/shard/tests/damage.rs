@@ -2,7 +2,7 @@
 
 use super::dump::{ask, list};
 use super::operations::{bytes, home, object, transaction};
-use super::{formatted, open, small};
+use super::{formatted, open, settle, small};
 use crate::check::{Depth, Finding};
 use crate::device::BLOCK;
 use crate::device::dice::Dice;
@@ -17,16 +17,6 @@ use store::{
 };
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
-
-fn settle(shard: &mut Shard) -> Vec<Completion> {
-    let mut out = Vec::new();
-    for _ in 0..1_000_000 {
-        if !shard.poll(&mut out) {
-            return out;
-        }
-    }
-    panic!("the shard says that something is under way and does not complete it");
-}
 
 fn commit(shard: &mut Shard, transaction: Transaction) {
     shard.submit(1, transaction);

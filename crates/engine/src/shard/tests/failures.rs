@@ -3,7 +3,7 @@
 use super::dump::{Dump, ask, list};
 use super::operations::{bytes, home, object, transaction};
 use super::rig::{Rig, same};
-use super::{formatted, open, small};
+use super::{formatted, open, settle, small};
 use crate::check::{Depth, Finding};
 use crate::device::dice::Dice;
 use crate::device::faulty::{Faulty, Rot};
@@ -25,16 +25,6 @@ fn write(name: &str, offset: u64, len: u64) -> Transaction {
 
 fn create() -> Transaction {
     Transaction { collection: home(), changes: vec![Change::CreateCollection { split_bits: 0 }] }
-}
-
-fn settle(shard: &mut Shard) -> Vec<Completion> {
-    let mut out = Vec::new();
-    for _ in 0..1_000_000 {
-        if !shard.poll(&mut out) {
-            return out;
-        }
-    }
-    panic!("the shard says that something is under way and does not complete it");
 }
 
 fn commit(shard: &mut Shard, transaction: Transaction) -> bool {

@@ -19,6 +19,7 @@ use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};
 use crate::format::{FormatOptions, Identity};
 use crate::index;
+use store::{Completion, ObjectStore};
 
 /// Everything small, so that what takes gigabytes in production happens within a test.
 pub(crate) fn small() -> Options {
@@ -37,6 +38,17 @@ pub(crate) fn small() -> Options {
             cache_bytes: 256 << 10,
         },
     }
+}
+
+/// Until nothing is under way: what has completed.
+pub(crate) fn settle(shard: &mut Shard) -> Vec<Completion> {
+    let mut out = Vec::new();
+    for _ in 0..1_000_000 {
+        if !shard.poll(&mut out) {
+            return out;
+        }
+    }
+    panic!("the shard says that something is under way and does not complete it");
 }
 
 /// A disk with a store on it.
