@@ -3,12 +3,14 @@ what it complained of, and whatever it wanted from outside."""
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+SECONDS_MAX = 60
 
 
 class Browser:
@@ -44,6 +46,8 @@ class Browser:
 
     def receive(self):
         while b"\0" not in self.rest:
+            if not select.select([self.into], [], [], SECONDS_MAX)[0]:
+                raise RuntimeError(f"the browser says nothing for {SECONDS_MAX} s")
             more = os.read(self.into, 1 << 20)
             if not more:
                 raise RuntimeError("the browser is gone")

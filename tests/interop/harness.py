@@ -21,6 +21,8 @@ LONG = False
 #: What `--store` says: every cluster that does not choose for itself has its objects there.
 STORE = None
 SECONDS_MAX = 120
+#: The longest test of the gate takes some 90 s here.
+TEST_SECONDS_MAX, LONG_FACTOR = 300, 24
 PORTS_PER_CLUSTER = 40
 _next_port = int(os.environ.get("SHOAL_TEST_PORT", "24300"))
 
@@ -44,6 +46,20 @@ class Failed(AssertionError):
     """A command that should have worked did not."""
 
 
+class TookTooLong(Exception):
+    """A test's time is over. Not a failed assertion: those are what `eventually` waits out."""
+
+
+def test_seconds_max():
+    return TEST_SECONDS_MAX * (LONG_FACTOR if LONG else 1)
+
+
+def give_time(seconds=None):
+    """From now on a test, or what comes before or after one, has its full time; and when that is over, half a minute for
+    each thing that it does to clean up."""
+    signal.setitimer(signal.ITIMER_REAL, seconds or test_seconds_max(), 30)
+
+
 class Done:
     """What a command left behind."""
 
@@ -64,12 +80,22 @@ class Done:
 
 
 def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
-    done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout, env=env)
-    if check and done.returncode != 0:
+    """What a command says goes to files, and what it started ends with it when its time is over: with pipes, one
+    grandchild that lives on would be waited for without end."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env, process_group=0)
+        try:
+            process.communicate(stdin, timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        out.seek(0), err.seek(0)
+        done = Done(process.returncode, out.read(), err.read())
+    if check and done.code != 0:
         shown = " ".join(map(str, argv))
-        raise Failed(f"{shown}\nexit code {done.returncode}\n{done.stdout.decode(errors='replace')[-2000:]}\n"
-                     f"{done.stderr.decode(errors='replace')[-4000:]}")
-    return Done(done.returncode, done.stdout, done.stderr)
+        raise Failed(f"{shown}\nexit code {done.code}\n{done.text[-2000:]}\n{done.errors[-4000:]}")
+    return done
 
 
 def eventually(what, seconds=30, every=0.2):
@@ -141,7 +167,7 @@ class Cluster:
                 for line in path.read_text(errors="replace").splitlines() if " ERROR " in line or "panic" in line]
 
     def close(self):
-        subprocess.run([SHOAL, "down", "--dir", self.dir, "--grace", "10"], capture_output=True, timeout=SECONDS_MAX)
+        run([SHOAL, "down", "--dir", self.dir, "--grace", "10"], check=False)
         if not os.environ.get("SHOAL_KEEP"):
             shutil.rmtree(self.dir, ignore_errors=True)
 

@@ -6,8 +6,10 @@ than they compute. What a suite says is printed when it has ended.
 import concurrent.futures
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -21,6 +23,19 @@ GATE = ["test_lab", "test_librados", "test_commands", "test_rados", "test_disk",
         "test_hostile", "test_restart", "test_maps", "test_reqid", "test_python_rados", "test_admin_socket", "test_report"]
 
 
+#: All suites of the gate take some eight minutes here, the longest of them four. What takes many times that hangs; it
+#: fails and says where, and the gate comes to its end.
+SUITE_SECONDS_MAX, ALL_SECONDS_MAX = 900, 2400
+
+
+def on_time_over(_number, _frame):
+    print("---- time is over; what runs:")
+    sys.stdout.flush()
+    subprocess.run("ps -eo pid,ppid,stat,pcpu,etimes,wchan:20,args --sort=-pcpu | grep -v ' \\[' | cut -c1-200 | head -40",
+                   shell=True, check=False)
+    raise harness.TookTooLong(f"more than {harness.test_seconds_max()} s")
+
+
 class Result(unittest.TextTestResult):
     """A line a test, with its time; passes are counted too."""
 
@@ -28,7 +43,12 @@ class Result(unittest.TextTestResult):
 
     def startTest(self, test):
         self.began = time.monotonic()
+        harness.give_time()
         unittest.TestResult.startTest(self, test)
+
+    def stopTest(self, test):
+        unittest.TestResult.stopTest(self, test)
+        harness.give_time()
 
     def line(self, word, test, why=""):
         took = time.monotonic() - getattr(self, "began", time.monotonic())
@@ -65,12 +85,28 @@ def name_of(test):
 
 def beside(names, jobs, options):
     """Each suite in a process of its own, `jobs` at a time: passed, failed, skipped."""
+    factor = harness.LONG_FACTOR if harness.LONG else 1
+    deadline = time.monotonic() + ALL_SECONDS_MAX * factor
+
     def one(number, name):
         env = dict(os.environ, SHOAL_TEST_PORT=str(PORT_FIRST + number * PORTS_PER_SUITE))
         began = time.monotonic()
-        done = subprocess.run([sys.executable, __file__, *options, name], env=env, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
-        *said, last = done.stdout.rstrip().splitlines() or [""]
+        left = min(SUITE_SECONDS_MAX * factor, deadline - began)
+        if left <= 0:
+            print(f"---- {name}\nFAILED  not begun: the suites before it took all the time there is", flush=True)
+            return [0, 1, 0]
+        # Into a file: a pipe would be waited for as long as any daemon that a suite forgot has it.
+        with tempfile.TemporaryFile("w+", errors="replace") as log:
+            suite = subprocess.Popen([sys.executable, __file__, *options, name], env=env, stdin=subprocess.DEVNULL,
+                                     stdout=log, stderr=subprocess.STDOUT)
+            try:
+                suite.wait(left)
+            except subprocess.TimeoutExpired:
+                suite.kill()
+                suite.wait()
+                print(f"FAILED  {name} did not end in {left:.0f} s", file=log, flush=True)
+            log.seek(0)
+            *said, last = log.read().rstrip().splitlines() or [""]
         closing = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
         print(f"---- {name}, {time.monotonic() - began:.0f} s")
         print("\n".join(said if closing else [*said, last]), flush=True)
@@ -105,6 +141,8 @@ def main():
     if jobs > 1:
         passed, failed, skipped = beside(names, jobs, options)
     else:
+        signal.signal(signal.SIGALRM, on_time_over)
+        harness.give_time()
         runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
         result = runner.run(unittest.TestLoader().loadTestsFromNames(names))
         passed, skipped = result.passed, len(result.skipped)

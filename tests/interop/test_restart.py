@@ -3,7 +3,6 @@ import hashlib
 import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 
@@ -116,10 +115,9 @@ class Restart(ClusterTest):
         self.assertNotEqual(self.cluster.pid("mon.a"), os.getpid())
 
     def test_two_processes_cannot_open_one_store(self):
-        second = subprocess.run([SHOAL, "osd", "--conf", self.cluster.conf, "--id", "0"], capture_output=True,
-                                timeout=30)
-        self.assertNotEqual(second.returncode, 0)
-        self.assertIn(b"in use by another process", second.stderr)
+        second = run([SHOAL, "osd", "--conf", self.cluster.conf, "--id", "0"], check=False, timeout=30)
+        self.assertNotEqual(second.code, 0)
+        self.assertIn("in use by another process", second.errors)
 
 
 class DownAndUp(ClusterTest):
