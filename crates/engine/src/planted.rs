@@ -8,6 +8,8 @@ pub enum PlantedBug {
     TornRecordReplayed,
     /// A block is taken again before the transaction that let go of it is durable.
     ReusedBeforeDurable,
+    /// The device is told to forget a block before the transaction that let go of it is durable.
+    DiscardedBeforeDurable,
     /// What was read is not compared with its checksum.
     ChecksumNotCompared,
     /// A clone does not count as an owner of what it shares.

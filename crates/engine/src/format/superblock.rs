@@ -71,6 +71,8 @@ pub struct FormatOptions {
     /// Of each shard's log; `None`: a 64th of its part, at least 64 MiB and at most 1 GiB, where the part is large
     /// enough for that.
     pub log_bytes: Option<u64>,
+    /// Tell the device to forget all it has, first.
+    pub discard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -92,7 +94,7 @@ pub enum SuperblockError {
 impl Superblock {
     /// Equal parts for all shards.
     pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
-        let FormatOptions { identity, label, shards, log_bytes } = options;
+        let FormatOptions { identity, label, shards, log_bytes, discard: _ } = options;
         let device_blocks = device_bytes / BLOCK as u64;
         let too_small = SuperblockError::TooSmall { shards: *shards, device: device_bytes };
         if *shards == 0 || *shards > SHARDS_MAX {
@@ -183,7 +185,13 @@ mod tests {
     use super::*;
 
     fn options(shards: usize) -> FormatOptions {
-        FormatOptions { identity: Identity([7; 16]), label: "osd.3".into(), shards, log_bytes: None }
+        FormatOptions {
+            identity: Identity([7; 16]),
+            label: "osd.3".into(),
+            shards,
+            log_bytes: None,
+            discard: false,
+        }
     }
 
     #[test]

@@ -198,6 +198,9 @@ impl Shard {
             self.staged.forget(run);
             self.clean.forget(run);
             self.space.let_go(run, batch);
+            if planted::has(PlantedBug::DiscardedBeforeDurable) {
+                self.discard_too_early(run);
+            }
         }
         self.totals = effect.totals;
         for (id, record) in effect.collections {

@@ -18,6 +18,8 @@ pub struct Figures {
     /// Reads of blocks found in memory, and those that went to the device.
     pub blocks_in_memory: u64,
     pub blocks_read: u64,
+    /// Bytes that the device was told to forget.
+    pub discarded: u64,
     /// In bytes, now.
     pub log_used: u64,
     pub log_size: u64,
@@ -41,6 +43,7 @@ impl Figures {
             batch_bytes: self.batch_bytes + other.batch_bytes,
             blocks_in_memory: self.blocks_in_memory + other.blocks_in_memory,
             blocks_read: self.blocks_read + other.blocks_read,
+            discarded: self.discarded + other.discarded,
             log_used: self.log_used + other.log_used,
             log_size: self.log_size + other.log_size,
             deferred: self.deferred + other.deferred,

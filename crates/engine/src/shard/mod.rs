@@ -22,6 +22,7 @@
 
 mod checkpoint;
 mod commit;
+mod discards;
 mod figures;
 mod fsck;
 mod jobs;
@@ -59,6 +60,10 @@ pub struct Options {
     /// A checkpoint begins when the log has grown to this, or to half of its ring: it bounds what an opening after a
     /// crash replays, and keeps in memory.
     pub log_bytes_max: u64,
+    /// The device is told which blocks are free, in aligned pieces of so many; `None`: it is not.
+    pub discard_blocks: Option<u64>,
+    /// That is done when nothing else is, or once in so many batches.
+    pub discard_patience: u64,
     /// For tests: take the first free blocks, which were the last to be freed as likely as not.
     pub first_fit: bool,
     pub index: index::Options,
@@ -71,6 +76,8 @@ impl Default for Options {
             deferred_bytes_max: 16 << 20,
             batch_bytes_max: 4 << 20,
             log_bytes_max: 256 << 20,
+            discard_blocks: None,
+            discard_patience: 64,
             first_fit: false,
             index: index::Options::default(),
         }
@@ -119,6 +126,7 @@ pub struct Shard {
     transfers: BTreeMap<u64, Transfer>,
     next_token: u64,
     checkpoints: Checkpoints,
+    discarding: discards::Discarding,
     to_clean: VecDeque<u64>,
     /// Flushing or merging could go on at once.
     index_has_more: bool,
@@ -146,6 +154,8 @@ enum Transfer {
     Direct { batch: u64, runs: Vec<u64> },
     /// Runs that the log holds, to their blocks.
     Place { runs: Vec<u64>, pinned: u64 },
+    /// Free blocks, forgotten by the device.
+    Discard { run: Run },
 }
 
 /// The index's ticket of the cleaner; jobs count from 1.
@@ -197,6 +207,7 @@ impl Shard {
                 Transfer::Read { reading, read } => self.on_read(reading, read, result.ok()),
                 Transfer::Direct { batch, runs } => self.on_direct_done(batch, runs, result.map(drop)),
                 Transfer::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
+                Transfer::Discard { run } => self.on_discarded(run, result.map(drop)),
             },
         }
     }
@@ -223,6 +234,7 @@ impl Shard {
             }
             self.place_when_many();
             self.checkpoint();
+            self.discard();
             self.fail_when_stuck();
         }
     }
@@ -234,6 +246,7 @@ impl Shard {
             || self.checkpoints.is_running()
             || self.checkpoints.must_run()
             || self.index_has_more
+            || self.can_discard()
             || cleans;
         let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
@@ -243,7 +256,9 @@ impl Shard {
     /// this, leaves the store standing still with work to do.
     pub fn wants_poll(&self) -> bool {
         let is_sound = self.failed.is_none();
-        self.turn_is_due || !self.ready.is_empty() || is_sound && (self.index_has_more || self.can_clean())
+        self.turn_is_due
+            || !self.ready.is_empty()
+            || is_sound && (self.index_has_more || self.can_clean() || self.can_discard())
     }
 
     pub fn part(&self) -> Part {
@@ -302,7 +317,8 @@ impl ObjectStore for Shard {
 
     fn usage(&self) -> Usage {
         let block = crate::device::BLOCK as u64;
-        let free = self.space.free_blocks() + self.space.released_blocks();
+        let space = &self.space;
+        let free = space.free_blocks() + space.released_blocks() + space.discarding_blocks();
         Usage {
             total: self.space.blocks() * block,
             available: free.saturating_sub(self.space.reserve_blocks()) * block,

@@ -83,6 +83,15 @@ impl Blocking<'_> {
         let request = Request::Write { offset, data: data.into(), durability: Durability::Later };
         self.ask(request).map(drop)
     }
+
+    /// In steps: a disk answers nothing else while it forgets.
+    fn discard(&mut self, from: u64, to: u64) -> Result<(), DeviceError> {
+        const STEP: u64 = 1 << 30;
+        for offset in (from..to).step_by(STEP as usize) {
+            self.ask(Request::Discard { offset, len: STEP.min(to - offset) })?;
+        }
+        Ok(())
+    }
 }
 
 /// Make a store on a device: everything on it is gone. The logs are written through with zeroes, so that a file has
@@ -93,12 +102,16 @@ pub fn format(
     wait: &mut dyn FnMut(),
 ) -> Result<Superblock, OpenError> {
     const ZEROES_LEN: u64 = 1 << 20;
-    let superblock = Superblock::plan(device.size(), options)?;
+    let size = device.size();
+    let superblock = Superblock::plan(size, options)?;
     let zeroes = Bytes::from(vec![0; ZEROES_LEN as usize]);
     let mut blocking = Blocking { device, wait };
     // The superblock comes last: a store whose making was interrupted is none.
     blocking.write(0, vec![0; 2 * BLOCK])?;
     blocking.ask(Request::Flush)?;
+    if options.discard {
+        blocking.discard(2 * BLOCK as u64, size)?;
+    }
     for (shard, part) in superblock.parts.iter().enumerate() {
         let log = part.log();
         let mut at = log.offset();
@@ -504,6 +517,7 @@ impl Opening<'_> {
     ) -> Result<Shard, OpenError> {
         self.flush()?;
         self.space.begin();
+        self.space.set_discards(options.discard_blocks);
         let manifest = header.manifest.iter().map(|place| place.run);
         let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
         for run in tables.chain(manifest) {
@@ -529,6 +543,7 @@ impl Opening<'_> {
             transfers: BTreeMap::new(),
             next_token: 0,
             checkpoints: Checkpoints::new(header),
+            discarding: super::discards::Discarding::default(),
             to_clean: self.to_clean.into_iter().collect(),
             index_has_more: false,
             turn_is_due: true,

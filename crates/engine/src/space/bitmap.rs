@@ -81,13 +81,20 @@ impl Bitmap {
         limit
     }
 
+    /// The first set bit from `from` on.
+    pub fn next_set(&self, from: u64) -> Option<u64> {
+        self.next_with(from, true)
+    }
+
+    /// Whether no bit of a run is set.
+    pub fn is_clear(&self, run: Run) -> bool {
+        self.next_set_before(run.start, run.end()) == run.end()
+    }
+
     fn next_with(&self, from: u64, value: bool) -> Option<u64> {
         let mut at = from;
         while at < self.len {
-            if !value
-                && at.is_multiple_of(ZONE_BLOCKS)
-                && self.clear_in_zone[(at / ZONE_BLOCKS) as usize] == 0
-            {
+            if at.is_multiple_of(ZONE_BLOCKS) && self.zone_is_all((at / ZONE_BLOCKS) as usize, !value) {
                 at += ZONE_BLOCKS;
                 continue;
             }
@@ -100,6 +107,14 @@ impl Bitmap {
             at += 64 - at % 64;
         }
         None
+    }
+
+    fn zone_is_all(&self, zone: usize, value: bool) -> bool {
+        let clear = self.clear_in_zone[zone] as u64;
+        match value {
+            true => clear == 0,
+            false => clear == (self.len - zone as u64 * ZONE_BLOCKS).min(ZONE_BLOCKS),
+        }
     }
 
     /// Runs of set bits, ascending.

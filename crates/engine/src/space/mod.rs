@@ -8,11 +8,17 @@
 //!
 //! Allocation is next-fit: what is written together lies together, and the cursor sweeps over the part. It costs a scan
 //! of words, and takes what there is in a bounded number of fragments when nothing contiguous is found soon.
+//!
+//! What is free may be discarded, and is not free while that goes on. No rule beyond "free" is needed: a free block may
+//! be taken by the next batch and overwritten before that batch is durable, so whatever a crash brings back does
+//! without what the block held; and a discard changes nothing that such a write would not.
 
 mod bitmap;
+mod discards;
 mod run;
 
 pub use bitmap::{Bitmap, ZONE_BLOCKS};
+use discards::Discards;
 pub use run::Run;
 
 use crate::index::TakeSpace;
@@ -46,6 +52,8 @@ pub struct Space {
     reserve: u64,
     /// Begin every search at the beginning.
     first_fit: bool,
+    /// Whether, and which, free blocks are to be discarded.
+    discards: Option<Discards>,
 }
 
 /// Where data goes: mostly one run.
@@ -65,6 +73,47 @@ impl Space {
             pins: BTreeMap::new(),
             reserve: (run.len / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(run.len / 8),
             first_fit: false,
+            discards: None,
+        }
+    }
+
+    /// Discard what is freed from now on, in aligned pieces of `granule` blocks; `None`: do not.
+    pub fn set_discards(&mut self, granule: Option<u64>) {
+        self.discards = granule.map(|granule| Discards::new(granule, self.first, self.stored.len()));
+    }
+
+    /// Whether there may be something to discard.
+    pub fn has_stale(&self) -> bool {
+        self.discards.as_ref().is_some_and(Discards::has_stale)
+    }
+
+    /// Free blocks for the device to forget: nobody gets them before [`Space::discarded`].
+    pub fn next_discard(&mut self) -> Option<Run> {
+        let discards = self.discards.as_mut()?;
+        let run = discards.next(|run| self.busy.is_clear(run))?;
+        self.busy.put(run, true);
+        discards.under_way += run.len;
+        Some(Run::new(run.start + self.first, run.len))
+    }
+
+    /// The device has forgotten them, or not: they are free again.
+    pub fn discarded(&mut self, run: Run) {
+        let local = self.local_of_own(run);
+        self.busy.put(local, false);
+        if let Some(discards) = &mut self.discards {
+            discards.under_way -= local.len;
+        }
+    }
+
+    /// Blocks that will be free once the device has forgotten them.
+    pub fn discarding_blocks(&self) -> u64 {
+        self.discards.as_ref().map_or(0, |discards| discards.under_way)
+    }
+
+    fn free(&mut self, local: Run) {
+        self.busy.put(local, false);
+        if let Some(discards) = &mut self.discards {
+            discards.freed(local);
         }
     }
 
@@ -122,7 +171,7 @@ impl Space {
     pub fn untake(&mut self, run: Run) {
         let run = self.local_of_own(run);
         self.mark_stored(run, false);
-        self.busy.put(run, false);
+        self.free(run);
     }
 
     /// The batch lets go of data's blocks. They are free when [`Space::release`] finds them to be.
@@ -188,7 +237,7 @@ impl Space {
             if is_early || batch >= oldest_pin {
                 break;
             }
-            self.busy.put(run, false);
+            self.free(run);
             self.released.pop_front();
             self.released_blocks -= run.len;
         }
@@ -279,7 +328,7 @@ impl TakeSpace for Space {
 
     fn give_back(&mut self, offset: u64, len: u64) {
         let run = self.local_of_own(Run::of_bytes(offset, len));
-        self.busy.put(run, false);
+        self.free(run);
     }
 }
 

@@ -74,6 +74,7 @@ pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
         identity: Identity([identity; 16]),
         label: "test".into(),
         shards: 1,
+        discard: false,
         log_bytes: Some(log_bytes),
     };
     engine::format(&mut queue, &options, &mut wait).unwrap();

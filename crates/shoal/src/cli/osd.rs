@@ -112,6 +112,7 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         shards: wished_cores(&config, args)?.into(),
         size: args.size.map_or_else(|| config.number("bluestore_block_size"), Ok)?,
         force: args.force,
+        discard: config.text("bdev_enable_discard") == "true",
         identity: system::os_random()?.bytes(),
     };
     disk::is_linked(&block, path)?;
@@ -130,7 +131,10 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 enum Objects {
     /// One a core.
     Memory(Mutex<Vec<Option<MemoryStore>>>),
-    Disk(Device),
+    Disk {
+        device: Device,
+        discards: bool,
+    },
 }
 
 impl Objects {
@@ -144,7 +148,8 @@ impl Objects {
             if wished > shards {
                 tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
             }
-            return Ok((Objects::Disk(device), wished.min(shards)));
+            let discards = config.text("bdev_enable_discard") == "true";
+            return Ok((Objects::Disk { device, discards }, wished.min(shards)));
         }
         if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
             bail!(
@@ -166,9 +171,9 @@ impl Objects {
                 let store = stores.lock().expect("no holder panics")[at].take();
                 Ok(Store::Memory(store.expect("a core starts once")))
             }
-            Objects::Disk(device) => {
+            Objects::Disk { device, discards } => {
                 let shards = device.shards_of(at, cores.into());
-                Ok(Store::Disk(DiskStore::open(device, shards)?))
+                Ok(Store::Disk(DiskStore::open(device, shards, *discards)?))
             }
         }
     }
@@ -180,7 +185,7 @@ impl Objects {
             Objects::Memory(_) => {
                 set("osd_objectstore", "memstore".into());
             }
-            Objects::Disk(device) => {
+            Objects::Disk { device, .. } => {
                 set("osd_objectstore", "disk".into());
                 set("bluestore_bdev_dev_node", disk::resolved(device.disk.path()).display().to_string());
                 set("bluestore_bdev_size", device.disk.size().to_string());

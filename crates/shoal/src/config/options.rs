@@ -66,6 +66,7 @@ pub const OPTIONS: &[Opt] = &[
     opt("auth_client_required", Kind::Text, "cephx", ALL, false, "how clients prove who they are: cephx or none"),
     opt("auth_cluster_required", Kind::Text, "cephx", ALL, false, "how daemons prove who they are to one another: cephx or none"),
     opt("auth_service_required", Kind::Text, "cephx", ALL, false, "what daemons ask of clients: cephx or none"),
+    opt("bdev_enable_discard", Kind::Bool, "false", OSD, false, "tell the disk which space is free: always in the background, in pieces of 64 KiB and more, and all of it at --mkfs; of a file it makes holes"),
     opt("bind_addr", Kind::Text, "", OSD, false, "listen here, where public_addr is not an address of this host"),
     opt("bluestore_block_path", Kind::Text, "$osd_data/block", OSD, false, "file or block device of a store on disk, or a link to it"),
     opt("bluestore_block_size", Kind::Size, "10G", OSD, false, "size of that file, when `shoal osd --mkfs` makes it"),

@@ -54,8 +54,13 @@ pub struct Making {
     pub size: u64,
     /// Over whatever the device holds now.
     pub force: bool,
+    /// Have the device forget what it holds.
+    pub discard: bool,
     pub identity: [u8; 16],
 }
+
+/// What is discarded at once, at least: 64 KiB, which is as much as any disk we know forgets less of in vain.
+const DISCARD_BLOCKS: u64 = 16;
 
 /// Makes a store on the device, unless its owner has one there.
 pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
@@ -84,6 +89,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         label: making.owner.label(),
         shards: making.shards,
         log_bytes: None,
+        discard: making.discard,
     };
     engine::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
@@ -158,12 +164,18 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    pub fn open(device: &Device, shards: impl IntoIterator<Item = usize>) -> anyhow::Result<DiskStore> {
+    /// `discards`: whether the device is told which of its space is free.
+    pub fn open(
+        device: &Device,
+        shards: impl IntoIterator<Item = usize>,
+        discards: bool,
+    ) -> anyhow::Result<DiskStore> {
+        let options = Options { discard_blocks: discards.then_some(DISCARD_BLOCKS), ..Options::default() };
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
         for number in shards {
             let began = Instant::now();
             let (queue, mut wait) = waited_for(&device.disk)?;
-            let shard = Shard::open(Box::new(queue.clone()), number, Options::default(), &mut wait)
+            let shard = Shard::open(Box::new(queue.clone()), number, options.clone(), &mut wait)
                 .with_context(|| format!("{}, shard {number}", device.disk.path().display()))?;
             tracing::info!(
                 "store shard {number}: opened in {:.1} s, {} collections, through {:?}",

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What a block holds that nobody has written, or that was discarded: never zeroes, lest somebody counts on them.
+/// What a block holds that nobody has written: never zeroes, lest somebody counts on them.
 const NEVER_WRITTEN: u8 = 0xa5;
 
 /// How requests complete.
@@ -71,6 +71,7 @@ struct Faults {
     reads: Vec<Range<u64>>,
     writes: Vec<Range<u64>>,
     flushes: bool,
+    discards: bool,
     gone: bool,
     /// How many blocks may still be written that never were.
     fresh_blocks_left: Option<u64>,
@@ -85,6 +86,8 @@ pub struct Counts {
     pub writes: u64,
     pub write_bytes: u64,
     pub flushes: u64,
+    pub discards: u64,
+    pub discard_bytes: u64,
 }
 
 impl Simulated {
@@ -142,6 +145,11 @@ impl Simulated {
         self.0.borrow_mut().faults.flushes = true;
     }
 
+    /// Discards fail, until [`Simulated::heal`].
+    pub fn fail_discards(&self) {
+        self.0.borrow_mut().faults.discards = true;
+    }
+
     /// Nothing works any more, until [`Simulated::heal`].
     pub fn unplug(&self) {
         self.0.borrow_mut().faults.gone = true;
@@ -178,6 +186,15 @@ impl Simulated {
 fn never_written() -> Bytes {
     static BLANK: [u8; BLOCK] = [NEVER_WRITTEN; BLOCK];
     Bytes::from_static(&BLANK)
+}
+
+/// What the blocks of a discarded range hold: anything, and each of them something else every time.
+fn discarded(offset: u64, len: u64, moment: u64) -> impl Iterator<Item = (u64, Bytes)> {
+    let first = offset / BLOCK as u64;
+    (first..first + len / BLOCK as u64).map(move |block| {
+        let mut dice = Dice::new(block ^ moment << 32);
+        (block, (0..BLOCK / 8).flat_map(|_| dice.roll().to_le_bytes()).collect::<Vec<u8>>().into())
+    })
 }
 
 /// The blocks of a write, each a buffer of its own.
@@ -252,8 +269,14 @@ impl Disk {
                 Ok(Bytes::new())
             }
             Request::Discard { offset, len } => {
-                for i in 0..len / BLOCK as u64 {
-                    self.write_block(offset / BLOCK as u64 + i, never_written());
+                self.counts.discards += 1;
+                self.counts.discard_bytes += len;
+                if self.faults.discards {
+                    return Err(DeviceError::Io);
+                }
+                for (block, data) in discarded(*offset, *len, queued.submitted_at) {
+                    self.write_block(block, data);
+                    self.faults.written.remove(&block);
                 }
                 Ok(Bytes::new())
             }

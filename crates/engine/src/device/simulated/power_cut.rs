@@ -1,6 +1,6 @@
 //! What a power cut may leave of a disk: everything that was flushed, and of the rest any subset, torn or not.
 
-use super::{BlockWrite, Disk, Simulated, blocks_of, never_written};
+use super::{BlockWrite, Disk, Simulated, blocks_of, discarded, never_written};
 use crate::device::dice::Dice;
 use crate::device::{BLOCK, Request};
 use bytes::Bytes;
@@ -112,12 +112,8 @@ impl Disk {
                     }));
                 }
                 Request::Discard { offset, len } => {
-                    let first = offset / BLOCK as u64;
-                    out.extend((0..len / BLOCK as u64).map(|i| BlockWrite {
-                        block: first + i,
-                        data: never_written(),
-                        done_at: 0,
-                    }));
+                    let blocks = discarded(*offset, *len, queued.submitted_at);
+                    out.extend(blocks.map(|(block, data)| BlockWrite { block, data, done_at: 0 }));
                 }
                 Request::Read { .. } | Request::Flush => {}
             }

@@ -52,6 +52,7 @@ fn shard() -> Shard {
         identity: Identity([1; 16]),
         label: String::new(),
         shards: 1,
+        discard: false,
         log_bytes: Some(1 << 30),
     };
     let superblock = format(&mut device, &options, &mut || ()).unwrap();

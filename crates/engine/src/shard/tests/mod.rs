@@ -4,6 +4,7 @@ mod conforms;
 mod cost;
 mod crash_search;
 mod damage;
+mod discards;
 mod dump;
 mod failures;
 mod log_rot;
@@ -28,6 +29,8 @@ pub(crate) fn small() -> Options {
         deferred_bytes_max: 256 << 10,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
+        discard_blocks: Some(1),
+        discard_patience: 0,
         first_fit: true,
         index: index::Options {
             memtable_bytes: 64 << 10,
@@ -59,6 +62,7 @@ pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Sim
         label: "test".into(),
         shards: 1,
         log_bytes: Some(log_bytes),
+        discard: false,
     };
     format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
     disk.set_pace(pace);

@@ -35,6 +35,11 @@ fn planted_reuse_of_a_block_before_it_is_free_is_caught() {
 }
 
 #[test]
+fn planted_discard_before_a_block_is_free_is_caught() {
+    is_caught(PlantedBug::DiscardedBeforeDurable, changes);
+}
+
+#[test]
 fn planted_header_before_its_tables_is_caught() {
     is_caught(PlantedBug::HeaderBeforeTables, changes);
 }
