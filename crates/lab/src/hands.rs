@@ -31,6 +31,9 @@ pub trait Hands: Sync {
         begin: &mut dyn FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured>;
 
+    /// How many operations a second shoal's own client makes of this load on a target that takes no time.
+    fn ceiling(&self, spec: &Spec) -> anyhow::Result<f64>;
+
     /// Start a cluster of shoal's in this folder on ports from this one. The path of its ceph.conf.
     fn start_shoal(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<std::path::PathBuf>;
 

@@ -3,7 +3,7 @@
 //! - [`generator`]: arrivals, mixes, which object.
 //! - [`recorder`]: latencies, seconds, errors.
 //! - [`content`]: bytes that prove themselves when they are read back.
-//! - [`ceiling`]: how much the generator can do at all.
+//! - [`ceiling`]: the load that tells how much the client can do at all.
 
 pub mod ceiling;
 pub mod content;
@@ -12,6 +12,5 @@ pub mod recorder;
 #[cfg(test)]
 mod tests;
 
-pub use ceiling::ceiling;
 pub use generator::{Generator, Start};
 pub use recorder::Recorder;

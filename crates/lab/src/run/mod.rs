@@ -227,8 +227,8 @@ fn client_bound(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Option<
         measured.ceiling_ops_per_s.filter(|ceiling| measured.ops_per_s > CLIENT_BOUND * ceiling)
     {
         return Some(format!(
-            "client-bound: {:.0} op/s are {:.0} % of the {ceiling:.0} that the load generator can make with a target \
-             that takes no time",
+            "client-bound: {:.0} op/s are {:.0} % of the {ceiling:.0} that this client makes on a target that takes no \
+             time",
             measured.ops_per_s,
             100.0 * measured.ops_per_s / ceiling
         ));

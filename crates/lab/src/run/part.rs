@@ -2,7 +2,6 @@
 
 use super::clients::together;
 use crate::hands::Hands;
-use crate::load;
 use crate::matrix::{Op, Spec, Tool};
 use crate::results::Measured;
 use crate::tool::process::{CLIENTS, run, run_all, stopped};
@@ -103,7 +102,7 @@ fn own(
     spec: &Spec,
     begin: Begin<'_>,
 ) -> anyhow::Result<Measured> {
-    let ceiling = load::ceiling(spec)?;
+    let ceiling = hands.ceiling(spec)?;
     *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
     let measured = hands.load(&client.conf, pool, spec, begin);
     CLIENTS.lock().expect("no holder panics").clear();

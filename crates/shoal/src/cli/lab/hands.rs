@@ -24,12 +24,16 @@ pub struct Own {
 
 impl Own {
     pub fn access(&self, conf: &Path, mode: &str) -> anyhow::Result<Access> {
-        let modes = match mode {
-            "crc" => Modes::Crc,
-            "secure" => Modes::Secure,
-            _ => Modes::Default,
-        };
-        Access::load(conf, self.keyring.as_deref(), self.name.as_deref().unwrap_or("client.admin"), modes)
+        let name = self.name.as_deref().unwrap_or("client.admin");
+        Access::load(conf, self.keyring.as_deref(), name, modes(mode))
+    }
+}
+
+fn modes(word: &str) -> Modes {
+    match word {
+        "crc" => Modes::Crc,
+        "secure" => Modes::Secure,
+        _ => Modes::Default,
     }
 }
 
@@ -97,6 +101,10 @@ impl Hands for Own {
         let access = self.access(conf, &spec.mode)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(super::load::run(&access, pool, spec, begin))
+    }
+
+    fn ceiling(&self, spec: &Spec) -> anyhow::Result<f64> {
+        super::ceiling::measure(spec, modes(&spec.mode)).context("measuring the client's own ceiling")
     }
 
     fn start_shoal(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<PathBuf> {

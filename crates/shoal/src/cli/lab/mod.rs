@@ -1,9 +1,11 @@
 //! `shoal lab`: measure a cluster, shoal's or any Ceph's, and say what the measurements mean.
 
 mod agent;
+mod ceiling;
 mod data;
 mod doctor;
 mod hands;
+mod instant;
 mod load;
 mod peer;
 mod report;

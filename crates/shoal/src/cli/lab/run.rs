@@ -5,6 +5,7 @@ use super::hands::Own;
 use crate::cli::term;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::hands::Hands;
 use lab::matrix::Matrix;
 use lab::results::PointRecord;
 use lab::run::{Event, Wish};
@@ -146,9 +147,9 @@ pub fn execute(
     let hands = Own { keyring, name: None };
     // Before anything is written down: a cluster that cannot be reached is an error of its own.
     if let Some(conf) = conf {
-        drop(lab::hands::Hands::connect(&hands, conf)?);
+        drop(hands.connect(conf)?);
     }
-    tell_ceiling(matrix)?;
+    tell_ceiling(matrix, &hands)?;
     let scratch = std::env::temp_dir().join(format!("shoal-lab-{}", std::process::id()));
     let wish = Wish {
         matrix,
@@ -173,11 +174,12 @@ pub fn execute(
 }
 
 /// Before anything runs: how much the client itself can do, so that nobody measures it unaware.
-fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
+fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
     let own = matrix.specs.iter().filter(|spec| spec.tool == lab::matrix::Tool::Shoal);
     let mut told = std::collections::BTreeMap::new();
     for spec in own {
-        let key = (spec.op_bytes_max(), spec.depth * spec.clients, spec.op.reads(), spec.verify);
+        let key =
+            (spec.op_bytes_max(), spec.depth * spec.clients, spec.op.reads(), spec.verify, spec.mode.clone());
         told.entry(key).or_insert(spec);
     }
     // The extremes tell enough for a large matrix; each point measures and keeps its own.
@@ -185,8 +187,8 @@ fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
     let ends = if shown.len() > 4 { vec![shown[0], shown[shown.len() - 1]] } else { shown };
     for spec in ends.iter() {
         println!(
-            "the load generator alone, with a target that takes no time (its messenger comes on top): {:.0} op/s of {} · depth {}",
-            lab::load::ceiling(spec)?,
+            "the client alone, on a target that takes no time: {:.0} op/s of {} · depth {}",
+            hands.ceiling(spec)?,
             lab::size::show(spec.op_bytes_max()),
             spec.depth * spec.clients
         );
