@@ -4,6 +4,7 @@
 //! Every role's `Input` has a `Net(NetEvent)` and every role's `Effect` a `Net(NetEffect)`.
 
 use crate::ConnId;
+pub use crate::session::Held;
 use bytes::Bytes;
 use codec::Features;
 use wire::messages::Message;
@@ -14,33 +15,23 @@ use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 pub enum NetEvent {
     /// Both sides have proved who they are: messages may flow. For a connection that we opened and for one that
     /// we accepted. Comes once in a connection's life, also when a lossless session reconnects under it.
-    Ready {
-        conn: ConnId,
-        peer: Peer,
-    },
+    Ready { conn: ConnId, peer: Peer },
     Message {
         conn: ConnId,
         message: Message,
+        /// Kept as long as the message takes memory: until it is answered or dropped.
+        held: Held,
     },
     /// A peer that connected to us wants to authenticate and the role itself is the judge (the monitor). The
     /// answer is [`NetEffect::AuthReply`]; until it is given nothing more is read from the peer, and the
     /// handshake's deadline runs.
-    Auth {
-        conn: ConnId,
-        request: AuthRequest,
-    },
+    Auth { conn: ConnId, request: AuthRequest },
     /// A monitor let us in: comes just before the `Ready` of a connection opened with [`Credentials::Key`] (or,
     /// with only a global id inside, [`Credentials::None`] to a monitor).
-    Granted {
-        conn: ConnId,
-        grant: Grant,
-    },
+    Granted { conn: ConnId, grant: Grant },
     /// The connection is gone and nothing more comes from it or reaches it. A lossless session that is merely
     /// reconnecting does not report this. Follows every `Connect` that did not become `Ready`, too.
-    Closed {
-        conn: ConnId,
-        why: CloseReason,
-    },
+    Closed { conn: ConnId, why: CloseReason },
 }
 
 /// What a role wants of the network.
@@ -48,43 +39,20 @@ pub enum NetEvent {
 pub enum NetEffect {
     /// Open a connection under an id that the role chose (see [`ConnId::outgoing`]). Ends in `Ready` or `Closed`.
     /// The first msgr2 address of `to` is the one that is called.
-    Connect {
-        conn: ConnId,
-        to: EntityAddrVec,
-        kind: EntityKind,
-        policy: Policy,
-        credentials: Credentials,
-    },
+    Connect { conn: ConnId, to: EntityAddrVec, kind: EntityKind, policy: Policy, credentials: Credentials },
     /// In order, per connection. To a connection that is gone: dropped. Before `Ready`: queued.
-    Send {
-        conn: ConnId,
-        message: Message,
-    },
+    Send { conn: ConnId, message: Message },
     /// The answer to [`NetEvent::Auth`].
-    AuthReply {
-        conn: ConnId,
-        reply: AuthReply,
-    },
+    AuthReply { conn: ConnId, reply: AuthReply },
     /// The keys that verify the tickets of peers that connect to us; replaces those given before.
     ServiceKeys(wire::cephx::RotatingKeys),
     /// New credentials for a lossless session that may have to connect again (its ticket was renewed).
-    Renew {
-        conn: ConnId,
-        credentials: Credentials,
-    },
-    /// Take no more messages from this peer: the role's queue is full. Its socket fills, and the peer waits.
-    /// Messages that were read already still arrive. (Replies that the peer does not fetch pause it by
-    /// themselves; a role need not count those.)
-    Pause {
-        conn: ConnId,
-    },
-    Resume {
-        conn: ConnId,
-    },
+    Renew { conn: ConnId, credentials: Credentials },
+    /// So many bytes of clients' messages may be [`Held`] on this core, and be on their way in, before their sockets
+    /// are left unread. (Replies that a peer does not fetch pause it by themselves.)
+    HoldAtMost(usize),
     /// Close at once; what is queued is dropped. No `Closed` follows.
-    Close {
-        conn: ConnId,
-    },
+    Close { conn: ConnId },
 }
 
 /// Who is at the other end.

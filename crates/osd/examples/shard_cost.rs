@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use codec::Features;
-use machine::net::Peer;
+use machine::net::{Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
 use osd::pg::log::LogLimits;
@@ -142,7 +142,7 @@ fn main() {
             let begun = Instant::now();
             for op in requests {
                 tid += 1;
-                host.step(Input::Op { conn: ConnId(1), tid, op });
+                host.step(Input::Op { conn: ConnId(1), tid, op, held: Held::default() });
             }
             host.settle();
             ns += begun.elapsed().as_nanos();

@@ -267,7 +267,7 @@ impl Role for EchoRole {
 
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<()>) {
         match (event, &self.calls) {
-            (NetEvent::Message { conn, message }, calls) => {
+            (NetEvent::Message { conn, message, .. }, calls) => {
                 if calls.is_some() {
                     self.tally.echoed.fetch_add(1, Relaxed);
                 }

@@ -142,6 +142,8 @@ impl<R: Role> Reactor<R> {
             self.pass_deadlines();
             self.role.on_turn_end(&mut self.turn);
             self.settle();
+            self.endpoint.read_on(self.now, &mut self.effects);
+            self.settle();
             self.send_mail();
             self.write_all();
             let messages = self.counters.messages_in.get() - messages_before;
@@ -463,11 +465,10 @@ impl<R: Role> Reactor<R> {
             | NetEffect::Send { conn, .. }
             | NetEffect::AuthReply { conn, .. }
             | NetEffect::Renew { conn, .. }
-            | NetEffect::Pause { conn }
-            | NetEffect::Resume { conn }
             | NetEffect::Close { conn } => conn.core(),
             // Core 0 does all handshakes.
             NetEffect::ServiceKeys(_) => CoreId(0),
+            NetEffect::HoldAtMost(_) => self.turn.core,
         };
         if home == self.turn.core {
             self.endpoint.step(self.now, Input::Role(effect), &mut self.effects);

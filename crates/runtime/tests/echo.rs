@@ -19,7 +19,7 @@ impl Role for Echo {
     type Hop = (ConnId, Message);
 
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Self::Hop>) {
-        if let NetEvent::Message { conn, message } = event {
+        if let NetEvent::Message { conn, message, .. } = event {
             assert_eq!(conn.core(), turn.core(), "a connection's messages come on its own core");
             let next = CoreId((turn.core().0 + 1) % turn.core_count());
             turn.hop(next, (conn, message));
@@ -68,7 +68,7 @@ impl Role for Caller {
                     turn.net(NetEffect::Send { conn, message: message(tid as u64, *len) });
                 }
             }
-            NetEvent::Message { conn, message: got } => {
+            NetEvent::Message { conn, message: got, .. } => {
                 let n = (conn.0 & 0xffff) as usize;
                 let want = self.back[n];
                 if got.body != message(want as u64, self.lens[want]).body {

@@ -102,7 +102,7 @@ impl Node for Server {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
-        let NetEvent::Message { conn, message: m } = event else { return };
+        let NetEvent::Message { conn, message: m, .. } = event else { return };
         let request: Request = words_of(&m).try_into().expect("five words");
         let mut answer = self.current.apply(request, self.bug != Bug::LostReqid);
         answer.insert(0, request[1]);

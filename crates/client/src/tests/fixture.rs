@@ -3,7 +3,7 @@
 use crate::{Client, Config, Effect, Input, OpId, Operation, Timing};
 use codec::Encode;
 use machine::mon_session;
-use machine::net::{CloseReason, Grant, NetEffect, NetEvent, Peer};
+use machine::net::{CloseReason, Grant, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -161,7 +161,7 @@ impl World {
     }
 
     pub(super) fn message(&mut self, conn: ConnId, message: Message) -> Vec<Effect> {
-        self.net(NetEvent::Message { conn, message })
+        self.net(NetEvent::Message { conn, message, held: Held::default() })
     }
 
     pub(super) fn maps(&mut self, maps: &[OsdMap]) -> Vec<Effect> {

@@ -345,7 +345,9 @@ impl MonSession {
                 self.tickets.take(now, grant.tickets);
             }
             NetEvent::Ready { conn, peer } if current == Some(conn) => self.on_ready(now, conn, peer, fx),
-            NetEvent::Message { conn, message } if current == Some(conn) => self.on_message(now, message, fx),
+            NetEvent::Message { conn, message, .. } if current == Some(conn) => {
+                self.on_message(now, message, fx)
+            }
             NetEvent::Closed { conn, why } if current == Some(conn) => self.on_closed(now, why, fx),
             // A connection given up earlier: its last words are of no use.
             NetEvent::Granted { .. }

@@ -1,7 +1,7 @@
 //! The session against a scripted monitor, in virtual time.
 
 use super::*;
-use crate::net::Grant;
+use crate::net::{Grant, Held};
 use std::net::SocketAddr;
 use wire::cephx::{
     AuthCaps, AuthTicket, GET_PRINCIPAL_SESSION_KEY, GET_ROTATING_KEY, KeyKind, NewTicket, RequestHeader,
@@ -92,7 +92,7 @@ impl World {
     }
 
     fn message(&mut self, conn: ConnId, message: Message) -> Vec<Effect> {
-        self.net(NetEvent::Message { conn, message })
+        self.net(NetEvent::Message { conn, message, held: Held::default() })
     }
 
     /// Let time pass to the session's own deadline.

@@ -40,6 +40,8 @@ pub struct Config {
     pub backoff_max: Duration,
     /// While more bytes than this wait for a peer that called us to fetch them, nothing is read from it.
     pub unwritten_len_max: usize,
+    /// Of what clients sent: see [`NetEffect::HoldAtMost`](crate::net::NetEffect::HoldAtMost), which changes it.
+    pub held_len_max: usize,
 }
 
 impl Config {
@@ -62,6 +64,7 @@ impl Config {
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(15),
             unwritten_len_max: 64 << 20,
+            held_len_max: 500 << 20,
         }
     }
 

@@ -1,6 +1,7 @@
 //! All sessions of one core, as one machine.
 
 use super::config::Config;
+use super::inflow::Inflow;
 use super::matching::peer_key;
 use super::state::{Cx, Fault, Next, Session, Stage};
 use crate::net::{CloseReason, NetEffect, NetEvent, Policy};
@@ -114,10 +115,12 @@ pub struct Endpoint {
     dirty: Vec<SocketId>,
     /// The last of them that got a long queue.
     long: Option<SocketId>,
+    inflow: Inflow,
 }
 
 impl Endpoint {
     pub fn new(config: Config, random: Random) -> Endpoint {
+        let inflow = Inflow::new(config.held_len_max);
         Endpoint {
             config,
             keys: RotatingKeys::default(),
@@ -132,6 +135,7 @@ impl Endpoint {
             deadlines: BTreeSet::new(),
             dirty: Vec::new(),
             long: None,
+            inflow,
         }
     }
 
@@ -145,6 +149,7 @@ impl Endpoint {
             keys: &self.keys,
             random: &mut self.random,
             global_seq: &mut self.global_seq,
+            inflow: &mut self.inflow,
             effects,
         };
         let session = Session::accepted(conn, socket, EntityAddr::msgr2(from, 0), &mut cx);
@@ -234,6 +239,22 @@ impl Endpoint {
         self.long.take()
     }
 
+    /// Once a turn: sessions that were held back are read from again when there is room for what they send.
+    pub fn read_on(&mut self, now: Time, effects: &mut Effects<Effect>) {
+        if !self.inflow.is_waited_for() {
+            return;
+        }
+        while let Some(conn) = self.inflow.call_next() {
+            let is_read = self
+                .try_with(now, conn, effects, |s, _| s.share.is_called())
+                .is_none_or(|()| self.sessions.get(&conn).is_none_or(|s| !s.share.waits()));
+            if !is_read {
+                break;
+            }
+        }
+        self.inflow.call_none();
+    }
+
     fn on_role(&mut self, now: Time, effect: NetEffect, effects: &mut Effects<Effect>) {
         match effect {
             NetEffect::Connect { conn, to, kind, policy, credentials } => {
@@ -258,8 +279,7 @@ impl Endpoint {
             NetEffect::Renew { conn, credentials } => {
                 self.with(now, conn, effects, |s, _| s.credentials = Some(credentials));
             }
-            NetEffect::Pause { conn } => self.with(now, conn, effects, |s, _| s.paused = true),
-            NetEffect::Resume { conn } => self.with(now, conn, effects, |s, _| s.paused = false),
+            NetEffect::HoldAtMost(len) => self.inflow.set_len_max(len),
             NetEffect::Close { conn } => self.close(conn, None, effects),
         }
     }
@@ -343,7 +363,8 @@ impl Endpoint {
 
     /// Take a session out of every table. Its socket is not shut.
     pub(super) fn forget(&mut self, conn: ConnId) -> Option<Session> {
-        let session = self.sessions.remove(&conn)?;
+        let mut session = self.sessions.remove(&conn)?;
+        self.inflow.give_up(&mut session.share);
         if let Some(socket) = session.socket() {
             self.sockets.remove(&socket);
         }
@@ -382,6 +403,7 @@ impl Endpoint {
             keys: &self.keys,
             random: &mut self.random,
             global_seq: &mut self.global_seq,
+            inflow: &mut self.inflow,
             effects,
         };
         let socket = session.socket();
@@ -500,6 +522,7 @@ impl Machine for Endpoint {
                 assert!(session.sent.is_empty(), "a lossy session keeps nothing");
             }
         }
+        self.inflow.check(self.sessions.values().map(|s| &s.share));
         for conn in self.by_peer.values() {
             assert!(self.sessions.contains_key(conn), "a peer is filed under a session that lives");
         }

@@ -1,7 +1,7 @@
 //! What every stage shares, and what happens once a session is ready: signatures, messages, acks, keepalives.
 
 use super::state::{Cx, Fault, Next, Session, Stage};
-use crate::net::NetEvent;
+use crate::net::{Held, NetEvent};
 use wire::frames::{Control, Frame, Side, Tag};
 use wire::messages::Message;
 
@@ -73,13 +73,15 @@ impl Session {
             // Replayed, and here already.
             return Ok(Next::Go);
         }
+        let len = payload.len();
         let message = Message::decode(&header.header, payload).map_err(|e| {
             let name = wire::messages::name_of(header.header.kind);
             Fault::protocol(format!("message {} ({name}): {e}", header.header.kind))
         })?;
         self.in_seq = header.seq;
         self.ack_due = !self.is_lossy();
-        cx.event(NetEvent::Message { conn: self.conn, message });
+        let held = if self.is_metered() { cx.inflow.hold(len) } else { Held::default() };
+        cx.event(NetEvent::Message { conn: self.conn, message, held });
         Ok(Next::Go)
     }
 

@@ -29,13 +29,15 @@
 //!
 //! - `config` is what an endpoint is told; `transport` one socket; `state` one session, `connecting` and `accepting`
 //!   the two sides of its handshake, `established` what happens after it; `endpoint` is the table of sessions and
-//!   the machine itself, `matching` how it finds the one that a returning peer means.
+//!   the machine itself, `matching` how it finds the one that a returning peer means, `inflow` how much of what clients
+//!   send is in memory at once.
 
 mod accepting;
 mod config;
 mod connecting;
 mod endpoint;
 mod established;
+mod inflow;
 mod matching;
 mod state;
 #[cfg(any(test, feature = "testing"))]
@@ -46,3 +48,4 @@ mod transport;
 
 pub use config::{Config, ModeLists};
 pub use endpoint::{Effect, Endpoint, Input, Moved, ReadPlan, SocketId};
+pub use inflow::Held;

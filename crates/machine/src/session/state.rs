@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::endpoint::{Effect, SocketId};
+use super::inflow::{Inflow, Share};
 use super::transport::Transport;
 use crate::net::{CloseReason, Credentials, NetEvent, Peer, Policy};
 use crate::{ConnId, Effects, Random, Time};
@@ -21,6 +22,7 @@ pub(super) struct Cx<'a> {
     pub random: &'a mut Random,
     /// Counts the connections that this endpoint opened or accepted: tells a stale attempt from a new one.
     pub global_seq: &'a mut u64,
+    pub inflow: &'a mut Inflow,
     pub effects: &'a mut Effects<Effect>,
 }
 
@@ -158,8 +160,7 @@ pub(super) struct Session {
     /// As the endpoint's table has it.
     pub filed_deadline: Option<Time>,
     pub last_heard: Time,
-    /// The role wants no more messages.
-    pub paused: bool,
+    pub share: Share,
     /// What the host was last told about reading.
     pub reading: bool,
 }
@@ -228,7 +229,7 @@ impl Session {
             deadline: None,
             filed_deadline: None,
             last_heard: Time::ZERO,
-            paused: false,
+            share: Share::default(),
             reading: true,
         }
     }
@@ -372,9 +373,16 @@ impl Session {
     }
 
     pub fn drop_transport(&mut self, cx: &mut Cx<'_>) {
+        cx.inflow.give_up(&mut self.share);
         if let Some(t) = self.transport.take() {
             cx.effects.push(Effect::Shut { socket: t.socket });
         }
+    }
+
+    /// Whether what it sends counts: see [`super::inflow`].
+    pub fn is_metered(&self) -> bool {
+        let is_accepted = self.transport.as_ref().is_some_and(|t| t.side == Side::Accepting);
+        is_accepted && self.stage == Stage::Ready && self.peer.name.kind == EntityKind::CLIENT
     }
 
     /// Tell the host whether to read, when that has changed.
@@ -384,7 +392,9 @@ impl Session {
         let mark = cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
         // Only who accepts holds back: if both did, each could wait for the other to read.
         let choked = t.side == Side::Accepting && t.out.len() > mark;
-        let on = !self.paused && self.stage != Stage::Judging && !choked;
+        let is_held_back =
+            self.is_metered() && !cx.inflow.admits(self.conn, &mut self.share, t.large_frame());
+        let on = self.stage != Stage::Judging && !choked && !is_held_back;
         if on != self.reading {
             self.reading = on;
             cx.effects.push(Effect::Reading { socket: t.socket, on });

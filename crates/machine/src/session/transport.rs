@@ -1,6 +1,7 @@
 //! One socket's bytes: banner, frames, the transcript that both sides sign, and the switch to secure mode.
 
 use super::SocketId;
+use super::inflow::LargeFrame;
 use bytes::{Buf, Bytes, BytesMut};
 use codec::Rope;
 use wire::cephx::Key;
@@ -24,6 +25,7 @@ pub(super) struct Transport {
     decoder: FrameDecoder,
     transcript: Option<Transcript>,
     banner_seen: bool,
+    frames_taken: u64,
 }
 
 /// Every byte before the signatures, in each direction.
@@ -45,6 +47,7 @@ impl Transport {
             decoder: FrameDecoder::new(),
             transcript: Some(Transcript::default()),
             banner_seen: false,
+            frames_taken: 0,
         };
         transport.send_recorded(|_, out| out.put(&Banner::OURS.encode()));
         transport
@@ -90,7 +93,14 @@ impl Transport {
     }
 
     pub fn next_frame(&mut self) -> Result<Option<Frame>, String> {
-        self.decoder.decode(&mut self.partial).map_err(|e| e.to_string())
+        let frame = self.decoder.decode(&mut self.partial).map_err(|e| e.to_string())?;
+        self.frames_taken += u64::from(frame.is_some());
+        Ok(frame)
+    }
+
+    /// The frame that is being received into a buffer of its own.
+    pub fn large_frame(&self) -> Option<LargeFrame> {
+        self.decoder.own_len().map(|len| LargeFrame { number: self.frames_taken, len })
     }
 
     /// A large frame's own buffer; see [`FrameDecoder::own_buffer`].

@@ -213,7 +213,7 @@ impl Monitor {
         match event {
             NetEvent::Auth { conn, request } => self.on_auth(turn, conn, request),
             NetEvent::Ready { conn, peer } => self.on_ready(turn, conn, peer),
-            NetEvent::Message { conn, message } => self.on_message(turn, conn, message),
+            NetEvent::Message { conn, message, .. } => self.on_message(turn, conn, message),
             NetEvent::Granted { .. } => {}
             NetEvent::Closed { conn, .. } => {
                 self.auth.forget(conn);

@@ -95,6 +95,11 @@ pub enum Effect {
         id: u64,
         answer: command::Answer,
     },
+    /// What the monitor says of options has changed, or what was set for as long as the process runs (`ceph tell`).
+    Options {
+        monitor: BTreeMap<String, String>,
+        injected: BTreeMap<String, String>,
+    },
     /// For the daemon's log.
     Log {
         level: Level,

@@ -194,7 +194,7 @@ impl Control {
                 self.on_mgr_closed(now, conn);
                 self.on_neighbour_closed(now, conn, &why, fx);
             }
-            NetEvent::Message { conn, message } => self.on_message(now, conn, message, fx),
+            NetEvent::Message { conn, message, .. } => self.on_message(now, conn, message, fx),
             NetEvent::Auth { .. } | NetEvent::Granted { .. } => {}
         }
     }
@@ -395,6 +395,9 @@ impl Machine for Control {
         }
         self.begin_life(now, fx);
         self.tick(now, fx);
+        if let Some((monitor, injected)) = self.options.take_changed() {
+            fx.push(Effect::Options { monitor, injected });
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -1,4 +1,4 @@
-//! Options: built-in, from file and command line, from the monitor, injected; the later over the earlier.
+//! Options: built-in, from the monitor, from file and command line, injected; the later over the earlier, as stock's.
 
 use command::{Json, object, options};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,10 @@ pub enum Refused {
 }
 
 pub struct Options {
-    local: BTreeMap<String, String>,
     monitor: BTreeMap<String, String>,
+    local: BTreeMap<String, String>,
     injected: BTreeMap<String, String>,
+    is_changed: bool,
 }
 
 /// Those that an OSD acts on, with their defaults; durations in seconds.
@@ -27,11 +28,13 @@ pub const DEFAULTS: &[(&str, &str)] = &[
 
 impl Options {
     pub fn new(local: BTreeMap<String, String>) -> Options {
-        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new() }
+        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new(), is_changed: false }
     }
 
     pub fn set_by_monitor(&mut self, options: BTreeMap<String, String>) {
-        self.monitor = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
+        let options = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
+        self.is_changed |= self.monitor != options;
+        self.monitor = options;
     }
 
     /// Set it for as long as this process runs: the value as it is kept, or what is wrong with it.
@@ -43,17 +46,25 @@ impl Options {
             None => return Err(Refused::NoSuchOption),
         };
         self.injected.insert(name, value.clone());
+        self.is_changed = true;
         Ok(value)
+    }
+
+    /// What the monitor set and what was injected, when that has changed since this was asked last.
+    pub fn take_changed(&mut self) -> Option<(BTreeMap<String, String>, BTreeMap<String, String>)> {
+        std::mem::take(&mut self.is_changed).then(|| (self.monitor.clone(), self.injected.clone()))
     }
 
     /// False when it was not injected.
     pub fn withdraw(&mut self, name: &str) -> bool {
-        self.injected.remove(&plain(name)).is_some()
+        let was_set = self.injected.remove(&plain(name)).is_some();
+        self.is_changed |= was_set;
+        was_set
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
         let name = plain(name);
-        let layers = [&self.injected, &self.monitor, &self.local];
+        let layers = [&self.injected, &self.local, &self.monitor];
         let set = layers.into_iter().find_map(|layer| layer.get(&name)).map(String::as_str);
         set.or_else(|| default_of(&name))
     }
@@ -61,7 +72,7 @@ impl Options {
     /// Of every option that is not as built in: where it is set, the nearest last, and what holds.
     pub fn diff(&self) -> Json {
         let mut names: BTreeSet<&String> = BTreeSet::new();
-        let layers = [("file", &self.local), ("mon", &self.monitor), ("override", &self.injected)];
+        let layers = [("mon", &self.monitor), ("file", &self.local), ("override", &self.injected)];
         layers.iter().for_each(|(_, layer)| names.extend(layer.keys()));
         let mut out = Json::Object(Vec::new());
         for name in names {
@@ -86,7 +97,7 @@ impl Options {
     pub fn all(&self) -> BTreeMap<String, String> {
         let mut out: BTreeMap<String, String> =
             DEFAULTS.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        for layer in [&self.local, &self.monitor, &self.injected] {
+        for layer in [&self.monitor, &self.local, &self.injected] {
             out.extend(layer.iter().map(|(k, v)| (plain(k), v.clone())));
         }
         out
@@ -111,21 +122,25 @@ mod tests {
     fn the_later_layer_wins() {
         let mut options = Options::new([("osd heartbeat grace".into(), "30".into())].into());
         assert_eq!(options.number("osd_heartbeat_interval"), 6.0);
-        options.local.insert("osd_heartbeat_interval".into(), "7".into());
         options.set_by_monitor([("osd_heartbeat_interval".into(), "8".into())].into());
         assert_eq!(options.number("osd_heartbeat_interval"), 8.0);
+        options.local.insert("osd_heartbeat_interval".into(), "7".into());
+        assert_eq!(options.number("osd_heartbeat_interval"), 7.0, "a file is nearer");
         options.inject("osd-heartbeat-interval", "9").unwrap();
         assert_eq!(options.number("osd_heartbeat_interval"), 9.0);
         let diff = options.diff().compact();
         assert!(
             diff.contains(
-                r#""osd_heartbeat_interval":{"default":"6","file":"7","mon":"8","override":"9","final":"9"}"#
+                r#""osd_heartbeat_interval":{"default":"6","mon":"8","file":"7","override":"9","final":"9"}"#
             ),
             "{diff}"
         );
         assert!(options.withdraw("osd_heartbeat_interval"));
-        assert_eq!(options.number("osd_heartbeat_interval"), 8.0);
+        assert_eq!(options.number("osd_heartbeat_interval"), 7.0);
         assert!(!options.withdraw("osd_heartbeat_interval"));
+        assert!(options.take_changed().is_some());
+        assert_eq!(options.take_changed(), None);
+        options.local.clear();
         options.set_by_monitor([("osd_heartbeat_interval".into(), "soon".into())].into());
         assert_eq!(options.number("osd_heartbeat_interval"), 6.0, "what is no number falls back");
     }

@@ -47,11 +47,11 @@ impl Shard {
 
     /// Sends a request that our map covers to its PG.
     pub(super) fn dispatch(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
-        let Parked { conn, tid, ref op } = parked;
+        let Parked { conn, tid, ref op, .. } = parked;
         let Some(&pg_key) = self.pg_by_id.get(&op.pg) else {
             // Another core's, or not here at all: then the client will see in a map where it is.
             if self.view.routes.core_of(op.pg).is_some_and(|core| core != self.config.core) {
-                fx.push(Effect::Reroute { conn, tid, op: parked.op });
+                fx.push(Effect::Reroute { conn, tid, op: parked.op, held: parked.held });
             }
             return;
         };
@@ -144,25 +144,37 @@ impl Shard {
         steps: SmallVec<[Step; 2]>,
         fx: &mut Fx,
     ) {
-        let Parked { conn, tid, mut op } = parked;
+        let Parked { conn, tid, mut op, held } = parked;
         let reqid = op.reqid(self.sessions[&conn].name, tid);
         // `list-snaps` is asked of the snapshot directory, and nothing else may be.
         let of_directory = op.object.snap == SnapId::DIR;
         if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != of_directory) {
-            return self.refuse(&Parked { conn, tid, op }, Errno::INVAL, fx);
+            return self.refuse(&Parked { conn, tid, op, held }, Errno::INVAL, fx);
         }
         if of_directory {
             op.object.snap = SnapId::HEAD;
         } else if op.object.snap != SnapId::HEAD {
             // No object has snapshots while pools have none.
-            return self.refuse(&Parked { conn, tid, op }, Errno::NOENT, fx);
+            return self.refuse(&Parked { conn, tid, op, held }, Errno::NOENT, fx);
         }
 
         let pg = &mut self.pgs[pg_key];
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
         let turn = if access.ordered { Turn::Write } else { Turn::Read };
         let (message, stage) = (op, Stage::Turn);
-        let op = Op { conn, tid, reqid, message, steps, access, pg: pg_key, object, stage, call_reads: None };
+        let op = Op {
+            conn,
+            tid,
+            reqid,
+            message,
+            steps,
+            access,
+            pg: pg_key,
+            object,
+            stage,
+            call_reads: None,
+            held,
+        };
         let key = self.pending.insert(Pending::Op(Box::new(op)));
         if self.pgs[pg_key].objects[object].enter(key, turn) {
             self.begin(now, key, fx);
@@ -195,7 +207,7 @@ impl Shard {
 
     /// An error before anything was tried.
     pub(super) fn refuse(&self, parked: &Parked, errno: Errno, fx: &mut Fx) {
-        let Parked { conn, tid, op } = parked;
+        let Parked { conn, tid, op, .. } = parked;
         let kind = op.flags & (OsdFlags::ACK | OsdFlags::ONDISK);
         let mut reply = op.reply(errno.result(), self.view.epoch, kind);
         reply.ops = op.ops.iter().map(|o| OsdOpResult::of(o, 0, codec::Rope::new())).collect();

@@ -1,7 +1,7 @@
 //! What goes into a shard and what comes out.
 
 use super::view::ClusterView;
-use machine::net::{CloseReason, Peer};
+use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, ReadTag, Tag};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
@@ -23,6 +23,7 @@ pub enum Input {
         conn: ConnId,
         tid: u64,
         op: Box<MOSDOp>,
+        held: Held,
     },
     Backoff {
         conn: ConnId,
@@ -78,6 +79,7 @@ pub enum Effect {
         conn: ConnId,
         tid: u64,
         op: Box<MOSDOp>,
+        held: Held,
     },
     /// To the control machine.
     Control(ToControl),

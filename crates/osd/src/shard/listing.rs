@@ -48,7 +48,7 @@ const ALL_NAMESPACES: &str = "\u{1}";
 
 impl Shard {
     pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
-        let Parked { conn, tid, op: message } = parked;
+        let Parked { conn, tid, op: message, .. } = parked;
         let list = List { conn, tid, message, pg, results: OsdOpResults::new(), page: None };
         let key = self.pending.insert(Pending::List(Box::new(list)));
         self.next_list_op(key, 0, fx);

@@ -163,7 +163,7 @@ impl Machine for Shard {
 
     fn step(&mut self, now: Time, input: Input, fx: &mut Fx) {
         match input {
-            Input::Op { conn, tid, op } => self.on_op(now, Parked { conn, tid, op }, fx),
+            Input::Op { conn, tid, op, held } => self.on_op(now, Parked { conn, tid, op, held }, fx),
             Input::Read { tag, answers } => self.on_read(now, Key::from_u64(tag.0), answers, fx),
             Input::Committed { tag } => self.on_committed(now, Key::from_u64(tag.0), fx),
             Input::Failed { .. } => fx.push(Effect::Control(ToControl::StoreFailed)),

@@ -5,6 +5,7 @@ use crate::errno::Errno;
 use crate::ops::{Step, WatchKind};
 use crate::slab::Key;
 use machine::ConnId;
+use machine::net::Held;
 use smallvec::SmallVec;
 use store::{Answer, Query};
 use wire::messages::{MOSDOp, MOSDOpReply, OsdOps};
@@ -16,6 +17,8 @@ pub struct Parked {
     pub conn: ConnId,
     pub tid: u64,
     pub op: Box<MOSDOp>,
+    /// The memory that it takes: given back when it has been answered or dropped.
+    pub held: Held,
 }
 
 /// What a request may do, from its operations and flags.
@@ -44,6 +47,8 @@ pub struct Op {
     pub stage: Stage,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
+    #[expect(dead_code, reason = "what it does, it does when the request is dropped")]
+    pub held: Held,
 }
 
 /// What class calls of a request have read so far.

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use codec::Features;
-use machine::net::{CloseReason, Peer};
+use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
 use osd::pg::log::LogLimits;
@@ -167,7 +167,7 @@ impl Host {
     }
 
     pub fn resend(&mut self, conn: u64, tid: u64, op: MOSDOp) {
-        self.step(Input::Op { conn: ConnId(conn), tid, op: Box::new(op) });
+        self.step(Input::Op { conn: ConnId(conn), tid, op: Box::new(op), held: Held::default() });
     }
 
     /// Sends over connection 1 and waits for the reply.

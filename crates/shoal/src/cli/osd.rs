@@ -7,6 +7,7 @@ use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
+use crate::daemon::memory::Budgets;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::{system, version};
 use crate::host::ask::{Question, ask};
@@ -226,13 +227,13 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let full_ratio = config.text("osd_failsafe_full_ratio").parse().context("osd_failsafe_full_ratio")?;
     let outcome = Arc::new(Outcome::default());
     let for_control = Mutex::new(Some((control_config, random.fork())));
-    let for_roles = outcome.clone();
+    let (for_roles, common) = (outcome.clone(), boot.common.clone());
     let reactors = Reactors::try_start(options, move |core, mailboxes: &[Mailbox<Hop>]| {
         let store = objects.open(core, cores)?;
         let for_control = for_control.lock().expect("no holder panics").take_if(|_| core == CoreId(0));
         let control = for_control.map(|(config, random)| {
             let has_meta = store.collections().iter().any(|(id, _)| *id == Collection::Meta);
-            ControlPart::new(Control::new(config, has_meta, random))
+            ControlPart::new(Control::new(config, has_meta, random), common.clone())
         });
         anyhow::Ok(OsdRole::new(
             core,
@@ -350,9 +351,10 @@ impl Role for OsdSide {
         })
     }
 
-    fn set_cache_bytes(&self, bytes: usize) {
-        let each = bytes / self.all.len();
-        self.all.iter().for_each(|core| core.post(Hop::CacheBytes(each)));
+    fn set_budgets(&self, Budgets { caches, messages }: Budgets) {
+        let cores = self.all.len();
+        let each = Budgets { caches: caches / cores, messages: messages / cores };
+        self.all.iter().for_each(|core| core.post(Hop::Budgets(each)));
     }
 
     fn stop(&self) {

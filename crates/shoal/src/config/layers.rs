@@ -1,7 +1,7 @@
 //! Which value of an option holds, and where does it come from?
 //!
-//! From weakest to strongest: the default, `ceph.conf`, the monitor's configuration database, an override through
-//! the admin socket (`config set`), the command line.
+//! From weakest to strongest, as stock's: the default, the monitor's configuration database, `ceph.conf`, the command
+//! line, what is set for as long as the process runs (`config set` to the daemon, by the cluster or the admin socket).
 
 use super::conf_file::{ConfFile, normalize};
 use super::expand::{Identity, expand};
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Default,
-    File,
     Mon,
-    Override,
+    File,
     Cmdline,
+    Override,
 }
 
 impl Source {
@@ -34,10 +34,13 @@ impl Source {
 #[derive(Clone, Debug)]
 pub struct Config {
     who: Identity,
-    file: BTreeMap<String, String>,
     mon: BTreeMap<String, String>,
-    overrides: BTreeMap<String, String>,
+    file: BTreeMap<String, String>,
     cmdline: BTreeMap<String, String>,
+    /// Through the cluster.
+    injected: BTreeMap<String, String>,
+    /// Through the admin socket.
+    overrides: BTreeMap<String, String>,
 }
 
 impl Config {
@@ -46,8 +49,9 @@ impl Config {
         let from_file =
             keys.iter().filter_map(|key| Some(((*key).to_owned(), file.get(&who.name, key)?.to_owned())));
         Config {
-            file: from_file.collect(),
             mon: BTreeMap::new(),
+            file: from_file.collect(),
+            injected: BTreeMap::new(),
             overrides: BTreeMap::new(),
             cmdline: cmdline.iter().map(|(key, value)| (normalize(key), value.clone())).collect(),
             who,
@@ -62,10 +66,11 @@ impl Config {
     pub fn lookup(&self, key: &str) -> Option<(String, Source)> {
         let key = normalize(key);
         let layers = [
-            (&self.cmdline, Source::Cmdline),
             (&self.overrides, Source::Override),
-            (&self.mon, Source::Mon),
+            (&self.injected, Source::Override),
+            (&self.cmdline, Source::Cmdline),
             (&self.file, Source::File),
+            (&self.mon, Source::Mon),
         ];
         let (raw, source) = layers
             .iter()
@@ -102,15 +107,21 @@ impl Config {
             .ok_or_else(|| anyhow::anyhow!("{name} = {value} (from {}): expected a number", source.name()))
     }
 
-    /// What the monitor sent (`MConfig`). Returns the names whose value changed by it.
-    pub fn set_mon(&mut self, values: BTreeMap<String, String>) -> Vec<String> {
-        let mut names: Vec<String> = self.mon.keys().chain(values.keys()).cloned().collect();
-        names.sort_unstable();
-        names.dedup();
-        let before: Vec<_> = names.iter().map(|name| self.lookup(name)).collect();
-        self.mon = values.into_iter().map(|(key, value)| (normalize(&key), value)).collect();
-        let changed = names.into_iter().zip(before).filter(|(name, before)| self.lookup(name) != *before);
-        changed.map(|(name, _)| name).collect()
+    /// What the monitor says (`ceph config set`), and what was set while the process runs (`ceph tell … config set`).
+    /// Of an option that shoal acts on, a value that does not fit is as if it were not there.
+    pub fn set_from_cluster(&mut self, mon: BTreeMap<String, String>, injected: BTreeMap<String, String>) {
+        let fitting = |values: BTreeMap<String, String>| {
+            let fits = |(key, value): (String, String)| {
+                let key = normalize(&key);
+                match options::find(&key) {
+                    Some(opt) => Some((key, options::check(opt.kind, &value).ok()?)),
+                    None => Some((key, value)),
+                }
+            };
+            values.into_iter().filter_map(fits).collect()
+        };
+        self.mon = fitting(mon);
+        self.injected = fitting(injected);
     }
 
     /// `config set` of the admin socket. Refuses a value that does not fit the option.
@@ -157,8 +168,9 @@ impl Config {
             for (layer, source) in [
                 (&self.mon, Source::Mon),
                 (&self.file, Source::File),
-                (&self.overrides, Source::Override),
                 (&self.cmdline, Source::Cmdline),
+                (&self.injected, Source::Override),
+                (&self.overrides, Source::Override),
             ] {
                 if let Some(raw) = layer.get(opt.name) {
                     entry.insert(source.name().into(), json!(raw));
@@ -187,16 +199,19 @@ mod tests {
         let mut config = config();
         assert_eq!(config.lookup("log_level"), Some(("warn".into(), Source::File)));
         assert_eq!(config.text("admin_socket"), "/x/osd.1.asok");
-        let changed = config.set_mon(BTreeMap::from([
-            ("log_level".to_owned(), "debug".to_owned()),
-            ("osd_data".to_owned(), "/elsewhere".to_owned()),
-        ]));
-        assert_eq!(changed, ["log_level"], "the command line's osd_data still holds");
+        let values = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let mon = values(&[("log level", "debug"), ("osd_memory_target", "1G"), ("osd_data", "/elsewhere")]);
+        config.set_from_cluster(mon, BTreeMap::new());
+        assert_eq!(config.lookup("log_level"), Some(("warn".into(), Source::File)), "a file is nearer");
+        assert_eq!(config.lookup("osd_data"), Some(("/data".into(), Source::Cmdline)));
+        assert_eq!(config.number("osd_memory_target").unwrap(), 1 << 30);
+        config.set_from_cluster(values(&[("osd_memory_target", "much")]), values(&[("osd_data", "/there")]));
+        assert_eq!(config.number("osd_memory_target").unwrap(), 4 << 30, "what does not fit is not there");
+        assert_eq!(config.lookup("osd_data"), Some(("/there".into(), Source::Override)));
         config.set_override("log level", "trace").unwrap();
         assert_eq!(config.lookup("log-level"), Some(("trace".into(), Source::Override)));
-        assert_eq!(config.lookup("osd_data"), Some(("/data".into(), Source::Cmdline)));
         assert!(config.unset_override("log_level"));
-        assert_eq!(config.lookup("log_level"), Some(("debug".into(), Source::Mon)));
+        assert_eq!(config.lookup("log_level"), Some(("warn".into(), Source::File)));
     }
 
     #[test]

@@ -89,6 +89,7 @@ pub const OPTIONS: &[Opt] = &[
     opt("ms_mon_cluster_mode", Kind::Text, "secure crc", ALL, false, "modes between monitors, managers and the daemons that call them, best first"),
     opt("ms_mon_service_mode", Kind::Text, "secure crc", ALL, false, "modes of a monitor's and manager's connections with clients, best first"),
     opt("ms_service_mode", Kind::Text, "crc secure", ALL, false, "modes of a daemon's connections with clients, best first"),
+    opt("osd_client_message_size_cap", Kind::Size, "500M", OSD, true, "bytes of requests that clients may have under way here, but never more than an eighth of osd_memory_target; then their sockets wait"),
     opt("osd_data", Kind::Text, "$run_dir/$name", OSD, false, "directory of the OSD's store"),
     opt("osd_failsafe_full_ratio", Kind::Float, "0.97", OSD, true, "an OSD that is so full takes no writes, whatever the map says"),
     opt("osd_memory_target", Kind::Size, "4G", OSD, true, "an OSD's memory, a memory store's contents not counted: caches are sized by it, and above it free memory goes back to the system"),

@@ -29,6 +29,20 @@ fn cache_bytes(target: u64) -> u64 {
     (target / 4).max(target.saturating_sub(FOR_THE_REST) / 8 * 7)
 }
 
+/// How much of what clients send may be in memory at once: all cores together.
+fn message_bytes(target: u64, cap: u64) -> u64 {
+    let most = target / 8;
+    // Stock's zero is "no bound".
+    if cap == 0 { most } else { cap.min(most) }
+}
+
+/// What the parts of a daemon may take from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budgets {
+    pub caches: usize,
+    pub messages: usize,
+}
+
 /// Caches are never made smaller than this.
 const CACHE_BYTES_MIN: u64 = 16 << 20;
 
@@ -37,11 +51,12 @@ pub struct Keeper {
     is_over: bool,
     /// The target that the caches were sized for, and their size.
     caches: Option<(u64, u64)>,
+    told: Option<Budgets>,
 }
 
 impl Keeper {
-    /// Look once. Says how much the role's caches may take, when that has changed.
-    pub fn look(&mut self, target: u64) -> Option<usize> {
+    /// Look once. `message_cap`: `osd_client_message_size_cap`. Says what the role's parts may take, when that has changed.
+    pub fn look(&mut self, target: u64, message_cap: u64) -> Option<Budgets> {
         let mut now = figures();
         if now.resident > target {
             let before = now.resident;
@@ -53,11 +68,14 @@ impl Keeper {
             }
         }
         self.is_over = now.resident > target;
-        self.size_caches(target, now)
+        let bytes = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let caches = bytes(self.size_caches(target, now));
+        let budgets = Budgets { caches, messages: bytes(message_bytes(target, message_cap)) };
+        (self.told.replace(budgets) != Some(budgets)).then_some(budgets)
     }
 
     /// What else the process needs is not known beforehand: caches make room for it, and take it back.
-    fn size_caches(&mut self, target: u64, now: Figures) -> Option<usize> {
+    fn size_caches(&mut self, target: u64, now: Figures) -> u64 {
         let most = cache_bytes(target);
         let (for_target, size) = self.caches.unwrap_or((0, 0));
         let step = target / 50;
@@ -71,7 +89,7 @@ impl Keeper {
             size
         };
         self.caches = Some((target, wanted));
-        (wanted != size).then_some(usize::try_from(wanted).unwrap_or(usize::MAX))
+        wanted
     }
 }
 
@@ -96,8 +114,25 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn size(keeper: &mut Keeper, target: u64, in_use: u64) -> Option<u64> {
-        keeper.size_caches(target, Figures { allocated: in_use, resident: in_use }).map(|bytes| bytes as u64)
+    fn size(keeper: &mut Keeper, target: u64, in_use: u64) -> u64 {
+        keeper.size_caches(target, Figures { allocated: in_use, resident: in_use })
+    }
+
+    #[test]
+    fn clients_get_an_eighth_at_most() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(message_bytes(4 * GIB, 500 * MIB), 500 * MIB);
+        assert_eq!(message_bytes(GIB, 500 * MIB), 128 * MIB);
+        assert_eq!(message_bytes(GIB, 0), 128 * MIB);
+    }
+
+    #[test]
+    fn budgets_are_told_when_they_change() {
+        let mut keeper = Keeper::default();
+        let first = keeper.look(64 * GIB, 1 << 20).expect("nothing was told yet");
+        assert_eq!(first.messages, 1 << 20);
+        assert_eq!(keeper.look(64 * GIB, 1 << 20), None);
+        assert_eq!(keeper.look(64 * GIB, 2 << 20), Some(Budgets { messages: 2 << 20, ..first }));
     }
 
     #[test]
@@ -105,22 +140,22 @@ mod tests {
         let mut keeper = Keeper::default();
         let most = cache_bytes(4 * GIB);
         assert!((3 * GIB..7 * GIB / 2).contains(&most));
-        assert_eq!(size(&mut keeper, 4 * GIB, GIB), Some(most));
-        assert_eq!(size(&mut keeper, 4 * GIB, GIB), None, "nothing changes");
+        assert_eq!(size(&mut keeper, 4 * GIB, GIB), most);
+        assert_eq!(size(&mut keeper, 4 * GIB, GIB), most, "nothing changes");
         // A model of a process that needs 2 GiB besides what its caches are filled with.
         let mut caches = most;
         for _ in 0..20 {
-            caches = size(&mut keeper, 4 * GIB, 2 * GIB + caches).unwrap_or(caches);
+            caches = size(&mut keeper, 4 * GIB, 2 * GIB + caches);
         }
         assert!(2 * GIB + caches <= 4 * GIB, "{caches}");
         assert!(2 * GIB + caches > 3 * GIB, "{caches}");
         for _ in 0..100 {
-            caches = size(&mut keeper, 4 * GIB, GIB / 2 + caches).unwrap_or(caches);
+            caches = size(&mut keeper, 4 * GIB, GIB / 2 + caches);
         }
         assert_eq!(caches, most, "the room is taken again");
-        assert_eq!(size(&mut keeper, GIB, GIB / 2), Some(cache_bytes(GIB)), "another target");
+        assert_eq!(size(&mut keeper, GIB, GIB / 2), cache_bytes(GIB), "another target");
         for _ in 0..20 {
-            caches = size(&mut keeper, GIB, 3 * GIB).unwrap_or(caches);
+            caches = size(&mut keeper, GIB, 3 * GIB);
         }
         assert_eq!(caches, CACHE_BYTES_MIN);
     }

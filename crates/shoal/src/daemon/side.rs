@@ -33,8 +33,8 @@ pub trait Role: Send + Sync + 'static {
         false
     }
     fn counters(&self) -> Answer<Vec<Counter>>;
-    /// So much memory may its caches take from now on.
-    fn set_cache_bytes(&self, _: usize) {}
+    /// So much memory may its parts take from now on.
+    fn set_budgets(&self, _: memory::Budgets) {}
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
     fn stop(&self);
 }
@@ -118,8 +118,9 @@ async fn keep_to_memory_target(side: Arc<Side>) {
     let mut ticks = tokio::time::interval(memory::LOOK_EVERY);
     loop {
         ticks.tick().await;
-        if let Some(bytes) = keeper.look(side.memory_target()) {
-            side.role.set_cache_bytes(bytes);
+        let (target, message_cap) = side.memory_options();
+        if let Some(budgets) = keeper.look(target, message_cap) {
+            side.role.set_budgets(budgets);
         }
     }
 }
@@ -153,14 +154,16 @@ async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
 }
 
 impl Side {
-    fn memory_target(&self) -> u64 {
-        memory::target(&self.common.config.lock().expect("no holder of this lock panics"), &self.name)
+    /// What the process may take, and the requests in it.
+    fn memory_options(&self) -> (u64, u64) {
+        let config = self.common.config.lock().expect("no holder of this lock panics");
+        (memory::target(&config, &self.name), config.number("osd_client_message_size_cap").unwrap_or(0))
     }
 
     /// The role's counters and the process's.
     async fn counters(&self) -> Vec<Counter> {
         let mut counters = self.role.counters().await;
-        counters.extend(memory::counters(self.memory_target()));
+        counters.extend(memory::counters(self.memory_options().0));
         counters
     }
 

@@ -11,7 +11,9 @@ use super::clock::WallWatch;
 use super::headroom::Headroom;
 use super::store::Store;
 use super::store_figures;
+use crate::daemon::admin_commands::Common;
 use crate::daemon::counters::{Counter, Reading};
+use crate::daemon::memory::Budgets;
 use crate::daemon::system;
 use machine::net::{NetEffect, NetEvent, Peer};
 use machine::{CoreId, Effects, Machine, ReadTag, Tag, Time};
@@ -48,8 +50,8 @@ pub enum Hop {
         usage: Usage,
     },
     Ask(Question),
-    /// So much memory may the caches of this core's store take.
-    CacheBytes(usize),
+    /// So much memory may this core's parts take.
+    Budgets(Budgets),
     /// Stop cleanly.
     Stop,
 }
@@ -86,6 +88,8 @@ pub struct ControlPart {
     control: Control,
     effects: Effects<control::Effect>,
     wall: WallWatch,
+    /// Where the rest of the process looks for options.
+    common: Arc<Common>,
     asked: HashMap<u64, Asked>,
     next_question: u64,
 }
@@ -96,10 +100,11 @@ enum Asked {
 }
 
 impl ControlPart {
-    pub fn new(control: Control) -> ControlPart {
+    pub fn new(control: Control, common: Arc<Common>) -> ControlPart {
         ControlPart {
             control,
             effects: Effects::new(),
+            common,
             wall: WallWatch::new(Time::ZERO, system::wall_clock()),
             asked: HashMap::new(),
             next_question: 0,
@@ -171,9 +176,9 @@ impl OsdRole {
                 shard::Effect::Send { conn, message } => turn.net(NetEffect::Send { conn, message }),
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction),
                 shard::Effect::Read { tag, request } => self.store().read(tag.0, request),
-                shard::Effect::Reroute { conn, tid, op } => {
+                shard::Effect::Reroute { conn, tid, op, held } => {
                     let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
-                    turn.hop(core, Hop::Shard(Box::new(shard::Input::Op { conn, tid, op })));
+                    turn.hop(core, Hop::Shard(Box::new(shard::Input::Op { conn, tid, op, held })));
                 }
                 shard::Effect::Control(said) => self.tell_control(said, turn),
             }
@@ -251,6 +256,11 @@ impl OsdRole {
                 control::Effect::Shard { core, input } => self.hand_to_shard(core, input, turn),
                 control::Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
                 control::Effect::Log { level, text } => log(level, &text),
+                control::Effect::Options { monitor, injected } => {
+                    let Some(part) = &self.control else { return };
+                    let mut config = part.common.config.lock().expect("no holder of this lock panics");
+                    config.set_from_cluster(monitor, injected);
+                }
                 control::Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
                 control::Effect::Fatal { why } => self.fail(&why, turn),
             }
@@ -349,19 +359,22 @@ impl Role for OsdRole {
 
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Hop>) {
         match event {
-            NetEvent::Message { conn, message } if !conn.is_outgoing() => match self.view.routes.of(&message)
-            {
-                Destination::Control => self.net_to_control(NetEvent::Message { conn, message }, turn),
-                Destination::Shard(core) => {
-                    let tid = message.tid;
-                    let input = match message.body {
-                        Body::MOSDOp(op) => shard::Input::Op { conn, tid, op },
-                        Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
-                        _ => return,
-                    };
-                    self.hand_to_shard(core, input, turn);
+            NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
+                match self.view.routes.of(&message) {
+                    Destination::Control => {
+                        self.net_to_control(NetEvent::Message { conn, message, held }, turn)
+                    }
+                    Destination::Shard(core) => {
+                        let tid = message.tid;
+                        let input = match message.body {
+                            Body::MOSDOp(op) => shard::Input::Op { conn, tid, op, held },
+                            Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
+                            _ => return,
+                        };
+                        self.hand_to_shard(core, input, turn);
+                    }
                 }
-            },
+            }
             NetEvent::Ready { conn, peer } if !conn.is_outgoing() => {
                 let shared: Arc<Peer> = Arc::new(peer.clone());
                 self.net_to_control(NetEvent::Ready { conn, peer }, turn);
@@ -382,7 +395,10 @@ impl Role for OsdRole {
             Hop::Net(event) => self.step_control(control::Input::Net(event), turn),
             Hop::Usage { core, usage } => self.step_control(control::Input::Usage { core, usage }, turn),
             Hop::Ask(question) => self.answer(question, turn),
-            Hop::CacheBytes(bytes) => self.store().set_cache_budget(bytes),
+            Hop::Budgets(Budgets { caches, messages }) => {
+                self.store().set_cache_budget(caches);
+                turn.net(NetEffect::HoldAtMost(messages));
+            }
             Hop::Stop => self.step_control(control::Input::Stop, turn),
         }
     }

@@ -106,6 +106,7 @@ impl BytesNetwork {
         }
         let mut effects = Effects::new();
         host.endpoint.step(cx.now, input, &mut effects);
+        host.endpoint.read_on(cx.now, &mut effects);
         self.follow(cx, node, effects);
     }
 

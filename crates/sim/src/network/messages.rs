@@ -8,9 +8,11 @@ use super::{Arrival, Cx};
 use crate::node::{Life, NodeId};
 use bytes::Bytes;
 use codec::{Features, Writer};
-use machine::net::{AuthReply, AuthRequest, CloseReason, Credentials, Grant, NetEffect, NetEvent, Peer};
+use machine::net::{
+    AuthReply, AuthRequest, CloseReason, Credentials, Grant, Held, NetEffect, NetEvent, Peer,
+};
 use machine::{ConnId, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use wire::cephx::METHOD_NONE;
 use wire::frames::MODE_CRC;
 use wire::messages::{Header, Message, Payload};
@@ -54,8 +56,6 @@ struct End {
     is_gone: bool,
     /// Nothing arrives here before what was sent earlier.
     arrives_after: Time,
-    is_paused: bool,
-    held: VecDeque<(Header, Payload)>,
 }
 
 #[derive(Debug)]
@@ -109,22 +109,8 @@ impl MessageNetwork {
                     );
                 }
             }
-            NetEffect::Pause { conn } => {
-                if let Some((id, end)) = self.end_of(node, conn) {
-                    self.links.get_mut(&id).expect("found").ends[end].is_paused = true;
-                }
-            }
-            NetEffect::Resume { conn } => {
-                let Some((id, end)) = self.end_of(node, conn) else { return };
-                let end = &mut self.links.get_mut(&id).expect("found").ends[end];
-                end.is_paused = false;
-                for (header, payload) in std::mem::take(&mut end.held) {
-                    let message = Message::decode(&header, payload).expect("it was encoded here");
-                    cx.events.push_back((node, NetEvent::Message { conn, message }));
-                }
-            }
             // Tickets are not used at this level, and nothing connects again.
-            NetEffect::ServiceKeys(_) | NetEffect::Renew { .. } => {}
+            NetEffect::ServiceKeys(_) | NetEffect::Renew { .. } | NetEffect::HoldAtMost(_) => {}
         }
     }
 
@@ -153,15 +139,8 @@ impl MessageNetwork {
         };
         self.links_made += 1;
         let id = self.links_made;
-        let end = |node: NodeId, conn, life, is_gone| End {
-            node,
-            life,
-            conn,
-            is_gone,
-            arrives_after: cx.now,
-            is_paused: false,
-            held: VecDeque::new(),
-        };
+        let end =
+            |node: NodeId, conn, life, is_gone| End { node, life, conn, is_gone, arrives_after: cx.now };
         let ends = [
             end(node, conn, cx.station(node).life, false),
             end(called, ConnId(0), cx.station(called).life, true),
@@ -200,14 +179,11 @@ impl MessageNetwork {
                 let kind = cx.station(node).name.kind.name();
                 cx.trace.event(cx.now, node.0, name, &payload.front);
                 cx.trace.cover(&format!("{kind} < {name}"));
-                if here.is_paused {
-                    return here.held.push_back((header, payload));
-                }
                 let message = Message::decode(&header, payload)
                     .unwrap_or_else(|e| panic!("{name} to {}: does not decode: {e}", cx.station(node).name));
                 cx.trace
                     .note(|| format!("{:?} {} < {:.300?}", cx.now, cx.stations[node.0].name, message.body));
-                cx.events.push_back((node, NetEvent::Message { conn, message }));
+                cx.events.push_back((node, NetEvent::Message { conn, message, held: Held::default() }));
             }
             What::Ready => {
                 let peer = peer_of(cx, link, 1 - end);

@@ -129,8 +129,8 @@ impl OsdNode {
                         let ask = m.ask(Owner::Shard(tag.0));
                         store.read(ask, request);
                     }
-                    shard::Effect::Reroute { conn, tid, op } => {
-                        todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op }));
+                    shard::Effect::Reroute { conn, tid, op, held } => {
+                        todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op, held }));
                     }
                     shard::Effect::Control(said) => {
                         todo.push_back(Step::Control(control::Input::Shard { core: CORE, said }));
@@ -149,7 +149,9 @@ impl OsdNode {
                         store.read(ask, request);
                     }
                     control::Effect::Shard { input, .. } => todo.push_back(Step::Shard(input)),
-                    control::Effect::AdminAnswer { .. } | control::Effect::Log { .. } => {}
+                    control::Effect::AdminAnswer { .. }
+                    | control::Effect::Log { .. }
+                    | control::Effect::Options { .. } => {}
                     control::Effect::Stopped => {}
                     control::Effect::Fatal { why } => panic!("{} gives up: {why}", self.osd),
                 }
@@ -212,7 +214,7 @@ impl Machines {
                     }
                 }
             }
-            shard::Input::Op { conn, tid, op } => {
+            shard::Input::Op { conn, tid, op, .. } => {
                 let (pg, epoch) = (op.pg, op.epoch);
                 if let Some(since) = self.served_since.get(&pg).filter(|since| epoch < **since) {
                     let wrong = format!(
@@ -324,18 +326,18 @@ impl Node for OsdNode {
                 }
                 self.run(now, Step::Control(control::Input::Net(NetEvent::Closed { conn, why })), out);
             }
-            NetEvent::Message { conn, message } if !conn.is_outgoing() => {
+            NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
                 let m = self.machines.as_ref().expect("a node that is up has its machines");
                 let step = match (m.routes.of(&message), message.body) {
                     (Destination::Shard(_), Body::MOSDOp(op)) => {
-                        Step::Shard(shard::Input::Op { conn, tid: message.tid, op })
+                        Step::Shard(shard::Input::Op { conn, tid: message.tid, op, held })
                     }
                     (Destination::Shard(_), Body::MOSDBackoff(message)) => {
                         Step::Shard(shard::Input::Backoff { conn, message })
                     }
                     (_, body) => {
                         let message = Message { body, ..message };
-                        Step::Control(control::Input::Net(NetEvent::Message { conn, message }))
+                        Step::Control(control::Input::Net(NetEvent::Message { conn, message, held }))
                     }
                 };
                 self.run(now, step, out);

@@ -218,7 +218,7 @@ impl Node for ScriptedMonitor {
                     self.lost.push((now + GRACE, osd));
                 }
             }
-            NetEvent::Message { conn, message } => match message.body {
+            NetEvent::Message { conn, message, .. } => match message.body {
                 Body::MMonSubscribe(m) => {
                     m.what.iter().for_each(|(what, item)| self.subscribe(conn, what, *item, out));
                 }

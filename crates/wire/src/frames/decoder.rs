@@ -211,6 +211,15 @@ impl FrameDecoder {
         }
     }
 
+    /// How much memory a large segment or frame takes that is under way, until it is given out.
+    pub fn own_len(&self) -> Option<usize> {
+        match &self.state {
+            State::Own { body, .. } => Some(*body),
+            State::Data { layout, .. } | State::Epilogue { layout, .. } => Some(layout.data_len()),
+            _ => None,
+        }
+    }
+
     /// How many bytes in all, at least, the next call of [`FrameDecoder::decode`] needs in its input.
     pub fn wants(&self) -> usize {
         match &self.state {

@@ -75,6 +75,16 @@ pub struct Payload {
     pub data_sum: Option<u32>,
 }
 
+impl Payload {
+    pub fn len(&self) -> usize {
+        self.front.len() + self.middle.len() + self.data.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// The part of the header (`ceph_msg_header2`) that a message's own code may look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {

@@ -12,6 +12,9 @@ use std::time::Duration;
 use wire::messages::{Body, Header, Message, Payload};
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
+/// A host reads no more at once, where it does not know what it reads.
+pub(super) const READ_LEN: usize = 20_000;
+
 pub(super) struct Node {
     pub endpoint: Endpoint,
     pub addr: SocketAddr,
@@ -19,6 +22,8 @@ pub(super) struct Node {
     /// Set for a node that judges as a monitor does.
     pub monitor: Option<Monitor>,
     open: BTreeMap<SocketId, Far>,
+    /// What has come on sockets that are not to be read now.
+    unread: BTreeMap<SocketId, Vec<u8>>,
 }
 
 /// The other end of a socket.
@@ -64,7 +69,8 @@ impl World {
         let mut config = Config::new(EntityName::new(kind, num), EntityAddr::msgr2(addr, n as u32).into());
         change(&mut config);
         let endpoint = Endpoint::new(config, self.random.fork());
-        self.nodes.push(Node { endpoint, addr, events: vec![], monitor: None, open: BTreeMap::new() });
+        let (open, unread) = (BTreeMap::new(), BTreeMap::new());
+        self.nodes.push(Node { endpoint, addr, events: vec![], monitor: None, open, unread });
         n
     }
 
@@ -129,18 +135,26 @@ impl World {
 
     /// As a host does: into a large frame's own buffer, or shared.
     fn give(&mut self, to: usize, socket: SocketId, mut bytes: &[u8]) {
+        if let Some(unread) = self.nodes[to].unread.get_mut(&socket) {
+            return unread.extend_from_slice(bytes);
+        }
         while !bytes.is_empty() {
             match self.nodes[to].endpoint.read_plan(socket) {
+                ReadPlan::Nothing => {
+                    self.nodes[to].unread.insert(socket, bytes.to_vec());
+                    return;
+                }
                 ReadPlan::Own(buffer, missing) => {
                     let n = missing.min(bytes.len());
                     buffer.extend_from_slice(&bytes[..n]);
                     bytes = &bytes[n..];
                     self.step(to, Input::Filled { socket });
                 }
-                _ => {
+                ReadPlan::Shared => {
                     let mut whole = self.nodes[to].endpoint.take_partial(socket);
-                    whole.extend_from_slice(bytes);
-                    bytes = &[];
+                    let n = bytes.len().min(READ_LEN);
+                    whole.extend_from_slice(&bytes[..n]);
+                    bytes = &bytes[n..];
                     self.step(to, Input::Received { socket, bytes: whole });
                 }
             }
@@ -150,15 +164,18 @@ impl World {
     pub fn step(&mut self, n: usize, input: Input) {
         let mut effects = Effects::new();
         self.nodes[n].endpoint.step(self.now, input, &mut effects);
+        self.nodes[n].endpoint.read_on(self.now, &mut effects);
         self.follow(n, effects);
     }
 
     fn follow(&mut self, n: usize, mut effects: Effects<Effect>) {
         self.nodes[n].endpoint.check();
+        let mut read_again = Vec::new();
         for effect in effects.take() {
             match effect {
                 Effect::Open { socket, to } => self.fly(Delivery::Call { from: n, socket, to }),
                 Effect::Shut { socket } => self.shut(n, socket),
+                Effect::Reading { socket, on: true } => read_again.push(socket),
                 Effect::Reading { .. } | Effect::Refused { .. } => {}
                 Effect::Move { .. } => unreachable!("these endpoints have one core"),
                 Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
@@ -175,6 +192,11 @@ impl World {
             let bytes: Vec<u8> = queue.take().flat_map(|b| b.to_vec()).collect();
             self.send(n, socket, bytes);
             self.step(n, Input::Wrote { socket });
+        }
+        for socket in read_again {
+            if let Some(bytes) = self.nodes[n].unread.remove(&socket) {
+                self.give(n, socket, &bytes);
+            }
         }
     }
 

@@ -3,4 +3,5 @@
 mod fixture;
 mod handshakes;
 mod hostile;
+mod inflow;
 mod lossless;

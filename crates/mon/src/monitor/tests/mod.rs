@@ -12,7 +12,7 @@ use crate::genesis::Genesis;
 use crate::replication::{Recovered, Write};
 use crate::state::AuthEntity;
 use bytes::Bytes;
-use machine::net::{AuthReply, AuthRequest, NetEffect, NetEvent, Peer};
+use machine::net::{AuthReply, AuthRequest, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -174,7 +174,7 @@ impl Fixture {
 
     pub fn send(&mut self, conn: ConnId, body: impl Into<Body>) {
         let message = Message::with_tid(17, body.into());
-        self.step(Input::Net(NetEvent::Message { conn, message }));
+        self.step(Input::Net(NetEvent::Message { conn, message, held: Held::default() }));
     }
 
     /// What was sent to a peer since the last look.

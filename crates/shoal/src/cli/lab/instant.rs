@@ -124,7 +124,7 @@ impl Role for MonitorRole {
                 let reply = self.judge.judge(conn, request);
                 turn.net(NetEffect::AuthReply { conn, reply });
             }
-            NetEvent::Message { conn, message } if matches!(message.body, Body::MMonSubscribe(_)) => {
+            NetEvent::Message { conn, message, .. } if matches!(message.body, Body::MMonSubscribe(_)) => {
                 let mut send = |message| turn.net(NetEffect::Send { conn, message });
                 send(Message::new(MMonMap::new(&self.monmap, TENTACLE)));
                 send(Message::new(MOSDMap {
@@ -188,7 +188,7 @@ impl Role for Osd {
     }
 
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<()>) {
-        let NetEvent::Message { conn, message } = event else { return };
+        let NetEvent::Message { conn, message, .. } = event else { return };
         let Body::MOSDOp(op) = &message.body else { return };
         let reply = self.answer(op);
         send(turn, conn, Message::with_tid(message.tid, reply));
