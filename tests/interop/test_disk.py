@@ -125,6 +125,76 @@ class Rotten(ClusterTest):
             raise harness.Failed("unexpected lines in the logs:\n" + "\n".join(unexpected[:20]))
 
 
+class Compressed(ClusterTest):
+    """A pool that is compressed: the options as stock's tools set them, the data, the figures, and the store afterwards."""
+    OPTIONS = ("--store", "disk", "--size", "1G")
+
+    def figures(self, pool):
+        pools = {p["name"]: p["stats"] for p in self.client.json("df", "detail")["pools"]}
+        return pools[pool]
+
+    def set(self, pool, option, value, check=True):
+        return self.client.ceph("osd", "pool", "set", pool, option, value, check=check)
+
+    def test_what_is_written_to_a_compressed_pool_takes_less_and_comes_back(self):
+        pool, plain = self.pool("packed"), self.pool("plain")
+        self.set(pool, "compression_mode", "force")
+        text = b"".join(b"line %d of a log that says the same again and again\n" % n for n in range(80_000))
+        values = {"text": text, "noise": os.urandom(300_000), "short": b"x"}
+        for algorithm in ("lz4", "zstd"):
+            self.set(pool, "compression_algorithm", algorithm)
+            for name, value in values.items():
+                self.client.rados("-p", pool, "put", f"{name}-{algorithm}", "-", stdin=value)
+        self.client.rados("-p", plain, "put", "text", "-", stdin=text)
+
+        def compressed():
+            found = self.figures(pool)
+            return found["compress_under_bytes"] > len(text) and 0 < found["compress_bytes_used"] < len(text)
+        eventually(compressed, 60)
+        found = self.figures(pool)
+        self.assertLess(found["bytes_used"], found["stored"])
+        self.assertEqual(self.figures(plain)["compress_under_bytes"], 0)
+        counters = self.client.json("tell", "osd.0", "perf", "dump")["store"]
+        self.assertGreater(counters["compressed_original_bytes"], 2 * counters["compressed_bytes"])
+
+        # Written over here and there.
+        for n, offset in enumerate((5, 70_000, 131_072, 1_000_000)):
+            patch = bytes([n]) * 5000
+            text = text[:offset] + patch + text[offset + len(patch):]
+            self.client.rados("-p", pool, "put", "text-zstd", "-", "--offset", offset, stdin=patch)
+        values["text"], before = text, values["text"]
+        for _ in range(2):
+            self.assertEqual(self.client.rados("-p", pool, "get", "text-zstd", "-").out, text)
+            self.assertEqual(self.client.rados("-p", pool, "get", "text-lz4", "-").out, before)
+            self.assertEqual(self.client.rados("-p", pool, "get", "noise-lz4", "-").out, values["noise"])
+            self.assertEqual(self.client.rados("-p", pool, "get", "short-zstd", "-").out, b"x")
+            self.cluster.kill("osd.0")
+            self.cluster.up()
+        self.cluster.down()
+        block = self.cluster.dir / "osd.0" / "block"
+        self.assertEqual(run([SHOAL, "store", "fsck", "--deep", block]).code, 0)
+        stats = run([SHOAL, "store", "stats", block, "--format", "json"]).json["shards"]
+        self.assertGreater(sum(s["compressed_original"] for s in stats), len(text))
+        self.cluster.up()
+
+    def test_values_are_refused_as_stock_s_are(self):
+        pool = self.pool("options")
+        for option, value in (("compression_mode", "strong"), ("compression_algorithm", "gzip"),
+                              ("compression_algorithm", "snappy"), ("compression_required_ratio", "1.5"),
+                              ("compression_required_ratio", "half"), ("compression_min_blob_size", "many")):
+            done = self.set(pool, option, value, check=False)
+            self.assertEqual(done.code, 22, f"{option} {value}")
+            self.assertIn("EINVAL", done.errors)
+        for option, value, shown in (("compression_mode", "aggressive", "aggressive"),
+                                     ("compression_algorithm", "zstd", "zstd"),
+                                     ("compression_required_ratio", "0.5", "0.5"),
+                                     ("compression_max_blob_size", "32K", "32768")):
+            self.set(pool, option, value)
+            self.assertEqual(self.client.ceph("osd", "pool", "get", pool, option).text.split()[-1], shown)
+            self.set(pool, option, "unset" if option.endswith(("mode", "algorithm")) else "0")
+            self.assertNotEqual(self.client.ceph("osd", "pool", "get", pool, option, check=False).code, 0)
+
+
 class Cores(ClusterTest):
     OPTIONS = ("--store", "disk", "--cores", "2")
 

@@ -10,21 +10,24 @@ use crate::format::{Header, Superblock, sealed_block};
 use crate::log::{Entries, Record, RecordHead};
 use crate::object::collection::CollectionRecord;
 use crate::object::key;
+use crate::object::packed::{decode_pool, unpack};
 use crate::object::page::Page;
 use crate::object::record::ObjectRecord;
 use crate::object::refcount::Refcounts;
 use bytes::Bytes;
+use store::CompressionAlgorithm;
 
 /// The first byte chooses what the rest is.
 pub fn decode(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
-    match choice % 7 {
+    match choice % 8 {
         0 => superblock(rest),
         1 => header(rest),
         2 => record(rest),
         3 => drop(Entries::new(rest).take_while(Result::is_ok).count()),
         4 => page(rest),
         5 => object(rest),
+        7 => packed(rest),
         _ => others(rest),
     }
 }
@@ -75,6 +78,16 @@ fn page(data: &[u8]) {
     }
 }
 
+/// What comes out is as long as was said, or it is refused.
+fn packed(data: &[u8]) {
+    let Some((blocks, data)) = data.split_first() else { return };
+    let blocks = 2 + blocks % 15;
+    for algorithm in [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd] {
+        let out = unpack(algorithm, blocks, data);
+        assert!(out.is_none_or(|out| out.len() == blocks as usize * BLOCK));
+    }
+}
+
 fn object(data: &[u8]) {
     if let Ok(record) = ObjectRecord::decode(&Bytes::copy_from_slice(data)) {
         let _ = record.encode();
@@ -82,7 +95,8 @@ fn object(data: &[u8]) {
 }
 
 fn others(data: &[u8]) {
-    let _ = (CollectionRecord::decode(data), Refcounts::decode(data));
+    let _ =
+        (CollectionRecord::decode(data), Refcounts::decode(data), decode_pool(data), key::parse_pool(data));
     let _ =
         (key::parse_collection(data), key::parse_page(data), key::parse_zone(data), key::parse_number(data));
     if key::parse_omap_number(data).is_ok() {

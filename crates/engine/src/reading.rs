@@ -10,6 +10,7 @@ use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::collection::{CollectionRecord, HashRange};
 use crate::object::key;
+use crate::object::packed::{Packed, unpack};
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
 use crate::plan::Collections;
@@ -43,10 +44,29 @@ enum Part {
         /// In the object, for a report of damage.
         offset: u64,
     },
+    /// Part of a block that is compressed, of this number.
+    Packed {
+        number: usize,
+        piece: Piece,
+    },
     /// From this offset of the object on there are bytes that nobody has any more.
     Lost {
         offset: u64,
     },
+}
+
+/// Blocks that are compressed together.
+struct PackedPart {
+    packed: Packed,
+    /// For each of its blocks.
+    sources: Vec<Source>,
+    /// In the object, where the first piece of it is.
+    offset: u64,
+}
+
+enum Source {
+    Here(Bytes, usize),
+    Stored(usize),
 }
 
 enum Partial {
@@ -60,6 +80,7 @@ pub struct Resolved {
     collection: Collection,
     object: ObjectId,
     partials: Vec<Partial>,
+    packed: Vec<PackedPart>,
     /// How many blocks the answer is made of.
     pub blocks: u64,
     /// What must be read of the device.
@@ -138,6 +159,7 @@ pub fn resolve(
         collection: request.collection,
         object: request.object.clone(),
         partials: Vec::with_capacity(request.queries.len()),
+        packed: Vec::new(),
         blocks: 0,
         reads: Vec::new(),
         contents: Vec::new(),
@@ -376,6 +398,10 @@ impl Resolved {
                     out.push(Part::Lost { offset });
                     continue;
                 }
+                if let Some(packed) = page.packed_of(&piece) {
+                    out.push(Part::Packed { number: self.packed_part(packed, offset, memory), piece });
+                    continue;
+                }
                 self.blocks += 1;
                 out.push(match memory.find(piece.unit) {
                     Some((buffer, at)) => Part::Here { buffer, at, piece },
@@ -387,6 +413,20 @@ impl Resolved {
             out.push(Part::Zeroes(end - at));
         }
         Ok(out)
+    }
+
+    /// The number of what a piece is compressed with; the same one for neighbours.
+    fn packed_part(&mut self, packed: &Packed, offset: u64, memory: &mut InMemory<'_>) -> usize {
+        if self.packed.last().is_none_or(|last| last.packed.name() != packed.name()) {
+            self.blocks += packed.units.len() as u64;
+            let sources = packed.units.iter().map(|&(unit, _)| match memory.find(unit) {
+                Some((buffer, at)) => Source::Here(buffer, at),
+                None => Source::Stored(self.read_of(unit)),
+            });
+            let sources = sources.collect();
+            self.packed.push(PackedPart { packed: packed.clone(), sources, offset });
+        }
+        self.packed.len() - 1
     }
 
     /// The number of the read that gets this block: the last one, where it goes on.
@@ -419,8 +459,19 @@ impl Resolved {
         if self.failed {
             return Err(ReadError::Io);
         }
-        let Resolved { collection, object, partials, reads, contents, .. } = self;
+        let Resolved { collection, object, partials, packed, reads, contents, .. } = self;
         let mut is_whole = true;
+        let unpacked: Vec<Option<Bytes>> = packed
+            .iter()
+            .map(|part| {
+                part.unpack(&reads, &contents)
+                    .map_err(|device_offset| {
+                        let (object, offset) = (object.clone(), part.offset);
+                        damaged(Damage { collection, object, offset, device_offset: Some(device_offset) });
+                    })
+                    .ok()
+            })
+            .collect();
         let mut out = Vec::with_capacity(partials.len());
         for partial in partials {
             out.push(match partial {
@@ -431,6 +482,10 @@ impl Resolved {
                         match part {
                             Part::Zeroes(len) => joined.zeroes(len),
                             Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
+                            Part::Packed { number, piece } => match &unpacked[number] {
+                                Some(data) => joined.unpacked(data, &piece),
+                                None => is_whole = false,
+                            },
                             Part::Lost { offset } => {
                                 is_whole = false;
                                 let object = object.clone();
@@ -467,6 +522,29 @@ impl Resolved {
     }
 }
 
+impl PackedPart {
+    /// All that is compressed here; or where on the device the block is that does not match its checksum, or the first
+    /// one when all do and nothing comes out.
+    fn unpack(&self, reads: &[Run], contents: &[Bytes]) -> Result<Bytes, u64> {
+        let mut joined = Vec::with_capacity(self.sources.len() * BLOCK);
+        for (source, (unit, crc)) in self.sources.iter().zip(&self.packed.units) {
+            match source {
+                Source::Here(buffer, at) => joined.extend_from_slice(&buffer[*at..at + BLOCK]),
+                Source::Stored(read) => {
+                    let at = (unit - reads[*read].start) as usize * BLOCK;
+                    let block = &contents[*read][at..at + BLOCK];
+                    if crc32c(block) != *crc && !planted::has(PlantedBug::ChecksumNotCompared) {
+                        return Err(unit * BLOCK as u64);
+                    }
+                    joined.extend_from_slice(block);
+                }
+            }
+        }
+        let Packed { algorithm, blocks, len, .. } = self.packed;
+        unpack(algorithm, blocks, &joined[..len as usize]).ok_or(self.packed.name() * BLOCK as u64)
+    }
+}
+
 /// Puts an answer together, neighbouring slices of one buffer as one, and its checksum where those of its blocks make it.
 #[derive(Default)]
 struct Joined {
@@ -491,6 +569,14 @@ impl Joined {
                 self.open = Some((buffer.clone(), start, end));
             }
         }
+    }
+
+    /// Part of what came out of compressed blocks.
+    fn unpacked(&mut self, data: &Bytes, piece: &Piece) {
+        // Nobody knows the checksum of such a block.
+        self.has_parts = true;
+        let at = piece.within.expect("it is compressed") as usize * BLOCK;
+        self.piece(data, at, piece);
     }
 
     fn zeroes(&mut self, mut len: u64) {

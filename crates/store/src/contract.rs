@@ -1,6 +1,7 @@
 //! What every store promises.
 
-use crate::{Answer, Collection, ReadError, ReadRequest, Transaction};
+use crate::{Answer, Collection, Compressed, Compression, ReadError, ReadRequest, Transaction};
+use std::collections::BTreeMap;
 
 /// One shard of a store: it belongs to one core.
 ///
@@ -20,6 +21,12 @@ pub trait ObjectStore {
     /// The collections there are, with their `split_bits`, in order; what a daemon asks when it starts.
     fn collections(&self) -> Vec<(Collection, u8)>;
     fn usage(&self) -> Usage;
+    /// How what is submitted from now on is compressed, by pool; nothing in others. Forgotten when the store is closed.
+    fn set_compression(&mut self, _pools: BTreeMap<i64, Compression>) {}
+    /// What compression has come to, by pool.
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        Vec::new()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

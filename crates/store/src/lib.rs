@@ -5,6 +5,7 @@
 //! it names one collection and lists changes, which happen together or not at all. [`ObjectStore`] takes
 //! transactions and reads and gives back [`Completion`]s; it belongs to one core and needs no lock.
 
+mod compression;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
@@ -13,6 +14,7 @@ mod object;
 mod query;
 mod transaction;
 
+pub use compression::{Compressed, Compression, CompressionAlgorithm, CompressionMode, hint};
 pub use contract::{Completion, ObjectStore, Usage};
 pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};

@@ -1,7 +1,7 @@
 //! What a check can find.
 
 use crate::index::Bad;
-use store::ObjectId;
+use store::{Compressed, ObjectId};
 use thiserror::Error;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub struct Report {
     pub objects: u64,
     pub data_bytes: u64,
     pub omap_bytes: u64,
+    pub compressed: Compressed,
     /// Blocks of the device that hold objects' bytes.
     pub blocks_stored: u64,
     /// By a deep check; what clones share counts for each.
@@ -59,6 +60,8 @@ pub enum Finding {
     Overlap { start: u64, len: u64 },
     #[error("the totals of objects, bytes and omap bytes are {recorded:?}, and there are {found:?}")]
     Totals { recorded: (u64, u64, u64), found: (u64, u64, u64) },
+    #[error("{found:?} is compressed, and {recorded:?} is recorded")]
+    Compressed { recorded: Compressed, found: Compressed },
     #[error("{} is damaged at byte {offset}, on the device at {device_offset}", named(object, *number))]
     Corrupt { object: Option<ObjectId>, number: u64, offset: u64, device_offset: u64 },
     #[error("{} has lost {len} bytes from {offset} on: they were damaged when they had to be changed", named(object, *number))]

@@ -238,10 +238,23 @@ impl Checker<'_> {
             let (object, len) = (object.as_ref().map(|(object, _)| object.clone()), piece.len());
             self.find(Finding::Lost { object, number, offset: base + piece.range().0, len });
         }
-        for (i, piece) in page.pieces.iter().enumerate().filter(|(_, piece)| !piece.is_lost()) {
+        self.report.compressed = self.report.compressed.plus(page.compressed());
+        for packed in &page.packed {
+            let first = page.pieces.iter().find(|p| p.within.is_some() && p.unit == packed.name());
+            let offset = base + first.map_or(0, |piece| piece.range().0);
+            for &(unit, crc) in &packed.units {
+                self.owner(unit, packed.shared);
+                if depth == Depth::Deep && self.is_data(unit) {
+                    let object = object.as_ref().map(|(object, _)| object.clone());
+                    self.to_read.push(ToRead { object, number, offset, unit, crc });
+                }
+            }
+        }
+        let plain = |(_, piece): &(usize, &Piece)| !piece.is_lost() && piece.within.is_none();
+        for (i, piece) in page.pieces.iter().enumerate().filter(plain) {
             let again = page.pieces[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
             if !again {
-                self.owner(piece);
+                self.owner(piece.unit, piece.shared);
             }
             if depth == Depth::Deep && !again && self.is_data(piece.unit) {
                 let object = object.as_ref().map(|(object, _)| object.clone());
@@ -277,16 +290,16 @@ impl Checker<'_> {
         unit.checked_sub(self.first_block).is_some_and(|bit| bit < self.owned.len())
     }
 
-    fn owner(&mut self, piece: &Piece) {
-        if !self.is_data(piece.unit) {
-            return self.find(Finding::OutsideOfData { unit: piece.unit });
+    fn owner(&mut self, unit: u64, shared: bool) {
+        if !self.is_data(unit) {
+            return self.find(Finding::OutsideOfData { unit });
         }
-        let is_first = self.owned.put(Run::new(piece.unit - self.first_block, 1), true) == 1;
+        let is_first = self.owned.put(Run::new(unit - self.first_block, 1), true) == 1;
         if !is_first {
-            *self.more_owners.entry(piece.unit).or_default() += 1;
+            *self.more_owners.entry(unit).or_default() += 1;
         }
-        if !is_first && !piece.shared {
-            self.find(Finding::NotShared { unit: piece.unit });
+        if !is_first && !shared {
+            self.find(Finding::NotShared { unit });
         }
     }
 
@@ -388,6 +401,10 @@ impl Checker<'_> {
         let found = (self.report.objects, self.report.data_bytes, self.report.omap_bytes);
         if recorded != found {
             self.find(Finding::Totals { recorded, found });
+        }
+        let (recorded, found) = (self.walk.compressed(), self.report.compressed);
+        if recorded != found {
+            self.find(Finding::Compressed { recorded, found });
         }
     }
 }

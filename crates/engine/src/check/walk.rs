@@ -5,6 +5,7 @@ use crate::index::Bad;
 use crate::object::key::Key;
 use crate::plan::Collections;
 use crate::space::Run;
+use store::Compressed;
 
 /// What a check looks at.
 pub trait Walk {
@@ -23,6 +24,8 @@ pub trait Walk {
     fn blocks(&mut self, units: &[u64], each: &mut dyn FnMut(usize, Option<&[u8]>));
     fn collections(&self) -> &Collections;
     fn totals(&self) -> Totals;
+    /// What compression has come to, of all pools.
+    fn compressed(&self) -> Compressed;
     fn data_space(&self) -> Run;
     /// The blocks that the bitmap says hold data.
     fn stored_runs(&self) -> Vec<Run>;

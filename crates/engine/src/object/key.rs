@@ -11,6 +11,7 @@
 //! | `50` | block / 64 | [`super::refcount::Refcounts`] |
 //! | `60` | zone | bits: which blocks hold data |
 //! | `70` | number | what is left to be cleaned away of it |
+//! | `80` | pool | [`super::packed::encode_pool`] |
 //!
 //! Numbers are big-endian. A text ends with `00 00`, and a zero within it is `00 ff`.
 
@@ -29,6 +30,7 @@ const OMAP: u8 = 0x40;
 const REFCOUNT: u8 = 0x50;
 const ZONE: u8 = 0x60;
 const CLEANING: u8 = 0x70;
+const POOL: u8 = 0x80;
 
 const OMAP_HEADER: u8 = 0;
 const OMAP_ENTRY: u8 = 1;
@@ -70,6 +72,10 @@ pub fn all_zones() -> (Key, Key) {
 
 pub fn all_cleanings() -> (Key, Key) {
     whole_space(CLEANING)
+}
+
+pub fn all_pools() -> (Key, Key) {
+    whole_space(POOL)
 }
 
 pub fn collection(id: Collection) -> Key {
@@ -306,6 +312,14 @@ pub fn cleaning(number: u64) -> Key {
 }
 
 /// The number of a key that [`cleaning`] or [`refcounts`] made.
+pub fn pool(pool: i64) -> Key {
+    numbered(POOL, pool as u64 ^ 1 << 63, 0)
+}
+
+pub fn parse_pool(key: &[u8]) -> Result<i64, DecodeError> {
+    Ok((parse_number(key)? ^ 1 << 63) as i64)
+}
+
 pub fn parse_number(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;

@@ -4,11 +4,14 @@ use crate::varint;
 use bytes::Bytes;
 use codec::{DecodeError, Reader};
 
-/// 1: the first. 2: of a lost object; all others are written as version 1.
+/// 1: the first. 2: of a lost object. 3: with hints; then a flag says whether it is lost. Each is written where no lower
+/// one will do.
 const VERSION: u8 = 1;
 const VERSION_LOST: u8 = 2;
+const VERSION_HINTS: u8 = 3;
 const HAS_OMAP: u8 = 1;
 const HAS_ID: u8 = 2;
+const IS_LOST: u8 = 4;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRecord {
@@ -25,6 +28,8 @@ pub struct ObjectRecord {
     /// Its record, or its omap, could not be read when it had to be changed. What was changed since is in here; what it
     /// was before nobody knows, and every read fails until it is removed.
     pub is_lost: bool,
+    /// Of [`store::hint`], those that say something about compression.
+    pub hints: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +76,17 @@ impl ObjectRecord {
     pub fn encode(&self) -> Vec<u8> {
         let attrs: usize = self.attrs.iter().map(|(n, v)| n.len() + v.len() + 6).sum();
         let mut out = Vec::with_capacity(48 + attrs + self.own_key.as_ref().map_or(0, |k| k.len() + 2));
-        out.push(if self.is_lost { VERSION_LOST } else { VERSION });
-        let omap_bit = if self.omap.is_some() { HAS_OMAP } else { 0 };
-        out.push(omap_bit | if self.own_key.is_some() { HAS_ID } else { 0 });
+        let (has_hints, bit) = (self.hints != 0, |set: bool, bit: u8| if set { bit } else { 0 });
+        out.push(match self.is_lost {
+            _ if has_hints => VERSION_HINTS,
+            true => VERSION_LOST,
+            false => VERSION,
+        });
+        let flags = bit(self.omap.is_some(), HAS_OMAP) | bit(self.own_key.is_some(), HAS_ID);
+        out.push(flags | bit(has_hints && self.is_lost, IS_LOST));
+        if has_hints {
+            varint::put(&mut out, self.hints as u64);
+        }
         for number in [self.number, self.size, self.data_bytes] {
             varint::put(&mut out, number);
         }
@@ -97,18 +110,20 @@ impl ObjectRecord {
     pub fn decode(bytes: &Bytes) -> Result<ObjectRecord, DecodeError> {
         let mut r = Reader::new(bytes);
         let (version, flags) = (r.u8()?, r.u8()?);
-        if version != VERSION && version != VERSION_LOST {
+        if !(VERSION..=VERSION_HINTS).contains(&version) {
             return Err(DecodeError::Incompatible {
                 what: "object record",
                 compat: version,
-                supported: VERSION_LOST,
+                supported: VERSION_HINTS,
             });
         }
+        let hints = if version == VERSION_HINTS { varint::take(&mut r)? as u32 } else { 0 };
         let mut out = ObjectRecord {
+            hints,
             number: varint::take(&mut r)?,
             size: varint::take(&mut r)?,
             data_bytes: varint::take(&mut r)?,
-            is_lost: version == VERSION_LOST,
+            is_lost: version == VERSION_LOST || version == VERSION_HINTS && flags & IS_LOST != 0,
             ..ObjectRecord::default()
         };
         if flags & HAS_OMAP != 0 {
@@ -149,6 +164,10 @@ mod tests {
         record.own_key = Some("key".into());
         record.set_attr("b".into(), "1".into());
         record.set_attr("a".into(), Bytes::new());
+        assert_eq!(ObjectRecord::decode(&record.encode().into()), Ok(record.clone()));
+        record.hints = store::hint::COMPRESSIBLE;
+        assert_eq!(ObjectRecord::decode(&record.encode().into()), Ok(record.clone()));
+        record.is_lost = true;
         assert_eq!(ObjectRecord::decode(&record.encode().into()), Ok(record));
     }
 
@@ -157,7 +176,7 @@ mod tests {
         fn anything_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut() {
-                *first = VERSION;
+                *first = VERSION + *first % 3;
             }
             let _ = ObjectRecord::decode(&bytes.into());
         }

@@ -5,11 +5,12 @@
 //! they are, unreadable, and the new bytes lie beside them. Zeroing and truncating read nothing.
 
 use super::Plan;
+use super::compressing::{Layout, Part};
 use super::objects::{OpenObject, OpenPage};
-use crate::checksum;
 use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::key;
+use crate::object::packed::Packed;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::plan::damage::is_rot;
 use crate::view::Wait;
@@ -51,7 +52,8 @@ impl OpenObject {
 
     fn add_page(&mut self, number: u64, page: Page) {
         if let Err(at) = self.page_at(number) {
-            self.pages.insert(at, OpenPage { number, page, changed: false });
+            let before = page.compressed();
+            self.pages.insert(at, OpenPage { number, page, changed: false, before });
         }
     }
 
@@ -140,6 +142,7 @@ impl Plan<'_> {
     fn punch(&mut self, object: &mut OpenObject, from: u64, to: u64) -> Result<(), Wait> {
         self.load_pages(object, from, to, false)?;
         let mut let_go: SmallVec<[(u64, bool); 16]> = SmallVec::new();
+        let mut packed: Vec<Packed> = Vec::new();
         let mut bytes = 0;
         for open in &mut object.pages {
             let base = open.number * PAGE_BYTES;
@@ -147,27 +150,34 @@ impl Plan<'_> {
             if start >= end {
                 continue;
             }
-            open.page.punch(start - base, end - base, |piece, held, gone| {
+            let gone = open.page.punch(start - base, end - base, |piece, held, gone| {
                 open.changed = true;
                 bytes += held;
                 if gone {
                     let_go.push((piece.unit, piece.shared));
                 }
             });
+            packed.extend(gone);
         }
         object.record_mut().data_bytes -= bytes;
         self.effect.totals.data_bytes -= bytes;
+        self.release_packed(packed)?;
         let_go.into_iter().try_for_each(|(unit, shared)| self.release_unit(unit, shared))
     }
 
-    /// Let go of all blocks that a page's value names.
-    pub(super) fn release_page(&mut self, value: &[u8]) -> Result<(), Wait> {
+    /// Let go of all blocks that a page's value names; `pool` is its object's, if it is known.
+    pub(super) fn release_page(&mut self, value: &[u8], pool: Option<i64>) -> Result<(), Wait> {
         let mut let_go: SmallVec<[(u64, bool); 16]> = SmallVec::new();
-        parse_page(value)?.punch(0, PAGE_BYTES, |piece, _, gone| {
+        let mut page = parse_page(value)?;
+        if let Some(pool) = pool {
+            self.count_page(pool, &page, false);
+        }
+        let packed = page.punch(0, PAGE_BYTES, |piece, _, gone| {
             if gone {
                 let_go.push((piece.unit, piece.shared));
             }
         });
+        self.release_packed(packed)?;
         let_go.into_iter().try_for_each(|(unit, shared)| self.release_unit(unit, shared))
     }
 
@@ -199,6 +209,16 @@ impl Plan<'_> {
         self.load_pages(object, offset, end, true)?;
         let first_block = offset - offset % BLOCK_BYTES;
         let last_block = (end - 1) - (end - 1) % BLOCK_BYTES;
+        let leftovers = self.leftovers(object, first_block, last_block + BLOCK_BYTES);
+        self.put_bytes(object, offset, data)?;
+        leftovers.into_iter().try_for_each(|(offset, data)| self.put_bytes(object, offset, &data))
+    }
+
+    /// The pages were loaded.
+    fn put_bytes(&mut self, object: &mut OpenObject, offset: u64, data: &Rope) -> Result<(), Wait> {
+        let end = offset + data.len() as u64;
+        let first_block = offset - offset % BLOCK_BYTES;
+        let last_block = (end - 1) - (end - 1) % BLOCK_BYTES;
         let front = self.edge(object, first_block, offset - first_block, offset, end, true);
         let last_end = end - last_block;
         let back = self.edge(object, last_block, BLOCK_BYTES - last_end, offset, end, false);
@@ -211,25 +231,59 @@ impl Plan<'_> {
             first_block + front.blank as u64,
             last_block + last_end + (back.bytes.len() - back.blank) as u64,
         );
-        let mut crcs: SmallVec<[u32; 8]> = SmallVec::new();
-        checksum::of_blocks(&rope, |crc| crcs.push(crc));
-        let runs = self.stage(rope, &crcs)?;
+        let compression = self.compression_of(object);
+        let Layout { data, crcs, parts } = match &compression {
+            Some((how, together)) => {
+                let whole = (held_from.next_multiple_of(BLOCK_BYTES), held_to - held_to % BLOCK_BYTES);
+                Layout::compressed(how, *together, rope, first_block, whole)
+            }
+            None => Layout::plain(rope),
+        };
+        let runs = self.stage(data, &crcs)?;
 
         self.punch(object, held_from, held_to)?;
-        let units = runs.iter().flat_map(|run| run.blocks());
-        for (i, (unit, crc)) in units.zip(&crcs).enumerate() {
-            let at = first_block + i as u64 * BLOCK_BYTES;
-            let piece = Piece {
-                block: (at % PAGE_BYTES / BLOCK_BYTES) as u8,
-                start: held_from.saturating_sub(at) as u16,
-                end: (held_to - at).min(BLOCK_BYTES) as u16,
-                shared: false,
-                crc: *crc,
-                unit,
-            };
-            let open = object.page_mut(at / PAGE_BYTES);
-            open.page.insert(piece);
-            open.changed = true;
+        let mut units = runs.iter().flat_map(|run| run.blocks()).zip(crcs);
+        let all = [Part::Plain { blocks: u64::MAX }];
+        let mut at = first_block;
+        for part in if parts.is_empty() { &all } else { &parts[..] } {
+            match (part, &compression) {
+                (Part::Packed { blocks, units: count, len }, Some((how, _))) => {
+                    let packed = Packed {
+                        blocks: *blocks as u8,
+                        algorithm: how.algorithm,
+                        len: *len,
+                        shared: false,
+                        units: units.by_ref().take(*count as usize).collect(),
+                    };
+                    let name = packed.name();
+                    let open = object.page_mut(at / PAGE_BYTES);
+                    open.page.packed.push(packed);
+                    for within in 0..*blocks {
+                        let block = ((at % PAGE_BYTES) / BLOCK_BYTES + within) as u8;
+                        open.page.insert(Piece::packed(block, name, within as u8));
+                    }
+                    open.changed = true;
+                    at += blocks * BLOCK_BYTES;
+                }
+                (Part::Plain { blocks }, _) => {
+                    for (unit, crc) in units.by_ref().take(*blocks as usize) {
+                        let piece = Piece {
+                            block: (at % PAGE_BYTES / BLOCK_BYTES) as u8,
+                            start: held_from.saturating_sub(at) as u16,
+                            end: (held_to - at).min(BLOCK_BYTES) as u16,
+                            shared: false,
+                            crc,
+                            unit,
+                            within: None,
+                        };
+                        let open = object.page_mut(at / PAGE_BYTES);
+                        open.page.insert(piece);
+                        open.changed = true;
+                        at += BLOCK_BYTES;
+                    }
+                }
+                (Part::Packed { .. }, None) => unreachable!("nothing is packed unasked"),
+            }
         }
         let record = object.record_mut();
         record.data_bytes += held_to - held_from;
@@ -248,7 +302,19 @@ impl Plan<'_> {
         self.load_pages(object, offset, offset + BLOCK_BYTES, true)?;
         let block = (offset % PAGE_BYTES / BLOCK_BYTES) as u8;
         let pieces = object.page_mut(offset / PAGE_BYTES).page.of_block(block);
-        Ok(pieces.iter().any(|p| p.unit == unit))
+        Ok(pieces.iter().any(|p| p.unit == unit && p.within.is_none()))
+    }
+
+    /// Whether a page of the object, by its number, points to blocks compressed together.
+    pub(super) fn points_to_packed(
+        &mut self,
+        object: &mut OpenObject,
+        page: u64,
+        name: u64,
+    ) -> Result<bool, Wait> {
+        let base = page * PAGE_BYTES;
+        self.load_pages(object, base, base.saturating_add(PAGE_BYTES), true)?;
+        Ok(object.page_mut(page).page.packed.iter().any(|packed| packed.name() == name))
     }
 
     /// Point to a block that another object points to, where there is a hole.
@@ -257,11 +323,22 @@ impl Plan<'_> {
         object: &mut OpenObject,
         offset: u64,
         piece: Piece,
+        packed: Option<&Packed>,
     ) -> Result<(), Wait> {
         self.load_pages(object, offset, offset + piece.len(), true)?;
         let block = (offset % PAGE_BYTES / BLOCK_BYTES) as u8;
         let open = object.page_mut(offset / PAGE_BYTES);
-        open.page.insert(Piece { block, shared: true, ..piece });
+        let shared = match packed {
+            Some(packed) => {
+                match open.page.packed.iter_mut().find(|there| there.name() == packed.name()) {
+                    Some(there) => there.shared = true,
+                    None => open.page.packed.push(Packed { shared: true, ..packed.clone() }),
+                }
+                false
+            }
+            None => true,
+        };
+        open.page.insert(Piece { block, shared, ..piece });
         open.changed = true;
         object.record_mut().data_bytes += piece.len();
         self.effect.totals.data_bytes += piece.len();
@@ -307,20 +384,22 @@ impl Plan<'_> {
         let base = block_at - block_at % PAGE_BYTES;
         let (from, to) = if before { (block_at, offset) } else { (end, block_at + BLOCK_BYTES) };
         let all = page.of_block((block_at % PAGE_BYTES / BLOCK_BYTES) as u8);
+        let all: SmallVec<[(Piece, Option<Packed>); 2]> =
+            all.iter().map(|piece| (*piece, page.packed_of(piece).cloned())).collect();
         // One that cannot be read keeps all others of its block where they are.
         let rest: SmallVec<[Piece; 2]> = page.overlapping(from - base, to - base).collect();
         if rest.is_empty() {
             return nothing();
         }
-        let mut others: SmallVec<[Piece; 2]> = all.iter().copied().collect();
-        others.retain(|p| {
+        let mut others = all;
+        others.retain(|(p, _)| {
             let (start, stop) = (base + p.range().0, base + p.range().1);
             start < offset || stop > end
         });
-        let mut contents: SmallVec<[(u64, Bytes); 2]> = SmallVec::new();
-        for piece in &others {
-            match self.unit(piece.unit, piece.crc) {
-                Some(data) => contents.push((piece.unit, data)),
+        let mut contents: SmallVec<[((u64, Option<u8>), Bytes); 2]> = SmallVec::new();
+        for (piece, packed) in &others {
+            match self.block_of(piece, packed.as_ref()) {
+                Some(data) => contents.push(((piece.unit, piece.within), data)),
                 None => return nothing(),
             }
         }
@@ -329,7 +408,8 @@ impl Plan<'_> {
         let in_block = (from - block_at) as usize;
         let mut bytes = vec![0; len];
         for piece in &rest {
-            let (_, data) = contents.iter().find(|(unit, _)| *unit == piece.unit).expect("fetched above");
+            let place = (piece.unit, piece.within);
+            let (_, data) = contents.iter().find(|(of, _)| *of == place).expect("fetched above");
             let (start, stop) = (piece.start as usize, piece.end as usize);
             bytes[start - in_block..stop - in_block].copy_from_slice(&data[start..stop]);
         }

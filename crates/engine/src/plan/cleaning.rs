@@ -19,10 +19,15 @@ impl Plan<'_> {
     }
 
     fn clean(&mut self, number: u64) -> Result<bool, Wait> {
+        // It is for the figures alone: one that cannot be had, or that an older program did not say, costs nothing else.
+        let pool = match self.get(&key::cleaning(number)) {
+            Err(wait) if is_rot(&wait) => None,
+            value => value?.and_then(|value| Some(i64::from_le_bytes(value[..].try_into().ok()?))),
+        };
         let (from, to) = key::pages(number, 0, None);
         let (pages, more_pages) = self.step(&from, &to)?;
         for (key, value) in pages {
-            self.release_page(&value)?;
+            self.release_page(&value, pool)?;
             self.delete(key);
         }
         if more_pages {

@@ -12,7 +12,7 @@ impl Plan<'_> {
     fn find_collection(&self, id: Collection) -> Option<&CollectionRecord> {
         match self.effect.collections.iter().find(|(changed, _)| *changed == id) {
             Some((_, record)) => record.as_ref(),
-            None => self.collections.get(&id),
+            None => self.known.collections.get(&id),
         }
     }
 
@@ -62,7 +62,11 @@ impl Plan<'_> {
     fn end_collection(&mut self, id: Collection) -> Result<(), Wait> {
         let meta = key::pg_meta(id);
         if let Some(value) = self.get(&meta)? {
-            self.release_object(&parse_record(&value)?)?;
+            let pool = match id {
+                Collection::Pg(pg) => pg.pg.pool,
+                Collection::Meta => -1,
+            };
+            self.release_object(&parse_record(&value)?, pool)?;
             self.delete(meta);
         }
         self.put_collection(id, None);

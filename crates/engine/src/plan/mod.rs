@@ -10,6 +10,7 @@
 mod bytes;
 mod cleaning;
 mod collections;
+mod compressing;
 mod damage;
 mod objects;
 mod omap;
@@ -29,7 +30,7 @@ use objects::OpenObject;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
-use store::{Change, Collection, Transaction};
+use store::{Change, Collection, Compressed, Compression, Transaction};
 
 /// Blocks that were read for a plan that waited: `None` where that failed.
 pub type Fetched = SmallVec<[(u64, Option<Bytes>); 2]>;
@@ -37,12 +38,25 @@ pub type Fetched = SmallVec<[(u64, Option<Bytes>); 2]>;
 /// The collections there are, in memory.
 pub type Collections = BTreeMap<Collection, CollectionRecord>;
 
+/// What compression has come to, by pool; in memory, and in the index where it is not nothing.
+pub type Pools = BTreeMap<i64, Compressed>;
+
+/// What is known without asking the index.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub collections: &'a Collections,
+    pub pools: &'a Pools,
+    /// By pool.
+    pub compression: &'a BTreeMap<i64, Compression>,
+    pub totals: Totals,
+}
+
 pub struct Plan<'a> {
     view: View<'a>,
     space: &'a mut Space,
     memory: InMemory<'a>,
     fetched: &'a Fetched,
-    collections: &'a Collections,
+    known: Known<'a>,
     effect: Effect,
     /// The object that the changes before this one were about; its record and pages are not in `effect` yet.
     open: Option<OpenObject>,
@@ -59,6 +73,8 @@ pub struct Effect {
     pub stage: SmallVec<[(u64, StagedRun); 2]>,
     pub totals: Totals,
     pub collections: SmallVec<[(Collection, Option<CollectionRecord>); 1]>,
+    /// Pools whose figures change.
+    pub pools: SmallVec<[(i64, Compressed); 1]>,
     /// Numbers whose pages and omap keys are to be cleaned away.
     pub to_clean: SmallVec<[u64; 1]>,
 }
@@ -69,11 +85,10 @@ impl<'a> Plan<'a> {
         space: &'a mut Space,
         memory: InMemory<'a>,
         fetched: &'a Fetched,
-        collections: &'a Collections,
-        totals: Totals,
+        known: Known<'a>,
     ) -> Plan<'a> {
-        let effect = Effect { totals, ..Effect::default() };
-        Plan { view, space, memory, fetched, collections, effect, open: None, missing: SmallVec::new() }
+        let effect = Effect { totals: known.totals, ..Effect::default() };
+        Plan { view, space, memory, fetched, known, effect, open: None, missing: SmallVec::new() }
     }
 
     /// Work out a whole transaction.
@@ -87,7 +102,10 @@ impl<'a> Plan<'a> {
 
     fn finish(mut self, worked: Result<(), Wait>) -> Result<Effect, Wait> {
         match worked.and_then(|()| self.close()) {
-            Ok(()) => Ok(self.effect),
+            Ok(()) => {
+                self.put_pools();
+                Ok(self.effect)
+            }
             Err(wait) => {
                 for run in &self.effect.taken {
                     self.space.untake(*run);
@@ -125,7 +143,14 @@ impl<'a> Plan<'a> {
 
     fn change_content(&mut self, object: &mut OpenObject, change: &Change) -> Result<(), Wait> {
         match change {
-            Change::Touch { .. } | Change::AllocHint { .. } => Ok(()),
+            Change::Touch { .. } => Ok(()),
+            Change::AllocHint { flags, .. } => {
+                let hints = store::hint::of_compression(*flags);
+                if hints != object.record.hints {
+                    object.record_mut().hints = hints;
+                }
+                Ok(())
+            }
             Change::Write { offset, data, .. } => self.write(object, *offset, data),
             Change::Zero { offset, len, .. } => self.zero(object, *offset, *len),
             Change::Truncate { size, .. } => self.truncate(object, *size),

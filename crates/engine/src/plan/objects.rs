@@ -8,7 +8,7 @@ use crate::object::record::{ObjectRecord, OmapState};
 use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use codec::DecodeError;
-use store::{Collection, ObjectId};
+use store::{Collection, Compressed, ObjectId};
 
 /// An object of more pages is not walked when it is removed: its pages are cleaned away later.
 const PAGES_REMOVED_AT_ONCE: u64 = 80;
@@ -36,6 +36,8 @@ pub(super) struct OpenPage {
     pub(super) number: u64,
     pub(super) page: Page,
     pub(super) changed: bool,
+    /// What compression had come to in it when it was loaded.
+    pub(super) before: Compressed,
 }
 
 impl OpenObject {
@@ -163,6 +165,7 @@ impl Plan<'_> {
         let Some(object) = self.open.take() else { return Ok(()) };
         for open in object.pages.into_iter().filter(|p| p.changed) {
             let key = key::page(object.record.number, open.number);
+            self.count_packed(object.id.object.pool, open.before, open.page.compressed());
             match open.page.is_empty() {
                 true => self.delete(key),
                 false => self.put(key, open.page.encode()),
@@ -178,30 +181,30 @@ impl Plan<'_> {
         let Some(record) = self.record_of(collection, id)? else {
             panic!("{id:?} does not exist in {collection}, and a transaction removes it");
         };
-        self.release_object(&record)?;
+        self.release_object(&record, id.object.pool)?;
         let key = self.key_of(collection, id);
         self.delete(key);
         Ok(())
     }
 
     /// Let go of all that an object has.
-    pub(super) fn release_object(&mut self, record: &ObjectRecord) -> Result<(), Wait> {
+    pub(super) fn release_object(&mut self, record: &ObjectRecord, pool: i64) -> Result<(), Wait> {
         // A lost one may not have been counted.
         let objects = &mut self.effect.totals.objects;
         *objects = objects.saturating_sub(1);
         self.effect.totals.data_bytes -= record.data_bytes;
         if record.size.div_ceil(PAGE_BYTES) > PAGES_REMOVED_AT_ONCE {
-            self.clean_later(record.number);
+            self.clean_later(record.number, Some(pool));
         } else if record.data_bytes > 0 {
             let (from, to) = key::pages(record.number, 0, None);
             match self.scan_all(&from, &to) {
                 Ok(pages) => {
                     for (key, value) in pages {
-                        self.release_page(&value)?;
+                        self.release_page(&value, Some(pool))?;
                         self.delete(key);
                     }
                 }
-                Err(wait) if is_rot(&wait) => self.clean_later(record.number),
+                Err(wait) if is_rot(&wait) => self.clean_later(record.number, Some(pool)),
                 Err(wait) => return Err(wait),
             }
         }
@@ -215,20 +218,22 @@ impl Plan<'_> {
     pub(super) fn release_omap(&mut self, omap: &OmapState, is_counted: bool) -> Result<(), Wait> {
         self.effect.totals.omap_bytes -= omap.bytes;
         if !is_counted || omap.keys > KEYS_REMOVED_AT_ONCE {
-            self.clean_later(omap.number);
+            self.clean_later(omap.number, None);
             return Ok(());
         }
         let from = key::omap_header(omap.number);
         match self.scan_all(&from, &key::omap_end(omap.number)) {
             Ok(entries) => entries.into_iter().for_each(|(key, _)| self.delete(key)),
-            Err(wait) if is_rot(&wait) => self.clean_later(omap.number),
+            Err(wait) if is_rot(&wait) => self.clean_later(omap.number, None),
             Err(wait) => return Err(wait),
         }
         Ok(())
     }
 
-    fn clean_later(&mut self, number: u64) {
-        self.put(key::cleaning(number), Vec::new());
+    /// `pool`: of the object whose pages are to be cleaned away.
+    fn clean_later(&mut self, number: u64, pool: Option<i64>) {
+        let pool = pool.map_or(Vec::new(), |pool| pool.to_le_bytes().to_vec());
+        self.put(key::cleaning(number), pool);
         self.effect.to_clean.push(number);
     }
 
@@ -249,7 +254,7 @@ impl Plan<'_> {
         };
         // A lost one may never have been there: its key was in a part of the index that rotted.
         if let Some(lost) = there.as_ref().filter(|there| there.is_lost) {
-            self.release_object(lost)?;
+            self.release_object(lost, to.object.pool)?;
         }
         let there = there.filter(|there| !there.is_lost);
         assert!(there.is_none(), "{to:?} exists in {collection}, and a transaction renames {from:?} to it");
@@ -274,7 +279,7 @@ impl Plan<'_> {
             return Ok(());
         }
         if let Some(old) = self.record_of(collection, to)? {
-            self.release_object(&old)?;
+            self.release_object(&old, to.object.pool)?;
             let key = self.key_of(collection, to);
             self.delete(key);
         }
@@ -283,7 +288,7 @@ impl Plan<'_> {
         record.own_key = self.own_key(collection, to, &to_key)?;
         self.effect.totals.objects += 1;
         self.effect.totals.data_bytes += record.data_bytes;
-        let lost = self.share_pages(&source, record.number)?;
+        let lost = self.share_pages(&source, record.number, to.object.pool)?;
         record.data_bytes += lost;
         self.effect.totals.data_bytes += lost;
         let is_counted = record.omap_is_counted();

@@ -8,6 +8,7 @@ use super::bytes::parse_page;
 use crate::device::BLOCK;
 use crate::index::Bad;
 use crate::object::key;
+use crate::object::packed::Packed;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
 use crate::object::refcount::{GROUP_BLOCKS, Refcounts};
@@ -26,6 +27,8 @@ struct Part {
     /// In the source.
     offset: u64,
     piece: Piece,
+    /// What it is compressed with.
+    packed: Option<Packed>,
 }
 
 impl Part {
@@ -37,10 +40,23 @@ impl Part {
 /// The blocks of the object that these parts lie in, each with the blocks of the device it points to, once.
 fn blocks_and_units(parts: &[Part]) -> SmallVec<[(u64, u64); 16]> {
     let mut out: SmallVec<[(u64, u64); 16]> = SmallVec::new();
-    for part in parts.iter().filter(|part| !part.piece.is_lost()) {
+    for part in parts.iter().filter(|part| !part.piece.is_lost() && part.packed.is_none()) {
         let pair = (part.offset / BLOCK_BYTES, part.piece.unit);
         if !out.iter().rev().take_while(|(block, _)| *block == pair.0).any(|p| *p == pair) {
             out.push(pair);
+        }
+    }
+    out
+}
+
+/// What of these is compressed, once for each page that it comes to lie in when `there` says where a part goes.
+fn pages_and_packed(parts: &[Part], there: impl Fn(u64) -> u64) -> Vec<(u64, &Packed)> {
+    let mut out: Vec<(u64, &Packed)> = Vec::new();
+    for part in parts {
+        let Some(packed) = &part.packed else { continue };
+        let page = there(part.offset) / PAGE_BYTES;
+        if !out.iter().any(|(other, known)| *other == page && known.name() == packed.name()) {
+            out.push((page, packed));
         }
     }
     out
@@ -108,7 +124,7 @@ impl Plan<'_> {
 
     /// All pages of `from` become pages of `to` as well, which has none. Says how many bytes are lost in `to` that were
     /// not known to be in `from`: those of pages that cannot be read.
-    pub(super) fn share_pages(&mut self, from: &ObjectRecord, to: u64) -> Result<u64, Wait> {
+    pub(super) fn share_pages(&mut self, from: &ObjectRecord, to: u64, pool: i64) -> Result<u64, Wait> {
         let mut lost = 0;
         for (number, page) in self.pages_of(from, 0, None)? {
             let to = key::page(to, number);
@@ -119,6 +135,7 @@ impl Plan<'_> {
                 continue;
             };
             self.share_page(&mut page)?;
+            self.count_page(pool, &page, true);
             let encoded = page.encode();
             self.put(key::page(from.number, number), encoded.clone());
             self.put(to, encoded);
@@ -158,13 +175,17 @@ impl Plan<'_> {
             let piece = page.pieces[i];
             // Several pieces of one block point to their block once.
             let again = page.pieces[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
-            if piece.is_lost() {
+            if piece.is_lost() || piece.within.is_some() {
                 continue;
             }
             if !again {
                 units.push(piece.unit);
             }
             page.pieces[i].shared = true;
+        }
+        for packed in &mut page.packed {
+            packed.shared = true;
+            units.extend(packed.units.iter().map(|(unit, _)| *unit));
         }
         self.add_owners(units)
     }
@@ -197,7 +218,7 @@ impl Plan<'_> {
         // What cannot be read cannot be read in the copy either: nothing else may be put in its place.
         let mut lost: Vec<(u64, u64)> = Vec::new();
         for part in parts.iter().filter(|p| !is_shared(p)) {
-            let Some(data) = self.unit(part.piece.unit, part.piece.crc) else {
+            let Some(data) = self.block_of(&part.piece, part.packed.as_ref()) else {
                 lost.push((part.offset, part.piece.len()));
                 continue;
             };
@@ -209,6 +230,7 @@ impl Plan<'_> {
         }
         self.all_there()?;
         let shared: Vec<Part> = parts.into_iter().filter(|p| is_shared(p)).collect();
+        let there = |offset: u64| offset - start + to_offset;
         // Become an owner before the target lets go of what it holds.
         for page in shared.chunk_by(|a, b| a.offset / PAGE_BYTES == b.offset / PAGE_BYTES) {
             let key = key::page(source.number, page[0].offset / PAGE_BYTES);
@@ -216,15 +238,24 @@ impl Plan<'_> {
                 continue;
             }
             let mut stored = parse_page(&self.get(&key)?.expect("its pieces were just read"))?;
-            for piece in stored.pieces.iter_mut().filter(|piece| !piece.is_lost()) {
-                piece.shared |= page.iter().any(|p| p.piece.unit == piece.unit);
+            let plain = stored.pieces.iter_mut().filter(|piece| !piece.is_lost() && piece.within.is_none());
+            for piece in plain {
+                piece.shared |= page.iter().any(|p| p.packed.is_none() && p.piece.unit == piece.unit);
+            }
+            for packed in &mut stored.packed {
+                packed.shared |=
+                    page.iter().any(|p| p.packed.as_ref().is_some_and(|p| p.name() == packed.name()));
             }
             self.put(key, stored.encode());
             self.add_owners(blocks_and_units(page).into_iter().map(|(_, unit)| unit).collect())?;
         }
 
+        let packed = pages_and_packed(&shared, there);
+        for (_, packed) in &packed {
+            self.add_owners(packed.units.iter().map(|(unit, _)| *unit).collect())?;
+        }
+
         let Some(mut target) = self.open(collection, to, true)? else { unreachable!("it is created") };
-        let there = |offset: u64| offset - start + to_offset;
         target.record_mut().is_lost |= source.is_lost;
         self.zero(&mut target, to_offset, end - start)?;
         // First, so that what is written beside it in a block stays apart.
@@ -240,10 +271,15 @@ impl Plan<'_> {
                 self.release_unit(unit, true)?;
             }
         }
-        for Part { offset, piece } in shared {
+        for (page, packed) in packed {
+            if self.points_to_packed(&mut target, page, packed.name())? {
+                packed.units.iter().try_for_each(|(unit, _)| self.release_unit(*unit, true))?;
+            }
+        }
+        for Part { offset, piece, packed } in &shared {
             match piece.is_lost() {
-                true => self.place_lost(&mut target, there(offset), piece.len())?,
-                false => self.place_shared(&mut target, there(offset), piece)?,
+                true => self.place_lost(&mut target, there(*offset), piece.len())?,
+                false => self.place_shared(&mut target, there(*offset), *piece, packed.as_ref())?,
             }
         }
         self.open = Some(target);
@@ -261,9 +297,10 @@ impl Plan<'_> {
             let base = page * PAGE_BYTES;
             let (from, to) = (start.saturating_sub(base), (end - base).min(PAGE_BYTES));
             let pieces = pieces.unwrap_or_else(|| Page::lost(record.size - base));
-            out.extend(
-                pieces.overlapping(from, to).map(|piece| Part { offset: base + piece.range().0, piece }),
-            );
+            out.extend(pieces.overlapping(from, to).map(|piece| {
+                let packed = pieces.packed_of(&piece).cloned();
+                Part { offset: base + piece.range().0, piece, packed }
+            }));
         }
         debug_assert!(out.windows(2).all(|w| w[0].end() <= w[1].offset));
         Ok(out)

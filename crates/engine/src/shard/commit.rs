@@ -14,7 +14,7 @@ use crate::device::{DeviceError, Durability};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{Draft, Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
-use crate::plan::{Effect, Fetched, Plan};
+use crate::plan::{Effect, Fetched, Known, Plan};
 use crate::planted::{self, PlantedBug};
 use crate::reading::InMemory;
 use crate::staged::{Stage, StagedRun};
@@ -209,6 +209,7 @@ impl Shard {
                 None => drop(self.collections.remove(&id)),
             }
         }
+        self.pools.extend(effect.pools);
         self.to_clean.extend(effect.to_clean);
         #[cfg(test)]
         self.trace.extend(tag.map(|tag| (tag, batch)));
@@ -348,12 +349,11 @@ impl Shard {
             return;
         }
         let Some(&number) = self.to_clean.front() else { return };
-        let Shard { index, io, space, staged, clean, collections, totals, .. } = self;
+        let Shard { index, io, space, staged, clean, collections, pools, compression, totals, .. } = self;
         let view = View { index, io, ticket: super::CLEANER };
         let fetched = Fetched::new();
-        match Plan::new(view, space, InMemory { staged, clean }, &fetched, collections, *totals)
-            .cleaning(number)
-        {
+        let known = Known { collections, pools, compression, totals: *totals };
+        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number) {
             Ok((effect, is_last)) if self.fits(&effect) => {
                 self.apply(effect, None);
                 if is_last {

@@ -20,7 +20,9 @@ pub struct Figures {
     pub blocks_read: u64,
     /// Bytes that the device was told to forget.
     pub discarded: u64,
-    /// In bytes, now.
+    /// In bytes, now: of objects, compressed; and what they were compressed to.
+    pub compressed_original: u64,
+    pub compressed: u64,
     pub log_used: u64,
     pub log_size: u64,
     pub deferred: u64,
@@ -44,6 +46,8 @@ impl Figures {
             blocks_in_memory: self.blocks_in_memory + other.blocks_in_memory,
             blocks_read: self.blocks_read + other.blocks_read,
             discarded: self.discarded + other.discarded,
+            compressed_original: self.compressed_original + other.compressed_original,
+            compressed: self.compressed + other.compressed,
             log_used: self.log_used + other.log_used,
             log_size: self.log_size + other.log_size,
             deferred: self.deferred + other.deferred,
@@ -59,6 +63,8 @@ impl Figures {
 impl Shard {
     pub fn figures(&self) -> Figures {
         Figures {
+            compressed_original: self.pools.values().map(|pool| pool.original).sum(),
+            compressed: self.pools.values().map(|pool| pool.stored).sum(),
             log_used: self.log.ring.used() * BLOCK as u64,
             log_size: self.log.ring.blocks() * BLOCK as u64,
             deferred: self.staged.deferred_bytes(),

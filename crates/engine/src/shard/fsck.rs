@@ -10,6 +10,7 @@ use crate::object::key::Key;
 use crate::plan::Collections;
 use crate::space::Run;
 use bytes::Bytes;
+use store::Compressed;
 
 /// The index's ticket of the check.
 const CHECKER: Ticket = Ticket(u64::MAX);
@@ -154,6 +155,10 @@ impl Walk for AtRest<'_> {
 
     fn totals(&self) -> Totals {
         self.shard.totals
+    }
+
+    fn compressed(&self) -> Compressed {
+        self.shard.pools.values().fold(Compressed::default(), |sum, pool| sum.plus(*pool))
     }
 
     fn data_space(&self) -> Run {

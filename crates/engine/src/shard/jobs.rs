@@ -6,7 +6,7 @@
 use super::{Failure, Shard, Transfer, collections_of};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::plan::{Effect, Fetched, Plan};
+use crate::plan::{Effect, Fetched, Known, Plan};
 use crate::reading::InMemory;
 use crate::space::Run;
 use crate::view::{View, Wait};
@@ -99,9 +99,10 @@ impl Shard {
     }
 
     fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
-        let Shard { index, io, space, staged, clean, collections, totals, .. } = self;
+        let Shard { index, io, space, staged, clean, collections, pools, compression, totals, .. } = self;
         let view = View { index, io, ticket };
-        let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, collections, *totals);
+        let known = Known { collections, pools, compression, totals: *totals };
+        let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
         let effect = plan.transaction(transaction)?;
         if !self.fits(&effect) {
             effect.taken.iter().for_each(|run| self.space.untake(*run));

@@ -37,7 +37,7 @@ use crate::device::DeviceError;
 use crate::format::{Part, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Finished, Io, Owner};
-use crate::plan::Collections;
+use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
 use crate::space::{Run, Space};
 use crate::staged::Staged;
@@ -45,7 +45,10 @@ use checkpoint::Checkpoints;
 use commit::Log;
 use jobs::Jobs;
 use std::collections::{BTreeMap, VecDeque};
-use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{
+    Change, Collection, Completion, Compressed, Compression, CompressionMode, ObjectStore, ReadRequest,
+    Transaction, Usage,
+};
 use thiserror::Error;
 
 /// What the host may choose. The defaults suit production; tests make everything small.
@@ -64,6 +67,8 @@ pub struct Options {
     pub discard_blocks: Option<u64>,
     /// That is done when nothing else is, or once in so many batches.
     pub discard_patience: u64,
+    /// How what is written is compressed, by pool, until [`ObjectStore::set_compression`] says it.
+    pub compression: BTreeMap<i64, Compression>,
     /// For tests: take the first free blocks, which were the last to be freed as likely as not.
     pub first_fit: bool,
     pub index: index::Options,
@@ -78,6 +83,7 @@ impl Default for Options {
             log_bytes_max: 256 << 20,
             discard_blocks: None,
             discard_patience: 64,
+            compression: BTreeMap::new(),
             first_fit: false,
             index: index::Options::default(),
         }
@@ -115,6 +121,9 @@ pub struct Shard {
     /// In bytes: for the index and for clean data.
     cache_budget: usize,
     collections: Collections,
+    pools: Pools,
+    /// What is wished, by pool.
+    compression: BTreeMap<i64, Compression>,
     totals: Totals,
     log: Log,
     jobs: Jobs,
@@ -326,6 +335,15 @@ impl ObjectStore for Shard {
             omap: self.totals.omap_bytes,
             metadata: self.index.device_bytes(),
         }
+    }
+
+    fn set_compression(&mut self, mut pools: BTreeMap<i64, Compression>) {
+        pools.retain(|_, how| how.mode != CompressionMode::None);
+        self.compression = pools;
+    }
+
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        self.pools.iter().map(|(pool, compressed)| (*pool, *compressed)).collect()
     }
 }
 

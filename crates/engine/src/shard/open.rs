@@ -18,8 +18,9 @@ use crate::io::{Finished, Io, Owner};
 use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
 use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
+use crate::object::packed::decode_pool;
 use crate::object::page::Page;
-use crate::plan::Collections;
+use crate::plan::{Collections, Pools};
 use crate::space::{Run, Space};
 use crate::staged::{Stage, Staged, StagedRun};
 use crate::view::{View, Wait};
@@ -151,6 +152,7 @@ struct Opening<'a> {
     space: Space,
     staged: Staged,
     collections: Collections,
+    pools: Pools,
     to_clean: BTreeSet<u64>,
 }
 
@@ -186,6 +188,7 @@ impl Shard {
             space,
             staged: Staged::default(),
             collections: Collections::new(),
+            pools: Pools::new(),
             to_clean: BTreeSet::new(),
         };
         opening.load()?;
@@ -276,6 +279,16 @@ impl Opening<'_> {
         for (key, record) in self.scan(key::all_collections())? {
             self.collections.insert(key::parse_collection(&key)?, CollectionRecord::decode(&record)?);
         }
+        match self.scan(key::all_pools()) {
+            Ok(pools) => {
+                for (key, record) in pools {
+                    self.pools.insert(key::parse_pool(&key)?, decode_pool(&record)?);
+                }
+            }
+            // They are figures, and nothing else depends on them.
+            Err(OpenError::Index(bad)) => tracing::warn!(%bad, "what compression has come to is forgotten"),
+            Err(error) => return Err(error),
+        }
         for (key, _) in self.scan(key::all_cleanings())? {
             self.to_clean.insert(key::parse_number(&key)?);
         }
@@ -330,7 +343,7 @@ impl Opening<'_> {
             let Opening { index, io, .. } = self;
             let scanned =
                 index.scan(&at, &end, limit, Ticket(0), io, &mut |_, value| match Page::decode(value) {
-                    Ok(page) => units.extend(page.pieces.iter().filter(|p| !p.is_lost()).map(|p| p.unit)),
+                    Ok(page) => units.extend(page.units()),
                     Err(error) => undecodable = Some(error),
                 });
             if let Some(error) = undecodable {
@@ -497,6 +510,10 @@ impl Opening<'_> {
                 Some(value) => drop(self.collections.insert(id, CollectionRecord::decode(value)?)),
                 None => drop(self.collections.remove(&id)),
             }
+        } else if is_in(key::all_pools()) {
+            if let Some(value) = value {
+                self.pools.insert(key::parse_pool(changed)?, decode_pool(value)?);
+            }
         } else if is_in(key::all_cleanings()) {
             let number = key::parse_number(changed)?;
             match value {
@@ -527,7 +544,6 @@ impl Opening<'_> {
         }
         Ok(Shard {
             part,
-            options,
             io: self.io,
             index: self.index,
             space: self.space,
@@ -535,6 +551,9 @@ impl Opening<'_> {
             clean: Clean::new(),
             cache_budget: 0,
             collections: self.collections,
+            pools: self.pools,
+            compression: options.compression.clone(),
+            options,
             totals,
             log,
             jobs: super::Jobs::default(),

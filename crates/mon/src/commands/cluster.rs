@@ -553,6 +553,8 @@ struct PoolUse {
     max_avail: u64,
     raw_avail: u64,
     copies: f32,
+    /// Bytes of the disks that compressed data takes, and what it was before.
+    compressed: (u64, u64),
 }
 
 fn pool_uses(ctx: &Ctx<'_>) -> Vec<PoolUse> {
@@ -582,6 +584,10 @@ fn pool_uses(ctx: &Ctx<'_>) -> Vec<PoolUse> {
             max_avail: (raw_avail as f32 / copies) as u64,
             raw_avail,
             copies,
+            compressed: (
+                stat.store_stats.data_compressed_allocated.max(0) as u64,
+                stat.store_stats.data_compressed_original.max(0) as u64,
+            ),
         })
     });
     pools.collect()
@@ -635,8 +641,8 @@ fn df_json(ctx: &Ctx<'_>, detail: bool) -> Json {
             stats.push("rd_bytes", sum.num_rd_kb * 1024);
             stats.push("wr", sum.num_wr);
             stats.push("wr_bytes", sum.num_wr_kb * 1024);
-            stats.push("compress_bytes_used", 0u32);
-            stats.push("compress_under_bytes", 0u32);
+            stats.push("compress_bytes_used", p.compressed.0);
+            stats.push("compress_under_bytes", p.compressed.1);
             stats.push("stored_raw", (p.stored as f32 * p.copies) as u64);
             stats.push("avail_raw", p.raw_avail);
         }
@@ -700,7 +706,8 @@ fn df_plain(ctx: &Ctx<'_>, detail: bool) -> String {
             let or_none = |n: u64, text: String| if n == 0 { "N/A".to_owned() } else { text };
             row.push(or_none(pool.quota_max_objects, Si(pool.quota_max_objects).to_string()));
             row.push(or_none(pool.quota_max_bytes, Bytes(pool.quota_max_bytes).to_string()));
-            row.extend(["N/A".to_owned(), zero(), zero()]);
+            let (used, under) = p.compressed;
+            row.extend(["N/A".to_owned(), Bytes(used).to_string(), Bytes(under).to_string()]);
         }
         table.row(row);
     }

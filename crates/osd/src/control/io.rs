@@ -4,7 +4,7 @@ use crate::shard::{self, ToControl};
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag, mon_session};
 use std::collections::BTreeMap;
-use store::{Answer, ReadError, ReadRequest, Transaction, Usage};
+use store::{Answer, Compressed, Compression, ReadError, ReadRequest, Transaction, Usage};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
 
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ pub enum Input {
     Usage {
         core: CoreId,
         usage: Usage,
+        /// What compression has come to, by pool.
+        compressed: Vec<(i64, Compressed)>,
     },
     Wall {
         now: UTime,
@@ -90,6 +92,10 @@ pub enum Effect {
     Shard {
         core: CoreId,
         input: shard::Input,
+    },
+    /// To the stores of all cores: how pools are compressed from now on.
+    Compression {
+        pools: BTreeMap<i64, Compression>,
     },
     AdminAnswer {
         id: u64,

@@ -6,6 +6,7 @@
 
 mod births;
 mod commands;
+mod compression;
 mod history;
 mod holdings;
 mod io;
@@ -32,7 +33,7 @@ use reports::Reports;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Collection, Transaction, Usage};
+use store::{Collection, Compressed, Transaction, Usage};
 use wire::messages::{Body, MOSDMap, MOSDPGCreated, Message, PaxosHeader};
 use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, UTime};
 
@@ -54,6 +55,9 @@ pub struct Control {
     next_conn: u64,
     next_tag: u64,
     usage: BTreeMap<CoreId, Usage>,
+    /// What compression has come to, by pool.
+    compressed: BTreeMap<CoreId, Vec<(i64, Compressed)>>,
+    compression: compression::Told,
     pg_reports: BTreeMap<PgId, PgReport>,
     ops_in_flight: BTreeMap<CoreId, usize>,
     failsafe_full: bool,
@@ -81,6 +85,8 @@ impl Control {
             next_conn: 0,
             next_tag: 0,
             usage: BTreeMap::new(),
+            compressed: BTreeMap::new(),
+            compression: compression::Told::default(),
             pg_reports: BTreeMap::new(),
             ops_in_flight: BTreeMap::new(),
             failsafe_full: false,
@@ -373,8 +379,9 @@ impl Machine for Control {
             Input::Shard { core, said } => self.on_shard(now, core, said, fx),
             Input::Committed { tag } => self.on_own_commit(now, tag, fx),
             Input::Read { answers, .. } => self.on_own_read(now, answers, fx),
-            Input::Usage { core, usage } => {
+            Input::Usage { core, usage, compressed } => {
                 self.usage.insert(core, usage);
+                self.compressed.insert(core, compressed);
             }
             Input::Wall { now: wall } => {
                 self.wall = WallClock::new(now, wall);
@@ -394,6 +401,7 @@ impl Machine for Control {
             }
         }
         self.begin_life(now, fx);
+        self.tell_compression(fx);
         self.tick(now, fx);
         if let Some((monitor, injected)) = self.options.take_changed() {
             fx.push(Effect::Options { monitor, injected });

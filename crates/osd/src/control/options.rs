@@ -15,10 +15,18 @@ pub struct Options {
     local: BTreeMap<String, String>,
     injected: BTreeMap<String, String>,
     is_changed: bool,
+    /// Goes up when anything is set.
+    revision: u64,
 }
 
 /// Those that an OSD acts on, with their defaults; durations in seconds.
 pub const DEFAULTS: &[(&str, &str)] = &[
+    // Ceph's is snappy, which there is not.
+    ("bluestore_compression_algorithm", "lz4"),
+    ("bluestore_compression_max_blob_size", "0"),
+    ("bluestore_compression_min_blob_size", "0"),
+    ("bluestore_compression_mode", "none"),
+    ("bluestore_compression_required_ratio", "0.875"),
     ("osd_beacon_report_interval", "10"),
     ("osd_heartbeat_grace", "20"),
     ("osd_heartbeat_interval", "6"),
@@ -28,12 +36,13 @@ pub const DEFAULTS: &[(&str, &str)] = &[
 
 impl Options {
     pub fn new(local: BTreeMap<String, String>) -> Options {
-        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new(), is_changed: false }
+        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new(), is_changed: false, revision: 0 }
     }
 
     pub fn set_by_monitor(&mut self, options: BTreeMap<String, String>) {
         let options = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
         self.is_changed |= self.monitor != options;
+        self.revision += 1;
         self.monitor = options;
     }
 
@@ -45,6 +54,7 @@ impl Options {
             None if self.local.contains_key(&name) => value.to_owned(),
             None => return Err(Refused::NoSuchOption),
         };
+        self.revision += 1;
         self.injected.insert(name, value.clone());
         self.is_changed = true;
         Ok(value)
@@ -59,7 +69,12 @@ impl Options {
     pub fn withdraw(&mut self, name: &str) -> bool {
         let was_set = self.injected.remove(&plain(name)).is_some();
         self.is_changed |= was_set;
+        self.revision += 1;
         was_set
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {

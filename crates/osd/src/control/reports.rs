@@ -7,6 +7,7 @@ use machine::net::{NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use store::Compressed;
 use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, ObjectStatCollection,
@@ -176,6 +177,9 @@ impl Control {
             statfs.omap_allocated += usage.omap as i64;
             statfs.internal_metadata += usage.metadata as i64;
         }
+        for (_, compressed) in self.compressed.values().flatten() {
+            add_compressed(&mut statfs, compressed);
+        }
         let boot = self.history.lineage.boot_epoch;
         let served = self.holdings.entries.values().filter(|e| e.primary_since.is_some()).count();
         OsdStat {
@@ -200,6 +204,11 @@ impl Control {
             let pool = out.entry(report.pg.pg.pool).or_default();
             pool.allocated += report.stats.bytes.max(0);
             pool.data_stored += report.stats.bytes.max(0);
+        }
+        for (pool, compressed) in self.compressed.values().flatten() {
+            if let Some(pool) = out.get_mut(pool) {
+                add_compressed(pool, compressed);
+            }
         }
         out
     }
@@ -226,6 +235,15 @@ impl Control {
         self.reports.states.retain(|pg, _| served.contains_key(pg));
         out
     }
+}
+
+/// What is allocated was counted as if nothing were compressed.
+fn add_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
+    let Compressed { original, stored, allocated } = *compressed;
+    statfs.data_compressed += stored as i64;
+    statfs.data_compressed_original += original as i64;
+    statfs.data_compressed_allocated += allocated as i64;
+    statfs.allocated = (statfs.allocated - original as i64 + allocated as i64).max(0);
 }
 
 pub(super) fn state_of(entry: &Entry) -> PgState {

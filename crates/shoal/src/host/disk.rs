@@ -8,12 +8,14 @@ use anyhow::{Context, bail, ensure};
 use engine::format::{FormatOptions, Identity, Superblock};
 use engine::{Damage, Figures, OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use store::{Collection, Completion, ObjectId, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{
+    Collection, Completion, Compressed, Compression, ObjectId, ObjectStore, ReadRequest, Transaction, Usage,
+};
 
 /// One that was killed a moment ago still has its disk until its last requests have ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -271,6 +273,14 @@ impl ObjectStore for DiskStore {
 
     fn usage(&self) -> Usage {
         self.shards.usage()
+    }
+
+    fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        self.shards.set_compression(pools);
+    }
+
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        self.shards.compressed()
     }
 }
 

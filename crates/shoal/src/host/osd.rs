@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{Completion, MemoryStore, ObjectStore, Transaction, Usage};
+use store::{Completion, Compressed, Compression, MemoryStore, ObjectStore, Transaction, Usage};
 use tokio::sync::oneshot;
 use wire::messages::Body;
 
@@ -48,7 +48,10 @@ pub enum Hop {
     Usage {
         core: CoreId,
         usage: Usage,
+        compressed: Vec<(i64, Compressed)>,
     },
+    /// How pools are compressed from now on.
+    Compression(BTreeMap<i64, Compression>),
     Ask(Question),
     /// So much memory may this core's parts take.
     Budgets(Budgets),
@@ -78,7 +81,7 @@ pub struct OsdRole {
     view: Arc<ClusterView>,
     control: Option<ControlPart>,
     usage_at: Time,
-    usage_told: Option<Usage>,
+    usage_told: Option<(Usage, Vec<(i64, Compressed)>)>,
     mailboxes: Vec<Mailbox<Hop>>,
     outcome: Arc<Outcome>,
 }
@@ -254,6 +257,13 @@ impl OsdRole {
                 control::Effect::Submit { tag, transaction } => self.submit(control_tag(tag.0), transaction),
                 control::Effect::Read { tag, request } => self.store().read(control_tag(tag.0), request),
                 control::Effect::Shard { core, input } => self.hand_to_shard(core, input, turn),
+                control::Effect::Compression { pools } => {
+                    for core in (0..self.mailboxes.len() as u16).map(CoreId).filter(|core| *core != self.core)
+                    {
+                        turn.hop(core, Hop::Compression(pools.clone()));
+                    }
+                    self.store().set_compression(pools);
+                }
                 control::Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
                 control::Effect::Log { level, text } => log(level, &text),
                 control::Effect::Options { monitor, injected } => {
@@ -323,6 +333,7 @@ impl OsdRole {
         self.usage_at = turn.now() + USAGE_EVERY;
         self.look_for_room = false;
         let (core, usage) = (self.core, self.store().usage());
+        let compressed = self.store().compressed();
         if let Some(figures) = self.store().figures() {
             self.outcome.figures.lock().expect("nobody panics with it").insert(core, figures);
         }
@@ -335,14 +346,16 @@ impl OsdRole {
                 );
                 self.step_shard(shard::Input::Space { full }, turn);
             }
-            None if self.usage_told == Some(usage) => return,
+            None if self.usage_told.as_ref().is_some_and(|told| *told == (usage, compressed.clone())) => {
+                return;
+            }
             None => {}
         }
-        self.usage_told = Some(usage);
+        self.usage_told = Some((usage, compressed.clone()));
         if self.control.is_some() {
-            self.step_control(control::Input::Usage { core, usage }, turn);
+            self.step_control(control::Input::Usage { core, usage, compressed }, turn);
         } else {
-            turn.hop(CoreId(0), Hop::Usage { core, usage });
+            turn.hop(CoreId(0), Hop::Usage { core, usage, compressed });
         }
     }
 }
@@ -393,7 +406,10 @@ impl Role for OsdRole {
             Hop::Shard(input) => self.step_shard(*input, turn),
             Hop::Said { core, said } => self.step_control(control::Input::Shard { core, said }, turn),
             Hop::Net(event) => self.step_control(control::Input::Net(event), turn),
-            Hop::Usage { core, usage } => self.step_control(control::Input::Usage { core, usage }, turn),
+            Hop::Usage { core, usage, compressed } => {
+                self.step_control(control::Input::Usage { core, usage, compressed }, turn);
+            }
+            Hop::Compression(pools) => self.store().set_compression(pools),
             Hop::Ask(question) => self.answer(question, turn),
             Hop::Budgets(Budgets { caches, messages }) => {
                 self.store().set_cache_budget(caches);

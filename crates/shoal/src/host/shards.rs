@@ -4,7 +4,9 @@
 //! core has several. A collection stays in the shard it was made in, and so does what is split off it.
 
 use std::collections::BTreeMap;
-use store::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{
+    Change, Collection, Completion, Compressed, Compression, ObjectStore, ReadRequest, Transaction, Usage,
+};
 use wire::types::{PgId, SpgId};
 
 pub struct Shards<S> {
@@ -122,6 +124,19 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
         }
         sum.available = sum.available.min((sum.total as f64 * available_part) as u64);
         sum
+    }
+
+    fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        self.shards.iter_mut().for_each(|shard| shard.set_compression(pools.clone()));
+    }
+
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        let mut sums: BTreeMap<i64, Compressed> = BTreeMap::new();
+        for (pool, compressed) in self.shards.iter().flat_map(ObjectStore::compressed) {
+            let sum = sums.entry(pool).or_default();
+            *sum = sum.plus(compressed);
+        }
+        sums.into_iter().collect()
     }
 }
 

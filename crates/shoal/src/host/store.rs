@@ -3,7 +3,11 @@
 use super::disk::DiskStore;
 use engine::Damage;
 use runtime::device::Wake;
-use store::{Collection, Completion, MemoryStore, ObjectStore, ReadRequest, Transaction, Usage};
+use std::collections::BTreeMap;
+use store::{
+    Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, ReadRequest, Transaction,
+    Usage,
+};
 
 /// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
 #[allow(clippy::large_enum_variant, reason = "one a core")]
@@ -97,6 +101,20 @@ impl ObjectStore for Store {
         match self {
             Store::Memory(store) => store.usage(),
             Store::Disk(store) => store.usage(),
+        }
+    }
+
+    /// The memory store does not compress.
+    fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        if let Store::Disk(store) = self {
+            store.set_compression(pools);
+        }
+    }
+
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        match self {
+            Store::Memory(_) => Vec::new(),
+            Store::Disk(store) => store.compressed(),
         }
     }
 }

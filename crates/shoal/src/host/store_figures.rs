@@ -5,7 +5,7 @@ use engine::Figures;
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 18] = [
     ("transactions", "transactions carried out", |f| Reading::Total(f.transactions)),
     ("waited_for_log", "transactions that found no room in the log", |f| Reading::Total(f.waited_for_log)),
     ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
@@ -20,6 +20,10 @@ const FIELDS: [Field; 16] = [
     ("discarded_bytes", "bytes of free space that the disk was told to forget", |f| {
         Reading::Total(f.discarded)
     }),
+    ("compressed_original_bytes", "bytes of objects that are stored compressed", |f| {
+        Reading::Level(f.compressed_original)
+    }),
+    ("compressed_bytes", "bytes that these were compressed to", |f| Reading::Level(f.compressed)),
     ("log_used_bytes", "bytes of the log that are needed", |f| Reading::Level(f.log_used)),
     ("log_size_bytes", "bytes of the log", |f| Reading::Level(f.log_size)),
     ("deferred_bytes", "bytes that are in the log and not in their place", |f| Reading::Level(f.deferred)),
@@ -53,7 +57,7 @@ mod tests {
         let found: Vec<Counter> = counters(cores.iter()).collect();
         assert_eq!(found.len(), FIELDS.len());
         assert_eq!((found[0].name.as_ref(), found[0].value), ("transactions", Reading::Total(6)));
-        assert_eq!(found[8].value, Reading::Level(8192));
+        assert_eq!(found[10].value, Reading::Level(8192));
         assert_eq!(counters([].iter()).count(), 0);
     }
 }

@@ -1,14 +1,16 @@
 //! What a store is, and how much is in it.
 
 use super::opened::Opened;
+use engine::Shard;
 use engine::device::BLOCK;
 use serde_json::{Value, json};
-use store::ObjectStore;
+use store::{Compressed, ObjectStore};
 
 pub fn json(store: &Opened) -> Value {
     let superblock = &store.device.superblock;
     let shards = store.shards().enumerate().map(|(number, shard)| {
         let (part, usage) = (shard.part(), shard.usage());
+        let compressed = compressed(shard);
         json!({
             "shard": number,
             "offset": part.whole.offset(),
@@ -20,6 +22,9 @@ pub fn json(store: &Opened) -> Value {
             "data": usage.data,
             "omap": usage.omap,
             "metadata": usage.metadata,
+            "compressed_original": compressed.original,
+            "compressed": compressed.stored,
+            "compressed_allocated": compressed.allocated,
         })
     });
     json!({
@@ -30,6 +35,11 @@ pub fn json(store: &Opened) -> Value {
         "label": superblock.label,
         "shards": shards.collect::<Vec<_>>(),
     })
+}
+
+/// Of all pools.
+fn compressed(shard: &Shard) -> Compressed {
+    shard.compressed().into_iter().fold(Compressed::default(), |sum, (_, pool)| sum.plus(pool))
 }
 
 pub fn text(store: &Opened) -> String {
@@ -52,6 +62,12 @@ pub fn text(store: &Opened) -> String {
             usage.metadata,
             shard.part().log_blocks * BLOCK as u64,
         ));
+        let Compressed { original, allocated, .. } = compressed(shard);
+        if original > 0 {
+            out.push_str(&format!(
+                "shard {number}: {original} bytes of the data are compressed and take {allocated}\n"
+            ));
+        }
     }
     out
 }

@@ -150,6 +150,7 @@ impl OsdNode {
                     }
                     control::Effect::Shard { input, .. } => todo.push_back(Step::Shard(input)),
                     control::Effect::AdminAnswer { .. }
+                    | control::Effect::Compression { .. }
                     | control::Effect::Log { .. }
                     | control::Effect::Options { .. } => {}
                     control::Effect::Stopped => {}
@@ -358,7 +359,11 @@ impl Node for OsdNode {
             m.slow_at = now + SLOW_THINGS;
             let usage = self.store.usage();
             self.run(now, Step::Control(control::Input::Wall { now: wall(now) }), out);
-            self.run(now, Step::Control(control::Input::Usage { core: CORE, usage }), out);
+            self.run(
+                now,
+                Step::Control(control::Input::Usage { core: CORE, usage, compressed: Vec::new() }),
+                out,
+            );
         }
         let m = self.machines.as_ref().expect("still up");
         if m.shard.next_deadline().is_some_and(|at| at <= now) {

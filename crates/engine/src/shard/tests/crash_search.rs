@@ -9,7 +9,7 @@
 //! `SHOAL_ENGINE_CRASH_SEARCH=full cargo test -p engine --release crash_search -- --nocapture`.
 
 use super::dump::{Dump, ask, list};
-use super::operations::{bytes, home, object, other, pg, transaction};
+use super::operations::{bytes, compression, home, object, other, pg, transaction};
 use super::rig::{Rig, same};
 use super::{open, small};
 use crate::check::Depth;
@@ -17,7 +17,9 @@ use crate::device::dice::Dice;
 use crate::device::simulated::{Pace, Simulated};
 use crate::shard::{Options, Shard};
 use std::collections::BTreeMap;
-use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore, Query, Transaction};
+use store::{
+    Change, Collection, Compression, CompressionMode, MemoryStore, ObjectId, ObjectStore, Query, Transaction,
+};
 
 /// All subsets of up to five blocks; of more, so many.
 const IMAGES_MAX: usize = 32;
@@ -294,17 +296,30 @@ fn options() -> Options {
     Options { inline_bytes_max: 16 << 10, deferred_bytes_max: 8 << 10, ..small() }
 }
 
+/// Compressed is whatever can be.
+fn forced() -> BTreeMap<i64, Compression> {
+    let is_forced = |pools: &BTreeMap<i64, Compression>| {
+        pools.values().all(|how| how.mode == CompressionMode::Force && how.bytes_min == 8192)
+    };
+    (0..).map(|seed| compression(&mut Dice::new(seed))).find(is_forced).expect("one of a few")
+}
+
 #[test]
 fn no_cut_during_short_sequences_breaks_a_promise() {
-    let begun = begun(&options());
-    let mut examiner = Examiner::new(options(), 1);
+    short_sequences("short sequences", options(), 0);
+    short_sequences("short sequences, compressed", Options { compression: forced(), ..options() }, 1);
+}
+
+fn short_sequences(what: &str, options: Options, turn: usize) {
+    let begun = begun(&options);
+    let mut examiner = Examiner::new(options, 1);
     let count = OPERATIONS.len();
-    let sampled = |n: usize| is_full() || n.is_multiple_of(61);
+    let sampled = |n: usize| is_full() || n % 122 == 61 * turn;
     for first in 0..count {
         examiner.sequence(&begun, &[first], true);
         for second in 0..count {
             let n = first * count + second;
-            if is_full() || n.is_multiple_of(3) {
+            if is_full() || n % 6 == 3 * turn {
                 examiner.sequence(&begun, &[first, second], n.is_multiple_of(2));
             }
             for third in (0..count).filter(|third| sampled(n * count + third)) {
@@ -316,7 +331,7 @@ fn no_cut_during_short_sequences_breaks_a_promise() {
             }
         }
     }
-    examiner.report("short sequences");
+    examiner.report(what);
 }
 
 #[test]
@@ -327,7 +342,7 @@ fn no_cut_during_random_sequences_breaks_a_promise() {
 pub(super) fn random_sequences(seeds: std::ops::Range<u64>) {
     // All data straight to its blocks, or as it comes.
     for (seed, inline_bytes_max) in [(2, 0), (3, options().inline_bytes_max)] {
-        let options = Options { inline_bytes_max, ..options() };
+        let options = Options { inline_bytes_max, compression: forced(), ..options() };
         let begun = begun(&options);
         let mut examiner = Examiner::new(options, seed);
         for seed in seeds.clone() {

@@ -1,5 +1,6 @@
 //! A shard on the simulated disk.
 
+mod compressing;
 mod conforms;
 mod cost;
 mod crash_search;
@@ -20,6 +21,7 @@ use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};
 use crate::format::{FormatOptions, Identity};
 use crate::index;
+use std::collections::BTreeMap;
 use store::{Completion, ObjectStore};
 
 /// Everything small, so that what takes gigabytes in production happens within a test.
@@ -32,6 +34,7 @@ pub(crate) fn small() -> Options {
         discard_blocks: Some(1),
         discard_patience: 0,
         first_fit: true,
+        compression: BTreeMap::new(),
         index: index::Options {
             memtable_bytes: 64 << 10,
             table_bytes: 32 << 10,

@@ -3,7 +3,7 @@
 //! A sample runs with the other tests. The long run: `SHOAL_ENGINE_OPERATIONS=1000000 cargo test -p engine --release
 //! model -- --nocapture`; `SHOAL_ENGINE_SEED` repeats one that failed.
 
-use super::operations::transaction;
+use super::operations::{compression, transaction};
 use super::rig::Rig;
 use super::small;
 use crate::check::Depth;
@@ -29,6 +29,7 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
         first_fit: dice.chance(70),
         discard_blocks: [None, Some(1), Some(16)][dice.below(3) as usize],
         discard_patience: [0, 10][dice.below(2) as usize],
+        compression: compression(&mut dice),
         ..small()
     };
     let log_bytes = [256 << 10, 512 << 10, 2 << 20][dice.below(3) as usize];

@@ -3,7 +3,11 @@
 use super::dump::{ask, list};
 use crate::device::dice::Dice;
 use bytes::Bytes;
-use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore, Query, Transaction};
+use std::collections::BTreeMap;
+use store::{
+    Change, Collection, Compression, CompressionAlgorithm, CompressionMode, MemoryStore, ObjectId,
+    ObjectStore, Query, Transaction, hint,
+};
 use wire::types::{HObject, PgId, SnapId, SpgId};
 
 const OBJECT_BYTES_MAX: u64 = 200_000;
@@ -24,6 +28,15 @@ pub(crate) fn object(name: &str, hash: u32) -> ObjectId {
     HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }.into()
 }
 
+/// Some way to compress these objects, or none.
+pub(crate) fn compression(dice: &mut Dice) -> BTreeMap<i64, Compression> {
+    use CompressionMode::*;
+    let mode = [None, Passive, Aggressive, Force, Force][dice.below(5) as usize];
+    let algorithm = [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd][dice.below(2) as usize];
+    let bytes_min = [8192, 32768, 65536][dice.below(3) as usize];
+    BTreeMap::from([(1, Compression { mode, algorithm, required_ratio: 0.875, bytes_min, bytes_max: 65536 })])
+}
+
 fn pick_object(dice: &mut Dice) -> ObjectId {
     let n = dice.below(14) as u32;
     if n == 0 {
@@ -36,6 +49,10 @@ fn pick_object(dice: &mut Dice) -> ObjectId {
 
 pub(crate) fn bytes(dice: &mut Dice, len: u64) -> Vec<u8> {
     let seed = dice.roll();
+    if seed >> 63 == 1 {
+        // Compresses well, and differs from block to block.
+        return (0..len).map(|i| if i % 16 < 6 { (i >> 10) as u8 ^ seed as u8 } else { b' ' }).collect();
+    }
     (0..len).map(|i| (seed >> (i % 7 * 8)) as u8 ^ i as u8 ^ (i >> 8) as u8).collect()
 }
 
@@ -73,7 +90,7 @@ fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> C
         0 => None,
         n => Some(objects[dice.below(n as u64) as usize].clone()),
     };
-    match (dice.below(27), existing) {
+    match (dice.below(28), existing) {
         (0 | 24, Some(object)) => Change::Remove { object },
         (1 | 25, Some(from)) if !id.is_pg_meta() => Change::Clone { from, to: id },
         (2 | 3 | 26, Some(from)) => {
@@ -111,6 +128,10 @@ fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> C
             Change::OmapSetHeader { object: id, header: bytes(dice, len).into() }
         }
         (14, _) if dice.chance(25) => Change::OmapClear { object: id },
+        (27, _) => {
+            let flags = [0, hint::COMPRESSIBLE, hint::INCOMPRESSIBLE][dice.below(3) as usize];
+            Change::AllocHint { object: id, object_size: 0, write_size: 0, flags }
+        }
         (15, _) => structure(front, collection, dice).unwrap_or(Change::Touch { object: id }),
         _ => {
             let (offset, len) = (offset(dice), len(dice));

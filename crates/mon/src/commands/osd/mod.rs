@@ -1,5 +1,6 @@
 //! `ceph osd …`: the OSDs and their map. CRUSH, pools and placement groups have files of their own.
 
+mod compression;
 pub(super) mod crush;
 pub(super) mod dump;
 mod lifecycle;

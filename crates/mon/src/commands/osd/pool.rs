@@ -1,5 +1,6 @@
 //! `ceph osd pool …`: pools come, change and go.
 
+use super::compression;
 use super::{change_of, dump, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use crate::monitor::osd_step::step_after;
@@ -545,7 +546,11 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
             let (option, kind) = PoolOption::by_name(option).ok_or_else(|| {
                 Answer::invalid(format!("unrecognized variable '{option}'; expected {SETTABLE}"))
             })?;
-            let value = option_value(kind, &val)
+            compression::check(&var, &val)?;
+            let unset_text = (val == "unset").then(|| PoolOptionValue::Text(val.clone()));
+            let value = unset_text
+                .or_else(|| compression::bytes_of(&var, &val).map(PoolOptionValue::Integer))
+                .or_else(|| option_value(kind, &val))
                 .ok_or_else(|| Answer::invalid(format!("error parsing value '{val}'")))?;
             let unset = matches!(&value, PoolOptionValue::Text(s) if s == "unset")
                 || matches!(value, PoolOptionValue::Integer(0))

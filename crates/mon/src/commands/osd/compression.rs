@@ -1,0 +1,83 @@
+//! What `ceph osd pool set` takes for a pool's compression.
+
+use crate::commands::Answer;
+
+/// Whether a value is one; other options are not looked at. "unset" goes back to the OSDs' own option.
+pub(super) fn check(option: &str, value: &str) -> Result<(), Answer> {
+    match option {
+        _ if value == "unset" => Ok(()),
+        "compression_mode" => match value {
+            "none" | "passive" | "aggressive" | "force" => Ok(()),
+            _ => Err(Answer::invalid(format!("unrecognized compression mode '{value}'"))),
+        },
+        "compression_algorithm" => match value {
+            "lz4" | "zstd" => Ok(()),
+            "snappy" | "zlib" => Err(Answer::invalid(format!(
+                "compression_algorithm '{value}' is not implemented; there are lz4 and zstd"
+            ))),
+            _ => Err(Answer::invalid(format!("unrecognized compression_algorithm '{value}'"))),
+        },
+        "compression_required_ratio" => match value.parse::<f64>() {
+            Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(()),
+            Ok(_) => {
+                Err(Answer::invalid(format!("compression_required_ratio is out of range (0-1): '{value}'")))
+            }
+            Err(_) => Err(Answer::invalid(format!(
+                "error parsing float value '{value}': strict_strtod: expected double, got: '{value}'"
+            ))),
+        },
+        option if is_size(option) && bytes_of(option, value).is_none() => Err(Answer::invalid(format!(
+            "error parsing int value '{value}': strict_iecstrtoll: value '{value}' is no size"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn is_size(option: &str) -> bool {
+    matches!(option, "compression_max_blob_size" | "compression_min_blob_size")
+}
+
+/// The value of an option that is a size: 65536, 64K or 64Ki.
+pub(super) fn bytes_of(option: &str, value: &str) -> Option<i64> {
+    if !is_size(option) {
+        return None;
+    }
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let shift = match &value[digits..] {
+        "" | "B" => 0,
+        "K" | "Ki" => 10,
+        "M" | "Mi" => 20,
+        "G" | "Gi" => 30,
+        _ => return None,
+    };
+    value[..digits].parse::<i64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked_as_they_are_set() {
+        for (option, value, is_one) in [
+            ("compression_mode", "force", true),
+            ("compression_mode", "Force", false),
+            ("compression_mode", "unset", true),
+            ("compression_algorithm", "zstd", true),
+            ("compression_algorithm", "snappy", false),
+            ("compression_algorithm", "brotli", false),
+            ("compression_required_ratio", "0.7", true),
+            ("compression_required_ratio", "1.01", false),
+            ("compression_required_ratio", "half", false),
+            ("compression_required_ratio", "NaN", false),
+            ("compression_min_blob_size", "8192", true),
+            ("compression_min_blob_size", "8K", true),
+            ("compression_min_blob_size", "8X", false),
+            ("compression_max_blob_size", "-1", false),
+            ("csum_type", "anything", true),
+        ] {
+            assert_eq!(check(option, value).is_ok(), is_one, "{option} {value}");
+        }
+        assert_eq!(bytes_of("compression_max_blob_size", "64Ki"), Some(65536));
+    }
+}
