@@ -154,7 +154,7 @@ class Compressed(ClusterTest):
         found = self.figures(pool)
         self.assertLess(found["bytes_used"], found["stored"])
         self.assertEqual(self.figures(plain)["compress_under_bytes"], 0)
-        counters = self.client.json("tell", "osd.0", "perf", "dump")["store"]
+        counters = run(["ceph", "daemon", self.cluster.dir / "osd.0.asok", "perf", "dump"]).json["store"]
         self.assertGreater(counters["compressed_original_bytes"], 2 * counters["compressed_bytes"])
 
         # Written over here and there.

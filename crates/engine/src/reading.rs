@@ -87,11 +87,11 @@ pub struct Resolved {
     pub reads: Vec<Run>,
     contents: Vec<Bytes>,
     pub reads_left: usize,
-    /// A read failed.
-    pub failed: bool,
+    /// The first of the reads that failed.
+    failed: Option<usize>,
 }
 
-/// Where a checksum did not match.
+/// What could not be read, or did not match its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub collection: Collection,
@@ -164,7 +164,7 @@ pub fn resolve(
         reads: Vec::new(),
         contents: Vec::new(),
         reads_left: 0,
-        failed: false,
+        failed: None,
     };
     for query in &request.queries {
         let partial = match (query, &record) {
@@ -444,19 +444,20 @@ impl Resolved {
         self.reads_left -= 1;
         match contents {
             Some(contents) => self.contents[read] = contents,
-            None => self.failed = true,
+            None => self.failed = Some(self.failed.unwrap_or(read).min(read)),
         }
     }
 
     /// The answers, when everything was read. What was read, and matches its checksums, is kept in `clean`; whatever does
-    /// not match is told to `damaged`, and the whole request fails.
+    /// not match, or could not be read, is told to `damaged`, and the whole request fails.
     pub fn finish(
         self,
         clean: &mut Clean,
         damaged: &mut dyn FnMut(Damage),
     ) -> Result<Vec<Answer>, ReadError> {
         debug_assert_eq!(self.reads_left, 0);
-        if self.failed {
+        if let Some(failed) = self.failed {
+            damaged(self.failure(failed));
             return Err(ReadError::Io);
         }
         let Resolved { collection, object, partials, packed, reads, contents, .. } = self;
@@ -542,6 +543,28 @@ impl PackedPart {
         }
         let Packed { algorithm, blocks, len, .. } = self.packed;
         unpack(algorithm, blocks, &joined[..len as usize]).ok_or(self.packed.name() * BLOCK as u64)
+    }
+}
+
+impl Resolved {
+    /// The damage that a read which failed is.
+    fn failure(&self, failed: usize) -> Damage {
+        let parts = self.partials.iter().flat_map(|partial| match partial {
+            Partial::Data(parts) => &parts[..],
+            Partial::Done(_) => &[],
+        });
+        let first = parts.filter_map(|part| match part {
+            Part::Stored { read, offset, .. } if *read == failed => Some(*offset),
+            Part::Packed { number, .. } => {
+                let part = &self.packed[*number];
+                let uses = |source: &Source| matches!(source, Source::Stored(read) if *read == failed);
+                part.sources.iter().any(uses).then_some(part.offset)
+            }
+            _ => None,
+        });
+        let device_offset = Some(self.reads[failed].offset());
+        let offset = first.min().unwrap_or(0);
+        Damage { collection: self.collection, object: self.object.clone(), offset, device_offset }
     }
 }
 

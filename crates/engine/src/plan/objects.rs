@@ -231,7 +231,7 @@ impl Plan<'_> {
     }
 
     /// `pool`: of the object whose pages are to be cleaned away.
-    fn clean_later(&mut self, number: u64, pool: Option<i64>) {
+    pub(super) fn clean_later(&mut self, number: u64, pool: Option<i64>) {
         let pool = pool.map_or(Vec::new(), |pool| pool.to_le_bytes().to_vec());
         self.put(key::cleaning(number), pool);
         self.effect.to_clean.push(number);

@@ -10,6 +10,11 @@ use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use ::bytes::Bytes;
 
+/// The removal of a range that takes away more keys than this looks for another way than one by one,
+const KEYS_TOUCHED_MAX: usize = 2048;
+/// where no more keys than that, and no more bytes than this, stay.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// As it is kept: a slice of the message that it came in would keep all of that in memory.
 fn own(value: &Bytes) -> Bytes {
     Bytes::copy_from_slice(value)
@@ -113,6 +118,9 @@ impl Plan<'_> {
         let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
         let range = (key::omap(state.number, from), key::omap(state.number, to));
         let is_counted = object.record.omap_is_counted();
+        if is_counted && self.keep_the_rest(object, state, &range)? {
+            return Ok(());
+        }
         let (entries, is_known) = match self.scan_all(&range.0, &range.1) {
             Err(wait) if is_rot(&wait) => {
                 let any = self.scan_rotten((&range.0, &range.1), usize::MAX, Holes::Show)?.0;
@@ -131,6 +139,52 @@ impl Plan<'_> {
             object.record_mut().omap = Some(state);
         }
         Ok(())
+    }
+
+    /// Where many keys go and few stay, those that stay get a number of their own, and the rest is cleaned away later in
+    /// small steps: however many there are, the transaction is small. Says whether that was done.
+    fn keep_the_rest(
+        &mut self,
+        object: &mut OpenObject,
+        state: OmapState,
+        (from, to): &(Key, Key),
+    ) -> Result<bool, Wait> {
+        if state.keys <= KEYS_TOUCHED_MAX as u64 {
+            return Ok(false);
+        }
+        let mut kept: Vec<(Key, Bytes)> = Vec::new();
+        for (start, end) in [(&key::omap_header(state.number), from), (to, &key::omap_end(state.number))] {
+            match self.scan(start, end, KEYS_TOUCHED_MAX) {
+                Ok((entries, false)) => kept.extend(entries),
+                Err(wait) if !is_rot(&wait) => return Err(wait),
+                _ => return Ok(false),
+            }
+        }
+        let goes = state.keys.saturating_sub(kept.len() as u64);
+        let kept_bytes = kept.iter().map(|(_, value)| value.len()).sum::<usize>();
+        if goes <= KEYS_TOUCHED_MAX as u64 || kept_bytes > KEPT_BYTES_MAX {
+            return Ok(false);
+        }
+        let mut new = OmapState::empty(self.new_number());
+        for (stored, value) in kept {
+            let own = key::omap_own(&stored);
+            new.keys += own.is_some() as u64;
+            new.bytes += (own.map_or(0, <[u8]>::len) + value.len()) as u64;
+            let key = match own {
+                Some(own) => key::omap(new.number, own),
+                None => {
+                    new.header_len = value.len() as u64;
+                    key::omap_header(new.number)
+                }
+            };
+            self.effect.keys.insert(key, Some(value));
+        }
+        let total = &mut self.effect.totals.omap_bytes;
+        *total = *total - state.bytes + new.bytes;
+        self.clean_later(state.number, None);
+        object.omap_is_new = true;
+        object.record_mut().omap = Some(new);
+        Ok(true)
     }
 
     pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {

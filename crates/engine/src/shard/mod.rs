@@ -171,7 +171,7 @@ enum Transfer {
 const CLEANER: Ticket = Ticket(0);
 
 impl Shard {
-    /// What was found not to match its checksum since this was asked the last time.
+    /// What could not be read, or did not match its checksum, since this was asked the last time.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         std::mem::take(&mut self.damage)
     }

@@ -23,7 +23,7 @@ impl Shard {
             Err(Stop::Wait) => return false,
             Err(Stop::Error(error)) => {
                 let only_lists = request.queries.iter().all(|query| matches!(query, Query::List { .. }));
-                if error == ReadError::Corrupt && !only_lists {
+                if matches!(error, ReadError::Corrupt | ReadError::Io) && !only_lists {
                     self.note_damage(Damage {
                         collection: request.collection,
                         object: request.object.clone(),
@@ -62,7 +62,7 @@ impl Shard {
     }
 
     fn note_damage(&mut self, damaged: Damage) {
-        tracing::debug!(?damaged, "a checksum does not match");
+        tracing::debug!(?damaged, "it cannot be read, or does not match its checksum");
         if self.damage.len() < DAMAGE_MAX {
             self.damage.push(damaged);
         }

@@ -345,7 +345,7 @@ impl Control {
             }
             ToControl::Damaged { pg, object } => {
                 let text = format!(
-                    "{} {object} is damaged: it does not match its checksum, and reads of it fail",
+                    "{} {object} is damaged: it cannot be read, or does not match its checksum, and reads of it fail",
                     pg.pg
                 );
                 self.log(Level::Error, text.clone(), fx);

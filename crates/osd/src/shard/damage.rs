@@ -1,6 +1,6 @@
 //! Objects that the store found damaged: who is told, and until when.
 //!
-//! A read that failed for a checksum makes its PG inconsistent, as a scrub error does elsewhere: health says which PG, the
+//! A read that failed, for a checksum or because the disk says so, makes its PG inconsistent, as a scrub error does elsewhere: health says which PG, the
 //! cluster's log which object. It ends when the object is removed or written anew as a whole, or when all of it has been
 //! read. It is not kept over a restart: the next read that fails tells it again.
 

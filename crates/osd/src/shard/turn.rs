@@ -106,7 +106,7 @@ impl Shard {
             // Its info says that it is there.
             Err(ReadError::NoObject) => return self.fail(now, key, Errno::IO, fx),
             Err(error @ (ReadError::NoCollection | ReadError::Io | ReadError::Corrupt)) => {
-                if error == ReadError::Corrupt {
+                if error != ReadError::NoCollection {
                     self.found_damaged(pg_key, object_key, fx);
                 }
                 return self.fail(now, key, Errno::IO, fx);

@@ -9,6 +9,7 @@ use crate::device::dice::Dice;
 use crate::device::faulty::{Faulty, Rot};
 use crate::device::simulated::{Pace, Simulated};
 use crate::device::{BLOCK, DeviceError};
+use crate::reading::Damage;
 use crate::shard::{Failure, Shard};
 use std::collections::BTreeSet;
 use store::{
@@ -58,6 +59,48 @@ fn at_rest(transactions: &[Transaction]) -> (Simulated, Shard) {
 }
 
 #[test]
+fn a_range_of_very_many_keys_is_removed_though_the_log_is_small() {
+    let mut rig = Rig::new(32 << 20, 512 << 10, Pace::AtOnce, 5, small());
+    let mut submit = |change: Change| {
+        let transaction = Transaction { collection: home(), changes: vec![change] };
+        rig.front_apply(transaction.clone());
+        rig.submit(transaction);
+        rig.settle();
+    };
+    submit(Change::CreateCollection { split_bits: 0 });
+    let a = object("a", 1);
+    submit(Change::OmapSetHeader { object: a.clone(), header: "header".into() });
+    for part in 0..20 {
+        let entries = (0..1000).map(|i| (format!("{:06}", part * 1000 + i).into(), "value".into())).collect();
+        submit(Change::OmapSet { object: a.clone(), entries });
+    }
+    let range = |from: &'static str, to: &'static str| Change::OmapRemoveRange {
+        object: a.clone(),
+        from: from.into(),
+        to: to.into(),
+    };
+    submit(range("000010", "019990"));
+    submit(Change::OmapSet { object: a.clone(), entries: vec![("000500".into(), "anew".into())] });
+    rig.compare(Depth::Deep);
+    rig.crash_now(&mut Dice::new(1), Depth::Deep);
+}
+
+#[test]
+fn what_cannot_be_read_of_the_index_is_an_error_for_who_reads_it_and_the_store_goes_on() {
+    let (disk, shard) = at_rest(&[write("a", 0, 20_000)]);
+    let tables: Vec<(u64, u64)> = shard.index.runs().collect();
+    drop(shard);
+    let mut shard = open(&disk, small());
+    tables.iter().for_each(|(offset, len)| disk.fail_reads(*offset..offset + len));
+    assert_eq!(read(&mut shard, "a"), Err(ReadError::Io));
+    assert!(matches!(shard.take_damage()[..], [Damage { device_offset: None, .. }]));
+    assert_eq!(shard.failure(), None);
+    disk.heal();
+    assert_eq!(read(&mut shard, "a").unwrap().len(), 20_000);
+    assert!(commit(&mut shard, write("a", 100, 50)));
+}
+
+#[test]
 fn a_block_that_cannot_be_read_is_an_error_there_and_nowhere_else() {
     let (disk, _) = at_rest(&[write("a", 0, 20_000), write("b", 0, 20_000)]);
     let mut shard = open(&disk, small());
@@ -65,6 +108,9 @@ fn a_block_that_cannot_be_read_is_an_error_there_and_nowhere_else() {
     let data = shard.part().data();
     disk.fail_reads(data.offset()..data.offset() + BLOCK_BYTES);
     assert_eq!(read(&mut shard, "a"), Err(ReadError::Io));
+    let found = shard.take_damage();
+    assert!(matches!(found[..], [Damage { offset: 0, device_offset: Some(at), .. }] if at == data.offset()));
+    assert_eq!(found[0].object, object("a", 1));
     assert_eq!(read(&mut shard, "b"), Ok(good));
     assert_eq!(shard.failure(), None);
     // What is written anew is readable, what cannot be read stays so.
