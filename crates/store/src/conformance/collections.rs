@@ -155,13 +155,25 @@ fn a_collection_is_not_created_twice(h: &mut Harness) {
     h.must_panic("a collection twice", vec![Change::CreateCollection { split_bits: 0 }]);
 }
 
+/// A store may compress.
+fn incompressible(len: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(next).collect()
+}
+
 fn usage_follows_what_is_stored(h: &mut Harness) {
     let empty = h.store.usage();
     assert!(empty.available <= empty.total);
     let a = object("a", 1);
     let tag = h.tag();
     let changes = vec![
-        write(&a, 0, &[1; 1 << 20]),
+        write(&a, 0, &incompressible(1 << 20)),
         Change::OmapSet { object: a.clone(), entries: vec![("key".into(), vec![0; 5000].into())] },
     ];
     h.store.submit(tag, Transaction { collection: home(), changes });
