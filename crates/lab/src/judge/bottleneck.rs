@@ -8,6 +8,7 @@
 use super::disturbed::values;
 use super::stats::mean;
 use crate::matrix::Spec;
+use crate::observe::observer::HOST;
 use crate::results::record::{Measured, Sample};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -46,23 +47,34 @@ pub fn find(spec: &Spec, measured: &Measured, samples: &[Sample]) -> Vec<Bottlen
             add(format!("{source}: one thread ({name})"), evidence, busy);
         }
     }
-    let (busy, cpus) = (average("host", "cpu_busy"), average("host", "cpus").max(1.0));
-    if busy >= 0.9 {
-        let mut users: Vec<(String, f64)> = sources(samples, "cpu_cores")
-            .into_iter()
-            .map(|s| (s.to_owned(), average(s, "cpu_cores")))
-            .collect();
-        users.push(("other programs".into(), average("host", "cpu_others")));
+    let busy = average(HOST, "cpu_busy");
+    for host in sources(samples, "cpu_busy") {
+        let (busy, cpus) = (average(host, "cpu_busy"), average(host, "cpus").max(1.0));
+        if busy < 0.9 {
+            continue;
+        }
+        // Of another host only its own whole is known here, not which processes are its.
+        let mut users: Vec<(String, f64)> = match host == HOST {
+            true => sources(samples, "cpu_cores")
+                .into_iter()
+                .map(|s| (s.to_owned(), average(s, "cpu_cores")))
+                .collect(),
+            false => Vec::new(),
+        };
+        users.push(("other programs".into(), average(host, "cpu_others")));
         users.sort_by(|a, b| b.1.total_cmp(&a.1));
         let list: Vec<String> =
             users.iter().take(3).map(|(name, cores)| format!("{name} {cores:.2}")).collect();
         let evidence =
             format!("{:.0} % of {cpus:.0} processors were busy; in cores: {}", busy * 100.0, list.join(", "));
-        let what = match users[0].0 == "other programs" {
-            true => "other programs on this host: its processors are busy with them",
-            false => "the host's processors",
+        let what = match host.strip_prefix("host:") {
+            Some(other) => format!("the processors of {other}"),
+            None if users[0].0 == "other programs" => {
+                "other programs on this host: its processors are busy with them".into()
+            }
+            None => "the host's processors".into(),
         };
-        add(what.into(), evidence, busy);
+        add(what, evidence, busy);
     }
     for disk in sources(samples, "disk_util") {
         let util = average(disk, "disk_util");
@@ -211,6 +223,8 @@ mod tests {
         assert!(found.evidence.contains("osd.0 1.20"), "{}", found.evidence);
         let neighbours = first(&spec, &m, &[&busy[..], &[sample("host", "cpu_others", 1.7)]].concat());
         assert!(neighbours.what.starts_with("other programs"), "{}", neighbours.what);
+        let elsewhere = [sample("host:b", "cpu_busy", 0.99), sample("host:b", "cpus", 4.0)];
+        assert_eq!(with(&elsewhere).what, "the processors of b");
         let own = Measured { ceiling_ops_per_s: Some(11_000.0), ..m.clone() };
         assert_eq!(first(&spec, &own, &idle).what, "the load generator");
     }

@@ -27,8 +27,8 @@ pub const CONFIDENCE_OF_POINT: f64 = 0.95;
 const POWER: f64 = 0.8;
 /// With fewer repeats than this, comparing within them leaves too little to judge noise by.
 const PAIRS_MIN: usize = 6;
-/// More repeats than this are nobody's plan: the answer is another machine.
-pub const REPEATS_MAX: u32 = 1_000_000;
+/// More repeats than this are nobody's plan: the answer is longer points, or a quieter host.
+pub const REPEATS_MAX: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,8 +78,10 @@ pub struct Difference {
     pub verdict: Verdict,
     /// The smallest change that this many repeats would show four times out of five, as a share.
     pub detectable: f64,
-    /// Repeats of each side that a change of 5 % would need; at most [`REPEATS_MAX`].
-    pub repeats_for_5_percent: u32,
+    /// The fewest repeats that a side has.
+    pub repeats: usize,
+    /// Repeats of each side that a change of 5 % would need; `None` where that is more than [`REPEATS_MAX`].
+    pub repeats_for_5_percent: Option<u32>,
 }
 
 /// What is compared: larger must be better.
@@ -191,10 +193,18 @@ fn apart(points: &[(&[Repeat], &[Repeat])], confidence: f64) -> Difference {
     let variance = a.variance + b.variance;
     let degrees = variance.powi(2) / (a.variance.powi(2) / na.max(1.0) + b.variance.powi(2) / nb.max(1.0));
     let degrees = if degrees.is_finite() { degrees } else { na + nb };
-    let enough = a.repeats > 1 && b.repeats > 1;
+    let repeats = a.repeats.min(b.repeats);
     let spread = (a.spread + b.spread) / 2.0;
     // The noise of a difference of two single repeats, each on its own.
-    judge(b.mean - a.mean, variance.sqrt(), degrees, enough, confidence, (2.0 * spread).sqrt(), spread.sqrt())
+    judge(
+        b.mean - a.mean,
+        variance.sqrt(),
+        degrees,
+        repeats,
+        confidence,
+        (2.0 * spread).sqrt(),
+        spread.sqrt(),
+    )
 }
 
 /// Within each repeat that has every point on both sides. `None` where those are too few.
@@ -213,7 +223,7 @@ fn in_turns(points: &[(&[Repeat], &[Repeat])], confidence: f64) -> Option<Differ
     (shifts.len() >= PAIRS_MIN).then(|| {
         let (n, spread) = (shifts.len() as f64, variance(&shifts));
         let each = (spread / 2.0).sqrt();
-        judge(mean(&shifts), (spread / n).sqrt(), n - 1.0, true, confidence, spread.sqrt(), each)
+        judge(mean(&shifts), (spread / n).sqrt(), n - 1.0, shifts.len(), confidence, spread.sqrt(), each)
     })
 }
 
@@ -222,11 +232,12 @@ fn judge(
     shift: f64,
     error: f64,
     degrees: f64,
-    enough: bool,
+    repeats: usize,
     confidence: f64,
     of_pair: f64,
     of_one: f64,
 ) -> Difference {
+    let enough = repeats > 1;
     let reach = if enough { t_quantile(confidence, degrees) } else { f64::INFINITY };
     let p = match (enough, error > 0.0) {
         (false, _) => 1.0,
@@ -256,14 +267,15 @@ fn judge(
         p,
         verdict,
         detectable,
-        repeats_for_5_percent: if enough { repeats_needed(of_pair, degrees) } else { 2 },
+        repeats,
+        repeats_for_5_percent: if enough { repeats_needed(of_pair, degrees) } else { Some(2) },
     }
 }
 
 /// Repeats of each side so that 5 % are found four times out of five. The noise was itself measured with few repeats,
 /// and where single repeats stall it is more often taken for too small than for too large: what is planned with is the
 /// upper bound that holds nine times out of ten.
-fn repeats_needed(of_pair: f64, degrees: f64) -> u32 {
+fn repeats_needed(of_pair: f64, degrees: f64) -> Option<u32> {
     let least = chi_square_quantile(0.1, degrees) / degrees;
     let deviation = of_pair / least.sqrt();
     let shift = 1.05f64.ln();
@@ -272,12 +284,15 @@ fn repeats_needed(of_pair: f64, degrees: f64) -> u32 {
         let reach = t_quantile(CONFIDENCE, degrees) + t_quantile(2.0 * POWER - 1.0, degrees);
         reach * deviation / f64::from(n).sqrt() <= shift
     };
+    if !enough(REPEATS_MAX) {
+        return None;
+    }
     let (mut low, mut high) = (1, REPEATS_MAX);
     while high - low > 1 {
         let mid = low + (high - low) / 2;
         if enough(mid) { high = mid } else { low = mid }
     }
-    high
+    Some(high)
 }
 
 /// The more points are looked at, the more a single one must differ: the smallest p is held against the error that all
@@ -382,7 +397,9 @@ mod tests {
             let whole = compare(&a, &b, Design::Apart).1.unwrap();
             match whole.verdict {
                 Verdict::Worse => found += 1,
-                Verdict::NoDifferenceShown => asked += u32::from(whole.repeats_for_5_percent > 3),
+                Verdict::NoDifferenceShown => {
+                    asked += u32::from(whole.repeats_for_5_percent.is_none_or(|n| n > 3))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -390,7 +407,15 @@ mod tests {
         assert_eq!(found + asked, 200);
         let mut noisy = || run(&mut random, 1, 3, Noise(0.2, 0.0), 1.0);
         let whole = compare(&noisy(), &noisy(), Design::Apart).1.unwrap();
-        assert!(whole.repeats_for_5_percent > 30 && whole.detectable > 0.3, "{whole:?}");
+        assert!(whole.repeats_for_5_percent.is_none_or(|n| n > 30) && whole.detectable > 0.3, "{whole:?}");
+    }
+
+    #[test]
+    fn what_no_number_of_repeats_would_find_is_not_counted() {
+        let needed = |deviation| repeats_needed(deviation, 4.0);
+        assert!(needed(0.02).is_some_and(|n| (2..20).contains(&n)), "{:?}", needed(0.02));
+        assert!(needed(0.1).is_some_and(|n| n > 20), "{:?}", needed(0.1));
+        assert_eq!(needed(5.0), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::stats::mean;
 use super::steady::{self, Steady};
 use crate::results::record::{Measured, Sample};
+use std::collections::BTreeSet;
 
 /// Values of one metric after the warm-up.
 pub fn values(samples: &[Sample], source: &str, metric: &str, from_s: f64) -> Vec<f64> {
@@ -11,7 +12,6 @@ pub fn values(samples: &[Sample], source: &str, metric: &str, from_s: f64) -> Ve
 }
 
 pub fn flags(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Vec<String> {
-    let host = |metric: &str| mean(&values(samples, "host", metric, ramp_s));
     let mut out = Vec::new();
     let rates: Vec<f64> = measured.series.iter().filter(|s| s.at_s > ramp_s).map(|s| s.ops).collect();
     match steady::judge(&rates) {
@@ -25,12 +25,21 @@ pub fn flags(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Vec<String
         }
         Steady::From { .. } | Steady::TooShort => {}
     }
-    if host("cpu_steal") > 0.05 {
-        out.push(format!("the hypervisor took {:.0} % of the processors", host("cpu_steal") * 100.0));
-    }
-    let cpus = host("cpus").max(1.0);
-    if host("cpu_others") > (0.1 * cpus).max(0.15) {
-        out.push(format!("other programs used {:.2} of {cpus:.0} processors", host("cpu_others")));
+    let hosts: BTreeSet<&str> =
+        samples.iter().filter(|s| s.metric == "cpus").map(|s| s.source.as_str()).collect();
+    for source in hosts {
+        let host = |metric: &str| mean(&values(samples, source, metric, ramp_s));
+        let whose = source.strip_prefix("host:").map_or(String::new(), |other| format!(" of {other}"));
+        if host("cpu_steal") > 0.05 {
+            out.push(format!(
+                "the hypervisor took {:.0} % of the processors{whose}",
+                host("cpu_steal") * 100.0
+            ));
+        }
+        let cpus = host("cpus").max(1.0);
+        if host("cpu_others") > (0.1 * cpus).max(0.15) {
+            out.push(format!("other programs used {:.2} of {cpus:.0} processors{whose}", host("cpu_others")));
+        }
     }
     let most =
         |source: &str, metric: &str| values(samples, source, metric, 0.0).into_iter().fold(0.0, f64::max);
@@ -92,6 +101,8 @@ mod tests {
         loud.extend([
             sample("host", "cpu_steal", 0.2),
             sample("host", "cpu_others", 2.3),
+            sample("host:b", "cpus", 2.0),
+            sample("host:b", "cpu_others", 1.5),
             sample("cluster", "osds_up", 2.0),
             sample("pgs", "active+clean+scrubbing+deep", 1.0),
             sample("cluster", "slow_ops", 4.0),
@@ -101,6 +112,7 @@ mod tests {
         for words in [
             "hypervisor",
             "other programs used 1.20",
+            "other programs used 1.50 of 2 processors of b",
             "scrub went on",
             "4 slow",
             "went down",

@@ -1,7 +1,7 @@
 //! Do the judgements hold on recorded runs, with the drift, the bursts and the bad seconds that a real machine has?
 //! The recordings say in their first lines what they are: the same two points, again and again, nothing changed.
 
-use super::compare::{Design, Difference, REPEATS_MAX, Repeat, Repeats, Verdict, compare};
+use super::compare::{Design, Difference, Repeat, Repeats, Verdict, compare};
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::collections::BTreeMap;
@@ -104,8 +104,9 @@ fn five_percent_are_found_or_the_repeats_that_are_asked_for_find_them() {
                 at_once += 1;
                 continue;
             }
-            let needed = first.repeats_for_5_percent;
-            assert!(needed > ITERATIONS as u32 && needed < REPEATS_MAX, "{name}: {needed} repeats asked for");
+            // Within reason: more than a thousand are not asked for.
+            let needed = first.repeats_for_5_percent.expect("these recordings are quiet enough");
+            assert!(needed > ITERATIONS as u32, "{name}: {needed} repeats asked for");
             asked.push(needed);
             with_more += usize::from(trial(needed as usize).verdict == Verdict::Worse);
         }

@@ -5,7 +5,7 @@
 
 use super::spec::{ClusterSpec, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
-use super::{ClientHosts, Matrix, cluster};
+use super::{Matrix, OtherHosts, cluster};
 use crate::size;
 use serde_json::{Map, Value};
 
@@ -119,7 +119,17 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
         return Err(tree.problem(&["benchmarks"], "benchmarks: there is nothing to measure"));
     }
     let hosts = hosts(tree, section, &mut notes)?;
-    Ok(Matrix { name: String::new(), clusters, specs, iterations, seed: 1, cool_down_s: 1.0, hosts, notes })
+    Ok(Matrix {
+        name: String::new(),
+        clusters,
+        specs,
+        iterations,
+        seed: 1,
+        cool_down_s: 1.0,
+        hosts,
+        watched: None,
+        notes,
+    })
 }
 
 fn clusters(
@@ -150,7 +160,7 @@ fn hosts(
     tree: &Tree,
     section: &Map<String, Value>,
     notes: &mut Vec<String>,
-) -> Result<Option<ClientHosts>, Problem> {
+) -> Result<Option<OtherHosts>, Problem> {
     let names: Vec<String> =
         section.get("clients").map(|v| axis(v).iter().map(text_of).collect()).unwrap_or_default();
     let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -159,7 +169,7 @@ fn hosts(
         return Ok(None);
     }
     let user = section.get("user").map(|user| text_of(user) + "@").unwrap_or_default();
-    let hosts = ClientHosts::new(names.iter().map(|name| format!("{user}{name}")).collect())
+    let hosts = OtherHosts::new(names.iter().map(|name| format!("{user}{name}")).collect())
         .map_err(|what| tree.problem(&["cluster", "clients"], format!("clients: {what}")))?;
     notes.push(format!(
         "the load is made by {} over ssh, where `shoal` must be on PATH; --here makes it on this host",

@@ -1,8 +1,8 @@
-//! Which other hosts make the load, and how are they reached?
+//! Which other hosts take part, and how are they reached?
 
-/// Each of them makes the whole load of a point: its `clients` are clients of each host.
+/// Hosts that make the load (each the whole of a point's `clients`), or that are only watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientHosts {
+pub struct OtherHosts {
     /// As ssh takes them: `HOST` or `USER@HOST`.
     pub hosts: Vec<String>,
     /// The program that reaches a host, and its options: the host and a command line follow.
@@ -11,8 +11,8 @@ pub struct ClientHosts {
     pub shoal: String,
 }
 
-impl ClientHosts {
-    pub fn new(hosts: Vec<String>) -> Result<ClientHosts, String> {
+impl OtherHosts {
+    pub fn new(hosts: Vec<String>) -> Result<OtherHosts, String> {
         // What begins with a dash would be an option of ssh.
         let is_host = |host: &String| {
             !host.is_empty()
@@ -27,6 +27,6 @@ impl ClientHosts {
         }
         let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"];
         let ssh = std::iter::once("ssh").chain(options).map(str::to_owned).collect();
-        Ok(ClientHosts { hosts, ssh, shoal: "shoal".into() })
+        Ok(OtherHosts { hosts, ssh, shoal: "shoal".into() })
     }
 }

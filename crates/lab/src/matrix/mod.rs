@@ -3,7 +3,7 @@
 //! - [`spec`]: one point, completely described.
 //! - [`tree`]: YAML as a tree whose keys know their line.
 //! - [`own`]: the lab's own form; [`cbt`]: CBT's.
-//! - [`hosts`]: which other hosts make the load.
+//! - [`hosts`]: which other hosts make the load, or are watched.
 //! - [`order`]: in which order the points run.
 
 pub mod cbt;
@@ -14,7 +14,7 @@ pub mod own;
 pub mod spec;
 mod tree;
 
-pub use hosts::ClientHosts;
+pub use hosts::OtherHosts;
 pub use spec::{Access, ClusterSpec, Deploy, Fault, FaultKind, Op, Pool, Spec, Tool};
 pub use tree::Problem;
 
@@ -33,7 +33,9 @@ pub struct Matrix {
     /// Seconds of rest after each point.
     pub cool_down_s: f64,
     /// The hosts that make the load; `None`: this one.
-    pub hosts: Option<ClientHosts>,
+    pub hosts: Option<OtherHosts>,
+    /// Hosts that make none and are seen on the timeline, because OSDs run there.
+    pub watched: Option<OtherHosts>,
     /// What was read and has no effect here, told to the user.
     pub notes: Vec<String>,
 }

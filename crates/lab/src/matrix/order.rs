@@ -47,6 +47,7 @@ mod tests {
                 seed,
                 cool_down_s: 0.0,
                 hosts: None,
+                watched: None,
                 notes: Vec::new(),
             };
             let order = shuffled(&matrix);

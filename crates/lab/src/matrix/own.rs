@@ -11,12 +11,12 @@
 
 use super::spec::{Access, ClusterSpec, Fault, FaultKind, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
-use super::{ClientHosts, Matrix, cluster};
+use super::{Matrix, OtherHosts, cluster};
 use crate::size;
 use serde_json::{Map, Value};
 
 const TOP: &[&str] =
-    &["name", "iterations", "seed", "cool_down", "cluster", "clients", "defaults", "workloads"];
+    &["name", "iterations", "seed", "cool_down", "cluster", "clients", "watch", "defaults", "workloads"];
 const WORKLOAD: &[&str] = &[
     "tool",
     "op",
@@ -61,7 +61,8 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
         }
         Some(_) => return Err(tree.problem(&["cluster"], "cluster: expected keys, such as `deploy: shoal`")),
     };
-    let hosts = top.get("clients").map(|value| hosts(tree, value)).transpose()?;
+    let other = |key: &str| top.get(key).map(|value| hosts(tree, key, value)).transpose();
+    let (hosts, watched) = (other("clients")?, other("watch")?);
     let defaults = top.get("defaults").and_then(Value::as_object).unwrap_or(&empty);
     unknown(tree, &["defaults"], defaults, WORKLOAD)?;
     let Some(Value::Array(workloads)) = top.get("workloads") else {
@@ -91,20 +92,26 @@ pub(super) fn read(tree: &Tree) -> Result<Matrix, Problem> {
         seed: number("seed", 1.0)? as u64,
         cool_down_s: number("cool_down", 1.0)?,
         hosts,
+        watched,
         notes: Vec::new(),
     })
 }
 
-/// `clients: {hosts: [a, b], ssh: "ssh -p 2222", shoal: /opt/shoal}`
-fn hosts(tree: &Tree, value: &Value) -> Result<ClientHosts, Problem> {
-    let wrong = |what: &str| tree.problem(&["clients"], format!("clients: {what}"));
+/// `clients: {hosts: [a, b], ssh: "ssh -p 2222", shoal: /opt/shoal}`, and the same under `watch`.
+fn hosts(tree: &Tree, key: &str, value: &Value) -> Result<OtherHosts, Problem> {
+    let wrong = |what: &str| tree.problem(&[key], format!("{key}: {what}"));
     let section = value.as_object().ok_or_else(|| {
-        wrong("expected keys, such as `hosts: [a, b]` (how many on each host is the key of a workload)")
+        wrong(match key {
+            "clients" => {
+                "expected keys, such as `hosts: [a, b]` (how many on each host is the key of a workload)"
+            }
+            _ => "expected keys, such as `hosts: [a, b]`",
+        })
     })?;
-    unknown(tree, &["clients"], section, &["hosts", "ssh", "shoal"])?;
+    unknown(tree, &[key], section, &["hosts", "ssh", "shoal"])?;
     let hosts: Vec<String> =
         section.get("hosts").map(|v| axis(v).iter().map(text_of).collect()).unwrap_or_default();
-    let mut hosts = ClientHosts::new(hosts).map_err(|what| wrong(&what))?;
+    let mut hosts = OtherHosts::new(hosts).map_err(|what| wrong(&what))?;
     if let Some(ssh) = section.get("ssh") {
         hosts.ssh = text_of(ssh).split_whitespace().map(str::to_owned).collect();
     }
@@ -404,6 +411,7 @@ workloads:
     fn sizes_ramps_faults_and_hosts() {
         let text = "\
 clients: { hosts: [a, me@b], ssh: ssh -p 2222, shoal: /opt/shoal }
+watch: { hosts: osd-1 }
 workloads:
   - tool: shoal
     op_size: [{ 4k: 75, 64k: 25 }, 4k]
@@ -423,5 +431,6 @@ workloads:
         assert!(first.label().ends_with("kill osd.0 at 10 s · run `echo now` at 20 s"), "{}", first.label());
         let hosts = matrix.hosts.unwrap();
         assert_eq!((hosts.hosts.len(), hosts.ssh.len(), hosts.shoal.as_str()), (2, 3, "/opt/shoal"));
+        assert_eq!(matrix.watched.unwrap().hosts, ["osd-1"]);
     }
 }

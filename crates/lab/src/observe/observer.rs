@@ -6,7 +6,7 @@ use super::daemon::{self, Daemon};
 use super::procfs::{self, Disk, Link, Process, Processors};
 use crate::hands::{Cluster, Hands};
 use crate::results::Sample;
-use crate::tool::process::CLIENTS;
+use crate::tool::process::{CLIENTS, GIVE_UP};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::read_to_string;
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_millis(500);
+/// Whose values are the whole host's.
+pub const HOST: &str = "host";
 /// Daemons and monitors are asked every so many rounds.
 const ASK_EVERY: u32 = 2;
 
@@ -24,6 +26,11 @@ pub struct Observer {
     /// When the load began: the timeline's zero.
     began: Mutex<Instant>,
     has_begun: AtomicBool,
+    /// What was read of counters before is of another time.
+    is_stale: AtomicBool,
+    /// A cluster that becomes full ends the load.
+    must_write: AtomicBool,
+    was_full: AtomicBool,
     samples: Mutex<Vec<Sample>>,
     stop: AtomicBool,
 }
@@ -34,6 +41,9 @@ impl Observer {
             daemons: daemon::find(&read_to_string(conf).unwrap_or_default()),
             began: Mutex::new(Instant::now()),
             has_begun: AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
+            must_write: AtomicBool::new(true),
+            was_full: AtomicBool::new(false),
             samples: Mutex::new(Vec::new()),
             stop: AtomicBool::new(false),
         }
@@ -47,7 +57,40 @@ impl Observer {
     pub fn begin(&self) {
         *self.began.lock().expect("no holder panics") = Instant::now();
         self.samples.lock().expect("no holder panics").clear();
+        self.is_stale.store(true, Ordering::Release);
         self.has_begun.store(true, Ordering::Release);
+    }
+
+    /// The load has ended: what is done after it is no part of it.
+    pub fn end(&self) {
+        let _held = self.samples.lock().expect("no holder panics");
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// What was seen on another host from the same beginning on. A daemon is the same wherever it was seen, and what this
+    /// host has seen of it itself is enough; all else is that host's: `host:b`, `b:eth0`, `client.b.0`.
+    pub fn take_in(&self, host: &str, seen: Vec<Sample>) {
+        let is_own = |source: &str| self.daemons.iter().any(|daemon| daemon.name == source);
+        let mut samples = self.samples.lock().expect("no holder panics");
+        samples.extend(seen.into_iter().filter(|s| !is_own(&s.source)).map(|s| {
+            let source = match s.source.split_once('.') {
+                Some(("client", n)) => format!("client.{host}.{n}"),
+                Some(("osd" | "mon" | "mgr" | "mds", _)) => s.source,
+                _ if s.source == HOST => format!("{HOST}:{host}"),
+                _ => format!("{host}:{}", s.source),
+            };
+            Sample { source, ..s }
+        }));
+    }
+
+    /// From now on nothing is written, and a full cluster is no reason to end.
+    pub fn only_reads(&self) {
+        self.must_write.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the load was ended because nothing can be written any more.
+    pub fn was_full(&self) -> bool {
+        self.was_full.load(Ordering::Relaxed)
     }
 
     /// Seconds since the load began; `None` before.
@@ -87,7 +130,7 @@ impl Observer {
 
     fn pause(&self) {
         let until = Instant::now() + EVERY;
-        while Instant::now() < until && !self.stopped() {
+        while Instant::now() < until && !self.stopped() && !self.is_stale.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -97,7 +140,9 @@ impl Observer {
         while !self.stopped() {
             self.pause();
             let now = Reading::take(&self.daemons);
-            self.tell(&before, &now);
+            if !self.is_stale.swap(false, Ordering::AcqRel) {
+                self.tell(&before, &now);
+            }
             before = now;
         }
     }
@@ -111,12 +156,12 @@ impl Observer {
         let total =
             (b.busy_s + b.idle_s + b.wait_s + b.steal_s) - (a.busy_s + a.idle_s + a.wait_s + a.steal_s);
         let share = |value: f64| if total > 0.0 { value / total } else { 0.0 };
-        self.add("host", "cpus", b.count as f64);
-        self.add("host", "cpu_busy", share(b.busy_s - a.busy_s));
-        self.add("host", "cpu_wait", share(b.wait_s - a.wait_s));
-        self.add("host", "cpu_steal", share(b.steal_s - a.steal_s));
-        self.add("host", "cpu_interrupt", share(b.interrupt_s - a.interrupt_s));
-        self.add("host", "context_switches_per_s", (b.context_switches - a.context_switches) / seconds);
+        self.add(HOST, "cpus", b.count as f64);
+        self.add(HOST, "cpu_busy", share(b.busy_s - a.busy_s));
+        self.add(HOST, "cpu_wait", share(b.wait_s - a.wait_s));
+        self.add(HOST, "cpu_steal", share(b.steal_s - a.steal_s));
+        self.add(HOST, "cpu_interrupt", share(b.interrupt_s - a.interrupt_s));
+        self.add(HOST, "context_switches_per_s", (b.context_switches - a.context_switches) / seconds);
         let mut own_s = 0.0;
         for (name, process) in &now.processes {
             let Some(earlier) = before.processes.get(name) else { continue };
@@ -137,7 +182,7 @@ impl Observer {
                 self.add(name, format!("thread:{thread}"), share);
             }
         }
-        self.add("host", "cpu_others", ((b.busy_s - a.busy_s - own_s) / seconds).max(0.0));
+        self.add(HOST, "cpu_others", ((b.busy_s - a.busy_s - own_s) / seconds).max(0.0));
         for (name, disk) in &now.disks {
             let earlier = before.disks.get(name).copied().unwrap_or(*disk);
             self.add(name, "disk_util", (disk.busy_s - earlier.busy_s) / seconds);
@@ -180,6 +225,13 @@ impl Observer {
                     for (source, metric, value) in of_status(&status) {
                         self.add(source, metric, value);
                     }
+                    if is_full(&status) && self.must_write.load(Ordering::Relaxed) {
+                        let _held = self.samples.lock().expect("no holder panics");
+                        if !self.stopped() {
+                            self.was_full.store(true, Ordering::Relaxed);
+                            GIVE_UP.store(true, Ordering::Relaxed);
+                        }
+                    }
                 }
             }
             round += 1;
@@ -201,6 +253,11 @@ impl Observer {
             }
         }
     }
+}
+
+/// Whether nothing can be written, by what `ceph -s` says. A pool of the lab's has no quota of its own.
+pub fn is_full(status: &Value) -> bool {
+    status["health"]["checks"].get("OSD_FULL").is_some()
 }
 
 /// What `ceph -s` says that a timeline wants.
@@ -251,5 +308,29 @@ impl Reading {
             disks: procfs::disks(&text("/proc/diskstats"), procfs::is_whole_disk),
             links: procfs::links(&text("/proc/net/dev"), procfs::link_speed_mbit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(source: &str) -> Sample {
+        Sample { at_s: 1.0, source: source.into(), metric: "cpu_cores".into(), value: 0.5 }
+    }
+
+    #[test]
+    fn what_another_host_saw_is_told_apart() {
+        let observer = Observer::new(Path::new("/dev/null"));
+        observer.take_in("b", ["host", "osd.3", "client.0", "eth0"].map(sample).to_vec());
+        let seen: Vec<String> = observer.samples.lock().unwrap().iter().map(|s| s.source.clone()).collect();
+        assert_eq!(seen, ["host:b", "osd.3", "client.b.0", "b:eth0"]);
+    }
+
+    #[test]
+    fn a_full_cluster_is_known_by_its_osds() {
+        let status = |check: &str| json!({"health": {"checks": {check: {}}}});
+        assert!(is_full(&status("OSD_FULL")));
+        assert!(!is_full(&status("POOL_FULL")) && !is_full(&json!({})));
     }
 }

@@ -74,6 +74,12 @@ impl Group {
         bins
     }
 
+    /// Of the client's busiest thread, the mean over repeats.
+    pub fn client_thread_share(&self) -> Option<f64> {
+        let shares: Vec<f64> = self.measured().filter_map(|m| m.client_thread_share).collect();
+        (!shares.is_empty()).then(|| stats::mean(&shares))
+    }
+
     pub fn p99_us(&self) -> Option<f64> {
         let all = self.all(|m| m.latency.p99_us);
         (!all.is_empty()).then(|| stats::mean(&all))

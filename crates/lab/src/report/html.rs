@@ -117,7 +117,7 @@ fn table(groups: &[Group]) -> String {
     let mut out = String::from(
         "<div class=\"scroll\"><table><thead><tr><th>cluster</th><th>point</th><th class=\"n\">op/s</th>\
          <th class=\"n\">± 95 %</th><th class=\"n\">bytes/s</th><th class=\"n\">mean µs</th><th class=\"n\">p99 µs</th>\
-         <th class=\"n\">CPU µs/op</th><th>disturbed by</th></tr></thead><tbody>\n",
+         <th class=\"n\">CPU µs/op</th><th class=\"n\">client</th><th>disturbed by</th></tr></thead><tbody>\n",
     );
     for g in groups.iter().filter(|g| g.spec.tool != Tool::Nothing) {
         let errors = g.points.iter().filter_map(|p| p.error.clone());
@@ -131,7 +131,7 @@ fn table(groups: &[Group]) -> String {
         let cpu: f64 = g.cpu_us_per_op().values().sum();
         writeln!(
             out,
-            "<tr><td>{}</td><td>{}</td>{}{}{}{}{}{}<td>{warnings}</td></tr>",
+            "<tr><td>{}</td><td>{}</td>{}{}{}{}{}{}{}<td>{warnings}</td></tr>",
             escape(&g.cluster.label()),
             escape(&g.spec.label()),
             cell(Some(format!("{:.0}", g.ops_per_s()))),
@@ -140,10 +140,12 @@ fn table(groups: &[Group]) -> String {
             cell(Some(format!("{:.0}", g.mean_us()))),
             cell(g.p99_us().map(|us| format!("{us:.0}"))),
             cell((cpu > 0.0).then(|| format!("{cpu:.0}"))),
+            cell(g.client_thread_share().map(|share| format!("{:.0} %", share * 100.0))),
         )
         .expect("writing to a string");
     }
-    out + "</tbody></table></div>\n"
+    out + "</tbody></table></div>\n<p class=\"soft\">client: how much of the time its busiest thread ran; from 85 % on it is the \
+           client that was measured.</p>\n"
 }
 
 /// For every point what is used up, and how one knows.

@@ -86,12 +86,16 @@ pub struct Measured {
     pub cpu_us_per_op: Vec<(String, f64)>,
     /// The load generator's own ceiling in operations a second, where it is known.
     pub ceiling_ops_per_s: Option<f64>,
+    /// How much of the time the busiest thread of any client ran: at 1 the client can do no more. `None` where none was
+    /// seen.
+    #[serde(default)]
+    pub client_thread_share: Option<f64>,
     /// Reads whose content was compared, and how many were wrong.
     pub verified: Option<(u64, u64)>,
 }
 
 /// One value on the timeline.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// From the load's begin.
     pub at_s: f64,

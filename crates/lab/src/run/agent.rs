@@ -1,12 +1,13 @@
 //! What runs on a client host: `shoal lab agent`, one process for one point. It is told what to do line by line, prepares,
-//! begins when it is told to, and says what it measured. It stops, and what it runs stops, when nobody speaks to it any
+//! begins when it is told to, and says what it measured and what it saw of its host. It stops, and what it runs stops, when nobody speaks to it any
 //! more.
 
 use super::host::unix_s;
-use super::part::{self, ClientFolder, Pools};
+use super::part::{ClientFolder, Part, Pools};
 use crate::hands::Hands;
 use crate::matrix::Spec;
-use crate::results::Measured;
+use crate::observe::Observer;
+use crate::results::{Measured, Sample};
 use crate::tool::process::{STOP, rest, stopped};
 use crate::tool::release::Release;
 use anyhow::{Context, bail, ensure};
@@ -24,8 +25,12 @@ pub enum ToAgent {
     Hello,
     /// Write what will be read, and so on; then say that you are ready.
     Prepare(Box<Prepare>),
+    /// Watch your host and the daemons that this `ceph.conf` has there; say that you are ready.
+    Watch { conf: String },
     /// Begin at this moment of your own clock.
     Go { at_unix_s: f64 },
+    /// The load that you watched has ended.
+    Enough,
 }
 
 /// A point's load of one host.
@@ -43,7 +48,8 @@ pub struct Prepare {
 pub enum FromAgent {
     Hello { version: String, unix_s: f64 },
     Ready,
-    Measured { measured: Box<Measured>, artifacts: Vec<(String, String)> },
+    Measured { measured: Box<Measured>, artifacts: Vec<(String, String)>, samples: Vec<Sample> },
+    Seen { samples: Vec<Sample> },
     Failed { error: String },
 }
 
@@ -87,7 +93,17 @@ pub fn serve(
                     outcome.unwrap_or_else(|error| FromAgent::Failed { error: format!("{error:#}") });
                 say(output, &answer)?;
             }
-            ToAgent::Go { .. } => say(output, &FromAgent::Failed { error: "nothing is prepared".into() })?,
+            ToAgent::Watch { conf } => {
+                let outcome = watch(hands, &scratch, &conf, &told, output);
+                drop(std::fs::remove_dir_all(&scratch));
+                if stopped() {
+                    return Ok(());
+                }
+                say(output, &outcome.unwrap_or_else(|e| FromAgent::Failed { error: format!("{e:#}") }))?;
+            }
+            ToAgent::Go { .. } | ToAgent::Enough => {
+                say(output, &FromAgent::Failed { error: "nothing is prepared".into() })?;
+            }
         }
     }
     Ok(())
@@ -103,19 +119,53 @@ fn load(
     let Prepare { conf, keyring, pools, spec } = what;
     let client = ClientFolder::make(scratch, conf, keyring, &spec.mode, Release::default())?;
     let mut artifacts = Vec::new();
-    let mut begin = || {
-        say(output, &FromAgent::Ready)?;
-        let Some(ToAgent::Go { at_unix_s }) = next(told)? else { bail!("interrupted") };
-        rest(at_unix_s - unix_s());
-        ensure!(!stopped(), "interrupted");
-        Ok(())
-    };
-    let measured = part::load(hands, &client, pools, spec, &mut begin, &mut artifacts)?;
+    let observer = Observer::new(&client.conf);
+    let (measured, samples) = observer.during(hands, None, || {
+        let mut begin = || {
+            say(output, &FromAgent::Ready)?;
+            go(told, &observer)
+        };
+        let part = Part { hands, client: &client, pools, spec };
+        let measured = part.load(&mut begin, &mut artifacts);
+        observer.end();
+        measured
+    });
     let artifacts = artifacts
         .into_iter()
         .map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned()))
         .collect();
-    Ok(FromAgent::Measured { measured: Box::new(measured), artifacts })
+    Ok(FromAgent::Measured { measured: Box::new(measured?), artifacts, samples })
+}
+
+fn watch(
+    hands: &dyn Hands,
+    scratch: &Path,
+    conf: &str,
+    told: &Receiver<String>,
+    output: &mut dyn Write,
+) -> anyhow::Result<FromAgent> {
+    std::fs::create_dir_all(scratch)?;
+    let path = scratch.join("ceph.conf");
+    std::fs::write(&path, conf)?;
+    let observer = Observer::new(&path);
+    let (outcome, samples) = observer.during(hands, None, || {
+        say(output, &FromAgent::Ready)?;
+        go(told, &observer)?;
+        let heard = next(told)?;
+        observer.end();
+        ensure!(matches!(heard, Some(ToAgent::Enough)), "interrupted");
+        Ok(())
+    });
+    outcome.map(|()| FromAgent::Seen { samples })
+}
+
+/// Waits for the word, and for its moment.
+fn go(told: &Receiver<String>, observer: &Observer) -> anyhow::Result<()> {
+    let Some(ToAgent::Go { at_unix_s }) = next(told)? else { bail!("interrupted") };
+    rest(at_unix_s - unix_s());
+    ensure!(!stopped(), "interrupted");
+    observer.begin();
+    Ok(())
 }
 
 /// `None` at the end of the input.

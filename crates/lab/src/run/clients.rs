@@ -7,49 +7,27 @@
 use super::agent::{FromAgent, Prepare, ToAgent};
 use super::host::unix_s;
 use super::part::{Artifacts, Begin, Pools, patience};
+use super::reach::{self, Host};
 use crate::judge::stats::{mean, quantile_of_bins};
-use crate::matrix::{ClientHosts, Spec};
+use crate::matrix::{OtherHosts, Spec};
+use crate::observe::Observer;
 use crate::results::Measured;
 use crate::tool::process::stopped;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-const HELLO_PATIENCE: Duration = Duration::from_secs(30);
 /// Preparing includes filling images.
 const READY_PATIENCE: Duration = Duration::from_secs(3600);
 const GO_AHEAD_S: f64 = 0.3;
-const CLOCK_ROUNDS: usize = 8;
-/// What an agent says in one line: histograms and series are the most of it.
-const LINE_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Clients {
     hosts: Vec<Host>,
 }
 
-struct Host {
-    name: String,
-    child: Child,
-    to: Option<ChildStdin>,
-    from: Receiver<String>,
-    errors: Receiver<String>,
-    /// Its clock less ours, in seconds, and the round trip that told it.
-    clock: (f64, f64),
-}
-
 impl Clients {
-    pub fn connect(hosts: &ClientHosts) -> anyhow::Result<Clients> {
-        // All at once: each takes its time to log in.
-        let started =
-            hosts.hosts.iter().map(|name| Host::start(hosts, name)).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut clients = Clients { hosts: started };
-        for host in &mut clients.hosts {
-            host.meet()?;
-        }
-        Ok(clients)
+    pub fn connect(hosts: &OtherHosts) -> anyhow::Result<Clients> {
+        Ok(Clients { hosts: reach::connect(hosts)? })
     }
 
     pub fn load(
@@ -59,6 +37,7 @@ impl Clients {
         pools: &Pools,
         spec: &Spec,
         begin: Begin<'_>,
+        observer: &Observer,
         artifacts: &mut Artifacts,
     ) -> anyhow::Result<Measured> {
         ensure!(spec.tool.needs_pool(), "only loads on a cluster are made by many hosts");
@@ -87,12 +66,13 @@ impl Clients {
         std::thread::sleep(Duration::from_secs_f64((at - unix_s()).max(0.0)));
         begin()?;
         let measured = self.each(patience(spec), |answer| match answer {
-            FromAgent::Measured { measured, artifacts } => Ok((*measured, artifacts)),
+            FromAgent::Measured { measured, artifacts, samples } => Ok((*measured, artifacts, samples)),
             other => bail!("it says {other:?} and should have measured"),
         })?;
         let mut parts = Vec::new();
         let mut told = Vec::new();
-        for (host, (part, raw)) in self.hosts.iter().zip(measured) {
+        for (host, (part, raw, samples)) in self.hosts.iter().zip(measured) {
+            observer.take_in(&host.name, samples);
             let (offset, round_trip) = host.clock;
             told.push(serde_json::json!({
                 "host": host.name, "clock_offset_s": offset, "clock_round_trip_s": round_trip,
@@ -130,129 +110,6 @@ impl Clients {
         }
         Ok(answers.into_iter().flatten().collect())
     }
-}
-
-impl Host {
-    fn start(hosts: &ClientHosts, name: &str) -> anyhow::Result<Host> {
-        let (program, options) = hosts.ssh.split_first().context("clients: ssh is empty")?;
-        let mut child = Command::new(program)
-            .args(options)
-            .arg(name)
-            .args([&hosts.shoal, "lab", "agent"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{program} cannot be started: is it installed?"))?;
-        let (to, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (out, err) = (out.context("no output")?, err.context("no output")?);
-        Ok(Host { name: name.to_owned(), child, to, from: lines(out), errors: lines(err), clock: (0.0, 0.0) })
-    }
-
-    /// Whether it speaks as we do, and what its clock says.
-    fn meet(&mut self) -> anyhow::Result<()> {
-        let mut best = (0.0, f64::INFINITY);
-        for _ in 0..CLOCK_ROUNDS {
-            let sent = unix_s();
-            self.tell(&ToAgent::Hello)?;
-            let (version, there) = match self.wait(HELLO_PATIENCE)? {
-                FromAgent::Hello { version, unix_s } => (version, unix_s),
-                other => bail!("client host {} answers {other:?}", self.name),
-            };
-            let own = env!("CARGO_PKG_VERSION");
-            ensure!(version == own, "client host {} has shoal {version}, this one {own}", self.name);
-            let round_trip = unix_s() - sent;
-            if round_trip < best.1 {
-                best = (there - (sent + round_trip / 2.0), round_trip);
-            }
-        }
-        self.clock = best;
-        Ok(())
-    }
-
-    fn tell(&mut self, what: &ToAgent) -> anyhow::Result<()> {
-        let mut line = serde_json::to_string(what)?;
-        line.push('\n');
-        let sent = self
-            .to
-            .as_mut()
-            .is_some_and(|to| to.write_all(line.as_bytes()).and_then(|()| to.flush()).is_ok());
-        if sent { Ok(()) } else { Err(self.gone()) }
-    }
-
-    fn wait(&mut self, patience: Duration) -> anyhow::Result<FromAgent> {
-        let until = Instant::now() + patience;
-        loop {
-            ensure!(!stopped(), "interrupted");
-            if let Some(answer) = self.hear(Duration::from_millis(200))? {
-                return Ok(answer);
-            }
-            ensure!(Instant::now() < until, "client host {} does not answer: {}", self.name, self.said());
-        }
-    }
-
-    fn hear(&mut self, patience: Duration) -> anyhow::Result<Option<FromAgent>> {
-        match self.from.recv_timeout(patience) {
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
-            Ok(line) => match serde_json::from_str(&line) {
-                Ok(FromAgent::Failed { error }) => bail!("client host {}: {error}", self.name),
-                Ok(answer) => Ok(Some(answer)),
-                Err(_) => bail!("client host {} says what no agent says: {line}", self.name),
-            },
-        }
-    }
-
-    /// It was there, or should have been, and is not.
-    fn gone(&mut self) -> anyhow::Error {
-        let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-        let said = self.said();
-        match self.clock.1 > 0.0 {
-            true => anyhow::anyhow!("client host {} died mid-run ({status}) {said}", self.name),
-            false => anyhow::anyhow!("client host {} cannot be reached ({status}) {said}", self.name),
-        }
-    }
-
-    /// What it wrote beside its answers.
-    fn said(&self) -> String {
-        let mut said: Vec<String> = Vec::new();
-        while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {
-            said.push(line);
-        }
-        said[said.len().saturating_sub(4)..].join("\n")
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // The agent ends when it hears no more; it has a moment to stop what it runs.
-        self.to = None;
-        let until = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < until {
-            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Its lines, as they come; the channel ends where they end.
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
-    let (send, receive) = channel();
-    std::thread::spawn(move || {
-        let mut from = BufReader::new(from);
-        loop {
-            let mut line = String::new();
-            match (&mut from).take(LINE_BYTES_MAX).read_line(&mut line) {
-                Ok(1..) if send.send(line.trim_end().to_owned()).is_ok() => {}
-                _ => return,
-            }
-        }
-    });
-    receive
 }
 
 /// Several clients at the same time: rates add up, means are weighed, extremes are extremes, histograms are added.
@@ -331,16 +188,5 @@ mod tests {
         assert_eq!(all.latency.p95_us, Some(100.0));
         assert_eq!(all.cpu_us_per_op, [("client".to_owned(), 18.9)]);
         assert_eq!(all.ceiling_ops_per_s, Some(2e5));
-    }
-
-    #[test]
-    fn a_host_that_is_not_there_says_so() {
-        let mut hosts = ClientHosts::new(vec!["nowhere".into()]).unwrap();
-        hosts.ssh = ["sh", "-c", "echo no route to $0 >&2; exit 255"].map(str::to_owned).to_vec();
-        let told = format!("{:#}", Clients::connect(&hosts).err().unwrap());
-        assert!(
-            told.contains("client host nowhere cannot be reached") && told.contains("no route"),
-            "{told}"
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! From a matrix to results: clusters start, points run in their order, what was seen is judged and kept.
 //!
-//! - [`agent`]: what runs on other client hosts; [`clients`]: what speaks to them.
+//! - [`agent`]: what runs on other hosts; [`reach`]: what speaks to it; [`clients`]: those that make load; [`watchers`]: those
+//!   that are only watched.
 //! - [`faults`]: what happens to a cluster meanwhile.
 //! - [`pool`]: pools of the lab's own, gone after each point.
 //! - [`part`]: what one host does for a point: prefill, load, what the tools say.
@@ -14,6 +15,8 @@ pub mod host;
 mod part;
 mod point;
 pub mod pool;
+mod reach;
+mod watchers;
 
 use crate::deploy;
 use crate::hands::Hands;
@@ -184,8 +187,13 @@ fn one_point(
     }
     let conf = cluster.map(|running| running.conf.as_path());
     let observer = Observer::new(conf.unwrap_or(Path::new("/dev/null")));
-    let place =
-        point::Place { hands: wish.hands, cluster, hosts: wish.matrix.hosts.as_ref(), scratch: wish.scratch };
+    let place = point::Place {
+        hands: wish.hands,
+        cluster,
+        hosts: wish.matrix.hosts.as_ref(),
+        watched: wish.matrix.watched.as_ref(),
+        scratch: wish.scratch,
+    };
     observer.during(wish.hands, conf, || point::measure(&place, spec, &observer, artifacts))
 }
 
@@ -210,8 +218,9 @@ fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) 
             measured.cpu_us_per_op.push(("client".into(), client));
         }
     }
+    measured.client_thread_share = client_thread_share(samples, ramp_s);
     record.flags = disturbed::flags(&measured, samples, ramp_s);
-    record.flags.extend(client_bound(&measured, samples, ramp_s));
+    record.flags.extend(client_bound(&measured));
     if record.spec.tool != crate::matrix::Tool::Nothing {
         record.verdict = serde_json::to_value(bottleneck::find(&record.spec, &measured, samples)).ok();
     }
@@ -222,7 +231,7 @@ fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) 
 const CLIENT_BOUND: f64 = 0.5;
 
 /// Whether the client held this back, rather than the cluster.
-fn client_bound(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Option<String> {
+fn client_bound(measured: &Measured) -> Option<String> {
     if let Some(ceiling) =
         measured.ceiling_ops_per_s.filter(|ceiling| measured.ops_per_s > CLIENT_BOUND * ceiling)
     {
@@ -233,15 +242,20 @@ fn client_bound(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Option<
             100.0 * measured.ops_per_s / ceiling
         ));
     }
+    let busy = measured.client_thread_share.unwrap_or(0.0);
+    (busy >= 0.85)
+        .then(|| format!("client-bound: a thread of the client ran {:.0} % of the time", busy * 100.0))
+}
+
+/// Of the busiest client's busiest thread, after the warm-up.
+fn client_thread_share(samples: &[Sample], ramp_s: f64) -> Option<f64> {
     let mut clients: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
     for s in samples.iter().filter(|s| s.source.starts_with("client.") && s.metric == "thread_top") {
         if s.at_s >= ramp_s {
             clients.entry(&s.source).or_default().push(s.value);
         }
     }
-    let busy = clients.values().map(|shares| crate::judge::stats::mean(shares)).fold(0.0, f64::max);
-    (busy >= 0.85)
-        .then(|| format!("client-bound: a thread of the client ran {:.0} % of the time", busy * 100.0))
+    clients.values().map(|shares| crate::judge::stats::mean(shares)).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -252,12 +266,22 @@ mod tests {
     fn a_client_at_its_end_is_told() {
         let at =
             |ops_per_s| Measured { ops_per_s, ceiling_ops_per_s: Some(100_000.0), ..Measured::default() };
-        assert_eq!(client_bound(&at(30_000.0), &[], 0.0), None);
-        let told = client_bound(&at(90_000.0), &[], 0.0).unwrap();
+        assert_eq!(client_bound(&at(30_000.0)), None);
+        let told = client_bound(&at(90_000.0)).unwrap();
         assert!(told.contains("90 % of the 100000"), "{told}");
-        let busy =
-            |value| Sample { at_s: 1.0, source: "client.1".into(), metric: "thread_top".into(), value };
-        assert_eq!(client_bound(&at(10.0), &[busy(0.5)], 0.0), None);
-        assert!(client_bound(&at(10.0), &[busy(0.97)], 0.0).unwrap().contains("97 %"));
+        let busy = |client: &str, value| Sample {
+            at_s: 1.0,
+            source: client.into(),
+            metric: "thread_top".into(),
+            value,
+        };
+        let with = |samples: &[Sample]| Measured {
+            client_thread_share: client_thread_share(samples, 0.0),
+            ..at(10.0)
+        };
+        assert_eq!(with(&[]).client_thread_share, None);
+        assert_eq!(client_bound(&with(&[busy("client.1", 0.5), busy("osd.0", 1.0)])), None);
+        let told = client_bound(&with(&[busy("client.1", 0.5), busy("client.b.0", 0.97)])).unwrap();
+        assert!(told.contains("97 %"), "{told}");
     }
 }

@@ -80,95 +80,82 @@ pub struct Pools {
 }
 
 /// The load of one host on a cluster.
-pub fn load(
-    hands: &dyn Hands,
-    client: &ClientFolder,
-    pools: &Pools,
-    spec: &Spec,
-    begin: Begin<'_>,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    match spec.tool {
-        Tool::RadosBench => objects(client, &pools.data, spec, begin, artifacts),
-        Tool::FioRbd => images(client, pools, spec, begin, artifacts),
-        _ => own(hands, client, &pools.data, spec, begin),
-    }
+pub struct Part<'a> {
+    pub hands: &'a dyn Hands,
+    pub client: &'a ClientFolder,
+    pub pools: &'a Pools,
+    pub spec: &'a Spec,
 }
 
-fn own(
-    hands: &dyn Hands,
-    client: &ClientFolder,
-    pool: &str,
-    spec: &Spec,
-    begin: Begin<'_>,
-) -> anyhow::Result<Measured> {
-    let ceiling = hands.ceiling(spec)?;
-    *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
-    let measured = hands.load(&client.conf, pool, spec, begin);
-    CLIENTS.lock().expect("no holder panics").clear();
-    Ok(Measured { ceiling_ops_per_s: Some(ceiling), ..measured? })
+impl Part<'_> {
+    pub fn load(&self, begin: Begin<'_>, artifacts: &mut Artifacts) -> anyhow::Result<Measured> {
+        match self.spec.tool {
+            Tool::RadosBench => self.objects(begin, artifacts),
+            Tool::FioRbd => self.images(begin, artifacts),
+            _ => self.own(begin),
+        }
+    }
+
+    fn own(&self, begin: Begin<'_>) -> anyhow::Result<Measured> {
+        let ceiling = self.hands.ceiling(self.spec)?;
+        *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
+        let measured = self.hands.load(&self.client.conf, &self.pools.data, self.spec, begin);
+        CLIENTS.lock().expect("no holder panics").clear();
+        Ok(Measured { ceiling_ops_per_s: Some(ceiling), ..measured? })
+    }
+
+    fn objects(&self, begin: Begin<'_>, artifacts: &mut Artifacts) -> anyhow::Result<Measured> {
+        let Part { client, pools, spec, .. } = self;
+        let commands = |spec: &Spec, op: Op, seconds: f64| {
+            rados_bench::commands(&client.tools, &client.conf, &pools.data, spec, op, seconds)
+        };
+        ensure!(
+            spec.op != Op::RandMixed,
+            "rados bench does not mix reads and writes: use the tool shoal or fio-rbd"
+        );
+        if spec.op.reads() {
+            // As long as the reads will take: in-order reads end where the objects end.
+            let fill = Spec { depth: spec.depth.max(64), ..(*spec).clone() };
+            run_all(commands(&fill, Op::Write, spec.seconds), patience(spec))
+                .context("writing what will be read")?;
+        } else if spec.ramp_s > 0.0 {
+            run_all(commands(spec, Op::Write, spec.ramp_s), patience(spec)).context("warming up")?;
+        }
+        begin()?;
+        let finished = run_all(commands(spec, spec.op, spec.seconds), patience(spec))?;
+        let mut parts = Vec::new();
+        for (n, one) in finished.iter().enumerate() {
+            artifacts.push((format!("rados-bench.{n}.txt"), one.output.clone().into_bytes()));
+            parts.push(rados_bench::parse(&one.output, spec)?);
+        }
+        let mut all = together(parts);
+        all.cpu_us_per_op =
+            vec![("client".into(), finished.iter().map(|f| f.cpu_s).sum::<f64>() * 1e6 / all.ops)];
+        Ok(all)
+    }
+
+    fn images(&self, begin: Begin<'_>, artifacts: &mut Artifacts) -> anyhow::Result<Measured> {
+        let Part { client, pools, spec, .. } = self;
+        let pool = pools.headers.as_deref().unwrap_or(&pools.data);
+        for n in spec.first_client..spec.first_client + spec.clients {
+            let mut create = client.tools.command("rbd");
+            let size_mib = spec.volume_bytes.div_ceil(1 << 20).to_string();
+            create.arg("-c").arg(&client.conf).args(["create", "-p", pool]);
+            create.args([&fio::image_name(n), "--size", &size_mib]);
+            if pools.headers.is_some() {
+                create.args(["--data-pool", &pools.data]);
+            }
+            run(create, Duration::from_secs(60)).context("making an image")?;
+        }
+        let image = fio::Image { tools: &client.tools, pool, conf: &client.conf };
+        run(fio::fill_command(spec, Some(&image)), Duration::from_secs(3600))
+            .context("filling the images")?;
+        with_fio(spec, Some(&image), &client.dir, begin, artifacts)
+    }
 }
 
 pub fn patience(spec: &Spec) -> Duration {
     Duration::from_secs_f64((spec.seconds + spec.ramp_s) * 1.5 + 60.0)
-}
-
-fn objects(
-    client: &ClientFolder,
-    pool: &str,
-    spec: &Spec,
-    begin: Begin<'_>,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    let commands = |spec: &Spec, op: Op, seconds: f64| {
-        rados_bench::commands(&client.tools, &client.conf, pool, spec, op, seconds)
-    };
-    ensure!(
-        spec.op != Op::RandMixed,
-        "rados bench does not mix reads and writes: use the tool shoal or fio-rbd"
-    );
-    if spec.op.reads() {
-        // As long as the reads will take: in-order reads end where the objects end.
-        let fill = Spec { depth: spec.depth.max(64), ..spec.clone() };
-        run_all(commands(&fill, Op::Write, spec.seconds), patience(spec))
-            .context("writing what will be read")?;
-    } else if spec.ramp_s > 0.0 {
-        run_all(commands(spec, Op::Write, spec.ramp_s), patience(spec)).context("warming up")?;
-    }
-    begin()?;
-    let finished = run_all(commands(spec, spec.op, spec.seconds), patience(spec))?;
-    let mut parts = Vec::new();
-    for (n, one) in finished.iter().enumerate() {
-        artifacts.push((format!("rados-bench.{n}.txt"), one.output.clone().into_bytes()));
-        parts.push(rados_bench::parse(&one.output, spec)?);
-    }
-    let mut all = together(parts);
-    all.cpu_us_per_op =
-        vec![("client".into(), finished.iter().map(|f| f.cpu_s).sum::<f64>() * 1e6 / all.ops)];
-    Ok(all)
-}
-
-fn images(
-    client: &ClientFolder,
-    pools: &Pools,
-    spec: &Spec,
-    begin: Begin<'_>,
-    artifacts: &mut Artifacts,
-) -> anyhow::Result<Measured> {
-    let pool = pools.headers.as_deref().unwrap_or(&pools.data);
-    for n in spec.first_client..spec.first_client + spec.clients {
-        let mut create = client.tools.command("rbd");
-        let size_mib = spec.volume_bytes.div_ceil(1 << 20).to_string();
-        create.arg("-c").arg(&client.conf).args(["create", "-p", pool]);
-        create.args([&fio::image_name(n), "--size", &size_mib]);
-        if pools.headers.is_some() {
-            create.args(["--data-pool", &pools.data]);
-        }
-        run(create, Duration::from_secs(60)).context("making an image")?;
-    }
-    let image = fio::Image { tools: &client.tools, pool, conf: &client.conf };
-    run(fio::fill_command(spec, Some(&image)), Duration::from_secs(3600)).context("filling the images")?;
-    with_fio(spec, Some(&image), &client.dir, begin, artifacts)
 }
 
 /// A disk or a file of this host, without a cluster.

@@ -2,25 +2,29 @@
 
 use super::clients::Clients;
 use super::faults::Faults;
-use super::part::{self, Artifacts, ClientFolder, Pools};
+use super::part::{self, Artifacts, ClientFolder, Part, Pools};
+
 use super::pool;
+use super::watchers::Watchers;
 use crate::deploy::Running;
 use crate::hands::{Cluster, Hands};
-use crate::matrix::{ClientHosts, Pool, Spec, Tool};
+use crate::matrix::{OtherHosts, Pool, Spec, Tool};
 use crate::observe::Observer;
 use crate::results::Measured;
 use crate::tool::network;
-use crate::tool::process::rest;
+use crate::tool::process::{GIVE_UP, rest};
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// Where a point is measured.
 pub struct Place<'a> {
     pub hands: &'a dyn Hands,
     pub cluster: Option<&'a Running<'a>>,
     /// The hosts that make the load; `None`: this one.
-    pub hosts: Option<&'a ClientHosts>,
+    pub hosts: Option<&'a OtherHosts>,
+    pub watched: Option<&'a OtherHosts>,
     pub scratch: &'a Path,
 }
 
@@ -77,10 +81,17 @@ fn in_a_pool(
         .and_then(|()| pool::create(cluster.as_mut(), &pools.data, &shape, spec.tool != Tool::RadosBench))
         .and_then(|()| options(cluster.as_mut(), spec, true))
         .and_then(|()| faults.during(observer, || load(place, running, &pools, spec, observer, artifacts)));
-    let outcome = outcome.map_err(|error| match pool::is_full(hands, conf) {
-        true => error.context("the cluster is full: free space, raise the ratios, or use less of it"),
-        false => error,
-    });
+    observer.end();
+    GIVE_UP.store(false, Ordering::Relaxed);
+    const FULL: &str = "the cluster is full: free space, raise the ratios, or use less of it";
+    let outcome = match observer.was_full() {
+        // How the load ended when it was stopped says nothing more.
+        true => Err(anyhow::anyhow!("{FULL}")),
+        false => outcome.map_err(|error| match pool::is_full(hands, conf) {
+            true => error.context(FULL),
+            false => error,
+        }),
+    };
     // What was killed comes back before anything else is asked of the cluster.
     let mended = faults.mend(hands, conf);
     // A connection of its own: the first may have broken with the cluster.
@@ -105,17 +116,27 @@ fn load(
 ) -> anyhow::Result<Measured> {
     let conf = std::fs::read_to_string(&running.conf).with_context(|| running.conf.display().to_string())?;
     let keyring = place.hands.keyring(&running.conf)?;
+    let mut watchers = Watchers::connect(place.watched, &conf)?;
     let mut begin = || {
+        watchers.begin();
         observer.begin();
+        if !spec.op.writes() {
+            observer.only_reads();
+        }
         Ok(())
     };
-    if let Some(hosts) = place.hosts {
-        let mut clients = Clients::connect(hosts)?;
-        return clients.load(&conf, &keyring, pools, spec, &mut begin, artifacts);
-    }
-    let dir = place.scratch.join("client");
-    let client = ClientFolder::make(&dir, &conf, &keyring, &spec.mode, running.tools.clone())?;
-    part::load(place.hands, &client, pools, spec, &mut begin, artifacts)
+    let measured = (|| {
+        if let Some(hosts) = place.hosts {
+            let mut clients = Clients::connect(hosts)?;
+            return clients.load(&conf, &keyring, pools, spec, &mut begin, observer, artifacts);
+        }
+        let dir = place.scratch.join("client");
+        let client = ClientFolder::make(&dir, &conf, &keyring, &spec.mode, running.tools.clone())?;
+        Part { hands: place.hands, client: &client, pools, spec }.load(&mut begin, artifacts)
+    })();
+    observer.end();
+    watchers.end(observer);
+    measured
 }
 
 fn options(cluster: &mut dyn Cluster, spec: &Spec, on: bool) -> anyhow::Result<()> {

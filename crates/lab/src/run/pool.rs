@@ -2,6 +2,7 @@
 
 use crate::hands::{Cluster, Hands};
 use crate::matrix::Pool;
+use crate::observe::observer;
 use crate::tool::process::{rest, stopped};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
@@ -88,10 +89,7 @@ fn judge(status: &Value) -> (u64, u64, bool) {
         .filter(|s| s["state_name"].as_str().is_some_and(|name| name.starts_with("active+clean")))
         .filter_map(|s| s["count"].as_u64())
         .sum();
-    let full = status["health"]["checks"]
-        .as_object()
-        .is_some_and(|c| c.contains_key("OSD_FULL") || c.contains_key("POOL_FULL"));
-    (clean, pgs["num_pgs"].as_u64().unwrap_or(0), full)
+    (clean, pgs["num_pgs"].as_u64().unwrap_or(0), observer::is_full(status))
 }
 
 pub fn delete(cluster: &mut dyn Cluster, name: &str) -> anyhow::Result<()> {

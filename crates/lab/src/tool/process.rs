@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 /// Set by Ctrl-C: everything that runs ends soon, and what was done is kept.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
+/// Set while what runs cannot go on: it ends soon, and the run goes on with what comes after it.
+pub static GIVE_UP: AtomicBool = AtomicBool::new(false);
+
 pub fn stopped() -> bool {
-    STOP.load(Ordering::Relaxed)
+    STOP.load(Ordering::Relaxed) || GIVE_UP.load(Ordering::Relaxed)
 }
 
 /// Sleeps, but not through a Ctrl-C.

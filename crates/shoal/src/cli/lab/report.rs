@@ -244,11 +244,15 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
         println!("noise: repeats of the same point differ by {:.1} % (median)", noise * 100.0);
     }
     let repeats = match whole.repeats_for_5_percent {
-        REPEATS_MAX => "more than a million repeats: measure where it is quieter, or --by cpu".to_owned(),
-        n if n > 100 => format!(
-            "{n} repeats of every point: longer points (time:), a quieter host or --by cpu would take fewer"
+        None => format!(
+            "more than {REPEATS_MAX} repeats, which is no plan: measure longer points (time:), where it is quieter, or \
+             --by cpu"
         ),
-        n => format!("{n} repeats of every point (iterations: {n})"),
+        Some(n) => format!(
+            "{n} repeats of every point (iterations: {n}), {} more than these{}",
+            (n as usize).saturating_sub(whole.repeats),
+            if n > 30 { "; longer points (time:), a quieter host or --by cpu would take fewer" } else { "" }
+        ),
     };
     match whole.verdict {
         Verdict::TooFewRepeats => {

@@ -274,9 +274,11 @@ fn line(point: &PointRecord) -> String {
     let p99 = m.latency.p99_us.map_or(String::new(), |us| format!(", p99 {us:.0}"));
     let bottleneck = point.verdict.as_ref().and_then(|v| v[0]["what"].as_str());
     let held = bottleneck.map_or(String::new(), |what| format!("  ← {what}"));
+    let client =
+        m.client_thread_share.map_or(String::new(), |share| format!(", client {:.0} %", share * 100.0));
     let flags = match point.flags.as_slice() {
         [] => String::new(),
         flags => format!("\n    {} {}", term::yellow(&stdout(), "disturbed:"), flags.join("; ")),
     };
-    format!("{:>10.0} op/s  {:>9.0} µs{p99}  {label}{held}{flags}", m.ops_per_s, m.latency.mean_us)
+    format!("{:>10.0} op/s  {:>9.0} µs{p99}{client}  {label}{held}{flags}", m.ops_per_s, m.latency.mean_us)
 }
