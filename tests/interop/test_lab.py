@@ -284,7 +284,7 @@ class LabDeploys(WithLab, unittest.TestCase):
                 run([*ceph, "osd", "pool", "create", pool, "1"])
             self.assertEqual(self.lab("clean", "--conf", self.dir / "peer/ceph.conf").text, "removed pool shoal-lab-left\n")
             # A pool that is full: nothing can be written, and it is said and not waited for.
-            for ratio, value in (("nearfull", 0.001), ("backfillfull", 0.002), ("full", 0.003)):
+            for ratio, value in (("nearfull", 0.006), ("backfillfull", 0.007), ("full", 0.008)):
                 run([*ceph, "osd", f"set-{ratio}-ratio", str(value)])
             large = self.dir / "large"
             large.write_bytes(bytes(100 << 20))

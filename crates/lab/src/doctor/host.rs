@@ -218,7 +218,10 @@ pub fn build(f: &Facts) -> Finding {
     Finding::new(
         "ceph-build",
         severity,
-        format!("{measured} ({})", osd.version),
+        match osd.version.as_str() {
+            "" => measured.to_owned(),
+            version => format!("{measured} ({version})"),
+        },
         "tcmalloc, optimised",
         why,
         mend,

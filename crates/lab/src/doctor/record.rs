@@ -30,15 +30,18 @@ echo '== end 0'
 /// A host's record is some hundred lines for each processor.
 const BYTES_MAX: usize = 16 << 20;
 
-/// By ssh, without asking for a password: a host that needs one is told as it is.
-pub fn by_ssh(host: &str) -> anyhow::Result<String> {
+/// By ssh, or what the caller has in its place, without asking for a password: a host that needs one is told as it is.
+pub fn by_ssh(ssh: &str, host: &str) -> anyhow::Result<String> {
     ensure!(!host.starts_with('-'), "{host} is no host");
-    let output = Command::new("ssh")
+    let mut words = ssh.split_whitespace();
+    let program = words.next().context("which program reaches another host?")?;
+    let output = Command::new(program)
+        .args(words)
         .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host, "sh", "-c"])
         // ssh gives its words to a shell there once more.
         .arg(format!("'{}'", SCRIPT.replace('\'', r"'\''")))
         .output()
-        .context("ssh cannot be started: is it installed?")?;
+        .with_context(|| format!("{program} cannot be started: is it installed?"))?;
     if !output.status.success() && output.stdout.is_empty() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("ssh {host}: {}", errors.trim().lines().last().unwrap_or("it said nothing"));

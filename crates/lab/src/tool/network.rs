@@ -168,6 +168,21 @@ fn ping(
     }
 }
 
+/// A few small messages to an agent and back, one at a time, each in milliseconds.
+pub fn round_trips_ms(to: &str, count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut message = [7; 64];
+    let mut socket = connect(find(to)?, 0, message.len() as u64)?;
+    let mut one = || -> anyhow::Result<f64> {
+        let began = Instant::now();
+        socket.write_all(&message)?;
+        socket.read_exact(&mut message).context("the other end does not send back")?;
+        Ok(began.elapsed().as_secs_f64() * 1e3)
+    };
+    // The first one finds routes and wakes the other end.
+    one()?;
+    (0..count).map(|_| one()).collect()
+}
+
 /// Each client is a stream. What has come at the other end counts, not what was given to the kernel here.
 fn streams(
     spec: &Spec,

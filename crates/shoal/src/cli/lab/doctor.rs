@@ -35,6 +35,9 @@ pub struct Args {
     /// Other hosts, as ssh takes them
     #[arg(long, value_delimiter = ',')]
     hosts: Vec<String>,
+    /// The program that reaches them, and its options
+    #[arg(long, default_value = "ssh")]
+    ssh: String,
     /// Do not ask other hosts by ssh: only the way to them is measured
     #[arg(long)]
     no_ssh: bool,
@@ -105,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         probes.streams.extend(probe::streams(address));
         if !args.no_ssh {
-            let text = record::by_ssh(host).context("--no-ssh measures only the way to it")?;
+            let text = record::by_ssh(&args.ssh, host).context("--no-ssh measures only the way to it")?;
             hosts.push((host.clone(), record::read(&text, &scratch(hosts.len()))?));
         }
     }
