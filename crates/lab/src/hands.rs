@@ -12,6 +12,10 @@ pub trait Cluster {
     /// A monitor command, `{"prefix": …}`; the answer as JSON where it is JSON, else as text. A refusal is an error
     /// that carries the monitor's words.
     fn ask(&mut self, command: Value) -> anyhow::Result<Value>;
+
+    /// Every PG of this pool has answered, so that it is active, whatever the monitors have heard of it. An error is no
+    /// more than not to know.
+    fn reach(&mut self, pool: &str) -> anyhow::Result<()>;
 }
 
 pub trait Hands: Sync {

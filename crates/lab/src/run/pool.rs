@@ -48,27 +48,37 @@ pub fn create(cluster: &mut dyn Cluster, name: &str, pool: &Pool, overwritten: b
     cluster.ask(json!({
         "prefix": "osd pool application enable", "pool": name, "app": "rbd", "yes_i_really_mean_it": true,
     }))?;
-    wait_until_clean(cluster)
+    wait_until_clean(cluster, name, pool)
 }
 
-/// Until every PG serves.
-fn wait_until_clean(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
+/// Until every PG serves. PGs are asked themselves: what the monitors are told of them may be five seconds old.
+fn wait_until_clean(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyhow::Result<()> {
+    let wanted = match pool {
+        Pool::Replicated { size, .. } => u64::from(*size),
+        Pool::Erasure { k, m, .. } => u64::from(k + m),
+    };
+    let answered = cluster.reach(name).is_ok();
     let until = Instant::now() + PATIENCE;
     let mut quiet = 0;
     loop {
-        let status = cluster.ask(json!({"prefix": "status", "format": "json"}))?;
-        let (clean, all, full) = judge(&status);
-        ensure!(!full, "nothing can be written");
+        let seen = Seen::of(&cluster.ask(json!({"prefix": "status", "format": "json"}))?);
+        ensure!(!seen.full, "nothing can be written");
+        // New PGs that are active are clean when there are OSDs for all of them: there is nothing to recover.
+        if answered && seen.clean + seen.unheard_of == seen.all && seen.osds_up >= wanted {
+            return Ok(());
+        }
         // The monitor may not yet have heard of the pool's PGs: twice in a row is believed.
-        quiet = if clean == all && all > 0 { quiet + 1 } else { 0 };
+        quiet = if seen.clean == seen.all && seen.all > 0 { quiet + 1 } else { 0 };
         if quiet >= 2 {
             return Ok(());
         }
         ensure!(!stopped(), "interrupted");
         if Instant::now() > until {
             bail!(
-                "after {} s {clean} of {all} PGs are active and clean: are there enough OSDs for the pool?",
-                PATIENCE.as_secs()
+                "after {} s {} of {} PGs are active and clean: are there enough OSDs for the pool?",
+                PATIENCE.as_secs(),
+                seen.clean,
+                seen.all
             );
         }
         rest(0.4);
@@ -78,18 +88,38 @@ fn wait_until_clean(cluster: &mut dyn Cluster) -> anyhow::Result<()> {
 /// Whether a failure is no wonder: nothing can be written.
 pub fn is_full(hands: &dyn Hands, conf: &Path) -> bool {
     let ask = || hands.connect(conf)?.ask(json!({"prefix": "status", "format": "json"}));
-    ask().is_ok_and(|status| judge(&status).2)
+    ask().is_ok_and(|status| observer::is_full(&status))
 }
 
-/// PGs that are active and clean, of how many, and whether anything is full.
-fn judge(status: &Value) -> (u64, u64, bool) {
-    let pgs = &status["pgmap"];
-    let states = pgs["pgs_by_state"].as_array().into_iter().flatten();
-    let clean = states
-        .filter(|s| s["state_name"].as_str().is_some_and(|name| name.starts_with("active+clean")))
-        .filter_map(|s| s["count"].as_u64())
-        .sum();
-    (clean, pgs["num_pgs"].as_u64().unwrap_or(0), observer::is_full(status))
+/// What the monitors tell of the PGs.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    clean: u64,
+    /// Made, and no OSD has said of them how they are since they are served.
+    unheard_of: u64,
+    all: u64,
+    osds_up: u64,
+    full: bool,
+}
+
+impl Seen {
+    fn of(status: &Value) -> Seen {
+        let pgs = &status["pgmap"];
+        let count = |is: fn(&str) -> bool| {
+            let states = pgs["pgs_by_state"].as_array().into_iter().flatten();
+            states
+                .filter(|s| s["state_name"].as_str().is_some_and(is))
+                .filter_map(|s| s["count"].as_u64())
+                .sum()
+        };
+        Seen {
+            clean: count(|name| name.starts_with("active+clean")),
+            unheard_of: count(|name| name == "unknown" || name.starts_with("creating")),
+            all: pgs["num_pgs"].as_u64().unwrap_or(0),
+            osds_up: status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0),
+            full: observer::is_full(status),
+        }
+    }
 }
 
 pub fn delete(cluster: &mut dyn Cluster, name: &str) -> anyhow::Result<()> {
@@ -142,6 +172,10 @@ mod tests {
     }
 
     impl Cluster for Monitor {
+        fn reach(&mut self, pool: &str) -> anyhow::Result<()> {
+            bail!("{pool} is not asked")
+        }
+
         fn ask(&mut self, command: Value) -> anyhow::Result<Value> {
             let prefix = command["prefix"].as_str().unwrap().to_owned();
             self.said.push(prefix.clone());
@@ -175,10 +209,11 @@ mod tests {
 
     #[test]
     fn a_status_is_judged() {
-        let status = json!({"pgmap": {"num_pgs": 8, "pgs_by_state": [
-            {"state_name": "active+clean", "count": 6}, {"state_name": "active+clean+scrubbing", "count": 1},
-            {"state_name": "peering", "count": 1}]}, "health": {"checks": {"OSD_FULL": {}}}});
-        assert_eq!(judge(&status), (7, 8, true));
-        assert_eq!(judge(&json!({})), (0, 0, false));
+        let status = json!({"pgmap": {"num_pgs": 9, "pgs_by_state": [
+            {"state_name": "active+clean", "count": 5}, {"state_name": "active+clean+scrubbing", "count": 1},
+            {"state_name": "peering", "count": 1}, {"state_name": "unknown", "count": 2}]},
+            "osdmap": {"num_up_osds": 3}, "health": {"checks": {"OSD_FULL": {}}}});
+        assert_eq!(Seen::of(&status), Seen { clean: 6, unheard_of: 2, all: 9, osds_up: 3, full: true });
+        assert_eq!(Seen::of(&json!({})), Seen { clean: 0, unheard_of: 0, all: 0, osds_up: 0, full: false });
     }
 }

@@ -3,6 +3,7 @@
 use crate::client_host::{Access, ClientHost, Modes};
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use client::Listing;
 use lab::hands::{Cluster, Hands};
 use lab::matrix::{ClusterSpec, Spec};
 use lab::results::Measured;
@@ -14,6 +15,8 @@ use wire::messages::{Body, MMonCommand, PaxosHeader};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// PGs that take longer are asked about at the monitors.
+const REACH_PATIENCE: Duration = Duration::from_secs(20);
 
 /// As whom, with which key.
 #[derive(Clone, Debug, Default)]
@@ -40,11 +43,30 @@ fn modes(word: &str) -> Modes {
 struct Connection {
     runtime: tokio::runtime::Runtime,
     host: ClientHost,
+    access: Access,
 }
 
 impl Cluster for Connection {
+    fn reach(&mut self, pool: &str) -> anyhow::Result<()> {
+        // Another client: it begins with the newest map.
+        let every_pg = async {
+            let mut host = ClientHost::new(&self.access)?;
+            host.connect(CONNECT_PATIENCE).await?;
+            let id = host.client().pool_by_name(pool).with_context(|| format!("there is no pool {pool}"))?;
+            let map = host.client().map().context("there is no map")?;
+            let mut listing = Listing::new(map, id, Listing::ALL_NAMESPACES, 1)
+                .with_context(|| format!("no pool {pool}"))?;
+            while !listing.is_complete() {
+                let reply = host.operate(listing.next_page()).await?;
+                listing.take(&reply)?;
+            }
+            Ok(())
+        };
+        self.runtime.block_on(async { tokio::time::timeout(REACH_PATIENCE, every_pg).await })?
+    }
+
     fn ask(&mut self, command: Value) -> anyhow::Result<Value> {
-        let Connection { runtime, host } = self;
+        let Connection { runtime, host, .. } = self;
         let body = MMonCommand {
             paxos: PaxosHeader::default(),
             fsid: host.client().map().map(|map| map.fsid).unwrap_or_default(),
@@ -82,7 +104,7 @@ impl Hands for Own {
             };
             error.context(format!("the cluster of {} {which}", conf.display()))
         })?;
-        Ok(Box::new(Connection { runtime, host }))
+        Ok(Box::new(Connection { runtime, host, access }))
     }
 
     fn keyring(&self, conf: &Path) -> anyhow::Result<String> {
