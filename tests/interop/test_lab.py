@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -139,16 +140,64 @@ class Lab(WithLab, ClusterTest):
         self.assertEqual(lost.code, 1)
         self.assertIn("shoal lab agent --serve 1", lost.text)
 
+    def test_iperf3(self):
+        if not shutil.which("iperf3"):
+            self.skipTest("iperf3 is not installed")
+        self.lab("run", self.matrix(
+            "iterations: 1\ncool_down: 0\nworkloads: [{ tool: iperf3, clients: [1, 4], time: 1, ramp: 1 }]\n"), *self.results)
+        for point in self.points():
+            self.assertEqual(point["error"], "")
+            self.assertGreater(float(point["bytes_per_s"]), 10e6)
+
+    def test_what_is_applied_is_put_back(self):
+        setting = Path("/proc/sys/net/core/rmem_max")
+        before = setting.read_text()
+        if not os.access(setting, os.W_OK) or int(before) == 64 << 20:
+            self.skipTest("socket buffers cannot be changed here")
+        undo = ["--undo", self.dir / "undo.json"]
+        try:
+            self.lab("doctor", "--apply", "socket-buffers", *undo, check=False)
+            applied = int(setting.read_text())
+        finally:
+            said = self.lab("doctor", "--revert", *undo, check=False).text
+        self.assertEqual((applied, setting.read_text()), (64 << 20, before))
+        self.assertRegex(said, "put back: [12] settings")
+
     def test_sizes_ramps_and_the_ceiling(self):
         done = self.lab("run", self.matrix(
             "iterations: 1\ncool_down: 0\ndefaults: { tool: shoal, time: 2, objects: 64, pg_num: 8 }\nworkloads:\n"
             "  - { op: mixed, op_size: { 4k: 50, 64k: 50 }, depth: 4 }\n  - { op: write, rate: 50..350 }\n"),
             "--conf", self.cluster.conf, *self.results)
-        self.assertIn("the load generator alone, with a target that takes no time", done.text)
+        self.assertRegex(done.text, r"the client alone, on a target that takes no time: \d+ op/s of 4 KiB · depth 64")
+        self.assertTrue(all(float(p["ceiling_ops_per_s"]) > 0 and p["client_thread_share"] for p in self.points()))
         ramp, mixed = sorted(self.points(), key=lambda point: point["op"] != "write")
         self.assertAlmostEqual(float(ramp["ops_per_s"]), 200, delta=60)
         bytes_each = float(mixed["bytes_per_s"]) / float(mixed["ops_per_s"])
         self.assertAlmostEqual(bytes_each, (4 + 64) * 1024 / 2, delta=6000)
+
+    def sshd(self):
+        """A server of our own on loopback, with a key of its own. How ssh gets in there."""
+        sshd = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+        if not sshd or not shutil.which("ssh"):
+            self.skipTest("sshd is not installed (openssh-server)")
+        port, key, host_key = free_port_base(), self.dir / "key", self.dir / "host_key"
+        for path in (key, host_key):
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path])
+        known = self.dir / "known"
+        public = Path(f"{host_key}.pub").read_text()
+        known.write_text("".join(f"[{name}]:{port} {public}" for name in ("127.0.0.1", "localhost")))
+        allowed = self.dir / "allowed"
+        shutil.copy(f"{key}.pub", allowed)
+        os.makedirs("/run/sshd", exist_ok=True)
+        config = self.dir / "sshd_config"
+        config.write_text(f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host_key}\nAuthorizedKeysFile {allowed}\n"
+                          f"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n")
+        server = subprocess.Popen([sshd, "-D", "-e", "-f", config], stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        ssh = f"ssh -4 -p {port} -i {key} -o UserKnownHostsFile={known} -o BatchMode=yes"
+        eventually(lambda: run([*ssh.split(), "127.0.0.1", "true"], check=False).code == 0, 10)
+        return ssh
 
     def hosts(self, hosts, seconds, ssh=None):
         """A matrix whose load is made by other hosts: this one, behind a program that does as ssh does."""
@@ -183,28 +232,53 @@ class Lab(WithLab, ClusterTest):
         self.assertEqual(self.left_behind(), [])
 
     def test_over_ssh(self):
-        sshd = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
-        if not sshd or not shutil.which("ssh"):
-            self.skipTest("sshd is not installed")
-        port, key, host_key = free_port_base(), self.dir / "key", self.dir / "host_key"
-        for path in (key, host_key):
-            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path])
-        known = self.dir / "known"
-        known.write_text(f"[127.0.0.1]:{port} {Path(f'{host_key}.pub').read_text()}")
-        allowed = self.dir / "allowed"
-        shutil.copy(f"{key}.pub", allowed)
-        os.makedirs("/run/sshd", exist_ok=True)
-        config = self.dir / "sshd_config"
-        config.write_text(f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host_key}\nAuthorizedKeysFile {allowed}\n"
-                          f"PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n")
-        server = subprocess.Popen([sshd, "-D", "-e", "-f", config], stderr=subprocess.DEVNULL)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.terminate)
-        ssh = f"ssh -p {port} -i {key} -o UserKnownHostsFile={known} -o BatchMode=yes"
-        text = self.hosts(["127.0.0.1"], 1, ssh)
-        eventually(lambda: run([*ssh.split(), "127.0.0.1", "true"], check=False).code == 0, 10)
-        self.lab("run", self.matrix(text), "--conf", self.cluster.conf, *self.results)
+        ssh = self.sshd()
+        self.lab("run", self.matrix(self.hosts(["127.0.0.1"], 1, ssh)), "--conf", self.cluster.conf, *self.results)
         self.assertEqual([p["error"] for p in self.points()], [""])
+
+    def test_doctor_over_ssh(self):
+        ssh = self.sshd()
+        found = self.lab("doctor", "--hosts", "127.0.0.1,localhost", "--ssh", ssh, "--json", "--all", check=False).json
+        self.assertEqual({f["host"] for f in found if "host" in f}, {"127.0.0.1", "localhost"})
+        own, theirs = ({f["id"]: f["measured"] for f in found if f.get("host") == host} for host in (None, "localhost"))
+        self.assertIn("3 hosts are alike", own["alike"])
+        for name in ("governor", "iommu", "socket-buffers"):
+            self.assertEqual(theirs[name], own[name], name)
+        lost = self.lab("doctor", "--hosts", "127.0.0.1", "--ssh", f"{ssh} -p 1", check=False)
+        self.assertNotEqual(lost.code, 0)
+        self.assertIn("--no-ssh measures only the way to it", lost.errors)
+
+    @long_only
+    def test_many_hosts_whole(self):
+        """The example as it is, but for its hosts, which are this one, twice; and its seconds."""
+        ssh = self.sshd()
+        text = (ROOT / "bench/lab/many-hosts.yaml").read_text()
+        named = "hosts: [client-a, client-b]"
+        self.assertIn(named, text)
+        text = text.replace(named, f"hosts: [127.0.0.1, localhost], ssh: {ssh}, shoal: {SHOAL}")
+        self.lab("run", self.matrix(text), "--time", 1, "--iterations", 1, "--conf", self.cluster.conf, *self.results,
+                 timeout=1200)
+        self.assertEqual([p["error"] for p in self.points()], [""] * 12)
+        self.assertEqual(self.left_behind(), [])
+
+    def test_a_host_that_is_only_watched(self):
+        """Its daemons are seen there, and not here: the file says where their sockets are from where one stands."""
+        conf = self.dir / "ceph.conf"
+        text = self.cluster.conf.read_text()
+        self.assertIn(f"= {self.cluster.dir}", text)
+        conf.write_text("\n".join("run_dir = ." if "run_dir" in line or "run dir" in line else line
+                                  for line in text.splitlines() if "admin" not in line) + "\n")
+        shutil.copy(self.cluster.dir / "keyring", self.dir / "keyring")
+        ssh = self.dir / "ssh"
+        ssh.write_text(f"#!/bin/sh\nshift\ncd {self.cluster.dir}\nexec \"$@\"\n")
+        ssh.chmod(0o755)
+        self.lab("run", self.matrix(
+            f"iterations: 1\ncool_down: 0\nwatch: {{ hosts: [elsewhere], ssh: {ssh}, shoal: {SHOAL} }}\n"
+            "workloads: [{ tool: shoal, depth: 4, time: 2, objects: 64, pg_num: 8 }]\n"), "--conf", conf, *self.results)
+        with sqlite3.connect(self.dir / "results/lab.sqlite") as results:
+            seen = dict(results.execute("select source, count(*) from samples group by source"))
+        self.assertGreater(seen.get("osd.0", 0), 3)
+        self.assertGreater(seen.get("host:elsewhere", 0), 3)
 
     def test_doctor_reads_this_host_and_the_cluster(self):
         found = self.lab("doctor", "--conf", self.cluster.conf, "--json", check=False).json
@@ -286,6 +360,14 @@ class LabDeploys(WithLab, unittest.TestCase):
             # A pool that is full: nothing can be written, and it is said and not waited for.
             for ratio, value in (("nearfull", 0.006), ("backfillfull", 0.007), ("full", 0.008)):
                 run([*ceph, "osd", f"set-{ratio}-ratio", str(value)])
+            # One that becomes full meanwhile ends the load.
+            filling = self.matrix("iterations: 1\nworkloads: [{ tool: shoal, op: write, op_size: 1M, depth: 4, objects: 300,"
+                                  " time: 60, pg_num: 8 }]\n")
+            began = time.monotonic()
+            full = self.lab("run", filling, "--conf", self.dir / "peer/ceph.conf", *self.results, check=False)
+            self.assertIn("the cluster is full: free space", full.text)
+            self.assertLess(time.monotonic() - began, 50)
+            eventually(lambda: "OSD_FULL" not in run([*ceph, "health", "detail"]).text)
             large = self.dir / "large"
             large.write_bytes(bytes(100 << 20))
             run(["rados", "-c", self.dir / "peer/ceph.conf", "-p", "kept", "put", "x", large])
