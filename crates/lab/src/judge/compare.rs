@@ -27,8 +27,10 @@ pub const CONFIDENCE_OF_POINT: f64 = 0.95;
 const POWER: f64 = 0.8;
 /// With fewer repeats than this, comparing within them leaves too little to judge noise by.
 const PAIRS_MIN: usize = 6;
-/// More repeats than this are nobody's plan: the answer is longer points, or a quieter host.
-pub const REPEATS_MAX: u32 = 1000;
+/// More repeats than this are not counted: by then nobody would know what has changed meanwhile.
+pub const REPEATS_MAX: u32 = 100_000;
+/// As many as a patient person measures: what these would show is told where 5 % take more.
+pub const REPEATS_OF_PATIENCE: u32 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +80,8 @@ pub struct Difference {
     pub verdict: Verdict,
     /// The smallest change that this many repeats would show four times out of five, as a share.
     pub detectable: f64,
+    /// The same with [`REPEATS_OF_PATIENCE`] of each side.
+    pub detectable_with_patience: f64,
     /// The fewest repeats that a side has.
     pub repeats: usize,
     /// Repeats of each side that a change of 5 % would need; `None` where that is more than [`REPEATS_MAX`].
@@ -268,22 +272,30 @@ fn judge(
         verdict,
         detectable,
         repeats,
-        repeats_for_5_percent: if enough { repeats_needed(of_pair, degrees) } else { Some(2) },
+        detectable_with_patience: match enough {
+            true => found_with(REPEATS_OF_PATIENCE, planned(of_pair, degrees)).exp() - 1.0,
+            false => f64::INFINITY,
+        },
+        repeats_for_5_percent: if enough { repeats_needed(planned(of_pair, degrees)) } else { Some(2) },
     }
 }
 
-/// Repeats of each side so that 5 % are found four times out of five. The noise was itself measured with few repeats,
-/// and where single repeats stall it is more often taken for too small than for too large: what is planned with is the
-/// upper bound that holds nine times out of ten.
-fn repeats_needed(of_pair: f64, degrees: f64) -> Option<u32> {
-    let least = chi_square_quantile(0.1, degrees) / degrees;
-    let deviation = of_pair / least.sqrt();
-    let shift = 1.05f64.ln();
-    let enough = |n: u32| {
-        let degrees = 2.0 * f64::from(n) - 2.0;
-        let reach = t_quantile(CONFIDENCE, degrees) + t_quantile(2.0 * POWER - 1.0, degrees);
-        reach * deviation / f64::from(n).sqrt() <= shift
-    };
+/// The noise was itself measured with few repeats, and where single repeats stall it is more often taken for too small than
+/// for too large: what is planned with is the upper bound that holds nine times out of ten.
+fn planned(of_pair: f64, degrees: f64) -> f64 {
+    of_pair / (chi_square_quantile(0.1, degrees) / degrees).sqrt()
+}
+
+/// The change, as a logarithm, that so many repeats of each side find four times out of five.
+fn found_with(repeats: u32, deviation: f64) -> f64 {
+    let degrees = 2.0 * f64::from(repeats) - 2.0;
+    let reach = t_quantile(CONFIDENCE, degrees) + t_quantile(2.0 * POWER - 1.0, degrees);
+    reach * deviation / f64::from(repeats).sqrt()
+}
+
+/// Repeats of each side so that 5 % are found.
+fn repeats_needed(deviation: f64) -> Option<u32> {
+    let enough = |n: u32| found_with(n, deviation) <= 1.05f64.ln();
     if !enough(REPEATS_MAX) {
         return None;
     }
@@ -412,10 +424,11 @@ mod tests {
 
     #[test]
     fn what_no_number_of_repeats_would_find_is_not_counted() {
-        let needed = |deviation| repeats_needed(deviation, 4.0);
-        assert!(needed(0.02).is_some_and(|n| (2..20).contains(&n)), "{:?}", needed(0.02));
-        assert!(needed(0.1).is_some_and(|n| n > 20), "{:?}", needed(0.1));
-        assert_eq!(needed(5.0), None);
+        assert!(repeats_needed(0.02).is_some_and(|n| (2..20).contains(&n)));
+        assert!(repeats_needed(0.1).is_some_and(|n| (20..100).contains(&n)));
+        assert_eq!(repeats_needed(50.0), None);
+        let n = repeats_needed(0.1).unwrap();
+        assert!(found_with(n, 0.1) <= 1.05f64.ln() && found_with(n - 1, 0.1) > 1.05f64.ln());
     }
 
     #[test]

@@ -4,7 +4,8 @@ use super::Where;
 use crate::cli::term;
 use anyhow::Context;
 use lab::judge::compare::{
-    Design, Difference, Metric, REPEATS_MAX, Repeats, Verdict, compare, noise_floor, repeats,
+    Design, Difference, Metric, REPEATS_MAX, REPEATS_OF_PATIENCE, Repeats, Verdict, compare, noise_floor,
+    repeats,
 };
 use lab::judge::conditions::{self, Conditions};
 use lab::matrix::Tool;
@@ -243,16 +244,16 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
     if let Some(noise) = noise {
         println!("noise: repeats of the same point differ by {:.1} % (median)", noise * 100.0);
     }
+    let more = |n: u32| (n as usize).saturating_sub(whole.repeats);
+    let no_plan = format!(
+        "which is no plan: {REPEATS_OF_PATIENCE} repeats would show {:.0} %; measure longer points (time:), where it is quieter, \
+         or --by cpu",
+        whole.detectable_with_patience * 100.0
+    );
     let repeats = match whole.repeats_for_5_percent {
-        None => format!(
-            "more than {REPEATS_MAX} repeats, which is no plan: measure longer points (time:), where it is quieter, or \
-             --by cpu"
-        ),
-        Some(n) => format!(
-            "{n} repeats of every point (iterations: {n}), {} more than these{}",
-            (n as usize).saturating_sub(whole.repeats),
-            if n > 30 { "; longer points (time:), a quieter host or --by cpu would take fewer" } else { "" }
-        ),
+        None => format!("more than {REPEATS_MAX} repeats, {no_plan}"),
+        Some(n) if n > 100 => format!("some {} more repeats of every point, {no_plan}", rounded(more(n))),
+        Some(n) => format!("{} more repeats of every point (iterations: {n})", more(n)),
     };
     match whole.verdict {
         Verdict::TooFewRepeats => {
@@ -263,5 +264,19 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
             whole.detectable * 100.0
         ),
         _ => {}
+    }
+}
+
+/// With two digits that count: of a plan for the future no more are known.
+fn rounded(n: usize) -> usize {
+    let unit = 10usize.pow(n.max(1).ilog10().saturating_sub(1));
+    n.div_ceil(unit) * unit
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn plans_have_two_digits() {
+        assert_eq!([0, 7, 42, 431, 16_384].map(super::rounded), [0, 7, 42, 440, 17_000]);
     }
 }
