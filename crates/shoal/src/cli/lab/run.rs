@@ -173,13 +173,17 @@ pub fn execute(
     Ok((if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }, Some(run.id)))
 }
 
+/// What its ceiling is measured with.
+fn in_flight(spec: &lab::matrix::Spec) -> u32 {
+    lab::load::ceiling::of(spec).depth.saturating_mul(spec.clients)
+}
+
 /// Before anything runs: how much the client itself can do, so that nobody measures it unaware.
 fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
     let own = matrix.specs.iter().filter(|spec| spec.tool == lab::matrix::Tool::Shoal);
     let mut told = std::collections::BTreeMap::new();
     for spec in own {
-        let key =
-            (spec.op_bytes_max(), spec.depth * spec.clients, spec.op.reads(), spec.verify, spec.mode.clone());
+        let key = (spec.op_bytes_max(), in_flight(spec), spec.op.reads(), spec.verify, spec.mode.clone());
         told.entry(key).or_insert(spec);
     }
     // The extremes tell enough for a large matrix; each point measures and keeps its own.
@@ -190,7 +194,7 @@ fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
             "the client alone, on a target that takes no time: {:.0} op/s of {} · depth {}",
             hands.ceiling(spec)?,
             lab::size::show(spec.op_bytes_max()),
-            spec.depth * spec.clients
+            in_flight(spec)
         );
     }
     Ok(())
