@@ -31,6 +31,7 @@ fn of_pool(pool: &PoolOptions, own: &Options) -> Result<Option<Compression>, Str
     let algorithm = match &text(PoolOption::COMPRESSION_ALGORITHM, "bluestore_compression_algorithm")[..] {
         "lz4" => CompressionAlgorithm::Lz4,
         "zstd" => CompressionAlgorithm::Zstd,
+        "none" => return Ok(None),
         other => return Err(other.to_owned()),
     };
     let required_ratio = match pool.0.get(&PoolOption::COMPRESSION_REQUIRED_RATIO) {

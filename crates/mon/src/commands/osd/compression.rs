@@ -11,7 +11,7 @@ pub(super) fn check(option: &str, value: &str) -> Result<(), Answer> {
             _ => Err(Answer::invalid(format!("unrecognized compression mode '{value}'"))),
         },
         "compression_algorithm" => match value {
-            "lz4" | "zstd" => Ok(()),
+            "none" | "lz4" | "zstd" => Ok(()),
             "snappy" | "zlib" => Err(Answer::invalid(format!(
                 "compression_algorithm '{value}' is not implemented; there are lz4 and zstd"
             ))),
@@ -64,6 +64,7 @@ mod tests {
             ("compression_mode", "Force", false),
             ("compression_mode", "unset", true),
             ("compression_algorithm", "zstd", true),
+            ("compression_algorithm", "none", true),
             ("compression_algorithm", "snappy", false),
             ("compression_algorithm", "brotli", false),
             ("compression_required_ratio", "0.7", true),

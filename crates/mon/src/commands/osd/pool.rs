@@ -562,6 +562,9 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
                     pool.options.0.insert(option, value);
                 }
             })?;
+            if val == "unset" {
+                return Ok(Answer::ok(format!("unset pool {id} {var}")));
+            }
         }
     }
     Ok(Answer::ok(format!("set pool {id} {var} to {val}")))
