@@ -63,7 +63,7 @@ impl Config {
             idle_timeout: Duration::from_secs(900),
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(15),
-            unwritten_len_max: 64 << 20,
+            unwritten_len_max: 16 << 20,
             held_len_max: 500 << 20,
         }
     }

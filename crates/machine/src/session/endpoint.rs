@@ -239,20 +239,21 @@ impl Endpoint {
         self.long.take()
     }
 
-    /// Once a turn: sessions that were held back are read from again when there is room for what they send.
+    /// Once a turn: sessions that were held back go on when there is room for what they send.
     pub fn read_on(&mut self, now: Time, effects: &mut Effects<Effect>) {
         if !self.inflow.is_waited_for() {
             return;
         }
         while let Some(conn) = self.inflow.call_next() {
-            let is_read = self
-                .try_with(now, conn, effects, |s, _| s.share.is_called())
-                .is_none_or(|()| self.sessions.get(&conn).is_none_or(|s| !s.share.waits()));
-            if !is_read {
-                break;
+            let Some(session) = self.sessions.get_mut(&conn) else { continue };
+            session.share.call();
+            let frame = session.share.frame();
+            self.on_bytes(now, conn, effects);
+            let is_stuck = |s: &Session| s.share.waits() && s.share.frame() == frame;
+            if self.sessions.get(&conn).is_some_and(is_stuck) {
+                return;
             }
         }
-        self.inflow.call_none();
     }
 
     fn on_role(&mut self, now: Time, effect: NetEffect, effects: &mut Effects<Effect>) {

@@ -3,7 +3,7 @@
 use super::state::{Cx, Fault, Next, Session, Stage};
 use crate::net::{Held, NetEvent};
 use wire::frames::{Control, Frame, Side, Tag};
-use wire::messages::Message;
+use wire::messages::{Body, Message};
 
 impl Session {
     /// Take in everything that has come. Stops early when the endpoint must decide, or the role.
@@ -23,6 +23,11 @@ impl Session {
                 }
                 continue;
             }
+            let (frame, large) = (t.frames_taken(), t.large_len());
+            if self.is_metered() && !cx.inflow.admits(self.conn, &mut self.share, frame, large) {
+                return Ok(Next::Go);
+            }
+            let Some(t) = &mut self.transport else { return Ok(Next::Go) };
             let Some(frame) = t.next_frame().map_err(Fault::protocol)? else { return Ok(Next::Go) };
             match self.on_frame(frame, cx)? {
                 Next::Go => {}
@@ -73,14 +78,17 @@ impl Session {
             // Replayed, and here already.
             return Ok(Next::Go);
         }
-        let len = payload.len();
+        let payload_len = payload.len();
         let message = Message::decode(&header.header, payload).map_err(|e| {
             let name = wire::messages::name_of(header.header.kind);
             Fault::protocol(format!("message {} ({name}): {e}", header.header.kind))
         })?;
         self.in_seq = header.seq;
         self.ack_due = !self.is_lossy();
-        let held = if self.is_metered() { cx.inflow.hold(len) } else { Held::default() };
+        let held = match self.is_metered() {
+            true => cx.inflow.hold(payload_len + asked_len(&message)),
+            false => Held::default(),
+        };
         cx.event(NetEvent::Message { conn: self.conn, message, held });
         Ok(Next::Go)
     }
@@ -92,5 +100,13 @@ impl Session {
         let expected = t.sign(key, mode, secret).map_err(Fault::protocol)?;
         self.stage = Stage::Signing { expected };
         Ok(())
+    }
+}
+
+/// What carrying it out brings into memory.
+fn asked_len(message: &Message) -> usize {
+    match &message.body {
+        Body::MOSDOp(op) => op.asked_len(),
+        _ => 0,
     }
 }

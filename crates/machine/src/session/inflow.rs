@@ -4,10 +4,13 @@
 //! daemon that is slower than its network for a while takes all the memory that the host has. So there is a budget:
 //!
 //! - A message counts from its arrival until whoever carries it out lets go of its [`Held`], which is when it has been
-//!   answered or dropped.
+//!   answered or dropped: what it takes itself, and what it asks to be read.
 //! - A large frame counts before its data is read: a hundred half-received messages are as much memory as whole ones.
-//! - When the budget is used up, sockets are not read from, and TCP tells the clients. They go on in the order in which
-//!   they had to wait. A request that is larger than the whole budget goes through alone.
+//! - When the budget is used up, nothing more is taken from a session, not even what its socket has given already, and
+//!   sockets are not read from: TCP tells the clients. Sessions go on in the order in which they had to wait, with one
+//!   frame each while others wait too. A request that is larger than the whole budget goes through alone.
+//! - Answers that wait for a client to fetch them do not count: one that does not would keep all others waiting. They have
+//!   a bound of their own for each session (`unwritten_len_max`).
 //!
 //! Only connections of clients wait. A daemon that waits for another daemon's answer must not be kept waiting by
 //! requests that wait for it. (Stock: `osd_client_message_size_cap`, the throttler of the client policy.)
@@ -33,18 +36,15 @@ impl Drop for Held {
     }
 }
 
-/// A large frame whose data is being received, or waits to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LargeFrame {
-    /// Among the frames of its socket.
-    pub number: u64,
-    pub len: usize,
-}
-
 /// One session's part.
 #[derive(Default)]
 pub(super) struct Share {
-    admitted: Option<LargeFrame>,
+    /// The frame that it takes now or next, by its number on the socket.
+    frame: u64,
+    /// Of that frame, when it is a large one: counted as being received.
+    receiving: Option<usize>,
+    /// It may take this frame though others wait: it has waited itself.
+    is_called: bool,
     /// It is in the queue.
     waits: bool,
 }
@@ -52,82 +52,72 @@ pub(super) struct Share {
 pub(super) struct Inflow {
     len_max: usize,
     held: Arc<AtomicUsize>,
-    /// Of frames that were admitted and are not whole yet.
+    /// Of large frames that were admitted and are not whole yet.
     receiving: usize,
     waiting: VecDeque<ConnId>,
-    /// The first of those that waited: its turn has come.
-    next: Option<ConnId>,
 }
 
 impl Inflow {
     pub fn new(len_max: usize) -> Inflow {
-        Inflow { len_max, held: Arc::default(), receiving: 0, waiting: VecDeque::new(), next: None }
+        Inflow { len_max, held: Arc::default(), receiving: 0, waiting: VecDeque::new() }
     }
 
     pub fn set_len_max(&mut self, len_max: usize) {
         self.len_max = len_max;
     }
 
-    /// A whole message has come.
-    pub fn hold(&mut self, payload_len: usize) -> Held {
-        let len = payload_len + MESSAGE_OVERHEAD;
+    /// A whole message has come, of `len` bytes with what it asks for.
+    pub fn hold(&mut self, len: usize) -> Held {
+        let len = len.saturating_add(MESSAGE_OVERHEAD);
         self.held.fetch_add(len, Ordering::Relaxed);
         Held(Some((self.held.clone(), len)))
     }
 
     fn used(&self) -> usize {
-        self.held.load(Ordering::Relaxed) + self.receiving
+        self.held.load(Ordering::Relaxed).saturating_add(self.receiving)
     }
 
-    fn has_room(&self, conn: ConnId, len: usize) -> bool {
-        let is_its_turn = self.next == Some(conn) || self.waiting.is_empty() && self.next.is_none();
+    fn has_room(&self, len: usize) -> bool {
         let used = self.used();
-        is_its_turn && (used == 0 || used.saturating_add(len) <= self.len_max)
+        used == 0 || used.saturating_add(len) <= self.len_max
     }
 
-    /// Whether this session may be read from. `frame`: what it is receiving now.
-    pub fn admits(&mut self, conn: ConnId, share: &mut Share, frame: Option<LargeFrame>) -> bool {
-        if share.admitted != frame {
-            // What it was receiving is whole, and counts as a message.
+    /// Whether this session may take its next frame, or go on with it. `large`: how much of it is being received into
+    /// memory of its own.
+    pub fn admits(&mut self, conn: ConnId, share: &mut Share, frame: u64, large: Option<usize>) -> bool {
+        if share.frame != frame {
+            // The one before is whole, and counts as a message.
             self.give_up(share);
+            share.frame = frame;
+            share.is_called = false;
         }
-        if share.admitted.is_some() {
+        if share.receiving.is_some() {
             return true;
         }
-        let len = frame.map_or(0, |frame| frame.len);
-        if !self.has_room(conn, len) {
-            if !share.waits {
-                share.waits = true;
-                match self.next == Some(conn) {
-                    true => self.waiting.push_front(conn),
-                    false => self.waiting.push_back(conn),
-                }
-            }
-            return false;
+        let is_its_turn = share.is_called || self.waiting.is_empty();
+        if is_its_turn && self.has_room(large.unwrap_or(0)) {
+            share.receiving = large;
+            self.receiving += large.unwrap_or(0);
+            return true;
         }
-        share.admitted = frame;
-        self.receiving += len;
-        true
+        if !share.waits {
+            share.waits = true;
+            match std::mem::take(&mut share.is_called) {
+                true => self.waiting.push_front(conn),
+                false => self.waiting.push_back(conn),
+            }
+        }
+        false
     }
 
     /// The session receives nothing any more.
     pub fn give_up(&mut self, share: &mut Share) {
-        if let Some(frame) = share.admitted.take() {
-            self.receiving -= frame.len;
-        }
+        self.receiving -= share.receiving.take().unwrap_or(0);
     }
 
-    /// Who has waited longest, if there is any room at all. Ask whether it is admitted, and then for the next; the last
-    /// answer is `None`.
+    /// Who has waited longest, if there is any room at all; it leaves the queue.
     pub fn call_next(&mut self) -> Option<ConnId> {
-        let has_room = self.used() == 0 || self.used() < self.len_max;
-        self.next = if has_room { self.waiting.pop_front() } else { None };
-        self.next
-    }
-
-    /// The one that was called has to wait on.
-    pub fn call_none(&mut self) {
-        self.next = None;
+        if self.used() > 0 && self.used() >= self.len_max { None } else { self.waiting.pop_front() }
     }
 
     pub fn is_waited_for(&self) -> bool {
@@ -136,15 +126,19 @@ impl Inflow {
 
     /// `shares`: of every session.
     pub fn check<'a>(&self, shares: impl Iterator<Item = &'a Share>) {
-        let receiving: usize = shares.filter_map(|s| s.admitted).map(|frame| frame.len).sum();
+        let receiving: usize = shares.filter_map(|share| share.receiving).sum();
         assert_eq!(receiving, self.receiving, "what is being received is counted");
-        assert_eq!(self.next, None, "nobody's turn goes on");
     }
 }
 
 impl Share {
-    pub fn is_called(&mut self) {
+    pub fn call(&mut self) {
         self.waits = false;
+        self.is_called = true;
+    }
+
+    pub fn frame(&self) -> u64 {
+        self.frame
     }
 
     pub fn waits(&self) -> bool {
@@ -158,18 +152,14 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    fn frame(number: u64, len: usize) -> Option<LargeFrame> {
-        Some(LargeFrame { number, len })
-    }
-
     /// As the endpoint does it: those that are admitted now.
-    fn call(inflow: &mut Inflow, shares: &mut [Share], frames: &[Option<LargeFrame>]) -> Vec<u64> {
+    fn call(inflow: &mut Inflow, shares: &mut [Share], frames: &[(u64, Option<usize>)]) -> Vec<u64> {
         let mut admitted = Vec::new();
         while let Some(conn) = inflow.call_next() {
             let at = conn.0 as usize;
-            shares[at].is_called();
-            if !inflow.admits(conn, &mut shares[at], frames[at]) {
-                inflow.call_none();
+            shares[at].call();
+            let (number, large) = frames[at];
+            if !inflow.admits(conn, &mut shares[at], number, large) {
                 break;
             }
             admitted.push(conn.0);
@@ -181,24 +171,23 @@ mod tests {
     fn large_frames_wait_for_room_in_their_order() {
         let mut inflow = Inflow::new(100 * KIB);
         let mut shares: Vec<Share> = (0..4).map(|_| Share::default()).collect();
-        let frames = [frame(1, 60 * KIB), frame(1, 60 * KIB), frame(1, 10 * KIB), None];
-        assert!(inflow.admits(ConnId(0), &mut shares[0], frames[0]));
-        assert!(inflow.admits(ConnId(0), &mut shares[0], frames[0]), "asked again: the same frame");
-        assert!(!inflow.admits(ConnId(1), &mut shares[1], frames[1]));
-        assert!(!inflow.admits(ConnId(1), &mut shares[1], frames[1]), "waits once");
-        assert!(
-            !inflow.admits(ConnId(2), &mut shares[2], frames[2]),
-            "there is room, and somebody was before it"
-        );
-        assert!(!inflow.admits(ConnId(3), &mut shares[3], frames[3]), "nor does anything small overtake");
+        let mut frames = [(1, Some(60 * KIB)), (1, Some(60 * KIB)), (1, Some(10 * KIB)), (0, None)];
+        let ask = |inflow: &mut Inflow, shares: &mut [Share], n: usize, (number, large)| {
+            inflow.admits(ConnId(n as u64), &mut shares[n], number, large)
+        };
+        assert!(ask(&mut inflow, &mut shares, 0, frames[0]));
+        assert!(ask(&mut inflow, &mut shares, 0, frames[0]), "asked again: the same frame");
+        assert!(!ask(&mut inflow, &mut shares, 1, frames[1]));
+        assert!(!ask(&mut inflow, &mut shares, 1, frames[1]), "waits once");
+        assert!(!ask(&mut inflow, &mut shares, 2, frames[2]), "there is room, and somebody was before it");
+        assert!(!ask(&mut inflow, &mut shares, 3, frames[3]), "nor does anything small overtake");
         assert_eq!(call(&mut inflow, &mut shares, &frames), [] as [u64; 0]);
         // The first is whole: it counts as a message until that is done with.
         let held = inflow.hold(60 * KIB);
-        assert!(!inflow.admits(ConnId(0), &mut shares[0], None), "others wait");
+        frames[0] = (2, None);
+        assert!(!ask(&mut inflow, &mut shares, 0, frames[0]), "others wait");
         assert_eq!(call(&mut inflow, &mut shares, &frames), [] as [u64; 0]);
         drop(held);
-        let mut frames = frames;
-        frames[0] = None;
         assert_eq!(call(&mut inflow, &mut shares, &frames), [1, 2, 3, 0]);
         assert!(!inflow.is_waited_for());
         inflow.check(shares.iter());
@@ -211,13 +200,13 @@ mod tests {
         let mut inflow = Inflow::new(10 * KIB);
         let (mut large, mut small) = (Share::default(), Share::default());
         let held = inflow.hold(0);
-        assert!(!inflow.admits(ConnId(0), &mut large, frame(7, 90 * KIB)));
+        assert!(!inflow.admits(ConnId(0), &mut large, 7, Some(90 * KIB)));
         drop(held);
         assert_eq!(inflow.call_next(), Some(ConnId(0)));
-        large.is_called();
-        assert!(inflow.admits(ConnId(0), &mut large, frame(7, 90 * KIB)));
+        large.call();
+        assert!(inflow.admits(ConnId(0), &mut large, 7, Some(90 * KIB)));
         assert_eq!(inflow.call_next(), None);
-        assert!(!inflow.admits(ConnId(1), &mut small, None));
+        assert!(!inflow.admits(ConnId(1), &mut small, 0, None));
         inflow.give_up(&mut large);
         assert_eq!(inflow.call_next(), Some(ConnId(1)));
     }

@@ -392,8 +392,8 @@ impl Session {
         let mark = cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
         // Only who accepts holds back: if both did, each could wait for the other to read.
         let choked = t.side == Side::Accepting && t.out.len() > mark;
-        let is_held_back =
-            self.is_metered() && !cx.inflow.admits(self.conn, &mut self.share, t.large_frame());
+        let is_held_back = self.is_metered()
+            && !cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len());
         let on = self.stage != Stage::Judging && !choked && !is_held_back;
         if on != self.reading {
             self.reading = on;

@@ -1,7 +1,6 @@
 //! One socket's bytes: banner, frames, the transcript that both sides sign, and the switch to secure mode.
 
 use super::SocketId;
-use super::inflow::LargeFrame;
 use bytes::{Buf, Bytes, BytesMut};
 use codec::Rope;
 use wire::cephx::Key;
@@ -98,9 +97,13 @@ impl Transport {
         Ok(frame)
     }
 
-    /// The frame that is being received into a buffer of its own.
-    pub fn large_frame(&self) -> Option<LargeFrame> {
-        self.decoder.own_len().map(|len| LargeFrame { number: self.frames_taken, len })
+    pub fn frames_taken(&self) -> u64 {
+        self.frames_taken
+    }
+
+    /// Of the frame that is being received into memory of its own.
+    pub fn large_len(&self) -> Option<usize> {
+        self.decoder.own_len()
     }
 
     /// A large frame's own buffer; see [`FrameDecoder::own_buffer`].

@@ -7,7 +7,8 @@ use super::{Header, MOSDOpReply, MessageBody, Outgoing, Payload};
 use crate::features;
 use crate::types::osd_op::{OpHead, PayloadCutter};
 use crate::types::{
-    EntityName, Epoch, HObject, ObjectLocator, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId, SpgId, UTime,
+    EntityName, Epoch, HObject, ObjectLocator, OpCode, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId, SpgId,
+    UTime,
 };
 use codec::{DecodeError, Reader, Rope};
 use smallvec::SmallVec;
@@ -49,6 +50,21 @@ impl MOSDOp {
             return self.explicit_reqid;
         }
         ReqId { name: source, tid, incarnation }
+    }
+
+    /// What the reads among its operations ask for, in bytes. Whole objects, of a size that is not known here, count as
+    /// much as they are by default, and nothing counts more than an object usually may.
+    pub fn asked_len(&self) -> usize {
+        const OBJECT_LEN: u64 = 4 << 20;
+        const LEN_MAX: u64 = 128 << 20;
+        let len = |op: &OsdOp| match op.code {
+            OpCode::READ | OpCode::SPARSE_READ => match op.params.extent().len {
+                0 => OBJECT_LEN,
+                len => len.min(LEN_MAX),
+            },
+            _ => 0,
+        };
+        self.ops.iter().map(len).sum::<u64>().min(LEN_MAX) as usize
     }
 
     /// A reply without any operation's outcome.
