@@ -195,6 +195,46 @@ class Compressed(ClusterTest):
             self.assertNotEqual(self.client.ceph("osd", "pool", "get", pool, option, check=False).code, 0)
 
 
+class Discards(ClusterTest):
+    """With `bdev_enable_discard`, what is removed becomes a hole in the file; by default it does not."""
+    OPTIONS = ("--store", "disk", "--size", "1G")
+
+    def counter(self):
+        dump = run(["ceph", "daemon", self.cluster.dir / "osd.0.asok", "perf", "dump"]).json
+        return dump["store"]["discarded_bytes"]
+
+    def test_what_is_removed_becomes_a_hole_in_the_file_where_that_is_asked_for(self):
+        pool = self.pool("holes")
+        value, kept = os.urandom(1 << 20), os.urandom(3 << 20)
+        self.client.rados("-p", pool, "put", "kept", "-", stdin=kept)
+        path = self.cluster.dir / "osd.0" / "block"
+
+        def write_and_remove():
+            names = [f"o{n}" for n in range(24)]
+            for name in names:
+                self.client.rados("-p", pool, "put", name, "-", stdin=value)
+            written = os.stat(path).st_blocks * 512
+            self.client.rados("-p", pool, "rm", *names)
+            return written
+
+        write_and_remove()
+        self.assertEqual(self.counter(), 0)
+        self.cluster.kill("osd.0")
+        with open(self.cluster.conf, "a") as conf:
+            conf.write("\n[osd]\nbdev_enable_discard = true\n")
+        self.cluster.up()
+        written = write_and_remove()
+        eventually(lambda: self.counter() > 16 << 20, 30)
+        eventually(lambda: os.stat(path).st_blocks * 512 < written - (16 << 20), 30)
+        for _ in range(2):
+            self.assertEqual(self.client.rados("-p", pool, "get", "kept", "-").out, kept)
+            self.cluster.kill("osd.0")
+            self.cluster.up()
+        self.cluster.down()
+        self.assertEqual(run([SHOAL, "store", "fsck", "--deep", path]).code, 0)
+        self.cluster.up()
+
+
 class Cores(ClusterTest):
     OPTIONS = ("--store", "disk", "--cores", "2")
 
