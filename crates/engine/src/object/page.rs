@@ -408,8 +408,7 @@ mod tests {
 
     #[test]
     fn what_is_compressed_together_is_let_go_of_when_its_last_piece_goes() {
-        let mut page = Page::default();
-        page.packed = vec![packed(100, 3, 8), packed(77, 1, 2)];
+        let mut page = Page { packed: vec![packed(100, 3, 8), packed(77, 1, 2)], ..Page::default() };
         (0..8).for_each(|i| page.insert(Piece::packed(i, 100, i)));
         page.insert(whole(9, 9));
         (10..12).for_each(|i| page.insert(Piece::packed(i, 77, i - 10)));
