@@ -191,10 +191,14 @@ fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
     let ends = if shown.len() > 4 { vec![shown[0], shown[shown.len() - 1]] } else { shown };
     for spec in ends.iter() {
         println!(
-            "the client alone, on a target that takes no time: {:.0} op/s of {} · depth {}",
+            "the client alone, on a target that takes no time: {:.0} op/s of {} · depth {}{}",
             hands.ceiling(spec)?,
             lab::size::show(spec.op_bytes_max()),
-            in_flight(spec)
+            in_flight(spec),
+            match spec.mode.as_str() {
+                "default" => String::new(),
+                mode => format!(" · {mode}"),
+            }
         );
     }
     Ok(())
