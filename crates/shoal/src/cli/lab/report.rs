@@ -246,7 +246,7 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
     }
     let more = |n: u32| (n as usize).saturating_sub(whole.repeats);
     let no_plan = format!(
-        "which is no plan: {REPEATS_OF_PATIENCE} repeats would show {:.0} %; measure longer points (time:), where it is quieter, \
+        "which is no plan: {REPEATS_OF_PATIENCE} repeats would show a change of {:.0} %; measure longer points (time:), where it is quieter, \
          or --by cpu",
         whole.detectable_with_patience * 100.0
     );
