@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Measure a matrix of points: a YAML file of the lab's own, or of CBT
 #[derive(Debug, clap::Args)]
@@ -204,12 +205,21 @@ fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first Ctrl-C ends the run in order, the second at once.
+/// The first Ctrl-C, or the first request to terminate, ends the run in order, the second at once.
 fn listen_for_ctrl_c() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("ctrl-c".into()).spawn(move || {
         runtime.block_on(async {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            // Without this one, a run under `timeout` would leave its clusters.
+            let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+            loop {
+                let told = tokio::select! {
+                    told = tokio::signal::ctrl_c() => told.is_ok(),
+                    told = terminate.recv() => told.is_some(),
+                };
+                if !told {
+                    return;
+                }
                 if STOP.swap(true, Ordering::Relaxed) {
                     std::process::exit(130);
                 }
