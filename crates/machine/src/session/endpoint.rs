@@ -155,6 +155,7 @@ impl Endpoint {
         let session = Session::accepted(conn, socket, EntityAddr::msgr2(from, 0), &mut cx);
         self.sockets.insert(socket, conn);
         self.sessions.insert(conn, session);
+        self.inflow.set_sessions(self.sessions.len());
         self.settle(conn, None);
         socket
     }
@@ -185,6 +186,7 @@ impl Endpoint {
         }
         self.sockets.insert(socket, conn);
         self.sessions.insert(conn, session);
+        self.inflow.set_sessions(self.sessions.len());
         self.with(now, conn, effects, |s, cx| s.send_server_ident(cx));
         self.on_bytes(now, conn, effects);
         socket
@@ -262,6 +264,7 @@ impl Endpoint {
                 let key = peer_key(&to);
                 let session = Session::opened(conn, to, kind, policy, credentials);
                 self.sessions.insert(conn, session);
+                self.inflow.set_sessions(self.sessions.len());
                 if policy != Policy::Lossy {
                     self.by_peer.insert(key, conn);
                 }
@@ -366,6 +369,7 @@ impl Endpoint {
     pub(super) fn forget(&mut self, conn: ConnId) -> Option<Session> {
         let mut session = self.sessions.remove(&conn)?;
         self.inflow.give_up(&mut session.share);
+        self.inflow.set_sessions(self.sessions.len());
         if let Some(socket) = session.socket() {
             self.sockets.remove(&socket);
         }
@@ -493,6 +497,9 @@ impl Machine for Endpoint {
                         t.dirty = false;
                     }
                 });
+                if self.sessions.get(&conn).is_some_and(|s| s.has_more) {
+                    self.on_bytes(now, conn, effects);
+                }
             }
             Input::Broken { socket, why } => {
                 let Some(conn) = self.conn_of(socket) else { return };

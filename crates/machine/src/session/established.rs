@@ -24,6 +24,10 @@ impl Session {
                 continue;
             }
             let (frame, large) = (t.frames_taken(), t.large_len());
+            self.has_more = self.stage == Stage::Ready && self.is_choked(cx);
+            if self.has_more {
+                return Ok(Next::Go);
+            }
             if self.is_metered() && !cx.inflow.admits(self.conn, &mut self.share, frame, large) {
                 return Ok(Next::Go);
             }

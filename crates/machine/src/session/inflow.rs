@@ -10,7 +10,7 @@
 //!   sockets are not read from: TCP tells the clients. Sessions go on in the order in which they had to wait, with one
 //!   frame each while others wait too. A request that is larger than the whole budget goes through alone.
 //! - Answers that wait for a client to fetch them do not count: one that does not would keep all others waiting. They have
-//!   a bound of their own for each session (`unwritten_len_max`).
+//!   a bound for each session: an even share of as much again, at most `unwritten_len_max`.
 //!
 //! Only connections of clients wait. A daemon that waits for another daemon's answer must not be kept waiting by
 //! requests that wait for it. (Stock: `osd_client_message_size_cap`, the throttler of the client policy.)
@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a message takes besides its payload: the decoded request, its place in tables, its reply.
 const MESSAGE_OVERHEAD: usize = 2 << 10;
+
+/// Not even with thousands of sessions does less wait for one than keeps its socket busy.
+const FAIR_SHARE_MIN: usize = 1 << 20;
 
 /// A message's part of the budget; given back when this is dropped, on whatever core that happens.
 #[derive(Debug, Default)]
@@ -55,15 +58,26 @@ pub(super) struct Inflow {
     /// Of large frames that were admitted and are not whole yet.
     receiving: usize,
     waiting: VecDeque<ConnId>,
+    sessions: usize,
 }
 
 impl Inflow {
     pub fn new(len_max: usize) -> Inflow {
-        Inflow { len_max, held: Arc::default(), receiving: 0, waiting: VecDeque::new() }
+        Inflow { len_max, held: Arc::default(), receiving: 0, waiting: VecDeque::new(), sessions: 0 }
     }
 
     pub fn set_len_max(&mut self, len_max: usize) {
         self.len_max = len_max;
+    }
+
+    /// How many share it.
+    pub fn set_sessions(&mut self, sessions: usize) {
+        self.sessions = sessions;
+    }
+
+    /// How much may wait for one client to fetch it.
+    pub fn fair_share(&self) -> usize {
+        (self.len_max / self.sessions.max(1)).max(FAIR_SHARE_MIN)
     }
 
     /// A whole message has come, of `len` bytes with what it asks for.

@@ -161,6 +161,8 @@ pub(super) struct Session {
     pub filed_deadline: Option<Time>,
     pub last_heard: Time,
     pub share: Share,
+    /// What has come was not all looked at, since the peer did not fetch what it got.
+    pub has_more: bool,
     /// What the host was last told about reading.
     pub reading: bool,
 }
@@ -230,6 +232,7 @@ impl Session {
             filed_deadline: None,
             last_heard: Time::ZERO,
             share: Share::default(),
+            has_more: false,
             reading: true,
         }
     }
@@ -385,16 +388,28 @@ impl Session {
         is_accepted && self.stage == Stage::Ready && self.peer.name.kind == EntityKind::CLIENT
     }
 
+    /// Whether so much waits for the peer to fetch it that nothing more should be done for it.
+    pub fn is_choked(&self, cx: &Cx<'_>) -> bool {
+        let Some(t) = &self.transport else { return false };
+        // Only who accepts holds back: if both did, each could wait for the other to read.
+        if t.side != Side::Accepting {
+            return false;
+        }
+        let most = match self.is_metered() {
+            true => cx.config.unwritten_len_max.min(cx.inflow.fair_share()),
+            false => cx.config.unwritten_len_max,
+        };
+        // Twice the mark to stop, once to go on: no flapping.
+        t.out.len() > most / if self.reading { 1 } else { 2 }
+    }
+
     /// Tell the host whether to read, when that has changed.
     pub fn update_reading(&mut self, cx: &mut Cx<'_>) {
         let Some(t) = &self.transport else { return };
-        // Twice the mark to stop, once to go on: no flapping.
-        let mark = cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
-        // Only who accepts holds back: if both did, each could wait for the other to read.
-        let choked = t.side == Side::Accepting && t.out.len() > mark;
+        let is_choked = self.is_choked(cx);
         let is_held_back = self.is_metered()
             && !cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len());
-        let on = self.stage != Stage::Judging && !choked && !is_held_back;
+        let on = self.stage != Stage::Judging && !is_choked && !is_held_back;
         if on != self.reading {
             self.reading = on;
             cx.effects.push(Effect::Reading { socket: t.socket, on });
