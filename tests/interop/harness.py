@@ -173,8 +173,10 @@ class Cluster:
 
 
 def is_alive(pid):
+    """A process whose first thread has ended lives as long as another of its threads does."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
         return False
 

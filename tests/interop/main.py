@@ -151,8 +151,9 @@ def main():
         result = runner.run(unittest.TestLoader().loadTestsFromNames(names))
         passed, skipped = result.passed, len(result.skipped)
         failed = len(result.failures) + len(result.errors)
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    sys.exit(1 if failed else 0)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    # Not by way of `sys.exit`: a failed test may have left a thread in librados that waits for a cluster that is gone.
+    os._exit(1 if failed else 0)
 
 
 main()

@@ -33,7 +33,7 @@ class Target(ClusterTest):
             self.assertGreater(done["ops"], 0)
             self.assertLess(self.resident("VmHWM"), target * 1.1, work)
         # Many clients at once, each with many small ones.
-        clients = [threading.Thread(target=self.bench, args=("--work", "write", "--size", size, "--objects", "64",
+        clients = [threading.Thread(target=self.bench, daemon=True, args=("--work", "write", "--size", size, "--objects", "64",
                                                              "--connections", "8", "--depth", "64", "--seconds", "3"))
                    for size in ("4k", "64k", "1M")]
         [client.start() for client in clients]

@@ -18,7 +18,7 @@ class Load:
         self.r = rados.Rados(conffile=str(test.cluster.conf), name="client.admin")
         self.r.connect(timeout=30)
         self.acknowledged, self.problems, self.stop = {}, [], threading.Event()
-        self.threads = [threading.Thread(target=self.write, args=(n,)) for n in range(writers)]
+        self.threads = [threading.Thread(target=self.write, args=(n,), daemon=True) for n in range(writers)]
         for thread in self.threads:
             thread.start()
 

@@ -6,6 +6,12 @@
 use anyhow::{Context, bail};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A process that was killed holds its lock until the last of its threads has ended, which may be in the middle of
+/// something with a disk: whoever starts it anew need not know of that.
+const PATIENCE: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(20);
 
 /// A data directory that this process owns until it is dropped.
 #[derive(Debug)]
@@ -23,13 +29,17 @@ impl DataDir {
     pub fn open(path: &Path) -> anyhow::Result<DataDir> {
         std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let lock = open_lock(path).with_context(|| format!("cannot open {}/lock", path.display()))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(DataDir { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => {
-                bail!("{} is in use by another process: stop that one first", path.display())
-            }
-            Err(TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(DataDir { path: path.to_owned(), _lock: lock }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(POLL),
+                Err(TryLockError::WouldBlock) => {
+                    bail!("{} is in use by another process: stop that one first", path.display())
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+                }
             }
         }
     }
