@@ -13,6 +13,7 @@ use crate::tool::release::Release;
 use anyhow::{Context, bail, ensure};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A cluster that runs; it is stopped when this goes away.
 pub struct Running<'a> {
@@ -93,11 +94,17 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }
 
+/// What was killed just now has its ports until the last of its threads has ended.
+const PORT_PATIENCE: Duration = Duration::from_secs(5);
+
 /// A monitor that cannot have its port says so late, and not by which option to give another.
 fn free_ports(first: u16, count: u16) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PORT_PATIENCE;
     for port in first..first.saturating_add(count) {
-        if let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
-            bail!("port {port} cannot be used ({error}): choose others with --port");
+        while let Err(error) = TcpListener::bind(("127.0.0.1", port)) {
+            let may_end = error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline;
+            ensure!(may_end, "port {port} cannot be used ({error}): choose others with --port");
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
     Ok(())

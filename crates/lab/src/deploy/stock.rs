@@ -218,11 +218,14 @@ pub(super) fn pid_in(file: &Path) -> Option<Pid> {
     is_alive(pid).then_some(pid)
 }
 
-/// A process that has ended and that nobody has asked about is no process any more.
+/// A process that has ended and that nobody has asked about is no process any more. One whose first thread has ended
+/// still has its files and ports as long as it has others.
 fn is_alive(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let proc = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let stat = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    test_kill_process(pid).is_ok() && !matches!(state, Some('Z' | 'X'))
+    let has_others = || std::fs::read_dir(proc.join("task")).is_ok_and(|tasks| tasks.count() > 1);
+    test_kill_process(pid).is_ok() && (!matches!(state, Some('Z' | 'X')) || has_others())
 }
 
 pub(super) fn wait_until_gone(pid: Pid) -> anyhow::Result<()> {
