@@ -311,7 +311,7 @@ pub fn cleaning(number: u64) -> Key {
     numbered(CLEANING, number, 0)
 }
 
-/// The number of a key that [`cleaning`] or [`refcounts`] made.
+/// In the order of pools, those with negative numbers first.
 pub fn pool(pool: i64) -> Key {
     numbered(POOL, pool as u64 ^ 1 << 63, 0)
 }
@@ -320,6 +320,7 @@ pub fn parse_pool(key: &[u8]) -> Result<i64, DecodeError> {
     Ok((parse_number(key)? ^ 1 << 63) as i64)
 }
 
+/// The number of a key that [`cleaning`] or [`refcounts`] made.
 pub fn parse_number(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;

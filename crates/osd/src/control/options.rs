@@ -14,9 +14,10 @@ pub struct Options {
     monitor: BTreeMap<String, String>,
     local: BTreeMap<String, String>,
     injected: BTreeMap<String, String>,
-    is_changed: bool,
     /// Goes up when anything is set.
     revision: u64,
+    /// As it was when [`Options::take_changed`] was asked last.
+    taken: u64,
 }
 
 /// Those that an OSD acts on, with their defaults; durations in seconds.
@@ -36,14 +37,12 @@ pub const DEFAULTS: &[(&str, &str)] = &[
 
 impl Options {
     pub fn new(local: BTreeMap<String, String>) -> Options {
-        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new(), is_changed: false, revision: 0 }
+        Options { local, monitor: BTreeMap::new(), injected: BTreeMap::new(), revision: 0, taken: 0 }
     }
 
     pub fn set_by_monitor(&mut self, options: BTreeMap<String, String>) {
-        let options = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
-        self.is_changed |= self.monitor != options;
         self.revision += 1;
-        self.monitor = options;
+        self.monitor = options.into_iter().map(|(k, v)| (plain(&k), v)).collect();
     }
 
     /// Set it for as long as this process runs: the value as it is kept, or what is wrong with it.
@@ -56,21 +55,19 @@ impl Options {
         };
         self.revision += 1;
         self.injected.insert(name, value.clone());
-        self.is_changed = true;
         Ok(value)
     }
 
     /// What the monitor set and what was injected, when that has changed since this was asked last.
     pub fn take_changed(&mut self) -> Option<(BTreeMap<String, String>, BTreeMap<String, String>)> {
-        std::mem::take(&mut self.is_changed).then(|| (self.monitor.clone(), self.injected.clone()))
+        let is_changed = std::mem::replace(&mut self.taken, self.revision) != self.revision;
+        is_changed.then(|| (self.monitor.clone(), self.injected.clone()))
     }
 
     /// False when it was not injected.
     pub fn withdraw(&mut self, name: &str) -> bool {
-        let was_set = self.injected.remove(&plain(name)).is_some();
-        self.is_changed |= was_set;
         self.revision += 1;
-        was_set
+        self.injected.remove(&plain(name)).is_some()
     }
 
     pub fn revision(&self) -> u64 {
