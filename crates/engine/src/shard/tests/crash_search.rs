@@ -307,6 +307,10 @@ fn forced() -> BTreeMap<i64, Compression> {
 #[test]
 fn no_cut_during_short_sequences_breaks_a_promise() {
     short_sequences("short sequences", options(), 0);
+}
+
+#[test]
+fn no_cut_during_short_compressed_sequences_breaks_a_promise() {
     short_sequences("short sequences, compressed", Options { compression: forced(), ..options() }, 1);
 }
 
