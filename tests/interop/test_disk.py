@@ -23,6 +23,10 @@ class Killed(ClusterTest):
         for osd in ("osd.0", "osd.1"):
             self.cluster.kill(osd)
         self.cluster.up()
+        # The monitor may still believe in the ones that were killed: `up` asks the OSDs themselves.
+        for osd in ("osd.0", "osd.1"):
+            state = run(["ceph", "daemon", self.cluster.dir / f"{osd}.asok", "status"]).json["state"]
+            self.assertEqual(state, "active", osd)
         for name, value in data.items():
             self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
         self.assertEqual(self.client.rados("-p", pool, "getxattr", "o1", "a").text, "1")

@@ -83,13 +83,19 @@ class Lab(WithLab, ClusterTest):
         self.assertEqual(self.left_behind(), [])
 
     def test_ctrl_c_leaves_what_is_complete(self):
+        self.stopped_in_a_run(signal.SIGINT)
+
+    def test_sigterm_does_too(self):
+        self.stopped_in_a_run(signal.SIGTERM)
+
+    def stopped_in_a_run(self, by):
         file = self.matrix(MATRIX.format(iterations=50))
         argv = [SHOAL, "lab", "run", file, "--conf", self.cluster.conf, *self.results]
         process = subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertIn("points", process.stdout.readline())
         # Not the client's own ceiling, which comes before the run.
         eventually(lambda: "µs" in process.stdout.readline())
-        process.send_signal(signal.SIGINT)
+        process.send_signal(by)
         process.communicate(timeout=60)
         self.assertEqual([r["state"] for r in self.runs()], ["interrupted"])
         self.lab("report", "--out", self.dir / "partial.html", *self.results)

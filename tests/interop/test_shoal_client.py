@@ -81,6 +81,15 @@ class OnShoal(ClusterTest):
         self.cluster.up()
         finished(self, load)
 
+    def test_a_full_cluster_is_said(self):
+        ours = Ours(self.cluster.conf, self.pool("full"))
+        self.client.ceph("osd", "set", "full")
+        self.addCleanup(lambda: self.client.ceph("osd", "unset", "full"))
+        for work in ("write", "read"):
+            done = ours("--work", work, "--seconds", 5, "--connections", 1, check=False)
+            self.assertEqual(done.code, 1)
+            self.assertIn("full (ceph health detail, ceph df)", done.errors)
+
     def test_a_pool_that_is_not_there(self):
         missing = Ours(self.cluster.conf, "never made")("--stat", "x", check=False)
         self.assertNotEqual(missing.code, 0)

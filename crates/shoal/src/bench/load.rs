@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use wire::types::PoolId;
+use wire::types::{OsdFlags, PoolId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Work {
@@ -107,6 +107,7 @@ pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> an
             worker.remove_all().await?;
         }
     }
+    anyhow::ensure!(!workers.iter().any(|worker| worker.found_no_room), NO_ROOM);
     let recorder = Rc::into_inner(recorder).context("a task still records")?.into_inner();
     Ok(recorder.report(load, cpu))
 }
@@ -121,6 +122,16 @@ struct Worker {
     /// A random walk, different for each connection, the same in each run.
     walk: u64,
     in_flight: BTreeMap<OpId, Instant>,
+    found_no_room: bool,
+}
+
+const NO_ROOM: &str =
+    "the cluster or the pool is full (ceph health detail, ceph df): make room, or use another pool";
+
+fn is_no_room(result: i32) -> bool {
+    const ENOSPC: i32 = -28;
+    const EDQUOT: i32 = -122;
+    matches!(result, ENOSPC | EDQUOT)
 }
 
 impl Worker {
@@ -140,6 +151,7 @@ impl Worker {
             payload: payload.into(),
             walk,
             in_flight: BTreeMap::new(),
+            found_no_room: false,
         })
     }
 
@@ -194,12 +206,20 @@ impl Worker {
                 let Event::Done { id, outcome } = event else { continue };
                 self.in_flight.remove(&id);
                 let result = outcome?.result;
-                anyhow::ensure!(result >= 0 || result == ENOENT, "an operation failed: errno {}", -result);
+                if result < 0 && result != ENOENT {
+                    return Err(std::io::Error::from_raw_os_error(-result)).context(if is_no_room(result) {
+                        NO_ROOM
+                    } else {
+                        "an operation failed"
+                    });
+                }
             }
         }
     }
 
+    /// A full cluster answers, instead of keeping writes until there is room: a load that waits measures nothing.
     fn submit(&mut self, operation: Operation) {
+        let operation = if operation.writes() { operation.with_flags(OsdFlags::FULL_TRY) } else { operation };
         let id = self.host.with(|(client, now, fx)| client.submit(now, operation, fx));
         self.in_flight.insert(id, Instant::now());
     }
@@ -220,12 +240,13 @@ impl Worker {
         });
     }
 
-    /// Keep `depth` in flight until the end, then wait for the last. What was submitted before `start` warms up.
+    /// Keep `depth` in flight until the end, or until there is no room, then wait for the last. What was submitted
+    /// before `start` warms up.
     async fn go(&mut self, start: Instant, end: Instant, recorder: &RefCell<Recorder>) -> anyhow::Result<()> {
         let mut done = Vec::new();
         let mut now = Instant::now();
         loop {
-            while now < end && self.in_flight.len() < self.load.depth {
+            while now < end && !self.found_no_room && self.in_flight.len() < self.load.depth {
                 self.submit_random();
             }
             if self.in_flight.is_empty() {
@@ -240,6 +261,7 @@ impl Worker {
             for (id, outcome) in done.drain(..) {
                 let Some(submitted_at) = self.in_flight.remove(&id) else { continue };
                 let result = outcome.map_or_else(|failure| failure.errno(), |reply| reply.result);
+                self.found_no_room |= is_no_room(result);
                 if submitted_at >= start && now < end {
                     recorder.record(now - submitted_at, result);
                 }

@@ -3,6 +3,7 @@
 use super::term;
 use crate::cluster::layout::Cluster;
 use crate::daemon::admin_socket::ask;
+use crate::daemon::process::Daemon;
 use anyhow::Context;
 use serde_json::Value;
 use std::io::stdout;
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         println!("start what does not run: shoal up --dir {}", args.dir.display());
         return Ok(ExitCode::FAILURE);
     }
-    let health = health(&mon_says(&cluster, "status")?, cluster.osd_ids().len());
+    let health = cluster_health(&cluster)?;
     match &health {
         Health::Ok => println!("{}", term::green(&stdout(), "HEALTH_OK")),
         Health::Warned(why) => println!("{}", term::yellow(&stdout(), why)),
@@ -51,14 +52,37 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What the monitor answers to a command on its admin socket.
-pub fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
+fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
     let answer = ask(&cluster.mon().admin_socket(), prefix)?;
     serde_json::from_str(&answer).with_context(|| format!("mon.a answers {prefix} with {answer:?}"))
 }
 
+/// What the monitor says, once each OSD agrees: for a while the monitor takes an OSD that was killed, or has just been
+/// started again, for the one that served.
+pub fn cluster_health(cluster: &Cluster) -> anyhow::Result<Health> {
+    let not_serving: Vec<String> = cluster.osds().iter().filter_map(not_serving).collect();
+    Ok(match health(&mon_says(cluster, "status")?, cluster.osd_ids().len()) {
+        Health::Ok | Health::Warned(_) if !not_serving.is_empty() => Health::Not(not_serving.join("\n")),
+        says => says,
+    })
+}
+
+fn not_serving(osd: &Daemon) -> Option<String> {
+    if !osd.is_running() {
+        return Some(format!("{} does not run", osd.name));
+    }
+    let answer = ask(&osd.admin_socket(), "status").ok();
+    let status: Option<Value> = answer.and_then(|text| serde_json::from_str(&text).ok());
+    match status.as_ref().and_then(|status| status["state"].as_str()) {
+        Some("active") => None,
+        Some(state) => Some(format!("{} does not serve yet: {state}", osd.name)),
+        None => Some(format!("{} does not answer", osd.name)),
+    }
+}
+
 /// Judges `status` (in the form of `ceph -s -f json`): healthy is HEALTH_OK with every OSD of the directory up, and
 /// every PG active and clean.
-pub fn health(status: &Value, osds: usize) -> Health {
+fn health(status: &Value, osds: usize) -> Health {
     let mut problems = Vec::new();
     let word = status["health"]["status"].as_str().unwrap_or("no health yet");
     let mut serves = word == "HEALTH_OK" || word == "HEALTH_WARN";

@@ -1,6 +1,6 @@
 //! `shoal up`: a cluster in the background, when healthy.
 
-use super::status::{Health, health, mon_says};
+use super::status::{Health, cluster_health};
 use super::term;
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
@@ -145,7 +145,7 @@ fn start_all(cluster: &Cluster, daemons: &[Daemon], patience: Duration) -> anyho
 fn wait_until_healthy(cluster: &Cluster, patience: Duration) -> anyhow::Result<Health> {
     let deadline = Instant::now() + patience;
     loop {
-        let now = health(&mon_says(cluster, "status")?, cluster.osd_ids().len());
+        let now = cluster_health(cluster)?;
         if !matches!(now, Health::Not(_)) || Instant::now() > deadline {
             return Ok(now);
         }
