@@ -349,6 +349,9 @@ class Full(ClusterTest):
         self.assertIn("HEALTH_ERR", self.health())
         stuck = self.client.rados("-p", pool, "put", "o2", "-", "--rados_osd_op_timeout=3", stdin=b"x", check=False)
         self.assertNotEqual(stuck.code, 0, "writes wait while the pool is full")
+        bench = run([SHOAL, "bench", "--dir", self.cluster.dir, "--pool", pool, "--work", "write", "--seconds", "3"], check=False)
+        self.assertEqual(bench.code, 1)
+        self.assertIn("is full", bench.errors)
         kept = self.client.rados("-p", pool, "ls").text.split()
         self.assertGreater(len(kept), 300)
         sample = [name for name in kept if name.startswith("benchmark_data")][::50]

@@ -81,10 +81,11 @@ class OnShoal(ClusterTest):
         self.cluster.up()
         finished(self, load)
 
-    def test_a_full_cluster_is_said(self):
+    def test_a_full_pool_is_said(self):
         ours = Ours(self.cluster.conf, self.pool("full"))
-        self.client.ceph("osd", "set", "full")
-        self.addCleanup(lambda: self.client.ceph("osd", "unset", "full"))
+        self.client.ceph("osd", "pool", "set-quota", "full", "max_objects", "1")
+        self.client.rados("-p", "full", "put", "one", "-", stdin=b"one")
+        eventually(lambda: "POOL_FULL" in self.client.ceph("health", "detail").text)
         for work in ("write", "read"):
             done = ours("--work", work, "--seconds", 5, "--connections", 1, check=False)
             self.assertEqual(done.code, 1)
