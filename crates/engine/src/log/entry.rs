@@ -10,6 +10,7 @@ const TAKE: u8 = 3;
 const FREE: u8 = 4;
 const INLINE: u8 = 5;
 const DIRECT: u8 = 6;
+const DELETE_RANGE: u8 = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
@@ -17,6 +18,8 @@ pub enum Entry<'a> {
     Put { key: &'a [u8], value: &'a [u8] },
     /// A key of the index is gone.
     Delete { key: &'a [u8] },
+    /// All keys of `from..to` that the index had are gone.
+    DeleteRange { from: &'a [u8], to: &'a [u8] },
     /// Blocks hold data.
     Take(Run),
     /// Blocks hold no data any more.
@@ -36,6 +39,12 @@ pub fn put_put(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 pub fn put_delete(out: &mut Vec<u8>, key: &[u8]) {
     out.push(DELETE);
     varint::put_bytes(out, key);
+}
+
+pub fn put_delete_range(out: &mut Vec<u8>, from: &[u8], to: &[u8]) {
+    out.push(DELETE_RANGE);
+    varint::put_bytes(out, from);
+    varint::put_bytes(out, to);
 }
 
 pub fn put_take(out: &mut Vec<u8>, run: Run) {
@@ -76,6 +85,9 @@ impl<'a> Entries<'a> {
         Ok(match kind {
             PUT => Entry::Put { key: varint::take_bytes(r, "key")?, value: varint::take_bytes(r, "value")? },
             DELETE => Entry::Delete { key: varint::take_bytes(r, "key")? },
+            DELETE_RANGE => {
+                Entry::DeleteRange { from: varint::take_bytes(r, "from")?, to: varint::take_bytes(r, "to")? }
+            }
             TAKE => Entry::Take(take_run(r)?),
             FREE => Entry::Free(take_run(r)?),
             INLINE => Entry::Inline { start: varint::take(r)?, len: varint::take(r)? },
@@ -113,6 +125,7 @@ mod tests {
         let mut out = Vec::new();
         put_put(&mut out, b"key", b"value");
         put_delete(&mut out, b"gone");
+        put_delete_range(&mut out, b"from", b"to");
         put_take(&mut out, Run::new(1 << 40, 3));
         put_free(&mut out, Run::new(5, 1));
         put_inline(&mut out, 7, 4097);
@@ -121,6 +134,7 @@ mod tests {
         let expected = [
             Entry::Put { key: b"key", value: b"value" },
             Entry::Delete { key: b"gone" },
+            Entry::DeleteRange { from: b"from", to: b"to" },
             Entry::Take(Run::new(1 << 40, 3)),
             Entry::Free(Run::new(5, 1)),
             Entry::Inline { start: 7, len: 4097 },

@@ -5,7 +5,9 @@ mod record;
 mod replay;
 mod ring;
 
-pub use entry::{Entries, Entry, put_delete, put_direct, put_free, put_inline, put_put, put_take};
+pub use entry::{
+    Entries, Entry, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
+};
 pub use record::{Draft, Record, RecordHead};
 pub use replay::{Mark, Replay, ReplayError};
 pub use ring::Ring;

@@ -48,6 +48,8 @@ pub struct Known<'a> {
     pub pools: &'a Pools,
     /// By pool.
     pub compression: &'a BTreeMap<i64, Compression>,
+    /// A range that takes away more keys than this is one entry of the log.
+    pub range_keys_min: usize,
     pub totals: Totals,
 }
 
@@ -68,6 +70,9 @@ pub struct Plan<'a> {
 #[derive(Debug, Default)]
 pub struct Effect {
     pub keys: BTreeMap<Key, Option<Bytes>>,
+    /// What `keys` deletes within these was all that was there, and needs no entries of its own in the log. (What it puts
+    /// there came later.)
+    pub ranges: SmallVec<[(Key, Key); 1]>,
     pub taken: SmallVec<[Run; 2]>,
     pub freed: SmallVec<[Run; 2]>,
     pub stage: SmallVec<[(u64, StagedRun); 2]>,
@@ -77,6 +82,14 @@ pub struct Effect {
     pub pools: SmallVec<[(i64, Compressed); 1]>,
     /// Numbers whose pages and omap keys are to be cleaned away.
     pub to_clean: SmallVec<[u64; 1]>,
+}
+
+impl Effect {
+    /// The changes of keys that the log is told one by one.
+    pub fn logged_keys(&self) -> impl Iterator<Item = (&Key, &Option<Bytes>)> {
+        let is_in_a_range = |key: &Key| self.ranges.iter().any(|(from, to)| from <= key && key < to);
+        self.keys.iter().filter(move |(key, value)| value.is_some() || !is_in_a_range(key))
+    }
 }
 
 impl<'a> Plan<'a> {

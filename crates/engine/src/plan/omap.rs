@@ -128,6 +128,9 @@ impl Plan<'_> {
             }
             entries => (entries?, true),
         };
+        if is_known && entries.len() > self.known.range_keys_min {
+            self.effect.ranges.push(range);
+        }
         for (key, old) in entries {
             let own_len = key::omap_own(&key).map_or(0, <[u8]>::len);
             if is_counted && is_known {

@@ -13,7 +13,9 @@ use super::{Failure, Shard, Transfer};
 use crate::device::{DeviceError, Durability};
 use crate::index::LogMark;
 use crate::io::Owner;
-use crate::log::{Draft, Record, Ring, put_delete, put_direct, put_free, put_inline, put_put, put_take};
+use crate::log::{
+    Draft, Record, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
+};
 use crate::plan::{Effect, Fetched, Known, Plan};
 use crate::planted::{self, PlantedBug};
 use crate::reading::InMemory;
@@ -156,11 +158,13 @@ impl Shard {
     /// Whether the batch that is being gathered fits into the log with this effect as well. If it does not, a checkpoint
     /// makes room, and the plan is to be made again.
     pub(super) fn fits(&mut self, effect: &Effect) -> bool {
-        let of_keys = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
+        let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
             key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
         };
         let of_run = |run: &StagedRun| ENTRY_OVERHEAD + 4 * run.crcs.len();
-        let added = effect.keys.iter().map(of_keys).sum::<usize>()
+        let of_range = |(from, to): &(Vec<u8>, Vec<u8>)| from.len() + to.len() + ENTRY_OVERHEAD;
+        let added = effect.logged_keys().map(of_key).sum::<usize>()
+            + effect.ranges.iter().map(of_range).sum::<usize>()
             + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
         let gathered =
@@ -181,7 +185,8 @@ impl Shard {
     pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
         let batch = self.log.sequence;
         let entries = self.log.open.record.entries();
-        for (key, value) in &effect.keys {
+        effect.ranges.iter().for_each(|(from, to)| put_delete_range(entries, from, to));
+        for (key, value) in effect.logged_keys() {
             match value {
                 Some(value) => put_put(entries, key, value),
                 None => put_delete(entries, key),
@@ -349,10 +354,13 @@ impl Shard {
             return;
         }
         let Some(&number) = self.to_clean.front() else { return };
-        let Shard { index, io, space, staged, clean, collections, pools, compression, totals, .. } = self;
+        let Shard {
+            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+        } = self;
         let view = View { index, io, ticket: super::CLEANER };
         let fetched = Fetched::new();
-        let known = Known { collections, pools, compression, totals: *totals };
+        let range_keys_min = options.range_keys_min;
+        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
         match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number) {
             Ok((effect, is_last)) if self.fits(&effect) => {
                 self.apply(effect, None);

@@ -99,9 +99,12 @@ impl Shard {
     }
 
     fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
-        let Shard { index, io, space, staged, clean, collections, pools, compression, totals, .. } = self;
+        let Shard {
+            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+        } = self;
         let view = View { index, io, ticket };
-        let known = Known { collections, pools, compression, totals: *totals };
+        let range_keys_min = options.range_keys_min;
+        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
         let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
         let effect = plan.transaction(transaction)?;
         if !self.fits(&effect) {

@@ -67,6 +67,9 @@ pub struct Options {
     pub discard_blocks: Option<u64>,
     /// That is done when nothing else is, or once in so many batches.
     pub discard_patience: u64,
+    /// The removal of a range of an omap that takes away more keys than this is one entry of the log, which could not hold
+    /// them all. An opening has to look for them again.
+    pub range_keys_min: usize,
     /// How what is written is compressed, by pool, until [`ObjectStore::set_compression`] says it.
     pub compression: BTreeMap<i64, Compression>,
     /// For tests: take the first free blocks, which were the last to be freed as likely as not.
@@ -83,6 +86,7 @@ impl Default for Options {
             log_bytes_max: 256 << 20,
             discard_blocks: None,
             discard_patience: 64,
+            range_keys_min: 2048,
             compression: BTreeMap::new(),
             first_fit: false,
             index: index::Options::default(),

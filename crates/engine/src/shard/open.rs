@@ -13,7 +13,7 @@ use crate::checksum::crc32c;
 use crate::clean::Clean;
 use crate::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
 use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
-use crate::index::{Bad, Get, Index, Limit, LogMark, Scan, Ticket};
+use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Finished, Io, Owner};
 use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
 use crate::object::collection::CollectionRecord;
@@ -27,6 +27,7 @@ use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::{DecodeError, Rope};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 
@@ -448,18 +449,29 @@ impl Opening<'_> {
 
     fn apply(&mut self, record: &Record) -> Result<(), OpenError> {
         let outside = OpenError::Damaged("the log names blocks outside of the data space");
-        let mut changes: Vec<(&[u8], Option<Bytes>)> = Vec::new();
+        // The log begins where the oldest of what needs it does; the tables may be further.
+        let mark = LogMark(record.head.sequence);
+        let is_in_tables = mark <= self.flushed;
+        let mut changes: Vec<(Cow<[u8]>, Option<Bytes>)> = Vec::new();
         let data = record.data();
         let mut data_at = 0;
         for entry in Entries::new(record.entries()) {
             match entry? {
                 Entry::Put { key, value } => {
                     self.note(key, Some(value))?;
-                    changes.push((key, Some(Bytes::copy_from_slice(value))));
+                    changes.push((key.into(), Some(Bytes::copy_from_slice(value))));
                 }
                 Entry::Delete { key } => {
                     self.note(key, None)?;
-                    changes.push((key, None));
+                    changes.push((key.into(), None));
+                }
+                Entry::DeleteRange { .. } if is_in_tables => {}
+                Entry::DeleteRange { from, to } => {
+                    let is_in = |key: &[u8]| from <= key && key < to;
+                    let put_here = changes.iter().filter(|(key, value)| value.is_some() && is_in(key));
+                    let mut gone: Vec<_> = put_here.map(|(key, _)| (key.clone(), None)).collect();
+                    gone.extend(self.keys_in(from, to)?.into_iter().map(|key| (key.into(), None)));
+                    changes.append(&mut gone);
                 }
                 Entry::Take(run) => {
                     if !self.space.replay(run, true) {
@@ -493,12 +505,30 @@ impl Opening<'_> {
                 Entry::Direct { .. } => {}
             }
         }
-        // The log begins where the oldest of what needs it does; the tables may be further.
-        let mark = LogMark(record.head.sequence);
-        if mark > self.flushed {
+        if !is_in_tables {
             self.index.apply(changes, mark);
         }
         Ok(())
+    }
+
+    /// The keys that the index has in a range, as far as it can still be read: what it lost since is damaged either way,
+    /// and is no reason not to open.
+    fn keys_in(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<Key>, OpenError> {
+        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        let mut out: Vec<Key> = Vec::new();
+        let mut at = from.to_vec();
+        loop {
+            let Opening { index, io, .. } = self;
+            let range = (&at[..], to);
+            match index
+                .scan_over(range, (limit, Holes::Show), Ticket(0), io, &mut |key, _| out.push(key.into()))
+            {
+                Scan::End => return Ok(out),
+                Scan::More(next) => at = next,
+                Scan::Bad(bad) => return Err(bad.into()),
+                Scan::Pending => self.wait_for_index(),
+            }
+        }
     }
 
     /// A change of a key whose record is also kept in memory.

@@ -12,6 +12,7 @@ use crate::device::{BLOCK, DeviceError};
 use crate::reading::Damage;
 use crate::shard::{Failure, Shard};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use store::{
     Answer, Change, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadError, Transaction, Usage,
 };
@@ -58,31 +59,59 @@ fn at_rest(transactions: &[Transaction]) -> (Simulated, Shard) {
     (disk, shard)
 }
 
+fn keys_set(object: &ObjectId, keys: Range<usize>, value: &'static str) -> Change {
+    let entries = keys.map(|key| (format!("{key:06}").into(), value.into())).collect();
+    Change::OmapSet { object: object.clone(), entries }
+}
+
+fn keys_removed(object: &ObjectId, keys: Range<usize>) -> Change {
+    let of = |key: usize| format!("{key:06}").into();
+    Change::OmapRemoveRange { object: object.clone(), from: of(keys.start), to: of(keys.end) }
+}
+
+/// An object with an omap of 20,000 keys, of which half would not fit into the log.
+fn with_many_keys() -> (Rig, ObjectId) {
+    let mut rig = Rig::new(32 << 20, 512 << 10, Pace::AtOnce, 5, small());
+    let a = object("a", 1);
+    do_at_home(&mut rig, vec![Change::CreateCollection { split_bits: 0 }]);
+    do_at_home(&mut rig, vec![Change::OmapSetHeader { object: a.clone(), header: "header".into() }]);
+    for first in (0..20_000).step_by(1000) {
+        do_at_home(&mut rig, vec![keys_set(&a, first..first + 1000, "value")]);
+        rig.settle();
+    }
+    (rig, a)
+}
+
+fn do_at_home(rig: &mut Rig, changes: Vec<Change>) {
+    let transaction = Transaction { collection: home(), changes };
+    rig.front_apply(transaction.clone());
+    rig.submit(transaction);
+}
+
 #[test]
 fn a_range_of_very_many_keys_is_removed_though_the_log_is_small() {
-    let mut rig = Rig::new(32 << 20, 512 << 10, Pace::AtOnce, 5, small());
-    let mut submit = |change: Change| {
-        let transaction = Transaction { collection: home(), changes: vec![change] };
-        rig.front_apply(transaction.clone());
-        rig.submit(transaction);
-        rig.settle();
-    };
-    submit(Change::CreateCollection { split_bits: 0 });
-    let a = object("a", 1);
-    submit(Change::OmapSetHeader { object: a.clone(), header: "header".into() });
-    for part in 0..20 {
-        let entries = (0..1000).map(|i| (format!("{:06}", part * 1000 + i).into(), "value".into())).collect();
-        submit(Change::OmapSet { object: a.clone(), entries });
-    }
-    let range = |from: &'static str, to: &'static str| Change::OmapRemoveRange {
-        object: a.clone(),
-        from: from.into(),
-        to: to.into(),
-    };
-    submit(range("000010", "019990"));
-    submit(Change::OmapSet { object: a.clone(), entries: vec![("000500".into(), "anew".into())] });
+    let (mut rig, a) = with_many_keys();
+    do_at_home(&mut rig, vec![keys_removed(&a, 10..19_990)]);
+    do_at_home(&mut rig, vec![keys_set(&a, 500..501, "anew")]);
+    rig.settle();
     rig.compare(Depth::Deep);
     rig.crash_now(&mut Dice::new(1), Depth::Deep);
+}
+
+#[test]
+fn so_is_one_of_which_very_many_keys_stay() {
+    let (mut rig, a) = with_many_keys();
+    // In one batch: what is put into the range before it goes, with it and after it.
+    do_at_home(&mut rig, vec![keys_set(&a, 20_000..20_010, "goes")]);
+    let put = [keys_set(&a, 17_995..18_005, "some of it goes"), keys_removed(&a, 4000..18_000)];
+    do_at_home(&mut rig, [&put[..], &[keys_set(&a, 5000..5003, "anew")]].concat());
+    do_at_home(&mut rig, vec![keys_removed(&a, 19_000..30_000), keys_set(&a, 19_500..19_501, "anew")]);
+    do_at_home(&mut rig, vec![keys_removed(&a, 5002..5003), keys_set(&a, 6000..6001, "anew")]);
+    rig.settle();
+    rig.compare(Depth::Deep);
+    for seed in 0..4 {
+        rig.crash_now(&mut Dice::new(seed), Depth::Deep);
+    }
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub(crate) fn small() -> Options {
         log_bytes_max: 1 << 20,
         discard_blocks: Some(1),
         discard_patience: 0,
+        range_keys_min: 1,
         first_fit: true,
         compression: BTreeMap::new(),
         index: index::Options {
