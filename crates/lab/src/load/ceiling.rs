@@ -3,7 +3,9 @@
 
 use crate::matrix::Spec;
 
-const SECONDS: f64 = 0.15;
+/// A moment; longer where so few operations come about in it that their number says nothing.
+pub const SECONDS: [f64; 3] = [0.15, 0.6, 2.4];
+pub const OPERATIONS_MIN: f64 = 32.0;
 const RAMP_SECONDS: f64 = 0.05;
 /// An open loop is as deep as it needs to be.
 const DEPTH_OF_OPEN_LOOP: u32 = 64;
@@ -13,7 +15,7 @@ const OBJECT_BYTES_MAX: u64 = 64 << 20;
 pub fn of(spec: &Spec) -> Spec {
     let room = OBJECT_BYTES_MAX / spec.op_bytes_max().max(1) / u64::from(spec.clients.max(1));
     Spec {
-        seconds: SECONDS,
+        seconds: SECONDS[0],
         ramp_s: RAMP_SECONDS,
         rate: None,
         rate_to: None,
