@@ -101,7 +101,8 @@ impl Part<'_> {
         *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
         let measured = self.hands.load(&self.client.conf, &self.pools.data, self.spec, begin);
         CLIENTS.lock().expect("no holder panics").clear();
-        Ok(Measured { ceiling_ops_per_s: Some(ceiling), ..measured? })
+        let measured = measured?;
+        Ok(Measured { ceiling_ops_per_s: ceiling_held(ceiling, measured.ops_per_s), ..measured })
     }
 
     fn objects(&self, begin: Begin<'_>, artifacts: &mut Artifacts) -> anyhow::Result<Measured> {
@@ -198,9 +199,23 @@ fn with_fio(
     Ok(measured)
 }
 
+/// A client that went far beyond its ceiling had more of the host in the run than when the ceiling was measured: then it
+/// is not known.
+fn ceiling_held(ceiling: f64, ops_per_s: f64) -> Option<f64> {
+    const REFUTED: f64 = 1.5;
+    Some(ceiling).filter(|ceiling| ops_per_s < REFUTED * ceiling)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ceiling_that_the_run_went_through_is_none() {
+        assert_eq!(ceiling_held(1000.0, 400.0), Some(1000.0));
+        assert_eq!(ceiling_held(1000.0, 1050.0), Some(1000.0), "the client is the bound");
+        assert_eq!(ceiling_held(1000.0, 9000.0), None, "others were at work meanwhile");
+    }
 
     #[test]
     fn a_clients_conf_has_its_own_key_and_mode() {
