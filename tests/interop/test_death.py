@@ -165,6 +165,8 @@ class Death(ClusterTest):
     OSDS = 3
 
     def test_nothing_acknowledged_is_lost_and_nothing_is_served_wrong(self):
+        # A kill takes some seconds; so does what comes after the last.
+        harness.give_time(300 + 15 * kills())
         pool = self.pool("death", 16)
         workers = [Librados(f"lib{n}", SEED + n, self.cluster, pool) for n in range(3)]
         workers.append(StockTool("tool", SEED + 10, self.client, pool))
