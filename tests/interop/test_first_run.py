@@ -1,5 +1,6 @@
 """What `make up` shows a newcomer, after the build: through Ceph's tools, and where they are not installed."""
 import os
+import shutil
 import tempfile
 import unittest
 from pathlib import Path
@@ -26,6 +27,5 @@ class FirstRun(unittest.TestCase):
     def test_through_its_own_client(self):
         with tempfile.TemporaryDirectory() as only:
             for tool in ("bash", "cat", "cmp", "head", "mktemp", "rm", "stat", "basename", "env"):
-                found = run(["which", tool]).text.strip()
-                (Path(only) / tool).symlink_to(found)
+                (Path(only) / tool).symlink_to(shutil.which(tool))
             self.assertIn("through shoal's own client", self.first_run(PATH=only))
