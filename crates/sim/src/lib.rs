@@ -17,7 +17,8 @@ mod trace;
 mod world;
 
 pub use network::Level;
-pub use node::{Node, NodeId};
-pub use scenario::{Config, MakeMonitor, Report, run, run_with};
+pub use node::{Death, Node, NodeId};
+pub use nodes::Medium;
+pub use scenario::{Config, MakeMonitor, Report, StoreChoice, run, run_with};
 pub use trace::{Coverage, Trace};
 pub use world::{Fault, World};

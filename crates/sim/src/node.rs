@@ -20,19 +20,42 @@ pub trait Node {
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>);
     fn next_wake(&self) -> Option<Time>;
     /// The process dies. `dice` decides what the disk had done that nobody was told of.
-    fn crash(&mut self, now: Time, dice: &mut Random);
+    fn crash(&mut self, now: Time, death: Death, dice: &mut Random);
     /// The disk has been given something and has not said that it is kept: the worst moment to die.
     fn is_writing(&self) -> bool {
         false
     }
     /// Whatever is asked of the disk until then takes long.
     fn slow_disk(&mut self, _until: Time) {}
+    /// The disk answers nothing until then.
+    fn stall_disk(&mut self, _until: Time) {}
+    /// A bit of what the disk holds flips, if there is a disk and something on it.
+    fn flip_bit(&mut self) -> bool {
+        false
+    }
+    /// The same with a block that cannot be read until then.
+    fn fail_reads(&mut self, _until: Time) -> bool {
+        false
+    }
+    /// At the end: whether what the disk holds agrees with itself.
+    fn examine(&mut self) -> Result<(), String> {
+        Ok(())
+    }
     /// The process is dead, and what was on its disk is gone, too.
     fn lose_disk(&mut self) {}
     /// The machine's invariants. Panics.
     fn check(&self);
     /// States that it is in, for the coverage.
     fn states(&self, _into: &mut dyn FnMut(&str)) {}
+}
+
+/// What a process dies of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// It is killed: the system under it keeps what it was given.
+    Process,
+    /// The machine loses its power: what was not flushed may be gone, in any part and order.
+    Power,
 }
 
 /// A node's place in the world.

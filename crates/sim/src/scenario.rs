@@ -5,8 +5,10 @@
 //! the first promise that is broken.
 
 use crate::check::{History, Promise, Summary, Violation};
-use crate::nodes::{AdminNode, ClientNode, MgrNode, MonNode, OsdNode, QUIET, Shared, Workload, addrs};
-use crate::{Coverage, Fault, Level, Node, NodeId, World};
+use crate::nodes::{
+    AdminNode, ClientNode, Medium, MgrNode, MonNode, OsdNode, QUIET, Shared, Workload, addrs,
+};
+use crate::{Coverage, Death, Fault, Level, Node, NodeId, World};
 use machine::{Random, Time, session};
 use std::cell::RefCell;
 use std::fmt;
@@ -28,12 +30,31 @@ pub struct Config {
     /// One OSD comes back with an empty disk. Its objects are lost, and whoever asks for one of them waits for ever:
     /// that is no violation then, but an answer as if there had never been anything is.
     pub loses_a_disk: bool,
+    pub store: StoreChoice,
+}
+
+/// What OSDs keep their objects in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// Disks with even seeds, memory with odd ones.
+    BySeed,
+    Always(Medium),
+}
+
+impl StoreChoice {
+    pub fn of(self, seed: u64) -> Medium {
+        match self {
+            StoreChoice::Always(medium) => medium,
+            StoreChoice::BySeed if seed.is_multiple_of(2) => Medium::Disk,
+            StoreChoice::BySeed => Medium::Memory,
+        }
+    }
 }
 
 impl Config {
     pub fn new(span: Duration) -> Config {
         let pause_max = Duration::from_millis(40);
-        let workload = Workload { pool: 1, objects: 12, depth: 3, pause_max, bursts: 2 };
+        let workload = Workload { pool: 1, objects: 12, token_bytes: 8, depth: 3, pause_max, bursts: 2 };
         Config {
             span,
             level: Level::Messages,
@@ -42,6 +63,7 @@ impl Config {
             workload,
             monitor_crashes: true,
             loses_a_disk: false,
+            store: StoreChoice::BySeed,
         }
     }
 
@@ -54,6 +76,7 @@ impl Config {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub seed: u64,
+    pub store: Medium,
     /// Two runs of a seed give the same.
     pub trace_hash: u64,
     pub events: u64,
@@ -79,8 +102,12 @@ impl fmt::Display for Report {
         let verdict = if self.is_clean() { "holds" } else { "FAILS" };
         writeln!(
             f,
-            "seed {} {verdict}: trace {:016x}, {:.0} s simulated, {} events, {} answers, {} without an outcome",
+            "seed {} {verdict} {}: trace {:016x}, {:.0} s simulated, {} events, {} answers, {} without an outcome",
             self.seed,
+            match self.store {
+                Medium::Memory => "in memory",
+                Medium::Disk => "on disks",
+            },
             self.trace_hash,
             self.simulated.as_secs_f64(),
             self.events,
@@ -120,6 +147,11 @@ pub type MakeMonitor<'a> = &'a dyn Fn(usize, EntityAddrVec, Random, Time) -> Box
 pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[MakeMonitor<'_>]) -> Report {
     let mut world = make_world(seed, config);
     let mut random = Random::from_number(seed ^ 0x5eed_0ffa_u64);
+    let medium = config.store.of(seed);
+    let workload = match medium {
+        Medium::Memory => config.workload,
+        Medium::Disk => on_disks(config.workload, seed),
+    };
     let history: Shared = Rc::new(RefCell::new(History::default()));
     let quiet_after = world.now() + config.span;
     let monitor_addrs = addrs(0, 0);
@@ -131,7 +163,8 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[
     };
     for osd in 0..config.osds {
         let index = 1 + osd as usize;
-        let node = OsdNode::new(index, OsdId(osd), monitor_addrs.clone(), random.fork(), history.clone());
+        let node =
+            OsdNode::new(index, OsdId(osd), monitor_addrs.clone(), random.fork(), history.clone(), medium);
         cast.osds.push(world.add(Box::new(node)));
     }
     for client in 0..config.clients {
@@ -140,7 +173,7 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[
             index,
             monitor_addrs.clone(),
             random.fork(),
-            config.workload,
+            workload,
             history.clone(),
             quiet_after,
         );
@@ -153,12 +186,17 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[
 
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
-        play(&mut world, &cast, config, &mut random, quiet_after, &holds);
+        play(&mut world, &cast, config, medium, &mut random, quiet_after, &holds);
+        if holds() { world.examine() } else { Vec::new() }
     }));
     let mut history = history.borrow_mut();
-    if let Err(panic) = outcome {
-        history.violation(world.now(), Promise::Invariant, words_of(&*panic));
-    } else if history.violations().is_empty()
+    match outcome {
+        Err(panic) => history.violation(world.now(), Promise::Invariant, words_of(&*panic)),
+        Ok(findings) => {
+            findings.into_iter().for_each(|words| history.violation(world.now(), Promise::SoundDisks, words));
+        }
+    }
+    if history.violations().is_empty()
         && !config.loses_a_disk
         && let Some((client, object, since)) = history.oldest_open()
     {
@@ -170,6 +208,7 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeMonitor<'_>, others: &[
         if violations.is_empty() { Vec::new() } else { world.trace().recent().map(str::to_owned).collect() };
     Report {
         seed,
+        store: medium,
         trace_hash: world.trace().hash(),
         events: world.trace().events(),
         simulated: world.now().since(quiet_after) + config.span,
@@ -212,6 +251,7 @@ fn play(
     world: &mut World,
     cast: &Cast,
     config: &Config,
+    medium: Medium,
     random: &mut Random,
     quiet_after: Time,
     holds: &dyn Fn() -> bool,
@@ -229,24 +269,37 @@ fn play(
             let node = any(random, &cast.osds);
             world.fault(Fault::LoseDisk { node, down_for: for_ms(random, 8_000) });
         }
-        match random.below(20) {
+        let kinds = match medium {
+            Medium::Memory => 20,
+            Medium::Disk => 24,
+        };
+        match random.below(kinds) {
             0 | 1 => {
-                let node = any(random, &cast.osds);
-                world.fault(Fault::Crash { node, down_for: for_ms(random, 8_000) });
+                let (node, death) = (any(random, &cast.osds), death(medium, random));
+                world.fault(Fault::Crash { node, death, down_for: for_ms(random, 8_000) });
             }
-            2 => {
-                let node = any(random, &cast.osds);
+            2 | 20 => {
+                let (node, death) = (any(random, &cast.osds), death(medium, random));
                 let (within, down_for) = (for_ms(random, 2_000), for_ms(random, 8_000));
-                world.fault(Fault::CrashWriting { node, within, down_for });
+                world.fault(Fault::CrashWriting { node, death, within, down_for });
+            }
+            21 => {
+                let node = any(random, &cast.osds);
+                world.fault(Fault::StallDisk { node, stalled_for: for_ms(random, 4_000) });
+            }
+            22 => world.fault(Fault::FlipBit { node: any(random, &cast.osds) }),
+            23 => {
+                let node = any(random, &cast.osds);
+                world.fault(Fault::FailReads { node, fails_for: for_ms(random, 10_000) });
             }
             16 => {
                 let node = any(random, &cast.osds);
                 world.fault(Fault::SlowDisk { node, slow_for: for_ms(random, 4_000) });
             }
             17 if config.monitor_crashes => {
-                let node = cast.monitor;
+                let (node, death) = (cast.monitor, Death::Process);
                 let (within, down_for) = (for_ms(random, 2_000), for_ms(random, 5_000));
-                world.fault(Fault::CrashWriting { node, within, down_for });
+                world.fault(Fault::CrashWriting { node, death, within, down_for });
             }
             18 if config.monitor_crashes => {
                 world.fault(Fault::SlowDisk { node: cast.monitor, slow_for: for_ms(random, 4_000) });
@@ -256,19 +309,20 @@ fn play(
                 world.fault(Fault::Stall { node, stalled_for: for_ms(random, 4_000) });
             }
             5 | 6 => {
-                let node = any(random, &cast.clients);
-                world.fault(Fault::Crash { node, down_for: for_ms(random, 2_000) });
+                let (node, death) = (any(random, &cast.clients), Death::Process);
+                world.fault(Fault::Crash { node, death, down_for: for_ms(random, 2_000) });
             }
             7 => {
                 let node = any(random, &cast.clients);
                 world.fault(Fault::Stall { node, stalled_for: for_ms(random, 4_000) });
             }
             8 if config.monitor_crashes => {
-                world.fault(Fault::Crash { node: cast.monitor, down_for: for_ms(random, 5_000) });
+                let (node, death) = (cast.monitor, Death::Process);
+                world.fault(Fault::Crash { node, death, down_for: for_ms(random, 5_000) });
             }
             9 if !cast.others.is_empty() => {
-                let node = any(random, &cast.others);
-                world.fault(Fault::Crash { node, down_for: for_ms(random, 5_000) });
+                let (node, death) = (any(random, &cast.others), Death::Process);
+                world.fault(Fault::Crash { node, death, down_for: for_ms(random, 5_000) });
             }
             _ => world.fault(Fault::Break),
         }
@@ -276,6 +330,22 @@ fn play(
     if holds() {
         world.run_while(QUIET, holds);
     }
+}
+
+/// What an OSD dies of; to one whose store is in memory it is all the same.
+fn death(medium: Medium, random: &mut Random) -> Death {
+    match medium == Medium::Disk && random.below(2) == 0 {
+        true => Death::Power,
+        false => Death::Process,
+    }
+}
+
+/// On disks, tokens are of different sizes: within a block, beyond one, and of several. And there are so many objects that
+/// some of them are not written for a while: what rots is found.
+fn on_disks(workload: Workload, seed: u64) -> Workload {
+    const TIMES_AS_MANY: u64 = 4;
+    let token_bytes = [8, 1000, 6000, 20_000][seed as usize / 2 % 4];
+    Workload { token_bytes, objects: TIMES_AS_MANY * workload.objects, ..workload }
 }
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {

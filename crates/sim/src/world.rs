@@ -5,7 +5,7 @@
 //! put down. Two runs of one seed are the same event by event; [`Trace::hash`] tells.
 
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
-use crate::node::{Life, Node, NodeId};
+use crate::node::{Death, Life, Node, NodeId};
 use crate::trace::Trace;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
@@ -21,8 +21,8 @@ pub struct World {
     weather: Weather,
     network_random: Random,
     fault_random: Random,
-    /// Who dies when it next writes, if that is before a time; and how long it is down.
-    ambushes: BTreeMap<NodeId, (Time, Duration)>,
+    /// Who dies when it next writes, if that is before a time; of what, and how long it is down.
+    ambushes: BTreeMap<NodeId, (Time, Death, Duration)>,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
     trace: Trace,
@@ -49,13 +49,19 @@ pub enum Fault {
     /// One connection breaks.
     Break,
     /// The process dies, and starts again after a while.
-    Crash { node: NodeId, down_for: Duration },
+    Crash { node: NodeId, death: Death, down_for: Duration },
     /// The same, at the first moment within a time at which its disk is writing: what it has said by then arrives.
-    CrashWriting { node: NodeId, within: Duration, down_for: Duration },
+    CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
     /// The same as a crash, and it comes back with nothing on its disk. More than a cluster of one copy survives.
     LoseDisk { node: NodeId, down_for: Duration },
     /// The node's disk is slow for a while.
     SlowDisk { node: NodeId, slow_for: Duration },
+    /// The node's disk answers nothing for a while.
+    StallDisk { node: NodeId, stalled_for: Duration },
+    /// A bit of what the node's disk holds flips.
+    FlipBit { node: NodeId },
+    /// Something on the node's disk cannot be read for a while.
+    FailReads { node: NodeId, fails_for: Duration },
     /// Nothing reaches or leaves the node for a while; then it all arrives.
     Stall { node: NodeId, stalled_for: Duration },
 }
@@ -108,6 +114,12 @@ impl World {
 
     pub fn start(&mut self, node: NodeId) {
         self.put(self.now, Event::Start(node));
+    }
+
+    /// What does not agree with itself on the disks of those who are up. For the end: they do not go on as before.
+    pub fn examine(&mut self) -> Vec<String> {
+        let up = self.nodes.iter_mut().zip(&self.stations).filter(|(_, station)| station.is_up);
+        up.filter_map(|(node, _)| node.examine().err().map(|why| format!("{}: {why}", node.name()))).collect()
     }
 
     pub fn now(&self) -> Time {
@@ -200,16 +212,16 @@ impl World {
                     network.break_one(cx);
                 });
             }
-            Fault::Crash { node, down_for } => {
-                if self.crash(node, down_for) {
-                    self.trace.cover(&format!("fault: {} crashed", self.kind_of(node)));
+            Fault::Crash { node, death, down_for } => {
+                if self.crash(node, death, down_for) {
+                    self.trace.cover(&format!("fault: {} {}", self.kind_of(node), words_of(death)));
                 }
             }
-            Fault::CrashWriting { node, within, down_for } => {
-                self.ambushes.insert(node, (self.now + within, down_for));
+            Fault::CrashWriting { node, death, within, down_for } => {
+                self.ambushes.insert(node, (self.now + within, death, down_for));
             }
             Fault::LoseDisk { node, down_for } => {
-                if self.crash(node, down_for) {
+                if self.crash(node, Death::Process, down_for) {
                     self.trace.cover(&format!("fault: {} lost its disk", self.kind_of(node)));
                     self.nodes[node.0].lose_disk();
                 }
@@ -217,6 +229,21 @@ impl World {
             Fault::SlowDisk { node, slow_for } => {
                 self.trace.cover(&format!("fault: {}'s disk was slow", self.kind_of(node)));
                 self.nodes[node.0].slow_disk(self.now + slow_for);
+            }
+            Fault::StallDisk { node, stalled_for } => {
+                self.trace.cover(&format!("fault: {}'s disk stalled", self.kind_of(node)));
+                self.nodes[node.0].stall_disk(self.now + stalled_for);
+            }
+            Fault::FlipBit { node } => {
+                if self.stations[node.0].is_up && self.nodes[node.0].flip_bit() {
+                    self.trace.cover(&format!("fault: a bit on {}'s disk flips", self.kind_of(node)));
+                }
+            }
+            Fault::FailReads { node, fails_for } => {
+                if self.stations[node.0].is_up && self.nodes[node.0].fail_reads(self.now + fails_for) {
+                    let kind = self.kind_of(node);
+                    self.trace.cover(&format!("fault: something on {kind}'s disk could not be read"));
+                }
             }
             Fault::Stall { node, stalled_for } => {
                 self.trace.cover(&format!("fault: {} stalled", self.kind_of(node)));
@@ -229,13 +256,13 @@ impl World {
     }
 
     /// The process dies, if it was alive.
-    fn crash(&mut self, node: NodeId, down_for: Duration) -> bool {
+    fn crash(&mut self, node: NodeId, death: Death, down_for: Duration) -> bool {
         if !self.stations[node.0].is_up {
             return false;
         }
         self.with_network(|network, cx| network.died(cx, node));
         self.stations[node.0].is_up = false;
-        self.nodes[node.0].crash(self.now, &mut self.fault_random);
+        self.nodes[node.0].crash(self.now, death, &mut self.fault_random);
         self.put(self.now + down_for, Event::Start(node));
         true
     }
@@ -246,18 +273,18 @@ impl World {
             return;
         }
         let now = self.now;
-        self.ambushes.retain(|_, (until, _)| now < *until);
-        let writes = |(node, (_, down_for)): (&NodeId, &(Time, Duration))| {
+        self.ambushes.retain(|_, (until, ..)| now < *until);
+        let writes = |(node, (_, death, down_for)): (&NodeId, &(Time, Death, Duration))| {
             let is_it = self.stations[node.0].is_up && self.nodes[node.0].is_writing();
-            is_it.then_some((*node, *down_for))
+            is_it.then_some((*node, *death, *down_for))
         };
-        let caught: Vec<(NodeId, Duration)> = self.ambushes.iter().filter_map(writes).collect();
-        for (node, down_for) in caught {
+        let caught: Vec<(NodeId, Death, Duration)> = self.ambushes.iter().filter_map(writes).collect();
+        for (node, death, down_for) in caught {
             self.ambushes.remove(&node);
             self.trace.event(now, node.0, "crashes while it writes", &[]);
             self.trace.note(|| format!("{now:?} {node:?} crashes while it writes"));
-            self.trace.cover(&format!("fault: {} crashed while it wrote", self.kind_of(node)));
-            self.crash(node, down_for);
+            self.trace.cover(&format!("fault: {} {} while it wrote", self.kind_of(node), words_of(death)));
+            self.crash(node, death, down_for);
         }
     }
 
@@ -318,5 +345,12 @@ impl World {
                 }
             }
         }
+    }
+}
+
+fn words_of(death: Death) -> &'static str {
+    match death {
+        Death::Process => "crashed",
+        Death::Power => "lost its power",
     }
 }

@@ -1,6 +1,6 @@
 //! The whole cluster: production monitor, manager, OSDs and clients, under faults.
 
-use sim::{Config, run};
+use sim::{Config, Medium, StoreChoice, run};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -56,5 +56,5 @@ fn two_hundred_seeds_hold() {
 /// it was kept in memory only, and they stayed down for good; now it is kept with the map.
 #[test]
 fn seed_1113_holds() {
-    hold(1113..1114, &seconds(600));
+    hold(1113..1114, &Config { store: StoreChoice::Always(Medium::Memory), ..seconds(600) });
 }

@@ -6,7 +6,7 @@ use codec::{Features, Reader, Writer};
 use machine::net::{Credentials, NetEffect, NetEvent, Policy};
 use machine::{ConnId, Random, Time};
 use sim::check::{Act, Answer, History, OpRef, Promise, Token, Violation};
-use sim::{Fault, Level, Node, NodeId, World};
+use sim::{Death, Fault, Level, Node, NodeId, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -140,7 +140,7 @@ impl Node for Server {
         self.writing.front().map(|(at, ..)| *at)
     }
 
-    fn crash(&mut self, _now: Time, dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, dice: &mut Random) {
         // The disk may have finished some of what nobody was told of.
         let finished = dice.below(self.writing.len() as u64 + 1) as usize;
         for (_, request, _) in std::mem::take(&mut self.writing).into_iter().take(finished) {
@@ -262,7 +262,7 @@ impl Node for Client {
         Time::earliest(Some(self.next_at), call)
     }
 
-    fn crash(&mut self, now: Time, _dice: &mut Random) {
+    fn crash(&mut self, now: Time, _death: Death, _dice: &mut Random) {
         self.history.borrow_mut().abandon_client(now, self.id, self.id.into());
         self.open.clear();
         self.conn = None;
@@ -314,9 +314,11 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
         world.run(Duration::from_millis(300 + random.below(400)));
         let down_for = Duration::from_millis(random.below(300));
         match random.below(4) {
-            0 => world.fault(Fault::Crash { node: server, down_for }),
+            0 => world.fault(Fault::Crash { node: server, death: Death::Process, down_for }),
             1 => world.fault(Fault::Stall { node: clients[round % 4], stalled_for: down_for }),
-            2 if round % 12 == 0 => world.fault(Fault::Crash { node: clients[round % 4], down_for }),
+            2 if round % 12 == 0 => {
+                world.fault(Fault::Crash { node: clients[round % 4], death: Death::Process, down_for })
+            }
             _ => world.fault(Fault::Break),
         }
     }

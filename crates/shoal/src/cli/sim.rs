@@ -11,6 +11,7 @@ Examples:
   shoal sim --seed 7                       ten simulated minutes of seed 7
   shoal sim --seed 1 --count 200           seeds 1 to 200; stops with an error if any fails
   shoal sim --seed 7 --twice               and that a second run is the same, event for event
+  shoal sim --seed 7 --store disk          with the durable store on simulated disks
   shoal sim --seed 7 --level bytes         with frames and handshakes between the machines")]
 pub struct Args {
     #[arg(long)]
@@ -27,6 +28,17 @@ pub struct Args {
     /// What the simulated network carries
     #[arg(long, value_enum, default_value_t = Level::Messages)]
     level: Level,
+    /// What OSDs keep their objects in; chosen by the seed if not given: disks for even ones
+    #[arg(long, value_enum)]
+    store: Option<Store>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Store {
+    /// The durable store, on disks that lose what was not flushed, rot and stall
+    Disk,
+    /// The memory store, as if it were durable
+    Mem,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -42,6 +54,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     config.level = match args.level {
         Level::Messages => sim::Level::Messages,
         Level::Bytes => sim::Level::Bytes { cephx: false },
+    };
+    config.store = match args.store {
+        None => sim::StoreChoice::BySeed,
+        Some(Store::Disk) => sim::StoreChoice::Always(sim::Medium::Disk),
+        Some(Store::Mem) => sim::StoreChoice::Always(sim::Medium::Memory),
     };
     let mut failed = 0;
     for seed in args.seed..args.seed.saturating_add(args.count) {

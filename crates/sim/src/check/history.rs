@@ -23,6 +23,9 @@ pub struct History {
     abandoned: u64,
     /// Writes of clients that died, which may take effect until a time: object and write, in order of time.
     abandoned_writes: VecDeque<(Time, String, OpRef)>,
+    /// How many reads of an object may still fail: the store found damage, and so often.
+    damaged: BTreeMap<String, u64>,
+    failed: u64,
     /// Clients that died, by the number under which OSDs knew them.
     dead: BTreeSet<i64>,
     looks: u64,
@@ -42,6 +45,8 @@ struct Open {
 pub struct Summary {
     pub answered: u64,
     pub abandoned: u64,
+    /// Reads of what the disk had damaged.
+    pub failed: u64,
     pub open: u64,
     /// How often a client looked, at the end, who watches.
     pub looks: u64,
@@ -93,6 +98,26 @@ impl History {
             );
             self.violation(now, impossible.promise(), words);
         }
+    }
+
+    /// An OSD's disk cannot read an object, or not as it was written.
+    pub fn damaged(&mut self, object: &str) {
+        *self.damaged.entry(object.to_owned()).or_default() += 1;
+    }
+
+    /// A read got an I/O error: nothing is known of what it would have seen.
+    pub fn fail_read(&mut self, now: Time, op: OpRef) {
+        let Some(open) = self.open.remove(&op) else { return };
+        self.failed += 1;
+        match self.damaged.get_mut(&open.object).filter(|left| **left > 0) {
+            Some(left) => *left -= 1,
+            None => {
+                let words =
+                    format!("client {:x}'s read of {} failed, which is whole", open.client, open.object);
+                self.violation(now, Promise::OnlyDamageIsAnError, words);
+            }
+        }
+        self.objects.get_mut(&open.object).expect("it began there").abandon(op);
     }
 
     /// One client's writes on one object are answered in the order in which they were asked.
@@ -153,6 +178,7 @@ impl History {
         Summary {
             answered: self.answered,
             abandoned: self.abandoned,
+            failed: self.failed,
             open: self.open.len() as u64,
             looks: self.looks,
             unchecked_objects: self.objects.values().filter(|c| !c.is_bounded()).count() as u64,

@@ -17,6 +17,10 @@ pub enum Promise {
     AnsweredInOrder,
     /// An operation has one answer, and that is no error that nobody asked for.
     Answered,
+    /// A read fails only where the disk has damaged what it asks for, and what was not damaged is not said to be.
+    OnlyDamageIsAnError,
+    /// What a disk holds agrees with itself.
+    SoundDisks,
     /// When the faults are over, everything is answered.
     AnsweredAtLast,
     /// A request from before the PG's present interval is not carried out.

@@ -1,7 +1,7 @@
 //! An administrator: introduces the OSDs, makes the pool, and then marks OSDs out and in, or down, at random.
 
 use super::{OsdNode, mon_session_config};
-use crate::Node;
+use crate::node::{Death, Node};
 use bytes::Bytes;
 use machine::mon_session::{Effect, Event, Input, MonSession, RequestId};
 use machine::net::{NetEffect, NetEvent};
@@ -148,7 +148,7 @@ impl Node for AdminNode {
         Time::earliest(self.session.as_ref()?.next_deadline(), next)
     }
 
-    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
         self.session = None;
     }
 

@@ -1,12 +1,12 @@
 //! A client that reads and writes at random, watches and notifies, and notes what it did and was told.
 //!
-//! Objects hold tokens of eight bytes, each written once in a run, so that contents tell which writes they have
+//! Objects hold tokens, each written once in a run, so that contents tell which writes they have
 //! seen. A client that dies comes back as another one; what it had in flight has an unknown outcome, and its watch
 //! must end by itself: when all has been quiet for long enough, the survivors look who is listed as a watcher.
 
 use super::{mon_session_config, wall};
-use crate::Node;
 use crate::check::{Act, Answer, History, OpRef, Promise, Token};
+use crate::node::{Death, Node};
 use bytes::Bytes;
 use client::{
     Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Timing, WatchEvent,
@@ -27,6 +27,8 @@ pub type Shared = Rc<RefCell<History>>;
 pub struct Workload {
     pub pool: PoolId,
     pub objects: u64,
+    /// What a token takes in an object: a multiple of eight, it is repeated.
+    pub token_bytes: usize,
     /// Operations in flight at most.
     pub depth: usize,
     /// Between two operations, at most.
@@ -202,9 +204,11 @@ impl ClientNode {
             }
         };
         const ENOENT: i32 = -2;
+        const EIO: i32 = -5;
         let answer = match (act, reply.result) {
             (Act::Read, ENOENT) => Answer::Value(None),
-            (Act::Read, 0..) => match tokens(&reply.data(0)) {
+            (Act::Read, EIO) => return history.fail_read(now, op),
+            (Act::Read, 0..) => match tokens(&reply.data(0), self.workload.token_bytes) {
                 Some(tokens) => Answer::Value(Some(tokens)),
                 None => {
                     return history.violation(now, Promise::OneOrder, "a read gave a part of a token".into());
@@ -228,7 +232,7 @@ impl ClientNode {
         let name = name.unwrap_or_else(|| format!("object-{}", self.random.below(self.workload.objects)));
         let object = ObjectRef::new(self.workload.pool, name.as_str());
         let token = self.history.borrow_mut().token();
-        let data = Bytes::copy_from_slice(&token.to_le_bytes());
+        let data = Bytes::from(token.to_le_bytes().repeat(self.workload.token_bytes / 8));
         let crowded = self.history.borrow().writes_open(&name) >= WRITES_OPEN_MAX;
         let (act, operation) = match self.random.below(16) {
             _ if crowded => (Act::Read, Operation::read(object, ReadOps::new().read(0, 1 << 20))),
@@ -267,9 +271,15 @@ const LOOK_AFTER: Duration = Duration::from_secs(60);
 /// How long [`LOOK_AFTER`] and what follows it takes: a run goes on for so long after its last fault.
 pub const QUIET: Duration = Duration::from_secs(90);
 
-fn tokens(data: &[u8]) -> Option<Vec<Token>> {
-    let chunks = data.chunks(8);
-    chunks.map(|c| c.try_into().ok().map(Token::from_le_bytes)).collect()
+/// What was written, each token in `token_bytes`; `None` where one is not as it was written.
+fn tokens(data: &[u8], token_bytes: usize) -> Option<Vec<Token>> {
+    let token = |chunk: &[u8]| {
+        let (words, rest) = chunk.as_chunks::<8>();
+        let is_whole =
+            rest.is_empty() && words.len() * 8 == token_bytes && words.iter().all(|w| *w == words[0]);
+        is_whole.then(|| Token::from_le_bytes(words[0]))
+    };
+    data.chunks(token_bytes).map(token).collect()
 }
 
 impl Node for ClientNode {
@@ -329,7 +339,7 @@ impl Node for ClientNode {
         Time::earliest(client.next_deadline(), Time::earliest(next, self.look_at()))
     }
 
-    fn crash(&mut self, now: Time, _dice: &mut Random) {
+    fn crash(&mut self, now: Time, _death: Death, _dice: &mut Random) {
         let global_id = self.client.as_ref().map_or(0, Client::global_id) as i64;
         self.history.borrow_mut().abandon_client(now, self.number, global_id);
         self.open.clear();

@@ -1,7 +1,7 @@
 //! A manager: it keeps nothing on a disk.
 
 use super::{metadata, mon_session_config, wall};
-use crate::Node;
+use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use mgr::{Config, Effect, Input, Manager};
@@ -75,7 +75,7 @@ impl Node for MgrNode {
         self.manager.as_ref()?.next_deadline()
     }
 
-    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
         self.manager = None;
     }
 

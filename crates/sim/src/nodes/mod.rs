@@ -3,15 +3,18 @@
 
 mod admin;
 mod client;
+mod disk;
 mod mgr;
 mod mon;
 mod osd;
+mod osd_store;
 
 pub use admin::AdminNode;
 pub use client::{ClientNode, QUIET, Shared, Workload};
 pub use mgr::MgrNode;
 pub use mon::MonNode;
 pub use osd::OsdNode;
+pub use osd_store::Medium;
 
 use machine::{Time, mon_session};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! one that was under way.
 
 use super::{metadata, wall};
-use crate::Node;
+use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Tag, Time};
 use mon::replication::{Recovered, Write};
@@ -120,7 +120,7 @@ impl Node for MonNode {
         Time::earliest(self.monitor.as_ref()?.next_deadline(), self.writing.front().map(|(at, ..)| *at))
     }
 
-    fn crash(&mut self, _now: Time, dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, dice: &mut Random) {
         self.monitor = None;
         let finished = dice.below(self.writing.len() as u64 + 1) as usize;
         for (_, _, write) in std::mem::take(&mut self.writing).into_iter().take(finished) {

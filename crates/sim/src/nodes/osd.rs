@@ -1,24 +1,24 @@
-//! An OSD of one core: its control machine, its shard, its memory store.
+//! An OSD of one core: its control machine, its shard, its store.
 //!
 //! What is checked here because clients cannot see it: a request that was made under a map from before the PG's
 //! present interval is not carried out.
 //!
-//! The store reports what it has done when the node polls it, some random time after it was given something; a
-//! crash leaves what was reported as committed and, of what was not, a random beginning.
+//! The store reports what it has done when the node polls it, some random time after it was given something.
 
+use super::osd_store::{Medium, OsdStore};
 use super::{Shared, metadata, mon_session_config, wall};
-use crate::Node;
 use crate::check::Promise;
+use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
+use osd::ops::Limits;
 use osd::shard::{self, PgOrder, Shard, ShardConfig};
 use osd::{Destination, Routes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use store::memory::{Config, Delay, MemoryStore};
-use store::{Collection, Completion, ObjectStore};
+use store::{Collection, Completion};
 use wire::messages::{Body, Message};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, Epoch, OsdId, SpgId, UTime, Uuid};
 
@@ -35,9 +35,10 @@ pub struct OsdNode {
     life: u32,
     monitor: EntityAddrVec,
     random: Random,
-    /// The disk.
-    store: MemoryStore,
+    medium: Medium,
+    store: OsdStore,
     slow_until: Time,
+    stalled_until: Time,
     history: Shared,
     machines: Option<Machines>,
 }
@@ -76,16 +77,19 @@ impl OsdNode {
         monitor: EntityAddrVec,
         mut random: Random,
         history: Shared,
+        medium: Medium,
     ) -> OsdNode {
-        let store = empty_disk(&mut random);
+        let store = OsdStore::empty(medium, &mut random);
         OsdNode {
             index,
             osd,
             life: 0,
             monitor,
             random,
+            medium,
             store,
             slow_until: Time::ZERO,
+            stalled_until: Time::ZERO,
             history,
             machines: None,
         }
@@ -158,12 +162,20 @@ impl OsdNode {
                 }
             }
         }
-        m.poll_later(now, *slow_until, random);
+        m.poll_later(now, *slow_until, store.is_busy(), random);
     }
 
     fn poll(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        let mut completions = Vec::new();
-        self.store.poll(&mut completions);
+        let (completions, damage) = self.store.poll(now);
+        for found in damage {
+            let mut history = self.history.borrow_mut();
+            match found.unexplained {
+                None => history.damaged(&found.object.object.name),
+                Some(why) => {
+                    history.violation(now, Promise::OnlyDamageIsAnError, format!("{}: {why}", self.osd))
+                }
+            }
+        }
         for completion in completions {
             let m = self.machines.as_mut().expect("a node that is up has its machines");
             let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
@@ -187,14 +199,6 @@ impl OsdNode {
             self.run(now, step, out);
         }
     }
-}
-
-fn empty_disk(random: &mut Random) -> MemoryStore {
-    MemoryStore::new(Config {
-        bytes_total: 1 << 30,
-        delay: Some(Delay { seed: random.u64(), hold: 96 }),
-        track_committed: true,
-    })
 }
 
 impl Machines {
@@ -237,9 +241,9 @@ impl Machines {
         self.stale.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
     }
 
-    /// The store is looked at again while somebody waits for it.
-    fn poll_later(&mut self, now: Time, slow_until: Time, random: &mut Random) {
-        if self.asked.is_empty() || self.poll_at.is_some() {
+    /// The store is looked at again while somebody waits for it, or it has something of its own to do.
+    fn poll_later(&mut self, now: Time, slow_until: Time, is_busy: bool, random: &mut Random) {
+        if self.asked.is_empty() && !is_busy || self.poll_at.is_some() {
             return;
         }
         let max = if now < slow_until { SLOW_DISK_MAX } else { DISK_MAX };
@@ -265,6 +269,10 @@ impl Node for OsdNode {
 
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
+        if let Err(error) = self.store.open() {
+            let words = format!("{}: its store does not open: {error}", self.osd);
+            return self.history.borrow_mut().violation(now, Promise::SoundDisks, words);
+        }
         let addrs = self.addrs();
         let id = self.osd.0.to_string();
         let config = ControlConfig {
@@ -282,10 +290,11 @@ impl Node for OsdNode {
             options: BTreeMap::new(),
             version: VersionText::default(),
         };
+        let limits = Limits { max_metadata_size: self.store.metadata_max(), ..Limits::default() };
         let shard_config = ShardConfig {
             osd: self.osd,
             core: CORE,
-            limits: Default::default(),
+            limits,
             log: Default::default(),
             object_cache_bytes: 1 << 20,
         };
@@ -312,6 +321,9 @@ impl Node for OsdNode {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        if self.machines.is_none() {
+            return; // Its store did not open, which ends the run.
+        }
         match event {
             NetEvent::Ready { conn, peer } => {
                 if !conn.is_outgoing() {
@@ -349,10 +361,13 @@ impl Node for OsdNode {
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let m = self.machines.as_mut().expect("a node that is up has its machines");
+        if self.stalled_until > now {
+            m.poll_at = m.poll_at.map(|at| at.max(self.stalled_until));
+        }
         if m.poll_at.take_if(|at| *at <= now).is_some() {
             self.poll(now, out);
             let m = self.machines.as_mut().expect("still up");
-            m.poll_later(now, self.slow_until, &mut self.random);
+            m.poll_later(now, self.slow_until, self.store.is_busy(), &mut self.random);
         }
         let m = self.machines.as_mut().expect("still up");
         if m.slow_at <= now {
@@ -381,22 +396,37 @@ impl Node for OsdNode {
         Time::earliest(machines, Time::earliest(m.poll_at, Some(m.slow_at)))
     }
 
-    fn crash(&mut self, _now: Time, dice: &mut Random) {
+    fn crash(&mut self, _now: Time, death: Death, dice: &mut Random) {
         self.machines = None;
-        let survivors = dice.below(self.store.uncommitted() as u64 + 1) as usize;
-        self.store = self.store.crash_image(survivors).expect("it tracks what is committed");
+        self.store.died(death, dice);
     }
 
     fn is_writing(&self) -> bool {
-        self.store.uncommitted() > 0
+        self.store.is_writing()
     }
 
     fn slow_disk(&mut self, until: Time) {
         self.slow_until = until;
     }
 
+    fn stall_disk(&mut self, until: Time) {
+        self.stalled_until = until;
+    }
+
+    fn flip_bit(&mut self) -> bool {
+        self.store.disk().is_some_and(|disk| disk.flip_bit())
+    }
+
+    fn fail_reads(&mut self, until: Time) -> bool {
+        self.store.disk().is_some_and(|disk| disk.fail_reads(until))
+    }
+
     fn lose_disk(&mut self) {
-        self.store = empty_disk(&mut self.random);
+        self.store = OsdStore::empty(self.medium, &mut self.random);
+    }
+
+    fn examine(&mut self) -> Result<(), String> {
+        self.store.disk().map_or(Ok(()), |disk| disk.examine())
     }
 
     fn check(&self) {

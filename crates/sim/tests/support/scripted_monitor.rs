@@ -5,8 +5,8 @@ use codec::{Decode, Encode, Features, Reader};
 use machine::net::{AuthReply, NetEffect, NetEvent};
 use machine::{ConnId, Random, Time};
 use placement::crush::edit;
-use sim::Node;
 use sim::nodes::wall;
+use sim::{Death, Node};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{
@@ -276,7 +276,7 @@ impl Node for ScriptedMonitor {
         Time::earliest(lost, Time::earliest(self.temps_at, mischief))
     }
 
-    fn crash(&mut self, _now: Time, _dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
         panic!("the scripted monitor has no disk to come back from");
     }
 

@@ -1,0 +1,225 @@
+//! The durable store on a simulated disk, for one OSD: production's engine, and a disk that does what disks do.
+//!
+//! The disk completes requests in any order, some at each poll. What dies with the process is what the process had in
+//! memory; what dies with the power is also whatever was not flushed, torn and reordered. Bits of objects' data flip, and
+//! blocks of it cannot be read for a while. Everything of the store is small, and some of it chosen by the seed, so that
+//! checkpoints, merges, and the log's end come by within minutes.
+//!
+//! What is found damaged must be where something was broken; who reads anything else must get it. (Bits of the index and
+//! of the log are not flipped here: an OSD that cannot read its PGs is no longer the cluster's to survive. The engine's
+//! own tests do that.)
+
+use crate::node::Death;
+use bytes::Bytes;
+use engine::check::{Depth, Finding};
+use engine::device::BLOCK;
+use engine::device::dice::Dice;
+use engine::device::simulated::{Pace, Simulated};
+use engine::{Damage, FormatOptions, Identity, OpenError, Options, Shard, format, index};
+use machine::Time;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::{Completion, ObjectId, ObjectStore};
+
+const BYTES: u64 = 24 << 20;
+const LOG_BYTES: u64 = 3 << 20;
+const BLOCK_BYTES: u64 = BLOCK as u64;
+/// Of what is on the disk, a record of the log says that it was flushed when so many more have been written. What rots
+/// before that looks as if it had never been written, and the records after it with it.
+const BATCHES_UNTIL_KEPT: u64 = 8;
+/// A read is reported so long at most after it failed.
+const REPORTED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Something that the store could not read.
+pub(super) struct Found {
+    pub(super) object: ObjectId,
+    /// What is wrong with that, if nothing was broken there.
+    pub(super) unexplained: Option<String>,
+}
+
+pub(super) struct Disk {
+    device: Simulated,
+    dice: Dice,
+    options: Options,
+    cache_bytes: usize,
+    /// While the process lives.
+    shard: Option<Shard>,
+    is_busy: bool,
+    /// A bit of this block flips when what it holds is old enough: its number, its bytes, and the batch.
+    to_flip: Option<(u64, Bytes, u64)>,
+    /// Blocks with a flipped bit, as they are then; who writes them anew has healed them.
+    rotten: BTreeMap<u64, Bytes>,
+    /// A block that cannot be read, until then, and may be reported a little longer.
+    unreadable: Option<(u64, Time)>,
+    /// Anything has been broken: from then on objects may have lost bytes that are nowhere on the disk.
+    was_broken: bool,
+}
+
+impl Disk {
+    pub(super) fn new(seed: u64) -> Disk {
+        let mut dice = Dice::new(seed);
+        let one_of = |dice: &mut Dice, of: &[usize]| of[dice.below(of.len() as u64) as usize];
+        let options = Options {
+            inline_bytes_max: one_of(&mut dice, &[0, 4 << 10, 16 << 10, 64 << 10]),
+            deferred_bytes_max: 256 << 10,
+            batch_bytes_max: 64 << 10,
+            log_bytes_max: one_of(&mut dice, &[256 << 10, 1 << 20]) as u64,
+            discard_blocks: dice.chance(50).then_some(1),
+            discard_patience: 4,
+            range_keys_min: one_of(&mut dice, &[1, 64]),
+            compression: BTreeMap::new(),
+            first_fit: dice.chance(50),
+            index: index::Options {
+                memtable_bytes: 64 << 10,
+                table_bytes: 32 << 10,
+                segment_bytes: 8 << 10,
+                level_bytes: 128 << 10,
+                fanout: 4,
+                cache_bytes: 256 << 10,
+            },
+        };
+        let cache_bytes = one_of(&mut dice, &[0, 512 << 10]);
+        let device = Simulated::new(BYTES, Pace::AtOnce, dice.roll());
+        let identity = Identity([dice.roll() as u8; 16]);
+        let label = "simulated".into();
+        let how = FormatOptions { identity, label, shards: 1, log_bytes: Some(LOG_BYTES), discard: false };
+        format(&mut device.clone(), &how, &mut || ()).expect("a store fits on this disk");
+        device.set_pace(Pace::Shuffled { per_poll_max: 1 + dice.below(6) as usize });
+        Disk {
+            device,
+            dice,
+            options,
+            cache_bytes,
+            shard: None,
+            is_busy: false,
+            to_flip: None,
+            rotten: BTreeMap::new(),
+            unreadable: None,
+            was_broken: false,
+        }
+    }
+
+    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+        let device = Box::new(self.device.clone());
+        let mut shard = Shard::open(device, 0, self.options.clone(), &mut || ())?;
+        shard.set_cache_budget(self.cache_bytes);
+        self.shard = Some(shard);
+        Ok(())
+    }
+
+    pub(super) fn shard(&mut self) -> &mut Shard {
+        self.is_busy = true;
+        self.shard.as_mut().expect("a node that is up has its store")
+    }
+
+    pub(super) fn died(&mut self, death: Death, seed: u64) {
+        let mut dice = Dice::new(seed);
+        self.device = match death {
+            Death::Process => self.device.killed(&mut dice),
+            Death::Power => self.device.power_cut(&mut dice),
+        };
+        (self.shard, self.is_busy, self.to_flip) = (None, false, None);
+    }
+
+    pub(super) fn poll(&mut self, now: Time, out: &mut Vec<Completion>) -> Vec<Found> {
+        if self.unreadable.is_some_and(|(_, until)| until <= now) {
+            self.device.heal();
+        }
+        if self.unreadable.is_some_and(|(_, until)| until + REPORTED_WITHIN <= now) {
+            self.unreadable = None;
+        }
+        self.flip_when_old();
+        let shard = self.shard.as_mut().expect("a node that is up has its store");
+        self.is_busy = shard.poll(out);
+        let damage = shard.take_damage();
+        damage.into_iter().map(|damage| self.explain(damage)).collect()
+    }
+
+    fn explain(&self, damage: Damage) -> Found {
+        // A read of several blocks fails at its first.
+        const READ_MAX: u64 = 256;
+        let is_explained = match damage.device_offset.map(|at| at / BLOCK_BYTES) {
+            Some(block) => {
+                self.is_rotten(block)
+                    || self.unreadable.is_some_and(|(bad, _)| (block..block + READ_MAX).contains(&bad))
+            }
+            None => self.was_broken,
+        };
+        let unexplained = (!is_explained).then(|| format!("nothing was broken there: {damage:?}"));
+        Found { object: damage.object, unexplained }
+    }
+
+    fn is_rotten(&self, block: u64) -> bool {
+        self.rotten.get(&block).is_some_and(|bytes| self.device.peek(block * BLOCK_BYTES) == *bytes)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    pub(super) fn is_writing(&self) -> bool {
+        self.device.under_way() > 0
+    }
+
+    pub(super) fn metadata_max(&self) -> u64 {
+        self.shard.as_ref().map_or(u64::MAX, Shard::metadata_max)
+    }
+
+    /// A block that holds an object's bytes.
+    fn stored_block(&mut self) -> Option<u64> {
+        let runs: Vec<_> = self.shard.as_ref()?.stored_runs().collect();
+        let blocks: u64 = runs.iter().map(|run| run.len).sum();
+        let at = self.dice.below(blocks);
+        runs.into_iter().flat_map(|run| run.blocks()).nth(at as usize)
+    }
+
+    /// A bit of something stored is to flip, as soon as it is sure to have been kept.
+    pub(super) fn flip_bit(&mut self) -> bool {
+        let Some(block) = self.stored_block() else { return false };
+        let batches = self.shard.as_ref().map_or(0, |shard| shard.figures().batches);
+        self.to_flip = Some((block, self.device.peek(block * BLOCK_BYTES), batches));
+        true
+    }
+
+    fn flip_when_old(&mut self) {
+        let Some((block, bytes, batch)) = &self.to_flip else { return };
+        let (block, batch) = (*block, *batch);
+        let offset = block * BLOCK_BYTES;
+        let shard = self.shard.as_ref().expect("a node that is up has its store");
+        if self.device.peek(offset) != *bytes {
+            self.to_flip = None;
+        } else if shard.figures().batches >= batch + BATCHES_UNTIL_KEPT {
+            let (at, bit) = (self.dice.below(BLOCK_BYTES) as usize, self.dice.below(8));
+            self.device.poke(offset, |block| block[at] ^= 1 << bit);
+            self.rotten.insert(block, self.device.peek(offset));
+            (self.to_flip, self.was_broken) = (None, true);
+        }
+    }
+
+    /// Something stored cannot be read for a while.
+    pub(super) fn fail_reads(&mut self, until: Time) -> bool {
+        let Some(block) = self.stored_block() else { return false };
+        self.device.heal();
+        self.device.fail_reads(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES);
+        (self.unreadable, self.was_broken) = (Some((block, until)), true);
+        true
+    }
+
+    /// Whether all that the store holds agrees with itself, but for what was broken.
+    pub(super) fn examine(&mut self) -> Result<(), String> {
+        self.device.heal();
+        self.device.set_pace(Pace::AtOnce);
+        let Some(shard) = self.shard.as_mut() else { return Ok(()) };
+        while shard.poll(&mut Vec::new()) {}
+        let findings = shard.check(Depth::Deep, &mut || ()).findings;
+        let is_known = |finding: &Finding| match finding {
+            Finding::Corrupt { device_offset, .. } => self.is_rotten(device_offset / BLOCK_BYTES),
+            Finding::Lost { .. } => self.was_broken,
+            _ => false,
+        };
+        match findings.iter().find(|finding| !is_known(finding)) {
+            Some(finding) => Err(format!("its store does not agree with itself: {finding}")),
+            None => Ok(()),
+        }
+    }
+}
