@@ -18,6 +18,7 @@
 //! - [`Counters`] tell what the turns did.
 //! - [`memory`] is the allocator, and how much of what is freed it keeps.
 
+mod alone;
 mod counters;
 pub mod device;
 mod idle;

@@ -1,5 +1,6 @@
 //! One core's loop: what is ready is read, the machines are stepped, what they want is done, once a turn each.
 
+use crate::alone::Alone;
 use crate::counters::Counters;
 use crate::idle::IdlePoll;
 use crate::mail::{Mail, Mailbox};
@@ -37,6 +38,7 @@ pub(crate) struct Reactor<R: Role> {
     poll: Poll,
     started: Instant,
     idle: IdlePoll,
+    alone: Alone,
     now: Time,
     listeners: Vec<TcpListener>,
     /// Accepting is at rest until then; the listeners may have more.
@@ -81,6 +83,7 @@ impl<R: Role> Reactor<R> {
             core_count: config.core_count,
             net: Vec::new(),
             hops: Vec::new(),
+            is_caller_alone: false,
             stop: false,
             counters: counters.clone(),
         };
@@ -88,6 +91,7 @@ impl<R: Role> Reactor<R> {
             poll,
             started: Instant::now(),
             idle: IdlePoll::new(idle_poll),
+            alone: Alone::default(),
             now: Time::ZERO,
             listeners: registered,
             accept_again: None,
@@ -120,12 +124,14 @@ impl<R: Role> Reactor<R> {
         self.settle();
         self.write_all();
         while !self.turn.stop {
+            self.tick();
+            let waits_since = self.now;
             match self.wait(&mut events) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
-            let slept_since = self.now;
             self.tick();
+            let waited = self.now.since(waits_since);
             self.counters.turns.add(1);
             let messages_before = self.counters.messages_in.get();
             for event in &events {
@@ -138,8 +144,11 @@ impl<R: Role> Reactor<R> {
             for socket in std::mem::take(&mut self.again) {
                 self.read(socket);
             }
-            self.read_mail();
+            let mails = self.read_mail();
             self.pass_deadlines();
+            let messages = self.counters.messages_in.get() - messages_before;
+            self.alone.on_turn(waited, messages + mails);
+            self.turn.is_caller_alone = self.alone.is_proven();
             self.role.on_turn_end(&mut self.turn);
             self.settle();
             self.endpoint.read_on(self.now, &mut self.effects);
@@ -147,7 +156,7 @@ impl<R: Role> Reactor<R> {
             self.send_mail();
             self.write_all();
             let messages = self.counters.messages_in.get() - messages_before;
-            self.idle.on_turn(self.now.since(slept_since), messages);
+            self.idle.on_turn(waited, messages);
         }
         self.role.on_stop(&mut self.turn);
         self.settle();
@@ -495,9 +504,11 @@ impl<R: Role> Reactor<R> {
         }
     }
 
-    fn read_mail(&mut self) {
+    /// Says how many there were.
+    fn read_mail(&mut self) -> u64 {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.mailboxes[self.turn.core.0 as usize].take_all(&mut inbox);
+        let mails = inbox.len() as u64;
         for mail in inbox.drain(..) {
             match mail {
                 Mail::Hop(hop) => {
@@ -514,5 +525,6 @@ impl<R: Role> Reactor<R> {
             }
         }
         self.inbox = inbox;
+        mails
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A daemon's part on one core: the wiring between the network and its machines.
 ///
-/// Every method runs to its end on the reactor's thread and must not block. What it wants is said through [`Turn`]
+/// Every method runs to its end on the reactor's thread and must not block (but see [`Turn::is_caller_alone`]). What it wants is said through [`Turn`]
 /// and done when it returns, in order.
 pub trait Role: 'static {
     /// What this daemon's roles say to each other across cores, and what other threads say to them.
@@ -53,6 +53,7 @@ pub struct Turn<H> {
     pub(crate) core_count: u16,
     pub(crate) net: Vec<NetEffect>,
     pub(crate) hops: Vec<(CoreId, H)>,
+    pub(crate) is_caller_alone: bool,
     pub(crate) stop: bool,
     pub(crate) counters: Arc<Counters>,
 }
@@ -84,6 +85,12 @@ impl<H> Turn<H> {
     /// End this core's reactor after the turn.
     pub fn stop(&mut self) {
         self.stop = true;
+    }
+
+    /// Whether, as far as one can tell, what comes to this core comes from one caller, who waits for each answer. While
+    /// the turn ends, nobody else is kept waiting then. Known in [`Role::on_turn_end`].
+    pub fn is_caller_alone(&self) -> bool {
+        self.is_caller_alone
     }
 
     pub fn counters(&self) -> &Counters {

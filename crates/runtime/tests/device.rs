@@ -37,9 +37,14 @@ fn conforms(path: &Path, method: Method) {
     if let Err(error) = disk.queue_by(method) {
         return eprintln!("skipped: {method:?} is not to be had here: {error}");
     }
-    for writes_through in [false, true] {
+    for (writes_through, may_wait) in [(false, false), (false, true), (true, false), (true, true)] {
         let disk = disk.clone().with_writes_through(writes_through);
-        suite(|| disk.queue_by(method).unwrap(), wait);
+        let queue = || {
+            let mut queue = disk.queue_by(method).unwrap();
+            queue.may_wait(may_wait);
+            queue
+        };
+        suite(queue, wait);
     }
 }
 
@@ -150,14 +155,46 @@ fn a_full_file_system_says_so() {
         let outcome = std::panic::catch_unwind(|| {
             let disk = Disk::open(&path).unwrap();
             let mut queue = disk.queue_by(method).unwrap();
-            let data = vec![1; 2 << 20];
-            let request = Request::Write { offset: 0, data: data.into(), durability: Durability::Flushed };
-            assert_eq!(run(&mut queue, request).unwrap_err(), DeviceError::NoSpace);
+            for may_wait in [false, true] {
+                queue.may_wait(may_wait);
+                let data = vec![1; 2 << 20].into();
+                let request = Request::Write { offset: 0, data, durability: Durability::Flushed };
+                assert_eq!(run(&mut queue, request).unwrap_err(), DeviceError::NoSpace);
+            }
         });
         assert!(Command::new("umount").arg(&dir).status().unwrap().success());
         std::fs::remove_dir(&dir).unwrap();
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
+}
+
+#[test]
+fn a_write_that_is_waited_for_is_done_when_it_is_polled_for() {
+    let file = TemporaryFile::new("waited", 1 << 20);
+    let disk = Disk::open(&file.0).unwrap();
+    let mut queue = disk.queue().unwrap();
+    queue.may_wait(true);
+    let write = |byte: u8, at: u64| Request::Write {
+        offset: at * BLOCK as u64,
+        data: vec![byte; BLOCK].into(),
+        durability: Durability::Flushed,
+    };
+    let mut done: Vec<Done> = Vec::new();
+    queue.submit(1, write(1, 0));
+    assert!(queue.has_news());
+    assert!(!queue.poll(&mut done), "nothing is under way behind it");
+    assert!(matches!(done.as_slice(), [Done { token: 1, result: Ok(_) }]));
+    // With others it goes the usual way.
+    done.clear();
+    queue.submit(2, write(2, 1));
+    queue.submit(3, write(3, 2));
+    while queue.poll(&mut done) {
+        wait(&mut queue);
+    }
+    done.sort_by_key(|done| done.token);
+    assert!(matches!(done.as_slice(), [Done { token: 2, result: Ok(_) }, Done { token: 3, result: Ok(_) }]));
+    let read = run(&mut queue, Request::Read { offset: 0, len: 3 * BLOCK }).unwrap();
+    assert_eq!([read[0], read[BLOCK], read[2 * BLOCK]], [1, 2, 3]);
 }
 
 /// A queue that is dropped with reads under way: the memory they fill stays until they end. (What would go wrong is

@@ -4,27 +4,32 @@
 //!
 //! ```text
 //! submit ─▶ transfer (memory as the disk wants it) ─▶ ring     io_uring, one call a turn
-//!                                                  └▶ threads  where that is not allowed
+//!                                                  ├▶ threads  where that is not allowed
+//!                                                  └▶ waiting  the core itself, for a caller who is alone
 //! completion ─▶ wake (an eventfd) ─▶ the reactor turns ─▶ poll ─▶ Done
 //! ```
 
 mod aligned;
+mod blocking;
 mod open;
 mod ring;
 mod threads;
 mod transfer;
+mod waiting;
 mod wake;
 
 pub use open::{Disk, OpenError};
 pub use wake::Wake;
 
+use blocking::Blocking;
 use engine::device::{BlockDevice, DeviceError, Done, Request};
 use ring::Ring;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use threads::Threads;
-use transfer::{Finished, Transfer};
+use transfer::{Finished, Transfer, Work};
+use waiting::Waiting;
 
 /// Set to anything, it keeps us from using io_uring.
 pub const NO_RING_VARIABLE: &str = "SHOAL_NO_IO_URING";
@@ -57,6 +62,7 @@ struct State {
     /// Discards have a thread of their own beside a ring: for a block device io_uring has no name for them before
     /// Linux 6.12, and for a file it would use a thread too.
     discards: Option<Threads>,
+    waiting: Waiting,
     wake: Wake,
     finished: Vec<Finished>,
     faults: u64,
@@ -95,6 +101,7 @@ impl Disk {
             disk: self.clone(),
             transport,
             discards: None,
+            waiting: Waiting::new(self.blocking()),
             wake: wake.clone(),
             finished: Vec::new(),
             faults: 0,
@@ -103,7 +110,15 @@ impl Disk {
     }
 
     fn threads(&self, wake: &Wake, count: usize) -> io::Result<Threads> {
-        Threads::start(self.file.clone(), self.is_block_device(), wake.clone(), count)
+        Threads::start(self.blocking(), wake.clone(), count)
+    }
+
+    fn blocking(&self) -> Blocking {
+        Blocking {
+            file: self.file.clone(),
+            is_block_device: self.is_block_device(),
+            writes_through: self.writes_through,
+        }
     }
 }
 
@@ -120,6 +135,11 @@ impl Queue {
         &self.wake
     }
 
+    /// Whether the thread may wait for a write to reach the disk, because there is nothing else for it to do.
+    pub fn may_wait(&mut self, may_wait: bool) {
+        self.state.borrow_mut().waiting.allow(may_wait);
+    }
+
     /// Whether a poll would find something, or has something to hand over, without a system call.
     pub fn has_news(&self) -> bool {
         let state = self.state.borrow();
@@ -127,7 +147,7 @@ impl Queue {
             Transport::Ring(ring) => ring.has_news(),
             Transport::Threads(threads) => threads.has_news(),
         };
-        main || state.discards.as_ref().is_some_and(Threads::has_news)
+        main || state.waiting.has_one() || state.discards.as_ref().is_some_and(Threads::has_news)
     }
 }
 
@@ -148,8 +168,18 @@ impl BlockDevice for Queue {
 
 impl State {
     fn submit(&mut self, token: u64, request: Request) {
-        let is_discard = matches!(request, Request::Discard { .. });
         let transfer = Transfer::new(token, request, self.disk.alignment);
+        if let Some(other) = self.waiting.take() {
+            self.hand_over(other);
+        }
+        if self.under_way() == 0 && self.waiting.wants(&transfer) {
+            return self.waiting.put(transfer);
+        }
+        self.hand_over(transfer);
+    }
+
+    fn hand_over(&mut self, transfer: Transfer) {
+        let is_discard = matches!(transfer.work, Work::Discard { .. });
         match &mut self.transport {
             Transport::Ring(_) if is_discard => self.discard(transfer),
             Transport::Ring(ring) => ring.submit(transfer),
@@ -159,19 +189,13 @@ impl State {
 
     fn poll(&mut self, out: &mut Vec<Done>) -> bool {
         let mut finished = std::mem::take(&mut self.finished);
-        let mut under_way = match &mut self.transport {
-            Transport::Ring(ring) => {
-                ring.poll(&mut finished);
-                ring.under_way()
-            }
-            Transport::Threads(threads) => {
-                threads.poll(&mut finished);
-                threads.under_way()
-            }
-        };
+        finished.extend(self.waiting.carry_out());
+        match &mut self.transport {
+            Transport::Ring(ring) => ring.poll(&mut finished),
+            Transport::Threads(threads) => threads.poll(&mut finished),
+        }
         if let Some(discards) = &mut self.discards {
             discards.poll(&mut finished);
-            under_way += discards.under_way();
         }
         for Finished { token, result } in finished.drain(..) {
             let result = result.map_err(|fault| {
@@ -181,7 +205,15 @@ impl State {
             out.push(Done { token, result });
         }
         self.finished = finished;
-        under_way > 0
+        self.under_way() > 0
+    }
+
+    fn under_way(&self) -> usize {
+        let main = match &self.transport {
+            Transport::Ring(ring) => ring.under_way(),
+            Transport::Threads(threads) => threads.under_way(),
+        };
+        main + self.discards.as_ref().map_or(0, Threads::under_way)
     }
 
     fn discard(&mut self, transfer: Transfer) {

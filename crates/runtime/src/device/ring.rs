@@ -267,8 +267,7 @@ fn flush(file: types::Fd) -> squeue::Entry {
 impl Slot {
     /// Whether its transfer is a write that needs a sync of its own.
     fn has_link(&self, writes_through: bool) -> bool {
-        let is_flushed = matches!(self.transfer.work, Work::Write { durability: Durability::Flushed, .. });
-        is_flushed && !writes_through
+        self.transfer.needs_sync() && !writes_through
     }
 
     fn entry(&mut self, file: types::Fd, writes_through: bool) -> squeue::Entry {

@@ -3,15 +3,11 @@
 //!
 //! One lock and a wake hand over a turn's requests, one lock takes back what has completed since.
 
-use super::transfer::{Finished, Step, Transfer, Work};
+use super::blocking::Blocking;
+use super::transfer::{Finished, Transfer};
 use super::wake::Wake;
-use engine::device::Durability;
-use rustix::fs::FallocateFlags;
-use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, IoSlice};
-use std::os::fd::AsRawFd;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,8 +21,7 @@ pub(super) struct Threads {
 }
 
 struct Shared {
-    file: Arc<File>,
-    is_block_device: bool,
+    disk: Blocking,
     jobs: Mutex<Jobs>,
     work: Condvar,
     done: Mutex<Vec<Finished>>,
@@ -41,10 +36,9 @@ struct Jobs {
 }
 
 impl Threads {
-    pub fn start(file: Arc<File>, is_block_device: bool, wake: Wake, count: usize) -> io::Result<Threads> {
+    pub fn start(disk: Blocking, wake: Wake, count: usize) -> io::Result<Threads> {
         let shared = Arc::new(Shared {
-            file,
-            is_block_device,
+            disk,
             jobs: Mutex::default(),
             work: Condvar::new(),
             done: Mutex::default(),
@@ -109,7 +103,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn serve(&self) {
         while let Some(transfer) = self.next() {
-            let finished = self.carry_out(transfer);
+            let finished = self.disk.carry_out(transfer);
             lock(&self.done).push(finished);
             if !self.has_done.swap(true, Ordering::AcqRel) {
                 self.wake.signal();
@@ -128,63 +122,5 @@ impl Shared {
             }
             jobs = self.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    fn carry_out(&self, mut transfer: Transfer) -> Finished {
-        loop {
-            let result = self.call(&mut transfer);
-            // SAFETY: a read's result is the system's own count of what it put into the spare room.
-            #[allow(unsafe_code, reason = "see there")]
-            let step = unsafe { transfer.on_result(result) };
-            if let Step::Finished(result) = step {
-                return Finished { token: transfer.token, result };
-            }
-        }
-    }
-
-    fn call(&self, transfer: &mut Transfer) -> Result<usize, Errno> {
-        let offset = transfer.offset;
-        match &mut transfer.work {
-            Work::Read { into } => {
-                rustix::io::pread(&*self.file, into.spare(), offset).map(|(filled, _)| filled.len())
-            }
-            Work::Write { pieces, durability } => {
-                let slices: Vec<IoSlice> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-                let flags = match durability {
-                    Durability::Later => ReadWriteFlags::empty(),
-                    Durability::Flushed => ReadWriteFlags::DSYNC,
-                };
-                rustix::io::pwritev2(&*self.file, &slices, offset, flags)
-            }
-            Work::Flush => rustix::fs::fdatasync(&*self.file).map(|()| 0),
-            Work::Discard { len } => self.discard(offset, *len).map(|()| 0),
-        }
-    }
-
-    /// A disk that knows no discards keeps what it has, which is as good.
-    fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
-        let result = if self.is_block_device {
-            discard_blocks(&self.file, offset, len)
-        } else {
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(&*self.file, hole, offset, len)
-        };
-        match result {
-            Err(Errno::OPNOTSUPP | Errno::NOTTY) => Ok(()),
-            other => other,
-        }
-    }
-}
-
-/// `BLKDISCARD`.
-fn discard_blocks(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
-    const BLKDISCARD: libc::Ioctl = 0x1277;
-    let range = [offset, len];
-    // SAFETY: this request reads two 64-bit numbers, which live until it returns.
-    #[allow(unsafe_code, reason = "the request has no safe name")]
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
-    match result {
-        0 => Ok(()),
-        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }

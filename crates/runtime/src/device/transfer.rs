@@ -102,6 +102,11 @@ impl Transfer {
         }
     }
 
+    /// Whether it is a write that is to be on stable storage.
+    pub fn needs_sync(&self) -> bool {
+        matches!(self.work, Work::Write { durability: Durability::Flushed, .. })
+    }
+
     pub fn fault(&self, errno: Errno) -> Fault {
         let what = match self.work {
             Work::Read { .. } => "read",

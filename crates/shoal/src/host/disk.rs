@@ -197,6 +197,13 @@ impl DiskStore {
         self.shards.iter().map(Shard::metadata_max).min().unwrap_or(u64::MAX)
     }
 
+    /// With several shards, one would wait while another could work.
+    pub fn may_wait(&mut self, may_wait: bool) {
+        if let [queue] = &mut self.queues[..] {
+            queue.may_wait(may_wait);
+        }
+    }
+
     /// For all shards of this core together.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         let each = bytes / self.queues.len();

@@ -445,6 +445,8 @@ impl Role for OsdRole {
     }
 
     fn on_turn_end(&mut self, turn: &mut Turn<Hop>) {
+        let is_caller_alone = turn.is_caller_alone();
+        self.store().may_wait(is_caller_alone);
         self.drain_store(turn);
         self.store().tell_damage();
     }

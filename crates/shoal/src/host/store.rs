@@ -59,6 +59,13 @@ impl Store {
         }
     }
 
+    /// Whether a poll may wait for the disk, because nobody else waits for this core.
+    pub fn may_wait(&mut self, may_wait: bool) {
+        if let Store::Disk(disk) = self {
+            disk.may_wait(may_wait);
+        }
+    }
+
     /// Whether a poll would find something, without a system call.
     pub fn has_news(&self) -> bool {
         match self {
