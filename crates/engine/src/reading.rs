@@ -128,7 +128,7 @@ pub enum Stop {
 impl From<Wait> for Stop {
     fn from(wait: Wait) -> Stop {
         match wait {
-            Wait::Bad(Bad::Io) => Stop::Error(ReadError::Io),
+            Wait::Bad(Bad::Io | Bad::Newer | Bad::Gone) => Stop::Error(ReadError::Io),
             Wait::Bad(Bad::Corrupt) => Stop::Error(ReadError::Corrupt),
             Wait::Index => Stop::Wait,
             Wait::Units(_) | Wait::Space | Wait::Log => unreachable!("a read waits for the index alone"),

@@ -89,8 +89,21 @@ pub enum Scan {
 pub enum Bad {
     #[error("a block of the index does not match its checksum")]
     Corrupt,
+    /// However often it was tried, on a device that is there.
     #[error("a block of the index could not be read")]
     Io,
+    /// It is sound, and a newer program can read it.
+    #[error("an entry of the index was written by a newer program")]
+    Newer,
+    #[error("the device is gone")]
+    Gone,
+}
+
+impl Bad {
+    /// Nobody will know again what was there.
+    pub fn is_lost(self) -> bool {
+        matches!(self, Bad::Corrupt | Bad::Io)
+    }
 }
 
 /// What a scan does where a part of the index cannot be read.
@@ -100,7 +113,7 @@ pub enum Holes {
     Stop,
     /// Goes on behind it. What older tables hold within it is not shown: something newer may have been there.
     Hide,
-    /// Goes on behind what does not match its checksum, and shows what older tables hold within it, current or not: for
+    /// Goes on behind what is lost, and shows what older tables hold within it, current or not: for
     /// who wants to delete whatever may be there.
     Show,
 }
@@ -110,7 +123,7 @@ impl Holes {
         match self {
             Holes::Stop => false,
             Holes::Hide => true,
-            Holes::Show => bad == Bad::Corrupt,
+            Holes::Show => bad.is_lost(),
         }
     }
 }

@@ -26,6 +26,9 @@ pub enum Found {
     Nothing,
 }
 
+/// A block whose reading fails so often in a row is lost: what depends on it is given up, as if it were rotten.
+const FAILURES_MAX: u32 = 3;
+
 /// One asker's blocks beyond this many may go again before it has its answer.
 const TOUCHED_MAX: usize = 1024;
 
@@ -52,6 +55,8 @@ struct Load {
     kind: Kind,
     /// Who waits for which.
     tickets: SmallVec<[(Ticket, Name); 2]>,
+    /// How often it has failed.
+    failures: u32,
 }
 
 #[derive(Default)]
@@ -182,9 +187,15 @@ impl Reads {
 
     /// A completion of a token of [`token::LOAD`].
     pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
-        let load = self.loads.remove(&token).expect("a read that was started");
+        let mut load = self.loads.remove(&token).expect("a read that was started");
         if result.is_err() && load.nodes.len() > 1 {
             return self.read_one_by_one(load, io);
+        }
+        if result == Err(DeviceError::Io) {
+            load.failures += 1;
+            if load.failures < FAILURES_MAX {
+                return self.start(load, io);
+            }
         }
         let mut start = 0;
         for at in &load.nodes {
@@ -197,7 +208,8 @@ impl Reads {
                 },
                 Ok(bytes) if load.kind == Kind::Root => load.table.open_root(bytes.clone()),
                 Ok(bytes) => open_node(bytes.clone(), *at, load.kind),
-                Err(_) => Err(Bad::Io),
+                Err(DeviceError::Io) => Err(Bad::Io),
+                Err(DeviceError::Gone | DeviceError::NoSpace) => Err(Bad::Gone),
             };
             start = end;
             self.land(&load, Name { table: load.table.number, unit: at.unit }, node);
@@ -237,7 +249,8 @@ impl Reads {
             let tickets: SmallVec<_> =
                 load.tickets.iter().filter(|(_, wanted)| *wanted == name).copied().collect();
             if !tickets.is_empty() {
-                self.start(&load.table, SmallVec::from_slice(&[at]), load.kind, tickets, io);
+                let (table, nodes) = (load.table.clone(), SmallVec::from_slice(&[at]));
+                self.start(Load { table, nodes, kind: load.kind, tickets, failures: 0 }, io);
             }
         }
     }
@@ -276,7 +289,8 @@ impl Reads {
             Some(load) => load.tickets.push((ticket, name)),
             None => {
                 let nodes = self.with_neighbours(table, at, ahead, io);
-                self.start(table, nodes, kind, SmallVec::from_slice(&[(ticket, name)]), io);
+                let (table, tickets) = (table.clone(), SmallVec::from_slice(&[(ticket, name)]));
+                self.start(Load { table, nodes, kind, tickets, failures: 0 }, io);
             }
         }
         self.waits.entry(ticket).or_default().outstanding += 1;
@@ -306,18 +320,11 @@ impl Reads {
         nodes
     }
 
-    fn start(
-        &mut self,
-        table: &Arc<Table>,
-        nodes: SmallVec<[At; 1]>,
-        kind: Kind,
-        tickets: SmallVec<[(Ticket, Name); 2]>,
-        io: &mut Io,
-    ) {
+    fn start(&mut self, load: Load, io: &mut Io) {
         let token = self.next_token << token::SHIFT | token::LOAD;
         self.next_token += 1;
-        io.read(Owner::Index, token, nodes[0].offset(), nodes.iter().map(At::len).sum());
-        self.loads.insert(token, Load { table: table.clone(), nodes, kind, tickets });
+        io.read(Owner::Index, token, load.nodes[0].offset(), load.nodes.iter().map(At::len).sum());
+        self.loads.insert(token, load);
     }
 
     fn is_known(&mut self, name: Name) -> bool {

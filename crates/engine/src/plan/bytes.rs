@@ -30,8 +30,8 @@ fn range_end(offset: u64, len: u64) -> u64 {
 pub(super) fn parse_page(value: &[u8]) -> Result<Page, Wait> {
     Page::decode(value).map_err(|error| {
         Wait::Bad(match error {
-            // It is sound, and a newer program can read it: nothing of it is given up.
-            DecodeError::Incompatible { .. } => Bad::Io,
+            // Nothing of it is given up.
+            DecodeError::Incompatible { .. } => Bad::Newer,
             _ => Bad::Corrupt,
         })
     })

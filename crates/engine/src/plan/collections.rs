@@ -1,6 +1,7 @@
 //! Collections: created, removed, split, merged. Objects' keys stay where they are; see [`CollectionRecord`].
 
 use super::Plan;
+use super::damage::is_rot;
 use super::objects::parse_record;
 use crate::index::Bad;
 use crate::object::collection::{CollectionRecord, HashRange};
@@ -52,7 +53,11 @@ impl Plan<'_> {
         self.close()?;
         let record = self.collection(id).clone();
         for (range, area) in record.areas(HashRange::ALL) {
-            let is_empty = self.objects(&record, range, area, 1)?.is_empty();
+            let is_empty = match self.objects(&record, range, area, 1) {
+                // Whatever was there: nobody could list it, and so nobody removed it.
+                Err(wait) if is_rot(&wait) => true,
+                found => found?.is_empty(),
+            };
             assert!(is_empty, "{id} has objects, and a transaction removes it");
         }
         self.end_collection(id)
@@ -61,13 +66,19 @@ impl Plan<'_> {
     /// The collection and its PG meta object go.
     fn end_collection(&mut self, id: Collection) -> Result<(), Wait> {
         let meta = key::pg_meta(id);
-        if let Some(value) = self.get(&meta)? {
-            let pool = match id {
-                Collection::Pg(pg) => pg.pg.pool,
-                Collection::Meta => -1,
-            };
-            self.release_object(&parse_record(&value)?, pool)?;
-            self.delete(meta);
+        let record = self.get(&meta).and_then(|value| value.map(|v| parse_record(&v)).transpose());
+        match record {
+            Ok(None) => {}
+            Ok(Some(record)) => {
+                let pool = match id {
+                    Collection::Pg(pg) => pg.pg.pool,
+                    Collection::Meta => -1,
+                };
+                self.release_object(&record, pool)?;
+                self.delete(meta);
+            }
+            Err(wait) if is_rot(&wait) => self.delete(meta),
+            Err(wait) => return Err(wait),
         }
         self.put_collection(id, None);
         Ok(())
@@ -103,7 +114,7 @@ impl Plan<'_> {
         assert!(id != into, "{id} is split into itself");
         self.close()?;
         if let Some(range) = HashRange::of_split(split_bits, seed) {
-            self.move_objects(id, range, into)?;
+            self.move_objects(id, range, into, true)?;
         }
         for changed in [id, into] {
             let record = CollectionRecord { split_bits, ..self.collection(changed).clone() };
@@ -120,7 +131,7 @@ impl Plan<'_> {
     ) -> Result<(), Wait> {
         assert!(id != into, "{id} is merged into itself");
         self.close()?;
-        self.move_objects(id, HashRange::ALL, into)?;
+        self.move_objects(id, HashRange::ALL, into, false)?;
         self.end_collection(id)?;
         let record = CollectionRecord { split_bits, ..self.collection(into).clone() };
         self.put_collection(into, Some(record));
@@ -129,18 +140,33 @@ impl Plan<'_> {
 
     /// Objects of `range` become `into`'s, without moving a key, but where `into` has objects of neighbouring hashes:
     /// there the keys of the source's are changed to its.
-    fn move_objects(&mut self, id: Collection, range: HashRange, into: Collection) -> Result<(), Wait> {
+    fn move_objects(
+        &mut self,
+        id: Collection,
+        range: HashRange,
+        into: Collection,
+        target_is_new: bool,
+    ) -> Result<(), Wait> {
         let mut source = self.collection(id).clone();
         let mut target = self.collection(into).clone();
         let parts: Vec<(HashRange, u64)> = source.areas(range).collect();
         for (part, area) in parts {
-            if self.objects(&source, part, area, 1)?.is_empty() {
+            let source_has = match self.objects(&source, part, area, 1) {
+                // As likely as not.
+                Err(wait) if is_rot(&wait) => true,
+                found => !found?.is_empty(),
+            };
+            if !source_has {
                 continue;
             }
             let mut target_has = false;
             let target_areas: Vec<_> = target.areas(part).collect();
             for (own_part, own_area) in target_areas {
-                target_has |= !self.objects(&target, own_part, own_area, 1)?.is_empty();
+                target_has |= match self.objects(&target, own_part, own_area, 1) {
+                    // It was made for this split, as OSDs do it: what cannot be read is about the keys around it.
+                    Err(wait) if is_rot(&wait) && target_is_new => false,
+                    found => !found?.is_empty(),
+                };
             }
             if !target_has {
                 target.put_area(part, area);

@@ -1,4 +1,4 @@
-//! What a transaction does when part of the index that it needs does not match its checksum.
+//! What a transaction does when part of the index that it needs does not match its checksum, or cannot be read.
 //!
 //! It is carried out all the same, whole, and what cannot be known becomes explicitly lost: its PG has counted on it, has
 //! planned others after it, and other objects of the same transaction are as they should be. So nothing wrong is ever
@@ -14,18 +14,22 @@
 //! | a count of owners | their blocks are never let go of |
 //! | keys of an omap that are set or removed | they are; counts of keys and bytes are too high |
 //!
-//! Only for what does not match its checksum: that never comes back. Where the device says that it cannot read, it may be
-//! able to tomorrow; then the shard fails, as it does when a write fails, and nothing is given up.
+//! Where the device says that it cannot read, it is asked a few times ([`Bad::Io`]) before that counts as lost. Nothing is
+//! given up in vain then: the loss is durable only when the same device has written and flushed the log, so it is that
+//! block which is bad, and not the cable. A shard that stopped instead would stop again after every start, for the client
+//! sends its request again. A device that is gone, and an entry that only a newer program can read, do fail the shard.
 
 use super::Plan;
-use crate::index::{Bad, Holes};
+#[cfg(doc)]
+use crate::index::Bad;
+use crate::index::Holes;
 use crate::object::key::Key;
 use crate::view::Wait;
 use ::bytes::Bytes;
 use std::ops::Bound::{Excluded, Included};
 
 pub(super) fn is_rot(wait: &Wait) -> bool {
-    *wait == Wait::Bad(Bad::Corrupt)
+    matches!(wait, Wait::Bad(bad) if bad.is_lost())
 }
 
 impl Plan<'_> {

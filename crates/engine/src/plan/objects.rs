@@ -54,8 +54,8 @@ impl OpenObject {
 pub(super) fn parse_record(value: &::bytes::Bytes) -> Result<ObjectRecord, Wait> {
     ObjectRecord::decode(value).map_err(|error| {
         Wait::Bad(match error {
-            // It is sound, and a newer program can read it: nothing of it is given up.
-            DecodeError::Incompatible { .. } => Bad::Io,
+            // Nothing of it is given up.
+            DecodeError::Incompatible { .. } => Bad::Newer,
             _ => Bad::Corrupt,
         })
     })

@@ -271,7 +271,7 @@ impl Opening<'_> {
     /// What is kept in memory, from the index.
     fn load(&mut self) -> Result<(), OpenError> {
         if let Err(error) = self.load_zones() {
-            if let OpenError::Index(Bad::Io) = error {
+            if matches!(error, OpenError::Index(bad) if !bad.is_lost()) {
                 return Err(error);
             }
             tracing::warn!(%error, "the record of which blocks hold data is damaged: it is made anew from the objects");
@@ -290,10 +290,20 @@ impl Opening<'_> {
             Err(OpenError::Index(bad)) => tracing::warn!(%bad, "what compression has come to is forgotten"),
             Err(error) => return Err(error),
         }
-        for (key, _) in self.scan(key::all_cleanings())? {
-            self.to_clean.insert(key::parse_number(&key)?);
+        match self.scan(key::all_cleanings()) {
+            Ok(cleanings) => {
+                for (key, _) in cleanings {
+                    self.to_clean.insert(key::parse_number(&key)?);
+                }
+                Ok(())
+            }
+            // What removed objects left behind stays, and takes room.
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
+                tracing::warn!(%bad, "what removed objects left behind is forgotten: `fsck` counts it");
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     fn load_zones(&mut self) -> Result<(), OpenError> {
@@ -303,7 +313,7 @@ impl Opening<'_> {
                 .map(|(key, bits)| Ok((key::parse_zone(&key)?, bits)))
                 .collect::<Result<Vec<_>, DecodeError>>()?,
             // They may all have been put anew since.
-            Err(OpenError::Index(Bad::Corrupt)) => {
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
                 let mut zones = Vec::new();
                 for zone in 0..self.space.zones() {
                     zones.extend(self.get(&key::zone(zone))?.map(|bits| (zone, bits)));
