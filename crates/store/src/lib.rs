@@ -10,12 +10,13 @@ mod compression;
 pub mod conformance;
 mod contract;
 pub mod memory;
+pub mod moving;
 mod object;
 mod query;
 mod transaction;
 
 pub use compression::{Compressed, Compression, CompressionAlgorithm, CompressionMode, hint};
-pub use contract::{Completion, ObjectStore, Usage};
+pub use contract::{Completion, ObjectStore, Placed, Usage};
 pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};
 pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};

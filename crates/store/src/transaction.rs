@@ -22,6 +22,14 @@ pub enum Change {
     CreateCollection {
         split_bits: u8,
     },
+    /// As [`Change::CreateCollection`], of a collection that is being copied from another store shard, where it has moved
+    /// one time less than `moves`. It does not count until it has arrived ([`crate::Placed`]).
+    BeginArrival {
+        split_bits: u8,
+        moves: u32,
+    },
+    /// From this transaction on this copy of the collection counts, and no other. It must be arriving.
+    Arrive,
     /// The collection must be empty but for its PG meta object, which goes too.
     RemoveCollection,
     /// Objects whose hash has `seed` in its low `split_bits` bits move to `into` (which must exist, on this store
@@ -150,6 +158,8 @@ impl Change {
             | Change::OmapClear { object }
             | Change::AllocHint { object, .. } => Some(object),
             Change::CreateCollection { .. }
+            | Change::BeginArrival { .. }
+            | Change::Arrive
             | Change::RemoveCollection
             | Change::SplitCollection { .. }
             | Change::MergeCollection { .. }
@@ -158,6 +168,17 @@ impl Change {
             | Change::CloneRange { .. }
             | Change::Rename { .. } => None,
         }
+    }
+
+    /// Whose contents, or existence, are not what they were before.
+    pub fn changed(&self) -> impl Iterator<Item = &ObjectId> {
+        let (one, other) = match self {
+            Change::Remove { object } => (Some(object), None),
+            Change::Clone { to, .. } | Change::CloneRange { to, .. } => (Some(to), None),
+            Change::Rename { from, to } => (Some(from), Some(to)),
+            content => (content.content_of(), None),
+        };
+        one.into_iter().chain(other)
     }
 
     /// Whether the object comes into being when it is not there. Taking away from nothing, or a hint, leaves nothing.

@@ -12,7 +12,12 @@ use crate::varint;
 use codec::{DecodeError, Reader};
 use smallvec::SmallVec;
 
+/// What has never moved is written as 1, which has neither flags nor a count.
 const VERSION: u8 = 1;
+const VERSION_MOVED: u8 = 2;
+
+/// In the flags of version 2.
+const ARRIVING: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionRecord {
@@ -21,6 +26,9 @@ pub struct CollectionRecord {
     pub segments: SmallVec<[Segment; 2]>,
     /// Of the objects that were ever created here, ascending.
     pub pools: SmallVec<[i64; 1]>,
+    /// See [`store::Placed`].
+    pub moves: u32,
+    pub arriving: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +70,8 @@ impl CollectionRecord {
             split_bits,
             segments: smallvec::smallvec![Segment { first: 0, area }],
             pools: SmallVec::new(),
+            moves: 0,
+            arriving: false,
         }
     }
 
@@ -111,7 +121,12 @@ impl CollectionRecord {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, self.split_bits];
+        let has_moved = self.moves > 0 || self.arriving;
+        let mut out = vec![if has_moved { VERSION_MOVED } else { VERSION }, self.split_bits];
+        if has_moved {
+            out.push(if self.arriving { ARRIVING } else { 0 });
+            varint::put(&mut out, self.moves.into());
+        }
         varint::put(&mut out, self.segments.len() as u64);
         for segment in &self.segments {
             out.extend_from_slice(&segment.first.to_le_bytes());
@@ -126,14 +141,27 @@ impl CollectionRecord {
     pub fn decode(bytes: &[u8]) -> Result<CollectionRecord, DecodeError> {
         let mut r = Reader::new(bytes);
         let version = r.u8()?;
-        if version != VERSION {
+        if !(VERSION..=VERSION_MOVED).contains(&version) {
             return Err(DecodeError::Incompatible {
                 what: "collection",
                 compat: version,
-                supported: VERSION,
+                supported: VERSION_MOVED,
             });
         }
         let split_bits = r.u8()?;
+        let (mut arriving, mut moves) = (false, 0);
+        if version == VERSION_MOVED {
+            let offset = r.offset();
+            let flags = r.u8()?;
+            if flags & !ARRIVING != 0 {
+                return Err(DecodeError::Invalid { what: "collection flags", value: flags.into(), offset });
+            }
+            arriving = flags == ARRIVING;
+            let offset = r.offset();
+            let value = varint::take(&mut r)?;
+            moves =
+                u32::try_from(value).map_err(|_| DecodeError::Invalid { what: "moves", value, offset })?;
+        }
         let count = varint::take(&mut r)?;
         let mut segments: SmallVec<[Segment; 2]> = SmallVec::new();
         for _ in 0..count {
@@ -155,7 +183,7 @@ impl CollectionRecord {
         while !r.is_empty() {
             pools.push(r.i64()?);
         }
-        Ok(CollectionRecord { split_bits, segments, pools })
+        Ok(CollectionRecord { split_bits, segments, pools, moves, arriving })
     }
 }
 
@@ -175,6 +203,17 @@ mod tests {
             }
         }
         assert_eq!(HashRange::of_split(1, 2), None);
+    }
+
+    #[test]
+    fn what_never_moved_is_written_as_it_always_was() {
+        let still = CollectionRecord::new(3, 100);
+        assert_eq!(still.encode()[0], VERSION);
+        for (moves, arriving) in [(1, true), (1, false), (u32::MAX, false), (0, true)] {
+            let moved = CollectionRecord { moves, arriving, ..still.clone() };
+            assert_eq!(moved.encode()[0], VERSION_MOVED);
+            assert_eq!(CollectionRecord::decode(&moved.encode()), Ok(moved));
+        }
     }
 
     proptest! {

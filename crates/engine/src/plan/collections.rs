@@ -1,4 +1,4 @@
-//! Collections: created, removed, split, merged. Objects' keys stay where they are; see [`CollectionRecord`].
+//! Collections: created, removed, split, merged, and their arrival from another shard. Objects' keys stay where they are; see [`CollectionRecord`].
 
 use super::Plan;
 use super::damage::is_rot;
@@ -46,6 +46,20 @@ impl Plan<'_> {
         assert!(self.find_collection(id).is_none(), "{id} exists, and a transaction creates it");
         let area = self.new_number();
         self.put_collection(id, Some(CollectionRecord::new(split_bits, area)));
+        Ok(())
+    }
+
+    pub(super) fn begin_arrival(&mut self, id: Collection, split_bits: u8, moves: u32) -> Result<(), Wait> {
+        self.create_collection(id, split_bits)?;
+        let record = CollectionRecord { moves, arriving: true, ..self.collection(id).clone() };
+        self.put_collection(id, Some(record));
+        Ok(())
+    }
+
+    pub(super) fn arrive(&mut self, id: Collection) -> Result<(), Wait> {
+        let record = self.collection(id).clone();
+        assert!(record.arriving, "{id} is there, and a transaction has it arrive");
+        self.put_collection(id, Some(CollectionRecord { arriving: false, ..record }));
         Ok(())
     }
 

@@ -137,6 +137,8 @@ impl<'a> Plan<'a> {
         }
         match change {
             Change::CreateCollection { split_bits } => self.create_collection(collection, *split_bits),
+            Change::BeginArrival { split_bits, moves } => self.begin_arrival(collection, *split_bits, *moves),
+            Change::Arrive => self.arrive(collection),
             Change::RemoveCollection => self.remove_collection(collection),
             Change::SplitCollection { split_bits, seed, into } => {
                 self.split_collection(collection, *split_bits, *seed, *into)

@@ -37,6 +37,7 @@ use crate::device::DeviceError;
 use crate::format::{Part, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Finished, Io, Owner};
+use crate::object::collection::CollectionRecord;
 use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
 use crate::space::{Run, Space};
@@ -46,8 +47,8 @@ use commit::Log;
 use jobs::Jobs;
 use std::collections::{BTreeMap, VecDeque};
 use store::{
-    Change, Collection, Completion, Compressed, Compression, CompressionMode, ObjectStore, ReadRequest,
-    Transaction, Usage,
+    Change, Collection, Completion, Compressed, Compression, CompressionMode, ObjectStore, Placed,
+    ReadRequest, Transaction, Usage,
 };
 use thiserror::Error;
 
@@ -324,8 +325,12 @@ impl ObjectStore for Shard {
         is_busy
     }
 
-    fn collections(&self) -> Vec<(Collection, u8)> {
-        self.collections.iter().map(|(id, record)| (*id, record.split_bits)).collect()
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        let placed = self.collections.iter().map(|(id, record)| {
+            let CollectionRecord { split_bits, moves, arriving, .. } = *record;
+            (*id, Placed { split_bits, moves, arriving })
+        });
+        placed.collect()
     }
 
     fn usage(&self) -> Usage {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use store::{Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -118,8 +118,8 @@ impl ObjectStore for OnDisk {
         busy
     }
 
-    fn collections(&self) -> Vec<(Collection, u8)> {
-        self.shard.collections()
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        self.shard.placed()
     }
 
     fn usage(&self) -> Usage {

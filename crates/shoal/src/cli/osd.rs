@@ -11,6 +11,7 @@ use crate::daemon::memory::Budgets;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::{system, version};
 use crate::host::ask::{Question, ask};
+use crate::host::census::Census;
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
 use crate::host::headroom::Headroom;
 use crate::host::osd::{ControlPart, Hop, OsdRole, Outcome};
@@ -135,6 +136,7 @@ enum Objects {
     Disk {
         device: Device,
         discards: bool,
+        census: Census,
     },
 }
 
@@ -150,7 +152,9 @@ impl Objects {
                 tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
             }
             let discards = config.text("bdev_enable_discard") == "true";
-            return Ok((Objects::Disk { device, discards }, wished.min(shards)));
+            let cores = wished.min(shards);
+            let census = Census::new(cores.into());
+            return Ok((Objects::Disk { device, discards, census }, cores));
         }
         if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
             bail!(
@@ -172,9 +176,9 @@ impl Objects {
                 let store = stores.lock().expect("no holder panics")[at].take();
                 Ok(Store::Memory(store.expect("a core starts once")))
             }
-            Objects::Disk { device, discards } => {
+            Objects::Disk { device, discards, census } => {
                 let shards = device.shards_of(at, cores.into());
-                Ok(Store::Disk(DiskStore::open(device, shards, *discards)?))
+                Ok(Store::Disk(DiskStore::open(device, shards, *discards, census)?))
             }
         }
     }

@@ -3,6 +3,7 @@
 //! The device is the file, block device or link to one at `bluestore_block_path`. Its superblock's label says whose it
 //! is, so that a disk that was moved or a path that was mixed up is noticed before anything is written.
 
+use super::census::Census;
 use super::shards::Shards;
 use anyhow::{Context, bail, ensure};
 use engine::format::{FormatOptions, Identity, Superblock};
@@ -14,7 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::{
-    Collection, Completion, Compressed, Compression, ObjectId, ObjectStore, ReadRequest, Transaction, Usage,
+    Collection, Completion, Compressed, Compression, ObjectId, ObjectStore, Placed, ReadRequest, Transaction,
+    Usage,
 };
 
 /// One that was killed a moment ago still has its disk until its last requests have ended.
@@ -166,12 +168,15 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// `discards`: whether the device is told which of its space is free.
+    /// `discards`: whether the device is told which of its space is free. `census`: of all cores that open a part of it.
     pub fn open(
         device: &Device,
         shards: impl IntoIterator<Item = usize>,
         discards: bool,
+        census: &Census,
     ) -> anyhow::Result<DiskStore> {
+        let ballot = census.ballot();
+        let mut numbers = Vec::new();
         let options = Options { discard_blocks: discards.then_some(DISCARD_BLOCKS), ..Options::default() };
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
         for number in shards {
@@ -187,9 +192,42 @@ impl DiskStore {
             );
             opened.push(shard);
             queues.push(queue);
+            numbers.push(number);
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
-        Ok(DiskStore { shards: Shards::new(opened), queues, damaged: BTreeSet::new() })
+        let shards = Shards::new(opened);
+        let mut store = DiskStore { shards, queues, damaged: BTreeSet::new() };
+        let found = store.shards.everything().into_iter();
+        let left = ballot
+            .tell(found.map(|(shard, collection, placed)| (numbers[shard], collection, placed)).collect())?;
+        for (number, collection) in left {
+            if let Some(shard) = numbers.iter().position(|own| *own == number) {
+                store.remove_leftover(shard, number, collection);
+            }
+        }
+        Ok(store)
+    }
+
+    /// What a move that did not come to its end has left.
+    fn remove_leftover(&mut self, shard: usize, number: usize, collection: Collection) {
+        let queue = &self.queues[shard];
+        let mut wait = |shard: &Shard| {
+            if !queue.has_news() && !shard.wants_poll() {
+                // An error would only mean that it looks sooner.
+                let _ = queue.wake().wait(LOOK_AGAIN);
+            }
+        };
+        match self.shards.remove_leftover(shard, collection, &mut wait) {
+            Ok(()) => tracing::info!("store shard {number}: removed what a move has left of {collection}"),
+            Err(why) => {
+                tracing::error!("store shard {number}: what a move has left of {collection} stays: {why}");
+            }
+        }
+    }
+
+    /// Collections that cannot move here.
+    pub fn obstructed(&self) -> impl Iterator<Item = Collection> + '_ {
+        self.shards.obstructed()
     }
 
     /// How many bytes of keys and values every shard takes in one transaction.
@@ -274,8 +312,8 @@ impl ObjectStore for DiskStore {
         self.shards.poll(out)
     }
 
-    fn collections(&self) -> Vec<(store::Collection, u8)> {
-        self.shards.collections()
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        self.shards.placed()
     }
 
     fn usage(&self) -> Usage {

@@ -1,6 +1,7 @@
 //! Where pure machines meet the machine they run on: disks, clocks, threads.
 //!
 //! - [`ask`]: how other threads ask a role something.
+//! - [`census`]: which of two copies of a collection counts, when cores start.
 //! - [`clock`]: when machines are told the wall time anew.
 //! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
 //!   [`headroom`]: whether there is room left; [`store_figures`]: what it counts.
@@ -8,6 +9,7 @@
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
 pub mod ask;
+pub mod census;
 pub mod clock;
 pub mod disk;
 pub mod headroom;

@@ -1,17 +1,23 @@
 //! Several store shards on one core, as one store: which of them has a collection?
 //!
 //! A device is divided into shards when it is made, one for each core that the OSD had then. Started with fewer cores, a
-//! core has several. A collection stays in the shard it was made in, and so does what is split off it.
+//! core has several. A collection stays in the shard it was made in, and so does what is split off it, until it moves to
+//! another core: then it is a shard of that core which takes it. A copy that does not count ([`store::moving`]) is in no
+//! list here, and goes when the store is opened.
 
 use std::collections::BTreeMap;
+use store::moving::{Stays, leftovers, remove};
 use store::{
-    Change, Collection, Completion, Compressed, Compression, ObjectStore, ReadRequest, Transaction, Usage,
+    Change, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction,
+    Usage,
 };
 use wire::types::{PgId, SpgId};
 
 pub struct Shards<S> {
     shards: Vec<S>,
     homes: BTreeMap<Collection, Home>,
+    /// Copies that do not count and are still there.
+    leftovers: Vec<(usize, Collection)>,
 }
 
 #[derive(Clone, Copy)]
@@ -24,12 +30,50 @@ struct Home {
 impl<S: ObjectStore> Shards<S> {
     /// At least one. The daemon's own collection is in the first, or will be.
     pub fn new(shards: Vec<S>) -> Shards<S> {
-        let found = shards.iter().enumerate().flat_map(|(shard, store)| {
-            let homes = store.collections().into_iter();
-            homes.map(move |(collection, split_bits)| (collection, Home { shard, split_bits }))
-        });
-        let homes = found.collect();
-        Shards { shards, homes }
+        let mut shards = Shards { shards, homes: BTreeMap::new(), leftovers: Vec::new() };
+        shards.leftovers = leftovers(shards.everything());
+        for (shard, collection, Placed { split_bits, .. }) in shards.everything() {
+            if !shards.leftovers.contains(&(shard, collection)) {
+                shards.homes.insert(collection, Home { shard, split_bits });
+            }
+        }
+        shards
+    }
+
+    /// Every copy in every shard, by the shard's place among these.
+    pub fn everything(&self) -> Vec<(usize, Collection, Placed)> {
+        let of_shard = |(shard, store): (usize, &S)| {
+            store.placed().into_iter().map(move |(collection, placed)| (shard, collection, placed))
+        };
+        self.shards.iter().enumerate().flat_map(of_shard).collect()
+    }
+
+    /// Removes a copy that does not count, here or anywhere, before anybody uses the store. Where that fails it is in no list
+    /// all the same. `wait`: until a shard's device has news.
+    pub fn remove_leftover(
+        &mut self,
+        shard: usize,
+        collection: Collection,
+        wait: &mut dyn FnMut(&S),
+    ) -> Result<(), Stays> {
+        if self.homes.get(&collection).is_some_and(|home| home.shard == shard) {
+            self.homes.remove(&collection);
+            self.leftovers.push((shard, collection));
+        }
+        remove(&mut self.shards[shard], collection, wait)?;
+        self.leftovers.retain(|left| *left != (shard, collection));
+        Ok(())
+    }
+
+    /// Collections that cannot move here, since a copy that does not count is in the way.
+    pub fn obstructed(&self) -> impl Iterator<Item = Collection> + '_ {
+        self.leftovers.iter().map(|(_, collection)| *collection)
+    }
+
+    /// Where a collection from another core goes: where the fewest are.
+    fn home_for_arrival(&self) -> usize {
+        let count = |shard: &usize| self.homes.values().filter(|home| home.shard == *shard).count();
+        (0..self.shards.len()).min_by_key(count).unwrap_or(0)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &S> {
@@ -57,12 +101,13 @@ impl<S: ObjectStore> Shards<S> {
         let shard = match (self.homes.get(&collection), transaction.changes.first()) {
             (Some(home), _) => home.shard,
             (None, Some(Change::CreateCollection { split_bits })) => self.home_for(collection, *split_bits),
+            (None, Some(Change::BeginArrival { .. })) => self.home_for_arrival(),
             // The store will say what it thinks of a collection that does not exist.
             (None, _) => 0,
         };
         for change in &transaction.changes {
             match *change {
-                Change::CreateCollection { split_bits } => {
+                Change::CreateCollection { split_bits } | Change::BeginArrival { split_bits, .. } => {
                     self.homes.insert(collection, Home { shard, split_bits });
                 }
                 Change::RemoveCollection => {
@@ -104,10 +149,11 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
         self.shards.iter_mut().fold(false, |more, shard| shard.poll(out) | more)
     }
 
-    fn collections(&self) -> Vec<(Collection, u8)> {
-        let mut all: Vec<_> = self.shards.iter().flat_map(ObjectStore::collections).collect();
-        all.sort_unstable();
-        all
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        let mut all = self.everything();
+        all.retain(|(shard, collection, _)| !self.leftovers.contains(&(*shard, *collection)));
+        all.sort_unstable_by_key(|(_, collection, _)| *collection);
+        all.into_iter().map(|(_, collection, placed)| (collection, placed)).collect()
     }
 
     /// Space is available as far as the fullest shard goes: what is free in another does not help a PG that is there.
@@ -206,6 +252,36 @@ mod tests {
         let merge = Change::MergeCollection { split_bits: 6, into: pg(0) };
         apply(&mut shards, pg(64), vec![merge]);
         assert!(!shards.homes.contains_key(&pg(64)));
+    }
+
+    #[test]
+    fn what_moves_here_goes_where_there_is_least_and_only_what_counts_is_there() {
+        let mut shards = three();
+        (0..64).for_each(|seed| create(&mut shards, pg(seed), 7));
+        (64..96).for_each(|seed| {
+            apply(&mut shards, pg(seed), vec![Change::BeginArrival { split_bits: 7, moves: 1 }]);
+            apply(&mut shards, pg(seed), vec![Change::Arrive]);
+        });
+        let counts: Vec<usize> = shards.iter().map(|shard| shard.collections().len()).collect();
+        assert_eq!(counts, [32, 32, 32]);
+        // A copy from before a move that a start finds beside what has arrived, and one that has not arrived.
+        let elsewhere = (shards.homes[&pg(64)].shard + 1) % 3;
+        let made = vec![Change::CreateCollection { split_bits: 7 }, Change::Touch { object: object(64, 64) }];
+        let begun = vec![Change::BeginArrival { split_bits: 7, moves: 9 }];
+        for (tag, (collection, changes)) in [(pg(64), made), (pg(65), begun)].into_iter().enumerate() {
+            let at = if collection == pg(64) { elsewhere } else { (shards.homes[&pg(65)].shard + 1) % 3 };
+            shards.shards[at].submit(tag as u64, Transaction { collection, changes });
+        }
+        let mut again = Shards::new(shards.shards);
+        again.poll(&mut Vec::new());
+        assert_eq!(again.collections().len(), 96);
+        let left = leftovers(again.everything());
+        assert_eq!(left.len(), 2);
+        for (shard, collection) in left {
+            again.remove_leftover(shard, collection, &mut |_| ()).unwrap();
+        }
+        assert_eq!(again.collections().len(), 96);
+        assert_eq!(again.everything().len(), 96);
     }
 
     #[test]

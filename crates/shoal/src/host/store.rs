@@ -5,8 +5,8 @@ use engine::Damage;
 use runtime::device::Wake;
 use std::collections::BTreeMap;
 use store::{
-    Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, ReadRequest, Transaction,
-    Usage,
+    Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, Placed, ReadRequest,
+    Transaction, Usage,
 };
 
 /// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
@@ -97,10 +97,10 @@ impl ObjectStore for Store {
         }
     }
 
-    fn collections(&self) -> Vec<(Collection, u8)> {
+    fn placed(&self) -> Vec<(Collection, Placed)> {
         match self {
-            Store::Memory(store) => store.collections(),
-            Store::Disk(store) => store.collections(),
+            Store::Memory(store) => store.placed(),
+            Store::Disk(store) => store.placed(),
         }
     }
 

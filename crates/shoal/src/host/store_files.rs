@@ -8,8 +8,9 @@ use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use store::MemoryStore;
 use store::memory::Config;
+use store::moving::{leftovers, remove};
+use store::{MemoryStore, ObjectStore};
 
 fn image_path(dir: &Path, core: usize) -> PathBuf {
     dir.join(format!("store.{core}.image"))
@@ -38,7 +39,14 @@ pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<Me
         MemoryStore::load(config, &mut BufReader::with_capacity(1 << 20, file))
             .with_context(|| path.display().to_string())
     };
-    let stores = (0..cores).map(load).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut stores = (0..cores).map(load).collect::<anyhow::Result<Vec<_>>>()?;
+    // What a move that did not come to its end has left.
+    let found = stores.iter().enumerate().flat_map(|(core, store)| {
+        store.placed().into_iter().map(move |(collection, placed)| (core, collection, placed))
+    });
+    for (core, collection) in leftovers(found.collect::<Vec<_>>()) {
+        remove(&mut stores[core], collection, &mut |_| ()).with_context(|| collection.to_string())?;
+    }
     // Number 0 first: without it there is no set, so a start that is cut short here comes back empty, not in part.
     for core in 0..cores {
         std::fs::remove_file(image_path(dir, core))?;

@@ -7,6 +7,7 @@ mod bytes;
 mod collections;
 mod maps;
 mod model;
+mod moving;
 mod order;
 
 pub use model::agrees_with_model;
@@ -18,7 +19,13 @@ use wire::types::{HObject, PgId, SnapId, SpgId};
 
 /// Run every case, each on a store of its own.
 pub fn suite(new: impl Fn() -> Box<dyn ObjectStore>) {
-    for case in bytes::CASES.iter().chain(maps::CASES).chain(collections::CASES).chain(order::CASES) {
+    for case in bytes::CASES
+        .iter()
+        .chain(maps::CASES)
+        .chain(collections::CASES)
+        .chain(order::CASES)
+        .chain(moving::CASES)
+    {
         case(&mut Harness::new(new()));
     }
     for seed in 0..12 {

@@ -7,13 +7,13 @@
 //! Records come in order: a collection, its objects, each followed by its parts, and last an end record that
 //! counts them, so that an image that was cut short is told from a whole one.
 //!
-//! Version 1: the first.
+//! Version 2: a collection's record says how often it has moved, and whether it is arriving. Version 1: the first.
 
 use super::extents::COPY_BELOW;
 use super::object::Object;
 use super::state::{Objects, State};
 use super::{Config, MemoryStore};
-use crate::{Collection, ObjectId};
+use crate::{Collection, ObjectId, Placed};
 use bytes::Bytes;
 use codec::{DecodeError, Features, Reader, Writer};
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ use thiserror::Error;
 use wire::types::{HObject, SpgId};
 
 const MAGIC: &[u8; 8] = b"shoalmem";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The longest body that is written, and the longest that is read back: more than one client operation carries.
 const BODY_MAX: usize = 129 << 20;
@@ -36,7 +36,7 @@ pub enum ImageError {
     Io(#[from] io::Error),
     #[error("not an image of a memory store")]
     Magic,
-    #[error("image version {0}; this program reads version {VERSION}")]
+    #[error("image version {0}; this program reads versions 1 to {VERSION}")]
     Version(u32),
     #[error("record {record}: a checksum does not match")]
     Checksum { record: u64 },
@@ -70,7 +70,9 @@ impl MemoryStore {
             collections += 1;
             let mut w = writer();
             encode_collection(id, &mut w);
-            w.u8(content.split_bits);
+            w.u8(content.placed.split_bits);
+            w.u32(content.placed.moves);
+            w.u8(content.placed.arriving.into());
             write_record(out, kind::COLLECTION, w.as_slice())?;
             for (id, object) in content.iter() {
                 objects += 1;
@@ -93,10 +95,10 @@ impl MemoryStore {
             return Err(ImageError::Magic);
         }
         let version = read_u32(input)?;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(ImageError::Version(version));
         }
-        let mut loader = Loader::default();
+        let mut loader = Loader { version, ..Loader::default() };
         loop {
             let record = loader.record;
             let (kind, body) = read_record(input, record)?;
@@ -219,6 +221,7 @@ fn read_record(input: &mut impl Read, record: u64) -> Result<(u8, Bytes), ImageE
 /// The state as far as it has been read: a record adds to the collection and object that came last.
 #[derive(Default)]
 struct Loader {
+    version: u32,
     state: State,
     collection: Option<(Collection, Objects)>,
     object: Option<(ObjectId, Object)>,
@@ -236,7 +239,12 @@ impl Loader {
             kind::COLLECTION => {
                 self.end_collection()?;
                 let id = decode_collection(r).map_err(decode)?;
-                self.collection = Some((id, Objects::new(r.u8().map_err(decode)?)));
+                let mut placed = Placed { split_bits: r.u8().map_err(decode)?, ..Placed::default() };
+                if self.version >= 2 {
+                    placed.moves = r.u32().map_err(decode)?;
+                    placed.arriving = r.u8().map_err(decode)? != 0;
+                }
+                self.collection = Some((id, Objects::new(placed)));
                 self.collections += 1;
             }
             kind::OBJECT => {

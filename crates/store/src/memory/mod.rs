@@ -21,7 +21,7 @@ pub use completions::Delay;
 pub(crate) use completions::Dice;
 pub use image::ImageError;
 
-use crate::{Change, Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use crate::{Change, Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};
 use completions::{Pending, PendingCommit, PendingRead};
 use state::State;
 
@@ -151,8 +151,8 @@ impl ObjectStore for MemoryStore {
         !self.pending.is_empty()
     }
 
-    fn collections(&self) -> Vec<(Collection, u8)> {
-        self.state.collections().map(|(id, objects)| (id, objects.split_bits)).collect()
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        self.state.collections().map(|(id, objects)| (id, objects.placed)).collect()
     }
 
     fn usage(&self) -> Usage {

@@ -2,7 +2,7 @@
 
 use super::directory::Directory;
 use super::object::{Footprint, Object};
-use crate::{Change, Collection, ObjectId, Transaction};
+use crate::{Change, Collection, ObjectId, Placed, Transaction};
 use std::collections::BTreeMap;
 
 /// What is stored. A value: cloning it is cheap per byte (buffers are shared), and gives a second, independent store.
@@ -14,15 +14,15 @@ pub(super) struct State {
 
 #[derive(Clone)]
 pub(super) struct Objects {
-    pub(super) split_bits: u8,
+    pub(super) placed: Placed,
     /// The PG's own object: found without a search, and never listed.
     pub(super) pg_meta: Option<Box<(ObjectId, Object)>>,
     pub(super) directory: Directory,
 }
 
 impl Objects {
-    pub(super) fn new(split_bits: u8) -> Objects {
-        Objects { split_bits, pg_meta: None, directory: Directory::default() }
+    pub(super) fn new(placed: Placed) -> Objects {
+        Objects { placed, pg_meta: None, directory: Directory::default() }
     }
 
     pub(super) fn get(&self, id: &ObjectId) -> Option<&Object> {
@@ -128,12 +128,23 @@ impl State {
             .unwrap_or_else(|| panic!("{id} does not exist, and a transaction changes it"))
     }
 
+    fn create(&mut self, id: Collection, placed: Placed) {
+        let old = self.collections.insert(id, Objects::new(placed));
+        assert!(old.is_none(), "{id} exists, and a transaction creates it");
+    }
+
     /// What changes which objects and collections there are, rather than what is in one.
     fn apply_structural(&mut self, collection: Collection, change: Change) {
         match change {
             Change::CreateCollection { split_bits } => {
-                let old = self.collections.insert(collection, Objects::new(split_bits));
-                assert!(old.is_none(), "{collection} exists, and a transaction creates it");
+                self.create(collection, Placed { split_bits, ..Placed::default() });
+            }
+            Change::BeginArrival { split_bits, moves } => {
+                self.create(collection, Placed { split_bits, moves, arriving: true });
+            }
+            Change::Arrive => {
+                let was_arriving = std::mem::take(&mut self.objects(collection).placed.arriving);
+                assert!(was_arriving, "{collection} is there, and a transaction has it arrive");
             }
             Change::RemoveCollection => {
                 let objects = self.objects(collection);
@@ -149,10 +160,10 @@ impl State {
                 assert!(collection != into, "{collection} is split into itself");
                 let mask = if split_bits >= 32 { u32::MAX } else { (1 << split_bits) - 1 };
                 let source = self.objects(collection);
-                source.split_bits = split_bits;
+                source.placed.split_bits = split_bits;
                 let moved = source.directory.extract(|id| id.object.hash & mask == seed);
                 let target = self.objects(into);
-                target.split_bits = split_bits;
+                target.placed.split_bits = split_bits;
                 for (id, object) in moved {
                     let old = target.directory.insert(id, object);
                     assert!(old.is_none(), "an object of {collection} is in {into} already");
@@ -165,7 +176,7 @@ impl State {
                 };
                 self.release(source.pg_meta.take().map(|m| m.1));
                 let target = self.objects(into);
-                target.split_bits = split_bits;
+                target.placed.split_bits = split_bits;
                 for (id, object) in source.directory.extract(|_| true) {
                     let old = target.directory.insert(id, object);
                     assert!(old.is_none(), "an object of {collection} is in {into} already");

@@ -24,8 +24,8 @@ impl ObjectStore for Checked {
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         self.0.poll(out)
     }
-    fn collections(&self) -> Vec<(Collection, u8)> {
-        self.0.collections()
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        self.0.placed()
     }
     fn usage(&self) -> Usage {
         self.0.usage()

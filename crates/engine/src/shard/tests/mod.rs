@@ -10,6 +10,7 @@ mod dump;
 mod failures;
 mod log_rot;
 mod model;
+mod moving;
 mod operations;
 #[cfg(feature = "planted-bugs")]
 mod planted;
