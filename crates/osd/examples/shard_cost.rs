@@ -39,7 +39,7 @@ impl Host {
                 }
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
-                Effect::Reroute { .. } | Effect::Control(_) => {}
+                Effect::Reroute { .. } | Effect::ToShard { .. } | Effect::Control(_) => {}
             }
         }
     }

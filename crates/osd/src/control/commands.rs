@@ -33,6 +33,12 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("perf dump", "dump perfcounters value", "r"),
     ("dump_pg_recovery_stats", "dump pg recovery statistics", "r"),
     ("flush_pg_stats", "flush pg stats", "r"),
+    ("pg cores", "show which core each PG is on, and which one is moving", "r"),
+    (
+        "pg move name=pgid,type=CephPgid name=core,type=CephInt",
+        "move a PG to another core's part of the store, while it is served",
+        "rw",
+    ),
     (
         "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=query",
         "show details of a specific pg",
@@ -150,6 +156,8 @@ impl Control {
                 let seq = self.osd_stat().seq;
                 Answer::body(format!("{seq}\n"))
             }
+            "pg cores" => self.cores_command(&args),
+            "pg move" => self.move_command(&args),
             "pg" => self.pg_query(&args),
             _ => Answer::invalid(format!("unknown command '{prefix}'")),
         }
@@ -256,7 +264,7 @@ impl Control {
             self.pg_reports.values().map(|r| f(&r.stats)).sum()
         };
         let usage = self.osd_stat().statfs;
-        let osd = object! {
+        let mut osd = object! {
             "op_r" => sum(|s| s.reads),
             "op_w" => sum(|s| s.writes),
             "op_r_out_bytes" => sum(|s| s.read_kib) * 1024,
@@ -267,6 +275,7 @@ impl Control {
             "stat_bytes_used" => usage.total.saturating_sub(usage.available),
             "stat_bytes_avail" => usage.available,
         };
+        self.moves.counters().into_iter().for_each(|(name, value)| osd.push(name, value));
         object! { "osd" => osd }
     }
 }

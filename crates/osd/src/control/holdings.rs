@@ -368,7 +368,7 @@ impl Holdings {
     }
 }
 
-fn held(core: CoreId, split_bits: u8) -> Entry {
+pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
     Entry {
         core,
         holding: Holding::Held,

@@ -2,7 +2,7 @@
 //!
 //! One file an affair: `history` (the maps and the store's own lineage), `holdings` (which PGs are ours, and what a
 //! map means for each), `life` (boot, beacons, full states, stopping), `neighbours` (heartbeats), `reports` (figures
-//! for the manager), `commands` (`ceph tell osd.N`).
+//! for the manager), `moves` (PGs that go from core to core), `commands` (`ceph tell osd.N`).
 
 mod births;
 mod commands;
@@ -11,6 +11,7 @@ mod history;
 mod holdings;
 mod io;
 mod life;
+mod moves;
 mod neighbours;
 mod options;
 mod reports;
@@ -49,6 +50,7 @@ pub struct Control {
     life: Life,
     neighbours: Neighbours,
     reports: Reports,
+    moves: moves::Moves,
     /// Everybody who has connected to us.
     peers: FastMap<ConnId, Arc<Peer>>,
     /// Connections that we opened ourselves, beside the monitor's: the next number.
@@ -81,6 +83,7 @@ impl Control {
             life: Life::new(has_meta, config.cores),
             neighbours: Neighbours::default(),
             reports: Reports::default(),
+            moves: moves::Moves::default(),
             peers: FastMap::default(),
             next_conn: 0,
             next_tag: 0,
@@ -229,6 +232,9 @@ impl Control {
         if !self.life.has_loaded() || message.last().is_none_or(|last| last <= self.epoch()) {
             return;
         }
+        if self.moves.holds_maps() {
+            return self.moves.hold_map(message);
+        }
         let mut before = self.history.map.clone();
         let mut map = before.clone();
         // The very first increment leads on from nothing at all.
@@ -353,6 +359,11 @@ impl Control {
                 // Health follows at once.
                 self.reports.make_due();
             }
+            said @ (ToControl::Ready { .. }
+            | ToControl::Stayed { .. }
+            | ToControl::Arrived { .. }
+            | ToControl::Moved { .. }
+            | ToControl::Cleared { .. }) => self.on_move_said(now, core, said, fx),
             ToControl::StoreFailed => fx.push(Effect::Fatal { why: "the store failed".into() }),
         }
     }
@@ -366,6 +377,7 @@ impl Control {
         self.ping_neighbours(now, fx);
         self.ask_for_temps(now, fx);
         self.report(now, fx);
+        self.balance(now);
     }
 }
 
@@ -403,6 +415,7 @@ impl Machine for Control {
         self.begin_life(now, fx);
         self.tell_compression(fx);
         self.tick(now, fx);
+        self.begin_wanted_move(fx);
         if let Some((monitor, injected)) = self.options.take_changed() {
             fx.push(Effect::Options { monitor, injected });
         }

@@ -33,6 +33,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("osd_heartbeat_interval", "6"),
     ("osd_failsafe_full_ratio", "0.97"),
     ("osd_mgr_stats_period", "5"),
+    ("shoal_balance_pgs", "true"),
 ];
 
 impl Options {

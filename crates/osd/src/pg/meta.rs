@@ -129,9 +129,14 @@ pub fn append(
 
 /// A whole log at once: a child's after a split.
 pub fn set_log(meta: &ObjectId, log: &PgLog) -> Change {
+    Change::OmapSet { object: meta.clone(), entries: log_entries(log).collect() }
+}
+
+/// Keys and values of a log, ascending.
+pub fn log_entries(log: &PgLog) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
     let entries = log.entries().map(|e| (key(LOG, e.version), encode_entry(e)));
     let duplicates = log.duplicates().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d)));
-    Change::OmapSet { object: meta.clone(), entries: duplicates.chain(entries).collect() }
+    duplicates.chain(entries)
 }
 
 /// Takes another log's entries out: the parent's, after a split.

@@ -3,7 +3,7 @@
 use super::log::PgLog;
 use super::meta::{PgHistory, PgProgress};
 use crate::object::ObjectTable;
-use crate::shard::{Parked, PgOrder};
+use crate::shard::{Moving, Parked, PgOrder};
 use crate::slab::Key;
 use machine::ConnId;
 use std::collections::{BTreeSet, VecDeque};
@@ -33,6 +33,8 @@ pub struct Pg {
     pub phase: PgPhase,
     /// Low bits of the hash that all its objects share with its seed.
     pub split_bits: u8,
+    /// How often it has moved from one core's store to another's.
+    pub moves: u32,
     pub history: PgHistory,
     pub progress: PgProgress,
     /// The newest change that is durable.
@@ -43,11 +45,13 @@ pub struct Pg {
     pub damaged: BTreeSet<HObject>,
     /// Resent requests whose first sending is not durable yet, in order of its version.
     pub commit_waiters: VecDeque<CommitWaiter>,
-    /// Requests that came while the PG was loading, or splitting.
+    /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
     /// A split that waits until everything submitted is durable, and what the map wants of the PG afterwards.
     pub split: Option<Split>,
     pub after_loading: Option<PgOrder>,
+    /// It is between two cores.
+    pub moving: Option<Moving>,
 }
 
 /// A PG about to give some of its objects to children.
@@ -73,6 +77,7 @@ impl Pg {
             meta: ObjectId::pg_meta(id),
             phase,
             split_bits,
+            moves: 0,
             history: PgHistory::default(),
             progress: PgProgress::default(),
             committed: Eversion::ZERO,
@@ -83,6 +88,7 @@ impl Pg {
             parked: VecDeque::new(),
             split: None,
             after_loading: None,
+            moving: None,
         }
     }
 

@@ -55,6 +55,9 @@ impl Shard {
             }
             return;
         };
+        if self.pgs[pg_key].holds_requests() {
+            return self.pgs[pg_key].parked.push_back(parked);
+        }
         match self.pgs[pg_key].phase {
             PgPhase::Loading => self.pgs[pg_key].parked.push_back(parked),
             PgPhase::Down => self.hold_back(pg_key, conn, fx),

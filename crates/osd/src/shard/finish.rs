@@ -309,8 +309,13 @@ impl Shard {
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
             Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
             Some(Pending::Internal { pg, version }) => self.on_internal_committed(pg, version, fx),
-            None => {}
-            Some(Pending::List(_) | Pending::LoadPg(_)) => unreachable!("reads do not commit"),
+            Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
+            Some(Pending::Arrival(pg)) => self.on_arrived(pg, fx),
+            Some(Pending::Leftover { pg, is_last }) => self.on_leftover_removed(pg, is_last, fx),
+            Some(Pending::Nobody) | None => {}
+            Some(Pending::List(_) | Pending::LoadPg(_) | Pending::Departure { .. }) => {
+                unreachable!("reads do not commit")
+            }
         }
     }
 
@@ -382,6 +387,7 @@ pub(super) fn append_entry(
     mut changes: Vec<Change>,
     limits: &crate::pg::log::LogLimits,
 ) -> Transaction {
+    pg.note_changes(&changes);
     pg.progress.last_update = entry.version;
     let trimmed = pg.log.trim(limits, pg.committed);
     meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);

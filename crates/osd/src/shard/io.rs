@@ -1,8 +1,9 @@
 //! What goes into a shard and what comes out.
 
+use super::moving::MoveMessage;
 use super::view::ClusterView;
 use machine::net::{CloseReason, Held, Peer};
-use machine::{ConnId, ReadTag, Tag};
+use machine::{ConnId, CoreId, ReadTag, Tag};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, Message};
@@ -55,6 +56,31 @@ pub enum Input {
     Wall {
         now: UTime,
     },
+    /// A PG of this core is to move to another one; see [`super::moving`].
+    Depart {
+        pg: SpgId,
+        to: CoreId,
+        cores: u16,
+    },
+    /// It may hold its requests back now.
+    Close {
+        pg: SpgId,
+    },
+    /// It is to stay after all, if that can still be.
+    Stay {
+        pg: SpgId,
+    },
+    /// After the map whose routes say so: `pg` is not on the core `source` any more.
+    Switch {
+        pg: SpgId,
+        source: CoreId,
+    },
+    /// From the shard of another core.
+    Move {
+        from: CoreId,
+        pg: SpgId,
+        message: MoveMessage,
+    },
     /// The control machine wants every PG's figures.
     Report,
     Deadline,
@@ -80,6 +106,11 @@ pub enum Effect {
         tid: u64,
         op: Box<MOSDOp>,
         held: Held,
+    },
+    /// To the shard of a core, which may be this one, after whatever went there before.
+    ToShard {
+        core: CoreId,
+        input: Box<Input>,
     },
     /// To the control machine.
     Control(ToControl),
@@ -118,6 +149,28 @@ pub enum ToControl {
     Damaged {
         pg: SpgId,
         object: HObject,
+    },
+    /// A PG that moves is copied but for a little: may it hold its requests back?
+    Ready {
+        pg: SpgId,
+    },
+    /// A PG that moves is not going to.
+    Stayed {
+        pg: SpgId,
+        why: String,
+    },
+    /// It is durable here, and requests are to come here.
+    Arrived {
+        pg: SpgId,
+    },
+    /// It is served here.
+    Moved {
+        pg: SpgId,
+    },
+    /// The copy that does not count is gone, or (`why`) stays until the next start.
+    Cleared {
+        pg: SpgId,
+        why: Option<String>,
     },
     /// The store failed: nothing more can be promised.
     StoreFailed,

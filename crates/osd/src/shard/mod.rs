@@ -16,6 +16,7 @@ mod damage;
 mod finish;
 mod io;
 mod listing;
+pub mod moving;
 mod op;
 mod orders;
 mod session;
@@ -24,6 +25,7 @@ mod view;
 mod watches;
 
 pub use io::{Effect, Input, LoadedPg, PgOrder, PgReport, ToControl};
+pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use view::{ClusterView, PoolView};
 
@@ -37,7 +39,7 @@ use op::Op;
 use session::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use store::{ReadRequest, Transaction};
+use store::{Placed, ReadRequest, Transaction};
 use watches::{Notify, Timer};
 use wire::messages::Message;
 use wire::types::{Eversion, OsdId, SpgId, UTime};
@@ -71,6 +73,13 @@ pub struct Shard {
     /// The store of this core takes nothing that takes space.
     store_full: bool,
     loading: orders::Loading,
+    /// The PG that is leaving for another core.
+    departing: Option<Key>,
+    next_move: u64,
+    /// PGs that are coming from another core and have not come yet.
+    arriving: BTreeSet<SpgId>,
+    /// PGs that cannot come: what an earlier move has left is in the way.
+    obstructed: BTreeSet<SpgId>,
     /// A reply that the planted bug lets the next one overtake.
     #[cfg(feature = "planted-bugs")]
     held_reply: Option<(ConnId, Message)>,
@@ -93,13 +102,34 @@ enum Pending {
         pg: Key,
         version: Option<Eversion>,
     },
+    /// Nobody waits for it.
+    Nobody,
+    /// Something of a PG that is leaving is being read. `id`: of the departure.
+    Departure {
+        pg: Key,
+        id: u64,
+        wanted: moving::Wanted,
+    },
+    /// Copies from another core.
+    Part {
+        pg: SpgId,
+        from: CoreId,
+        lane: usize,
+    },
+    /// A PG from another core counts from this commit on.
+    Arrival(Key),
+    /// A copy that does not count is being listed, or removed.
+    Leftover {
+        pg: SpgId,
+        is_last: bool,
+    },
 }
 
 type Fx = Effects<Effect>;
 
 impl Shard {
     /// `pgs`: what the store shard of this core holds. They are read first; `Loaded` says what was found.
-    pub fn new(config: ShardConfig, pgs: Vec<(SpgId, u8)>) -> Shard {
+    pub fn new(config: ShardConfig, pgs: Vec<(SpgId, Placed)>) -> Shard {
         Shard {
             config,
             view: Arc::new(ClusterView::default()),
@@ -115,9 +145,18 @@ impl Shard {
             wall_offset_ns: 0,
             store_full: false,
             loading: orders::Loading::of(pgs),
+            departing: None,
+            next_move: 0,
+            arriving: BTreeSet::new(),
+            obstructed: BTreeSet::new(),
             #[cfg(feature = "planted-bugs")]
             held_reply: None,
         }
+    }
+
+    /// PGs that cannot come from another core.
+    pub fn obstruct(&mut self, pgs: impl IntoIterator<Item = SpgId>) {
+        self.obstructed.extend(pgs);
     }
 
     fn wall(&self, now: Time) -> UTime {
@@ -175,12 +214,23 @@ impl Machine for Shard {
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
             Input::Space { full } => self.store_full = full,
+            Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),
+            Input::Close { pg } => self.close(pg),
+            Input::Stay { pg } => {
+                if let Some(key) = self.departing.filter(|key| self.pgs.get(*key).is_some_and(|p| p.id == pg))
+                {
+                    self.stay(now, key, "it was told to stay".into(), fx);
+                }
+            }
+            Input::Switch { pg, source } => self.say(source, pg, moving::MoveMessage::Switched, fx),
+            Input::Move { from, pg, message } => self.on_move(now, from, pg, message, fx),
             Input::Report => self.report(fx),
             Input::Deadline => {}
         }
         self.begin_loading(fx);
         self.fire_timers(now, fx);
         self.take_turns(now, fx);
+        self.go_on_departing(now, fx);
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -11,20 +11,20 @@ use crate::slab::Key;
 use bytes::Bytes;
 use machine::Time;
 use std::sync::Arc;
-use store::{Answer, Change, ObjectId, Query, ReadError, ReadRequest, Transaction};
+use store::{Answer, Change, ObjectId, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, SpgId};
 
 /// The PGs that were there when the daemon started, until all have been read.
 pub(super) struct Loading {
     begun: bool,
-    queue: Vec<(SpgId, u8)>,
+    queue: Vec<(SpgId, Placed)>,
     outstanding: usize,
     loaded: Vec<LoadedPg>,
     broken: Vec<(SpgId, String)>,
 }
 
 impl Loading {
-    pub fn of(queue: Vec<(SpgId, u8)>) -> Loading {
+    pub fn of(queue: Vec<(SpgId, Placed)>) -> Loading {
         Loading { begun: false, queue, outstanding: 0, loaded: Vec::new(), broken: Vec::new() }
     }
 }
@@ -37,8 +37,8 @@ impl Shard {
         if std::mem::replace(&mut self.loading.begun, true) {
             return;
         }
-        for (id, split_bits) in std::mem::take(&mut self.loading.queue) {
-            let pg = self.insert_pg(Pg::new(id, split_bits, PgPhase::Loading));
+        for (id, Placed { split_bits, moves, .. }) in std::mem::take(&mut self.loading.queue) {
+            let pg = self.insert_pg(Pg { moves, ..Pg::new(id, split_bits, PgPhase::Loading) });
             let key = self.pending.insert(Pending::LoadPg(pg));
             self.loading.outstanding += 1;
             let all = Query::OmapList {
@@ -104,7 +104,7 @@ impl Shard {
         }
     }
 
-    fn insert_pg(&mut self, pg: Pg) -> Key {
+    pub(super) fn insert_pg(&mut self, pg: Pg) -> Key {
         let id = pg.id;
         let key = self.pgs.insert(pg);
         let before = self.pg_by_id.insert(id, key);
@@ -112,7 +112,7 @@ impl Shard {
         key
     }
 
-    fn remove_pg(&mut self, key: Key) {
+    pub(super) fn remove_pg(&mut self, key: Key) {
         if let Some(pg) = self.pgs.remove(key) {
             self.pg_by_id.remove(&pg.id);
         }
@@ -136,6 +136,11 @@ impl Shard {
         {
             self.pgs[key].after_loading = Some(order);
             return;
+        }
+        if let Some(key) = known
+            && matches!(order, PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. })
+        {
+            self.stay(now, key, "the map changed".into(), fx);
         }
         match (order, known) {
             (PgOrder::Create { split_bits, created, since, .. }, known) => {
@@ -392,7 +397,8 @@ impl Shard {
     }
 
     pub(super) fn report(&mut self, fx: &mut Fx) {
-        let pgs = self.pgs.iter().map(|(_, pg)| PgReport {
+        let here = self.pgs.iter().filter(|(_, pg)| !pg.has_departed());
+        let pgs = here.map(|(_, pg)| PgReport {
             pg: pg.id,
             phase: pg.phase,
             history: pg.history,

@@ -81,8 +81,18 @@ impl Shard {
             Some(Pending::List(_)) => self.on_list_read(key, answers, fx),
             Some(Pending::LoadPg(_)) => self.on_pg_read(now, key, answers, fx),
             Some(Pending::RemovePg(_)) => self.on_removal_listed(key, answers, fx),
+            Some(Pending::Departure { .. }) => self.on_departure_read(key, answers, fx),
+            Some(Pending::Leftover { .. }) => self.on_leftover_listed(key, answers, fx),
             // Its PG stopped serving meanwhile.
-            Some(Pending::RemovedPg(_) | Pending::CreatePg(_) | Pending::Internal { .. }) | None => {}
+            Some(
+                Pending::RemovedPg(_)
+                | Pending::CreatePg(_)
+                | Pending::Internal { .. }
+                | Pending::Nobody
+                | Pending::Part { .. }
+                | Pending::Arrival(_),
+            )
+            | None => {}
         }
     }
 

@@ -4,6 +4,7 @@ use super::op::Op;
 use super::{Fx, Pending, Shard};
 use crate::object::{Facts, Watch};
 use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
+use crate::pg::Pg;
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
@@ -34,11 +35,20 @@ pub(super) struct Notify {
 /// What happens at a time. Set generously: who acts on it looks whether it still applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timer {
-    Watch { pg: Key, object: Key, cookie: u64, client: EntityName },
+    Watch {
+        pg: Key,
+        object: Key,
+        cookie: u64,
+        client: EntityName,
+    },
     Notify(u64),
+    /// A pause in the copying of a PG that is leaving.
+    Move(Key),
 }
 
 const TIMED_OUT: i32 = -110;
+/// When a watch that may have expired is looked at again, of a PG that holds its requests.
+const HELD_AGAIN: Duration = Duration::from_millis(100);
 
 impl Shard {
     /// Unique while this OSD and its clients live: the map's epoch, this core, a counter.
@@ -283,6 +293,11 @@ impl Shard {
             self.timers.pop_first();
             match timer {
                 Timer::Notify(id) => self.complete_when_answered(id, true, fx),
+                Timer::Move(pg) => self.end_pause(now, pg),
+                // It changes the object, durably: not while the PG is between two cores.
+                Timer::Watch { pg, .. } if self.pgs.get(pg).is_some_and(Pg::holds_requests) => {
+                    self.timers.insert((now + HELD_AGAIN, timer));
+                }
                 Timer::Watch { pg, object, cookie, client } => {
                     let Some(watch) = self.watch_mut(pg, object, (cookie, client)) else { continue };
                     match watch.expires {
@@ -336,6 +351,43 @@ impl Shard {
         };
         let transaction = super::finish::append_entry(pg, entry, changes, &self.config.log);
         self.submit(Pending::Internal { pg: pg_key, version: Some(version) }, transaction, fx);
+    }
+
+    /// The PG goes to another core, with its watches and the notifications under way.
+    pub(super) fn leave_watches(&mut self, pg_key: Key, pg: &Pg) -> Vec<(u64, Notify)> {
+        for (object_key, object) in pg.objects.iter() {
+            for ((cookie, _), watch) in &object.watches {
+                if let Some(session) = watch.conn.and_then(|conn| self.sessions.get_mut(&conn)) {
+                    session.watches.remove(&(pg_key, object_key, *cookie));
+                }
+            }
+        }
+        let mut ids: Vec<u64> =
+            self.notifies.iter().filter(|(_, n)| n.pg == pg_key).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| Some((id, self.notifies.remove(&id)?))).collect()
+    }
+
+    /// It has come, and its watchers know nothing of it: their connections reach every core.
+    pub(super) fn adopt_watches(&mut self, now: Time, pg_key: Key, notifies: Vec<(u64, Notify)>) {
+        let Shard { pgs, sessions, timers, .. } = self;
+        for (object, context) in pgs[pg_key].objects.iter_mut() {
+            for (&(cookie, client), watch) in &mut context.watches {
+                match watch.conn.map(|conn| sessions.get_mut(&conn)) {
+                    Some(Some(session)) => drop(session.watches.insert((pg_key, object, cookie))),
+                    // It was closed while the PG was on its way.
+                    Some(None) => watch.disconnect(now),
+                    None => {}
+                }
+                if let Some(at) = watch.expires {
+                    timers.insert((at, Timer::Watch { pg: pg_key, object, cookie, client }));
+                }
+            }
+        }
+        for (id, notify) in notifies {
+            timers.insert((notify.deadline, Timer::Notify(id)));
+            self.notifies.insert(id, Notify { pg: pg_key, ..notify });
+        }
     }
 
     /// The PG stops serving: its watchers will come to whom the map names, its notifications are void.

@@ -62,8 +62,8 @@ impl Host {
     }
 
     pub fn with(config: ShardConfig, store: MemoryStore) -> Host {
-        let pgs = store.collections().into_iter().filter_map(|(c, bits)| match c {
-            store::Collection::Pg(id) => Some((id, bits)),
+        let pgs = store.placed().into_iter().filter_map(|(c, placed)| match c {
+            store::Collection::Pg(id) => Some((id, placed)),
             store::Collection::Meta => None,
         });
         let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
@@ -86,7 +86,7 @@ impl Host {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
-                Effect::Reroute { .. } => {}
+                Effect::Reroute { .. } | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }
         }

@@ -71,6 +71,11 @@ const COMMANDS: &[Command] = &[
     Command { signature: "dump_ops_in_flight", help: "show the ops currently in flight" },
     Command { signature: "flush_pg_stats", help: "flush pg stats" },
     Command { signature: "ops", help: "show the ops currently in flight" },
+    Command { signature: "pg cores", help: "show which core each PG is on, and which one is moving" },
+    Command {
+        signature: "pg move name=pgid,type=CephPgid name=core,type=CephInt",
+        help: "move a PG to another core's part of the store, while it is served",
+    },
     Command { signature: "status", help: "high-level status of OSD" },
 ];
 
@@ -267,8 +272,8 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 }
 
 fn shard(core: CoreId, osd: OsdId, store: &Store) -> Shard {
-    let pgs = store.collections().into_iter().filter_map(|(collection, split_bits)| match collection {
-        Collection::Pg(pg) => Some((pg, split_bits)),
+    let pgs = store.placed().into_iter().filter_map(|(collection, placed)| match collection {
+        Collection::Pg(pg) => Some((pg, placed)),
         Collection::Meta => None,
     });
     let config = ShardConfig {
@@ -278,7 +283,9 @@ fn shard(core: CoreId, osd: OsdId, store: &Store) -> Shard {
         log: Default::default(),
         object_cache_bytes: OBJECT_CACHE_BYTES,
     };
-    Shard::new(config, pgs.collect())
+    let mut shard = Shard::new(config, pgs.collect());
+    shard.obstruct(store.obstructed());
+    shard
 }
 
 fn control_config(

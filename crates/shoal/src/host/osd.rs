@@ -183,6 +183,8 @@ impl OsdRole {
                     let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
                     turn.hop(core, Hop::Shard(Box::new(shard::Input::Op { conn, tid, op, held })));
                 }
+                // As a hop also to this core: after whatever is on its way there.
+                shard::Effect::ToShard { core, input } => turn.hop(core, Hop::Shard(input)),
                 shard::Effect::Control(said) => self.tell_control(said, turn),
             }
         }
@@ -491,7 +493,7 @@ fn log(level: Level, text: &str) {
 /// The control machine's `perf dump` as counters. What ends in these words goes up and down, the rest only up.
 fn counters_of(answer: &command::Answer) -> Vec<Counter> {
     const LEVELS: &[&str] =
-        &["numpg", "stat_bytes", "stat_bytes_used", "stat_bytes_avail", "map_message_epochs"];
+        &["numpg", "numpg_moving", "stat_bytes", "stat_bytes_used", "stat_bytes_avail", "map_message_epochs"];
     let Ok(Value::Object(groups)) = serde_json::from_slice(&answer.body) else { return Vec::new() };
     let mut counters = Vec::new();
     for (group, values) in &groups {

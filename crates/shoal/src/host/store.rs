@@ -8,6 +8,7 @@ use store::{
     Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, Placed, ReadRequest,
     Transaction, Usage,
 };
+use wire::types::SpgId;
 
 /// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
 #[allow(clippy::large_enum_variant, reason = "one a core")]
@@ -50,6 +51,16 @@ impl Store {
                  `shoal store fsck --deep` finds whatever else is"
             );
         }
+    }
+
+    /// PGs that cannot come from another core, since a copy that does not count is in the way.
+    pub fn obstructed(&self) -> Vec<SpgId> {
+        let Store::Disk(disk) = self else { return Vec::new() };
+        let pg = |collection| match collection {
+            Collection::Pg(pg) => Some(pg),
+            Collection::Meta => None,
+        };
+        disk.obstructed().filter_map(pg).collect()
     }
 
     pub fn figures(&self) -> Option<engine::Figures> {

@@ -136,6 +136,7 @@ impl OsdNode {
                     shard::Effect::Reroute { conn, tid, op, held } => {
                         todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op, held }));
                     }
+                    shard::Effect::ToShard { input, .. } => todo.push_back(Step::Shard(*input)),
                     shard::Effect::Control(said) => {
                         todo.push_back(Step::Control(control::Input::Shard { core: CORE, said }));
                     }
@@ -298,10 +299,10 @@ impl Node for OsdNode {
             log: Default::default(),
             object_cache_bytes: 1 << 20,
         };
-        let collections = self.store.collections();
+        let collections = self.store.placed();
         let has_meta = collections.iter().any(|(c, _)| *c == Collection::Meta);
-        let pgs = collections.into_iter().filter_map(|(c, bits)| match c {
-            Collection::Pg(id) => Some((id, bits)),
+        let pgs = collections.into_iter().filter_map(|(c, placed)| match c {
+            Collection::Pg(id) => Some((id, placed)),
             Collection::Meta => None,
         });
         self.machines = Some(Machines {

@@ -1,0 +1,346 @@
+//! Which PG goes to which core, and the control machine's part in its move: see [`crate::shard::moving`].
+//!
+//! At most one is under way. A person can ask for one (`pg move`). Besides, PGs go by themselves from the core with the most
+//! to the one with the fewest, when these differ by more than a quarter and by two at least: so splits and more cores than
+//! before even out. None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
+
+use super::holdings::{Entry, Holding};
+use super::{Control, Effect, Fx, Level};
+use crate::pg::PgPhase;
+use crate::shard::{self, ToControl};
+use command::{Answer, Args, Json, errno, object};
+use machine::{CoreId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::messages::MOSDMap;
+use wire::types::{Epoch, PgId, PoolId};
+
+/// The PGs have been the same ones for so long, before any goes by itself.
+const SETTLED: Duration = Duration::from_secs(10);
+/// After one that did not work out nothing is tried for so long.
+const AGAIN: Duration = Duration::from_secs(60);
+/// A store that is fuller than this takes no PG.
+const FULL_RATIO: f64 = 0.75;
+
+#[derive(Default)]
+pub(super) struct Moves {
+    under_way: Option<Move>,
+    /// Maps that came while one was between two cores.
+    held_maps: Vec<MOSDMap>,
+    done: u64,
+    stayed: u64,
+    /// The number of PGs, and the map, when they last changed.
+    seen: (usize, Epoch),
+    quiet_since: Option<Time>,
+    not_before: Option<Time>,
+}
+
+struct Move {
+    pg: PgId,
+    from: CoreId,
+    to: CoreId,
+    phase: Phase,
+    /// What does not count is gone. (The two cores say what they have to say in any order.)
+    cleared: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Wanted; the source is told at the end of this step.
+    Asked,
+    Copying,
+    /// Requests are held: no map changes anything now.
+    Closing,
+    /// What does not count is being removed.
+    Clearing,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Asked | Phase::Copying => "copying",
+            Phase::Closing => "closing",
+            Phase::Clearing => "clearing",
+        }
+    }
+}
+
+impl Moves {
+    pub fn holds_maps(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|m| m.phase == Phase::Closing)
+    }
+
+    pub fn hold_map(&mut self, maps: &MOSDMap) {
+        self.held_maps.push(maps.clone());
+    }
+
+    pub fn counters(&self) -> [(&'static str, u64); 3] {
+        [
+            ("pg_moves", self.done),
+            ("pg_moves_given_up", self.stayed),
+            ("numpg_moving", self.under_way.is_some().into()),
+        ]
+    }
+}
+
+impl Control {
+    /// What a shard says of a move.
+    pub(super) fn on_move_said(&mut self, now: Time, core: CoreId, said: ToControl, fx: &mut Fx) {
+        let (ToControl::Ready { pg }
+        | ToControl::Stayed { pg, .. }
+        | ToControl::Arrived { pg }
+        | ToControl::Moved { pg }
+        | ToControl::Cleared { pg, .. }) = &said
+        else {
+            return;
+        };
+        let id = *pg;
+        let stops = self.life.is_stopping();
+        let Some(under_way) = self.moves.under_way.as_mut().filter(|m| m.pg == id.pg) else { return };
+        let (from, to) = (under_way.from, under_way.to);
+        match said {
+            ToControl::Ready { .. } if stops => {
+                fx.push(Effect::Shard { core: from, input: shard::Input::Stay { pg: id } });
+            }
+            ToControl::Ready { .. } => {
+                under_way.phase = Phase::Closing;
+                fx.push(Effect::Shard { core: from, input: shard::Input::Close { pg: id } });
+            }
+            ToControl::Stayed { why, .. } => {
+                under_way.phase = Phase::Clearing;
+                self.moves.stayed += 1;
+                self.moves.not_before = Some(now + AGAIN);
+                self.log(Level::Warn, format!("PG {} stays on core {}: {why}", id.pg, from.0), fx);
+                self.take_held_maps(now, fx);
+            }
+            ToControl::Arrived { .. } if core == to => self.switch(id.pg, from, to, fx),
+            ToControl::Moved { .. } => {
+                under_way.phase = Phase::Clearing;
+                self.moves.done += 1;
+                self.log(
+                    Level::Info,
+                    format!("PG {} moved from core {} to core {}", id.pg, from.0, to.0),
+                    fx,
+                );
+                self.take_held_maps(now, fx);
+            }
+            ToControl::Cleared { why, .. } => {
+                if let Some(why) = why {
+                    let text =
+                        format!("what the move of PG {} has left stays until the next start: {why}", id.pg);
+                    self.log(Level::Error, text, fx);
+                }
+                if let Some(under_way) = &mut self.moves.under_way {
+                    under_way.cleared = true;
+                }
+            }
+            _ => {}
+        }
+        self.moves.under_way.take_if(|m| m.cleared && m.phase == Phase::Clearing);
+    }
+
+    /// Requests go to its new core from now on, and each core says when it has sent its last one to the old.
+    fn switch(&mut self, pg: PgId, source: CoreId, to: CoreId, fx: &mut Fx) {
+        if let Some(entry) = self.holdings.entries.get_mut(&pg) {
+            entry.core = to;
+        }
+        let Some(map) = self.history.map.clone() else { return };
+        let view = std::sync::Arc::new(self.view(&map));
+        for core in (0..self.config.cores).map(CoreId) {
+            let (view, orders) = (view.clone(), Vec::new());
+            fx.push(Effect::Shard { core, input: shard::Input::Map { view, orders } });
+            fx.push(Effect::Shard { core, input: shard::Input::Switch { pg: pg.into(), source } });
+        }
+    }
+
+    fn take_held_maps(&mut self, now: Time, fx: &mut Fx) {
+        for maps in std::mem::take(&mut self.moves.held_maps) {
+            self.on_maps(now, &maps, fx);
+        }
+    }
+
+    /// At the end of each step.
+    pub(super) fn begin_wanted_move(&mut self, fx: &mut Fx) {
+        let Some(wanted) = self.moves.under_way.as_mut().filter(|m| m.phase == Phase::Asked) else { return };
+        wanted.phase = Phase::Copying;
+        let (pg, to, cores) = (wanted.pg.into(), wanted.to, self.config.cores);
+        fx.push(Effect::Shard { core: wanted.from, input: shard::Input::Depart { pg, to, cores } });
+    }
+
+    /// Why no PG may move now.
+    fn no_move_because(&self) -> Option<&'static str> {
+        let all_rest = self.holdings.entries.values().all(|e| e.holding != Holding::Leaving);
+        let is_at_rest = |phase| matches!(phase, PgPhase::Active | PgPhase::Stray | PgPhase::Down);
+        match () {
+            () if self.life.is_stopping() => Some("the OSD is stopping"),
+            () if !self.is_up() => Some("the OSD is not up"),
+            () if self.moves.under_way.is_some() => Some("another PG is moving"),
+            () if !all_rest => Some("PGs are being removed"),
+            () if !self.pg_reports.values().all(|r| is_at_rest(r.phase)) => Some("PGs are splitting"),
+            () => None,
+        }
+    }
+
+    fn has_room_for(&self, pg: &PgId, to: CoreId) -> bool {
+        let bytes = self.pg_reports.get(pg).map_or(0, |r| r.stats.bytes.max(0)) as f64;
+        self.usage.get(&to).is_none_or(|usage| {
+            let used = usage.total.saturating_sub(usage.available) as f64;
+            usage.total == 0 || used + bytes < usage.total as f64 * FULL_RATIO
+        })
+    }
+
+    /// Now and then: whether a PG goes by itself.
+    pub(super) fn balance(&mut self, now: Time) {
+        let seen = (self.holdings.entries.len(), self.epoch());
+        if self.moves.seen != seen || self.moves.quiet_since.is_none() {
+            self.moves.seen = seen;
+            self.moves.quiet_since = Some(now);
+        }
+        let settled = self.moves.quiet_since.is_some_and(|since| now >= since + SETTLED);
+        let may = self.moves.not_before.is_none_or(|at| now >= at);
+        if self.config.cores < 2 || !settled || !may || self.options.get("shoal_balance_pgs") == Some("false")
+        {
+            return;
+        }
+        if self.no_move_because().is_some() {
+            return;
+        }
+        let held = self.holdings.entries.iter().filter(|(_, e)| e.holding == Holding::Held);
+        let Some((pg, to)) = unevenness(held, self.config.cores) else { return };
+        if self.has_room_for(&pg, to) {
+            self.want_move(pg, to);
+        } else {
+            self.moves.not_before = Some(now + AGAIN);
+        }
+    }
+
+    fn want_move(&mut self, pg: PgId, to: CoreId) {
+        if let Some(entry) = self.holdings.entries.get(&pg) {
+            self.moves.under_way =
+                Some(Move { pg, from: entry.core, to, phase: Phase::Asked, cleared: false });
+        }
+    }
+
+    /// `pg move`.
+    pub(super) fn move_command(&mut self, args: &Args) -> Answer {
+        let Some(pg) = args.text("pgid").and_then(|text| text.parse::<PgId>().ok()) else {
+            return Answer::invalid("no pgid specified");
+        };
+        let core = args.text("core").and_then(|text| text.parse::<u16>().ok());
+        let Some(to) = core.filter(|core| *core < self.config.cores).map(CoreId) else {
+            return Answer::invalid(format!("there are cores 0 to {}", self.config.cores - 1));
+        };
+        let entry = self.holdings.entries.get(&pg).filter(|e| e.holding == Holding::Held);
+        let Some(from) = entry.map(|e| e.core) else {
+            return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
+        };
+        if from == to {
+            return Answer::invalid(format!("{pg} is on core {} already", to.0));
+        }
+        if let Some(why) = self.no_move_because() {
+            return Answer::error(errno::EBUSY, why);
+        }
+        if !self.has_room_for(&pg, to) {
+            return Answer::error(errno::ENOSPC, format!("core {} has no room for it", to.0));
+        }
+        self.want_move(pg, to);
+        let moving =
+            object! { "pgid" => pg.to_string(), "from" => u64::from(from.0), "to" => u64::from(to.0) };
+        Answer::json(args.format(), &moving)
+    }
+
+    /// `pg cores`: where each PG is, and what moves.
+    pub(super) fn cores_command(&self, args: &Args) -> Answer {
+        let mut cores = vec![0u64; self.config.cores.into()];
+        let mut pgs = Vec::new();
+        for (pg, entry) in self.holdings.entries.iter().filter(|(_, e)| e.holding == Holding::Held) {
+            if let Some(count) = cores.get_mut(usize::from(entry.core.0)) {
+                *count += 1;
+            }
+            pgs.push(object! { "pgid" => pg.to_string(), "core" => u64::from(entry.core.0) });
+        }
+        let moving = match &self.moves.under_way {
+            None => Json::Array(Vec::new()),
+            Some(m) => Json::Array(vec![object! {
+                "pgid" => m.pg.to_string(),
+                "from" => u64::from(m.from.0),
+                "to" => u64::from(m.to.0),
+                "state" => m.phase.name(),
+            }]),
+        };
+        let out = object! {
+            "pgs_by_core" => Json::array(cores),
+            "pgs" => Json::Array(pgs),
+            "moving" => moving,
+            "moved" => self.moves.done,
+            "given_up" => self.moves.stayed,
+        };
+        Answer::json(args.format(), &out)
+    }
+}
+
+/// A PG that should go, and to which core: of the pool that is the most uneven between the two.
+fn unevenness<'a>(
+    held: impl Iterator<Item = (&'a PgId, &'a Entry)> + Clone,
+    cores: u16,
+) -> Option<(PgId, CoreId)> {
+    let mut counts = vec![0usize; cores.into()];
+    for (_, entry) in held.clone() {
+        *counts.get_mut(usize::from(entry.core.0))? += 1;
+    }
+    let most = (0..counts.len()).rev().max_by_key(|core| counts[*core])?;
+    let fewest = (0..counts.len()).min_by_key(|core| counts[*core])?;
+    let (many, few) = (counts[most], counts[fewest]);
+    if many < few + 2 || 4 * many <= 5 * few {
+        return None;
+    }
+    let mut surplus: BTreeMap<PoolId, i64> = BTreeMap::new();
+    let at = |entry: &Entry, core: usize| usize::from(entry.core.0) == core;
+    for (pg, entry) in held.clone() {
+        *surplus.entry(pg.pool).or_default() += i64::from(at(entry, most)) - i64::from(at(entry, fewest));
+    }
+    let pool = surplus.into_iter().max_by_key(|(_, surplus)| *surplus)?.0;
+    let last = held.filter(|(pg, entry)| pg.pool == pool && at(entry, most)).map(|(pg, _)| *pg).last()?;
+    Some((last, CoreId(fewest as u16)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::holdings::held;
+
+    /// PGs of pool 1 and 2 on each core: moved until nothing should.
+    fn even_out(cores: &[[u32; 2]]) -> Vec<[u32; 2]> {
+        let mut entries: BTreeMap<PgId, Entry> = BTreeMap::new();
+        for (core, counts) in cores.iter().enumerate() {
+            for (pool, count) in (1..).zip(counts) {
+                for _ in 0..*count {
+                    let pg = PgId { pool, seed: entries.len() as u32 };
+                    entries.insert(pg, held(CoreId(core as u16), 0));
+                }
+            }
+        }
+        for _ in 0..1000 {
+            let Some((pg, to)) = unevenness(entries.iter(), cores.len() as u16) else {
+                let count = |core, pool| {
+                    entries.iter().filter(|(pg, e)| pg.pool == pool && e.core == CoreId(core)).count() as u32
+                };
+                return (0..cores.len() as u16).map(|core| [count(core, 1), count(core, 2)]).collect();
+            };
+            assert_ne!(entries[&pg].core, to);
+            entries.get_mut(&pg).unwrap().core = to;
+        }
+        panic!("it does not come to an end");
+    }
+
+    #[test]
+    fn pgs_go_where_there_are_few_until_it_is_about_even() {
+        assert_eq!(even_out(&[[1, 0], [0, 0]]), [[1, 0], [0, 0]], "one PG has nowhere better to go");
+        assert_eq!(even_out(&[[2, 0], [0, 0]]), [[1, 0], [1, 0]]);
+        assert_eq!(even_out(&[[10, 0], [8, 0]]), [[10, 0], [8, 0]], "a quarter is not much");
+        let spread = even_out(&[[16, 16], [0, 0], [0, 0], [0, 0]]);
+        assert!(spread.iter().all(|core| (7..=9).contains(&(core[0] + core[1]))), "{spread:?}");
+        let pools = even_out(&[[8, 2], [0, 2]]);
+        assert!(pools.iter().all(|core| core[0] >= 3), "of the pool that is uneven: {pools:?}");
+    }
+}

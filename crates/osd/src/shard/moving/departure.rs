@@ -1,0 +1,472 @@
+//! The source's part of a move: copying a PG that is served, holding it back at the end, and handing it over.
+//!
+//! The objects are copied in the order of their listing, a few at a time ([`LANES`]), each in bounded steps. An object that
+//! changes behind the cursor is noted as dirty and copied again, as a whole, in rounds, each of what the one before it has
+//! left behind. When little is left, requests are held, what is under way comes to its end, and the rest is copied.
+
+use super::super::{Effect, Fx, Pending, Shard, ToControl};
+use super::{MoveMessage, Moving, Traveller};
+use crate::pg::{Pg, meta};
+use crate::slab::Key;
+use machine::{CoreId, Time};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+use store::moving::{ObjectCopy, remove_changes, remove_request};
+use store::{Answer, Change, Collection, ObjectId, Query, ReadError, ReadRequest, Transaction};
+use wire::types::SpgId;
+
+/// Objects under way at once, each with at most one step: the memory that a move takes.
+const LANES: usize = 8;
+/// Objects listed at once, and copied before clients have the core to themselves for a while.
+const BATCH: usize = 64;
+/// With so few dirty objects the PG is held back.
+const CLOSE_AT: usize = 16;
+/// After so many rounds it is held back with what there is, up to [`CLOSE_AT_MOST`].
+const ROUNDS_MAX: u32 = 10;
+const CLOSE_AT_MOST: usize = 1024;
+/// More dirty objects than this are not remembered: the PG stays.
+const DIRTY_MAX: usize = 100_000;
+/// How long clients have the core to themselves between two batches, at most.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Log entries in one transaction.
+const LOG_PART: usize = 256;
+/// Of parts whose end nobody waits for.
+const NO_LANE: usize = usize::MAX;
+
+#[derive(Debug)]
+pub struct Departure {
+    /// Tells this from an earlier one of the same PG.
+    id: u64,
+    to: CoreId,
+    cores: u16,
+    /// Where the listing goes on; everything before it has been listed. `None`: all has.
+    cursor: Option<ObjectId>,
+    listing: bool,
+    /// To be copied, and whether the destination may have it already.
+    queue: VecDeque<(ObjectId, bool)>,
+    lanes: [Option<Lane>; LANES],
+    /// Changed since it was queued.
+    dirty: BTreeSet<ObjectId>,
+    rounds: u32,
+    /// Until clients get a pause.
+    batch_left: usize,
+    batch_began: Time,
+    paused: bool,
+    /// The control machine has been asked whether requests may be held.
+    asked: bool,
+    /// Requests are held.
+    closed: bool,
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    copy: ObjectCopy,
+    /// Parts that the destination has not said to be durable.
+    untaken: usize,
+    reading: bool,
+}
+
+/// What was read for a departure.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shard) enum Wanted {
+    List,
+    Object { lane: usize },
+}
+
+impl Departure {
+    fn is_idle(&self) -> bool {
+        self.lanes.iter().all(Option::is_none)
+    }
+
+    /// A transaction with these changes is about to be submitted.
+    fn note(&mut self, changes: &[Change]) {
+        for object in changes.iter().flat_map(Change::changed).filter(|object| !object.is_pg_meta()) {
+            // While a listing is under way nobody knows where it will end, nor whether it will see this.
+            let may_be_listed = self.listing || self.cursor.as_ref().is_none_or(|cursor| object < cursor);
+            if may_be_listed && !self.dirty.contains(object) {
+                self.dirty.insert(object.clone());
+            }
+        }
+        if self.dirty.len() > DIRTY_MAX && self.failed.is_none() {
+            self.failed = Some(format!("more than {DIRTY_MAX} of its objects changed meanwhile"));
+        }
+    }
+}
+
+impl Pg {
+    /// Requests wait: it goes to another core, or has just come from one.
+    pub(in crate::shard) fn holds_requests(&self) -> bool {
+        match &self.moving {
+            None => false,
+            Some(Moving::Departing(departure)) => departure.closed,
+            Some(Moving::Departed { .. } | Moving::Arriving) => true,
+        }
+    }
+
+    /// It is only here to hold requests that came too late.
+    pub(in crate::shard) fn has_departed(&self) -> bool {
+        matches!(self.moving, Some(Moving::Departed { .. }))
+    }
+
+    /// Changes that are about to be submitted, for a copy that is being made.
+    pub(in crate::shard) fn note_changes(&mut self, changes: &[Change]) {
+        if let Some(Moving::Departing(departure)) = &mut self.moving {
+            departure.note(changes);
+        }
+    }
+
+    fn departure(&mut self) -> Option<&mut Departure> {
+        match &mut self.moving {
+            Some(Moving::Departing(departure)) => Some(departure),
+            _ => None,
+        }
+    }
+}
+
+impl Shard {
+    /// The control machine wants a PG of this core on another one.
+    pub(in crate::shard) fn depart(&mut self, now: Time, id: SpgId, to: CoreId, cores: u16, fx: &mut Fx) {
+        use crate::pg::PgPhase::{Active, Stray};
+        let key = self.pg_by_id.get(&id).copied();
+        let can = |pg: &Pg| matches!(pg.phase, Active | Stray) && pg.moving.is_none() && pg.split.is_none();
+        let Some(key) = key.filter(|key| can(&self.pgs[*key]) && self.departing.is_none()) else {
+            fx.push(Effect::Control(ToControl::Stayed { pg: id, why: "it is not at rest".into() }));
+            return self.say(to, id, MoveMessage::Abandon, fx);
+        };
+        self.next_move += 1;
+        let pg = &mut self.pgs[key];
+        pg.moving = Some(Moving::Departing(Box::new(Departure {
+            id: self.next_move,
+            to,
+            cores,
+            cursor: Some(ObjectId::from(pg.start())),
+            listing: false,
+            queue: VecDeque::new(),
+            lanes: Default::default(),
+            dirty: BTreeSet::new(),
+            rounds: 0,
+            batch_left: BATCH,
+            batch_began: now,
+            paused: false,
+            asked: false,
+            closed: false,
+            failed: None,
+        })));
+        let (split_bits, moves) = (pg.split_bits, pg.moves + 1);
+        self.departing = Some(key);
+        self.say(to, id, MoveMessage::Begin { split_bits, moves }, fx);
+    }
+
+    /// What can be done now: called at the end of each step.
+    pub(in crate::shard) fn go_on_departing(&mut self, now: Time, fx: &mut Fx) {
+        let Some(key) = self.departing else { return };
+        let Some(departure) = self.pgs.get_mut(key).and_then(Pg::departure) else {
+            self.departing = None;
+            return;
+        };
+        if let Some(why) = departure.failed.take() {
+            return self.stay(now, key, why, fx);
+        }
+        if departure.paused {
+            return;
+        }
+        self.fill_lanes(key, fx);
+        let Some(departure) = self.pgs[key].departure() else { return };
+        if !departure.is_idle() || departure.listing {
+            return;
+        }
+        if departure.batch_left == 0 {
+            departure.batch_left = BATCH;
+            if !departure.closed && self.pause(now, key) {
+                return;
+            }
+            return self.go_on_departing(now, fx);
+        }
+        if !departure.queue.is_empty() {
+            return;
+        }
+        if departure.cursor.is_some() {
+            return self.list_next(key, fx);
+        }
+        let (dirty, last) = (departure.dirty.len(), departure.rounds >= ROUNDS_MAX);
+        if !departure.closed && dirty > CLOSE_AT && !last {
+            departure.rounds += 1;
+            return self.copy_dirty(now, key, fx);
+        }
+        if !departure.closed {
+            if dirty > CLOSE_AT_MOST {
+                return self.stay(
+                    now,
+                    key,
+                    format!("{dirty} of its objects changed while the others were copied"),
+                    fx,
+                );
+            }
+            if !std::mem::replace(&mut departure.asked, true) {
+                fx.push(Effect::Control(ToControl::Ready { pg: self.pgs[key].id }));
+            }
+            return;
+        }
+        if !self.is_quiet(key) {
+            return;
+        }
+        if dirty > 0 {
+            return self.copy_dirty(now, key, fx);
+        }
+        self.hand_over(key, fx);
+    }
+
+    fn copy_dirty(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(departure) = self.pgs[key].departure() else { return };
+        departure.queue.extend(std::mem::take(&mut departure.dirty).into_iter().map(|object| (object, true)));
+        self.go_on_departing(now, fx);
+    }
+
+    fn fill_lanes(&mut self, key: Key, fx: &mut Fx) {
+        for lane in 0..LANES {
+            let pg = &mut self.pgs[key];
+            let Some(departure) = pg.departure() else { return };
+            if departure.lanes[lane].is_none() && (departure.batch_left > 0 || departure.closed) {
+                let Some((object, again)) = departure.queue.pop_front() else { continue };
+                departure.batch_left = departure.batch_left.saturating_sub(1);
+                let copy = ObjectCopy::new(object, again);
+                departure.lanes[lane] = Some(Lane { copy, untaken: 0, reading: false });
+            }
+            let id = departure.id;
+            let collection = pg.collection;
+            let Some(departure) = pg.departure() else { return };
+            let Some(open) = departure.lanes[lane].as_mut().filter(|l| !l.reading && l.untaken == 0) else {
+                continue;
+            };
+            open.reading = true;
+            let request = open.copy.request(collection);
+            let wanted = Wanted::Object { lane };
+            let tag = self.pending.insert(Pending::Departure { pg: key, id, wanted });
+            self.read(tag, request, fx);
+        }
+    }
+
+    fn list_next(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (collection, end) = (pg.collection, ObjectId::from(pg.end()));
+        let Some(departure) = pg.departure() else { return };
+        let Some(object) = departure.cursor.clone() else { return };
+        departure.listing = true;
+        let id = departure.id;
+        let tag = self.pending.insert(Pending::Departure { pg: key, id, wanted: Wanted::List });
+        let queries = vec![Query::List { end, max: BATCH }];
+        self.read(tag, ReadRequest { collection, object, queries }, fx);
+    }
+
+    /// Clients have the core to themselves for as long as the batch took, if there are any.
+    fn pause(&mut self, now: Time, key: Key) -> bool {
+        let is_busy = self.ops_in_flight() > 0;
+        let Some(departure) = self.pgs[key].departure() else { return false };
+        let took = now.since(std::mem::replace(&mut departure.batch_began, now)).min(PAUSE_MAX);
+        if !is_busy || took.is_zero() {
+            return false;
+        }
+        departure.paused = true;
+        self.timers.insert((now + took, super::super::watches::Timer::Move(key)));
+        true
+    }
+
+    pub(in crate::shard) fn end_pause(&mut self, now: Time, key: Key) {
+        if let Some(departure) = self.pgs.get_mut(key).and_then(Pg::departure) {
+            departure.paused = false;
+            departure.batch_began = now;
+        }
+    }
+
+    pub(in crate::shard) fn on_departure_read(
+        &mut self,
+        tag: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let Some(Pending::Departure { pg: key, id, wanted }) = self.pending.remove(tag) else { return };
+        let Some(pg) = self.pgs.get_mut(key) else { return };
+        let pg_id = pg.id;
+        let Some(departure) = pg.departure().filter(|d| d.id == id) else { return };
+        let to = departure.to;
+        let lane = match wanted {
+            Wanted::List => return departure.listed(answers),
+            Wanted::Object { lane } => lane,
+        };
+        let Some(open) = &mut departure.lanes[lane] else { return };
+        open.reading = false;
+        let steps = match open.copy.take(answers) {
+            Ok(steps) => steps,
+            Err(error) => {
+                departure.failed = Some(format!("{:?} cannot be read: {error}", open.copy.object()));
+                return;
+            }
+        };
+        open.untaken = steps.len();
+        if steps.is_empty() && open.copy.is_done() {
+            departure.lanes[lane] = None;
+        }
+        for changes in steps {
+            self.say(to, pg_id, MoveMessage::Part { lane, changes }, fx);
+        }
+    }
+
+    pub(super) fn on_taken(&mut self, pg: SpgId, lane: usize) {
+        let Some(departure) = self.departing_pg(pg).and_then(|key| self.pgs[key].departure()) else { return };
+        let Some(slot) = departure.lanes.get_mut(lane) else { return };
+        let Some(open) = slot else { return };
+        open.untaken = open.untaken.saturating_sub(1);
+        if open.untaken == 0 && open.copy.is_done() {
+            *slot = None;
+        }
+    }
+
+    fn departing_pg(&self, pg: SpgId) -> Option<Key> {
+        self.departing.filter(|key| self.pgs.get(*key).is_some_and(|p| p.id == pg))
+    }
+
+    /// From now on requests are held.
+    pub(in crate::shard) fn close(&mut self, pg: SpgId) {
+        if let Some(departure) = self.departing_pg(pg).and_then(|key| self.pgs[key].departure()) {
+            departure.closed = true;
+            departure.paused = false;
+        }
+    }
+
+    /// Nothing of the PG's is under way but the copying.
+    fn is_quiet(&self, key: Key) -> bool {
+        let pg = &self.pgs[key];
+        let is_its = |pending: &Pending| match pending {
+            Pending::Op(op) => op.pg == key,
+            Pending::List(list) => list.pg == key,
+            Pending::Internal { pg, .. } | Pending::CreatePg(pg) | Pending::LoadPg(pg) => *pg == key,
+            _ => false,
+        };
+        pg.committed == pg.progress.last_update
+            && pg.commit_waiters.is_empty()
+            && !self.pending.iter().any(|(_, pending)| is_its(pending))
+    }
+
+    /// All objects are copied and nothing changes them: the PG itself goes.
+    fn hand_over(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (id, Some(departure)) = (pg.id, pg.departure()) else { return };
+        let (to, cores) = (departure.to, departure.cores);
+        let mut stub = Pg::new(id, pg.split_bits, pg.phase);
+        stub.moving = Some(Moving::Departed { to, switched: 0, cores });
+        stub.parked = std::mem::take(&mut pg.parked);
+        let mut pg = std::mem::replace(pg, stub);
+        pg.moving = None;
+        self.departing = None;
+        let meta = pg.meta.clone();
+        let first = vec![Change::Touch { object: meta.clone() }];
+        self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: first }, fx);
+        let entries: Vec<_> = meta::log_entries(&pg.log).collect();
+        for part in entries.chunks(LOG_PART) {
+            let set = Change::OmapSet { object: meta.clone(), entries: part.to_vec() };
+            self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: vec![set] }, fx);
+        }
+        let changes = meta::set_history(&meta, &pg.history, &pg.progress).into();
+        let notifies = self.leave_watches(key, &pg);
+        let traveller = Box::new(Traveller { pg, notifies });
+        self.say(to, id, MoveMessage::Finish { traveller, changes }, fx);
+    }
+
+    /// A core sends no more requests for the PG here. When none does, what was held follows the PG.
+    pub(super) fn on_switched(&mut self, id: SpgId, fx: &mut Fx) {
+        let Some(&key) = self.pg_by_id.get(&id) else { return };
+        let pg = &mut self.pgs[key];
+        let Some(Moving::Departed { to, switched, cores }) = &mut pg.moving else { return };
+        *switched += 1;
+        if *switched < *cores {
+            return;
+        }
+        let to = *to;
+        let mut parked: Vec<_> = std::mem::take(&mut pg.parked).into();
+        // Those that name a map we have not seen came after those that did not.
+        for session in self.sessions.values_mut() {
+            let (theirs, others) =
+                std::mem::take(&mut session.waiting_for_map).into_iter().partition(|p| p.op.pg == id);
+            session.waiting_for_map = others;
+            parked.extend::<VecDeque<_>>(theirs);
+        }
+        self.remove_pg(key);
+        self.say(to, id, MoveMessage::Release { parked }, fx);
+        self.clear_away(id, fx);
+    }
+
+    pub(super) fn on_refused(&mut self, now: Time, pg: SpgId, why: &str, fx: &mut Fx) {
+        if let Some(key) = self.departing_pg(pg) {
+            self.stay(now, key, why.into(), fx);
+        }
+    }
+
+    /// The PG stays where it is, if it is leaving.
+    pub(in crate::shard) fn stay(&mut self, now: Time, key: Key, why: String, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (id, Some(departure)) = (pg.id, pg.departure()) else { return };
+        let to = departure.to;
+        pg.moving = None;
+        self.departing = None;
+        fx.push(Effect::Control(ToControl::Stayed { pg: id, why }));
+        self.say(to, id, MoveMessage::Abandon, fx);
+        while let Some(pg) = self.pgs.get_mut(key)
+            && let Some(parked) = pg.parked.pop_front_if(|_| pg.phase == crate::pg::PgPhase::Active)
+        {
+            self.dispatch(now, parked, fx);
+        }
+    }
+
+    /// Removes a copy that does not count, a step at a time.
+    pub(super) fn clear_away(&mut self, pg: SpgId, fx: &mut Fx) {
+        let tag = self.pending.insert(Pending::Leftover { pg, is_last: false });
+        self.read(tag, remove_request(Collection::Pg(pg)), fx);
+    }
+
+    pub(in crate::shard) fn on_leftover_listed(
+        &mut self,
+        tag: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let Some(Pending::Leftover { pg, .. }) = self.pending.remove(tag) else { return };
+        let answers = match answers {
+            Ok(answers) => answers,
+            // The next start tries again; until then nothing can come here under its name.
+            Err(error) => {
+                self.obstructed.insert(pg);
+                let why = Some(format!("it cannot be listed: {error}"));
+                return fx.push(Effect::Control(ToControl::Cleared { pg, why }));
+            }
+        };
+        let (changes, is_last) = remove_changes(answers);
+        let transaction = Transaction { collection: Collection::Pg(pg), changes };
+        self.submit(Pending::Leftover { pg, is_last }, transaction, fx);
+    }
+
+    pub(in crate::shard) fn on_leftover_removed(&mut self, pg: SpgId, is_last: bool, fx: &mut Fx) {
+        match is_last {
+            true => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
+            false => self.clear_away(pg, fx),
+        }
+    }
+}
+
+impl Departure {
+    fn listed(&mut self, answers: Result<Vec<Answer>, ReadError>) {
+        self.listing = false;
+        match answers.map(|mut answers| answers.pop()) {
+            Ok(Some(Answer::List { objects, next })) => {
+                self.queue.extend(objects.into_iter().map(|object| (object, false)));
+                // What lies beyond will be listed as it is then.
+                if let Some(next) = &next {
+                    drop(self.dirty.split_off(next));
+                }
+                self.cursor = next;
+            }
+            Ok(_) => self.failed = Some("its objects were not listed".into()),
+            Err(error) => self.failed = Some(format!("its objects cannot be listed: {error}")),
+        }
+    }
+}
