@@ -6,7 +6,7 @@ use crate::node::Death;
 use engine::OpenError;
 use machine::{Random, Time};
 use store::memory::{Config, Delay, MemoryStore};
-use store::{Collection, Completion, ObjectStore, ReadRequest, Transaction, Usage};
+use store::{Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +103,10 @@ impl OsdStore {
         }
     }
 
-    pub(super) fn collections(&mut self) -> Vec<(Collection, u8)> {
+    pub(super) fn placed(&mut self) -> Vec<(Collection, Placed)> {
         match self {
-            OsdStore::Memory(store) => store.collections(),
-            OsdStore::Disk(disk) => disk.shard().collections(),
+            OsdStore::Memory(store) => store.placed(),
+            OsdStore::Disk(disk) => disk.shard().placed(),
         }
     }
 
