@@ -21,7 +21,7 @@ import harness
 #: Those that take longest come first, so that what runs beside each other ends together. `NAME:mem` is a suite on OSDs
 #: that keep their objects in memory.
 GATE = ["test_lab", "test_librados", "test_disk", "test_commands", "test_rados", "test_rados:mem", "test_hostile",
-        "test_report", "test_death", "test_caps", "test_restart", "test_restart:mem", "test_memory", "test_modes", "test_reqid",
+        "test_report", "test_death", "test_move", "test_caps", "test_restart", "test_restart:mem", "test_memory", "test_modes", "test_reqid",
         "test_maps", "test_admin_socket", "test_python_rados", "test_shoal_client", "test_first_run"]
 
 

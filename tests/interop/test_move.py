@@ -1,0 +1,188 @@
+"""PGs move between the cores of their OSD while stock clients write, read, watch and hold locks, and while the OSD is killed
+with -9 in the middle. Nothing acknowledged is lost, nothing is served wrong, nothing is there twice."""
+import os
+import random
+import threading
+import time
+
+import harness
+from harness import SHOAL, ClusterTest, eventually, run
+from test_death import SEED, Librados, StockTool, Worker
+
+
+def kills():
+    return int(os.environ.get("SHOAL_KILLS", "40" if harness.LONG else "5"))
+
+
+class Watcher(Librados):
+    """Watches an object of each PG or so, and rings each of them, one after the other: every ring is heard."""
+
+    def begin(self):
+        super().begin()
+        self.heard, self.watches = {}, {}
+        for n in range(8):
+            name = f"{self.label}-{n}"
+            self.io.write_full(name, b"bell")
+            self.objects[name] = b"bell"
+            self.watches[name] = self.io.watch(name, lambda *told, name=name: self.hear(name, *told))
+
+    def hear(self, name, notify_id, notifier, watch_id, data):
+        self.heard.setdefault(name, []).append(data)
+        return b"heard"
+
+    def step(self):
+        name = self.random.choice(list(self.watches))
+        ring = str(self.done).encode()
+        self.io.notify(name, ring, 20_000)
+        deadline = time.monotonic() + 20
+        while ring not in self.heard.get(name, []):
+            if time.monotonic() > deadline:
+                raise harness.Failed(f"{name}: the ring {ring} was not heard")
+            time.sleep(0.01)
+
+    def end(self):
+        for watch in self.watches.values():
+            watch.close()
+        super().end()
+
+
+class Mover(Worker):
+    """Moves one PG after the other, to and fro."""
+
+    def __init__(self, seed, cores, osd):
+        super().__init__("mover", seed)
+        self.ask, self.osd = cores, osd
+
+    def step(self):
+        now = self.ask()
+        if now is None or now["moving"]:
+            return time.sleep(0.02)
+        pg = self.random.choice(now["pgs"])
+        to = 1 - pg["core"]
+        run(["ceph", "daemon", self.osd, "pg", "move", pg["pgid"], str(to)], check=False)
+
+
+class Moves(ClusterTest):
+    OPTIONS = ("--store", "disk", "--size", "6G", "--cores", "2")
+
+    def osd(self, *words, check=True):
+        return run(["ceph", "daemon", self.cluster.dir / "osd.0.asok", *words], check=check)
+
+    def cores(self):
+        said = self.osd("pg", "cores", check=False)
+        return said.json if said.code == 0 and said.text.startswith("{") else None
+
+    def at_rest(self):
+        now = self.cores()
+        return now and not now["moving"] and now
+
+    def move(self, pgid, to):
+        self.osd("pg", "move", pgid, str(to))
+        eventually(lambda: any(p == {"pgid": pgid, "core": to} for p in self.at_rest()["pgs"]), 60)
+
+    def end(self, workers):
+        for worker in workers:
+            worker.stop.set()
+        for worker in workers:
+            worker.join(240)
+        self.assertEqual([worker.problem for worker in workers if worker.problem], [])
+        self.assertFalse([worker.label for worker in workers if worker.is_alive()], "a client hangs")
+
+    def fsck(self):
+        self.cluster.down()
+        try:
+            run([SHOAL, "store", "fsck", "--deep", self.cluster.dir / "osd.0"], timeout=300)
+        finally:
+            self.cluster.up()
+
+    def test_1_the_command_says_what_it_does(self):
+        self.osd("config", "set", "shoal_balance_pgs", "false")
+        self.pool("said", 4)
+        first = eventually(self.at_rest)["pgs"][0]
+        self.move(first["pgid"], 1 - first["core"])
+        self.assertIn("already", self.osd("pg", "move", first["pgid"], str(1 - first["core"]), check=False).text)
+        self.assertIn("ERROR", self.osd("pg", "move", first["pgid"], "7", check=False).text)
+        self.assertIn("ERROR", self.osd("pg", "move", "77.0", "1", check=False).text)
+        self.assertIn("pg move", self.osd("help").text)
+        self.assertGreaterEqual(self.osd("perf", "dump").json["osd"]["pg_moves"], 1)
+
+    def test_2_clients_notice_nothing(self):
+        self.osd("config", "set", "shoal_balance_pgs", "false")
+        pool = self.pool("moving", 8)
+        self.client.rados("-p", pool, "put", "held", "-", stdin=b"x")
+        self.client.rados("-p", pool, "lock", "get", "held", "mine", "--lock-cookie", "c")
+        workers = [Librados(f"lib{n}", SEED + n, self.cluster, pool) for n in range(2)]
+        workers.append(StockTool("tool", SEED + 10, self.client, pool))
+        workers.append(Watcher("bell", SEED + 20, self.cluster, pool))
+        mover = Mover(SEED, self.cores, self.cluster.dir / "osd.0.asok")
+        began = eventually(self.at_rest)["moved"]
+        for worker in [*workers, mover]:
+            worker.start()
+        try:
+            eventually(lambda: any(w.problem for w in [*workers, mover]) or self.cores()["moved"] >= began + 25, 120)
+        finally:
+            self.end([*workers, mover])
+        now = eventually(self.at_rest)
+        print(f"{now['moved']} moves, {now['given_up']} given up; {[w.done for w in workers]} operations meanwhile")
+        self.assertGreaterEqual(now["moved"], began + 25)
+        held = self.client.rados("-p", pool, "lock", "info", "held", "mine").text
+        self.assertIn("c", held)
+        self.assertIn("client", held)
+        expected = sorted([*(name for worker in workers for name in worker.objects), "held"])
+        self.assertEqual(sorted(self.client.rados("-p", pool, "ls").text.split()), expected)
+        self.fsck()
+
+    def test_3_kill_9_in_the_middle(self):
+        harness.give_time(300 + 20 * kills())
+        self.osd("config", "set", "shoal_balance_pgs", "false")
+        pool = self.pool("killed", 8)
+        workers = [Librados(f"lib{n}", SEED + n, self.cluster, pool) for n in range(2)]
+        workers.append(StockTool("tool", SEED + 10, self.client, pool))
+        dice = random.Random(SEED)
+        for worker in workers:
+            worker.start()
+        in_the_middle = 0
+        mover = None
+        try:
+            for n in range(kills()):
+                eventually(lambda: any(w.problem for w in workers) or all(w.done > 20 for w in workers), 60)
+                mover = Mover(SEED + n, self.cores, self.cluster.dir / "osd.0.asok")
+                mover.start()
+                time.sleep(dice.uniform(0.5, 2.5))
+                in_the_middle += bool((self.cores() or {}).get("moving"))
+                self.cluster.kill("osd.0")
+                mover.stop.set()
+                mover.join(60)
+                self.cluster.up()
+                before = [worker.done for worker in workers]
+                eventually(lambda: any(w.problem for w in workers)
+                           or all(w.done > b for w, b in zip(workers, before)), 60, 0.05)
+                if any(worker.problem for worker in workers):
+                    break
+        finally:
+            self.end(workers)
+        pgs = [p["pgid"] for p in eventually(self.at_rest)["pgs"]]
+        self.assertEqual(len(pgs), len(set(pgs)))
+        expected = sorted(name for worker in workers for name in worker.objects)
+        self.assertEqual(sorted(self.client.rados("-p", pool, "ls").text.split()), expected)
+        print(f"{kills()} kills, {in_the_middle} with a PG seen between two cores just before; "
+              f"{[w.done for w in workers]} operations; "
+              f"{self.cluster.log('osd.0').count('removed what a move has left')} leftovers removed by starts")
+        self.fsck()
+
+    def test_4_pgs_even_out_by_themselves(self):
+        self.osd("config", "set", "shoal_balance_pgs", "false")
+        pool = self.pool("even", 4)
+        self.client.rados("-p", pool, "put", "o", "-", stdin=b"there")
+        for pg in eventually(self.at_rest)["pgs"]:
+            if pg["core"] == 1:
+                self.move(pg["pgid"], 0)
+        self.assertEqual(self.cores()["pgs_by_core"][1], 0)
+        self.osd("config", "set", "shoal_balance_pgs", "true")
+
+        def is_even():
+            few, many = sorted(self.cores()["pgs_by_core"])
+            return 4 * many <= 5 * few or many < few + 2
+
+        eventually(is_even, 90)
+        self.assertEqual(self.client.rados("-p", pool, "get", "o", "-").out, b"there")
