@@ -3,6 +3,7 @@
 With `--jobs N` so many suites run at a time, each in a process of its own with ports of its own: they wait for clusters more
 than they compute. What a suite says is printed when it has ended. Without names, those that gate a change run.
 """
+import argparse
 import concurrent.futures
 import os
 import re
@@ -127,19 +128,19 @@ PORT_FIRST, PORTS_PER_SUITE = 12000, 1000
 
 
 def main():
-    args, options, jobs = sys.argv[1:], [], 1
-    if "--jobs" in args:
-        at = args.index("--jobs")
-        jobs = int(args[at + 1])
-        del args[at:at + 2]
-    if "--store" in args:
-        at = args.index("--store")
-        options += args[at:at + 2]
-        harness.STORE = args[at + 1]
-        del args[at:at + 2]
-    harness.LONG = "--long" in args
-    options += ["--long"] if harness.LONG else []
-    names = [a for a in args if not a.startswith("-")]
+    parser = argparse.ArgumentParser(prog="tests/interop/run", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="every suite, and every case of it")
+    parser.add_argument("--store", choices=["disk", "mem"], help="what OSDs keep objects in (disk)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many suites at a time")
+    parser.add_argument("names", nargs="*", metavar="SUITE", help="test_rados, test_rados.Class.test_case, test_rados:mem")
+    asked = parser.parse_args()
+    options, names, jobs = [], asked.names, asked.jobs
+    if asked.store:
+        options += ["--store", asked.store]
+        harness.STORE = asked.store
+    harness.LONG = asked.long
+    options += ["--long"] if asked.long else []
     if not names:
         names = sorted(p.stem for p in harness.HERE.glob("test_*.py")) if harness.LONG else GATE
     if jobs > 1 or any(":" in name for name in names):
