@@ -117,9 +117,18 @@ class Rotten(ClusterTest):
                  if ":bad:head" in line]
         self.assertEqual(len(lines), 1, "once, however often it is read")
         self.assertRegex(lines[0], rf"osd.0 .* cluster \[ERR\] {pg} .* is damaged")
+        # It is known over a restart, though nobody reads it again.
+        self.cluster.down()
+        self.cluster.up()
+        eventually(lambda: {"PG_DAMAGED", "OSD_SCRUB_ERRORS"} <= set(self.checks()))
+        self.assertEqual(self.client.rados("list-inconsistent-pg", pool).json, [pg])
         self.client.rados("-p", pool, "put", "bad", "-", stdin=value)
         self.assertEqual(self.client.rados("-p", pool, "get", "bad", "-").out, value)
         eventually(lambda: not {"PG_DAMAGED", "OSD_SCRUB_ERRORS"} & set(self.checks()))
+        self.cluster.down()
+        self.cluster.up()
+        eventually(lambda: pg in {p["pgid"] for p in self.client.json("pg", "ls", "active")["pg_stats"]})
+        self.assertNotIn("PG_DAMAGED", self.checks(), "written anew, it is forgotten for good")
 
     @classmethod
     def tearDownClass(cls):

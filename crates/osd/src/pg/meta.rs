@@ -5,16 +5,19 @@
 //! "history"            PgHistory: changes with the map
 //! 'l' u64be version    pg_log_entry_t
 //! 'd' u64be version    pg_log_dup_t
+//! 'x' hobject_t        nothing: the object was found damaged
 //! ```
 //! All of it changes in the same transaction as the objects it is about.
 
 use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use store::{Change, ObjectId};
 use thiserror::Error;
-use wire::types::{CleanRegions, Epoch, Eversion, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet};
+use wire::types::{
+    CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet,
+};
 
 /// What proves whose history this is. A PG without it was never created here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -54,6 +57,7 @@ pub struct PgStats {
 const HISTORY: Bytes = Bytes::from_static(b"history");
 const LOG: u8 = b'l';
 const DUPLICATE: u8 = b'd';
+const DAMAGED: u8 = b'x';
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MetaError {
@@ -73,6 +77,7 @@ pub struct Stored {
     pub history: PgHistory,
     pub progress: PgProgress,
     pub log: PgLog,
+    pub damaged: BTreeSet<HObject>,
 }
 
 impl Stored {
@@ -80,18 +85,20 @@ impl Stored {
     pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
         let mut history = None;
         let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
+        let mut damaged = BTreeSet::new();
         for (key, value) in entries {
             let wrong = |error| MetaError::Decode { key: key.clone(), error };
             match (&key[..], key.first()) {
                 (b"history", _) => history = Some(codec::decode_exact(&value).map_err(wrong)?),
                 (_, Some(&LOG)) => log.push_back(decode_entry(&value).map_err(wrong)?),
                 (_, Some(&DUPLICATE)) => duplicates.push_back(decode_duplicate(&value).map_err(wrong)?),
+                (_, Some(&DAMAGED)) => drop(damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?)),
                 _ => return Err(MetaError::UnknownKey(key)),
             }
         }
         let history = history.ok_or(MetaError::NoHistory)?;
         let progress = codec::decode_exact(header).map_err(MetaError::Progress)?;
-        Ok(Stored { history, progress, log: PgLog::restored(log, duplicates) })
+        Ok(Stored { history, progress, log: PgLog::restored(log, duplicates), damaged })
     }
 }
 
@@ -142,6 +149,21 @@ pub fn log_entries(log: &PgLog) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
 /// Takes another log's entries out: the parent's, after a split.
 pub fn remove_entries(meta: &ObjectId, log: &PgLog) -> Change {
     Change::OmapRemove { object: meta.clone(), keys: log.entries().map(|e| key(LOG, e.version)).collect() }
+}
+
+/// These objects were found damaged.
+pub fn set_damaged<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a HObject>) -> Change {
+    let entries = objects.into_iter().map(|object| (damaged_key(object), Bytes::new()));
+    Change::OmapSet { object: meta.clone(), entries: entries.collect() }
+}
+
+/// They are not any more, or not this PG's.
+pub fn remove_damaged<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a HObject>) -> Change {
+    Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(damaged_key).collect() }
+}
+
+fn damaged_key(object: &HObject) -> Bytes {
+    [&[DAMAGED][..], &object.to_vec(Features::NONE)].concat().into()
 }
 
 /// The counter alone orders a PG's versions.
@@ -257,17 +279,22 @@ mod tests {
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);
         append(&meta, &entry(2), &progress, None, &mut changes);
+        let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
+        changes.push(set_damaged(&meta, &damaged));
+        changes.push(remove_damaged(&meta, &damaged[..1]));
         let mut omap = std::collections::BTreeMap::new();
         let mut last_header = Bytes::new();
         for change in changes {
             match change {
                 Change::OmapSet { entries, .. } => omap.extend(entries),
                 Change::OmapSetHeader { header, .. } => last_header = header,
+                Change::OmapRemove { keys, .. } => keys.iter().for_each(|key| drop(omap.remove(key))),
                 other => panic!("{other:?}"),
             }
         }
         let stored = Stored::from_omap(&last_header, omap.into_iter().collect()).unwrap();
         assert_eq!((stored.history, stored.progress), (history, progress));
+        assert!(stored.damaged.iter().eq(&damaged[1..]));
         let entries: Vec<_> = stored.log.entries().cloned().collect();
         assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
     }

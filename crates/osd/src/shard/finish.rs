@@ -173,7 +173,7 @@ impl Shard {
 
         if !pg.damaged.is_empty() {
             let (id, size) = (object.id.object.clone(), object.facts.info().map_or(0, |i| i.size));
-            super::damage::changed(pg, &id, size, &changes);
+            super::damage::changed(pg, &id, size, &mut changes);
         }
         let object = &mut pg.objects[op.object];
         let before = object.facts.info();

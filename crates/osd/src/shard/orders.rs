@@ -10,6 +10,7 @@ use crate::pg::{Pg, PgPhase, Split};
 use crate::slab::Key;
 use bytes::Bytes;
 use machine::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::{Answer, Change, ObjectId, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, SpgId};
@@ -77,11 +78,12 @@ impl Shard {
         };
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log }) => {
+            Ok(Stored { history, progress, log, damaged }) => {
                 pg.history = history;
                 pg.progress = progress;
                 pg.committed = progress.last_update;
                 pg.log = log;
+                pg.damaged = damaged;
                 pg.phase = PgPhase::Stray;
                 let found = LoadedPg { pg: pg.id, created: history.created, split_bits: pg.split_bits };
                 self.loading.loaded.push(found);
@@ -308,11 +310,15 @@ impl Shard {
             let mask = ((1u64 << bits) - 1) as u32;
             let parent = &mut self.pgs[key];
             let log = parent.log.split_off(|o| o.hash & mask == seed);
+            let damaged: BTreeSet<_> = parent.damaged.extract_if(.., |o| o.hash & mask == seed).collect();
             let (history, mut progress) = (parent.history, parent.progress);
             let share = parent.progress.stats.share(parts);
             progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);
             parent_changes.push(meta::remove_entries(&parent.meta, &log));
+            if !damaged.is_empty() {
+                parent_changes.push(meta::remove_damaged(&parent.meta, &damaged));
+            }
 
             let child = &mut self.pgs[child_key];
             child.history = history;
@@ -324,6 +330,10 @@ impl Shard {
             ];
             changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
             changes.push(meta::set_log(&child.meta, &log));
+            if !damaged.is_empty() {
+                changes.push(meta::set_damaged(&child.meta, &damaged));
+            }
+            child.damaged = damaged;
             child.log = log;
             child.phase = PgPhase::Stray;
             let transaction = Transaction { collection: child.collection, changes };

@@ -124,7 +124,7 @@ impl Shard {
         };
         let size = self.pgs[pg_key].objects[object_key].facts.info().map(|info| info.size);
         if let Some(size) = size {
-            super::damage::read_whole(&mut self.pgs[pg_key], object_key, size, &answers);
+            self.read_whole(pg_key, object_key, size, &answers, fx);
         }
         if loading {
             match known(&mut answers) {

@@ -11,7 +11,7 @@ use osd::shard::{ClusterView, Effect, Input, PgOrder, PoolView, Shard, ShardConf
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Completion, MemoryStore, ObjectStore, memory};
+use store::{Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory};
 use wire::messages::{Body, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
 use wire::types::*;
 
@@ -24,6 +24,9 @@ pub struct Host {
     pub sent: VecDeque<(ConnId, Message)>,
     pub control: Vec<ToControl>,
     pub view: ClusterView,
+    /// The bytes of objects of this name cannot be read.
+    pub rotten: Option<&'static str>,
+    failed_reads: Vec<ReadTag>,
     next_tid: u64,
 }
 
@@ -70,7 +73,17 @@ impl Host {
         view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
         let shard = Shard::new(config, pgs.collect());
         let (sent, control) = (VecDeque::new(), Vec::new());
-        let mut host = Host { shard, store, now: Time::ZERO, sent, control, view, next_tid: 0 };
+        let mut host = Host {
+            shard,
+            store,
+            now: Time::ZERO,
+            sent,
+            control,
+            view,
+            rotten: None,
+            failed_reads: Vec::new(),
+            next_tid: 0,
+        };
         host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
         host.settle();
         host
@@ -85,6 +98,7 @@ impl Host {
             match effect {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
+                Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Reroute { .. } | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
@@ -97,8 +111,12 @@ impl Host {
         loop {
             let mut done = Vec::new();
             let more = self.store.poll(&mut done);
-            if done.is_empty() && !more {
+            let failed = std::mem::take(&mut self.failed_reads);
+            if done.is_empty() && failed.is_empty() && !more {
                 return;
+            }
+            for tag in failed {
+                self.step(Input::Read { tag, answers: Err(ReadError::Corrupt) });
             }
             for completion in done {
                 self.step(match completion {
@@ -108,6 +126,38 @@ impl Host {
                 });
             }
         }
+    }
+
+    fn is_rotten(&self, request: &ReadRequest) -> bool {
+        let reads_bytes = request.queries.iter().any(|query| matches!(query, Query::Data { .. }));
+        reads_bytes && self.rotten.is_some_and(|name| request.object.object.name == name)
+    }
+
+    /// The daemon ends and starts again with the same store, and serves what it finds.
+    pub fn restart(self) -> Host {
+        let mut host = Host::with(config(), self.store);
+        // Another request than those before.
+        host.next_tid = self.next_tid;
+        host.open(1, 4100);
+        let pgs = host.store.collections().into_iter().filter_map(|(collection, _)| match collection {
+            Collection::Pg(pg) => Some(PgOrder::Serve { pg, since: 10 }),
+            Collection::Meta => None,
+        });
+        let orders = pgs.collect();
+        host.map(orders);
+        host
+    }
+
+    /// How many objects of each PG are known to be damaged, where that is any.
+    pub fn damaged(&mut self) -> Vec<(SpgId, usize)> {
+        self.control.clear();
+        self.step(Input::Report);
+        let reports = self.control.iter().filter_map(|said| match said {
+            ToControl::Report { pgs, .. } => Some(pgs),
+            _ => None,
+        });
+        let damaged = reports.flatten().filter(|report| report.damaged > 0);
+        damaged.map(|report| (report.pg, report.damaged)).collect()
     }
 
     pub fn map(&mut self, orders: Vec<PgOrder>) {

@@ -1,0 +1,67 @@
+//! Objects that were found damaged: known, and to whom, until they are whole or gone; over a restart, too.
+
+mod harness;
+
+use harness::{Host, object, pg, read, write, write_full};
+use osd::shard::{PgOrder, ToControl};
+use wire::types::*;
+
+const EIO: i32 = -5;
+
+/// Two objects, of which one has been read in vain.
+fn with_a_damaged_one() -> Host {
+    let mut host = Host::serving();
+    for name in ["bad", "good"] {
+        assert_eq!(host.ask(name, vec![write_full(b"0123456789")]).result, 0);
+    }
+    assert_eq!(host.damaged(), []);
+    host.rotten = Some("bad");
+    host.control.clear();
+    for _ in 0..2 {
+        assert_eq!(host.ask("bad", vec![read(0, 10)]).result, EIO);
+    }
+    let told = host.control.iter().filter(|said| matches!(said, ToControl::Damaged { .. }));
+    assert_eq!(told.count(), 1, "once, however often it is read");
+    host
+}
+
+#[test]
+fn damage_is_known_over_a_restart() {
+    let mut host = with_a_damaged_one();
+    assert_eq!(host.damaged(), [(pg(), 1)]);
+    let mut host = host.restart();
+    assert_eq!(host.damaged(), [(pg(), 1)]);
+}
+
+#[test]
+fn damage_ends_for_good_when_the_object_is_removed_written_anew_or_read_after_all() {
+    for end in ["removed", "written", "read"] {
+        let mut host = with_a_damaged_one().restart();
+        assert_eq!(host.ask("bad", vec![write(2, b"part")]).result, 0);
+        assert_eq!(host.damaged(), [(pg(), 1)], "a part of it");
+        let op = match end {
+            "removed" => OsdOp::bare(OpCode::DELETE),
+            "written" => write_full(b"anew"),
+            _ => read(0, 10),
+        };
+        let reply = host.ask("bad", vec![op]);
+        assert!(reply.result >= 0, "{end}: {reply:?}");
+        assert_eq!(host.damaged(), [], "{end}");
+        let mut host = host.restart();
+        assert_eq!(host.damaged(), [], "{end}, and the daemon started again");
+    }
+}
+
+/// It goes where the object goes.
+#[test]
+fn damage_goes_with_its_object_when_a_pg_is_split() {
+    let mut host = with_a_damaged_one();
+    let child = SpgId::from(PgId { pool: harness::POOL, seed: 1 });
+    let home = if object("bad").hash & 1 == 1 { child } else { pg() };
+    host.view.pools.get_mut(&harness::POOL).unwrap().pg_num = 2;
+    let epoch = host.view.epoch + 1;
+    host.map(vec![PgOrder::Split { pg: pg(), split_bits: 1, children: vec![(child, 1)], epoch }]);
+    assert_eq!(host.damaged(), [(home, 1)]);
+    let mut host = host.restart();
+    assert_eq!(host.damaged(), [(home, 1)]);
+}
