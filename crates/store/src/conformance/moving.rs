@@ -106,7 +106,7 @@ fn objects(h: &mut Harness) -> Vec<ObjectId> {
     let (empty, sparse, long, keys) =
         (object("empty", 5), object("sparse", 13), object("long", 21), object("keys", 29));
     let old = ObjectId { generation: 4, ..object("long", 21) };
-    let bytes: Vec<u8> = (0..2 * STEP_BYTES + 777).map(|i| (i * 31 >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..2 * STEP_BYTES + 777).map(|i| ((i * 31) >> 7) as u8).collect();
     let entries = (0..500u32).map(|i| (format!("k{i:03}").into(), vec![i as u8; 100].into())).collect();
     let changes = vec![
         Change::Touch { object: empty.clone() },

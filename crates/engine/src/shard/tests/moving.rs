@@ -36,7 +36,7 @@ impl BlockDevice for Handle {
 
     fn submit(&mut self, token: u64, request: Request) {
         assert_eq!(token & OTHER, 0, "the tag's bit is free");
-        self.disk.submit(token | OTHER * self.who as u64, request);
+        self.disk.submit(token | (OTHER * self.who as u64), request);
     }
 
     fn poll(&mut self, out: &mut Vec<Done>) -> bool {
