@@ -412,7 +412,7 @@ impl Shard {
         fx.push(Effect::Control(ToControl::Stayed { pg: id, why }));
         self.say(to, id, MoveMessage::Abandon, fx);
         while let Some(pg) = self.pgs.get_mut(key)
-            && let Some(parked) = pg.parked.pop_front_if(|_| pg.phase == crate::pg::PgPhase::Active)
+            && let Some(parked) = pg.parked.pop_front()
         {
             self.dispatch(now, parked, fx);
         }
