@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::memory::{Config, Delay};
 use store::moving::leftovers;
-use store::{Answer, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadRequest};
+use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadRequest};
 use wire::messages::{Body, MOSDOp, Message, OsdOps};
 use wire::types::*;
 
@@ -53,6 +53,8 @@ struct Cluster {
     stayed: Vec<String>,
     cleared: usize,
     cut_every: u64,
+    /// Hints of clients that the cores' stores were given.
+    hints: [usize; 2],
     /// Reads of it fail.
     rotten: Option<ObjectId>,
 }
@@ -92,6 +94,7 @@ impl Cluster {
             stayed: Vec::new(),
             cleared: 0,
             cut_every: 0,
+            hints: [0; 2],
             rotten: None,
         };
         for client in 1..=CLIENTS {
@@ -136,7 +139,11 @@ impl Cluster {
         for effect in fx.drain() {
             match effect {
                 Effect::Send { conn, message } => self.on_sent(conn, message),
-                Effect::Submit { tag, transaction } => self.cores[core].store.submit(tag.0, transaction),
+                Effect::Submit { tag, transaction } => {
+                    let is_hint = |change: &&Change| matches!(change, Change::AllocHint { flags: 4, .. });
+                    self.hints[core] += transaction.changes.iter().filter(is_hint).count();
+                    self.cores[core].store.submit(tag.0, transaction);
+                }
                 Effect::Read { tag, request } if self.rotten.as_ref() == Some(&request.object) => {
                     let answers = Err(store::ReadError::Corrupt);
                     self.hop(core, core, Hop::Input(Input::Read { tag, answers }));
@@ -500,6 +507,18 @@ fn watches_and_notifications_go_along() {
     let reply = reply.expect("an answer");
     assert_eq!(&output(&reply, 1)[..], b"x");
     assert!(output(&reply, 0).len() < 20, "nobody watches any more: {:?}", output(&reply, 0));
+}
+
+#[test]
+fn what_clients_said_of_compression_goes_along() {
+    let mut c = Cluster::new(11);
+    let hint = osd_op::AllocHint { expected_object_size: 8, expected_write_size: 4, flags: 4 };
+    let hint = OsdOp::new(OpCode::SETALLOCHINT, hint, Bytes::new());
+    c.request(1, "h", vec![hint, write_full(b"x")], 11);
+    c.settle();
+    c.depart();
+    c.settle();
+    assert_eq!((c.moved, c.hints), (1, [1, 1]));
 }
 
 #[test]

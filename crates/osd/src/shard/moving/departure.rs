@@ -6,6 +6,7 @@
 
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::{MoveMessage, Moving, Traveller};
+use crate::ops::INFO_ATTR;
 use crate::pg::{Pg, meta};
 use crate::slab::Key;
 use machine::{CoreId, Time};
@@ -13,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use store::moving::{ObjectCopy, remove_changes, remove_request};
 use store::{Answer, Change, Collection, ObjectId, Query, ReadError, ReadRequest, Transaction};
-use wire::types::SpgId;
+use wire::types::{ObjectInfo, SpgId};
 
 /// Objects under way at once, each with at most one step: the memory that a move takes.
 const LANES: usize = 8;
@@ -297,7 +298,10 @@ impl Shard {
         let Some(open) = &mut departure.lanes[lane] else { return };
         open.reading = false;
         let steps = match open.copy.take(answers) {
-            Ok(steps) => steps,
+            Ok(mut steps) => {
+                steps.first_mut().into_iter().for_each(restore_hint);
+                steps
+            }
             Err(error) => {
                 departure.failed = Some(format!("{:?} cannot be read: {error}", open.copy.object()));
                 return;
@@ -411,9 +415,7 @@ impl Shard {
         self.departing = None;
         fx.push(Effect::Control(ToControl::Stayed { pg: id, why }));
         self.say(to, id, MoveMessage::Abandon, fx);
-        while let Some(pg) = self.pgs.get_mut(key)
-            && let Some(parked) = pg.parked.pop_front()
-        {
+        for parked in std::mem::take(&mut self.pgs[key].parked) {
             self.dispatch(now, parked, fx);
         }
     }
@@ -450,6 +452,27 @@ impl Shard {
             true => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
             false => self.clear_away(pg, fx),
         }
+    }
+}
+
+/// What its clients said of how an object compresses is in its info; a store does not tell it, and wants to know it before
+/// it gets the bytes.
+fn restore_hint(first: &mut Vec<Change>) {
+    let info = first.iter().find_map(|change| match change {
+        Change::SetAttr { object, name, value } if **name == *INFO_ATTR => Some((object, value)),
+        _ => None,
+    });
+    let Some((object, value)) = info else { return };
+    // What is not an info is copied all the same.
+    let Ok(info) = codec::decode_exact::<ObjectInfo>(value) else { return };
+    if info.alloc_hint_flags != 0 {
+        let hint = Change::AllocHint {
+            object: object.clone(),
+            object_size: info.expected_object_size,
+            write_size: info.expected_write_size,
+            flags: info.alloc_hint_flags,
+        };
+        first.insert(1, hint);
     }
 }
 
