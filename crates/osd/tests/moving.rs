@@ -512,7 +512,7 @@ fn watches_and_notifications_go_along() {
 #[test]
 fn what_clients_said_of_compression_goes_along() {
     let mut c = Cluster::new(11);
-    let hint = osd_op::AllocHint { expected_object_size: 8, expected_write_size: 4, flags: 4 };
+    let hint = osd_op::AllocHint { object_size: 8, write_size: 4, flags: 4 };
     let hint = OsdOp::new(OpCode::SETALLOCHINT, hint, Bytes::new());
     c.request(1, "h", vec![hint, write_full(b"x")], 11);
     c.settle();
