@@ -156,6 +156,10 @@ class Moves(ClusterTest):
         pool = self.pool("moving", 8)
         data = {**self.fill(pool), "held": b"x"}
         self.client.rados("-p", pool, "put", "held", "-", stdin=b"x")
+        self.client.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+        doomed = [self.pool(f"doomed{n}", 8) for n in range(3)]
+        for name in doomed:
+            self.client.rados("-p", name, "bench", 1, "write", "-b", 65536, "--no-cleanup")
         self.client.rados("-p", pool, "lock", "get", "held", "mine", "--lock-cookie", "c")
         workers = [Librados(f"lib{n}", SEED + n, self.cluster, pool) for n in range(2)]
         workers.append(StockTool("tool", SEED + 10, self.client, pool))
@@ -165,7 +169,15 @@ class Moves(ClusterTest):
         for worker in [*workers, mover]:
             worker.start()
         try:
-            eventually(lambda: any(w.problem for w in [*workers, mover]) or self.cores()["moved"] >= began + 25, 120)
+            def has_moved(count):
+                return any(w.problem for w in [*workers, mover]) or self.cores()["moved"] >= began + count
+
+            # Maps that mean something for PGs come in the middle of it.
+            for n, pg_num in enumerate((12, 16, 32)):
+                eventually(lambda: has_moved(5 + 5 * n), 120)
+                self.client.ceph("osd", "pool", "set", pool, "pg_num", pg_num)
+                self.client.ceph("osd", "pool", "delete", doomed[n], doomed[n], "--yes-i-really-really-mean-it")
+            eventually(lambda: has_moved(25), 120)
         finally:
             self.end([*workers, mover])
         now = eventually(self.at_rest)
