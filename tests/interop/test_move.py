@@ -243,3 +243,26 @@ class Moves(ClusterTest):
 
         eventually(is_even, 90)
         self.assertEqual(self.client.rados("-p", pool, "get", "o", "-").out, b"there")
+
+
+class MovesInMemory(ClusterTest):
+    OPTIONS = ("--store", "mem", "--cores", "2")
+
+    def test_a_clean_stop_in_the_middle_leaves_each_pg_once(self):
+        path = self.cluster.dir / "osd.0.asok"
+        pool = self.pool("mem", 4)
+        data = {f"o{n}": os.urandom(1 << 20) for n in range(40)}
+        for name, value in data.items():
+            self.client.rados("-p", pool, "put", name, "-", stdin=value)
+        for n in range(4):
+            mover = Mover(SEED + n, path)
+            mover.start()
+            time.sleep(0.5 + n / 3)
+            self.cluster.down()
+            mover.stop.set()
+            mover.join(60)
+            self.cluster.up()
+            pgs = [p["pgid"] for p in eventually(lambda: ask(path, "pg cores"))["pgs"]]
+            self.assertEqual(len(pgs), len(set(pgs)))
+            for name, value in data.items():
+                self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)

@@ -521,6 +521,30 @@ fn what_clients_said_of_compression_goes_along() {
     assert_eq!((c.moved, c.hints), (1, [1, 1]));
 }
 
+/// Before anything is copied, and in the middle of it.
+#[test]
+fn a_core_without_room_takes_no_pg() {
+    for turns in [0, 30, 60, 90] {
+        let mut c = Cluster::new(13);
+        c.cut_every = u64::MAX;
+        (0..OBJECTS).for_each(|object| c.append(1, object));
+        c.settle();
+        c.depart();
+        for _ in 0..turns {
+            c.turn();
+        }
+        assert_eq!(c.cleared, 0, "it is not done yet");
+        c.step(1, Input::Space { full: true });
+        c.settle();
+        assert_eq!((c.at, c.moved, c.cleared), (0, 0, 1), "after {turns} turns");
+        assert_eq!(c.stayed, ["there is no room"]);
+        assert_eq!(c.cores[1].store.placed(), []);
+        c.append(2, 7);
+        c.settle();
+        assert!(c.waiting.is_empty());
+    }
+}
+
 #[test]
 fn an_object_that_cannot_be_read_keeps_its_pg_where_it_is() {
     let mut c = Cluster::new(9);
