@@ -98,8 +98,8 @@ pub const OPTIONS: &[Opt] = &[
     opt("pid_file", Kind::Text, "", ALL, false, "write the process id to this file"),
     opt("public_addr", Kind::Text, "", ALL, false, "address, and port if any, that the daemon is reached at"),
     opt("run_dir", Kind::Text, "/var/run/ceph", ALL, false, "directory of sockets"),
-    opt("shoal_cores", Kind::Count, "1", OSD, false, "reactor cores of an OSD"),
     opt("shoal_balance_pgs", Kind::Bool, "true", OSD, false, "PGs move by themselves from the core with the most to the one with the fewest"),
+    opt("shoal_cores", Kind::Count, "1", OSD, false, "reactor cores of an OSD"),
     opt("shoal_idle_poll_us", Kind::Count, "300", OSD, false, "microseconds that a core polls before it sleeps, while it serves one caller at a time; 0 is never"),
 ];
 
