@@ -3,9 +3,6 @@
 //! A B+ tree that only grows: an entry is replaced or added, never removed (a deletion is an entry too, it hides what
 //! older tables hold), and the whole goes away once a table has it. Keys are copied end to end into chunks, so there is
 //! no allocation for each; how a node finds one among its keys is [`sorted`](super::sorted)'s matter.
-//!
-//! Most changes are near the last one of their kind: the same key again, or the next of a PG's log. So the leaf of each
-//! put is remembered under all of its key but the end, and looked at first.
 
 use super::sorted::{FANOUT, KeyAt, Keys, Sorted};
 use bytes::Bytes;
@@ -22,7 +19,6 @@ pub struct Memtable {
     root: u32,
     height: u32,
     keys: Keys,
-    hints: Hints,
     entries: usize,
     /// Of values, with what their allocations cost.
     values: usize,
@@ -61,57 +57,14 @@ impl Default for Memtable {
             root: 0,
             height: 0,
             keys: Keys::default(),
-            hints: Hints::default(),
             entries: 0,
             values: 0,
         }
     }
 }
 
-/// Leaves by what their keys were like.
-struct Hints(Box<[u32; HINTS]>);
-
-const HINTS: usize = 4096;
-/// Bytes at a key's end in which neighbours differ.
-const ENDING: usize = 2;
-
-impl Default for Hints {
-    /// The first leaf is as good a guess as any.
-    fn default() -> Hints {
-        Hints(Box::new([0; HINTS]))
-    }
-}
-
-impl Hints {
-    fn slot(key: &[u8]) -> usize {
-        const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        let alike = &key[..key.len().saturating_sub(ENDING)];
-        // Its beginning and its end: what lies between is the same for most.
-        let mixed = match alike.len() {
-            0..8 => {
-                let mut padded = [0; 8];
-                padded[..alike.len()].copy_from_slice(alike);
-                word(&padded)
-            }
-            len => {
-                let second = (len - 8).min(8);
-                let ends = [0, second, len - 8, (len - 8).saturating_sub(8)];
-                ends.iter().fold(0, |sum: u64, at| (sum ^ word(&alike[*at..*at + 8])).wrapping_mul(MIX))
-            }
-        };
-        (mixed.wrapping_mul(MIX) >> 52) as usize % HINTS
-    }
-}
-
 impl Memtable {
     pub fn put(&mut self, key: &[u8], value: Option<Bytes>) {
-        let slot = Hints::slot(key);
-        if let Some((node, at, found)) = self.hinted(slot, key)
-            && (found || !self.leaves[node as usize].keys.is_full())
-        {
-            return self.put_at((node, at, found), key, value, Path::new());
-        }
         let mut path = Path::new();
         let mut node = self.root;
         for _ in 0..self.height {
@@ -120,20 +73,8 @@ impl Memtable {
             path.push((node, child));
             node = inner.children[child];
         }
-        self.hints.0[slot] = node;
-        let (at, found) = self.leaves[node as usize].keys.seek(key, &self.keys);
-        self.put_at((node, at, found), key, value, path);
-    }
-
-    /// `path` is needed where the leaf is full.
-    fn put_at(
-        &mut self,
-        (node, at, found): (u32, usize, bool),
-        key: &[u8],
-        value: Option<Bytes>,
-        path: Path,
-    ) {
         let leaf = &mut self.leaves[node as usize];
+        let (at, found) = leaf.keys.seek(key, &self.keys);
         self.values += weight(&value);
         if found {
             self.values -= weight(&leaf.values[at]);
@@ -151,31 +92,9 @@ impl Memtable {
 
     /// `Some(None)` is a deletion.
     pub fn get(&self, key: &[u8]) -> Option<&Option<Bytes>> {
-        let hinted = self.hinted(Hints::slot(key), key);
-        let (node, at, found) = hinted.unwrap_or_else(|| {
-            let node = self.leaf_of(key);
-            let (at, found) = self.leaves[node as usize].keys.seek(key, &self.keys);
-            (node, at, found)
-        });
-        found.then(|| &self.leaves[node as usize].values[at])
-    }
-
-    /// Where the key is or would be, if that is in the leaf of the hint.
-    fn hinted(&self, slot: usize, key: &[u8]) -> Option<(u32, usize, bool)> {
-        let node = self.hints.0[slot];
-        let leaf = self.leaves.get(node as usize)?;
+        let leaf = &self.leaves[self.leaf_of(key) as usize];
         let (at, found) = leaf.keys.seek(key, &self.keys);
-        let is_here = match at {
-            _ if found => true,
-            0 => false,
-            at if at < leaf.keys.len() => true,
-            // The first key of a leaf is what divides it from the one before: none is ever taken away.
-            _ => match self.leaves.get(leaf.next as usize) {
-                Some(next) => key < self.keys.get(next.keys.key(0)),
-                None => true,
-            },
-        };
-        is_here.then_some((node, at, found))
+        found.then(|| &leaf.values[at])
     }
 
     /// Where the first entry not below `key` is.
@@ -383,25 +302,6 @@ mod tests {
                 prop_assert_eq!(entries(&table, table.place(probe)), tail);
             }
         }
-    }
-
-    #[test]
-    fn hints_are_right_beside_each_other() {
-        // Logs that grow side by side, and keys between them that come again.
-        let (mut table, mut model) = (Memtable::default(), BTreeMap::new());
-        for i in 0..30_000u32 {
-            let log = [&[7; 9][..], &(i % 13).to_be_bytes(), &(i / 13).to_be_bytes()].concat();
-            let info = [&[7; 9][..], &(i % 13).to_be_bytes(), &u32::MAX.to_be_bytes()].concat();
-            let page = [&[8; 3][..], &(i.wrapping_mul(2_654_435_761) % 5000).to_be_bytes()].concat();
-            for key in [log, info, page] {
-                let value = Some(Bytes::from(i.to_be_bytes().to_vec()));
-                table.put(&key, value.clone());
-                assert_eq!(table.get(&key), Some(&value));
-                model.insert(key, value);
-            }
-        }
-        let all: Vec<_> = model.into_iter().collect();
-        assert_eq!(entries(&table, table.start()), all);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::index::Holes;
 use crate::object::key::Key;
 use crate::view::Wait;
 use ::bytes::Bytes;
+use std::ops::Bound::{Excluded, Included};
 
 pub(super) fn is_rot(wait: &Wait) -> bool {
     matches!(wait, Wait::Bad(bad) if bad.is_lost())
@@ -43,7 +44,7 @@ impl Plan<'_> {
         let more = self.view.scan_over(from, to, max, holes, &mut |key, value| {
             out.push((key.to_vec(), Bytes::copy_from_slice(value)));
         })?;
-        let changed = self.effect.keys.range(from, to);
+        let changed = self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
         out.extend(changed.filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
         Ok((out, more))
     }

@@ -8,7 +8,6 @@
 //! Consecutive changes of one object look it up, and write its record, once.
 
 mod bytes;
-mod changes;
 mod cleaning;
 mod collections;
 mod compressing;
@@ -26,11 +25,11 @@ use crate::space::{Run, Space};
 use crate::staged::{Stage, StagedRun};
 use crate::view::{View, Wait};
 use ::bytes::Bytes;
-use changes::Changes;
 use codec::Rope;
 use objects::OpenObject;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
 use store::{Change, Collection, Compressed, Compression, Transaction};
 
 /// Blocks that were read for a plan that waited: `None` where that failed.
@@ -70,7 +69,7 @@ pub struct Plan<'a> {
 /// What a complete plan does.
 #[derive(Debug, Default)]
 pub struct Effect {
-    pub keys: Changes,
+    pub keys: BTreeMap<Key, Option<Bytes>>,
     /// What `keys` deletes within these was all that was there, and needs no entries of its own in the log. (What it puts
     /// there came later.)
     pub ranges: SmallVec<[(Key, Key); 1]>,
@@ -205,7 +204,7 @@ impl<'a> Plan<'a> {
         if from >= to {
             return Ok((out, false));
         }
-        let range = || self.effect.keys.range(from, to);
+        let range = || self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
         let changed = range().count();
         // What the plan deletes may be among what the index gives: ask for so many more.
         let stored_max = max.saturating_add(changed);
@@ -216,7 +215,7 @@ impl<'a> Plan<'a> {
             let stored: BTreeMap<Key, Bytes> = std::mem::take(&mut out).into_iter().collect();
             let last = stored.keys().next_back().cloned();
             let mut merged: BTreeMap<Key, Bytes> = stored;
-            let range = self.effect.keys.range(from, to);
+            let range = self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
             // Beyond the last that the index gave there may be others in between.
             for (key, value) in range.filter(|(key, _)| !stored_more || last.as_ref() >= Some(key)) {
                 match value {

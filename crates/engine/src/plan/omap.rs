@@ -57,9 +57,10 @@ impl Plan<'_> {
     ) -> Result<(), Wait> {
         let mut state = self.omap_of(object);
         if !object.record.omap_is_counted() {
-            for (name, value) in entries {
-                self.effect.keys.insert(key::omap(state.number, name), Some(own(value)));
-            }
+            let keys = &mut self.effect.keys;
+            keys.extend(
+                entries.iter().map(|(name, value)| (key::omap(state.number, name), Some(own(value)))),
+            );
             return Ok(());
         }
         for (name, value) in entries {
@@ -200,7 +201,7 @@ impl Plan<'_> {
         let key = key::omap_header(state.number);
         match header.is_empty() {
             true => self.delete(key),
-            false => self.effect.keys.insert(key, Some(own(header))),
+            false => drop(self.effect.keys.insert(key, Some(own(header)))),
         }
         Ok(())
     }
