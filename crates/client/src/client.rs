@@ -477,7 +477,11 @@ impl Client {
         for (_, op) in self.in_flight.iter_mut() {
             let State::Placed { route, .. } = &op.state else { continue };
             let hash = op.object.as_ref().map_or(0, |o| o.hash);
-            let keeps = step == Step::Next && route.holds(map, &mut self.routes, &op.operation, hash);
+            // What the map would hold back now, the OSD may have dropped: it is sent again when that is over, even if the
+            // next map of the same message says so.
+            let keeps = step == Step::Next
+                && !is_paused(map, &op.operation)
+                && route.holds(map, &mut self.routes, &op.operation, hash);
             if !keeps {
                 op.state = State::WaitsForMap;
             }

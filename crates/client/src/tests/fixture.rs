@@ -185,6 +185,24 @@ impl World {
         self.message(mon, Message::new(message))
     }
 
+    /// Two epochs in one message: the pool is full, and is not any more.
+    pub(super) fn full_for_a_moment(&mut self, base: &OsdMap) -> Vec<Effect> {
+        let step = |from: &OsdMap, is_full: bool| {
+            let mut inc = OsdMapIncremental::after(from, from.modified);
+            let mut pool = from.pools[&POOL].clone();
+            pool.flags.set(wire::types::PoolFlags::FULL, is_full);
+            inc.new_pools = [(POOL, pool)].into();
+            let next = inc.seal(from).unwrap();
+            (inc.to_vec_for(TENTACLE).unwrap(), next)
+        };
+        let (filled, between) = step(base, true);
+        let (freed, after) = step(&between, false);
+        let mut message = osdmap(&[]);
+        message.incremental_maps = [(between.epoch, filled.into()), (after.epoch, freed.into())].into();
+        let mon = self.mon.expect("connected");
+        self.message(mon, Message::new(message))
+    }
+
     pub(super) fn submit(&mut self, operation: Operation) -> (OpId, Vec<Effect>) {
         let mut fx = Effects::new();
         let id = self.client.submit(self.now, operation, &mut fx);

@@ -88,6 +88,22 @@ fn a_full_pool_keeps_writes_back_but_for_those_that_may() {
     assert_eq!(ops_sent(&effects, conn).iter().map(|(tid, _)| *tid).collect::<Vec<_>>(), [kept.0]);
 }
 
+/// The OSD may have dropped what it had not carried out when the pool became full.
+#[test]
+fn what_was_under_way_when_a_pool_was_full_is_sent_again() {
+    let base = map(5, &[3]);
+    let mut world = World::connected(&[(1, base.clone())]);
+    let (_, effects) = world.submit(read("x"));
+    let (conn, _) = called_osd(&effects).unwrap();
+    world.ready(conn);
+    let (first, effects) = world.submit(write("x"));
+    assert_eq!(ops_sent(&effects, conn).len(), 1);
+    let (second, _) = world.submit(write("x"));
+    let effects = world.full_for_a_moment(&base);
+    let sent: Vec<_> = ops_sent(&effects, conn).iter().map(|(tid, _)| *tid).collect();
+    assert_eq!(sent, [first.0, second.0], "the writes, and in their order");
+}
+
 #[test]
 fn pauses_keep_back_what_they_name() {
     for (flag, reads, writes) in [(MapFlags::PAUSERD, 0, 1), (MapFlags::PAUSEWR, 1, 0)] {
