@@ -49,7 +49,8 @@ pub(super) struct Disk {
     to_flip: Option<(u64, Bytes, u64)>,
     /// Blocks with a flipped bit, as they are then; who writes them anew has healed them.
     rotten: BTreeMap<u64, Bytes>,
-    /// A block that cannot be read, until then, and may be reported a little longer.
+    /// A block that cannot be read until then, or until something else is written there, as a drive puts what is
+    /// written in another place; and may be reported a little longer.
     unreadable: Option<(u64, Time)>,
     /// Anything has been broken: from then on objects may have lost bytes that are nowhere on the disk.
     was_broken: bool,
@@ -200,7 +201,7 @@ impl Disk {
     pub(super) fn fail_reads(&mut self, until: Time) -> bool {
         let Some(block) = self.stored_block() else { return false };
         self.device.heal();
-        self.device.fail_reads(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES);
+        self.device.fail_reads_until_written(block * BLOCK_BYTES);
         (self.unreadable, self.was_broken) = (Some((block, until)), true);
         true
     }

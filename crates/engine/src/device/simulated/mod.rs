@@ -69,6 +69,8 @@ struct Queued {
 #[derive(Default)]
 struct Faults {
     reads: Vec<Range<u64>>,
+    /// Blocks that cannot be read until they are written.
+    rotten: BTreeSet<u64>,
     writes: Vec<Range<u64>>,
     flushes: bool,
     discards: bool,
@@ -133,6 +135,12 @@ impl Simulated {
     /// Reads that touch this range fail, until [`Simulated::heal`].
     pub fn fail_reads(&self, range: Range<u64>) {
         self.0.borrow_mut().faults.reads.push(range);
+    }
+
+    /// Reads of this block fail until something else is written there, as a drive puts that in another place; or until
+    /// [`Simulated::heal`].
+    pub fn fail_reads_until_written(&self, offset: u64) {
+        self.0.borrow_mut().faults.rotten.insert(offset / BLOCK as u64);
     }
 
     /// Writes that touch this range fail, with any part of them done, until [`Simulated::heal`].
@@ -244,12 +252,14 @@ impl Disk {
             Request::Read { offset, len } => {
                 self.counts.reads += 1;
                 self.counts.read_bytes += *len as u64;
-                if touches(&self.faults.reads, *offset, *len as u64) {
+                let first = offset / BLOCK as u64;
+                let mut rotten = self.faults.rotten.range(first..first + (*len / BLOCK) as u64);
+                if touches(&self.faults.reads, *offset, *len as u64) || rotten.next().is_some() {
                     return Err(DeviceError::Io);
                 }
                 let mut out = BytesMut::with_capacity(*len);
-                for i in 0..(*len / BLOCK) as u64 {
-                    out.extend_from_slice(&self.block(offset / BLOCK as u64 + i));
+                for block in first..first + (*len / BLOCK) as u64 {
+                    out.extend_from_slice(&self.block(block));
                 }
                 Ok(out.freeze())
             }
@@ -303,6 +313,7 @@ impl Disk {
             self.faults.written.extend(blocks);
         }
         for (block, bytes) in blocks_of(offset, data) {
+            self.faults.rotten.remove(&block);
             if durability == Durability::Flushed {
                 // Older contents of these blocks cannot come back; other blocks are as unflushed as before.
                 self.unflushed.retain(|w| w.block != block);

@@ -100,6 +100,13 @@ fn errors_are_where_they_were_put() {
     let results: Vec<_> = settle(&mut disk).into_iter().map(|d| d.result.map(|b| b.len())).collect();
     assert_eq!(results, [Err(DeviceError::Io), Ok(4096)]);
     disk.heal();
+    disk.fail_reads_until_written(2 * 4096);
+    for token in [3, 5] {
+        disk.submit(token, Request::Read { offset: 2 * 4096, len: 4096 });
+        write(&mut disk, token + 1, 2, 1, Durability::Later);
+    }
+    let results: Vec<_> = settle(&mut disk).into_iter().map(|d| d.result.map(|b| b.len())).collect();
+    assert_eq!(results, [Err(DeviceError::Io), Ok(0), Ok(4096), Ok(0)]);
     disk.limit_fresh_blocks(1);
     write(&mut disk, 1, 0, 1, Durability::Later);
     write(&mut disk, 2, 0, 2, Durability::Later);
