@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use engine::device::BLOCK;
 use engine::device::simulated::{Pace, Simulated};
-use engine::index::{Get, Index, Limit, LogMark, Options, TakeSpace, Ticket};
+use engine::index::{Get, Index, Limit, LogMark, Options, Purpose, TakeSpace, Ticket};
 use engine::io::Io;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const DISK_BYTES: u64 = 4 << 30;
 struct Endless(u64);
 
 impl TakeSpace for Endless {
-    fn take(&mut self, len: u64) -> Option<u64> {
+    fn take(&mut self, len: u64, _: Purpose) -> Option<u64> {
         self.0 += len;
         (self.0 <= DISK_BYTES).then(|| self.0 - len)
     }

@@ -3,7 +3,7 @@
 use crate::file::FileDevice;
 use crate::{Candidate, Changes, MEMORY_BYTES};
 use engine::device::BLOCK;
-use engine::index::{Get, Index, Limit, LogMark, Options, Scan, TakeSpace, Ticket};
+use engine::index::{Get, Index, Limit, LogMark, Options, Purpose, Scan, TakeSpace, Ticket};
 use engine::io::{Io, Owner};
 
 pub struct Ours {
@@ -21,7 +21,7 @@ struct Space {
 }
 
 impl TakeSpace for Space {
-    fn take(&mut self, len: u64) -> Option<u64> {
+    fn take(&mut self, len: u64, _: Purpose) -> Option<u64> {
         let want = len as usize / BLOCK;
         for _ in 0..2 {
             let mut start = self.next;
@@ -120,13 +120,13 @@ impl Candidate for Ours {
         let manifest = self.index.manifest();
         let mut blob = manifest.blob.to_vec();
         blob.resize(blob.len().next_multiple_of(BLOCK), 0);
-        let at = self.space.take(blob.len() as u64).expect("room");
+        let at = self.space.take(blob.len() as u64, Purpose::Flush).expect("room");
         let len = blob.len() as u64;
         self.io.write(Owner::Header, 1, at, blob.into(), engine::device::Durability::Later);
         self.io.flush(Owner::Header, 2);
         // The header's slot, which names it.
         let header = vec![0; BLOCK];
-        let slot = self.space.take(BLOCK as u64).expect("room");
+        let slot = self.space.take(BLOCK as u64, Purpose::Flush).expect("room");
         self.io.write(Owner::Header, 3, slot, header.into(), engine::device::Durability::Later);
         self.io.flush(Owner::Header, 4);
         self.turn();

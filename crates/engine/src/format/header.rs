@@ -3,11 +3,14 @@
 
 use super::{sealed_block, unsealed};
 use crate::device::BLOCK;
-use crate::space::Run;
+use crate::space::{Run, Runs};
 use codec::{DecodeError, Reader};
 
 const MAGIC: u32 = 0x4864_5348; // "HSdH"
-const VERSION: u32 = 1;
+/// 1: the first. 2: of a manifest in several pieces; what has it in one is written as 1.
+const VERSION: u32 = 2;
+/// In how many pieces a manifest may lie: their places fit into the header's block.
+pub(crate) const MANIFEST_RUNS_MAX: usize = 200;
 
 /// Counters that live in no record of the index. Every log record and every header carries their newest values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,9 +37,10 @@ impl Totals {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestPlace {
-    pub run: Run,
+    /// In the manifest's order; at least one.
+    pub runs: Runs,
     pub len: u64,
     pub crc: u32,
 }
@@ -83,20 +87,32 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(&MAGIC.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let further: &[Run] = self.manifest.as_ref().map_or(&[], |place| &place.runs[1..]);
+        let version = if further.is_empty() { 1 } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         for number in [self.shard_identity, self.sequence, self.log_block, self.log_sequence] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&self.log_chain.to_le_bytes());
         out.push(self.clean as u8);
         out.push(self.manifest.is_some() as u8);
-        let none = ManifestPlace { run: Run::new(0, 0), len: 0, crc: 0 };
-        let place = self.manifest.unwrap_or(none);
-        for number in [place.run.start, place.run.len, place.len] {
+        let (first, len, crc) = match &self.manifest {
+            Some(place) => (place.runs[0], place.len, place.crc),
+            None => (Run::new(0, 0), 0, 0),
+        };
+        for number in [first.start, first.len, len] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        out.extend_from_slice(&place.crc.to_le_bytes());
+        out.extend_from_slice(&crc.to_le_bytes());
         self.totals.put(&mut out);
+        if version > 1 {
+            assert!(further.len() < MANIFEST_RUNS_MAX, "a manifest in {} pieces", further.len() + 1);
+            out.extend_from_slice(&(further.len() as u32).to_le_bytes());
+            for run in further {
+                out.extend_from_slice(&run.start.to_le_bytes());
+                out.extend_from_slice(&run.len.to_le_bytes());
+            }
+        }
         sealed_block(out)
     }
 
@@ -109,22 +125,26 @@ impl Header {
     fn decode_body(body: &[u8]) -> Result<Header, DecodeError> {
         let mut r = Reader::new(body);
         let (magic, version) = (r.u32()?, r.u32()?);
-        if magic != MAGIC || version != VERSION {
+        if magic != MAGIC || version == 0 || version > VERSION {
             return Err(DecodeError::Invalid { what: "header's magic", value: magic as u64, offset: 0 });
         }
         let (shard_identity, sequence, log_block, log_sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
         let log_chain = r.u32()?;
         let (clean, has_manifest) = (r.bool()?, r.bool()?);
-        let run = Run { start: r.u64()?, len: r.u64()? };
-        let place = ManifestPlace { run, len: r.u64()?, crc: r.u32()? };
+        let first = Run { start: r.u64()?, len: r.u64()? };
+        let (len, crc) = (r.u64()?, r.u32()?);
         let totals = Totals::take(&mut r)?;
+        let mut runs = Runs::from_slice(&[first]);
+        for _ in 0..if version > 1 { r.count("pieces of the manifest", 16)? } else { 0 } {
+            runs.push(Run { start: r.u64()?, len: r.u64()? });
+        }
         Ok(Header {
             shard_identity,
             sequence,
             log_block,
             log_sequence,
             log_chain,
-            manifest: has_manifest.then_some(place),
+            manifest: has_manifest.then_some(ManifestPlace { runs, len, crc }),
             totals,
             clean,
         })
@@ -143,7 +163,7 @@ mod tests {
     #[test]
     fn the_newer_whole_slot_counts() {
         let first = Header::first(5);
-        let place = ManifestPlace { run: Run::new(700, 2), len: 5000, crc: 9 };
+        let place = ManifestPlace { runs: Runs::from_slice(&[Run::new(700, 2)]), len: 5000, crc: 9 };
         let totals = Totals { next_number: 4, data_bytes: 5, omap_bytes: 6, objects: 7 };
         let second = Header {
             sequence: 2,
@@ -159,5 +179,18 @@ mod tests {
         torn[100] ^= 1;
         assert_eq!(Header::newest([&a, &torn], 5), Some(first));
         assert_eq!(Header::newest([&a, &b], 6), None);
+    }
+
+    #[test]
+    fn a_manifest_may_lie_in_pieces() {
+        for pieces in [2, MANIFEST_RUNS_MAX] {
+            let runs: Runs = (0..pieces as u64).map(|i| Run::new(900 - 4 * i, 1 + i % 3)).collect();
+            let manifest = Some(ManifestPlace { runs, len: 4097 * pieces as u64, crc: 3 });
+            let header = Header { manifest, ..Header::first(5) };
+            assert_eq!(Header::decode(&header.encode(), 5), Some(header));
+        }
+        let whole = ManifestPlace { runs: Runs::from_slice(&[Run::new(9, 1)]), len: 7, crc: 3 };
+        let encoded = Header { manifest: Some(whole), ..Header::first(5) }.encode();
+        assert_eq!(encoded[4..8], [1, 0, 0, 0], "older programs can read what they could write");
     }
 }

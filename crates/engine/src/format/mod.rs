@@ -13,6 +13,7 @@
 mod header;
 mod superblock;
 
+pub(crate) use header::MANIFEST_RUNS_MAX;
 pub use header::{Header, ManifestPlace, Totals};
 pub use superblock::{FormatOptions, Identity, Part, Superblock, SuperblockError};
 

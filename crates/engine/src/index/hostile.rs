@@ -5,7 +5,9 @@
 
 use super::node::{Builder, Kind, Node};
 use super::table::{At, BlockAt, Segment, Table};
-use super::{Get, Index, Levels, Limit, LogMark, Options, Scan, TakeSpace, Ticket, filter, manifest};
+use super::{
+    Get, Index, Levels, Limit, LogMark, Options, Purpose, Scan, TakeSpace, Ticket, filter, manifest,
+};
 use crate::device::simulated::{Pace, Simulated};
 use crate::device::{BLOCK, Durability};
 use crate::io::{Io, Owner};
@@ -142,7 +144,7 @@ fn turn(index: &mut Index, io: &mut Io, space: &mut Rest) -> bool {
 struct Rest(u64);
 
 impl TakeSpace for Rest {
-    fn take(&mut self, len: u64) -> Option<u64> {
+    fn take(&mut self, len: u64, _: Purpose) -> Option<u64> {
         let start = self.0;
         (start > 0 && start + len <= DEVICE_BYTES).then(|| {
             self.0 += len;

@@ -96,6 +96,11 @@ impl Levels {
         self.bytes
     }
 
+    /// Plan nothing until something changes.
+    pub fn rest(&mut self) {
+        self.settled = true;
+    }
+
     pub fn changed(&mut self) {
         self.settled = false;
         self.bytes = self.runs().map(bytes).sum();

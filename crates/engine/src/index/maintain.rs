@@ -8,7 +8,7 @@ use super::memtable::{Memtable, Place};
 use super::merge::Merge;
 use super::table::Table;
 use super::writer::{Ground, Writer};
-use super::{Index, LogMark, Options, TakeSpace, token};
+use super::{Index, LogMark, Options, Purpose, TakeSpace, token};
 use crate::device::{BLOCK, DeviceError};
 use crate::io::Io;
 use bytes::Bytes;
@@ -24,6 +24,9 @@ const STEP_MAX: usize = 64 << 10;
 const CREDIT_MAX: usize = 4 << 20;
 /// Beside its bytes, what an entry's flushing is counted as.
 const ENTRY_WORK: usize = 64;
+/// So many merges in a row are given up because the device failed at a block of their inputs, each to be tried again
+/// after the next flush, until the block is taken for lost: it may be a drive's bad minute.
+const FAILED_MERGES_MAX: u32 = 4;
 /// Leaves of a flushed memtable freed on every call.
 const DISMANTLE_STEP: usize = 8;
 
@@ -58,6 +61,10 @@ pub struct Background {
     /// Tables that no read will find any more, and the manifest that must be durable before their space is free.
     replaced: Vec<(Arc<Table>, u64)>,
     pub replaced_bytes: u64,
+    /// A flush or a merge found no space.
+    pub starving: bool,
+    /// Merges given up in a row.
+    failed_merges: u32,
     credit: usize,
     pub next_table: u64,
     /// Manifests made.
@@ -100,17 +107,46 @@ impl Index {
             background.give_back(space);
         }
         background.start(&self.memory, &mut self.levels, durable, &self.options);
+        // With so many fresh runs changes wait for a merge as they do for a flush.
+        let merges_for = if self.levels.fresh.len() >= FRESH_MAX { Purpose::Flush } else { Purpose::Merge };
         let behind = (self.levels.fresh.len() / 4).min(3);
         let mut work = STEP + background.credit.min(STEP_MAX * (1 + behind));
         let granted = work;
-        let mut ground =
-            Ground { io, space, next_table: &mut background.next_table, born: background.version };
-        if let Some(flush) = &mut background.flush {
-            work = flush.step(&self.memory, &self.levels, work, &mut ground);
-        }
+        let mut ground = Ground {
+            io,
+            space: &mut *space,
+            purpose: Purpose::Flush,
+            next_table: &mut background.next_table,
+            born: background.version,
+        };
+        let flush_starves = match &mut background.flush {
+            Some(flush) => {
+                work = flush.step(&self.memory, &self.levels, work, &mut ground);
+                flush.writer.waits_for_space()
+            }
+            None => false,
+        };
+        background.starving = flush_starves;
         if let Some(merge) = &mut background.merge {
+            ground.purpose = merges_for;
             // A flush comes first, as memory waits for it, but does not stop a merge altogether.
             work = merge.step(work.max(STEP), &mut ground);
+            background.starving |= merge.writer.waits_for_space();
+            // It holds on to what the flush needs, and waits for what only others can free.
+            let is_in_the_way = flush_starves && merge.writer.waits_for_space();
+            let may_recover = merge.has_failed()
+                && background.failed_merges < FAILED_MERGES_MAX
+                && self.levels.fresh.len() < FRESH_MAX;
+            if may_recover || is_in_the_way {
+                merge.give_up();
+            }
+            if merge.is_over() {
+                merge.writer.give_back(space);
+                background.failed_merges += merge.has_failed() as u32;
+                background.merge = None;
+                // The same one is due at once.
+                self.levels.rest();
+            }
         }
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
         // Something else may be due now, and nothing that completes would tell.
@@ -156,6 +192,7 @@ impl Index {
         let finished = background.merge.as_mut().filter(|merge| merge.is_finished());
         if let Some(tables) = finished.and_then(|merge| merge.writer.done()) {
             let plan = background.merge.take().expect("just seen").plan;
+            background.failed_merges = 0;
             self.levels.replace(&plan, tables.into_iter().map(Arc::new).collect());
             for table in plan.inputs.into_iter().flatten() {
                 background.replace(table);
@@ -241,6 +278,14 @@ impl Background {
             }
             !free
         });
+    }
+
+    /// Whether tables wait for a manifest alone.
+    pub fn holds_back(&self) -> bool {
+        let waits = |(table, after): &(Arc<Table>, u64)| {
+            *after > self.durable_version && Arc::strong_count(table) == 1
+        };
+        self.replaced.iter().any(waits)
     }
 
     pub fn replaced_tables(&self) -> impl Iterator<Item = &Arc<Table>> {

@@ -21,6 +21,8 @@ pub struct Merge {
     /// Where the part of a hole begins that is not written yet.
     hole_from: Option<Vec<u8>>,
     finished: bool,
+    /// Nothing will come of it: it waits for the device to be done with it.
+    given_up: bool,
     next_token: u64,
 }
 
@@ -37,6 +39,7 @@ impl Merge {
             holes: Vec::new(),
             hole_from: None,
             finished: false,
+            given_up: false,
             next_token: 0,
         }
     }
@@ -49,6 +52,9 @@ impl Merge {
 
     /// Merge about `work` bytes. Returns what is left of `work`; more than nothing when the device has to come first.
     pub fn step(&mut self, mut work: usize, ground: &mut Ground) -> usize {
+        if self.given_up || self.writer.waits_for_space() && self.writer.pump(ground) {
+            return work;
+        }
         while !self.finished && work > 0 && self.writer.accepts() {
             for source in &mut self.sources {
                 source.settle(&mut self.next_token, ground.io);
@@ -74,6 +80,20 @@ impl Merge {
 
     pub fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// The device failed at a block of an input: what it held is a hole in the output.
+    pub fn has_failed(&self) -> bool {
+        self.sources.iter().any(|source| source.has_failed)
+    }
+
+    pub fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    /// Given up, and the device has nothing to do with it any more.
+    pub fn is_over(&self) -> bool {
+        self.given_up && !self.writer.is_writing() && !self.sources.iter().any(Source::is_reading)
     }
 
     pub fn memory(&self) -> usize {

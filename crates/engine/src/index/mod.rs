@@ -136,11 +136,20 @@ pub struct Limit {
     pub bytes: usize,
 }
 
+/// What space is taken for: when there is little of it, some is kept from who can wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The output of a merge, whose inputs are free only after it.
+    Merge,
+    /// What makes memory and the log free.
+    Flush,
+}
+
 /// Where tables go. Implemented by the shard's allocator.
 pub trait TakeSpace {
     /// A contiguous run of `len` bytes, a multiple of [`crate::device::BLOCK`], which is the index's until given back;
     /// its offset on the device. `None` when there is no such run: the index then asks for less, down to a block.
-    fn take(&mut self, len: u64) -> Option<u64>;
+    fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64>;
     /// Part of what was taken. Nothing durable names it any more, and nothing reads it.
     fn give_back(&mut self, offset: u64, len: u64);
 }
@@ -393,6 +402,20 @@ impl Index {
     /// True when much space waits for a durable manifest to be given back: time for a checkpoint.
     pub fn wants_manifest(&self) -> bool {
         self.background.replaced_bytes > self.options.level_bytes.max(self.levels.bytes() / 4)
+    }
+
+    pub fn is_all_in_tables(&self) -> bool {
+        self.memory.first_mark().is_none()
+    }
+
+    /// Whether a flush or a merge waits for space.
+    pub fn is_starving(&self) -> bool {
+        self.background.starving
+    }
+
+    /// Whether a durable manifest, of the tables as they are now, would make space free.
+    pub fn holds_back(&self) -> bool {
+        self.background.holds_back()
     }
 
     /// A manifest of the tables as they are now, all of them written (but not flushed by the device).

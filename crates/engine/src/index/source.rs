@@ -35,6 +35,8 @@ pub struct Source {
     fetches: VecDeque<Fetch>,
     current: Option<Current>,
     pub head: Head,
+    /// The device failed at a block of it.
+    pub has_failed: bool,
     key: Vec<u8>,
 }
 
@@ -84,6 +86,7 @@ impl Source {
             fetches: VecDeque::new(),
             current: None,
             head: Head::Waiting,
+            has_failed: false,
             key: Vec::new(),
         }
     }
@@ -153,11 +156,18 @@ impl Source {
         else {
             return false;
         };
+        self.has_failed |= result.is_err() && matches!(fetch.state, State::Piecewise { .. });
         fetch.on_done(token, result, tokens, io);
         if self.root.as_ref().is_some_and(|root| matches!(root.state, State::Here(_))) {
             self.open_root();
         }
         true
+    }
+
+    /// Whether the device is still reading.
+    pub fn is_reading(&self) -> bool {
+        let reads = |fetch: &Fetch| matches!(fetch.state, State::Reading { .. } | State::Piecewise { .. });
+        self.fetches.iter().chain(&self.root).any(reads)
     }
 
     /// Memory held, at most.

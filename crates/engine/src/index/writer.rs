@@ -5,7 +5,7 @@
 
 use super::node::{Builder, Kind, common};
 use super::table::{At, BlockAt, Segment, Table};
-use super::{Options, TakeSpace, filter, token};
+use super::{Options, Purpose, TakeSpace, filter, token};
 use crate::device::{BLOCK, DeviceError, Durability};
 use crate::io::{Io, Owner};
 use bytes::Bytes;
@@ -82,6 +82,7 @@ struct TableDraft {
 pub struct Ground<'a> {
     pub io: &'a mut Io,
     pub space: &'a mut dyn TakeSpace,
+    pub purpose: Purpose,
     pub next_table: &'a mut u64,
     /// See [`Table::born`].
     pub born: u64,
@@ -181,6 +182,28 @@ impl Writer {
         done.then(|| std::mem::take(&mut self.tables))
     }
 
+    /// Whether what is built has no place yet.
+    pub fn waits_for_space(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Whether the device is still writing.
+    pub fn is_writing(&self) -> bool {
+        self.writes > 0
+    }
+
+    /// Nobody will have its tables: their space, once nothing is written there any more.
+    pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
+        debug_assert!(self.writes == 0);
+        self.queue.clear();
+        let tables = std::mem::take(&mut self.tables);
+        let runs =
+            tables.into_iter().flat_map(|table| table.runs).chain(std::mem::take(&mut self.table).runs);
+        for (unit, units) in runs {
+            space.give_back(unit * BLOCK as u64, units * BLOCK as u64);
+        }
+    }
+
     /// Memory held.
     pub fn memory(&self) -> usize {
         let queued = |item: &Item| match item {
@@ -275,7 +298,7 @@ impl Writer {
             let first_hash = if from == 0 { draft.hashes_start } else { draft.blocks[from - 1].hashes };
             let hashes = &draft.hashes[first_hash..part[count - 1].hashes];
             let guide = guide(part, start, hashes);
-            let Some(offset) = ground.space.take((bytes + guide.len()) as u64) else {
+            let Some(offset) = ground.space.take((bytes + guide.len()) as u64, ground.purpose) else {
                 if count == 1 {
                     draft.hashes_start = first_hash;
                     draft.blocks.drain(..from);
@@ -308,7 +331,9 @@ impl Writer {
         let first = self.table.root.first_key().to_vec();
         // Space first: building the root uses the draft up.
         let len = self.table.root.len_bound().next_multiple_of(BLOCK) as u64;
-        let Some(offset) = ground.space.take(len) else { return Some(Item::EndOfTable { end }) };
+        let Some(offset) = ground.space.take(len, ground.purpose) else {
+            return Some(Item::EndOfTable { end });
+        };
         let mut draft = std::mem::take(&mut self.table);
         draft.root.finish(Kind::Root, &[], &mut bytes);
         bytes.resize(len as usize, 0);

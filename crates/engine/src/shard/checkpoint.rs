@@ -7,11 +7,15 @@
 //!   ─▶ flush  ─▶ the header that names the manifest and the log's new start is written, flushed
 //!   ─▶ the log before that start, the old manifest and tables replaced since are free
 //! ```
+//!
+//! When space is short, tables that a merge has replaced may be all that there is to be freed, and a checkpoint that has to
+//! write tables first cannot have it. Then a manifest of the tables as they are is written alone, under a header whose
+//! log begins where the last one's did, and the checkpoint goes on.
 
 use super::{Shard, Transfer};
 use crate::checksum::crc32c;
 use crate::device::{BLOCK, DeviceError, Durability};
-use crate::format::{Header, ManifestPlace, Totals};
+use crate::format::{Header, MANIFEST_RUNS_MAX, ManifestPlace, Totals};
 use crate::index::{LogMark, TakeSpace};
 use crate::io::Owner;
 use crate::object::key;
@@ -34,15 +38,26 @@ pub(super) struct Checkpoints {
     stopping: bool,
     /// The last header says that nothing was written after it.
     stopped: bool,
+    /// There was no place for a manifest when so many blocks were free.
+    refused_at: Option<u64>,
 }
 
 /// What the checkpoint waits for.
 enum Step {
     Idle,
     Settling(Start),
-    Manifest { start: Start, place: ManifestPlace, version: u64 },
-    Flush { start: Start, place: ManifestPlace, version: u64 },
-    Header { start: Start, header: Header, version: u64 },
+    Manifest { goal: Goal, place: ManifestPlace, version: u64, writes: usize },
+    Flush { goal: Goal, place: ManifestPlace, version: u64 },
+    Header { goal: Goal, header: Header, version: u64 },
+}
+
+/// What a header is written for.
+#[derive(Clone, Copy)]
+enum Goal {
+    /// The log before its new start is superfluous.
+    Checkpoint(Start),
+    /// Replaced tables are to be free; the log stays as it is. A checkpoint waits for that, if there is one.
+    Room { settling: Option<Start> },
 }
 
 /// The log's new start: after the last batch that the checkpoint covers.
@@ -56,7 +71,18 @@ struct Start {
 
 impl Checkpoints {
     pub(super) fn new(header: Header) -> Checkpoints {
-        Checkpoints { header, step: Step::Idle, forced: false, stopping: false, stopped: false }
+        Checkpoints {
+            header,
+            step: Step::Idle,
+            forced: false,
+            stopping: false,
+            stopped: false,
+            refused_at: None,
+        }
+    }
+
+    pub(super) fn force(&mut self) {
+        self.forced = true;
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -64,8 +90,8 @@ impl Checkpoints {
     }
 
     /// Where the newest durable manifest lies.
-    pub(super) fn manifest_run(&self) -> Option<Run> {
-        self.header.manifest.map(|place| place.run)
+    pub(super) fn manifest_runs(&self) -> impl Iterator<Item = Run> {
+        self.header.manifest.iter().flat_map(|place| place.runs.iter().copied())
     }
 
     /// One was asked for and has not begun, or is not complete.
@@ -87,19 +113,45 @@ impl Shard {
     /// Make a checkpoint soon, though nothing makes it necessary.
     #[cfg(test)]
     pub(crate) fn force_checkpoint(&mut self) {
-        self.checkpoints.forced = true;
+        self.checkpoints.force();
     }
 
-    /// Everything is on stable storage and the next opening has nothing to replay; or the store has failed.
+    /// Everything is on stable storage and the next opening has nothing to replay; or the store has failed; or it is so full
+    /// that the next opening has to.
     pub fn is_stopped(&self) -> bool {
-        self.checkpoints.stopped || self.failed.is_some()
+        let is_stuck = || self.io.under_way() == 0 && self.log.is_idle() && self.checkpoint_waits_for_room();
+        self.checkpoints.stopped || self.failed.is_some() || self.checkpoints.stopping && is_stuck()
     }
 
     pub(super) fn checkpoint(&mut self) {
         match self.checkpoints.step {
             Step::Idle if self.is_checkpoint_due() => self.begin_checkpoint(),
-            Step::Settling(start) if self.is_settled(start.mark) => self.write_manifest(start),
+            Step::Idle if self.can_make_room() => self.write_manifest(Goal::Room { settling: None }),
+            Step::Settling(start) if self.is_settled(start.mark) => {
+                self.write_manifest(Goal::Checkpoint(start));
+            }
+            Step::Settling(start) if self.can_make_room() => {
+                self.write_manifest(Goal::Room { settling: Some(start) });
+            }
             _ => {}
+        }
+    }
+
+    /// Whether somebody waits for space that a manifest would free.
+    fn can_make_room(&self) -> bool {
+        !self.checkpoints.stopped
+            && (self.index.is_starving() || self.jobs.lack_space())
+            && self.index.holds_back()
+    }
+
+    /// Whether the checkpoint goes on only when something else has made room.
+    pub(super) fn checkpoint_waits_for_room(&self) -> bool {
+        let is_refused = self.checkpoints.refused_at == Some(self.space.free_blocks());
+        let starves = self.index.is_starving() && (is_refused || !self.index.holds_back());
+        match self.checkpoints.step {
+            Step::Settling(start) if self.is_settled(start.mark) => is_refused,
+            Step::Settling(_) | Step::Idle => starves,
+            _ => false,
         }
     }
 
@@ -178,67 +230,89 @@ impl Shard {
         }
     }
 
-    fn write_manifest(&mut self, start: Start) {
+    fn write_manifest(&mut self, goal: Goal) {
+        let free = self.space.free_blocks();
+        if self.checkpoints.refused_at == Some(free) {
+            return;
+        }
         let manifest = self.index.manifest();
-        debug_assert!(manifest.flushed >= LogMark(start.mark));
         let mut blob = manifest.blob.to_vec();
         let (len, crc) = (blob.len() as u64, crc32c(&blob));
         blob.resize(blob.len().next_multiple_of(BLOCK).max(BLOCK), 0);
-        let Some(offset) = TakeSpace::take(&mut self.space, blob.len() as u64) else {
-            // Try again when something was freed.
+        let blocks = (blob.len() / BLOCK) as u64;
+        let Some(runs) = self.space.take_pieces(blocks, MANIFEST_RUNS_MAX) else {
+            self.checkpoints.refused_at = Some(free);
             return;
         };
-        let place = ManifestPlace { run: Run::of_bytes(offset, blob.len() as u64), len, crc };
-        self.io.write(Owner::Header, 0, offset, blob.into(), Durability::Later);
-        self.checkpoints.step = Step::Manifest { start, place, version: manifest.version };
+        self.checkpoints.refused_at = None;
+        let (mut blob, writes) = (Bytes::from(blob), runs.len());
+        for run in &runs {
+            let piece = blob.split_to(run.bytes() as usize);
+            self.io.write(Owner::Header, 0, run.offset(), piece.into(), Durability::Later);
+        }
+        let place = ManifestPlace { runs, len, crc };
+        self.checkpoints.step = Step::Manifest { goal, place, version: manifest.version, writes };
     }
 
-    /// The one request of [`Owner::Header`] that is under way has completed.
+    /// A request of [`Owner::Header`] has completed.
     pub(super) fn on_checkpoint_done(&mut self, result: Result<(), DeviceError>) {
         if let Err(error) = result {
             self.checkpoints.step = Step::Idle;
             return self.fail(error);
         }
         match std::mem::replace(&mut self.checkpoints.step, Step::Idle) {
-            Step::Manifest { start, place, version } if planted::has(PlantedBug::HeaderBeforeTables) => {
-                self.write_header(start, place, version);
+            Step::Manifest { goal, place, version, writes } if writes > 1 => {
+                self.checkpoints.step = Step::Manifest { goal, place, version, writes: writes - 1 };
             }
-            Step::Manifest { start, place, version } => {
+            Step::Manifest { goal, place, version, .. } if planted::has(PlantedBug::HeaderBeforeTables) => {
+                self.write_header(goal, place, version);
+            }
+            Step::Manifest { goal, place, version, .. } => {
                 self.io.flush(Owner::Header, 0);
-                self.checkpoints.step = Step::Flush { start, place, version };
+                self.checkpoints.step = Step::Flush { goal, place, version };
             }
-            Step::Flush { start, place, version } => self.write_header(start, place, version),
-            Step::Header { start, header, version } => self.end_checkpoint(start, header, version),
-            Step::Idle | Step::Settling(_) => unreachable!("nothing was asked of the device"),
+            Step::Flush { goal, place, version } => self.write_header(goal, place, version),
+            Step::Header { goal, header, version } => self.end_checkpoint(goal, header, version),
+            // It has failed, and this is what else was under way.
+            Step::Idle | Step::Settling(_) => debug_assert!(self.failed.is_some(), "nothing was asked for"),
         }
     }
 
-    fn write_header(&mut self, start: Start, place: ManifestPlace, version: u64) {
-        let clean = self.checkpoints.stopping && self.log.is_idle() && self.log.gathering() == start.mark + 1;
-        let header = Header {
-            shard_identity: self.checkpoints.header.shard_identity,
-            sequence: self.checkpoints.header.sequence + 1,
-            log_block: self.log.ring.block(start.position),
-            log_sequence: start.mark + 1,
-            log_chain: start.chain,
-            manifest: Some(place),
-            totals: start.totals,
-            clean,
+    fn write_header(&mut self, goal: Goal, place: ManifestPlace, version: u64) {
+        let old = &self.checkpoints.header;
+        let next = Header { sequence: old.sequence + 1, manifest: Some(place), clean: false, ..old.clone() };
+        let header = match goal {
+            Goal::Room { .. } => next,
+            Goal::Checkpoint(start) => Header {
+                log_block: self.log.ring.block(start.position),
+                log_sequence: start.mark + 1,
+                log_chain: start.chain,
+                totals: start.totals,
+                clean: self.checkpoints.stopping
+                    && self.log.is_idle()
+                    && self.log.gathering() == start.mark + 1,
+                ..next
+            },
         };
         let slot = self.part.header_slot(header.slot());
         self.io.write(Owner::Header, 0, slot.offset(), header.encode().into(), Durability::Flushed);
-        self.checkpoints.step = Step::Header { start, header, version };
+        self.checkpoints.step = Step::Header { goal, header, version };
     }
 
-    fn end_checkpoint(&mut self, start: Start, header: Header, version: u64) {
+    fn end_checkpoint(&mut self, goal: Goal, header: Header, version: u64) {
         let old = std::mem::replace(&mut self.checkpoints.header, header);
-        if let Some(place) = old.manifest {
-            self.space.give_back(place.run.offset(), place.run.bytes());
+        for run in old.manifest.iter().flat_map(|place| &place.runs) {
+            self.space.give_back(run.offset(), run.bytes());
         }
         self.index.manifest_is_durable(version, &mut self.space);
-        self.log.ring.free_before(start.position);
-        self.log.wants_room = false;
-        self.checkpoints.stopped = self.checkpoints.header.clean;
+        match goal {
+            Goal::Room { settling } => self.checkpoints.step = settling.map_or(Step::Idle, Step::Settling),
+            Goal::Checkpoint(start) => {
+                self.log.ring.free_before(start.position);
+                self.log.wants_room = false;
+                self.checkpoints.stopped = self.checkpoints.header.clean;
+            }
+        }
         self.jobs_may_go_on();
     }
 }

@@ -171,6 +171,6 @@ impl Walk for AtRest<'_> {
 
     fn other_runs(&self) -> Vec<Run> {
         let tables = self.shard.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
-        tables.chain(self.shard.checkpoints.manifest_run()).collect()
+        tables.chain(self.shard.checkpoints.manifest_runs()).collect()
     }
 }

@@ -54,6 +54,11 @@ impl Jobs {
         self.next
     }
 
+    /// One of them waits for blocks.
+    pub(super) fn lack_space(&self) -> bool {
+        self.out_of_space
+    }
+
     fn is_first(&self, ticket: u64, transaction: &Transaction) -> bool {
         collections_of(transaction).all(|c| self.queues.get(&c).is_some_and(|q| q.front() == Some(&ticket)))
     }
@@ -228,16 +233,28 @@ impl Shard {
 
     /// Room that nothing under way can make is never there: the store is full.
     pub(super) fn fail_when_stuck(&mut self) {
-        if self.jobs.out_of_space && self.nothing_makes_room() {
+        let waits_for_checkpoint = !self.jobs.queues.is_empty() && !self.log_has_room();
+        let lacks_room = self.jobs.out_of_space || waits_for_checkpoint && self.checkpoint_waits_for_room();
+        if !lacks_room || !self.nothing_makes_room() {
+            return;
+        }
+        if !self.index.is_all_in_tables() && !self.checkpoint_waits_for_room() {
+            // What was deleted leaves tables when they are merged.
+            self.checkpoints.force();
+            self.turn_is_due = true;
+        } else {
             self.fail(Failure::Full);
         }
     }
 
     fn nothing_makes_room(&self) -> bool {
+        let checkpoint_does = self.checkpoints.is_running() && !self.checkpoint_waits_for_room();
+        let cleaning_does = !self.to_clean.is_empty() && self.log_has_room();
         self.io.under_way() == 0
             && self.log.is_idle()
-            && !self.checkpoints.is_running()
-            && self.to_clean.is_empty()
+            && !self.index_has_more
+            && !checkpoint_does
+            && !cleaning_does
             && self.space.released_blocks() == 0
     }
 

@@ -256,9 +256,9 @@ impl Shard {
     /// Whether anything is to be waited for.
     fn is_busy(&self) -> bool {
         let cleans = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
+        let checkpoints = self.checkpoints.is_running() || self.checkpoints.must_run();
         let background = !self.log.is_idle()
-            || self.checkpoints.is_running()
-            || self.checkpoints.must_run()
+            || checkpoints && !self.checkpoint_waits_for_room()
             || self.index_has_more
             || self.can_discard()
             || cleans;

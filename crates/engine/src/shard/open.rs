@@ -203,14 +203,20 @@ fn read_manifest(
     space: &Space,
     place: &ManifestPlace,
 ) -> Result<Bytes, OpenError> {
-    if !space.contains(place.run) || place.len > place.run.bytes() || place.run.len == 0 {
+    let is_there = |run: &Run| run.len > 0 && space.contains(*run);
+    let bytes =
+        place.runs.iter().filter(|run| is_there(run)).fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
+    if !place.runs.iter().all(is_there) || place.len > bytes || bytes > space.blocks() * BLOCK as u64 {
         return Err(OpenError::Manifest);
     }
-    let len = place.run.bytes() as usize;
-    let blob = blocking.ask(Request::Read { offset: place.run.offset(), len })?;
-    let blob = blob.slice(..place.len as usize);
+    let mut blob = Vec::with_capacity(bytes as usize);
+    for run in &place.runs {
+        let len = run.bytes() as usize;
+        blob.extend_from_slice(&blocking.ask(Request::Read { offset: run.offset(), len })?);
+    }
+    blob.truncate(place.len as usize);
     match crc32c(&blob) == place.crc {
-        true => Ok(blob),
+        true => Ok(blob.into()),
         false => Err(OpenError::Manifest),
     }
 }
@@ -575,7 +581,7 @@ impl Opening<'_> {
         self.flush()?;
         self.space.begin();
         self.space.set_discards(options.discard_blocks);
-        let manifest = header.manifest.iter().map(|place| place.run);
+        let manifest = header.manifest.iter().flat_map(|place| place.runs.iter().copied());
         let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
         for run in tables.chain(manifest) {
             if !self.space.occupy(run) {

@@ -21,7 +21,7 @@ pub use bitmap::{Bitmap, ZONE_BLOCKS};
 use discards::Discards;
 pub use run::Run;
 
-use crate::index::TakeSpace;
+use crate::index::{Purpose, TakeSpace};
 use crate::planted::{self, PlantedBug};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const FRAGMENTS_TRIED: usize = 16;
 
 /// Blocks that data does not get: deletes need tables, and tables need room. A 50th of the part within these bounds.
+/// Merges leave half of it to flushes, and those an 8th to manifests, which make replaced tables free.
 const RESERVE_BLOCKS_MIN: u64 = 256;
 const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
@@ -162,6 +163,33 @@ impl Space {
         let runs = self.find(blocks);
         for run in &runs {
             self.mark_stored(*run, true);
+            self.busy.put(*run, true);
+        }
+        Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
+    }
+
+    /// Take blocks for a manifest, of all that are free, in as few pieces as may be; `None` when there are not so many, or
+    /// only in more than `pieces_max`.
+    pub fn take_pieces(&mut self, blocks: u64, pieces_max: usize) -> Option<Runs> {
+        if self.free_blocks() < blocks {
+            return None;
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        let mut at = 0;
+        while let Some(run) = self.busy.next_clear(at, blocks) {
+            at = run.end();
+            runs.push(run);
+            if run.len == blocks {
+                break;
+            }
+        }
+        // The longest first.
+        runs.sort_by_key(|run| std::cmp::Reverse(run.len));
+        let runs = trimmed(runs.into_iter().collect(), blocks);
+        if runs.len() > pieces_max {
+            return None;
+        }
+        for run in &runs {
             self.busy.put(*run, true);
         }
         Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
@@ -310,8 +338,15 @@ fn trimmed(runs: Runs, blocks: u64) -> Runs {
 
 impl TakeSpace for Space {
     /// The first contiguous run after the cursor, or after the beginning.
-    fn take(&mut self, len: u64) -> Option<u64> {
+    fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64> {
         let blocks = Run::of_bytes(0, len).len;
+        let left = match purpose {
+            Purpose::Merge => self.reserve / 2,
+            Purpose::Flush => self.reserve / 8,
+        };
+        if self.free_blocks() < blocks + left {
+            return None;
+        }
         for from in [self.cursor, 0] {
             let mut at = from;
             while let Some(run) = self.busy.next_clear(at, blocks) {
@@ -372,11 +407,39 @@ mod tests {
     }
 
     #[test]
+    fn the_reserve_is_for_tables_and_the_rest_of_it_for_manifests() {
+        let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000)) };
+        assert_eq!(Space::take(&mut space, 900).unwrap().len(), 1);
+        assert!(Space::take(&mut space, 40).is_none());
+        let mut until_refused = |space: &mut Space, purpose| {
+            let mut count = 0;
+            while TakeSpace::take(space, 1 << 12, purpose).is_some() {
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(until_refused(&mut space, Purpose::Merge), 100 - 32);
+        assert_eq!(until_refused(&mut space, Purpose::Flush), 32 - 8);
+        for start in [150, 160, 170, 180] {
+            space.let_go(Run::new(start, 1 + start % 3), 1);
+        }
+        space.release(1);
+        assert_eq!(space.free_blocks(), 8 + 1 + 2 + 3 + 1);
+        assert!(space.take_pieces(16, 9).is_none(), "there are no more than 15");
+        assert!(space.take_pieces(14, 3).is_none(), "not in so few");
+        let pieces = space.take_pieces(12, 3).unwrap();
+        assert_eq!(pieces.as_slice(), [Run::new(1092, 8), Run::new(170, 3), Run::new(160, 1)]);
+        assert_eq!(space.take_pieces(2, 1).as_deref(), None);
+        assert_eq!(space.take_pieces(3, 3).unwrap().len(), 3);
+        assert_eq!((space.free_blocks(), space.stored_runs().map(|run| run.len).sum::<u64>()), (0, 900 - 7));
+    }
+
+    #[test]
     fn tables_are_busy_and_not_stored() {
         let mut space = Space::new(Run::new(8, 100));
-        let at = TakeSpace::take(&mut space, 40 << 12).unwrap();
+        let at = TakeSpace::take(&mut space, 40 << 12, Purpose::Flush).unwrap();
         assert_eq!(at, 8 << 12);
-        assert!(TakeSpace::take(&mut space, 61 << 12).is_none());
+        assert!(TakeSpace::take(&mut space, 61 << 12, Purpose::Flush).is_none());
         assert_eq!((space.free_blocks(), space.stored_runs().count()), (60, 0));
         space.give_back(at, 40 << 12);
         assert_eq!(space.free_blocks(), 100);

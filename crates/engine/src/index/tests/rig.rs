@@ -3,7 +3,7 @@
 use crate::device::dice::Dice;
 use crate::device::simulated::{Pace, Simulated};
 use crate::device::{BLOCK, BlockDevice};
-use crate::index::{Get, Index, Limit, LogMark, Options, Scan, TakeSpace, Ticket};
+use crate::index::{Get, Index, Limit, LogMark, Options, Purpose, Scan, TakeSpace, Ticket};
 use crate::io::{Io, Owner};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Space {
 }
 
 impl TakeSpace for Space {
-    fn take(&mut self, len: u64) -> Option<u64> {
+    fn take(&mut self, len: u64, _: Purpose) -> Option<u64> {
         let want = (len / BLOCK as u64) as usize;
         if want > self.run_max {
             return None;
