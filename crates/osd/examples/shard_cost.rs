@@ -39,7 +39,10 @@ impl Host {
                 }
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
-                Effect::Reroute { .. } | Effect::ToShard { .. } | Effect::Control(_) => {}
+                Effect::Close { .. }
+                | Effect::Reroute { .. }
+                | Effect::ToShard { .. }
+                | Effect::Control(_) => {}
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod classes;
 pub mod control;
 pub mod errno;
 mod fast_map;
+pub mod headroom;
 pub mod object;
 pub mod ops;
 pub mod pg;

@@ -57,6 +57,8 @@ struct Cluster {
     hints: [usize; 2],
     /// Reads of it fail.
     rotten: Option<ObjectId>,
+    /// Connections that shards want ended.
+    closed: Vec<ConnId>,
 }
 
 impl Cluster {
@@ -95,6 +97,7 @@ impl Cluster {
             cleared: 0,
             cut_every: 0,
             hints: [0; 2],
+            closed: Vec::new(),
             rotten: None,
         };
         for client in 1..=CLIENTS {
@@ -139,6 +142,7 @@ impl Cluster {
         for effect in fx.drain() {
             match effect {
                 Effect::Send { conn, message } => self.on_sent(conn, message),
+                Effect::Close { conn } => self.closed.push(conn),
                 Effect::Submit { tag, transaction } => {
                     let is_hint = |change: &&Change| matches!(change, Change::AllocHint { flags: 4, .. });
                     self.hints[core] += transaction.changes.iter().filter(is_hint).count();
@@ -543,6 +547,23 @@ fn a_core_without_room_takes_no_pg() {
         c.settle();
         assert!(c.waiting.is_empty());
     }
+}
+
+/// The other core does not know what was dropped here, and what comes next must not overtake that.
+#[test]
+fn who_lost_a_write_for_want_of_room_is_disconnected_when_the_pg_leaves() {
+    let mut c = Cluster::new(14);
+    c.cut_every = u64::MAX;
+    (0..OBJECTS).for_each(|object| c.append(1, object));
+    c.settle();
+    c.step(0, Input::Space { full: true });
+    c.append(2, 7);
+    c.settle();
+    assert_eq!((c.waiting.len(), c.closed.len()), (1, 0));
+    c.depart();
+    c.settle();
+    assert_eq!((c.at, c.moved), (1, 1));
+    assert_eq!(c.closed, [ConnId(2)]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub struct Flush {
 #[derive(Default)]
 pub struct Background {
     flush: Option<Flush>,
-    merge: Option<Merge>,
+    pub merge: Option<Merge>,
     /// Tables that no read will find any more, and the manifest that must be durable before their space is free.
     replaced: Vec<(Arc<Table>, u64)>,
     pub replaced_bytes: u64,
@@ -127,6 +127,7 @@ impl Index {
             None => false,
         };
         background.starving = flush_starves;
+        let mut gave_up = false;
         if let Some(merge) = &mut background.merge {
             ground.purpose = merges_for;
             // A flush comes first, as memory waits for it, but does not stop a merge altogether.
@@ -146,12 +147,13 @@ impl Index {
                 background.merge = None;
                 // The same one is due at once.
                 self.levels.rest();
+                gave_up = true;
             }
         }
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
         // Something else may be due now, and nothing that completes would tell.
         let installed = self.install();
-        work == 0 || installed || !self.memory.retired.is_empty()
+        work == 0 || installed || gave_up || !self.memory.retired.is_empty()
     }
 
     /// Changes of so many bytes are to be merged some time.

@@ -418,6 +418,18 @@ impl Index {
         self.background.holds_back()
     }
 
+    /// Somebody else needs the space that a merge holds which cannot go on for want of space itself: it is given up. Returns
+    /// whether there is one.
+    pub fn give_up_starving_merge(&mut self) -> bool {
+        let starving = self.background.merge.as_mut().filter(|merge| merge.writer.waits_for_space());
+        starving.map(|merge| merge.give_up()).is_some()
+    }
+
+    /// What a durable manifest would make free, at most.
+    pub fn replaced_bytes(&self) -> u64 {
+        self.background.replaced_bytes
+    }
+
     /// A manifest of the tables as they are now, all of them written (but not flushed by the device).
     pub fn manifest(&mut self) -> Manifest {
         let flushed = self.flushed_mark();

@@ -238,7 +238,9 @@ impl Shard {
         if !lacks_room || !self.nothing_makes_room() {
             return;
         }
-        if !self.index.is_all_in_tables() && !self.checkpoint_waits_for_room() {
+        if self.index.give_up_starving_merge() {
+            self.turn_is_due = true;
+        } else if !self.index.is_all_in_tables() && !self.checkpoint_waits_for_room() {
             // What was deleted leaves tables when they are merged.
             self.checkpoints.force();
             self.turn_is_due = true;

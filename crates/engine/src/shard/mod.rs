@@ -336,7 +336,9 @@ impl ObjectStore for Shard {
     fn usage(&self) -> Usage {
         let block = crate::device::BLOCK as u64;
         let space = &self.space;
-        let free = space.free_blocks() + space.released_blocks() + space.discarding_blocks();
+        // A manifest is written when it is needed for that.
+        let replaced = self.index.replaced_bytes() / block;
+        let free = space.free_blocks() + space.released_blocks() + space.discarding_blocks() + replaced;
         Usage {
             total: self.space.blocks() * block,
             available: free.saturating_sub(self.space.reserve_blocks()) * block,

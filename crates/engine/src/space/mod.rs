@@ -9,6 +9,10 @@
 //! Allocation is next-fit: what is written together lies together, and the cursor sweeps over the part. It costs a scan
 //! of words, and takes what there is in a bounded number of fragments when nothing contiguous is found soon.
 //!
+//! Some blocks are kept for tables and manifests, which deleting needs as much as writing: of all that is free as many, and
+//! those at the end of the part, where data never goes. What data leaves free may be single blocks, and a table takes
+//! runs; so runs are to be had there.
+//!
 //! What is free may be discarded, and is not free while that goes on. No rule beyond "free" is needed: a free block may
 //! be taken by the next batch and overwritten before that batch is durable, so whatever a crash brings back does
 //! without what the block held; and a discard changes nothing that such a write would not.
@@ -219,9 +223,15 @@ impl Space {
         changed
     }
 
+    /// Where the blocks begin that data does not get.
+    fn kept_from(&self) -> u64 {
+        self.busy.len() - self.reserve
+    }
+
     fn find(&mut self, blocks: u64) -> Runs {
-        let begin = if self.first_fit { 0 } else { self.cursor };
-        let (mut at, mut end, mut wrapped) = (begin, self.busy.len(), false);
+        let data_end = self.kept_from();
+        let begin = if self.first_fit || self.cursor >= data_end { 0 } else { self.cursor };
+        let (mut at, mut end, mut wrapped) = (begin, data_end, false);
         let mut fragments: Runs = SmallVec::new();
         let mut total = 0;
         let found: Runs = loop {
@@ -242,6 +252,18 @@ impl Space {
         };
         self.cursor = found.last().map_or(begin, Run::end);
         found
+    }
+
+    /// The first run of so many free blocks that begins and ends within these bounds.
+    fn first_run(&self, from: u64, to: u64, blocks: u64) -> Option<Run> {
+        let mut at = from;
+        while let Some(run) = self.busy.next_clear(at, blocks).filter(|run| run.start + blocks <= to) {
+            if run.len == blocks {
+                return Some(run);
+            }
+            at = run.end();
+        }
+        None
     }
 
     /// What begins now, in this batch, can still read or write what later batches let go of.
@@ -347,18 +369,15 @@ impl TakeSpace for Space {
         if self.free_blocks() < blocks + left {
             return None;
         }
-        for from in [self.cursor, 0] {
-            let mut at = from;
-            while let Some(run) = self.busy.next_clear(at, blocks) {
-                if run.len == blocks {
-                    self.busy.put(run, true);
-                    self.cursor = run.end();
-                    return Some(Run::new(run.start + self.first, run.len).offset());
-                }
-                at = run.end();
-            }
+        let (kept, end) = (self.kept_from(), self.busy.len());
+        let found = [(self.cursor.min(kept), kept), (0, kept), (kept, end)]
+            .into_iter()
+            .find_map(|(from, to)| self.first_run(from, to, blocks))?;
+        self.busy.put(found, true);
+        if found.end() <= kept {
+            self.cursor = found.end();
         }
-        None
+        Some(Run::new(found.start + self.first, found.len).offset())
     }
 
     fn give_back(&mut self, offset: u64, len: u64) {

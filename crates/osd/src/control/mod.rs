@@ -2,11 +2,12 @@
 //!
 //! One file an affair: `history` (the maps and the store's own lineage), `holdings` (which PGs are ours, and what a
 //! map means for each), `life` (boot, beacons, full states, stopping), `neighbours` (heartbeats), `reports` (figures
-//! for the manager), `moves` (PGs that go from core to core), `commands` (`ceph tell osd.N`).
+//! for the manager), `moves` (PGs that go from core to core), `full_pools`, `commands` (`ceph tell osd.N`).
 
 mod births;
 mod commands;
 mod compression;
+mod full_pools;
 mod history;
 mod holdings;
 mod io;
@@ -63,6 +64,7 @@ pub struct Control {
     pg_reports: BTreeMap<PgId, PgReport>,
     ops_in_flight: BTreeMap<CoreId, usize>,
     failsafe_full: bool,
+    full_pools: full_pools::FullPools,
     /// When pg_temp was asked for last.
     temps_asked_at: Option<Time>,
     ticked_at: Option<Time>,
@@ -93,6 +95,7 @@ impl Control {
             pg_reports: BTreeMap::new(),
             ops_in_flight: BTreeMap::new(),
             failsafe_full: false,
+            full_pools: full_pools::FullPools::default(),
             temps_asked_at: None,
             ticked_at: None,
             config,
@@ -275,6 +278,7 @@ impl Control {
     /// Tells every shard what the map means for it.
     fn publish(&mut self, map: &OsdMap, fx: &mut Fx) {
         let is_us = self.is_us(map);
+        self.full_pools.note(map);
         let mut orders = self.holdings.orders(map, is_us);
         let view = Arc::new(self.view(map));
         for core in (0..self.config.cores).map(CoreId) {
@@ -289,6 +293,7 @@ impl Control {
                 name: map.pool_names.get(id).cloned().unwrap_or_default(),
                 pg_num: pool.pg_num,
                 full: pool.flags.has(PoolFlags::FULL),
+                full_since: self.full_pools.since(*id),
                 full_quota: pool.flags.has(PoolFlags::FULL_QUOTA),
                 eio: pool.flags.has(PoolFlags::EIO),
                 last_force_op_resend: pool.last_force_op_resend,

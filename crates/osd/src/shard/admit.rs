@@ -12,7 +12,7 @@ use crate::slab::Key;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
 use wire::messages::{MOSDOp, Message};
-use wire::types::{Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
+use wire::types::{EntityKind, Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
 
 /// What becomes of a request.
 #[allow(
@@ -26,6 +26,8 @@ enum Verdict {
     Refuse(Errno),
     /// Say nothing: the client knows, or will know from a map, that it must send again.
     Drop,
+    /// Say nothing now, and have it sent again when there is room.
+    NoRoom,
 }
 
 impl Shard {
@@ -68,6 +70,7 @@ impl Shard {
                 Verdict::Admit(access, steps) => self.admit(now, pg_key, parked, access, steps, fx),
                 Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
                 Verdict::Drop => {}
+                Verdict::NoRoom => self.withhold(conn, &op.object),
             },
         }
     }
@@ -82,7 +85,8 @@ impl Shard {
         if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }
-        if session.backoffs.contains_key(&pg.id) || !pg.contains(op.object.hash) {
+        let is_held = session.backoffs.contains_key(&pg.id) || session.withheld.holds(&op.object);
+        if is_held || !pg.contains(op.object.hash) {
             return Verdict::Drop;
         }
         if op.flags.contains(OsdFlags::PARALLELEXEC) {
@@ -106,8 +110,14 @@ impl Shard {
         if self.view.is_blocklisted(&session.addr) {
             return Verdict::Refuse(Errno::BLOCKLISTED);
         }
-        if access.ordered && self.view.failsafe_full && !op.flags.contains(OsdFlags::FULL_TRY) {
+        let minds_full = !op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE)
+            && session.peer.name.kind != EntityKind::MDS;
+        if access.ordered && minds_full && op.epoch < pool.full_since {
+            // Some of what the client sent before it saw that may have been dropped: it sends all of that again.
             return Verdict::Drop;
+        }
+        if access.ordered && self.view.failsafe_full && !op.flags.contains(OsdFlags::FULL_TRY) {
+            return Verdict::NoRoom;
         }
         if pool.eio {
             return match op.flags.contains(OsdFlags::SUPPORTSPOOLEIO) {

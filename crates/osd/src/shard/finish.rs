@@ -99,14 +99,19 @@ impl Shard {
                 outcome.result = Errno::MSGSIZE.result();
                 return self.reply_unlogged(now, key, outcome, fx);
             }
-            match self.space_for(op, &outcome) {
+            let space = self.space_for(op, &outcome);
+            match space {
                 Space::Yes => {}
                 Space::No(errno) => {
                     outcome.result = errno.result();
                     return self.reply_unlogged(now, key, outcome, fx);
                 }
-                Space::Wait => {
+                Space::Wait | Space::Withhold => {
+                    let is_told_by_map = matches!(space, Space::Wait);
                     let op = self.take_op(key).expect("the caller saw it");
+                    if !is_told_by_map {
+                        self.withhold(op.conn, &op.message.object);
+                    }
                     return self.pass_turn(op.pg, op.object);
                 }
             }
@@ -141,7 +146,7 @@ impl Shard {
         // Also what overwrites takes room until what it replaces is let go.
         if self.store_full && outcome.changes.iter().any(|change| change.growth() > 0) {
             let insists = op.message.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
-            return if insists { Space::No(Errno::NOSPC) } else { Space::Wait };
+            return if insists { Space::No(Errno::NOSPC) } else { Space::Withhold };
         }
         let grows = outcome.stats.bytes > 0 || outcome.stats.objects > 0;
         let pool = self.view.pools.get(&op.message.pg.pg.pool).filter(|_| grows);
@@ -377,7 +382,10 @@ impl Shard {
 enum Space {
     Yes,
     No(Errno),
+    /// Dropped: the map tells the client to send it again.
     Wait,
+    /// Dropped: see [`super::room`].
+    Withhold,
 }
 
 /// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.

@@ -100,6 +100,11 @@ pub enum Effect {
         tag: ReadTag,
         request: ReadRequest,
     },
+    /// End a client's connection. What it has not been answered it sends again over a new one. `Closed` follows, to all
+    /// shards.
+    Close {
+        conn: ConnId,
+    },
     /// The request's PG is (now) on another core: route it anew.
     Reroute {
         conn: ConnId,

@@ -19,6 +19,8 @@ mod listing;
 pub mod moving;
 mod op;
 mod orders;
+
+mod room;
 mod session;
 mod turn;
 mod view;
@@ -72,6 +74,8 @@ pub struct Shard {
     wall_offset_ns: u64,
     /// The store of this core takes nothing that takes space.
     store_full: bool,
+    /// Some session has something withheld.
+    is_withholding: bool,
     loading: orders::Loading,
     /// The PG that is leaving for another core.
     departing: Option<Key>,
@@ -144,6 +148,7 @@ impl Shard {
             next_backoff: 0,
             wall_offset_ns: 0,
             store_full: false,
+            is_withholding: false,
             loading: orders::Loading::of(pgs),
             departing: None,
             next_move: 0,
@@ -213,7 +218,10 @@ impl Machine for Shard {
             Input::Backoff { conn, message } => self.on_backoff(conn, &message),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
-            Input::Space { full } => self.store_full = full,
+            Input::Space { full } => {
+                self.store_full = full;
+                self.have_withheld_sent_again(fx);
+            }
             Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),
             Input::Close { pg } => self.close(pg),
             Input::Stay { pg } => {

@@ -127,6 +127,7 @@ impl Shard {
             self.obey(now, order, fx);
         }
         self.release_waiting_for_map(now, fx);
+        self.have_withheld_sent_again(fx);
     }
 
     fn obey(&mut self, now: Time, order: PgOrder, fx: &mut Fx) {

@@ -1,6 +1,7 @@
 //! What a shard remembers of a client's connection.
 
 use super::op::Parked;
+use super::room::Withheld;
 use crate::fast_map::{FastMap, FastSet};
 use crate::slab::Key;
 use machine::net::Peer;
@@ -20,6 +21,8 @@ pub struct Session {
     pub waiting_for_map: VecDeque<Parked>,
     /// PGs for which the client has been told to hold back, by the id of that message.
     pub backoffs: FastMap<SpgId, u64>,
+    /// What it lost for want of room.
+    pub withheld: Withheld,
     /// Objects that the client watches over this connection: PG, object, cookie.
     pub watches: FastSet<(Key, Key, u64)>,
 }
@@ -35,6 +38,7 @@ impl Session {
             epoch: 0,
             waiting_for_map: VecDeque::new(),
             backoffs: FastMap::default(),
+            withheld: Withheld::default(),
             watches: FastSet::default(),
         }
     }

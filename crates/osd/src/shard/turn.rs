@@ -16,6 +16,10 @@ impl Shard {
     /// It is `key`'s turn. Ends either with the request carried out or with a read under way.
     pub(super) fn begin(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(Pending::Op(op)) = self.pending.get(key) else { return };
+        if self.is_withheld(op.conn, &op.message.object) {
+            let op = self.take_op(key).expect("just seen");
+            return self.pass_turn(op.pg, op.object);
+        }
         let is_known = || self.pgs[op.pg].log.find(&op.reqid).is_some();
         if op.access.writes && !planted::has(PlantedBug::LostReqid) && is_known() {
             let op = self.take_op(key).expect("just seen");

@@ -24,6 +24,8 @@ pub struct PoolView {
     pub pg_num: u32,
     /// Writes that need space wait at the client; those that come nevertheless are refused or dropped.
     pub full: bool,
+    /// The first epoch in which it was full, the last time that it became so while this OSD ran; 0: it did not.
+    pub full_since: Epoch,
     /// It is full because of its quota.
     pub full_quota: bool,
     /// Everything fails with an I/O error.

@@ -23,6 +23,8 @@ pub struct Host {
     pub now: Time,
     pub sent: VecDeque<(ConnId, Message)>,
     pub control: Vec<ToControl>,
+    /// Connections that the shard wants ended.
+    pub closed: Vec<ConnId>,
     pub view: ClusterView,
     /// The bytes of objects of this name cannot be read.
     pub rotten: Option<&'static str>,
@@ -79,6 +81,7 @@ impl Host {
             now: Time::ZERO,
             sent,
             control,
+            closed: Vec::new(),
             view,
             rotten: None,
             failed_reads: Vec::new(),
@@ -100,6 +103,7 @@ impl Host {
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
+                Effect::Close { conn } => self.closed.push(conn),
                 Effect::Reroute { .. } | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }

@@ -4,7 +4,7 @@
 //! - [`census`]: which of two copies of a collection counts, when cores start.
 //! - [`clock`]: when machines are told the wall time anew.
 //! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
-//!   [`headroom`]: whether there is room left; [`store_figures`]: what it counts.
+//!   [`store_figures`]: what it counts.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
@@ -12,7 +12,6 @@ pub mod ask;
 pub mod census;
 pub mod clock;
 pub mod disk;
-pub mod headroom;
 pub mod identity;
 pub mod mgr;
 pub mod mon;

@@ -8,17 +8,17 @@
 
 use super::ask::{Question, reactor_counters, to_reply};
 use super::clock::WallWatch;
-use super::headroom::Headroom;
 use super::store::Store;
 use super::store_figures;
 use crate::daemon::admin_commands::Common;
 use crate::daemon::counters::{Counter, Reading};
 use crate::daemon::memory::Budgets;
 use crate::daemon::system;
-use machine::net::{NetEffect, NetEvent, Peer};
-use machine::{CoreId, Effects, Machine, ReadTag, Tag, Time};
+use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
+use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::Destination;
 use osd::control::{self, Control, Level};
+use osd::headroom::Headroom;
 use osd::shard::{self, ClusterView, Shard, ToControl};
 use runtime::device::Wake;
 use runtime::{Mailbox, Role, Turn};
@@ -179,6 +179,7 @@ impl OsdRole {
                 shard::Effect::Send { conn, message } => turn.net(NetEffect::Send { conn, message }),
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction),
                 shard::Effect::Read { tag, request } => self.store().read(tag.0, request),
+                shard::Effect::Close { conn } => self.close(conn, turn),
                 shard::Effect::Reroute { conn, tid, op, held } => {
                     let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
                     turn.hop(core, Hop::Shard(Box::new(shard::Input::Op { conn, tid, op, held })));
@@ -189,6 +190,18 @@ impl OsdRole {
             }
         }
         self.shard_effects = effects;
+    }
+
+    /// As if the client had gone.
+    fn close(&mut self, conn: ConnId, turn: &mut Turn<Hop>) {
+        turn.net(NetEffect::Close { conn });
+        let why = CloseReason::Broken("it is to send again what was not answered".into());
+        // As hops also to this core: its shard is being stepped just now.
+        for core in (0..turn.core_count()).map(CoreId) {
+            let input = shard::Input::Closed { conn, why: why.clone() };
+            turn.hop(core, Hop::Shard(Box::new(input)));
+        }
+        turn.hop(CoreId(0), Hop::Net(NetEvent::Closed { conn, why }));
     }
 
     fn tell_control(&mut self, said: ToControl, turn: &mut Turn<Hop>) {

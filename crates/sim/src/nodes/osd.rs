@@ -9,10 +9,12 @@ use super::osd_store::{Medium, OsdStore};
 use super::{Shared, metadata, mon_session_config, wall};
 use crate::check::Promise;
 use crate::node::{Death, Node};
-use machine::net::{NetEffect, NetEvent};
+use machine::net::{CloseReason, NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
+use osd::headroom::Headroom;
 use osd::ops::Limits;
+use osd::pg::log::LogLimits;
 use osd::shard::{self, PgOrder, Shard, ShardConfig};
 use osd::{Destination, Routes};
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +29,8 @@ const CORE: CoreId = CoreId(0);
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
 const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
+/// `osd_failsafe_full_ratio`
+const FAILSAFE_RATIO: f64 = 0.97;
 const SLOW_THINGS: Duration = Duration::from_secs(1);
 
 pub struct OsdNode {
@@ -52,6 +56,9 @@ struct Machines {
     next_ask: u64,
     poll_at: Option<Time>,
     slow_at: Time,
+    headroom: Headroom,
+    /// It is time to look whether there is room.
+    look_for_room: bool,
     /// Since which map each PG is served from here without a break.
     served_since: BTreeMap<SpgId, Epoch>,
     /// Requests that came under a map from before that: what is wrong with answering them.
@@ -126,12 +133,19 @@ impl OsdNode {
                         out.push(NetEffect::Send { conn, message });
                     }
                     shard::Effect::Submit { tag, transaction } => {
+                        m.look_for_room |= m.headroom.on_submit(&transaction);
                         let ask = m.ask(Owner::Shard(tag.0));
                         store.submit(ask, transaction);
                     }
                     shard::Effect::Read { tag, request } => {
                         let ask = m.ask(Owner::Shard(tag.0));
                         store.read(ask, request);
+                    }
+                    shard::Effect::Close { conn } => {
+                        out.push(NetEffect::Close { conn });
+                        let why = CloseReason::Broken("it is to send again what was not answered".into());
+                        todo.push_back(Step::Shard(shard::Input::Closed { conn, why: why.clone() }));
+                        todo.push_back(Step::Control(control::Input::Net(NetEvent::Closed { conn, why })));
                     }
                     shard::Effect::Reroute { conn, tid, op, held } => {
                         todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op, held }));
@@ -164,6 +178,11 @@ impl OsdNode {
             }
         }
         m.poll_later(now, *slow_until, store.is_busy(), random);
+        if std::mem::take(&mut m.look_for_room)
+            && let Some(full) = m.headroom.look(&store.usage())
+        {
+            self.run(now, Step::Shard(shard::Input::Space { full }), out);
+        }
     }
 
     fn poll(&mut self, now: Time, out: &mut Vec<NetEffect>) {
@@ -296,7 +315,10 @@ impl Node for OsdNode {
             osd: self.osd,
             core: CORE,
             limits,
-            log: Default::default(),
+            log: match self.medium {
+                Medium::Memory => LogLimits::default(),
+                Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
+            },
             object_cache_bytes: 1 << 20,
         };
         let collections = self.store.placed();
@@ -313,6 +335,8 @@ impl Node for OsdNode {
             next_ask: 0,
             poll_at: None,
             slow_at: now + SLOW_THINGS,
+            headroom: Headroom::new(FAILSAFE_RATIO),
+            look_for_room: true,
             served_since: BTreeMap::new(),
             stale: BTreeMap::new(),
         });
@@ -373,6 +397,7 @@ impl Node for OsdNode {
         let m = self.machines.as_mut().expect("still up");
         if m.slow_at <= now {
             m.slow_at = now + SLOW_THINGS;
+            m.look_for_room = true;
             let usage = self.store.usage();
             self.run(now, Step::Control(control::Input::Wall { now: wall(now) }), out);
             self.run(

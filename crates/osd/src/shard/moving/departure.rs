@@ -363,6 +363,7 @@ impl Shard {
         let mut pg = std::mem::replace(pg, stub);
         pg.moving = None;
         self.departing = None;
+        self.have_sent_again_elsewhere(&pg, fx);
         let meta = pg.meta.clone();
         let first = vec![Change::Touch { object: meta.clone() }];
         self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: first }, fx);
