@@ -240,7 +240,8 @@ impl Shard {
         let (len, crc) = (blob.len() as u64, crc32c(&blob));
         blob.resize(blob.len().next_multiple_of(BLOCK).max(BLOCK), 0);
         let blocks = (blob.len() / BLOCK) as u64;
-        let Some(runs) = self.space.take_pieces(blocks, MANIFEST_RUNS_MAX) else {
+        let piece_max = if self.options.manifest_in_pieces { 1 } else { blocks };
+        let Some(runs) = self.space.take_pieces(blocks, piece_max, MANIFEST_RUNS_MAX) else {
             self.checkpoints.refused_at = Some(free);
             return;
         };

@@ -75,6 +75,8 @@ pub struct Options {
     pub compression: BTreeMap<i64, Compression>,
     /// For tests: take the first free blocks, which were the last to be freed as likely as not.
     pub first_fit: bool,
+    /// For tests: manifests lie in as many pieces as they have blocks.
+    pub manifest_in_pieces: bool,
     pub index: index::Options,
 }
 
@@ -90,6 +92,7 @@ impl Default for Options {
             range_keys_min: 2048,
             compression: BTreeMap::new(),
             first_fit: false,
+            manifest_in_pieces: false,
             index: index::Options::default(),
         }
     }

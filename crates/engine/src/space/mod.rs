@@ -172,15 +172,15 @@ impl Space {
         Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
     }
 
-    /// Take blocks for a manifest, of all that are free, in as few pieces as may be; `None` when there are not so many, or
-    /// only in more than `pieces_max`.
-    pub fn take_pieces(&mut self, blocks: u64, pieces_max: usize) -> Option<Runs> {
+    /// Take blocks for a manifest, of all that are free, in as few pieces as may be, none longer than `piece_max`; `None` when
+    /// there are not so many, or only in more than `pieces_max`.
+    pub fn take_pieces(&mut self, blocks: u64, piece_max: u64, pieces_max: usize) -> Option<Runs> {
         if self.free_blocks() < blocks {
             return None;
         }
         let mut runs: Vec<Run> = Vec::new();
         let mut at = 0;
-        while let Some(run) = self.busy.next_clear(at, blocks) {
+        while let Some(run) = self.busy.next_clear(at, piece_max) {
             at = run.end();
             runs.push(run);
             if run.len == blocks {
@@ -430,7 +430,7 @@ mod tests {
         let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000)) };
         assert_eq!(Space::take(&mut space, 900).unwrap().len(), 1);
         assert!(Space::take(&mut space, 40).is_none());
-        let mut until_refused = |space: &mut Space, purpose| {
+        let until_refused = |space: &mut Space, purpose| {
             let mut count = 0;
             while TakeSpace::take(space, 1 << 12, purpose).is_some() {
                 count += 1;
@@ -444,12 +444,12 @@ mod tests {
         }
         space.release(1);
         assert_eq!(space.free_blocks(), 8 + 1 + 2 + 3 + 1);
-        assert!(space.take_pieces(16, 9).is_none(), "there are no more than 15");
-        assert!(space.take_pieces(14, 3).is_none(), "not in so few");
-        let pieces = space.take_pieces(12, 3).unwrap();
+        assert!(space.take_pieces(16, 16, 9).is_none(), "there are no more than 15");
+        assert!(space.take_pieces(14, 14, 3).is_none(), "not in so few");
+        let pieces = space.take_pieces(12, 12, 3).unwrap();
         assert_eq!(pieces.as_slice(), [Run::new(1092, 8), Run::new(170, 3), Run::new(160, 1)]);
-        assert_eq!(space.take_pieces(2, 1).as_deref(), None);
-        assert_eq!(space.take_pieces(3, 3).unwrap().len(), 3);
+        assert_eq!(space.take_pieces(2, 2, 1).as_deref(), None);
+        assert_eq!(space.take_pieces(3, 3, 3).unwrap().len(), 3);
         assert_eq!((space.free_blocks(), space.stored_runs().map(|run| run.len).sum::<u64>()), (0, 900 - 7));
     }
 

@@ -70,6 +70,7 @@ impl Disk {
             range_keys_min: one_of(&mut dice, &[1, 64]),
             compression: BTreeMap::new(),
             first_fit: dice.chance(50),
+            manifest_in_pieces: dice.chance(30),
             index: index::Options {
                 memtable_bytes: 64 << 10,
                 table_bytes: 32 << 10,

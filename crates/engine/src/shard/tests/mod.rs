@@ -17,6 +17,7 @@ mod planted;
 mod reads_and_writes;
 mod rig;
 mod sharing;
+mod short_of_room;
 
 use super::{Options, Shard, format};
 use crate::device::simulated::{Pace, Simulated};
@@ -36,6 +37,7 @@ pub(crate) fn small() -> Options {
         discard_patience: 0,
         range_keys_min: 1,
         first_fit: true,
+        manifest_in_pieces: false,
         compression: BTreeMap::new(),
         index: index::Options {
             memtable_bytes: 64 << 10,

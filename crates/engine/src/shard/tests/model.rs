@@ -27,6 +27,7 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
         inline_bytes_max: [0, 4 << 10, 64 << 10][dice.below(3) as usize],
         deferred_bytes_max: [0, 64 << 10, 1 << 20][dice.below(3) as usize],
         first_fit: dice.chance(70),
+        manifest_in_pieces: dice.chance(20),
         discard_blocks: [None, Some(1), Some(16)][dice.below(3) as usize],
         discard_patience: [0, 10][dice.below(2) as usize],
         compression: compression(&mut dice),
