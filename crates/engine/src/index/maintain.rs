@@ -64,7 +64,7 @@ pub struct Background {
     /// A flush or a merge found no space.
     pub starving: bool,
     /// Merges given up in a row.
-    failed_merges: u32,
+    pub failed_merges: u32,
     credit: usize,
     pub next_table: u64,
     /// Manifests made.

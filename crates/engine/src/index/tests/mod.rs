@@ -4,3 +4,4 @@ mod crash;
 mod damage;
 mod model;
 mod rig;
+mod starving;
