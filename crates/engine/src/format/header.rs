@@ -122,6 +122,13 @@ impl Header {
         Header::decode_body(body).ok().filter(|h| h.shard_identity == shard_identity)
     }
 
+    /// The version of a whole header that this program does not know.
+    fn newer_version(block: &[u8]) -> Option<u32> {
+        let mut r = Reader::new(unsealed(block)?);
+        let (magic, version) = (r.u32().ok()?, r.u32().ok()?);
+        (magic == MAGIC && version > VERSION).then_some(version)
+    }
+
     fn decode_body(body: &[u8]) -> Result<Header, DecodeError> {
         let mut r = Reader::new(body);
         let (magic, version) = (r.u32()?, r.u32()?);
@@ -138,6 +145,9 @@ impl Header {
         for _ in 0..if version > 1 { r.count("pieces of the manifest", 16)? } else { 0 } {
             runs.push(Run { start: r.u64()?, len: r.u64()? });
         }
+        if runs.len() > MANIFEST_RUNS_MAX {
+            return Err(r.invalid("pieces of the manifest", runs.len() as u64));
+        }
         Ok(Header {
             shard_identity,
             sequence,
@@ -150,9 +160,14 @@ impl Header {
         })
     }
 
-    /// The newer one of the slots that are whole.
-    pub fn newest(slots: [&[u8]; 2], shard_identity: u64) -> Option<Header> {
-        slots.into_iter().filter_map(|s| Header::decode(s, shard_identity)).max_by_key(|h| h.sequence)
+    /// The newer one of the slots that are whole. An error is the version of one that only a newer program can read: the
+    /// other slot is not to be gone by then.
+    pub fn newest(slots: [&[u8]; 2], shard_identity: u64) -> Result<Option<Header>, u32> {
+        if let Some(version) = slots.into_iter().find_map(Header::newer_version) {
+            return Err(version);
+        }
+        let whole = slots.into_iter().filter_map(|s| Header::decode(s, shard_identity));
+        Ok(whole.max_by_key(|h| h.sequence))
     }
 }
 
@@ -174,11 +189,14 @@ mod tests {
             ..first.clone()
         };
         let (a, b) = (first.encode(), second.encode());
-        assert_eq!(Header::newest([&a, &b], 5), Some(second));
+        assert_eq!(Header::newest([&a, &b], 5), Ok(Some(second)));
         let mut torn = b.clone();
         torn[100] ^= 1;
-        assert_eq!(Header::newest([&a, &torn], 5), Some(first));
-        assert_eq!(Header::newest([&a, &b], 6), None);
+        assert_eq!(Header::newest([&a, &torn], 5), Ok(Some(first)));
+        assert_eq!(Header::newest([&a, &b], 6), Ok(None));
+        let mut newer = b[..b.len() - 4].to_vec();
+        newer[4] = 7;
+        assert_eq!(Header::newest([&a, &sealed_block(newer)], 5), Err(7));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::node::Node;
 use crate::cache;
 
 /// A block of a table. Table numbers are never used again, so a name means the same bytes for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     pub table: u64,
     pub unit: u64,

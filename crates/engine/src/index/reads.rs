@@ -30,7 +30,9 @@ pub enum Found {
 const FAILURES_MAX: u32 = 3;
 
 /// One asker's blocks beyond this many may go again before it has its answer.
-const TOUCHED_MAX: usize = 1024;
+const TOUCHED_MAX: usize = 1 << 13;
+/// So many may be named twice before that is looked for.
+const TOUCHED_TWICE: usize = 1024;
 
 pub struct Reads {
     cache: Cache,
@@ -38,11 +40,13 @@ pub struct Reads {
     waits: BTreeMap<Ticket, Wait>,
     ready: Vec<Ticket>,
     /// Blocks that the tickets in `ready` will ask for.
-    pins_next: Vec<Name>,
+    pins_next: Vec<(Ticket, SmallVec<[Name; 4]>)>,
     /// Blocks that the tickets handed out last ask for now.
-    pins_held: Vec<Name>,
+    pins_held: Vec<(Ticket, SmallVec<[Name; 4]>)>,
     /// Blocks that `asker` has used so far, in all the questions it asks in a row.
     touched: Vec<Name>,
+    /// At so many those named twice are thinned out.
+    touched_max: usize,
     asker: Option<Ticket>,
     next_token: u64,
 }
@@ -62,7 +66,30 @@ struct Load {
 #[derive(Default)]
 struct Wait {
     outstanding: u32,
+    /// Pinned, some of them twice.
     landed: SmallVec<[Name; 4]>,
+    /// How many there were without those, when that was looked at.
+    distinct: usize,
+}
+
+impl Wait {
+    #[cold]
+    fn thin_out(&mut self, cache: &mut Cache) {
+        self.landed.sort_unstable();
+        let mut last = None;
+        self.landed.retain(|name| {
+            let is_first = last.replace(*name) != Some(*name);
+            if !is_first {
+                cache.unpin(*name);
+            }
+            is_first
+        });
+        let all = std::mem::take(&mut self.landed);
+        let (kept, gone) = all.split_at(all.len().min(TOUCHED_MAX));
+        gone.iter().for_each(|name| cache.unpin(*name));
+        self.landed.extend_from_slice(kept);
+        self.distinct = self.landed.len();
+    }
 }
 
 fn drop_it(_: Name, _: Entry) {}
@@ -77,6 +104,7 @@ impl Reads {
             pins_next: Vec::new(),
             pins_held: Vec::new(),
             touched: Vec::new(),
+            touched_max: TOUCHED_TWICE,
             asker: None,
             next_token: 0,
         }
@@ -93,20 +121,37 @@ impl Reads {
     /// A question begins.
     #[inline]
     pub fn begin(&mut self, ticket: Ticket) {
-        if self.asker != Some(ticket) || self.touched.len() > TOUCHED_MAX {
+        if self.asker != Some(ticket) {
             self.asker = Some(ticket);
             self.touched.clear();
+            self.touched_max = TOUCHED_TWICE;
+        } else if self.touched.len() > self.touched_max {
+            self.thin_out();
         }
+    }
+
+    #[cold]
+    fn thin_out(&mut self) {
+        self.touched.sort_unstable();
+        self.touched.dedup();
+        if self.touched.len() > TOUCHED_MAX {
+            self.touched.clear();
+        }
+        self.touched_max = TOUCHED_TWICE.max(2 * self.touched.len());
     }
 
     /// The question ends with `Pending`: what was used for it, and for those asked with the same ticket before, stays
     /// until they are asked again, so that each time gets further than the last, however small the cache.
     pub fn hold_touched(&mut self, ticket: Ticket) {
         let Some(wait) = self.waits.get_mut(&ticket) else { return };
-        for name in self.touched.drain(..) {
-            if !wait.landed.contains(&name) && self.cache.pin(name) {
-                wait.landed.push(name);
-            }
+        // Also what it waited for before and did not come by this time: an answer that was remembered may be forgotten.
+        for (_, names) in self.pins_held.iter_mut().filter(|(whose, _)| *whose == ticket) {
+            wait.landed.append(names);
+        }
+        // Twice pinned is twice let go of.
+        wait.landed.extend(self.touched.drain(..).filter(|name| self.cache.pin(*name)));
+        if wait.landed.len() > TOUCHED_TWICE.max(2 * wait.distinct) {
+            wait.thin_out(&mut self.cache);
         }
     }
 
@@ -223,7 +268,7 @@ impl Reads {
             }
             if wait.outstanding == 0 {
                 let wait = self.waits.remove(&ticket).expect("just seen");
-                self.pins_next.extend(wait.landed);
+                self.pins_next.push((ticket, wait.landed));
                 self.ready.push(ticket);
             }
         }
@@ -256,7 +301,7 @@ impl Reads {
     }
 
     pub fn ready(&mut self, out: &mut Vec<Ticket>) {
-        for name in self.pins_held.drain(..) {
+        for name in self.pins_held.drain(..).flat_map(|(_, names)| names) {
             self.cache.unpin(name);
         }
         std::mem::swap(&mut self.pins_held, &mut self.pins_next);

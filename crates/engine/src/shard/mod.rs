@@ -263,6 +263,7 @@ impl Shard {
         let background = !self.log.is_idle()
             || checkpoints && !self.checkpoint_waits_for_room()
             || self.index_has_more
+            || self.turn_is_due
             || self.can_discard()
             || cleans;
         let background = background && self.failed.is_none();

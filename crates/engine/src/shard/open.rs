@@ -39,6 +39,8 @@ pub enum OpenError {
     NoSuchShard(usize),
     #[error("neither of the shard's headers is whole")]
     Headers,
+    #[error("the shard's header has version {0}, of a newer shoal: open the store with that")]
+    NewerHeader(u32),
     #[error("the index's manifest is damaged")]
     Manifest,
     #[error("the index: {0}")]
@@ -170,8 +172,9 @@ impl Shard {
         let shard_identity = superblock.identity.of_shard(shard);
         let mut blocking = Blocking { device: &mut *device, wait };
         let slots = blocking.ask(Request::Read { offset: part.header_slot(0).offset(), len: 2 * BLOCK })?;
-        let header =
-            Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity).ok_or(OpenError::Headers)?;
+        let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
+            .map_err(OpenError::NewerHeader)?
+            .ok_or(OpenError::Headers)?;
         let mut space = Space::new(part.data());
         space.set_first_fit(options.first_fit);
         let index = match &header.manifest {
