@@ -160,6 +160,14 @@ class OwnClient(Worker):
         self.must_be(name, self.file.read_bytes(), self.objects[name])
 
 
+def get_further(workers):
+    """Waits until each of them has done something more. False: one has a problem."""
+    before = [worker.done for worker in workers]
+    eventually(lambda: any(w.problem for w in workers)
+               or all(w.done > b for w, b in zip(workers, before)), 60, 0.05)
+    return not any(worker.problem for worker in workers)
+
+
 class Death(ClusterTest):
     OPTIONS = ("--store", "disk", "--size", "8G")
     OSDS = 3
@@ -181,10 +189,7 @@ class Death(ClusterTest):
                     self.cluster.kill(f"osd.{osd}")
                 time.sleep(dice.choice((0, 0, 0.5)))
                 self.cluster.up()
-                before = [worker.done for worker in workers]
-                eventually(lambda: any(w.problem for w in workers)
-                           or all(w.done > b for w, b in zip(workers, before)), 60, 0.05)
-                if any(worker.problem for worker in workers):
+                if not get_further(workers):
                     break
         finally:
             for worker in workers:

@@ -8,7 +8,7 @@ import time
 
 import harness
 from harness import SHOAL, ClusterTest, eventually, run
-from test_death import SEED, Librados, StockTool, Worker
+from test_death import Librados, SEED, StockTool, Worker, get_further
 
 
 def kills():
@@ -212,10 +212,7 @@ class Moves(ClusterTest):
                 mover.stop.set()
                 mover.join(60)
                 self.cluster.up()
-                before = [worker.done for worker in workers]
-                eventually(lambda: any(w.problem for w in workers)
-                           or all(w.done > b for w, b in zip(workers, before)), 60, 0.05)
-                if any(worker.problem for worker in workers):
+                if not get_further(workers):
                     break
         finally:
             self.end(workers)

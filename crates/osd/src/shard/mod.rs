@@ -4,7 +4,7 @@
 //! request goes through four rooms, one file each: `admit` decides whether it may happen here and now;
 //! `turn` waits for its object and reads what it needs; `finish` carries it out, logs and submits the change; and
 //! when the commit has come back, replies. Besides there are `orders` (what a new map means for PGs), `watches`
-//! (who is told what), `backoff` and `listing`.
+//! (who is told what), `backoff`, `room` (what there was no room for) and `listing`.
 //!
 //! Cost: a request is one slab entry and its operations; a 4 KiB read is one store read, a write one transaction
 //! of three changes (bytes, object info, log). Rejected: a task per request (an allocation, a wake and a poll for
