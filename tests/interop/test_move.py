@@ -8,7 +8,7 @@ import time
 
 import harness
 from harness import SHOAL, ClusterTest, eventually, run
-from test_death import Librados, SEED, StockTool, Worker, get_further
+from test_death import SEED, Librados, StockTool, Worker, get_further
 
 
 def kills():

@@ -70,7 +70,32 @@ fn nothing_of_the_same_client_overtakes_what_it_lost() {
     assert_eq!(host.reply(other_object).result, Errno::NOENT.result());
     // Also not what comes between room and the connection's end.
     full(&mut host, false);
+    let too_early = send(&mut host, 1, "a", write_full(b"too early"));
+    assert!(!is_answered(&mut host, too_early));
+    full(&mut host, false);
+    assert_eq!(host.closed, [ConnId(1)], "once");
+    let untouched = send(&mut host, 2, "a", read(0, 0));
+    assert_eq!(output(&host.reply(untouched), 0), "before");
+}
+
+/// Behind another client's read, when there is room before its turn has come.
+#[test]
+fn nor_does_what_waited_when_there_was_room_again() {
+    let mut host = host().restart();
+    host.open(2, 4200);
+    full(&mut host, true);
+    let requests = [(1, write_full(b"lost")), (2, read(0, 0)), (1, write_full(b"behind"))];
+    let [lost, other, behind] = requests.map(|(conn, op)| {
+        let request = host.request(object("a"), vec![op]);
+        host.send(conn, request)
+    });
+    // The first is dropped, and the second is reading.
+    host.poll_once();
+    host.step(Input::Space { full: false });
     assert_eq!(host.closed, [ConnId(1)]);
+    host.settle();
+    assert_eq!([lost, behind].map(|tid| is_answered(&mut host, tid)), [false; 2]);
+    assert_eq!(output(&host.reply(other), 0), "before");
 }
 
 #[test]

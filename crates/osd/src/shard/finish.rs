@@ -107,9 +107,8 @@ impl Shard {
                     return self.reply_unlogged(now, key, outcome, fx);
                 }
                 Space::Wait | Space::Withhold => {
-                    let is_told_by_map = matches!(space, Space::Wait);
                     let op = self.take_op(key).expect("the caller saw it");
-                    if !is_told_by_map {
+                    if matches!(space, Space::Withhold) {
                         self.withhold(op.conn, &op.message.object);
                     }
                     return self.pass_turn(op.pg, op.object);

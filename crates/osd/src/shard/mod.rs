@@ -19,7 +19,6 @@ mod listing;
 pub mod moving;
 mod op;
 mod orders;
-
 mod room;
 mod session;
 mod turn;

@@ -20,15 +20,17 @@ const OBJECTS_MAX: usize = 4096;
 pub struct Withheld {
     objects: FastSet<HObject>,
     everything: bool,
+    /// The connection is about to end: until then everything is lost.
+    is_closing: bool,
 }
 
 impl Withheld {
     pub fn holds(&self, object: &HObject) -> bool {
-        self.everything || !self.objects.is_empty() && self.objects.contains(object)
+        self.everything || self.is_closing || !self.objects.is_empty() && self.objects.contains(object)
     }
 
     fn is_empty(&self) -> bool {
-        !self.everything && self.objects.is_empty()
+        !self.everything && !self.is_closing && self.objects.is_empty()
     }
 
     fn add(&mut self, object: &HObject) {
@@ -62,7 +64,6 @@ impl Shard {
     /// There may be room again.
     pub(super) fn have_withheld_sent_again(&mut self, fx: &mut Fx) {
         if !self.store_full && !self.view.failsafe_full && self.is_withholding {
-            self.is_withholding = false;
             self.disconnect_if(|withheld| !withheld.is_empty(), fx);
         }
     }
@@ -72,10 +73,16 @@ impl Shard {
         self.disconnect_if(|withheld| withheld.holds_any_of(pg), fx);
     }
 
+    /// A session has ended.
+    pub(super) fn forget_withheld(&mut self) {
+        self.is_withholding =
+            self.is_withholding && self.sessions.values().any(|session| !session.withheld.is_empty());
+    }
+
     fn disconnect_if(&mut self, is_due: impl Fn(&Withheld) -> bool, fx: &mut Fx) {
         for (conn, session) in &mut self.sessions {
-            if is_due(&session.withheld) {
-                session.withheld = Withheld::default();
+            if !session.withheld.is_closing && is_due(&session.withheld) {
+                session.withheld = Withheld { is_closing: true, ..Withheld::default() };
                 fx.push(Effect::Close { conn: *conn });
             }
         }

@@ -275,6 +275,7 @@ impl Shard {
 
     pub(super) fn on_closed(&mut self, now: Time, conn: ConnId) {
         let Some(session) = self.sessions.remove(&conn) else { return };
+        self.forget_withheld();
         for (pg, object, cookie) in session.watches {
             if let Some(watch) = self.watch_mut(pg, object, (cookie, session.name))
                 && watch.conn == Some(conn)

@@ -112,24 +112,26 @@ impl Host {
 
     /// Runs until the store has nothing more to say.
     pub fn settle(&mut self) {
-        loop {
-            let mut done = Vec::new();
-            let more = self.store.poll(&mut done);
-            let failed = std::mem::take(&mut self.failed_reads);
-            if done.is_empty() && failed.is_empty() && !more {
-                return;
-            }
-            for tag in failed {
-                self.step(Input::Read { tag, answers: Err(ReadError::Corrupt) });
-            }
-            for completion in done {
-                self.step(match completion {
-                    Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-                    Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
-                    Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
-                });
-            }
+        while self.poll_once() {}
+    }
+
+    /// What the store has to say now; false: it had nothing, and will have nothing.
+    pub fn poll_once(&mut self) -> bool {
+        let mut done = Vec::new();
+        let more = self.store.poll(&mut done);
+        let failed = std::mem::take(&mut self.failed_reads);
+        let has_said = !done.is_empty() || !failed.is_empty();
+        for tag in failed {
+            self.step(Input::Read { tag, answers: Err(ReadError::Corrupt) });
         }
+        for completion in done {
+            self.step(match completion {
+                Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
+                Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
+                Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
+            });
+        }
+        has_said || more
     }
 
     fn is_rotten(&self, request: &ReadRequest) -> bool {
