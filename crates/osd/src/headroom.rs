@@ -9,6 +9,9 @@ use store::{Transaction, Usage};
 const OVERHEAD: u64 = 8 << 10;
 /// Looking is cheap; but not at every transaction.
 const LOOK_AFTER_MIN: u64 = 256 << 10;
+/// A full store has room again when this part of it may be filled. With less, the writes that were held back would fill it
+/// at once, and every client would be disconnected, and send all of it again, once for each object that is deleted.
+const ROOM_PART: u64 = 200;
 
 #[derive(Debug)]
 pub struct Headroom {
@@ -36,7 +39,8 @@ impl Headroom {
         let kept = (usage.total as f64 * (1.0 - self.ratio_max)) as u64;
         let room = usage.available.saturating_sub(kept);
         self.left = (room / 2).max(LOOK_AFTER_MIN);
-        let is_full = room == 0;
+        let enough = if self.is_full { (usage.total / ROOM_PART).max(LOOK_AFTER_MIN) } else { 1 };
+        let is_full = room < enough;
         (is_full != self.is_full).then(|| {
             self.is_full = is_full;
             is_full
@@ -76,6 +80,8 @@ mod tests {
         assert!(usage.available as f64 > kept - (2 * LOOK_AFTER_MIN) as f64, "{usage:?}");
         assert!((usage.available as f64) < kept + 1e6, "{usage:?}");
         assert!(looks < writes / 1000, "{looks} looks at {writes} writes");
+        usage.available = kept as u64 + usage.total / (2 * ROOM_PART);
+        assert_eq!(headroom.look(&usage), None, "so little is not worth saying");
         usage.available = 1 << 29;
         assert_eq!(headroom.look(&usage), Some(false), "space has come back");
         assert_eq!(headroom.look(&usage), None);
