@@ -58,9 +58,9 @@ mod planted {
         is_caught(PlantedBug::AcknowledgedBeforeFlush, &promises, 0..20);
     }
 
-    /// A later batch was answered and the one before it was not written, just when the power failed: one seed in a hundred, so the
-    /// search begins where there is one, and goes on far when the simulation has changed. Or
-    /// blocks are free too early, and taken for two things, which a debug assertion of the store sees first.
+    /// A later batch was answered and the one before it was not written, just when the power failed: one seed in a hundred,
+    /// so the search begins where there is one, and goes on far when the simulation has changed. Or blocks are free too
+    /// early, and taken for two things, which a debug assertion of the store sees first.
     #[test]
     fn planted_acknowledged_out_of_order_is_caught() {
         let promises = [Promise::OnlyDamageIsAnError, Promise::KeptWhatWasAcknowledged, Promise::Invariant];

@@ -16,34 +16,47 @@ use wire::types::HObject;
 const OBJECTS_MAX: usize = 4096;
 
 /// What a client will have to send again.
-#[derive(Default)]
-pub struct Withheld {
-    objects: FastSet<HObject>,
-    everything: bool,
-    /// The connection is about to end: until then everything is lost.
-    is_closing: bool,
+pub enum Withheld {
+    /// Whatever is about these.
+    Objects(FastSet<HObject>),
+    Everything,
+    /// Everything, and the connection is about to end.
+    Closing,
+}
+
+impl Default for Withheld {
+    fn default() -> Withheld {
+        Withheld::Objects(FastSet::default())
+    }
 }
 
 impl Withheld {
     pub fn holds(&self, object: &HObject) -> bool {
-        self.everything || self.is_closing || !self.objects.is_empty() && self.objects.contains(object)
+        match self {
+            Withheld::Objects(objects) => !objects.is_empty() && objects.contains(object),
+            Withheld::Everything | Withheld::Closing => true,
+        }
     }
 
     fn is_empty(&self) -> bool {
-        !self.everything && !self.is_closing && self.objects.is_empty()
+        matches!(self, Withheld::Objects(objects) if objects.is_empty())
     }
 
     fn add(&mut self, object: &HObject) {
-        if self.objects.len() < OBJECTS_MAX {
-            self.objects.insert(object.clone());
+        let Withheld::Objects(objects) = self else { return };
+        if objects.len() < OBJECTS_MAX {
+            objects.insert(object.clone());
         } else {
-            self.everything = true;
+            *self = Withheld::Everything;
         }
     }
 
     fn holds_any_of(&self, pg: &Pg) -> bool {
         let is_its = |object: &HObject| object.pool == pg.id.pg.pool && pg.contains(object.hash);
-        self.everything || self.objects.iter().any(is_its)
+        match self {
+            Withheld::Objects(objects) => objects.iter().any(is_its),
+            Withheld::Everything | Withheld::Closing => true,
+        }
     }
 }
 
@@ -81,8 +94,9 @@ impl Shard {
 
     fn disconnect_if(&mut self, is_due: impl Fn(&Withheld) -> bool, fx: &mut Fx) {
         for (conn, session) in &mut self.sessions {
-            if !session.withheld.is_closing && is_due(&session.withheld) {
-                session.withheld = Withheld { is_closing: true, ..Withheld::default() };
+            let is_closing = matches!(session.withheld, Withheld::Closing);
+            if !is_closing && is_due(&session.withheld) {
+                session.withheld = Withheld::Closing;
                 fx.push(Effect::Close { conn: *conn });
             }
         }
