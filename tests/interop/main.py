@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import unittest
+from pathlib import Path
 
 import harness
 
@@ -39,10 +41,19 @@ def on_time_over(_number, _frame):
     raise harness.TookTooLong(f"more than {harness.test_seconds_max()} s")
 
 
+#: How a suite's last lines begin that say what failed. They are gathered, and said once more at the very end.
+FAILED_LINE = "failed: "
+REASON_CHARS_MAX = 300
+
+
 class Result(unittest.TextTestResult):
     """A line a test, with its time; passes are counted too."""
 
     passed = 0
+
+    def __init__(self, *how):
+        super().__init__(*how)
+        self.failed_lines = []
 
     def startTest(self, test):
         self.began = time.monotonic()
@@ -62,13 +73,17 @@ class Result(unittest.TextTestResult):
         self.passed += 1
         self.line("ok", test)
 
+    def failed(self, test, err):
+        self.line("FAILED", test)
+        self.failed_lines.append(f"{FAILED_LINE}{name_of(test)} {reason(err)}")
+
     def addFailure(self, test, err):
         unittest.TestResult.addFailure(self, test, err)
-        self.line("FAILED", test)
+        self.failed(test, err)
 
     def addError(self, test, err):
         unittest.TestResult.addError(self, test, err)
-        self.line("FAILED", test)
+        self.failed(test, err)
 
     def addSkip(self, test, reason):
         unittest.TestResult.addSkip(self, test, reason)
@@ -79,15 +94,29 @@ class Result(unittest.TextTestResult):
         if err is None:
             self.passed += 1
         else:
-            self.line("FAILED", subtest)
+            self.failed(subtest, err)
 
 
 def name_of(test):
     return test.id() if hasattr(test, "id") else str(test)
 
 
+def reason(err):
+    """Where a test failed and why, on one line: the last line of the test's own file, what was wrong, and what was
+    wrong below that."""
+    _class, problem, trace = err
+    where = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(trace)]
+    ours = [place for place in where if place.startswith("test_")] or where
+    whys = [f"{type(p).__name__}: {p}" for p in (problem, problem.__cause__) if p is not None]
+    why = " | ".join(" ".join(why.split()) for why in whys)
+    if len(why) > REASON_CHARS_MAX:
+        why = f"{why[:REASON_CHARS_MAX // 2]} ... {why[-REASON_CHARS_MAX // 2:]}"
+    return f"{ours[-1] if ours else ''} {why}"
+
+
 def beside(names, jobs, options):
-    """Each suite in a process of its own, `jobs` at a time: passed, failed, skipped."""
+    """Each suite in a process of its own, `jobs` at a time: passed, failed, skipped, and a line for each that failed."""
+    failed_lines = []
     factor = harness.LONG_FACTOR if harness.LONG else 1
     deadline = time.monotonic() + ALL_SECONDS_MAX * factor
 
@@ -99,6 +128,7 @@ def beside(names, jobs, options):
         left = min(SUITE_SECONDS_MAX * factor, deadline - began)
         if left <= 0:
             print(f"---- {name}\nFAILED  not begun: the suites before it took all the time there is", flush=True)
+            failed_lines.append(f"{FAILED_LINE}{name} was not begun")
             return [0, 1, 0]
         # Into a file: a pipe would be waited for as long as any daemon that a suite forgot has it.
         with tempfile.TemporaryFile("w+", errors="replace") as log:
@@ -115,12 +145,15 @@ def beside(names, jobs, options):
         closing = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", last)
         print(f"---- {name}, {time.monotonic() - began:.0f} s")
         print("\n".join(said if closing else [*said, last]), flush=True)
+        failed_lines.extend(line for line in said if line.startswith(FAILED_LINE))
         # A suite that did not come to its end has failed, whatever it counted.
+        if not closing:
+            failed_lines.append(f"{FAILED_LINE}{name} did not come to its end: {last}")
         return [int(n) for n in closing.groups()] if closing else [0, 1, 0]
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         counts = list(pool.map(one, range(len(names)), names))
-    return [sum(column) for column in zip(*counts)]
+    return *(sum(column) for column in zip(*counts)), failed_lines
 
 
 #: Where the suites' ports begin when they run beside each other, below those that the system gives to clients.
@@ -144,14 +177,15 @@ def main():
     if not names:
         names = sorted(p.stem for p in harness.HERE.glob("test_*.py")) if harness.LONG else GATE
     if jobs > 1 or any(":" in name for name in names):
-        passed, failed, skipped = beside(names, jobs, options)
+        passed, failed, skipped, failed_lines = beside(names, jobs, options)
     else:
         signal.signal(signal.SIGALRM, on_time_over)
         harness.give_time()
         runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=0, resultclass=Result)
         result = runner.run(unittest.TestLoader().loadTestsFromNames(names))
         passed, skipped = result.passed, len(result.skipped)
-        failed = len(result.failures) + len(result.errors)
+        failed, failed_lines = len(result.failures) + len(result.errors), result.failed_lines
+    print("\n".join(failed_lines), end="\n" if failed_lines else "")
     print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     # Not by way of `sys.exit`: a failed test may have left a thread in librados that waits for a cluster that is gone.
     os._exit(1 if failed else 0)
