@@ -1,4 +1,5 @@
-//! What did the operations take? Counted by the time at which they were meant to begin.
+//! What did the operations take? Latencies and errors by the time at which they were meant to begin, the rate by when they
+//! were done.
 
 use super::Start;
 use crate::results::record::{Latency, Measured, Second};
@@ -24,7 +25,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Counts what was meant to begin from `begin_ns` to before `end_ns`; what is before warms up.
+    /// The window is from `begin_ns` to before `end_ns`; what is before warms up.
     pub fn new(begin_ns: u64, end_ns: u64) -> anyhow::Result<Recorder> {
         Ok(Recorder {
             begin_ns,
@@ -56,19 +57,24 @@ impl Recorder {
         if now_ns < self.end_ns {
             self.second_ns.saturating_record(latency_ns);
         }
-        if start.intended_ns < self.begin_ns || start.intended_ns >= self.end_ns {
-            return;
-        }
+        let window = self.begin_ns..self.end_ns;
+        let is_meant = window.contains(&start.intended_ns);
         if errno < 0 {
-            self.errors += 1;
-            self.first_error.get_or_insert(errno);
+            if is_meant {
+                self.errors += 1;
+                self.first_error.get_or_insert(errno);
+            }
             return;
         }
-        if now_ns < self.end_ns {
+        // Whenever it was meant to begin: with many large operations in flight those of the warm-up complete within the
+        // window for a good while, and those that begin near its end after it.
+        if window.contains(&now_ns) {
             self.completed_in_window += 1;
             self.bytes_in_window += start.bytes;
         }
-        self.latency_ns.saturating_record(latency_ns);
+        if is_meant {
+            self.latency_ns.saturating_record(latency_ns);
+        }
     }
 
     fn end_second(&mut self, next: u64) {

@@ -63,6 +63,19 @@ fn a_fixed_delay_is_every_percentile() {
     near(Some(simulate(&open(5000.0), 20, &mut |now| now + 400_000).ops_per_s), 5000.0);
 }
 
+/// A queue that takes longer than half of the run to go round: what was meant to begin in the warm-up is done within the
+/// window, and half of what begins in the window is done after it.
+#[test]
+fn a_deep_queue_hides_no_rate() {
+    let mut free_at = 0;
+    let m = simulate(&closed(64), 20, &mut |now| {
+        free_at = now.max(free_at) + SECOND / 5;
+        free_at
+    });
+    near(Some(m.ops_per_s), 5.0);
+    near(Some(m.latency.max_us), 64e6 / 5.0);
+}
+
 #[test]
 fn two_modes_are_told_apart() {
     for spec in [open(5000.0), closed(8)] {

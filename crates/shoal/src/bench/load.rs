@@ -64,44 +64,42 @@ pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> an
             worker.fill().await?;
         }
     }
-    let recorder = Rc::new(RefCell::new(Recorder::new()?));
     let start = Instant::now() + load.warm_up;
     let end = start + load.duration;
+    let recorder = Rc::new(RefCell::new(Recorder::new(start..end)?));
     let local = tokio::task::LocalSet::new();
     let tasks: Vec<_> = workers
         .into_iter()
         .map(|mut worker| {
             let recorder = recorder.clone();
             local.spawn_local(async move {
-                worker.go(start, end, &recorder).await?;
+                worker.go(end, &recorder).await?;
                 anyhow::Ok(worker)
             })
         })
         .collect();
     let shown = recorder.clone();
-    let cpu_at_start = Rc::new(RefCell::new(Duration::ZERO));
-    let cpu = cpu_at_start.clone();
     let watch = local.spawn_local(async move {
+        const STEP: Duration = Duration::from_millis(200);
         tokio::time::sleep_until(start.into()).await;
-        *cpu.borrow_mut() = crate::daemon::system::cpu_time();
+        let cpu_at_start = crate::daemon::system::cpu_time();
         let mut line = Progress::new(progress);
         while Instant::now() < end {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            line.show(&shown.borrow(), start, end);
+            tokio::time::sleep_until((Instant::now() + STEP).min(end).into()).await;
+            line.show(&shown.borrow());
         }
         line.clear();
+        crate::daemon::system::cpu_time().saturating_sub(cpu_at_start)
     });
-    let mut workers = local
+    let (mut workers, cpu) = local
         .run_until(async move {
             let mut workers = Vec::new();
             for task in tasks {
                 workers.push(task.await.context("a connection's task ended")??);
             }
-            watch.await.context("the progress line's task ended")?;
-            anyhow::Ok(workers)
+            anyhow::Ok((workers, watch.await.context("the progress line's task ended")?))
         })
         .await?;
-    let cpu = crate::daemon::system::cpu_time().saturating_sub(*cpu_at_start.borrow());
     if !load.keep_objects {
         for worker in &mut workers {
             worker.remove_all().await?;
@@ -121,6 +119,7 @@ struct Worker {
     payload: Bytes,
     /// A random walk, different for each connection, the same in each run.
     walk: u64,
+    /// And when each was submitted.
     in_flight: BTreeMap<OpId, Instant>,
     found_no_room: bool,
 }
@@ -240,9 +239,8 @@ impl Worker {
         });
     }
 
-    /// Keep `depth` in flight until the end, or until there is no room, then wait for the last. What was submitted
-    /// before `start` warms up.
-    async fn go(&mut self, start: Instant, end: Instant, recorder: &RefCell<Recorder>) -> anyhow::Result<()> {
+    /// Keep `depth` in flight until the end, or until there is no room, then wait for the last.
+    async fn go(&mut self, end: Instant, recorder: &RefCell<Recorder>) -> anyhow::Result<()> {
         let mut done = Vec::new();
         let mut now = Instant::now();
         loop {
@@ -262,9 +260,7 @@ impl Worker {
                 let Some(submitted_at) = self.in_flight.remove(&id) else { continue };
                 let result = outcome.map_or_else(|failure| failure.errno(), |reply| reply.result);
                 self.found_no_room |= is_no_room(result);
-                if submitted_at >= start && now < end {
-                    recorder.record(now - submitted_at, result);
-                }
+                recorder.record(submitted_at, now, result);
             }
         }
     }

@@ -5,10 +5,13 @@ use hdrhistogram::Histogram;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::fmt;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Counts operations while they complete.
+/// Counts operations as they complete.
 pub(super) struct Recorder {
+    /// Between warming up and the end.
+    window: Range<Instant>,
     latency_ns: Histogram<u64>,
     errors: u64,
     first_error: Option<i32>,
@@ -18,18 +21,20 @@ pub(super) struct Recorder {
 const LATENCY_MAX: Duration = Duration::from_secs(600);
 
 impl Recorder {
-    pub(super) fn new() -> anyhow::Result<Recorder> {
+    pub(super) fn new(window: Range<Instant>) -> anyhow::Result<Recorder> {
         let latency_ns = Histogram::new_with_max(LATENCY_MAX.as_nanos() as u64, 3)?;
-        Ok(Recorder { latency_ns, errors: 0, first_error: None })
+        Ok(Recorder { window, latency_ns, errors: 0, first_error: None })
     }
 
-    pub(super) fn record(&mut self, latency: Duration, result: i32) {
+    /// What completes within the window is its rate, whenever it was submitted: with many large operations in flight, the
+    /// first that was submitted within the window may complete seconds after it. An error is one at any time.
+    pub(super) fn record(&mut self, submitted_at: Instant, now: Instant, result: i32) {
         if result < 0 {
             self.errors += 1;
             self.first_error.get_or_insert(result);
-            return;
+        } else if self.window.contains(&now) {
+            self.latency_ns.saturating_record((now - submitted_at).as_nanos() as u64);
         }
-        self.latency_ns.saturating_record(latency.as_nanos() as u64);
     }
 
     pub(super) fn report(self, load: &Load, cpu: Duration) -> Report {
@@ -60,11 +65,12 @@ impl Progress {
         Progress { bar, ops_before: 0, shown_at: Instant::now() }
     }
 
-    pub(super) fn show(&mut self, recorder: &Recorder, start: Instant, end: Instant) {
+    pub(super) fn show(&mut self, recorder: &Recorder) {
         let Some(bar) = &self.bar else { return };
         let (now, ops) = (Instant::now(), recorder.latency_ns.len());
         let rate = (ops - self.ops_before) as f64 / (now - self.shown_at).as_secs_f64();
         (self.ops_before, self.shown_at) = (ops, now);
+        let Range { start, end } = recorder.window;
         let share = (now - start).as_secs_f64() / (end - start).as_secs_f64();
         bar.set_position((share * 1000.0) as u64);
         let median_us = recorder.latency_ns.value_at_quantile(0.5) as f64 / 1e3;
@@ -84,7 +90,7 @@ pub struct Report {
     latency_ns: Histogram<u64>,
     errors: u64,
     first_error: Option<i32>,
-    /// Processor time of this process.
+    /// Processor time of this process within the window.
     cpu: Duration,
 }
 
@@ -169,9 +175,34 @@ impl fmt::Display for Report {
             self.latency_ns.max() as f64 / 1e3
         )?;
         write!(f, "  this client took {:.1} µs of processor time an operation", self.client_cpu_us_per_op())?;
+        if self.ops() == 0 && self.errors == 0 {
+            write!(f, "\n  nothing was done within that time: try more --seconds, or less --depth")?;
+        }
         if let Some(errno) = self.first_error {
             write!(f, "\n  the first error was errno {}", -errno)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_completes_within_the_window_and_errors_at_any_time() {
+        let began = Instant::now();
+        let at = |s: u64| began + Duration::from_secs(s);
+        let mut recorder = Recorder::new(at(10)..at(20)).unwrap();
+        for (submitted, completed) in [(2, 9), (9, 10), (1, 19), (12, 15), (12, 20), (19, 25)] {
+            recorder.record(at(submitted), at(completed), 0);
+        }
+        assert_eq!(recorder.latency_ns.len(), 3);
+        assert!(recorder.latency_ns.max() >= 18_000_000_000, "from when it was submitted");
+        assert_eq!(recorder.errors, 0);
+        recorder.record(at(1), at(2), -5);
+        recorder.record(at(12), at(25), -110);
+        assert_eq!((recorder.errors, recorder.first_error), (2, Some(-5)));
+        assert_eq!(recorder.latency_ns.len(), 3);
     }
 }

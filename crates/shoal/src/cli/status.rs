@@ -28,7 +28,25 @@ pub enum Health {
 }
 
 /// Health checks that go away when daemons have started and PGs have become active, or that mean harm if not.
-const ABOUT_SERVING: &[&str] = &["MGR_DOWN", "MON_", "OSD_DOWN", "OSD_HOST_DOWN", "OSD_ROOT_DOWN", "PG_"];
+const ABOUT_SERVING: &[&str] = &[
+    "MGR_DOWN",
+    "MON_",
+    "OSD_DOWN",
+    "OSD_HOST_DOWN",
+    "OSD_ROOT_DOWN",
+    "PG_AVAILABILITY",
+    "PG_DEGRADED",
+    "PG_RECOVERY_FULL",
+    "PG_BACKFILL_FULL",
+];
+
+/// Errors that no start mends and no waiting: some object is damaged, and all others are served.
+const ABOUT_DAMAGE: &[&str] = &["PG_DAMAGED", "OSD_SCRUB_ERRORS"];
+
+fn keeps_from_serving(name: &str, check: &Value) -> bool {
+    let is_error = check["severity"] == "HEALTH_ERR" && !ABOUT_DAMAGE.contains(&name);
+    is_error || ABOUT_SERVING.iter().any(|prefix| name.starts_with(prefix))
+}
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::load(&args.dir)?;
@@ -85,11 +103,11 @@ fn not_serving(osd: &Daemon) -> Option<String> {
 fn health(status: &Value, osds: usize) -> Health {
     let mut problems = Vec::new();
     let word = status["health"]["status"].as_str().unwrap_or("no health yet");
-    let mut serves = word == "HEALTH_OK" || word == "HEALTH_WARN";
+    let mut serves = word.starts_with("HEALTH_");
     if word != "HEALTH_OK" {
         problems.push(word.to_owned());
         for (name, check) in status["health"]["checks"].as_object().into_iter().flatten() {
-            serves &= !ABOUT_SERVING.iter().any(|prefix| name.starts_with(prefix));
+            serves &= !keeps_from_serving(name, check);
             problems.push(format!("  {name}: {}", check["summary"]["message"].as_str().unwrap_or("")));
         }
     }
@@ -100,8 +118,11 @@ fn health(status: &Value, osds: usize) -> Health {
     }
     let pgs = status["pgmap"]["num_pgs"].as_u64().unwrap_or(0);
     let states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
+    // A PG that is inconsistent, or is scrubbed, is so besides.
+    let is_clean =
+        |name: &str| ["active", "clean"].iter().all(|word| name.split('+').any(|part| part == *word));
     let clean: u64 = states
-        .filter(|state| state["state_name"] == "active+clean")
+        .filter(|state| state["state_name"].as_str().is_some_and(is_clean))
         .filter_map(|state| state["count"].as_u64())
         .sum();
     if clean < pgs {
@@ -138,5 +159,28 @@ mod tests {
         status["pgmap"]["num_pgs"] = json!(7);
         status["health"]["checks"] = json!({"POOL_APP_NOT_ENABLED": {"summary": {"message": "1 pool(s) …"}}});
         assert!(matches!(health(&status, 3), Health::Warned(_)), "everything serves all the same");
+    }
+
+    #[test]
+    fn a_damaged_object_keeps_nothing_else_from_being_served() {
+        let error =
+            |message: &str| json!({"severity": "HEALTH_ERR", "summary": {"message": message, "count": 1}});
+        let mut status = json!({
+            "health": {"status": "HEALTH_ERR", "checks": {
+                "OSD_SCRUB_ERRORS": error("1 scrub errors"),
+                "PG_DAMAGED": error("Possible data damage: 1 pg inconsistent"),
+            }},
+            "osdmap": {"num_osds": 1, "num_up_osds": 1, "num_in_osds": 1},
+            "pgmap": {"num_pgs": 8, "pgs_by_state": [
+                {"state_name": "active+clean", "count": 7}, {"state_name": "active+clean+inconsistent", "count": 1},
+            ]},
+        });
+        let Health::Warned(why) = health(&status, 1) else { panic!("it serves") };
+        assert!(why.starts_with("HEALTH_ERR\n  OSD_SCRUB_ERRORS: 1 scrub errors\n  PG_DAMAGED:"), "{why}");
+        status["pgmap"]["pgs_by_state"][1]["state_name"] = json!("down+inconsistent");
+        assert!(matches!(health(&status, 1), Health::Not(_)));
+        status["pgmap"]["pgs_by_state"][1]["state_name"] = json!("active+clean+inconsistent");
+        status["health"]["checks"]["OSD_FULL"] = error("1 full osd(s)");
+        assert!(matches!(health(&status, 1), Health::Not(_)), "nothing can be written");
     }
 }
