@@ -243,6 +243,12 @@ impl Endpoint {
 
     /// Once a turn: sessions that were held back go on when there is room for what they send.
     pub fn read_on(&mut self, now: Time, effects: &mut Effects<Effect>) {
+        for conn in self.inflow.take_choked() {
+            if let Some(session) = self.sessions.get_mut(&conn) {
+                session.share.unchoke();
+                self.on_bytes(now, conn, effects);
+            }
+        }
         if !self.inflow.is_waited_for() {
             return;
         }
@@ -368,7 +374,7 @@ impl Endpoint {
     /// Take a session out of every table. Its socket is not shut.
     pub(super) fn forget(&mut self, conn: ConnId) -> Option<Session> {
         let mut session = self.sessions.remove(&conn)?;
-        self.inflow.give_up(&mut session.share);
+        self.inflow.forget(&mut session.share);
         self.inflow.set_sessions(self.sessions.len());
         if let Some(socket) = session.socket() {
             self.sockets.remove(&socket);
@@ -430,6 +436,9 @@ impl Endpoint {
             }
             session.filed_deadline = session.deadline;
         }
+        let unwritten =
+            session.transport.as_ref().filter(|_| session.is_metered()).map_or(0, |t| t.out.len());
+        self.inflow.note_unwritten(&mut session.share, unwritten);
         let has = session.socket();
         if let Some(lost) = had.filter(|_| had != has) {
             self.sockets.remove(&lost);

@@ -90,7 +90,7 @@ impl Session {
         self.in_seq = header.seq;
         self.ack_due = !self.is_lossy();
         let held = match self.is_metered() {
-            true => cx.inflow.hold(payload_len + asked_len(&message)),
+            true => cx.inflow.hold(&self.share, payload_len, asked_len(&message)),
             false => Held::default(),
         };
         cx.event(NetEvent::Message { conn: self.conn, message, held });

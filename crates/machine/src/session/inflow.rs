@@ -9,8 +9,10 @@
 //! - When the budget is used up, nothing more is taken from a session, not even what its socket has given already, and
 //!   sockets are not read from: TCP tells the clients. Sessions go on in the order in which they had to wait, with one
 //!   frame each while others wait too. A request that is larger than the whole budget goes through alone.
-//! - Answers that wait for a client to fetch them do not count: one that does not would keep all others waiting. They have
-//!   a bound for each session: an even share of as much again, at most `unwritten_len_max`.
+//! - Answers that wait for a client to fetch them do not count there: one that does not would keep all others waiting. But
+//!   where all this together is more than the budget, a session that has more than its even share, in answers and in what
+//!   it has asked to be read, gets nothing more until it has less. So all of it is at most about twice the budget, and
+//!   a client that has the daemon to itself has all of it.
 //!
 //! Only connections of clients wait. A daemon that waits for another daemon's answer must not be kept waiting by
 //! requests that wait for it. (Stock: `osd_client_message_size_cap`, the throttler of the client policy.)
@@ -28,12 +30,26 @@ const FAIR_SHARE_MIN: usize = 1 << 20;
 
 /// A message's part of the budget; given back when this is dropped, on whatever core that happens.
 #[derive(Debug, Default)]
-pub struct Held(Option<(Arc<AtomicUsize>, usize)>);
+pub struct Held {
+    _of_all: Counted,
+    _asked: Counted,
+}
 
-impl Drop for Held {
+/// So much in an account.
+#[derive(Debug, Default)]
+struct Counted(Option<(Arc<AtomicUsize>, usize)>);
+
+impl Counted {
+    fn new(account: &Arc<AtomicUsize>, len: usize) -> Counted {
+        // Nothing else is published by it, here and below.
+        account.fetch_add(len, Ordering::Relaxed);
+        Counted(Some((account.clone(), len)))
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         if let Some((account, len)) = &self.0 {
-            // Nothing else is published by it.
             account.fetch_sub(*len, Ordering::Relaxed);
         }
     }
@@ -50,6 +66,12 @@ pub(super) struct Share {
     is_called: bool,
     /// It is in the queue.
     waits: bool,
+    /// What its requests under way ask to be read.
+    asked: Arc<AtomicUsize>,
+    /// Of its answers, so much was not fetched when it was last looked at.
+    unwritten: usize,
+    /// It is among those that have more than their share.
+    is_choked: bool,
 }
 
 pub(super) struct Inflow {
@@ -58,12 +80,24 @@ pub(super) struct Inflow {
     /// Of large frames that were admitted and are not whole yet.
     receiving: usize,
     waiting: VecDeque<ConnId>,
+    /// All sessions' answers.
+    unwritten: usize,
+    /// Sessions that get nothing more until they have less than their share.
+    choked: Vec<ConnId>,
     sessions: usize,
 }
 
 impl Inflow {
     pub fn new(len_max: usize) -> Inflow {
-        Inflow { len_max, held: Arc::default(), receiving: 0, waiting: VecDeque::new(), sessions: 0 }
+        Inflow {
+            len_max,
+            held: Arc::default(),
+            receiving: 0,
+            waiting: VecDeque::new(),
+            unwritten: 0,
+            choked: Vec::new(),
+            sessions: 0,
+        }
     }
 
     pub fn set_len_max(&mut self, len_max: usize) {
@@ -75,16 +109,40 @@ impl Inflow {
         self.sessions = sessions;
     }
 
-    /// How much may wait for one client to fetch it.
-    pub fn fair_share(&self) -> usize {
+    fn fair_share(&self) -> usize {
         (self.len_max / self.sessions.max(1)).max(FAIR_SHARE_MIN)
     }
 
-    /// A whole message has come, of `len` bytes with what it asks for.
-    pub fn hold(&mut self, len: usize) -> Held {
-        let len = len.saturating_add(MESSAGE_OVERHEAD);
-        self.held.fetch_add(len, Ordering::Relaxed);
-        Held(Some((self.held.clone(), len)))
+    /// A whole message has come, of `len` bytes, which asks for `asked` to be read.
+    pub fn hold(&mut self, share: &Share, len: usize, asked: usize) -> Held {
+        let of_all = Counted::new(&self.held, len.saturating_add(asked).saturating_add(MESSAGE_OVERHEAD));
+        let asked = if asked > 0 { Counted::new(&share.asked, asked) } else { Counted::default() };
+        Held { _of_all: of_all, _asked: asked }
+    }
+
+    /// So much of a session's answers is not fetched yet.
+    pub fn note_unwritten(&mut self, share: &mut Share, len: usize) {
+        self.unwritten = self.unwritten - share.unwritten + len;
+        share.unwritten = len;
+    }
+
+    /// Whether a session has more than its share while all together have more than the budget. Then it is called again, by
+    /// [`Inflow::take_choked`].
+    pub fn chokes(&mut self, conn: ConnId, share: &mut Share, unwritten: usize, is_reading: bool) -> bool {
+        let own = unwritten.saturating_add(share.asked.load(Ordering::Relaxed));
+        // Twice the mark to stop, once to go on: no flapping.
+        let mark = self.fair_share() / if is_reading { 1 } else { 2 };
+        let chokes = own > mark && self.used().saturating_add(self.unwritten) > self.len_max;
+        if chokes && !share.is_choked {
+            share.is_choked = true;
+            self.choked.push(conn);
+        }
+        chokes
+    }
+
+    /// To be looked at again.
+    pub fn take_choked(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.choked)
     }
 
     fn used(&self) -> usize {
@@ -124,6 +182,13 @@ impl Inflow {
         false
     }
 
+    /// The session is not here any more.
+    pub fn forget(&mut self, share: &mut Share) {
+        self.give_up(share);
+        self.note_unwritten(share, 0);
+        share.is_choked = false;
+    }
+
     /// The session receives nothing any more.
     pub fn give_up(&mut self, share: &mut Share) {
         self.receiving -= share.receiving.take().unwrap_or(0);
@@ -139,9 +204,11 @@ impl Inflow {
     }
 
     /// `shares`: of every session.
-    pub fn check<'a>(&self, shares: impl Iterator<Item = &'a Share>) {
-        let receiving: usize = shares.filter_map(|share| share.receiving).sum();
+    pub fn check<'a>(&self, shares: impl Iterator<Item = &'a Share> + Clone) {
+        let receiving: usize = shares.clone().filter_map(|share| share.receiving).sum();
         assert_eq!(receiving, self.receiving, "what is being received is counted");
+        let unwritten: usize = shares.map(|share| share.unwritten).sum();
+        assert_eq!(unwritten, self.unwritten, "what is not fetched is counted");
     }
 }
 
@@ -149,6 +216,10 @@ impl Share {
     pub fn call(&mut self) {
         self.waits = false;
         self.is_called = true;
+    }
+
+    pub fn unchoke(&mut self) {
+        self.is_choked = false;
     }
 
     pub fn frame(&self) -> u64 {
@@ -197,7 +268,7 @@ mod tests {
         assert!(!ask(&mut inflow, &mut shares, 3, frames[3]), "nor does anything small overtake");
         assert_eq!(call(&mut inflow, &mut shares, &frames), [] as [u64; 0]);
         // The first is whole: it counts as a message until that is done with.
-        let held = inflow.hold(60 * KIB);
+        let held = inflow.hold(&shares[0], 60 * KIB, 0);
         frames[0] = (2, None);
         assert!(!ask(&mut inflow, &mut shares, 0, frames[0]), "others wait");
         assert_eq!(call(&mut inflow, &mut shares, &frames), [] as [u64; 0]);
@@ -213,7 +284,7 @@ mod tests {
     fn what_is_larger_than_the_budget_goes_alone() {
         let mut inflow = Inflow::new(10 * KIB);
         let (mut large, mut small) = (Share::default(), Share::default());
-        let held = inflow.hold(0);
+        let held = inflow.hold(&large, 0, 0);
         assert!(!inflow.admits(ConnId(0), &mut large, 7, Some(90 * KIB)));
         drop(held);
         assert_eq!(inflow.call_next(), Some(ConnId(0)));

@@ -389,24 +389,22 @@ impl Session {
     }
 
     /// Whether so much waits for the peer to fetch it that nothing more should be done for it.
-    pub fn is_choked(&self, cx: &Cx<'_>) -> bool {
+    pub fn is_choked(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(t) = &self.transport else { return false };
         // Only who accepts holds back: if both did, each could wait for the other to read.
         if t.side != Side::Accepting {
             return false;
         }
-        let most = match self.is_metered() {
-            true => cx.config.unwritten_len_max.min(cx.inflow.fair_share()),
-            false => cx.config.unwritten_len_max,
-        };
+        let unwritten = t.out.len();
         // Twice the mark to stop, once to go on: no flapping.
-        t.out.len() > most / if self.reading { 1 } else { 2 }
+        let is_over = unwritten > cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
+        is_over || self.is_metered() && cx.inflow.chokes(self.conn, &mut self.share, unwritten, self.reading)
     }
 
     /// Tell the host whether to read, when that has changed.
     pub fn update_reading(&mut self, cx: &mut Cx<'_>) {
-        let Some(t) = &self.transport else { return };
         let is_choked = self.is_choked(cx);
+        let Some(t) = &self.transport else { return };
         let is_held_back = self.is_metered()
             && !cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len());
         let on = self.stage != Stage::Judging && !is_choked && !is_held_back;

@@ -19,6 +19,8 @@ pub(super) struct Node {
     pub endpoint: Endpoint,
     pub addr: SocketAddr,
     pub events: Vec<NetEvent>,
+    /// Nobody fetches what it sends.
+    pub is_unheard: bool,
     /// Set for a node that judges as a monitor does.
     pub monitor: Option<Monitor>,
     open: BTreeMap<SocketId, Far>,
@@ -70,7 +72,15 @@ impl World {
         change(&mut config);
         let endpoint = Endpoint::new(config, self.random.fork());
         let (open, unread) = (BTreeMap::new(), BTreeMap::new());
-        self.nodes.push(Node { endpoint, addr, events: vec![], monitor: None, open, unread });
+        self.nodes.push(Node {
+            endpoint,
+            addr,
+            events: vec![],
+            is_unheard: false,
+            monitor: None,
+            open,
+            unread,
+        });
         n
     }
 
@@ -186,7 +196,9 @@ impl World {
             }
         }
         let mut dirty = Vec::new();
-        self.nodes[n].endpoint.take_dirty(&mut dirty);
+        if !self.nodes[n].is_unheard {
+            self.nodes[n].endpoint.take_dirty(&mut dirty);
+        }
         for socket in dirty {
             let Some(queue) = self.nodes[n].endpoint.outgoing(socket) else { continue };
             let bytes: Vec<u8> = queue.take().flat_map(|b| b.to_vec()).collect();

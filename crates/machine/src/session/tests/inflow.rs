@@ -2,10 +2,13 @@
 
 use super::fixture::{READ_LEN, World, message};
 use crate::net::{Credentials, NetEffect, NetEvent, Policy};
+use crate::session::inflow::{Inflow, Share};
 use crate::{ConnId, Random};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::types::EntityKind;
+use wire::messages::{Body, MOSDOp, Message, OsdOps};
+use wire::types::{EntityKind, EntityName, HObject, OpCode, OsdFlags, OsdOp, PgId, ReqId, SnapId, UTime};
 
 const BUDGET: usize = 300_000;
 
@@ -79,4 +82,98 @@ fn clients_wait_for_room() {
 #[test]
 fn daemons_do_not_wait() {
     assert!(flood(1, 5, EntityKind::OSD) > 2 * BUDGET);
+}
+
+fn read(tid: u64, len: u64) -> Message {
+    let op = MOSDOp {
+        pg: PgId { pool: 1, seed: 0 }.into(),
+        epoch: 1,
+        flags: OsdFlags::ONDISK,
+        explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
+        client_incarnation: 0,
+        mtime: UTime { sec: 0, nsec: 0 },
+        object: HObject::min(),
+        ops: OsdOps::from_iter([OsdOp::extent(OpCode::READ, 0, len, Bytes::new())]),
+        snap_seq: SnapId(0),
+        snaps: vec![],
+        retry_attempt: 0,
+        features: 0,
+    };
+    Message { tid, priority: 127, body: Body::MOSDOp(Box::new(op)) }
+}
+
+/// An OSD answers faster than its clients fetch: what it has for them stays within bounds, and nobody is left out.
+#[test]
+fn clients_that_fetch_nothing_yet_have_two_budgets_together() {
+    const CLIENTS: u64 = 4;
+    const READS: u64 = 60;
+    const LEN: usize = 100 << 10;
+    const BUDGET: usize = 4 << 20;
+    let mut w = World::new(1);
+    let none = |c: &mut crate::session::Config| c.methods = vec![wire::cephx::METHOD_NONE];
+    let osd = w.add(EntityKind::OSD, 0, |c| {
+        none(c);
+        c.held_len_max = BUDGET;
+    });
+    for n in 1..=CLIENTS {
+        let client = w.add(EntityKind::CLIENT, n as i64, none);
+        let credentials = Credentials::None { auth_name: "client.x".into(), global_id: n };
+        let (to, conn) = (w.addrs(osd), ConnId::outgoing(n));
+        let connect =
+            NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy: Policy::Lossy, credentials };
+        w.role(client, connect);
+    }
+    w.run(Duration::from_secs(1));
+    w.nodes[osd].is_unheard = true;
+    for n in 1..=CLIENTS {
+        for tid in 0..READS {
+            w.role(n as usize, NetEffect::Send { conn: ConnId::outgoing(n), message: read(tid, LEN as u64) });
+        }
+    }
+    let mut answered = BTreeMap::<ConnId, usize>::new();
+    let mut answer_all = |w: &mut World| {
+        loop {
+            w.run(Duration::from_secs(1));
+            let events = std::mem::take(&mut w.nodes[osd].events);
+            let asked = events.into_iter().filter_map(|event| match event {
+                NetEvent::Message { conn, message, held } => Some((conn, message.tid, held)),
+                _ => None,
+            });
+            let asked: Vec<_> = asked.collect();
+            if asked.is_empty() {
+                return answered.clone();
+            }
+            for (conn, tid, held) in asked {
+                drop(held);
+                *answered.entry(conn).or_default() += 1;
+                w.role(osd, NetEffect::Send { conn, message: message(tid, LEN) });
+            }
+        }
+    };
+    let while_unheard = answer_all(&mut w);
+    assert_eq!(while_unheard.len(), CLIENTS as usize, "nobody is left out: {while_unheard:?}");
+    let bytes = while_unheard.values().sum::<usize>() * LEN;
+    // One answer more than its share for each.
+    let bound = 2 * BUDGET + CLIENTS as usize * LEN;
+    assert!((BUDGET..=bound).contains(&bytes), "{bytes} bytes wait to be fetched, with {BUDGET} allowed");
+
+    w.nodes[osd].is_unheard = false;
+    w.role(osd, NetEffect::HoldAtMost(BUDGET));
+    let all = answer_all(&mut w);
+    assert!(all.len() == CLIENTS as usize && all.values().all(|n| *n == READS as usize), "{all:?}");
+}
+
+/// Where there is room, a client has all of it, however many others are connected.
+#[test]
+fn one_reader_among_idle_ones_has_the_whole_budget() {
+    let mut inflow = Inflow::new(100 << 20);
+    inflow.set_sessions(1000);
+    let (mut reader, mut other) = (Share::default(), Share::default());
+    let _held = inflow.hold(&reader, 0, 60 << 20);
+    inflow.note_unwritten(&mut reader, 30 << 20);
+    assert!(!inflow.chokes(ConnId(1), &mut reader, 30 << 20, true));
+    let _more = inflow.hold(&reader, 0, 20 << 20);
+    assert!(inflow.chokes(ConnId(1), &mut reader, 30 << 20, true));
+    assert!(!inflow.chokes(ConnId(2), &mut other, 0, true), "it has nothing yet");
+    assert_eq!(inflow.take_choked(), [ConnId(1)]);
 }
