@@ -5,6 +5,27 @@
 
 use store::{Transaction, Usage};
 
+/// `osd_failsafe_full_ratio`, and whether the OSD is beyond it: then it takes no writes, whatever the map says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Failsafe {
+    pub ratio_max: f64,
+    pub is_full: bool,
+}
+
+impl Default for Failsafe {
+    fn default() -> Failsafe {
+        Failsafe { ratio_max: 0.97, is_full: false }
+    }
+}
+
+impl Failsafe {
+    /// As it is with this part of the store filled. Full is left some way below where it was entered.
+    pub fn judge(self, ratio_max: f64, ratio: f64) -> Failsafe {
+        let enough = if self.is_full { 1.0 / ROOM_PART as f64 } else { 0.0 };
+        Failsafe { ratio_max, is_full: ratio >= ratio_max - enough }
+    }
+}
+
 /// What a transaction may cost beyond its contents: its place in the log, and the ends of blocks.
 const OVERHEAD: u64 = 8 << 10;
 /// Looking is cheap; but not at every transaction.
@@ -25,6 +46,11 @@ pub struct Headroom {
 impl Headroom {
     pub fn new(ratio_max: f64) -> Headroom {
         Headroom { ratio_max, left: 0, is_full: false }
+    }
+
+    /// The cluster's configuration has said something else. True when it is time to look.
+    pub fn set_ratio_max(&mut self, ratio_max: f64) -> bool {
+        std::mem::replace(&mut self.ratio_max, ratio_max) != ratio_max
     }
 
     /// True when it is time to look.
@@ -60,6 +86,24 @@ mod tests {
         Transaction { collection: Collection::Meta, changes }
     }
 
+    #[test]
+    fn an_osd_at_the_brim_does_not_waver() {
+        let mut failsafe = Failsafe::default();
+        for (ratio_max, ratio, is_full) in [
+            (0.97, 0.969, false),
+            (0.97, 0.97, true),
+            (0.97, 0.966, true),
+            (0.97, 0.964, false),
+            (0.97, 0.969, false),
+            (0.95, 0.969, true),
+            (0.97, 0.969, true),
+            (0.98, 0.969, false),
+        ] {
+            failsafe = failsafe.judge(ratio_max, ratio);
+            assert_eq!(failsafe, Failsafe { ratio_max, is_full }, "at {ratio}");
+        }
+    }
+
     /// A store that takes what is submitted, and twice that for a while.
     #[test]
     fn a_store_is_never_overrun() {
@@ -85,5 +129,8 @@ mod tests {
         usage.available = 1 << 29;
         assert_eq!(headroom.look(&usage), Some(false), "space has come back");
         assert_eq!(headroom.look(&usage), None);
+        assert!(!headroom.set_ratio_max(0.97));
+        assert!(headroom.set_ratio_max(0.4), "time to look");
+        assert_eq!(headroom.look(&usage), Some(true), "less may be filled now");
     }
 }

@@ -134,7 +134,7 @@ fn a_write_that_insists_is_refused_and_a_delete_is_done() {
 #[test]
 fn beyond_the_failsafe_ratio_it_is_the_same() {
     let mut host = host();
-    host.view.failsafe_full = true;
+    host.view.failsafe.is_full = true;
     host.map(Vec::new());
     let lost = send(&mut host, 1, "a", OsdOp::bare(DELETE));
     assert!(!is_answered(&mut host, lost));
@@ -143,7 +143,7 @@ fn beyond_the_failsafe_ratio_it_is_the_same() {
     full(&mut host, true);
     full(&mut host, false);
     assert_eq!(host.closed, [], "there is no room yet");
-    host.view.failsafe_full = false;
+    host.view.failsafe.is_full = false;
     host.map(Vec::new());
     assert_eq!(host.closed, [ConnId(1)]);
 }

@@ -292,10 +292,14 @@ impl Control {
             let (paxos, map_epoch) = (PaxosHeader { version: map.epoch as u64 }, map.epoch);
             self.send_mon(now, MOSDFull { paxos, map_epoch, state }, fx);
         }
-        let failsafe = ratio >= self.options.number("osd_failsafe_full_ratio");
-        if failsafe != self.failsafe_full {
-            self.failsafe_full = failsafe;
-            self.log(Level::Warn, format!("store {:.1} % full: failsafe {failsafe}", ratio * 100.0), fx);
+        let failsafe = self.failsafe.judge(self.options.number("osd_failsafe_full_ratio"), ratio);
+        let before = std::mem::replace(&mut self.failsafe, failsafe);
+        if failsafe.is_full != before.is_full {
+            let (ratio, most) = (ratio * 100.0, failsafe.ratio_max * 100.0);
+            let what = if failsafe.is_full { "no writes are taken" } else { "writes are taken again" };
+            self.log(Level::Warn, format!("store {ratio:.1} % full, {most:.1} % may be: {what}"), fx);
+        }
+        if failsafe != before {
             self.publish(&map, fx);
         }
     }

@@ -22,6 +22,7 @@ pub use history::Lineage;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
 use crate::fast_map::FastMap;
+use crate::headroom::Failsafe;
 use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
 use history::History;
 use holdings::Holdings;
@@ -63,7 +64,7 @@ pub struct Control {
     compression: compression::Told,
     pg_reports: BTreeMap<PgId, PgReport>,
     ops_in_flight: BTreeMap<CoreId, usize>,
-    failsafe_full: bool,
+    failsafe: Failsafe,
     full_pools: full_pools::FullPools,
     /// When pg_temp was asked for last.
     temps_asked_at: Option<Time>,
@@ -76,9 +77,11 @@ const TICK: Duration = Duration::from_secs(1);
 impl Control {
     /// `collections`: whether core 0's store has the daemon's own collection already.
     pub fn new(config: ControlConfig, has_meta: bool, random: Random) -> Control {
+        let options = Options::new(config.options.clone());
+        let failsafe = Failsafe { ratio_max: options.number("osd_failsafe_full_ratio"), is_full: false };
         Control {
             mon: MonSession::new(config.mon.clone(), 0, random),
-            options: Options::new(config.options.clone()),
+            options,
             wall: WallClock::new(Time::ZERO, UTime::ZERO),
             history: History::default(),
             holdings: Holdings::new(config.osd.0, config.cores),
@@ -94,7 +97,7 @@ impl Control {
             compression: compression::Told::default(),
             pg_reports: BTreeMap::new(),
             ops_in_flight: BTreeMap::new(),
-            failsafe_full: false,
+            failsafe,
             full_pools: full_pools::FullPools::default(),
             temps_asked_at: None,
             ticked_at: None,
@@ -311,7 +314,7 @@ impl Control {
             routes: self.holdings.routes(),
             blocklist: map.blocklist.keys().map(any).collect(),
             blocklist_ranges: map.range_blocklist.keys().filter_map(range).collect(),
-            failsafe_full: self.failsafe_full,
+            failsafe: self.failsafe,
         }
     }
 

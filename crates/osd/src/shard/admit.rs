@@ -116,7 +116,7 @@ impl Shard {
             // Some of what the client sent before it saw that may have been dropped: it sends all of that again.
             return Verdict::Drop;
         }
-        if access.ordered && self.view.failsafe_full && !op.flags.contains(OsdFlags::FULL_TRY) {
+        if access.ordered && self.view.failsafe.is_full && !op.flags.contains(OsdFlags::FULL_TRY) {
             return Verdict::NoRoom;
         }
         if pool.eio {

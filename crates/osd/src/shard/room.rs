@@ -76,7 +76,7 @@ impl Shard {
 
     /// There may be room again.
     pub(super) fn have_withheld_sent_again(&mut self, fx: &mut Fx) {
-        if !self.store_full && !self.view.failsafe_full && self.is_withholding {
+        if !self.store_full && !self.view.failsafe.is_full && self.is_withholding {
             self.disconnect_if(|withheld| !withheld.is_empty(), fx);
         }
     }

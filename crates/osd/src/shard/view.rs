@@ -1,6 +1,7 @@
 //! What the data path needs of an OSDMap: digested once an epoch by the control machine and shared by all cores.
 
 use crate::fast_map::{FastMap, FastSet};
+use crate::headroom::Failsafe;
 use std::collections::BTreeMap;
 use wire::types::{EntityAddr, Epoch, PoolId};
 
@@ -14,8 +15,7 @@ pub struct ClusterView {
     pub blocklist: FastSet<EntityAddr>,
     /// Hosts and networks, rare: `(address, prefix bits)`.
     pub blocklist_ranges: Vec<(std::net::IpAddr, u8)>,
-    /// This OSD has reached its failsafe ratio: no write is taken, whatever the map says.
-    pub failsafe_full: bool,
+    pub failsafe: Failsafe,
 }
 
 #[derive(Clone, Debug, Default)]

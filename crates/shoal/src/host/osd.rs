@@ -168,6 +168,7 @@ impl OsdRole {
     fn step_shard(&mut self, input: shard::Input, turn: &mut Turn<Hop>) {
         if let shard::Input::Map { view, .. } = &input {
             self.view = view.clone();
+            self.look_for_room |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
         }
         self.shard.step(turn.now(), input, &mut self.shard_effects);
         if cfg!(debug_assertions) {

@@ -227,6 +227,7 @@ impl Machines {
         match input {
             shard::Input::Map { view, orders } => {
                 self.routes = view.routes.clone();
+                self.look_for_room |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
                 for order in orders {
                     match order {
                         PgOrder::Create { pg, since, .. } | PgOrder::Serve { pg, since } => {
