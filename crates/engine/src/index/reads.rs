@@ -41,7 +41,7 @@ pub struct Reads {
     ready: Vec<Ticket>,
     /// Blocks that the tickets in `ready` will ask for.
     pins_next: Vec<(Ticket, SmallVec<[Name; 4]>)>,
-    /// Blocks that the tickets handed out last ask for now.
+    /// Blocks that the tickets handed out last ask for now, by ticket.
     pins_held: Vec<(Ticket, SmallVec<[Name; 4]>)>,
     /// Blocks that `asker` has used so far, in all the questions it asks in a row.
     touched: Vec<Name>,
@@ -145,7 +145,8 @@ impl Reads {
     pub fn hold_touched(&mut self, ticket: Ticket) {
         let Some(wait) = self.waits.get_mut(&ticket) else { return };
         // Also what it waited for before and did not come by this time: an answer that was remembered may be forgotten.
-        for (_, names) in self.pins_held.iter_mut().filter(|(whose, _)| *whose == ticket) {
+        let first = self.pins_held.partition_point(|(whose, _)| *whose < ticket);
+        for (_, names) in self.pins_held[first..].iter_mut().take_while(|(whose, _)| *whose == ticket) {
             wait.landed.append(names);
         }
         // Twice pinned is twice let go of.
@@ -305,6 +306,8 @@ impl Reads {
             self.cache.unpin(name);
         }
         std::mem::swap(&mut self.pins_held, &mut self.pins_next);
+        // Thousands may wait again, and each looks for its own.
+        self.pins_held.sort_unstable_by_key(|(ticket, _)| *ticket);
         out.append(&mut self.ready);
     }
 
