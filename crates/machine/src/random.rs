@@ -13,7 +13,7 @@ impl Random {
         Random(ChaCha20Rng::from_seed(seed))
     }
 
-    /// For tests and the simulator.
+    /// For what is to be the same each time: tests, the simulator, a load that measures.
     pub fn from_number(seed: u64) -> Random {
         Random(ChaCha20Rng::seed_from_u64(seed))
     }

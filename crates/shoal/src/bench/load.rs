@@ -5,6 +5,7 @@ use crate::client_host::{Access, ClientHost};
 use anyhow::Context;
 use bytes::Bytes;
 use client::{Event, ObjectRef, OpId, Operation, ReadOps, WriteOps};
+use machine::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -117,8 +118,8 @@ struct Worker {
     load: Load,
     names: Vec<Box<str>>,
     payload: Bytes,
-    /// A random walk, different for each connection, the same in each run.
-    walk: u64,
+    /// Different for each connection, the same in each run.
+    random: Random,
     /// And when each was submitted.
     in_flight: BTreeMap<OpId, Instant>,
     found_no_room: bool,
@@ -140,15 +141,16 @@ impl Worker {
         let pool = host.client().pool_by_name(pool).with_context(|| format!("there is no pool {pool}"))?;
         let names =
             (0..load.objects_per_connection).map(|n| format!("shoal_bench_{index}_{n}").into()).collect();
-        let mut walk = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(index as u64 + 1);
-        let payload: Vec<u8> = (0..load.io_bytes).map(|_| next(&mut walk) as u8).collect();
+        let mut random = Random::from_number(index as u64);
+        let mut payload = vec![0; load.io_bytes as usize];
+        random.fill(&mut payload);
         Ok(Worker {
             host,
             pool,
             load: load.clone(),
             names,
             payload: payload.into(),
-            walk,
+            random,
             in_flight: BTreeMap::new(),
             found_no_room: false,
         })
@@ -224,13 +226,13 @@ impl Worker {
     }
 
     fn submit_random(&mut self) {
-        let object = next(&mut self.walk) as usize % self.names.len();
-        let io = next(&mut self.walk) % (self.load.object_bytes / self.load.io_bytes);
+        let object = self.random.below(self.names.len() as u64) as usize;
+        let io = self.random.below(self.load.object_bytes / self.load.io_bytes);
         let offset = io * self.load.io_bytes;
         let reads = match self.load.work {
             Work::Read => true,
             Work::Write => false,
-            Work::Mixed => next(&mut self.walk) % 10 < 7,
+            Work::Mixed => self.random.below(10) < 7,
         };
         let object = self.object(object);
         self.submit(match reads {
@@ -264,13 +266,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// SplitMix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
