@@ -154,15 +154,19 @@ impl Inflow {
         used == 0 || used.saturating_add(len) <= self.len_max
     }
 
-    /// Whether this session may take its next frame, or go on with it. `large`: how much of it is being received into
-    /// memory of its own.
-    pub fn admits(&mut self, conn: ConnId, share: &mut Share, frame: u64, large: Option<usize>) -> bool {
+    /// This is the session's frame now or next: the one before is whole, and counts as a message.
+    pub fn begin_frame(&mut self, share: &mut Share, frame: u64) {
         if share.frame != frame {
-            // The one before is whole, and counts as a message.
             self.give_up(share);
             share.frame = frame;
             share.is_called = false;
         }
+    }
+
+    /// Whether this session may take its next frame, or go on with it. `large`: how much of it is being received into
+    /// memory of its own.
+    pub fn admits(&mut self, conn: ConnId, share: &mut Share, frame: u64, large: Option<usize>) -> bool {
+        self.begin_frame(share, frame);
         if share.receiving.is_some() {
             return true;
         }

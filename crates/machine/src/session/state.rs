@@ -405,9 +405,12 @@ impl Session {
     pub fn update_reading(&mut self, cx: &mut Cx<'_>) {
         let is_choked = self.is_choked(cx);
         let Some(t) = &self.transport else { return };
-        let is_held_back = self.is_metered()
-            && !cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len());
-        let on = self.stage != Stage::Judging && !is_choked && !is_held_back;
+        cx.inflow.begin_frame(&mut self.share, t.frames_taken());
+        // Who is choked reserves nothing for a frame that is not read.
+        let may_read = !is_choked
+            && (!self.is_metered()
+                || cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len()));
+        let on = self.stage != Stage::Judging && may_read;
         if on != self.reading {
             self.reading = on;
             cx.effects.push(Effect::Reading { socket: t.socket, on });

@@ -12,31 +12,43 @@ use wire::types::{EntityKind, EntityName, HObject, OpCode, OsdFlags, OsdOp, PgId
 
 const BUDGET: usize = 300_000;
 
+/// Whose clients may have so much under way; and what is not fetched of one client, beyond which nothing is read from it.
+fn osd_with(w: &mut World, budget: usize, unwritten_len_max: usize) -> usize {
+    w.add(EntityKind::OSD, 0, |c| {
+        c.methods = vec![wire::cephx::METHOD_NONE];
+        c.held_len_max = budget;
+        c.unwritten_len_max = unwritten_len_max;
+    })
+}
+
+/// A node that calls the OSD; its connection there is the one with number `n`.
+fn connect(w: &mut World, osd: usize, n: u64, kind: EntityKind) -> usize {
+    let node = w.add(kind, n as i64, |c| c.methods = vec![wire::cephx::METHOD_NONE]);
+    let credentials = Credentials::None { auth_name: "client.x".into(), global_id: n };
+    let (to, conn, policy) = (w.addrs(osd), ConnId::outgoing(n), Policy::Lossy);
+    w.role(node, NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials });
+    node
+}
+
+fn ask(w: &mut World, node: usize, n: u64, message: Message) {
+    w.role(node, NetEffect::Send { conn: ConnId::outgoing(n), message });
+}
+
 /// Messages of all sizes from several clients to one OSD, which is done with a few of them now and then. The most that
 /// was held at once.
 fn flood(seed: u64, clients: usize, kind: EntityKind) -> usize {
     let mut w = World::new(seed);
     let mut random = Random::from_number(seed);
-    let none = |c: &mut crate::session::Config| c.methods = vec![wire::cephx::METHOD_NONE];
-    let osd = w.add(EntityKind::OSD, 0, |c| {
-        none(c);
-        c.held_len_max = BUDGET;
-    });
+    let osd = osd_with(&mut w, BUDGET, 16 << 20);
     let (mut sent, mut lens) = (BTreeMap::<i64, Vec<u64>>::new(), BTreeMap::new());
-    for n in 0..clients {
-        let client = w.add(kind, n as i64 + 1, none);
-        let credentials = Credentials::None { auth_name: "client.x".into(), global_id: n as u64 + 1 };
-        let (to, conn) = (w.addrs(osd), ConnId::outgoing(n as u64));
-        w.role(
-            client,
-            NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy: Policy::Lossy, credentials },
-        );
+    for n in 1..=clients as u64 {
+        let client = connect(&mut w, osd, n, kind);
         for _ in 0..20 {
             let tid = lens.len() as u64 + 1;
             let len = [100, 5_000, 40_000, 120_000][random.below(4) as usize];
             lens.insert(tid, len);
-            sent.entry(n as i64 + 1).or_default().push(tid);
-            w.role(client, NetEffect::Send { conn, message: message(tid, len) });
+            sent.entry(n as i64).or_default().push(tid);
+            ask(&mut w, client, n, message(tid, len));
         }
     }
     let (mut got, mut at_hand, mut most) = (BTreeMap::<i64, Vec<u64>>::new(), Vec::new(), 0);
@@ -110,24 +122,13 @@ fn clients_that_fetch_nothing_yet_have_two_budgets_together() {
     const LEN: usize = 100 << 10;
     const BUDGET: usize = 4 << 20;
     let mut w = World::new(1);
-    let none = |c: &mut crate::session::Config| c.methods = vec![wire::cephx::METHOD_NONE];
-    let osd = w.add(EntityKind::OSD, 0, |c| {
-        none(c);
-        c.held_len_max = BUDGET;
-    });
-    for n in 1..=CLIENTS {
-        let client = w.add(EntityKind::CLIENT, n as i64, none);
-        let credentials = Credentials::None { auth_name: "client.x".into(), global_id: n };
-        let (to, conn) = (w.addrs(osd), ConnId::outgoing(n));
-        let connect =
-            NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy: Policy::Lossy, credentials };
-        w.role(client, connect);
-    }
+    let osd = osd_with(&mut w, BUDGET, 16 << 20);
+    let clients: Vec<usize> = (1..=CLIENTS).map(|n| connect(&mut w, osd, n, EntityKind::CLIENT)).collect();
     w.run(Duration::from_secs(1));
     w.nodes[osd].is_unheard = true;
-    for n in 1..=CLIENTS {
+    for (n, client) in (1..).zip(clients) {
         for tid in 0..READS {
-            w.role(n as usize, NetEffect::Send { conn: ConnId::outgoing(n), message: read(tid, LEN as u64) });
+            ask(&mut w, client, n, read(tid, LEN as u64));
         }
     }
     let mut answered = BTreeMap::<ConnId, usize>::new();
@@ -176,4 +177,83 @@ fn one_reader_among_idle_ones_has_the_whole_budget() {
     assert!(inflow.chokes(ConnId(1), &mut reader, 30 << 20, true));
     assert!(!inflow.chokes(ConnId(2), &mut other, 0, true), "it has nothing yet");
     assert_eq!(inflow.take_choked(), [ConnId(1)]);
+}
+
+/// Reads and writes of all sizes, an OSD that answers in no order, and clients that fetch its answers now and then:
+/// nobody waits for ever.
+#[test]
+fn whoever_waits_goes_on() {
+    for seed in 0..20 {
+        let mut w = World::new(seed);
+        let mut random = Random::from_number(seed);
+        let osd = osd_with(&mut w, BUDGET, 2 * BUDGET);
+        let mut asked = BTreeMap::new();
+        for n in 1..=4 {
+            let client = connect(&mut w, osd, n, EntityKind::CLIENT);
+            for _ in 0..20 {
+                let tid = asked.len() as u64 + 1;
+                let len = [100, 5_000, 120_000, 500_000][random.below(4) as usize];
+                let is_read = random.below(2) == 0;
+                asked.insert(tid, if is_read { len } else { 100 });
+                let request = if is_read { read(tid, len as u64) } else { message(tid, len) };
+                ask(&mut w, client, n, request);
+            }
+        }
+        let (mut at_hand, mut left) = (Vec::new(), asked.len());
+        for turn in 0.. {
+            assert!(turn < 10_000, "seed {seed}: {left} are never answered");
+            w.run(Duration::from_secs(1));
+            for event in std::mem::take(&mut w.nodes[osd].events) {
+                if let NetEvent::Message { conn, message, held } = event {
+                    at_hand.push((conn, message.tid, held));
+                }
+            }
+            if left == 0 {
+                break;
+            }
+            w.nodes[osd].is_unheard = random.below(3) == 0;
+            for _ in 0..random.below(4).min(at_hand.len() as u64) {
+                let (conn, tid, held) = at_hand.swap_remove(random.below(at_hand.len() as u64) as usize);
+                drop(held);
+                left -= 1;
+                // Now and then a request comes to nothing.
+                if random.below(10) > 0 {
+                    w.role(osd, NetEffect::Send { conn, message: message(tid, asked[&tid]) });
+                }
+            }
+            // A turn of the host in which nothing else happens.
+            w.role(osd, NetEffect::HoldAtMost(BUDGET));
+        }
+    }
+}
+
+/// A client's requests come to nothing, without any answer: the rest of them is looked at all the same.
+#[test]
+fn who_gets_no_answer_goes_on() {
+    const READS: u64 = 60;
+    const BUDGET: usize = 4 << 20;
+    const LEN: usize = 100 << 10;
+    let mut w = World::new(1);
+    let osd = osd_with(&mut w, BUDGET, 16 << 20);
+    let client = connect(&mut w, osd, 1, EntityKind::CLIENT);
+    for idle in 2..=4 {
+        connect(&mut w, osd, idle, EntityKind::CLIENT);
+    }
+    (0..READS).for_each(|tid| ask(&mut w, client, 1, read(tid, LEN as u64)));
+    let mut come = Vec::new();
+    while come.len() < READS as usize {
+        w.run(Duration::from_secs(1));
+        let mut held_now = Vec::new();
+        for event in std::mem::take(&mut w.nodes[osd].events) {
+            if let NetEvent::Message { message, held, .. } = event {
+                come.push(message.tid);
+                held_now.push(held);
+            }
+        }
+        assert!(!held_now.is_empty(), "{} came, and no more", come.len());
+        assert!(held_now.len() <= BUDGET / LEN + 1, "{} are more than the budget", held_now.len());
+        drop(held_now);
+        w.role(osd, NetEffect::HoldAtMost(BUDGET));
+    }
+    assert!(come.into_iter().eq(0..READS), "in order");
 }
