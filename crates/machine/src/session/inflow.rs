@@ -129,10 +129,13 @@ impl Inflow {
     /// Whether a session has more than its share while all together have more than the budget. Then it is called again, by
     /// [`Inflow::take_choked`].
     pub fn chokes(&mut self, conn: ConnId, share: &mut Share, unwritten: usize, is_reading: bool) -> bool {
+        // Asked for each frame: as a rule there is room, and nothing else needs to be known.
+        if self.used().saturating_add(self.unwritten) <= self.len_max {
+            return false;
+        }
         let own = unwritten.saturating_add(share.asked.load(Ordering::Relaxed));
         // Twice the mark to stop, once to go on: no flapping.
-        let mark = self.fair_share() / if is_reading { 1 } else { 2 };
-        let chokes = own > mark && self.used().saturating_add(self.unwritten) > self.len_max;
+        let chokes = own > self.fair_share() / if is_reading { 1 } else { 2 };
         if chokes && !share.is_choked {
             share.is_choked = true;
             self.choked.push(conn);

@@ -12,7 +12,7 @@ use crate::node::{Death, Node};
 use machine::net::{CloseReason, NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
-use osd::headroom::Headroom;
+use osd::headroom::{Failsafe, Headroom};
 use osd::ops::Limits;
 use osd::pg::log::LogLimits;
 use osd::shard::{self, PgOrder, Shard, ShardConfig};
@@ -29,8 +29,6 @@ const CORE: CoreId = CoreId(0);
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
 const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
-/// `osd_failsafe_full_ratio`
-const FAILSAFE_RATIO: f64 = 0.97;
 const SLOW_THINGS: Duration = Duration::from_secs(1);
 
 pub struct OsdNode {
@@ -336,7 +334,7 @@ impl Node for OsdNode {
             next_ask: 0,
             poll_at: None,
             slow_at: now + SLOW_THINGS,
-            headroom: Headroom::new(FAILSAFE_RATIO),
+            headroom: Headroom::new(Failsafe::default().ratio_max),
             look_for_room: true,
             served_since: BTreeMap::new(),
             stale: BTreeMap::new(),
