@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| engine::hostile::decode(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| block_store::hostile::decode(data));

@@ -15,10 +15,10 @@ use crate::session::{Link, Session};
 use crate::target::{Route, Routes, Target, hash_of, is_paused, map_holds_back};
 use crate::{ObjectRef, Reply};
 use bytes::Bytes;
-use machine::mon_session::{self, MonSession, RequestId, TimedOut};
 use machine::net::{CloseReason, NetEffect, NetEvent, Policy};
-use machine::osd_maps::{self, Step};
 use machine::{ConnId, Effects, Machine, Random, Time};
+use mon_client::osd_maps::{self, Step};
+use mon_client::{MonSession, RequestId, TimedOut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use wire::types::{EntityKind, EntityName, HObject, OsdFlags, OsdMap, PoolId, Req
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    pub mon: mon_session::Config,
+    pub mon: mon_client::Config,
     pub timing: Timing,
 }
 
@@ -144,7 +144,7 @@ pub(crate) type Fx<'a> = &'a mut Effects<Effect>;
 pub struct Client {
     timing: Timing,
     mon: MonSession,
-    mon_effects: Effects<mon_session::Effect>,
+    mon_effects: Effects<mon_client::Effect>,
     global_id: u64,
     /// Numbers the connections to OSDs; the monitor session has a range of its own.
     conn_space: u64,
@@ -206,7 +206,7 @@ impl Client {
     pub fn stop(&mut self, fx: Fx) {
         self.mon.stop(&mut self.mon_effects);
         for effect in self.mon_effects.drain() {
-            if let mon_session::Effect::Net(effect) = effect {
+            if let mon_client::Effect::Net(effect) = effect {
                 fx.push(Effect::Net(effect));
             }
         }
@@ -518,7 +518,7 @@ impl Client {
             | NetEvent::Closed { conn, .. } => *conn,
         };
         if self.mon.owns(conn) {
-            self.mon.step(now, mon_session::Input::Net(event), &mut self.mon_effects);
+            self.mon.step(now, mon_client::Input::Net(event), &mut self.mon_effects);
             return self.absorb_mon(now, fx);
         }
         // A connection given up earlier has nothing to say.
@@ -622,35 +622,35 @@ impl Client {
         while !self.mon_effects.is_empty() {
             for effect in self.mon_effects.take() {
                 match effect {
-                    mon_session::Effect::Net(effect) => fx.push(Effect::Net(effect)),
-                    mon_session::Effect::Event(event) => self.on_mon_event(now, event, fx),
+                    mon_client::Effect::Net(effect) => fx.push(Effect::Net(effect)),
+                    mon_client::Effect::Event(event) => self.on_mon_event(now, event, fx),
                 }
             }
         }
     }
 
-    fn on_mon_event(&mut self, now: Time, event: mon_session::Event, fx: Fx) {
+    fn on_mon_event(&mut self, now: Time, event: mon_client::Event, fx: Fx) {
         match event {
-            mon_session::Event::Connected { global_id, .. } => self.on_connected(global_id, fx),
-            mon_session::Event::Denied(why) => fx.push(Event::Denied(why).into()),
-            mon_session::Event::OsdMap(map) => self.on_osdmap(now, &map, fx),
-            mon_session::Event::TicketsRenewed => {
+            mon_client::Event::Connected { global_id, .. } => self.on_connected(global_id, fx),
+            mon_client::Event::Denied(why) => fx.push(Event::Denied(why).into()),
+            mon_client::Event::OsdMap(map) => self.on_osdmap(now, &map, fx),
+            mon_client::Event::TicketsRenewed => {
                 let without =
                     self.sessions.iter().filter(|(_, s)| s.link == Link::NoTicket).map(|(osd, _)| *osd);
                 let without: Vec<i32> = without.collect();
                 without.into_iter().for_each(|osd| self.call(now, osd, fx));
             }
-            mon_session::Event::Answer { id, answer } => match (self.pool_checks.remove(&id), answer) {
+            mon_client::Event::Answer { id, answer } => match (self.pool_checks.remove(&id), answer) {
                 (Some(op), Ok(Body::MMonGetVersionReply(reply))) => {
                     self.on_pool_decided(now, op, u32::try_from(reply.version).unwrap_or(u32::MAX), fx);
                 }
                 (_, answer) => fx.push(Event::Answer { id, answer }.into()),
             },
-            mon_session::Event::Message(message) => fx.push(Event::Message(message).into()),
-            mon_session::Event::Disconnected
-            | mon_session::Event::MonMap(_)
-            | mon_session::Event::Config(_)
-            | mon_session::Event::RotatingKeys(_) => {}
+            mon_client::Event::Message(message) => fx.push(Event::Message(message).into()),
+            mon_client::Event::Disconnected
+            | mon_client::Event::MonMap(_)
+            | mon_client::Event::Config(_)
+            | mon_client::Event::RotatingKeys(_) => {}
         }
     }
 
@@ -692,7 +692,7 @@ impl Client {
             self.look_over(now, fx);
         }
         if self.mon.next_deadline().is_some_and(|at| at <= now) {
-            self.mon.step(now, mon_session::Input::Deadline, &mut self.mon_effects);
+            self.mon.step(now, mon_client::Input::Deadline, &mut self.mon_effects);
         }
         self.absorb_mon(now, fx);
     }

@@ -9,7 +9,7 @@ use crate::target::{Route, Routes, hash_of};
 use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::Time;
-use machine::osd_maps::Step;
+use mon_client::osd_maps::Step;
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;

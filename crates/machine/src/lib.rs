@@ -4,16 +4,15 @@
 //! real sockets and devices, `sim` drives the same ones through crashes and partitions from one seed.
 
 mod contract;
+mod held;
 mod ids;
-pub mod mon_session;
 pub mod net;
-pub mod osd_maps;
 mod random;
-pub mod session;
 mod time;
 mod wall_clock;
 
 pub use contract::{Effects, Machine};
+pub use held::{Held, HeldBytes};
 pub use ids::{ConnId, CoreId, ReadTag, Tag};
 pub use random::Random;
 pub use time::Time;

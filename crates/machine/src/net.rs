@@ -4,7 +4,7 @@
 //! Every role's `Input` has a `Net(NetEvent)` and every role's `Effect` a `Net(NetEffect)`.
 
 use crate::ConnId;
-pub use crate::session::Held;
+pub use crate::Held;
 use bytes::Bytes;
 use codec::Features;
 use wire::messages::Message;

@@ -6,9 +6,9 @@ use crate::{PgMap, descriptions};
 use bytes::Bytes;
 use codec::{Encode, Reader};
 use command::Answer;
-use machine::mon_session::{self, MonSession};
 use machine::net::{NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time, WallClock};
+use mon_client::MonSession;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 pub struct Config {
     /// The part after `mgr.`.
     pub name: String,
-    pub monitors: mon_session::Config,
+    pub monitors: mon_client::Config,
     /// Where daemons and clients reach us.
     pub addrs: EntityAddrVec,
     /// What the monitor keeps of us (`ceph mgr metadata`).
@@ -120,43 +120,44 @@ impl Manager {
         &mut self,
         now: Time,
         fx: Fx<'_>,
-        act: impl FnOnce(&mut MonSession, &mut Effects<mon_session::Effect>),
+        act: impl FnOnce(&mut MonSession, &mut Effects<mon_client::Effect>),
     ) {
         let mut effects = Effects::new();
         act(&mut self.session, &mut effects);
         // Events may make the session act again; each is dealt with in the order it came.
         for effect in effects.take() {
             match effect {
-                mon_session::Effect::Net(effect) => fx.push(Effect::Net(effect)),
-                mon_session::Effect::Event(event) => self.on_session(now, event, fx),
+                mon_client::Effect::Net(effect) => fx.push(Effect::Net(effect)),
+                mon_client::Effect::Event(event) => self.on_session(now, event, fx),
             }
         }
     }
 
-    fn on_session(&mut self, now: Time, event: mon_session::Event, fx: Fx<'_>) {
+    fn on_session(&mut self, now: Time, event: mon_client::Event, fx: Fx<'_>) {
         match event {
-            mon_session::Event::Connected { .. } => self.send_beacon(now, fx),
-            mon_session::Event::OsdMap(message) => self.on_osd_map(now, &message, fx),
-            mon_session::Event::Denied(why) => {
+            mon_client::Event::Connected { .. } => self.send_beacon(now, fx),
+            mon_client::Event::OsdMap(message) => self.on_osd_map(now, &message, fx),
+            mon_client::Event::Denied(why) => {
                 fx.push(Effect::Warn(format!("the monitor refuses mgr.{}: {why}", self.config.name)));
             }
-            mon_session::Event::Config(options) => {
+            mon_client::Event::Config(options) => {
                 self.pg_map.set_options(&options);
                 self.note_news(now);
             }
-            mon_session::Event::Disconnected
-            | mon_session::Event::MonMap(_)
-            | mon_session::Event::Answer { .. }
-            | mon_session::Event::TicketsRenewed
-            | mon_session::Event::RotatingKeys(_)
-            | mon_session::Event::Message(_) => {}
+            mon_client::Event::Disconnected
+            | mon_client::Event::MonMap(_)
+            | mon_client::Event::Answer { .. }
+            | mon_client::Event::TicketsRenewed
+            | mon_client::Event::RotatingKeys(_)
+            | mon_client::Event::Message(_) => {}
         }
     }
 
     fn on_osd_map(&mut self, now: Time, message: &MOSDMap, fx: Fx<'_>) {
         let wall = self.clock.at(now);
         let mut newest = None;
-        let gap = machine::osd_maps::advance(&mut self.map, message, |map, _| newest = Some(Arc::clone(map)));
+        let gap =
+            mon_client::osd_maps::advance(&mut self.map, message, |map, _| newest = Some(Arc::clone(map)));
         if let Some(map) = newest {
             self.pg_map.on_osd_map(wall, map);
             self.note_news(now);
@@ -225,7 +226,7 @@ impl Manager {
         };
         if self.session.owns(conn) {
             return self.with_session(now, fx, |session, effects| {
-                session.step(now, mon_session::Input::Net(event), effects);
+                session.step(now, mon_client::Input::Net(event), effects);
             });
         }
         match event {
@@ -340,7 +341,7 @@ impl Machine for Manager {
             Input::Deadline => {
                 if self.session.next_deadline().is_some_and(|at| at <= now) {
                     self.with_session(now, effects, |session, fx| {
-                        session.step(now, mon_session::Input::Deadline, fx);
+                        session.step(now, mon_client::Input::Deadline, fx);
                     });
                 }
                 if self.beacon_at <= now {

@@ -9,9 +9,9 @@
 use bytes::{Bytes, BytesMut};
 use codec::Rope;
 use machine::net::*;
-use machine::session::testing::Monitor;
-use machine::session::{Config, ModeLists};
 use machine::{ConnId, Time};
+use messenger::testing::Monitor;
+use messenger::{Config, ModeLists};
 use runtime::{Options, Reactors, Role, Turn};
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener};

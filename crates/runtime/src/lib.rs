@@ -5,7 +5,7 @@
 //! ```text
 //! wait for sockets, mail or the next deadline
 //!   read what each ready socket has          into one pooled buffer, or a large frame's own
-//!     Endpoint::step                         frames, sessions           (machine::session)
+//!     Endpoint::step                         frames, sessions           (messenger)
 //!       Role::on_net                         the daemon's own machines  (the binary's wiring)
 //!     Endpoint::step                         what the role wants to send
 //!   post mail for other cores                one lock and at most one wake a core
@@ -17,6 +17,7 @@
 //! - [`device`] is the disk: io_uring, or threads where that is not allowed.
 //! - [`Counters`] tell what the turns did.
 //! - [`memory`] is the allocator, and how much of what is freed it keeps.
+//! - [`system`]: wall clock, processor time, random seeds.
 
 mod alone;
 mod counters;
@@ -30,6 +31,7 @@ mod refusals;
 mod role;
 mod socket;
 mod start;
+pub mod system;
 
 pub use counters::Counters;
 pub use mail::Mailbox;

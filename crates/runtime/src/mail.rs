@@ -1,7 +1,7 @@
 //! From one core to another: batches, and one wake for each.
 
 use machine::net::NetEffect;
-use machine::session::Moved;
+use messenger::Moved;
 use mio::Waker;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,8 +2,8 @@
 //! where we may make one. And who may open what.
 
 use bytes::Bytes;
-use engine::device::conformance::{SIZE_MIN, suite};
-use engine::device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use device::conformance::{SIZE_MIN, suite};
+use device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
 use runtime::device::{Disk, Method, OpenError, Queue};
 use std::fs::File;
 use std::path::{Path, PathBuf};

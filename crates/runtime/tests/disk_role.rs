@@ -1,9 +1,9 @@
 //! A role with a disk: its reactor sleeps, and wakes when the disk has done something.
 
-use engine::device::{BLOCK, BlockDevice, Durability, Request};
+use device::{BLOCK, BlockDevice, Durability, Request};
 use machine::net::NetEvent;
-use machine::session::Config;
 use machine::{CoreId, Time};
+use messenger::Config;
 use runtime::device::{Disk, Method, Queue, Wake};
 use runtime::{Options, Reactors, Role, Turn};
 use std::fs::File;

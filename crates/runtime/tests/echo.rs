@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use machine::net::*;
-use machine::session::{Config, ModeLists};
 use machine::{ConnId, CoreId, Time};
+use messenger::{Config, ModeLists};
 use runtime::{Counters, Options, Reactors, Role, Turn};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;

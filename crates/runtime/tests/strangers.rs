@@ -2,8 +2,8 @@
 //! stays bounded, and at the deadline they are gone.
 
 use machine::net::*;
-use machine::session::Config;
 use machine::{ConnId, Time};
+use messenger::Config;
 use runtime::{Options, Reactors, Role, Turn};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -2,16 +2,14 @@
 //!
 //! - [`bench`]: load on a cluster, and what it took.
 //! - [`cli`]: the command line, one file a command.
-//! - [`client_host`]: the client with sockets and a clock.
 //! - [`cluster`]: a whole cluster in one directory.
-//! - [`config`]: `ceph.conf`, keyrings, the option table, which value holds.
+//! - [`config`]: the option table, and which value holds.
 //! - [`daemon`]: what every daemon has besides its role.
 //! - [`host`]: where machines meet disks, clocks and threads.
 //! - [`store_tool`]: a store on disk in a person's hands.
 
 pub mod bench;
 pub mod cli;
-pub mod client_host;
 pub mod cluster;
 pub mod config;
 pub mod daemon;

@@ -11,14 +11,16 @@ const LAYERS: &[&[&str]] = &[
     &["codec-derive"],
     &["codec"],
     &["wire"],
-    &["placement", "erasure", "command"],
+    &["placement", "erasure", "command", "device"],
     &["store"],
-    &["engine"],
+    &["block-store"],
     &["machine"],
+    &["messenger", "mon-client", "conf"],
     &["mon", "mgr", "osd", "client"],
+    &["runtime", "sim"],
+    &["client-host"],
     // Built on the client.
     &["mds", "gateway", "lab"],
-    &["runtime", "sim"],
     &["shoal"],
 ];
 
@@ -30,7 +32,11 @@ const PURE: &[&str] = &[
     "placement",
     "erasure",
     "store",
+    "device",
+    "block-store",
     "machine",
+    "messenger",
+    "mon-client",
     "mon",
     "mgr",
     "osd",
@@ -43,7 +49,7 @@ const IMPURE: &[&str] =
 /// Layers that may use only some of those above, with the reason.
 const NARROWER: &[(&str, &[&str])] = &[
     // The host of machines knows the contract, not the roles.
-    ("runtime", &["codec", "wire", "store", "engine", "machine"]),
+    ("runtime", &["codec", "wire", "device", "machine", "messenger"]),
 ];
 
 /// Each workspace crate with what it depends on: `(name, is a development dependency)`.

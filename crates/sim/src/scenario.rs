@@ -9,7 +9,7 @@ use crate::nodes::{
     AdminNode, ClientNode, Medium, MgrNode, MonNode, OsdNode, QUIET, Shared, Workload, addrs,
 };
 use crate::{Coverage, Death, Fault, Level, Node, NodeId, World};
-use machine::{Random, Time, session};
+use machine::{Random, Time};
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -240,7 +240,7 @@ fn make_world(seed: u64, config: &Config) -> World {
         };
         // The monitor's address is known by its nonce for ever.
         let life = if node.0 == 0 { 0 } else { life };
-        let mut config = session::Config::new(name, addrs(node.0, life));
+        let mut config = messenger::Config::new(name, addrs(node.0, life));
         config.methods = vec![wire::cephx::METHOD_NONE];
         config
     })

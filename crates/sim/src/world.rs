@@ -72,10 +72,7 @@ impl World {
     }
 
     /// With session machines; `config` says how each node's is set up.
-    pub fn with_bytes(
-        seed: u64,
-        config: impl Fn(NodeId, Life) -> machine::session::Config + 'static,
-    ) -> World {
+    pub fn with_bytes(seed: u64, config: impl Fn(NodeId, Life) -> messenger::Config + 'static) -> World {
         let config: EndpointConfig = Box::new(config);
         World::new(seed, Network::Bytes(Box::new(BytesNetwork::new(config))))
     }

@@ -28,7 +28,7 @@ fn nothing_is_lost_by_power_cuts_and_nothing_wrong_is_read_from_disks_that_rot()
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use super::*;
-    use engine::planted::{PlantedBug, plant};
+    use block_store::planted::{PlantedBug, plant};
     use sim::check::Promise;
     use std::ops::Range;
 

@@ -278,7 +278,7 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
         Level::Bytes { .. } => World::with_bytes(seed, |node, _| {
             let kind = if node.0 == 0 { EntityKind::OSD } else { EntityKind::CLIENT };
             let mut config =
-                machine::session::Config::new(EntityName::new(kind, 100 + node.0 as i64), addrs(node.0));
+                messenger::Config::new(EntityName::new(kind, 100 + node.0 as i64), addrs(node.0));
             config.methods = vec![wire::cephx::METHOD_NONE];
             config
         }),

@@ -2,7 +2,6 @@
 
 use crate::{Client, Config, Effect, Input, OpId, Operation, Timing};
 use codec::Encode;
-use machine::mon_session;
 use machine::net::{CloseReason, Grant, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time};
 use std::collections::BTreeMap;
@@ -88,14 +87,14 @@ pub(super) fn osdmap(maps: &[OsdMap]) -> MOSDMap {
 
 impl World {
     pub(super) fn new() -> World {
-        let mon = mon_session::Config {
+        let mon = mon_client::Config {
             auth_name: AuthName::new(EntityKind::CLIENT, "admin"),
             key: None,
             services: 0,
             rotating_keys: false,
             hostname: "here".into(),
             monitors: vec![addr(3300, 0)],
-            timing: mon_session::Timing::default(),
+            timing: mon_client::Timing::default(),
         };
         let config = Config { mon, timing: Timing::default() };
         World { client: Client::new(config, 0, Random::from_number(1)), now: Time(5), mon: None }

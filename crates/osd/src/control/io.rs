@@ -2,7 +2,7 @@
 
 use crate::shard::{self, ToControl};
 use machine::net::{NetEffect, NetEvent};
-use machine::{CoreId, ReadTag, Tag, mon_session};
+use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
 use store::{Answer, Compressed, Compression, ReadError, ReadRequest, Transaction, Usage};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
@@ -13,7 +13,7 @@ pub struct ControlConfig {
     /// Tells this store's life from that of another store under the same number.
     pub osd_fsid: Uuid,
     pub cores: u16,
-    pub mon: mon_session::Config,
+    pub mon: mon_client::Config,
     /// Where we listen. The same addresses may serve for all four.
     pub addrs: Addrs,
     /// What `ceph osd metadata` shows: host name, kernel, versions …

@@ -2,8 +2,8 @@
 
 use super::history::History;
 use super::{Control, Effect, Fx, Level};
-use machine::mon_session::{RequestId, TimedOut};
 use machine::{CoreId, Tag, Time};
+use mon_client::{RequestId, TimedOut};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use store::{Answer, ReadError, Usage};

@@ -27,9 +27,10 @@ use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
 use history::History;
 use holdings::Holdings;
 use life::Life;
-use machine::mon_session::{self, MonSession};
 use machine::net::{NetEffect, NetEvent, Peer};
-use machine::{ConnId, CoreId, Effects, Machine, Random, Tag, Time, WallClock, osd_maps};
+use machine::{ConnId, CoreId, Effects, Machine, Random, Tag, Time, WallClock};
+use mon_client::MonSession;
+use mon_client::osd_maps;
 use neighbours::Neighbours;
 use options::Options;
 use reports::Reports;
@@ -145,14 +146,14 @@ impl Control {
         &mut self,
         now: Time,
         fx: &mut Fx,
-        run: impl FnOnce(&mut MonSession, &mut Effects<mon_session::Effect>) -> R,
+        run: impl FnOnce(&mut MonSession, &mut Effects<mon_client::Effect>) -> R,
     ) -> R {
         let mut wanted = Effects::new();
         let out = run(&mut self.mon, &mut wanted);
         for effect in wanted.take() {
             match effect {
-                mon_session::Effect::Net(net) => fx.push(Effect::Net(net)),
-                mon_session::Effect::Event(event) => self.on_mon_event(now, event, fx),
+                mon_client::Effect::Net(net) => fx.push(Effect::Net(net)),
+                mon_client::Effect::Event(event) => self.on_mon_event(now, event, fx),
             }
         }
         out
@@ -163,8 +164,8 @@ impl Control {
         self.with_mon(now, fx, |mon, wanted| mon.send(message, wanted))
     }
 
-    fn on_mon_event(&mut self, now: Time, event: mon_session::Event, fx: &mut Fx) {
-        use mon_session::Event;
+    fn on_mon_event(&mut self, now: Time, event: mon_client::Event, fx: &mut Fx) {
+        use mon_client::Event;
         match event {
             Event::Connected { .. } => self.on_mon_connected(now, fx),
             Event::Disconnected | Event::MonMap(_) | Event::RotatingKeys(_) => {}
@@ -195,7 +196,7 @@ impl Control {
         };
         if self.mon.owns(conn) {
             return self
-                .with_mon(now, fx, |mon, wanted| mon.step(now, mon_session::Input::Net(event), wanted));
+                .with_mon(now, fx, |mon, wanted| mon.step(now, mon_client::Input::Net(event), wanted));
         }
         match event {
             NetEvent::Ready { conn, peer } => {
@@ -416,7 +417,7 @@ impl Machine for Control {
             }
             Input::Deadline => {
                 if self.mon.next_deadline().is_some_and(|at| at <= now) {
-                    self.with_mon(now, fx, |mon, wanted| mon.step(now, mon_session::Input::Deadline, wanted));
+                    self.with_mon(now, fx, |mon, wanted| mon.step(now, mon_client::Input::Deadline, wanted));
                 }
             }
         }

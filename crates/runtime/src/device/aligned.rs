@@ -5,7 +5,7 @@
 //! else and would need a lock, since what was read is dropped on whichever core sends it.
 
 use bytes::Bytes;
-use engine::device::BLOCK;
+use device::BLOCK;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 //! One request carried out by the thread that asks, which waits until it is done.
 
 use super::transfer::{Finished, Step, Transfer, Work};
-use engine::device::Durability;
+use device::Durability;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;

@@ -22,7 +22,7 @@ pub use open::{Disk, OpenError};
 pub use wake::Wake;
 
 use blocking::Blocking;
-use engine::device::{BlockDevice, DeviceError, Done, Request};
+use device::{BlockDevice, DeviceError, Done, Request};
 use ring::Ring;
 use std::cell::RefCell;
 use std::io;

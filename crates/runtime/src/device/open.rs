@@ -1,6 +1,6 @@
 //! How does a path become a disk that this process alone may use?
 
-use engine::device::BLOCK;
+use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};

@@ -14,7 +14,7 @@
 
 use super::transfer::{Finished, Step, Transfer, Work};
 use super::wake::Wake;
-use engine::device::Durability;
+use device::Durability;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use rustix::io::Errno;
 use std::collections::VecDeque;

@@ -3,7 +3,7 @@
 use super::aligned::Aligned;
 use bytes::{Buf, Bytes};
 use codec::Rope;
-use engine::device::{BLOCK, DeviceError, Durability, Request};
+use device::{BLOCK, DeviceError, Durability, Request};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 

@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn flush() -> Transfer {
-        Transfer::new(1, engine::device::Request::Flush, 1)
+        Transfer::new(1, device::Request::Flush, 1)
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
     fn only_what_must_be_on_the_disk_is_waited_for() {
         let mut waiting = waiting();
         assert!(waiting.wants(&flush()));
-        let read = engine::device::Request::Read { offset: 0, len: 4096 };
+        let read = device::Request::Read { offset: 0, len: 4096 };
         assert!(!waiting.wants(&Transfer::new(1, read, 1)));
         waiting.allow(false);
         assert!(!waiting.wants(&flush()));

@@ -3,8 +3,8 @@
 use super::Node;
 use super::release::{Running, releases_with};
 use machine::net::*;
-use machine::session::ModeLists;
-use machine::session::testing::Monitor;
+use messenger::ModeLists;
+use messenger::testing::Monitor;
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};

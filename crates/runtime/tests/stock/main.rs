@@ -9,8 +9,8 @@ mod calling;
 mod release;
 
 use machine::net::{NetEffect, NetEvent};
-use machine::session::{Config, ModeLists};
 use machine::{ConnId, Time};
+use messenger::{Config, ModeLists};
 use runtime::{Options, Reactors, Role, Turn};
 use std::net::TcpListener;
 use std::sync::mpsc;

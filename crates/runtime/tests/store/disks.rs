@@ -1,7 +1,7 @@
 //! Files and loop devices with a store on them, driven from a test's thread.
 
-use engine::format::{FormatOptions, Identity};
-use engine::{Options, Shard};
+use block_store::format::{FormatOptions, Identity};
+use block_store::{Options, Shard};
 use runtime::device::{Disk, Method, Queue};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -77,11 +77,11 @@ pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
         discard: false,
         log_bytes: Some(log_bytes),
     };
-    engine::format(&mut queue, &options, &mut wait).unwrap();
+    block_store::format(&mut queue, &options, &mut wait).unwrap();
 }
 
 impl OnDisk {
-    pub fn open(disk: &Disk, method: Method) -> Result<OnDisk, engine::OpenError> {
+    pub fn open(disk: &Disk, method: Method) -> Result<OnDisk, block_store::OpenError> {
         let queue = disk.queue_by(method).unwrap();
         let mut wait = waiting(&queue);
         let shard = Shard::open(Box::new(queue.clone()), 0, Options::default(), &mut wait)?;
@@ -94,7 +94,7 @@ impl OnDisk {
         out
     }
 
-    pub fn check(&mut self, depth: engine::check::Depth) -> engine::check::Report {
+    pub fn check(&mut self, depth: block_store::check::Depth) -> block_store::check::Report {
         self.settle();
         self.shard.check(depth, &mut waiting(&self.queue))
     }

@@ -5,9 +5,9 @@
 //! [`ROUND_FLIPS`], each on a store made anew, so that not all of them hide behind one that keeps it from opening.
 
 use super::disks::{OnDisk, TemporaryFile, format};
-use engine::check::{Depth, Finding};
-use engine::device::BLOCK;
-use engine::device::dice::Dice;
+use block_store::check::{Depth, Finding};
+use device::BLOCK;
+use device::dice::Dice;
 use runtime::device::{Disk, Method};
 use std::collections::BTreeSet;
 use std::fs::File;

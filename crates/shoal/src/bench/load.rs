@@ -1,10 +1,10 @@
 //! The load: which operations, how many at a time, for how long.
 
 use super::report::{Progress, Recorder, Report};
-use crate::client_host::{Access, ClientHost};
 use anyhow::Context;
 use bytes::Bytes;
 use client::{Event, ObjectRef, OpId, Operation, ReadOps, WriteOps};
+use client_host::{Access, ClientHost};
 use machine::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -83,14 +83,14 @@ pub async fn run(access: &Access, pool: &str, load: &Load, progress: bool) -> an
     let watch = local.spawn_local(async move {
         const STEP: Duration = Duration::from_millis(200);
         tokio::time::sleep_until(start.into()).await;
-        let cpu_at_start = crate::daemon::system::cpu_time();
+        let cpu_at_start = runtime::system::cpu_time();
         let mut line = Progress::new(progress);
         while Instant::now() < end {
             tokio::time::sleep_until((Instant::now() + STEP).min(end).into()).await;
             line.show(&shown.borrow());
         }
         line.clear();
-        crate::daemon::system::cpu_time().saturating_sub(cpu_at_start)
+        runtime::system::cpu_time().saturating_sub(cpu_at_start)
     });
     let (mut workers, cpu) = local
         .run_until(async move {

@@ -1,11 +1,11 @@
 //! `shoal bench`: load on a cluster through shoal's own client; and one object stored, fetched or looked at with it.
 
 use crate::bench::{Load, Work};
-use crate::client_host::{Access, ClientHost, Modes};
 use crate::cluster::layout::conf_path;
 use anyhow::Context;
 use bytes::Bytes;
 use client::{Listing, ObjectRef, Operation, ReadOps, WriteOps};
+use client_host::{Access, ClientHost, Modes};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;

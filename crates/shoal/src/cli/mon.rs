@@ -1,13 +1,12 @@
 //! `shoal mon`: the monitor, and the manager that it hosts, in the foreground.
 
-use crate::config::keyring::Keyring;
 use crate::config::layers::Config;
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
 use crate::daemon::side::{Answer, Role};
-use crate::daemon::{system, version};
+use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::clock::WallWatch;
 use crate::host::identity;
@@ -15,10 +14,12 @@ use crate::host::mgr::MgrRole;
 use crate::host::mon::{Hop, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
-use machine::{Random, Time, mon_session};
+use conf::keyring::Keyring;
+use machine::{Random, Time};
 use mon::genesis::FullRatios;
 use mon::state::AuthEntity;
 use mon::{AuthMode, Genesis, Monitor, Settings};
+use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
 use std::path::Path;
@@ -166,14 +167,14 @@ fn start_manager(
     let listener = identity::listen(addr)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
     let cephx = identity::uses_cephx(config)?;
-    let monitors = mon_session::Config {
+    let monitors = mon_client::Config {
         auth_name: AuthName::new(EntityKind::MGR, id),
         key: identity::own_key(config, &format!("mgr.{id}"))?,
         services: EntityKind::MGR.0.into(),
         rotating_keys: cephx,
         hostname: config.who().host.clone(),
         monitors: identity::monitors(config)?,
-        timing: mon_session::Timing::default(),
+        timing: mon_client::Timing::default(),
     };
     let manager = mgr::Config {
         name: id.to_owned(),

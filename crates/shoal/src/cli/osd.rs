@@ -9,7 +9,7 @@ use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
 use crate::daemon::memory::Budgets;
 use crate::daemon::side::{Answer, Role};
-use crate::daemon::{system, version};
+use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::census::Census;
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
@@ -17,11 +17,12 @@ use crate::host::osd::{ControlPart, Hop, OsdRole, Outcome};
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
-use machine::{CoreId, mon_session};
+use machine::CoreId;
 use osd::control::{Addrs, Control, ControlConfig, VersionText};
 use osd::headroom::Headroom;
 use osd::ops::Limits;
 use osd::shard::{Shard, ShardConfig};
+use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -296,7 +297,7 @@ fn control_config(
     addrs: &EntityAddrVec,
     cephx: bool,
 ) -> anyhow::Result<ControlConfig> {
-    let mon = mon_session::Config {
+    let mon = mon_client::Config {
         auth_name: AuthName::new(EntityKind::OSD, osd.0.to_string()),
         key: identity::own_key(config, &boot.name)?,
         // To the manager it reports, and to other OSDs it sends heartbeats.
@@ -304,7 +305,7 @@ fn control_config(
         rotating_keys: cephx,
         hostname: config.who().host.clone(),
         monitors: identity::monitors(config)?,
-        timing: mon_session::Timing::default(),
+        timing: mon_client::Timing::default(),
     };
     let mut metadata = boot.facts.clone();
     metadata.insert("osd_data".into(), boot.data.path.display().to_string());

@@ -11,10 +11,10 @@
 //! | BASE + 11 + 2·N | osd.N's metrics page |
 
 use super::provision::StoreKind;
-use crate::config::conf_file::ConfFile;
 use crate::config::options::{find, parse_size};
 use crate::daemon::process::Daemon;
 use anyhow::{Context, ensure};
+use conf::conf_file::ConfFile;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,12 @@
 //! What does a new cluster's directory say: `ceph.conf` for stock tools and our daemons, and everyone's keys.
 
 use super::layout::{Cluster, MON, Ports, conf_path};
-use crate::config::conf_file::ConfFile;
-use crate::config::keyring::{Entity, Keyring, generate_key};
-use crate::daemon::{host_facts, system};
+use crate::daemon::host_facts;
 use anyhow::{Context, bail, ensure};
+use conf::conf_file::ConfFile;
+use conf::keyring::{Entity, Keyring, generate_key};
 use machine::Random;
+use runtime::system;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 

@@ -2,11 +2,10 @@
 //! new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
 
 use super::layout::{Cluster, MON, conf_path};
-use crate::client_host::{Access, ClientHost, Modes};
-use crate::config::keyring::Keyring;
-use crate::daemon::host_facts;
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use client_host::{Access, ClientHost, Modes};
+use conf::keyring::Keyring;
 use serde_json::{Value, json};
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
@@ -69,7 +68,7 @@ async fn register(
 
 /// A CRUSH bucket's name has no dots.
 fn short_hostname() -> String {
-    let name = host_facts::hostname();
+    let name = runtime::system::hostname();
     name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
 }
 

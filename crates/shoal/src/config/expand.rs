@@ -1,6 +1,6 @@
 //! What do `$name`, `$id`, `$type`, `$cluster`, `$pid`, `$host` and other options' names stand for in a value?
 
-use super::conf_file::normalize;
+use conf::conf_file::normalize;
 
 /// Who reads the configuration.
 #[derive(Clone, Debug)]

@@ -3,9 +3,9 @@
 //! From weakest to strongest, as stock's: the default, the monitor's configuration database, `ceph.conf`, the command
 //! line, what is set for as long as the process runs (`config set` to the daemon, by the cluster or the admin socket).
 
-use super::conf_file::{ConfFile, normalize};
 use super::expand::{Identity, expand};
 use super::options::{self, Opt};
+use conf::conf_file::{ConfFile, normalize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

@@ -7,10 +7,10 @@ use super::log;
 use super::side::{Role, Side};
 use super::version;
 use crate::cluster::layout::parse_addr;
-use crate::config::conf_file::ConfFile;
 use crate::config::expand::Identity;
 use crate::config::layers::Config;
 use anyhow::Context;
+use conf::conf_file::ConfFile;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -63,7 +63,7 @@ impl Boot {
         let who = Identity {
             name: name.clone(),
             cluster: "ceph".into(),
-            host: host_facts::hostname(),
+            host: runtime::system::hostname(),
             pid: std::process::id(),
         };
         let config = Config::new(who, &file, &set);

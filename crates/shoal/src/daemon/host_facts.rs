@@ -21,10 +21,6 @@ pub fn collect() -> BTreeMap<String, String> {
     facts
 }
 
-pub fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 pub fn memory_bytes() -> Option<u64> {
     let kib = memory(&read("/proc/meminfo")).find(|(name, _)| name == "mem_total_kb")?.1;
     Some(kib.parse::<u64>().ok()? * 1024)

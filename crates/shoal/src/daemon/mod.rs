@@ -14,5 +14,4 @@ pub mod memory;
 pub mod metrics;
 pub mod process;
 pub mod side;
-pub mod system;
 pub mod version;

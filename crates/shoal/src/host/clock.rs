@@ -1,7 +1,7 @@
 //! When do machines need to be told the time anew? When the wall clock no longer runs as the monotonic one does.
 
-use crate::daemon::system;
 use machine::Time;
+use runtime::system;
 use std::time::Duration;
 use wire::types::UTime;
 

@@ -6,8 +6,8 @@
 use super::census::Census;
 use super::shards::Shards;
 use anyhow::{Context, bail, ensure};
-use engine::format::{FormatOptions, Identity, Superblock};
-use engine::{Damage, Figures, OpenError, Options, Shard, read_superblock};
+use block_store::format::{FormatOptions, Identity, Superblock};
+use block_store::{Damage, Figures, OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -95,7 +95,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         log_bytes: None,
         discard: making.discard,
     };
-    engine::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
+    block_store::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
 }
 

@@ -1,10 +1,10 @@
 //! Who is this daemon to its peers? Names, addresses, keys and session settings, from its configuration.
 
 use crate::cluster::layout::parse_addr;
-use crate::config::keyring::Keyring;
 use crate::config::layers::Config;
 use anyhow::{Context, ensure};
-use machine::session::{self, ModeLists};
+use conf::keyring::Keyring;
+use messenger::ModeLists;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
@@ -29,8 +29,8 @@ pub fn session(
     name: EntityName,
     addrs: EntityAddrVec,
     cephx: bool,
-) -> anyhow::Result<session::Config> {
-    let mut session = session::Config::new(name, addrs);
+) -> anyhow::Result<messenger::Config> {
+    let mut session = messenger::Config::new(name, addrs);
     session.methods = vec![if cephx { METHOD_CEPHX } else { METHOD_NONE }];
     session.modes = modes(config)?;
     Ok(session)

@@ -4,10 +4,10 @@ use super::ask::{Question, reactor_counters, to_reply};
 use super::clock::WallWatch;
 use super::mon_log::Writer;
 use crate::daemon::counters::{Counter, Reading};
-use crate::daemon::system;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Tag, Time};
 use mon::{Effect, Input, Monitor};
+use runtime::system;
 use runtime::{Role, Turn};
 
 pub enum Hop {

@@ -13,7 +13,6 @@ use super::store_figures;
 use crate::daemon::admin_commands::Common;
 use crate::daemon::counters::{Counter, Reading};
 use crate::daemon::memory::Budgets;
-use crate::daemon::system;
 use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::Destination;
@@ -21,6 +20,7 @@ use osd::control::{self, Control, Level};
 use osd::headroom::Headroom;
 use osd::shard::{self, ClusterView, Shard, ToControl};
 use runtime::device::Wake;
+use runtime::system;
 use runtime::{Mailbox, Role, Turn};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -65,7 +65,7 @@ pub struct Outcome {
     /// By core: the memory stores, for the images.
     pub stores: Mutex<Vec<(CoreId, MemoryStore)>>,
     /// By core, what its store on disk counts, as it was at the last report of usage.
-    pub figures: Mutex<BTreeMap<CoreId, engine::Figures>>,
+    pub figures: Mutex<BTreeMap<CoreId, block_store::Figures>>,
     /// Going on would have been wrong; memory stores may not be kept.
     pub failed: AtomicBool,
 }

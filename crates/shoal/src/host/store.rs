@@ -1,7 +1,7 @@
 //! What one core keeps its objects in: memory, or a disk.
 
 use super::disk::DiskStore;
-use engine::Damage;
+use block_store::Damage;
 use runtime::device::Wake;
 use std::collections::BTreeMap;
 use store::{
@@ -63,7 +63,7 @@ impl Store {
         disk.obstructed().filter_map(pg).collect()
     }
 
-    pub fn figures(&self) -> Option<engine::Figures> {
+    pub fn figures(&self) -> Option<block_store::Figures> {
         match self {
             Store::Memory(_) => None,
             Store::Disk(disk) => Some(disk.figures()),

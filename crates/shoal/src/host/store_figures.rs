@@ -1,7 +1,7 @@
 //! What the stores of all cores count, as perf counters of the group `store`.
 
 use crate::daemon::counters::{Counter, Reading};
-use engine::Figures;
+use block_store::Figures;
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 

@@ -2,7 +2,7 @@
 
 use super::opened::{check_shard, device_of};
 use crate::host::disk::Device;
-use engine::check::{Depth, Report};
+use block_store::check::{Depth, Report};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 use crate::host::disk::{Device, LOOK_AGAIN};
 use crate::host::shards::Shards;
 use anyhow::{Context, bail};
-use engine::check::{Depth, Report};
-use engine::{Options, Shard};
+use block_store::check::{Depth, Report};
+use block_store::{Options, Shard};
 use runtime::device::Queue;
 use std::path::{Path, PathBuf};
 use store::{

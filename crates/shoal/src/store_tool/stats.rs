@@ -1,8 +1,8 @@
 //! What a store is, and how much is in it.
 
 use super::opened::Opened;
-use engine::Shard;
-use engine::device::BLOCK;
+use block_store::Shard;
+use device::BLOCK;
 use serde_json::{Value, json};
 use store::{Compressed, ObjectStore};
 

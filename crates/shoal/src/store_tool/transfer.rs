@@ -5,7 +5,7 @@ use super::opened::Opened;
 use super::record::Record;
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use engine::device::BLOCK;
+use device::BLOCK;
 use std::io::{Read, Write};
 use store::{Answer, Change, Collection, ObjectId, Query, ReadError, Transaction};
 

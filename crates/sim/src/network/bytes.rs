@@ -7,8 +7,8 @@
 use super::{Arrival, Cx};
 use crate::node::{Life, NodeId};
 use machine::net::{NetEffect, NetEvent};
-use machine::session::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
 use machine::{Effects, Machine, Random, Time};
+use messenger::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a node's endpoint is set up in one of its lives.

@@ -3,9 +3,9 @@
 use super::{OsdNode, mon_session_config};
 use crate::node::{Death, Node};
 use bytes::Bytes;
-use machine::mon_session::{Effect, Event, Input, MonSession, RequestId};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
+use mon_client::{Effect, Event, Input, MonSession, RequestId};
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, Uuid};

@@ -10,12 +10,12 @@
 //! own tests do that.)
 
 use crate::node::Death;
+use block_store::check::{Depth, Finding};
+use block_store::{Damage, FormatOptions, Identity, OpenError, Options, Shard, format, index};
 use bytes::Bytes;
-use engine::check::{Depth, Finding};
-use engine::device::BLOCK;
-use engine::device::dice::Dice;
-use engine::device::simulated::{Pace, Simulated};
-use engine::{Damage, FormatOptions, Identity, OpenError, Options, Shard, format, index};
+use device::BLOCK;
+use device::dice::Dice;
+use device::simulated::{Pace, Simulated};
 use machine::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -16,7 +16,7 @@ pub use mon::MonNode;
 pub use osd::OsdNode;
 pub use osd_store::Medium;
 
-use machine::{Time, mon_session};
+use machine::Time;
 use std::collections::BTreeMap;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, UTime};
 
@@ -38,15 +38,15 @@ pub fn mon_session_config(
     id: &str,
     monitor: EntityAddrVec,
     services: u32,
-) -> mon_session::Config {
-    mon_session::Config {
+) -> mon_client::Config {
+    mon_client::Config {
         auth_name: AuthName::new(kind, id),
         key: None,
         services,
         rotating_keys: false,
         hostname: "sim".into(),
         monitors: vec![monitor],
-        timing: mon_session::Timing::default(),
+        timing: mon_client::Timing::default(),
     }
 }
 

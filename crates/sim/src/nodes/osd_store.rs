@@ -3,7 +3,7 @@
 
 use super::disk::{Disk, Found};
 use crate::node::Death;
-use engine::OpenError;
+use block_store::OpenError;
 use machine::{Random, Time};
 use store::memory::{Config, Delay, MemoryStore};
 use store::{Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};

@@ -5,7 +5,7 @@
 //! of a run do that are on this host; where there is no other, they share this one.
 
 use super::instant::{Instant, POOL};
-use crate::client_host::Modes;
+use client_host::Modes;
 use lab::load::ceiling;
 use lab::matrix::Spec;
 

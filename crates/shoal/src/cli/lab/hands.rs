@@ -1,9 +1,9 @@
 //! What the binary lends the lab: connections of shoal's own client, and clusters of shoal's own.
 
-use crate::client_host::{Access, ClientHost, Modes};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use client::Listing;
+use client_host::{Access, ClientHost, Modes};
 use lab::hands::{Cluster, Hands};
 use lab::matrix::{ClusterSpec, Spec};
 use lab::results::Measured;

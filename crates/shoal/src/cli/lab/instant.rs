@@ -5,15 +5,15 @@
 //! client does with them is what it does in a run. Objects are kept in memory, so that what is read is what was written;
 //! all of it is gone with the value.
 
-use crate::client_host::{Access, Modes};
-use crate::daemon::system;
 use anyhow::Context;
 use bytes::Bytes;
+use client_host::{Access, Modes};
 use codec::Encode;
 use machine::net::{NetEffect, NetEvent};
-use machine::session::Config;
-use machine::session::testing::Monitor as Judge;
 use machine::{ConnId, Time};
+use messenger::Config;
+use messenger::testing::Monitor as Judge;
+use runtime::system;
 use runtime::{Options, Reactors, Role, Turn};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};

@@ -3,10 +3,10 @@
 //! Every client of the spec is a connection with a messenger of its own; all run on one thread, so that a generator at
 //! its limit shows as one thread at 100 %. Latency counts from when an operation was meant to begin.
 
-use crate::client_host::{Access, ClientHost};
 use anyhow::Context;
 use bytes::Bytes;
 use client::{Event, ObjectRef, OpId, Operation, ReadOps, WriteOps};
+use client_host::{Access, ClientHost};
 use lab::load::{Generator, Recorder, Start, content};
 use lab::matrix::Spec;
 use lab::results::Measured;
@@ -42,7 +42,7 @@ pub async fn run(
     let recorder = Rc::new(RefCell::new(recorder));
     begin()?;
     let zero = Instant::now();
-    let cpu_before = crate::daemon::system::cpu_time();
+    let cpu_before = runtime::system::cpu_time();
     let local = tokio::task::LocalSet::new();
     let tasks: Vec<_> = workers
         .into_iter()
@@ -59,7 +59,7 @@ pub async fn run(
             anyhow::Ok(())
         })
         .await?;
-    let cpu = crate::daemon::system::cpu_time().saturating_sub(cpu_before);
+    let cpu = runtime::system::cpu_time().saturating_sub(cpu_before);
     let recorder = Rc::into_inner(recorder).context("a task still records")?.into_inner();
     if let Some(errno) = recorder.first_error() {
         let error = std::io::Error::from_raw_os_error(-errno);

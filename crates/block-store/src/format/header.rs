@@ -1,0 +1,214 @@
+//! A shard's header: where its log begins and its index's manifest lies. Written by checkpoints, in two slots by turns,
+//! so that the older one holds until the newer one is whole.
+
+use super::{sealed_block, unsealed};
+use crate::space::{Run, Runs};
+use codec::{DecodeError, Reader};
+use device::BLOCK;
+
+const MAGIC: u32 = 0x4864_5348; // "HSdH"
+/// 1: the first. 2: of a manifest in several pieces; what has it in one is written as 1.
+const VERSION: u32 = 2;
+/// In how many pieces a manifest may lie: their places fit into the header's block.
+pub(crate) const MANIFEST_RUNS_MAX: usize = 200;
+
+/// Counters that live in no record of the index. Every log record and every header carries their newest values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The next number for an object's data or omap, or for an area; never reused.
+    pub next_number: u64,
+    /// Bytes of objects' data.
+    pub data_bytes: u64,
+    pub omap_bytes: u64,
+    pub objects: u64,
+}
+
+impl Totals {
+    pub(crate) const ENCODED_LEN: usize = 32;
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        for number in [self.next_number, self.data_bytes, self.omap_bytes, self.objects] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn take(r: &mut Reader<'_>) -> Result<Totals, DecodeError> {
+        Ok(Totals { next_number: r.u64()?, data_bytes: r.u64()?, omap_bytes: r.u64()?, objects: r.u64()? })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestPlace {
+    /// In the manifest's order; at least one.
+    pub runs: Runs,
+    pub len: u64,
+    pub crc: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// See [`super::Identity::of_shard`].
+    pub shard_identity: u64,
+    /// Of this header: the greater one counts.
+    pub sequence: u64,
+    /// The block of the log at which its first record that matters begins.
+    pub log_block: u64,
+    /// That record's sequence.
+    pub log_sequence: u64,
+    /// The checksum of the header of the record before it.
+    pub log_chain: u32,
+    /// `None` while there are no tables.
+    pub manifest: Option<ManifestPlace>,
+    pub totals: Totals,
+    /// Nothing was written after this header: the log is empty.
+    pub clean: bool,
+}
+
+impl Header {
+    /// The header of a store just made.
+    pub fn first(shard_identity: u64) -> Header {
+        Header {
+            shard_identity,
+            sequence: 1,
+            log_block: 0,
+            log_sequence: 1,
+            log_chain: shard_identity as u32,
+            manifest: None,
+            totals: Totals { next_number: 1, ..Totals::default() },
+            clean: true,
+        }
+    }
+
+    /// Which of the two slots this one is written to.
+    pub fn slot(&self) -> u64 {
+        self.sequence % 2
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BLOCK);
+        out.extend_from_slice(&MAGIC.to_le_bytes());
+        let further: &[Run] = self.manifest.as_ref().map_or(&[], |place| &place.runs[1..]);
+        let version = if further.is_empty() { 1 } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
+        for number in [self.shard_identity, self.sequence, self.log_block, self.log_sequence] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.log_chain.to_le_bytes());
+        out.push(self.clean as u8);
+        out.push(self.manifest.is_some() as u8);
+        let (first, len, crc) = match &self.manifest {
+            Some(place) => (place.runs[0], place.len, place.crc),
+            None => (Run::new(0, 0), 0, 0),
+        };
+        for number in [first.start, first.len, len] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&crc.to_le_bytes());
+        self.totals.put(&mut out);
+        if version > 1 {
+            assert!(further.len() < MANIFEST_RUNS_MAX, "a manifest in {} pieces", further.len() + 1);
+            out.extend_from_slice(&(further.len() as u32).to_le_bytes());
+            for run in further {
+                out.extend_from_slice(&run.start.to_le_bytes());
+                out.extend_from_slice(&run.len.to_le_bytes());
+            }
+        }
+        sealed_block(out)
+    }
+
+    /// `None` when the block does not hold a header of this shard that is whole.
+    pub fn decode(block: &[u8], shard_identity: u64) -> Option<Header> {
+        let body = unsealed(block)?;
+        Header::decode_body(body).ok().filter(|h| h.shard_identity == shard_identity)
+    }
+
+    /// The version of a whole header that this program does not know.
+    fn newer_version(block: &[u8]) -> Option<u32> {
+        let mut r = Reader::new(unsealed(block)?);
+        let (magic, version) = (r.u32().ok()?, r.u32().ok()?);
+        (magic == MAGIC && version > VERSION).then_some(version)
+    }
+
+    fn decode_body(body: &[u8]) -> Result<Header, DecodeError> {
+        let mut r = Reader::new(body);
+        let (magic, version) = (r.u32()?, r.u32()?);
+        if magic != MAGIC || version == 0 || version > VERSION {
+            return Err(DecodeError::Invalid { what: "header's magic", value: magic as u64, offset: 0 });
+        }
+        let (shard_identity, sequence, log_block, log_sequence) = (r.u64()?, r.u64()?, r.u64()?, r.u64()?);
+        let log_chain = r.u32()?;
+        let (clean, has_manifest) = (r.bool()?, r.bool()?);
+        let first = Run { start: r.u64()?, len: r.u64()? };
+        let (len, crc) = (r.u64()?, r.u32()?);
+        let totals = Totals::take(&mut r)?;
+        let mut runs = Runs::from_slice(&[first]);
+        for _ in 0..if version > 1 { r.count("pieces of the manifest", 16)? } else { 0 } {
+            runs.push(Run { start: r.u64()?, len: r.u64()? });
+        }
+        if runs.len() > MANIFEST_RUNS_MAX {
+            return Err(r.invalid("pieces of the manifest", runs.len() as u64));
+        }
+        Ok(Header {
+            shard_identity,
+            sequence,
+            log_block,
+            log_sequence,
+            log_chain,
+            manifest: has_manifest.then_some(ManifestPlace { runs, len, crc }),
+            totals,
+            clean,
+        })
+    }
+
+    /// The newer one of the slots that are whole. An error is the version of one that only a newer program can read: the
+    /// other slot is not to be gone by then.
+    pub fn newest(slots: [&[u8]; 2], shard_identity: u64) -> Result<Option<Header>, u32> {
+        if let Some(version) = slots.into_iter().find_map(Header::newer_version) {
+            return Err(version);
+        }
+        let whole = slots.into_iter().filter_map(|s| Header::decode(s, shard_identity));
+        Ok(whole.max_by_key(|h| h.sequence))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_whole_slot_counts() {
+        let first = Header::first(5);
+        let place = ManifestPlace { runs: Runs::from_slice(&[Run::new(700, 2)]), len: 5000, crc: 9 };
+        let totals = Totals { next_number: 4, data_bytes: 5, omap_bytes: 6, objects: 7 };
+        let second = Header {
+            sequence: 2,
+            manifest: Some(place),
+            totals,
+            clean: false,
+            log_block: 3,
+            ..first.clone()
+        };
+        let (a, b) = (first.encode(), second.encode());
+        assert_eq!(Header::newest([&a, &b], 5), Ok(Some(second)));
+        let mut torn = b.clone();
+        torn[100] ^= 1;
+        assert_eq!(Header::newest([&a, &torn], 5), Ok(Some(first)));
+        assert_eq!(Header::newest([&a, &b], 6), Ok(None));
+        let mut newer = b[..b.len() - 4].to_vec();
+        newer[4] = 7;
+        assert_eq!(Header::newest([&a, &sealed_block(newer)], 5), Err(7));
+    }
+
+    #[test]
+    fn a_manifest_may_lie_in_pieces() {
+        for pieces in [2, MANIFEST_RUNS_MAX] {
+            let runs: Runs = (0..pieces as u64).map(|i| Run::new(900 - 4 * i, 1 + i % 3)).collect();
+            let manifest = Some(ManifestPlace { runs, len: 4097 * pieces as u64, crc: 3 });
+            let header = Header { manifest, ..Header::first(5) };
+            assert_eq!(Header::decode(&header.encode(), 5), Some(header));
+        }
+        let whole = ManifestPlace { runs: Runs::from_slice(&[Run::new(9, 1)]), len: 7, crc: 3 };
+        let encoded = Header { manifest: Some(whole), ..Header::first(5) }.encode();
+        assert_eq!(encoded[4..8], [1, 0, 0, 0], "older programs can read what they could write");
+    }
+}

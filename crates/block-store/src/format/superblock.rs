@@ -1,0 +1,230 @@
+//! The superblock: whose device this is, and which part of it belongs to which shard.
+
+use super::{sealed_block, unsealed};
+use crate::space::Run;
+use codec::{DecodeError, Reader};
+use device::BLOCK;
+use thiserror::Error;
+
+const MAGIC: &[u8; 8] = b"SHOAL\0st";
+/// 1: the first.
+const VERSION: u32 = 1;
+const SHARDS_MAX: usize = 128;
+const LABEL_MAX: usize = 512;
+/// Blocks in front of the first part.
+pub(crate) const SUPERBLOCK_BLOCKS: u64 = 2;
+/// Header slots in front of a part's log.
+pub(crate) const HEADER_BLOCKS: u64 = 2;
+/// What a part needs at least: log and data of a few megabytes.
+const PART_BLOCKS_MIN: u64 = 512;
+
+/// Made anew by every format, so that nothing an older store left on the device is taken for this one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity(pub [u8; 16]);
+
+impl Identity {
+    /// What a shard's headers and log records carry.
+    pub(crate) fn of_shard(&self, shard: usize) -> u64 {
+        let half = u64::from_le_bytes(self.0[..8].try_into().expect("eight bytes"));
+        half.rotate_left(8) ^ u64::from_le_bytes(self.0[8..].try_into().expect("eight bytes")) ^ shard as u64
+    }
+}
+
+/// A shard's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub whole: Run,
+    /// Of the log, which follows the header slots.
+    pub log_blocks: u64,
+}
+
+impl Part {
+    pub fn header_slot(&self, slot: u64) -> Run {
+        Run::new(self.whole.start + slot, 1)
+    }
+
+    pub fn log(&self) -> Run {
+        Run::new(self.whole.start + HEADER_BLOCKS, self.log_blocks)
+    }
+
+    pub fn data(&self) -> Run {
+        let start = self.log().end();
+        Run::new(start, self.whole.end() - start)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    pub identity: Identity,
+    /// What the owner wants to find again: an OSD's id and its cluster's. Free text of at most 512 bytes.
+    pub label: String,
+    pub device_blocks: u64,
+    pub parts: Vec<Part>,
+}
+
+/// How a device is to be laid out.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    pub identity: Identity,
+    pub label: String,
+    pub shards: usize,
+    /// Of each shard's log; `None`: a 64th of its part, at least 64 MiB and at most 1 GiB, where the part is large
+    /// enough for that.
+    pub log_bytes: Option<u64>,
+    /// Tell the device to forget all it has, first.
+    pub discard: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SuperblockError {
+    #[error("no store: neither copy of the superblock is one")]
+    NotAStore,
+    #[error("the store's format is version {0}; this program reads version {VERSION}")]
+    Version(u32),
+    #[error("the superblock is damaged: {0}")]
+    Damaged(#[from] DecodeError),
+    #[error("the superblock is damaged: a part lies outside of the device")]
+    Parts,
+    #[error("the store was made for {stored} bytes, and the device has {device}")]
+    Shrunk { stored: u64, device: u64 },
+    #[error("{shards} shards do not fit on {device} bytes")]
+    TooSmall { shards: usize, device: u64 },
+}
+
+impl Superblock {
+    /// Equal parts for all shards.
+    pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
+        let FormatOptions { identity, label, shards, log_bytes, discard: _ } = options;
+        let device_blocks = device_bytes / BLOCK as u64;
+        let too_small = SuperblockError::TooSmall { shards: *shards, device: device_bytes };
+        if *shards == 0 || *shards > SHARDS_MAX {
+            return Err(too_small);
+        }
+        let part_blocks = device_blocks.saturating_sub(SUPERBLOCK_BLOCKS) / *shards as u64;
+        let log_bytes = log_bytes.unwrap_or_else(|| {
+            let part = part_blocks * BLOCK as u64;
+            (part / 64).clamp(64 << 20, 1 << 30).min(part / 4)
+        });
+        let log_blocks = log_bytes / BLOCK as u64;
+        if part_blocks < PART_BLOCKS_MIN || log_blocks < 16 || log_blocks > part_blocks / 2 {
+            return Err(too_small);
+        }
+        let parts = (0..*shards as u64)
+            .map(|i| Part { whole: Run::new(SUPERBLOCK_BLOCKS + i * part_blocks, part_blocks), log_blocks })
+            .collect();
+        let label = label.chars().take(LABEL_MAX / 4).collect();
+        Ok(Superblock { identity: *identity, label, device_blocks, parts })
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(BLOCK);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(BLOCK as u32).to_le_bytes());
+        out.extend_from_slice(&self.identity.0);
+        out.extend_from_slice(&self.device_blocks.to_le_bytes());
+        out.extend_from_slice(&(self.parts.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
+        out.extend_from_slice(self.label.as_bytes());
+        for part in &self.parts {
+            for number in [part.whole.start, part.whole.len, part.log_blocks] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        sealed_block(out)
+    }
+
+    fn decode(block: &[u8]) -> Result<Superblock, SuperblockError> {
+        let body = unsealed(block).ok_or(SuperblockError::NotAStore)?;
+        let mut r = Reader::new(body);
+        if r.take("magic", MAGIC.len())? != MAGIC {
+            return Err(SuperblockError::NotAStore);
+        }
+        let (version, block_bytes) = (r.u32()?, r.u32()?);
+        if version != VERSION || block_bytes != BLOCK as u32 {
+            return Err(SuperblockError::Version(version));
+        }
+        let identity = Identity(r.get()?);
+        let device_blocks = r.u64()?;
+        let shards = r.u32()? as usize;
+        let label = r.string()?;
+        let mut parts = Vec::new();
+        for _ in 0..shards.min(SHARDS_MAX) {
+            let whole = Run { start: r.u64()?, len: r.u64()? };
+            parts.push(Part { whole, log_blocks: r.u64()? });
+        }
+        let mut end = SUPERBLOCK_BLOCKS;
+        for part in &parts {
+            let part_end = part.whole.start.checked_add(part.whole.len).ok_or(SuperblockError::Parts)?;
+            let log_fits = part.log_blocks < part.whole.len.saturating_sub(HEADER_BLOCKS);
+            if part.whole.start < end || part_end > device_blocks || !log_fits {
+                return Err(SuperblockError::Parts);
+            }
+            end = part_end;
+        }
+        Ok(Superblock { identity, label, device_blocks, parts })
+    }
+
+    /// From the device's first two blocks: the first copy that is whole.
+    pub fn read(blocks: &[u8], device_bytes: u64) -> Result<Superblock, SuperblockError> {
+        let (first, second) = blocks.split_at(BLOCK);
+        let superblock = match Superblock::decode(first) {
+            Err(SuperblockError::NotAStore) => Superblock::decode(second)?,
+            other => other?,
+        };
+        let stored = superblock.device_blocks.saturating_mul(BLOCK as u64);
+        if stored > device_bytes {
+            return Err(SuperblockError::Shrunk { stored, device: device_bytes });
+        }
+        Ok(superblock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(shards: usize) -> FormatOptions {
+        FormatOptions {
+            identity: Identity([7; 16]),
+            label: "osd.3".into(),
+            shards,
+            log_bytes: None,
+            discard: false,
+        }
+    }
+
+    #[test]
+    fn either_copy_is_enough() {
+        let superblock = Superblock::plan(1 << 30, &options(3)).unwrap();
+        let block = superblock.encode();
+        let blank = vec![0; BLOCK];
+        for copies in [[&block, &blank], [&blank, &block]] {
+            assert_eq!(Superblock::read(&copies.map(|c| &c[..]).concat(), 1 << 30), Ok(superblock.clone()));
+        }
+        let blanks = [blank.clone(), blank].concat();
+        assert_eq!(Superblock::read(&blanks, 1 << 30), Err(SuperblockError::NotAStore));
+    }
+
+    #[test]
+    fn parts_are_apart_and_within_the_device() {
+        for (bytes, shards) in [(16 << 20, 1), (1 << 30, 3), (10 << 40, 128)] {
+            let superblock = Superblock::plan(bytes, &options(shards)).unwrap();
+            assert_eq!(superblock.parts.len(), shards);
+            Superblock::read(&[superblock.encode(), vec![0; BLOCK]].concat(), bytes).unwrap();
+        }
+        assert!(Superblock::plan(1 << 20, &options(1)).is_err());
+    }
+
+    #[test]
+    fn a_smaller_device_and_a_newer_version_are_refused() {
+        let superblock = Superblock::plan(1 << 30, &options(1)).unwrap();
+        let blocks = [superblock.encode(), superblock.encode()].concat();
+        assert!(matches!(Superblock::read(&blocks, 1 << 29), Err(SuperblockError::Shrunk { .. })));
+        let mut newer = superblock.encode();
+        newer[8] = 9;
+        newer.truncate(BLOCK - 4);
+        let blocks = [sealed_block(newer), superblock.encode()].concat();
+        assert_eq!(Superblock::read(&blocks, 1 << 30), Err(SuperblockError::Version(9)));
+    }
+}

@@ -1,0 +1,111 @@
+//! Bytes from someone who wishes us ill, as parts of a store: what the fuzz target and the replay of its corpus call. (Parts
+//! of the index have their own: [`crate::index::hostile`].)
+//!
+//! No bytes make a decoder panic or take memory beyond a small multiple of their number, and checksums are no shield, as
+//! they are put right first. What is accepted is the same when written and read again.
+
+use crate::checksum::crc32c;
+use crate::format::{Header, Superblock, sealed_block};
+use crate::log::{Entries, Record, RecordHead};
+use crate::object::collection::CollectionRecord;
+use crate::object::key;
+use crate::object::packed::{decode_pool, unpack};
+use crate::object::page::Page;
+use crate::object::record::ObjectRecord;
+use crate::object::refcount::Refcounts;
+use bytes::Bytes;
+use device::BLOCK;
+use store::CompressionAlgorithm;
+
+/// The first byte chooses what the rest is.
+pub fn decode(data: &[u8]) {
+    let Some((choice, rest)) = data.split_first() else { return };
+    match choice % 8 {
+        0 => superblock(rest),
+        1 => header(rest),
+        2 => record(rest),
+        3 => drop(Entries::new(rest).take_while(Result::is_ok).count()),
+        4 => page(rest),
+        5 => object(rest),
+        7 => packed(rest),
+        _ => others(rest),
+    }
+}
+
+/// As a block of that kind is written, with the right checksum.
+fn sealed(data: &[u8]) -> Vec<u8> {
+    sealed_block(data[..data.len().min(BLOCK - 4)].to_vec())
+}
+
+fn superblock(data: &[u8]) {
+    let blocks = [sealed(data), sealed(data)].concat();
+    let Ok(superblock) = Superblock::read(&blocks, u64::MAX) else { return };
+    assert_eq!(
+        Superblock::read(&[superblock.encode(), superblock.encode()].concat(), u64::MAX),
+        Ok(superblock)
+    );
+}
+
+fn header(data: &[u8]) {
+    let identity =
+        data.get(8..16).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+    if let Some(header) = Header::decode(&sealed(data), identity) {
+        assert_eq!(Header::decode(&header.encode(), identity), Some(header));
+    }
+}
+
+/// A record of the log, both of its checksums right.
+fn record(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(BLOCK).max(BLOCK), 0);
+    let body_len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes")) as usize;
+    if let Some(body) = bytes.get(64..64usize.saturating_add(body_len)) {
+        let crc = crc32c(body);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+    }
+    let crc = crc32c(&bytes[8..64]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    let identity = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+    let Some(head) = RecordHead::decode(&bytes, identity) else { return };
+    let Some(record) = Record::decode(head, &bytes.into()) else { return };
+    let _ = Entries::new(record.entries()).take_while(Result::is_ok).count();
+    let _ = record.data();
+}
+
+fn page(data: &[u8]) {
+    if let Ok(page) = Page::decode(data) {
+        assert_eq!(Page::decode(&page.encode()), Ok(page));
+    }
+}
+
+/// What comes out is as long as was said, or it is refused.
+fn packed(data: &[u8]) {
+    let Some((blocks, data)) = data.split_first() else { return };
+    let blocks = 2 + blocks % 15;
+    for algorithm in [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd] {
+        let out = unpack(algorithm, blocks, data);
+        assert!(out.is_none_or(|out| out.len() == blocks as usize * BLOCK));
+    }
+}
+
+fn object(data: &[u8]) {
+    if let Ok(record) = ObjectRecord::decode(&Bytes::copy_from_slice(data)) {
+        let _ = record.encode();
+    }
+}
+
+fn others(data: &[u8]) {
+    let _ =
+        (CollectionRecord::decode(data), Refcounts::decode(data), decode_pool(data), key::parse_pool(data));
+    let _ =
+        (key::parse_collection(data), key::parse_page(data), key::parse_zone(data), key::parse_number(data));
+    if key::parse_omap_number(data).is_ok() {
+        let _ = key::omap_own(data);
+    }
+    if let Ok((area, id)) = key::parse_object(data) {
+        // A locator that is the name is left out when it is written.
+        let again = key::object(area, &id);
+        let (same_area, same) = key::parse_object(&again).expect("written by us");
+        assert_eq!((same_area, key::object(area, &same)), (area, again));
+    }
+}

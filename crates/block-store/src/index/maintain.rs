@@ -1,0 +1,301 @@
+//! What goes on in the background: memtables into tables, tables into deeper levels, space given back.
+//!
+//! One flush and one merge at a time, each in steps: a step is a little work on every call and more for what was
+//! applied since, so that merging keeps pace with the changes that cause it and a reactor's turn stays short.
+
+use super::levels::{FRESH_MAX, Levels, covering};
+use super::memtable::{Memtable, Place};
+use super::merge::Merge;
+use super::table::Table;
+use super::writer::{Ground, Writer};
+use super::{Index, LogMark, Options, Purpose, TakeSpace, token};
+use crate::io::Io;
+use bytes::Bytes;
+use device::{BLOCK, DeviceError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of entries moved on every call, whatever was applied.
+const STEP: usize = 16 << 10;
+/// And for every byte applied, up to a limit.
+const STEP_PER_BYTE: usize = 12;
+/// About 80 us of a core; up to four times as much when merging is behind.
+const STEP_MAX: usize = 64 << 10;
+const CREDIT_MAX: usize = 4 << 20;
+/// Beside its bytes, what an entry's flushing is counted as.
+const ENTRY_WORK: usize = 64;
+/// So many merges in a row are given up because the device failed at a block of their inputs, each to be tried again
+/// after the next flush, until the block is taken for lost: it may be a drive's bad minute.
+const FAILED_MERGES_MAX: u32 = 4;
+/// Leaves of a flushed memtable freed on every call.
+const DISMANTLE_STEP: usize = 8;
+
+/// Memtables, newest first behind the active one.
+#[derive(Default)]
+pub struct Memory {
+    pub active: Marked,
+    pub frozen: VecDeque<Marked>,
+    /// In tables; to be freed bit by bit.
+    retired: Vec<Memtable>,
+}
+
+/// A memtable, and the marks of its first and last change.
+#[derive(Default)]
+pub struct Marked {
+    pub table: Memtable,
+    pub first: LogMark,
+    pub last: LogMark,
+}
+
+/// Flushing of the oldest frozen memtable.
+pub struct Flush {
+    place: Place,
+    written: bool,
+    writer: Writer,
+}
+
+#[derive(Default)]
+pub struct Background {
+    flush: Option<Flush>,
+    pub merge: Option<Merge>,
+    /// Tables that no read will find any more, and the manifest that must be durable before their space is free.
+    replaced: Vec<(Arc<Table>, u64)>,
+    pub replaced_bytes: u64,
+    /// A flush or a merge found no space.
+    pub starving: bool,
+    /// Merges given up in a row.
+    pub failed_merges: u32,
+    credit: usize,
+    pub next_table: u64,
+    /// Manifests made.
+    pub version: u64,
+    pub durable_version: u64,
+    pub failed: Option<DeviceError>,
+}
+
+impl Memory {
+    pub fn tables(&self) -> impl Iterator<Item = &Memtable> {
+        std::iter::once(&self.active).chain(&self.frozen).map(|marked| &marked.table)
+    }
+
+    pub fn freeze(&mut self) {
+        if !self.active.table.is_empty() {
+            self.frozen.push_front(std::mem::take(&mut self.active));
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.tables().chain(&self.retired).map(Memtable::bytes).sum()
+    }
+
+    /// The mark of the first change that is in no table.
+    pub fn first_mark(&self) -> Option<LogMark> {
+        let oldest = self.frozen.back().unwrap_or(&self.active);
+        (!oldest.table.is_empty()).then_some(oldest.first)
+    }
+}
+
+impl Index {
+    pub(super) fn work(&mut self, durable: LogMark, io: &mut Io, space: &mut dyn TakeSpace) -> bool {
+        self.durable = durable.max(self.durable);
+        self.memory.dismantle();
+        let background = &mut self.background;
+        if background.failed.is_some() {
+            return false;
+        }
+        if !background.replaced.is_empty() {
+            background.give_back(space);
+        }
+        background.start(&self.memory, &mut self.levels, durable, &self.options);
+        // With so many fresh runs changes wait for a merge as they do for a flush.
+        let merges_for = if self.levels.fresh.len() >= FRESH_MAX { Purpose::Flush } else { Purpose::Merge };
+        let behind = (self.levels.fresh.len() / 4).min(3);
+        let mut work = STEP + background.credit.min(STEP_MAX * (1 + behind));
+        let granted = work;
+        let mut ground = Ground {
+            io,
+            space: &mut *space,
+            purpose: Purpose::Flush,
+            next_table: &mut background.next_table,
+            born: background.version,
+        };
+        let flush_starves = match &mut background.flush {
+            Some(flush) => {
+                work = flush.step(&self.memory, &self.levels, work, &mut ground);
+                flush.writer.waits_for_space()
+            }
+            None => false,
+        };
+        background.starving = flush_starves;
+        let mut gave_up = false;
+        if let Some(merge) = &mut background.merge {
+            ground.purpose = merges_for;
+            // A flush comes first, as memory waits for it, but does not stop a merge altogether.
+            work = merge.step(work.max(STEP), &mut ground);
+            background.starving |= merge.writer.waits_for_space();
+            // It holds on to what the flush needs, and waits for what only others can free.
+            let is_in_the_way = flush_starves && merge.writer.waits_for_space();
+            let may_recover = merge.has_failed()
+                && background.failed_merges < FAILED_MERGES_MAX
+                && self.levels.fresh.len() < FRESH_MAX;
+            if may_recover || is_in_the_way {
+                merge.give_up();
+            }
+            if merge.is_over() {
+                merge.writer.give_back(space);
+                background.failed_merges += merge.has_failed() as u32;
+                background.merge = None;
+                // The same one is due at once.
+                self.levels.rest();
+                gave_up = true;
+            }
+        }
+        background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
+        // Something else may be due now, and nothing that completes would tell.
+        let installed = self.install();
+        work == 0 || installed || gave_up || !self.memory.retired.is_empty()
+    }
+
+    /// Changes of so many bytes are to be merged some time.
+    pub(super) fn owe(&mut self, bytes: usize) {
+        self.background.credit = (self.background.credit + bytes * STEP_PER_BYTE).min(CREDIT_MAX);
+    }
+
+    /// A completion of a flush or a merge.
+    pub(super) fn on_background_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
+        let background = &mut self.background;
+        match (token & token::CLASS, &mut background.flush, &mut background.merge) {
+            (token::FLUSH, Some(flush), _) => flush.writer.on_written(result),
+            (token::MERGE_WRITE, _, Some(merge)) => merge.writer.on_written(result),
+            (token::MERGE_READ, _, Some(merge)) => merge.on_read(token, result, io),
+            _ => debug_assert!(false, "a completion that nobody waits for"),
+        }
+        let flush = background.flush.as_ref().and_then(|flush| flush.writer.failed());
+        let merge = background.merge.as_ref().and_then(|merge| merge.writer.failed());
+        background.failed = background.failed.or(flush).or(merge);
+    }
+
+    /// Show what is completely written. Returns whether there was something.
+    fn install(&mut self) -> bool {
+        let (background, mut installed) = (&mut self.background, false);
+        if let Some(tables) =
+            background.flush.as_mut().filter(|flush| flush.written).and_then(|f| f.writer.done())
+        {
+            background.flush = None;
+            if !tables.is_empty() {
+                self.levels.add_fresh(tables.into_iter().map(Arc::new).collect());
+            }
+            let marked = self.memory.frozen.pop_back().expect("it was being flushed");
+            self.flushed = marked.last;
+            self.memory.retired.push(marked.table);
+            self.recent.clear();
+            installed = true;
+        }
+        let finished = background.merge.as_mut().filter(|merge| merge.is_finished());
+        if let Some(tables) = finished.and_then(|merge| merge.writer.done()) {
+            let plan = background.merge.take().expect("just seen").plan;
+            background.failed_merges = 0;
+            self.levels.replace(&plan, tables.into_iter().map(Arc::new).collect());
+            for table in plan.inputs.into_iter().flatten() {
+                background.replace(table);
+            }
+            installed = true;
+        }
+        installed
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.memory.frozen.len() >= 2 || self.levels.fresh.len() >= FRESH_MAX
+    }
+}
+
+impl Memory {
+    fn dismantle(&mut self) {
+        if let Some(table) = self.retired.last_mut()
+            && !table.dismantle(DISMANTLE_STEP)
+        {
+            self.retired.pop();
+        }
+    }
+}
+
+impl Flush {
+    fn step(&mut self, memory: &Memory, levels: &Levels, mut work: usize, ground: &mut Ground) -> usize {
+        let table = &memory.frozen.back().expect("it is being flushed").table;
+        while !self.written && work > 0 && self.writer.accepts() {
+            match table.entry(self.place) {
+                Some((key, value, behind)) => {
+                    let hides = || levels.runs().any(|run| covering(run, key).is_some());
+                    if value.is_some() || hides() {
+                        self.writer.push(key, value.as_deref());
+                    }
+                    self.place = behind;
+                    work = work.saturating_sub(ENTRY_WORK + key.len() + value.as_ref().map_or(0, Bytes::len));
+                }
+                None => {
+                    self.writer.finish();
+                    self.written = true;
+                }
+            }
+        }
+        self.writer.pump(ground);
+        work
+    }
+}
+
+impl Background {
+    /// Begin what is due.
+    fn start(&mut self, memory: &Memory, levels: &mut Levels, durable: LogMark, options: &Options) {
+        if self.flush.is_none()
+            && let Some(oldest) = memory.frozen.back().filter(|oldest| oldest.last <= durable)
+        {
+            let writer = Writer::new(options, token::FLUSH);
+            self.flush = Some(Flush { place: oldest.table.start(), written: false, writer });
+        }
+        if self.merge.is_none()
+            && let Some(plan) = levels.plan(options)
+        {
+            self.merge = Some(Merge::new(plan, options));
+        }
+    }
+
+    /// `table` is in no level any more.
+    fn replace(&mut self, table: Arc<Table>) {
+        // No manifest has ever named it: nothing to wait for.
+        let after = if table.born == self.version { 0 } else { self.version + 1 };
+        self.replaced_bytes += table.bytes();
+        self.replaced.push((table, after));
+    }
+
+    pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
+        let (durable, left) = (self.durable_version, &mut self.replaced_bytes);
+        // A read that is under way holds on to its table.
+        self.replaced.retain(|(table, after)| {
+            let free = *after <= durable && Arc::strong_count(table) == 1;
+            if free {
+                *left -= table.bytes();
+                for (unit, units) in &table.runs {
+                    space.give_back(unit * BLOCK as u64, units * BLOCK as u64);
+                }
+            }
+            !free
+        });
+    }
+
+    /// Whether tables wait for a manifest alone.
+    pub fn holds_back(&self) -> bool {
+        let waits = |(table, after): &(Arc<Table>, u64)| {
+            *after > self.durable_version && Arc::strong_count(table) == 1
+        };
+        self.replaced.iter().any(waits)
+    }
+
+    pub fn replaced_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.replaced.iter().map(|(table, _)| table)
+    }
+
+    pub fn memory(&self) -> usize {
+        self.flush.as_ref().map_or(0, |flush| flush.writer.memory())
+            + self.merge.as_ref().map_or(0, Merge::memory)
+    }
+}

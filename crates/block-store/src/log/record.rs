@@ -1,0 +1,223 @@
+//! One record of the log: header, counters, entries, and the data that rides along.
+//!
+//! ```text
+//! 0   u32 magic          24  u32 body length       48  u64 flushed up to
+//! 4   u32 header crc     28  u32 body crc          56  u32 length of the entries
+//! 8   u64 shard          32  u32 chain             60  u32 zero
+//! 16  u64 sequence       36  12 zero bytes         64  body: counters, entries, data
+//! ```
+
+use crate::checksum::crc32c;
+use crate::format::Totals;
+use crate::planted::{self, PlantedBug};
+use bytes::Bytes;
+use codec::{DecodeError, Reader, Rope};
+use crc_fast::{CrcAlgorithm, Digest};
+use device::BLOCK;
+
+const MAGIC: u32 = 0x676c_4853; // "SHlg"
+pub(crate) const HEAD_LEN: usize = 64;
+
+/// What a record says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHead {
+    pub shard_identity: u64,
+    pub sequence: u64,
+    /// The header checksum of the record before this one: a record counts only after the one it was written after.
+    pub chain: u32,
+    /// Up to this sequence the data that went straight to its blocks was known to be on stable storage.
+    pub flushed_up_to: u64,
+    body_len: u32,
+    body_crc: u32,
+    entries_len: u32,
+    /// Of this header: the next record's chain.
+    pub crc: u32,
+}
+
+/// A record as it was read, whole.
+#[derive(Debug)]
+pub struct Record {
+    pub head: RecordHead,
+    pub totals: Totals,
+    body: Bytes,
+}
+
+impl RecordHead {
+    fn encode(&self) -> [u8; HEAD_LEN] {
+        let mut out = [0; HEAD_LEN];
+        out[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        out[8..16].copy_from_slice(&self.shard_identity.to_le_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        out[24..28].copy_from_slice(&self.body_len.to_le_bytes());
+        out[28..32].copy_from_slice(&self.body_crc.to_le_bytes());
+        out[32..36].copy_from_slice(&self.chain.to_le_bytes());
+        out[48..56].copy_from_slice(&self.flushed_up_to.to_le_bytes());
+        out[56..60].copy_from_slice(&self.entries_len.to_le_bytes());
+        let crc = crc32c(&out[8..]);
+        out[4..8].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// `None` when these bytes do not begin with a whole header of a record of this shard.
+    pub fn decode(bytes: &[u8], shard_identity: u64) -> Option<RecordHead> {
+        let bytes: &[u8; HEAD_LEN] = bytes.get(..HEAD_LEN)?.try_into().ok()?;
+        let head = RecordHead::decode_fields(bytes).ok()?;
+        (head.crc == crc32c(&bytes[8..]) && head.shard_identity == shard_identity).then_some(head)
+    }
+
+    fn decode_fields(bytes: &[u8; HEAD_LEN]) -> Result<RecordHead, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let magic = r.u32()?;
+        if magic != MAGIC {
+            return Err(DecodeError::Invalid { what: "record's magic", value: magic as u64, offset: 0 });
+        }
+        let crc = r.u32()?;
+        let (shard_identity, sequence) = (r.u64()?, r.u64()?);
+        let (body_len, body_crc, chain) = (r.u32()?, r.u32()?, r.u32()?);
+        r.skip(12)?;
+        let (flushed_up_to, entries_len) = (r.u64()?, r.u32()?);
+        Ok(RecordHead {
+            shard_identity,
+            sequence,
+            chain,
+            flushed_up_to,
+            body_len,
+            body_crc,
+            entries_len,
+            crc,
+        })
+    }
+
+    /// Header and body, without what fills up the last block.
+    pub fn len(&self) -> u64 {
+        HEAD_LEN as u64 + self.body_len as u64
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.len().div_ceil(BLOCK as u64)
+    }
+}
+
+/// A record that is being gathered: its entries come one after the other, behind the room for header and counters.
+pub struct Draft(Vec<u8>);
+
+impl Draft {
+    const FRONT: usize = HEAD_LEN + Totals::ENCODED_LEN;
+
+    /// With room for so many bytes of entries before it has to grow.
+    pub fn with_capacity(entries_len: usize) -> Draft {
+        let mut bytes = Vec::with_capacity(Draft::FRONT + entries_len);
+        bytes.resize(Draft::FRONT, 0);
+        Draft(bytes)
+    }
+
+    /// Entries are put to the end of this.
+    pub fn entries(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+
+    pub fn entries_len(&self) -> usize {
+        self.0.len() - Draft::FRONT
+    }
+
+    /// The bytes to write, whole blocks, and the header's checksum, which the next record names. Nothing is copied.
+    pub fn seal(
+        self,
+        shard_identity: u64,
+        sequence: u64,
+        chain: u32,
+        flushed_up_to: u64,
+        totals: &Totals,
+        data: Rope,
+    ) -> (Rope, u32) {
+        static ZEROES: [u8; BLOCK] = [0; BLOCK];
+        let entries_len = self.entries_len();
+        let Draft(mut front) = self;
+        let mut counters = Vec::with_capacity(Totals::ENCODED_LEN);
+        totals.put(&mut counters);
+        front[HEAD_LEN..Draft::FRONT].copy_from_slice(&counters);
+        let body_len = front.len() - HEAD_LEN + data.len();
+        let body_crc = {
+            let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+            digest.update(&front[HEAD_LEN..]);
+            data.pieces().iter().for_each(|p| digest.update(p));
+            digest.finalize() as u32
+        };
+        let head = RecordHead {
+            shard_identity,
+            sequence,
+            chain,
+            flushed_up_to,
+            body_len: u32::try_from(body_len).expect("a batch is bounded"),
+            body_crc,
+            entries_len: u32::try_from(entries_len).expect("a batch is bounded"),
+            crc: 0,
+        };
+        let encoded = head.encode();
+        front[..HEAD_LEN].copy_from_slice(&encoded);
+        let crc = u32::from_le_bytes(encoded[4..8].try_into().expect("four bytes"));
+        let padding = (BLOCK - (HEAD_LEN + body_len) % BLOCK) % BLOCK;
+        let mut out = Rope::from(front);
+        out.append(data);
+        out.push(Bytes::from_static(&ZEROES[..padding]));
+        (out, crc)
+    }
+}
+
+impl Record {
+    /// How many blocks a record of so many bytes of entries and of data takes.
+    pub fn blocks(entries_len: usize, data_len: usize) -> u64 {
+        (HEAD_LEN + Totals::ENCODED_LEN + entries_len + data_len).div_ceil(BLOCK) as u64
+    }
+
+    /// The record that begins with `head`, when its body is whole. `bytes` begin with the header.
+    pub fn decode(head: RecordHead, bytes: &Bytes) -> Option<Record> {
+        let body = bytes.get(HEAD_LEN..head.len() as usize)?;
+        if crc32c(body) != head.body_crc && !planted::has(PlantedBug::TornRecordReplayed) {
+            return None;
+        }
+        let mut r = Reader::new(body);
+        let totals = Totals::take(&mut r).ok()?;
+        r.take("entries", head.entries_len as usize).ok()?;
+        Some(Record { head, totals, body: bytes.slice_ref(body) })
+    }
+
+    pub fn entries(&self) -> &[u8] {
+        &self.body[Totals::ENCODED_LEN..Totals::ENCODED_LEN + self.head.entries_len as usize]
+    }
+
+    /// What [`super::Entry::Inline`] takes its bytes from.
+    pub fn data(&self) -> Bytes {
+        self.body.slice(Totals::ENCODED_LEN + self.head.entries_len as usize..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_no_flipped_bit_goes_unseen() {
+        let totals = Totals { next_number: 9, data_bytes: 8, omap_bytes: 7, objects: 6 };
+        let data: Rope = [Bytes::from(vec![3; 5000]), Bytes::from(vec![4; 10])].into_iter().collect();
+        let mut draft = Draft::with_capacity(4);
+        draft.entries().extend_from_slice(b"some entries");
+        assert_eq!(draft.entries_len(), 12);
+        let (rope, crc) = draft.seal(77, 5, 123, 4, &totals, data);
+        let bytes = rope.to_bytes();
+        assert_eq!(bytes.len() as u64, Record::blocks(12, 5010) * BLOCK as u64);
+        let head = RecordHead::decode(&bytes, 77).unwrap();
+        assert_eq!((head.sequence, head.chain, head.flushed_up_to, head.crc), (5, 123, 4, crc));
+        assert_eq!(head.blocks(), 2);
+        let record = Record::decode(head, &bytes).unwrap();
+        assert_eq!((record.totals, record.entries()), (totals, &b"some entries"[..]));
+        assert_eq!(record.data(), [vec![3; 5000], vec![4; 10]].concat());
+        assert_eq!(RecordHead::decode(&bytes, 78), None);
+        for bit in (0..head.len() as usize * 8).step_by(37) {
+            let mut rotten = bytes.to_vec();
+            rotten[bit / 8] ^= 1 << (bit % 8);
+            let seen = RecordHead::decode(&rotten, 77).and_then(|h| Record::decode(h, &rotten.into()));
+            assert!(seen.is_none(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Blocks of an object that are compressed together, within a page: where they lie, and how they are packed and unpacked.
+//!
+//! The checksums are those of the stored blocks, so a scrub need not unpack anything. The length that comes out is known
+//! before (`blocks`), so unpacking takes that much memory whatever the bytes say.
+
+use crate::varint;
+use bytes::Bytes;
+use codec::{DecodeError, Reader};
+use device::BLOCK;
+use smallvec::SmallVec;
+use store::{Compressed, CompressionAlgorithm};
+
+const LZ4: u8 = 1;
+const ZSTD: u8 = 2;
+const ALGORITHM: u8 = 0x0f;
+const SHARED: u8 = 0x10;
+/// As `compressor_zstd_level` is by default.
+const ZSTD_LEVEL: i32 = 1;
+const POOL_VERSION: u8 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// So many blocks of an object come out; at least 2, at most a page.
+    pub blocks: u8,
+    pub algorithm: CompressionAlgorithm,
+    /// Of what is unpacked; the last block is filled up with zeroes.
+    pub len: u32,
+    /// Other pages may point to it too; how many do is counted for each of its blocks.
+    pub shared: bool,
+    /// The blocks of the device and the checksum of each; fewer than `blocks`. The first one names it.
+    pub units: SmallVec<[(u64, u32); 8]>,
+}
+
+impl Packed {
+    pub fn name(&self) -> u64 {
+        self.units[0].0
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let algorithm = match self.algorithm {
+            CompressionAlgorithm::Lz4 => LZ4,
+            CompressionAlgorithm::Zstd => ZSTD,
+        };
+        out.push(algorithm | if self.shared { SHARED } else { 0 });
+        out.push(self.blocks);
+        varint::put(out, self.len as u64);
+        for run in self.units.chunk_by(|a, b| a.0 + 1 == b.0) {
+            out.push(run.len() as u8);
+            varint::put(out, run[0].0);
+            run.iter().for_each(|(_, crc)| out.extend_from_slice(&crc.to_le_bytes()));
+        }
+    }
+
+    pub fn decode(r: &mut Reader<'_>, page_blocks: u64) -> Result<Packed, DecodeError> {
+        let offset = r.offset();
+        let kind = r.u8()?;
+        let invalid = |value: u64| Err(DecodeError::Invalid { what: "compressed blocks", value, offset });
+        let algorithm = match kind & ALGORITHM {
+            LZ4 => CompressionAlgorithm::Lz4,
+            ZSTD => CompressionAlgorithm::Zstd,
+            compat => {
+                return Err(DecodeError::Incompatible { what: "compression", compat, supported: ZSTD });
+            }
+        };
+        let (blocks, len) = (r.u8()?, varint::take(r)?);
+        let units_len = len.div_ceil(BLOCK as u64);
+        let fits = (2..=page_blocks).contains(&(blocks as u64)) && len > 0 && units_len < blocks as u64;
+        if kind & !(ALGORITHM | SHARED) != 0 || !fits {
+            return invalid(len);
+        }
+        let mut units: SmallVec<[(u64, u32); 8]> = SmallVec::new();
+        while (units.len() as u64) < units_len {
+            let (count, first) = (r.u8()?, varint::take(r)?);
+            let follows = units.last().is_some_and(|last| last.0 + 1 == first);
+            if count == 0
+                || follows
+                || first > u64::MAX / BLOCK as u64 - 16
+                || units.len() as u64 + count as u64 > units_len
+            {
+                return invalid(first);
+            }
+            for i in 0..count as u64 {
+                units.push((first + i, r.u32()?));
+            }
+        }
+        Ok(Packed { blocks, algorithm, len: len as u32, shared: kind & SHARED != 0, units })
+    }
+}
+
+/// Compress whole blocks; `None` where that saves no block, or the result is more than `ratio` of them.
+pub fn pack(algorithm: CompressionAlgorithm, ratio: f64, data: &[u8]) -> Option<Vec<u8>> {
+    // More is of no use.
+    let room = (data.len() as f64 * ratio) as usize;
+    let room = room.min(data.len().saturating_sub(BLOCK));
+    if room == 0 {
+        return None;
+    }
+    match algorithm {
+        CompressionAlgorithm::Lz4 => {
+            let mut out = vec![0; lz4_flex::block::get_maximum_output_size(data.len())];
+            let len = lz4_flex::block::compress_into(data, &mut out).ok()?;
+            out.truncate(len);
+            (len <= room).then_some(out)
+        }
+        CompressionAlgorithm::Zstd => {
+            let mut out = vec![0; room];
+            // It says so where the room is too small.
+            let len = zstd::bulk::compress_to_buffer(data, &mut out, ZSTD_LEVEL).ok()?;
+            out.truncate(len);
+            Some(out)
+        }
+    }
+}
+
+/// What [`pack`] was given, which was `blocks` blocks; `None` when these bytes are not from there.
+pub fn unpack(algorithm: CompressionAlgorithm, blocks: u8, data: &[u8]) -> Option<Bytes> {
+    let mut out = vec![0; blocks as usize * BLOCK];
+    let len = match algorithm {
+        CompressionAlgorithm::Lz4 => lz4_flex::block::decompress_into(data, &mut out).ok()?,
+        CompressionAlgorithm::Zstd => zstd::bulk::decompress_to_buffer(data, &mut out).ok()?,
+    };
+    (len == out.len()).then(|| out.into())
+}
+
+/// What the index keeps of a pool.
+pub fn encode_pool(compressed: &Compressed) -> Vec<u8> {
+    let mut out = vec![POOL_VERSION];
+    for number in [compressed.original, compressed.stored, compressed.allocated] {
+        varint::put(&mut out, number);
+    }
+    out
+}
+
+pub fn decode_pool(bytes: &[u8]) -> Result<Compressed, DecodeError> {
+    let mut r = Reader::new(bytes);
+    let version = r.u8()?;
+    if version != POOL_VERSION {
+        return Err(DecodeError::Incompatible {
+            what: "pool's record",
+            compat: version,
+            supported: POOL_VERSION,
+        });
+    }
+    let out = Compressed {
+        original: varint::take(&mut r)?,
+        stored: varint::take(&mut r)?,
+        allocated: varint::take(&mut r)?,
+    };
+    r.expect_end()?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use CompressionAlgorithm::{Lz4, Zstd};
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_saves_no_block_or_too_little_is_not_packed() {
+        let zeroes = vec![0; 4 * BLOCK];
+        let mut dice = device::dice::Dice::new(1);
+        let noise: Vec<u8> = (0..4 * BLOCK).map(|_| dice.roll() as u8).collect();
+        let half = [&noise[..2 * BLOCK], &zeroes[..2 * BLOCK]].concat();
+        for algorithm in [Lz4, Zstd] {
+            assert!(pack(algorithm, 0.875, &zeroes).unwrap().len() < 200);
+            assert_eq!(pack(algorithm, 0.875, &zeroes[..BLOCK]), None);
+            assert_eq!(pack(algorithm, 1.0, &noise), None);
+            assert!(pack(algorithm, 0.6, &half).is_some());
+            assert_eq!(pack(algorithm, 0.4, &half), None);
+            assert_eq!(pack(algorithm, 0.0, &zeroes), None);
+        }
+    }
+
+    #[test]
+    fn bytes_that_do_not_come_out_whole_are_refused() {
+        for algorithm in [Lz4, Zstd] {
+            let packed = pack(algorithm, 1.0, &vec![7; 4 * BLOCK]).unwrap();
+            assert_eq!(unpack(algorithm, 4, &packed).unwrap()[..], vec![7; 4 * BLOCK]);
+            for blocks in [2, 3, 5, 16] {
+                assert_eq!(unpack(algorithm, blocks, &packed), None);
+            }
+            assert_eq!(unpack(algorithm, 4, &packed[..packed.len() - 1]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out(seed in any::<u64>(), blocks in 2u8..=16, alphabet in 1u64..200, is_lz4 in any::<bool>()) {
+            let algorithm = if is_lz4 { Lz4 } else { Zstd };
+            let mut dice = device::dice::Dice::new(seed);
+            let data: Vec<u8> = (0..blocks as usize * BLOCK).map(|_| dice.below(alphabet) as u8).collect();
+            if let Some(packed) = pack(algorithm, 0.875, &data) {
+                prop_assert!(packed.len() <= data.len() / 8 * 7 && packed.len() + BLOCK <= data.len());
+                prop_assert_eq!(&unpack(algorithm, blocks, &packed).unwrap()[..], &data[..]);
+            }
+        }
+
+        #[test]
+        fn anything_is_refused_or_unpacked(data in prop::collection::vec(any::<u8>(), 0..400), at in 0usize..400, blocks in 2u8..=16, is_lz4 in any::<bool>()) {
+            let algorithm = if is_lz4 { Lz4 } else { Zstd };
+            let _ = unpack(algorithm, blocks, &data);
+            // Nearly sound.
+            let mut packed = pack(algorithm, 1.0, &vec![9; blocks as usize * BLOCK]).unwrap();
+            let at = at % packed.len();
+            packed[at] = data.first().copied().unwrap_or(0);
+            let _ = unpack(algorithm, blocks, &packed);
+        }
+    }
+}

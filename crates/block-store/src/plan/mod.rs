@@ -1,0 +1,301 @@
+//! What a transaction does to the store, worked out before anything is done.
+//!
+//! A [`Plan`] is a layer over the index: changes of keys that are seen by what follows in the same transaction and by
+//! nobody else, blocks taken, blocks let go of. Working it out may find that something has to be read first
+//! ([`Wait`]); the plan is dropped then, its blocks are given back, and it is begun again later. When it is complete
+//! the shard applies it in one go ([`Effect`]).
+//!
+//! Consecutive changes of one object look it up, and write its record, once.
+
+mod bytes;
+mod cleaning;
+mod collections;
+mod compressing;
+mod damage;
+mod objects;
+mod omap;
+mod sharing;
+
+use crate::format::Totals;
+use crate::object::collection::CollectionRecord;
+use crate::object::key::Key;
+use crate::reading::InMemory;
+use crate::space::{Run, Space};
+use crate::staged::{Stage, StagedRun};
+use crate::view::{View, Wait};
+use ::bytes::Bytes;
+use codec::Rope;
+use device::BLOCK;
+use objects::OpenObject;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
+use store::{Change, Collection, Compressed, Compression, Transaction};
+
+/// Blocks that were read for a plan that waited: `None` where that failed.
+pub type Fetched = SmallVec<[(u64, Option<Bytes>); 2]>;
+
+/// The collections there are, in memory.
+pub type Collections = BTreeMap<Collection, CollectionRecord>;
+
+/// What compression has come to, by pool; in memory, and in the index where it is not nothing.
+pub type Pools = BTreeMap<i64, Compressed>;
+
+/// What is known without asking the index.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    pub collections: &'a Collections,
+    pub pools: &'a Pools,
+    /// By pool.
+    pub compression: &'a BTreeMap<i64, Compression>,
+    /// A range that takes away more keys than this is one entry of the log.
+    pub range_keys_min: usize,
+    pub totals: Totals,
+}
+
+pub struct Plan<'a> {
+    view: View<'a>,
+    space: &'a mut Space,
+    memory: InMemory<'a>,
+    fetched: &'a Fetched,
+    known: Known<'a>,
+    effect: Effect,
+    /// The object that the changes before this one were about; its record and pages are not in `effect` yet.
+    open: Option<OpenObject>,
+    /// Blocks whose contents were asked for and are not in memory.
+    missing: SmallVec<[u64; 4]>,
+}
+
+/// What a complete plan does.
+#[derive(Debug, Default)]
+pub struct Effect {
+    pub keys: BTreeMap<Key, Option<Bytes>>,
+    /// What `keys` deletes within these was all that was there, and needs no entries of its own in the log. (What it puts
+    /// there came later.)
+    pub ranges: SmallVec<[(Key, Key); 1]>,
+    pub taken: SmallVec<[Run; 2]>,
+    pub freed: SmallVec<[Run; 2]>,
+    pub stage: SmallVec<[(u64, StagedRun); 2]>,
+    pub totals: Totals,
+    pub collections: SmallVec<[(Collection, Option<CollectionRecord>); 1]>,
+    /// Pools whose figures change.
+    pub pools: SmallVec<[(i64, Compressed); 1]>,
+    /// Numbers whose pages and omap keys are to be cleaned away.
+    pub to_clean: SmallVec<[u64; 1]>,
+}
+
+impl Effect {
+    /// The changes of keys that the log is told one by one.
+    pub fn logged_keys(&self) -> impl Iterator<Item = (&Key, &Option<Bytes>)> {
+        let is_in_a_range = |key: &Key| self.ranges.iter().any(|(from, to)| from <= key && key < to);
+        self.keys.iter().filter(move |(key, value)| value.is_some() || !is_in_a_range(key))
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(
+        view: View<'a>,
+        space: &'a mut Space,
+        memory: InMemory<'a>,
+        fetched: &'a Fetched,
+        known: Known<'a>,
+    ) -> Plan<'a> {
+        let effect = Effect { totals: known.totals, ..Effect::default() };
+        Plan { view, space, memory, fetched, known, effect, open: None, missing: SmallVec::new() }
+    }
+
+    /// Work out a whole transaction.
+    ///
+    /// # Panics
+    /// Where the caller broke the contract of [`store::Change`].
+    pub fn transaction(mut self, transaction: &Transaction) -> Result<Effect, Wait> {
+        let worked = transaction.changes.iter().try_for_each(|c| self.change(transaction.collection, c));
+        self.finish(worked)
+    }
+
+    fn finish(mut self, worked: Result<(), Wait>) -> Result<Effect, Wait> {
+        match worked.and_then(|()| self.close()) {
+            Ok(()) => {
+                self.put_pools();
+                Ok(self.effect)
+            }
+            Err(wait) => {
+                for run in &self.effect.taken {
+                    self.space.untake(*run);
+                }
+                Err(wait)
+            }
+        }
+    }
+
+    fn change(&mut self, collection: Collection, change: &Change) -> Result<(), Wait> {
+        if let Some(id) = change.content_of() {
+            let Some(mut object) = self.open(collection, id, change.creates())? else { return Ok(()) };
+            self.change_content(&mut object, change)?;
+            self.open = Some(object);
+            return Ok(());
+        }
+        match change {
+            Change::CreateCollection { split_bits } => self.create_collection(collection, *split_bits),
+            Change::BeginArrival { split_bits, moves } => self.begin_arrival(collection, *split_bits, *moves),
+            Change::Arrive => self.arrive(collection),
+            Change::RemoveCollection => self.remove_collection(collection),
+            Change::SplitCollection { split_bits, seed, into } => {
+                self.split_collection(collection, *split_bits, *seed, *into)
+            }
+            Change::MergeCollection { split_bits, into } => {
+                self.merge_collection(collection, *split_bits, *into)
+            }
+            Change::Remove { object } => self.remove(collection, object),
+            Change::Clone { from, to } => self.clone_object(collection, from, to),
+            Change::CloneRange { from, to, from_offset, len, to_offset } => {
+                self.clone_range(collection, from, to, *from_offset, *len, *to_offset)
+            }
+            Change::Rename { from, to } => self.rename(collection, from, to),
+            content => unreachable!("{content:?} is about one object's contents"),
+        }
+    }
+
+    fn change_content(&mut self, object: &mut OpenObject, change: &Change) -> Result<(), Wait> {
+        match change {
+            Change::Touch { .. } => Ok(()),
+            Change::AllocHint { flags, .. } => {
+                let hints = store::hint::of_compression(*flags);
+                if hints != object.record.hints {
+                    object.record_mut().hints = hints;
+                }
+                Ok(())
+            }
+            Change::Write { offset, data, .. } => self.write(object, *offset, data),
+            Change::Zero { offset, len, .. } => self.zero(object, *offset, *len),
+            Change::Truncate { size, .. } => self.truncate(object, *size),
+            Change::SetAttr { name, value, .. } => {
+                object.record_mut().set_attr(name.clone(), value.clone());
+                Ok(())
+            }
+            Change::RemoveAttr { name, .. } => {
+                object.record_mut().remove_attr(name);
+                Ok(())
+            }
+            Change::RemoveAttrs { .. } => {
+                object.record_mut().attrs.clear();
+                Ok(())
+            }
+            Change::OmapSet { entries, .. } => self.omap_set(object, entries),
+            Change::OmapRemove { keys, .. } => self.omap_remove(object, keys),
+            Change::OmapRemoveRange { from, to, .. } => self.omap_remove_range(object, from, to),
+            Change::OmapSetHeader { header, .. } => self.omap_set_header(object, header),
+            Change::OmapClear { .. } => self.omap_clear(object),
+            structural => unreachable!("{structural:?} is not about one object's contents"),
+        }
+    }
+
+    /// A key as this plan sees it.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, Wait> {
+        match self.effect.keys.get(key) {
+            Some(changed) => Ok(changed.clone()),
+            None => self.view.get(key),
+        }
+    }
+
+    /// Up to `max` entries of `from..to` as this plan sees them, and whether there are more.
+    fn scan(&mut self, from: &[u8], to: &[u8], max: usize) -> Result<(Vec<(Key, Bytes)>, bool), Wait> {
+        let mut out: Vec<(Key, Bytes)> = Vec::new();
+        if from >= to {
+            return Ok((out, false));
+        }
+        let range = || self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
+        let changed = range().count();
+        // What the plan deletes may be among what the index gives: ask for so many more.
+        let stored_max = max.saturating_add(changed);
+        let stored_more = self.view.scan(from, to, stored_max, &mut |key, value| {
+            out.push((key.to_vec(), Bytes::copy_from_slice(value)));
+        })?;
+        if changed > 0 {
+            let stored: BTreeMap<Key, Bytes> = std::mem::take(&mut out).into_iter().collect();
+            let last = stored.keys().next_back().cloned();
+            let mut merged: BTreeMap<Key, Bytes> = stored;
+            let range = self.effect.keys.range::<[u8], _>((Included(from), Excluded(to)));
+            // Beyond the last that the index gave there may be others in between.
+            for (key, value) in range.filter(|(key, _)| !stored_more || last.as_ref() >= Some(key)) {
+                match value {
+                    Some(value) => drop(merged.insert(key.clone(), value.clone())),
+                    None => drop(merged.remove(key)),
+                }
+            }
+            out = merged.into_iter().collect();
+        }
+        let more = stored_more || out.len() > max;
+        out.truncate(max);
+        Ok((out, more))
+    }
+
+    fn scan_all(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<(Key, Bytes)>, Wait> {
+        self.scan(from, to, usize::MAX).map(|(entries, _)| entries)
+    }
+
+    fn put(&mut self, key: Key, value: Vec<u8>) {
+        self.effect.keys.insert(key, Some(value.into()));
+    }
+
+    fn delete(&mut self, key: Key) {
+        self.effect.keys.insert(key, None);
+    }
+
+    fn new_number(&mut self) -> u64 {
+        let number = self.effect.totals.next_number;
+        self.effect.totals.next_number += 1;
+        number
+    }
+
+    /// Blocks for data that goes to the device with this transaction's batch.
+    fn stage(&mut self, data: Rope, crcs: &[u32]) -> Result<SmallVec<[Run; 2]>, Wait> {
+        let runs = self.space.take(crcs.len() as u64).ok_or(Wait::Space)?;
+        let (mut at, mut first) = (0, 0);
+        for run in &runs {
+            let len = (run.bytes() as usize).min(data.len() - at);
+            let part = StagedRun {
+                data: data.slice(at, len).expect("within the data"),
+                crcs: crcs[first..first + run.len as usize].into(),
+                batch: 0,
+                stage: Stage::Open,
+            };
+            at += len;
+            first += run.len as usize;
+            self.effect.stage.push((run.start, part));
+            self.effect.taken.push(*run);
+        }
+        Ok(runs)
+    }
+
+    /// The contents of a block of the device. `Ok(None)`: they cannot be read, or do not match the checksum. When they
+    /// have to be fetched first they are noted as missing, and what is returned is of no use.
+    fn unit(&mut self, unit: u64, crc: u32) -> Option<Bytes> {
+        if crate::object::page::is_nowhere(unit) {
+            return None;
+        }
+        for (start, run) in &self.effect.stage {
+            if (*start..start + run.blocks()).contains(&unit) {
+                return Some(run.block(unit - start));
+            }
+        }
+        if let Some((buffer, at)) = self.memory.find(unit) {
+            return Some(buffer.slice(at..at + BLOCK));
+        }
+        match self.fetched.iter().find(|(fetched, _)| *fetched == unit) {
+            Some((_, data)) => data.clone().filter(|d| crate::checksum::crc32c(d) == crc),
+            None => {
+                self.missing.push(unit);
+                None
+            }
+        }
+    }
+
+    /// Wait for what [`Plan::unit`] missed.
+    fn all_there(&mut self) -> Result<(), Wait> {
+        match self.missing.is_empty() {
+            true => Ok(()),
+            false => Err(Wait::Units(std::mem::take(&mut self.missing))),
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Batches: gathered, written, durable.
+//!
+//! What is applied while batches are in flight gathers in the next. A batch with little data carries it in its log record
+//! and is durable with that one write. One with more writes its data to its blocks and its record to the log at the same
+//! time, and is durable with the flush that follows: whether the data arrived is then only in question for the log's last
+//! records, which recovery checks.
+//!
+//! A second batch goes to the device beside the first when a good part of all that is asked at a time has gathered: then its
+//! writing and the processor's work go on during the first one's flush, and no flush is made for few. Batches are
+//! reported in order, whichever is written first, and a record says which one was known to be durable when it was sealed.
+
+use super::{Failure, Shard, Transfer};
+use crate::index::LogMark;
+use crate::io::Owner;
+use crate::log::{
+    Draft, Record, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
+};
+use crate::plan::{Effect, Fetched, Known, Plan};
+use crate::planted::{self, PlantedBug};
+use crate::reading::InMemory;
+use crate::staged::{Stage, StagedRun};
+use crate::view::{View, Wait};
+use bytes::Bytes;
+use codec::Rope;
+use device::{DeviceError, Durability};
+use std::collections::{BTreeMap, VecDeque};
+use store::Completion;
+
+pub(super) struct Log {
+    pub(super) ring: Ring,
+    shard_identity: u64,
+    /// Of the batch that is being gathered.
+    sequence: u64,
+    /// The header checksum of the last record handed to the device.
+    chain: u32,
+    /// The last batch that is on stable storage.
+    durable: u64,
+    open: Batch,
+    /// In order; at most [`FLIGHTS_MAX`].
+    flights: VecDeque<Flight>,
+    /// The most transactions that were gathered and in flight at a time, lately.
+    crowd: usize,
+    /// What comes next does not fit into the ring: a checkpoint must free some of it.
+    pub(super) wants_room: bool,
+}
+
+struct Batch {
+    record: Draft,
+    tags: Vec<u64>,
+}
+
+struct Flight {
+    sequence: u64,
+    tags: Vec<u64>,
+    writes_left: usize,
+    /// Its data went to its blocks: a flush makes it durable.
+    direct: bool,
+    /// On stable storage; those before it may not be yet.
+    done: bool,
+}
+
+const FLIGHTS_MAX: usize = 2;
+/// The second batch in flight has at least this part of the crowd.
+const CROWD_PART: usize = 3;
+/// After so many batches or so a larger crowd is forgotten.
+const CROWD_MEMORY: usize = 16;
+
+impl Batch {
+    /// The next one is like the last one, as likely as not.
+    fn after(entries_len: usize) -> Batch {
+        Batch { record: Draft::with_capacity(entries_len + entries_len / 8), tags: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.record.entries_len() == 0 && self.tags.is_empty()
+    }
+}
+
+/// What an entry takes beside keys, values and checksums, at most: its kind and two numbers.
+const ENTRY_OVERHEAD: usize = 21;
+
+/// Tokens of [`Owner::Log`]: the batch's sequence, and in the lowest bit whether it is the flush that is done.
+fn written(sequence: u64) -> u64 {
+    sequence << 1
+}
+
+fn flushed(sequence: u64) -> u64 {
+    sequence << 1 | 1
+}
+
+impl Log {
+    pub(super) fn new(ring: Ring, shard_identity: u64, sequence: u64, chain: u32) -> Log {
+        Log {
+            ring,
+            shard_identity,
+            sequence,
+            chain,
+            durable: sequence - 1,
+            open: Batch::after(0),
+            flights: VecDeque::new(),
+            crowd: 0,
+            wants_room: false,
+        }
+    }
+
+    /// The batch that is being gathered.
+    pub(super) fn gathering(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub(super) fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.flights.is_empty() && self.open.is_empty()
+    }
+
+    pub(super) fn is_nothing_gathered(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether the batch that is gathered goes to the device now.
+    fn takes_off(&self) -> bool {
+        let is_worth_a_flush = self.open.tags.len() * CROWD_PART >= self.crowd;
+        self.flights.is_empty() || self.flights.len() < FLIGHTS_MAX && is_worth_a_flush
+    }
+
+    /// A batch takes off: so many are asked at a time.
+    fn count_crowd(&mut self) {
+        let now = self.open.tags.len() + self.flights.iter().map(|flight| flight.tags.len()).sum::<usize>();
+        self.crowd = now.max(self.crowd - self.crowd.div_ceil(CROWD_MEMORY).min(self.crowd));
+    }
+
+    fn flight(&mut self, batch: u64) -> Option<&mut Flight> {
+        self.flights.iter_mut().find(|flight| flight.sequence == batch)
+    }
+
+    /// The tags of all that will not become durable.
+    pub(super) fn abandon(&mut self) -> Vec<u64> {
+        let mut tags: Vec<u64> = self.flights.drain(..).flat_map(|flight| flight.tags).collect();
+        tags.append(&mut std::mem::replace(&mut self.open, Batch::after(0)).tags);
+        tags
+    }
+}
+
+impl Shard {
+    /// Whether the batch that is being gathered takes another transaction.
+    pub(super) fn log_has_room(&self) -> bool {
+        let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
+        !self.log.wants_room && self.log.open.record.entries_len() < max && self.index.has_room()
+    }
+
+    /// Whether the batch that is being gathered fits into the log with this effect as well. If it does not, a checkpoint
+    /// makes room, and the plan is to be made again.
+    pub(super) fn fits(&mut self, effect: &Effect) -> bool {
+        let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
+            key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
+        };
+        let of_run = |run: &StagedRun| ENTRY_OVERHEAD + 4 * run.crcs.len();
+        let of_range = |(from, to): &(Vec<u8>, Vec<u8>)| from.len() + to.len() + ENTRY_OVERHEAD;
+        let added = effect.logged_keys().map(of_key).sum::<usize>()
+            + effect.ranges.iter().map(of_range).sum::<usize>()
+            + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
+            + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
+        let gathered =
+            self.log.open.record.entries_len() + self.staged.open_runs().map(of_run).sum::<usize>();
+        let blocks = Record::blocks(gathered + added, self.options.inline_bytes_max);
+        if blocks <= self.log.ring.room() {
+            return true;
+        }
+        if blocks > self.log.ring.blocks() / 2 && self.log.ring.used() == 0 {
+            tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction is larger than the log");
+            self.fail(Failure::TooLarge);
+        }
+        self.log.wants_room = true;
+        false
+    }
+
+    /// Make a plan's effect visible, and part of the batch that is being gathered.
+    pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
+        let batch = self.log.sequence;
+        let entries = self.log.open.record.entries();
+        effect.ranges.iter().for_each(|(from, to)| put_delete_range(entries, from, to));
+        for (key, value) in effect.logged_keys() {
+            match value {
+                Some(value) => put_put(entries, key, value),
+                None => put_delete(entries, key),
+            }
+        }
+        effect.taken.iter().for_each(|run| put_take(entries, *run));
+        effect.freed.iter().for_each(|run| put_free(entries, *run));
+        self.index.apply(effect.keys, LogMark(batch));
+        effect.taken.iter().for_each(|run| self.clean.forget(*run));
+        for (start, run) in effect.stage {
+            self.staged.insert(start, StagedRun { batch, ..run });
+        }
+        for run in effect.freed {
+            self.staged.forget(run);
+            self.clean.forget(run);
+            self.space.let_go(run, batch);
+            if planted::has(PlantedBug::DiscardedBeforeDurable) {
+                self.discard_too_early(run);
+            }
+        }
+        self.totals = effect.totals;
+        for (id, record) in effect.collections {
+            match record {
+                Some(record) => drop(self.collections.insert(id, record)),
+                None => drop(self.collections.remove(&id)),
+            }
+        }
+        self.pools.extend(effect.pools);
+        self.to_clean.extend(effect.to_clean);
+        #[cfg(test)]
+        self.trace.extend(tag.map(|tag| (tag, batch)));
+        self.counts.transactions += u64::from(tag.is_some());
+        self.log.open.tags.extend(tag);
+    }
+
+    /// Hand the gathered batch to the device, if it is its turn.
+    pub(super) fn seal(&mut self) {
+        if self.log.open.is_empty() || !self.log.takes_off() {
+            return;
+        }
+        let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
+        let inline = data_bytes <= self.options.inline_bytes_max;
+        self.log.count_crowd();
+        let next = Batch::after(self.log.open.record.entries_len());
+        let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
+        let runs = self.staged.take_open();
+        let direct = !inline && !runs.is_empty();
+        let mut inline_data = Rope::new();
+        for (start, run) in &runs {
+            match inline {
+                true => {
+                    put_inline(record.entries(), *start, run.data.len() as u64);
+                    inline_data.append(run.data.clone());
+                }
+                false => put_direct(record.entries(), *start, &run.crcs),
+            }
+        }
+        let sequence = self.log.sequence;
+        let (record, chain) = record.seal(
+            self.log.shard_identity,
+            sequence,
+            self.log.chain,
+            self.log.durable,
+            &self.totals,
+            inline_data,
+        );
+        self.counts.batches += 1;
+        self.counts.batch_bytes += record.len() as u64;
+        let place = self.log.ring.take((record.len() / device::BLOCK) as u64);
+        let durability = if direct { Durability::Later } else { Durability::Flushed };
+        self.io.write(Owner::Log, written(sequence), place.offset(), record, durability);
+        self.log.chain = chain;
+        self.log.sequence += 1;
+        let writes = if direct { self.write_direct(sequence, runs) } else { self.defer(runs) };
+        self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
+    }
+
+    fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
+        for (start, run) in runs {
+            self.staged.insert(start, StagedRun { stage: Stage::Deferred, ..run });
+        }
+        0
+    }
+
+    /// Write a batch's data to its blocks, neighbours together; says how many writes that takes.
+    fn write_direct(&mut self, batch: u64, runs: BTreeMap<u64, StagedRun>) -> usize {
+        let mut writes: Vec<(u64, Rope, Vec<u64>)> = Vec::new();
+        let mut end = 0;
+        for (start, run) in runs {
+            match writes.last_mut() {
+                Some((_, data, members)) if start == end => {
+                    data.append(run.padded());
+                    members.push(start);
+                }
+                _ => writes.push((start, run.padded(), vec![start])),
+            }
+            end = start + run.blocks();
+            self.staged.insert(start, StagedRun { stage: Stage::Direct, ..run });
+        }
+        let count = writes.len();
+        for (start, data, runs) in writes {
+            let token = self.token();
+            self.transfers.insert(token, Transfer::Direct { batch, runs });
+            let offset = start * device::BLOCK as u64;
+            self.io.write(Owner::Data, token, offset, data, Durability::Later);
+        }
+        count
+    }
+
+    pub(super) fn on_direct_done(&mut self, batch: u64, runs: Vec<u64>, result: Result<(), DeviceError>) {
+        if result.is_ok() {
+            for start in runs {
+                self.staged.remove(start);
+            }
+        }
+        self.on_flight_write(batch, result);
+    }
+
+    pub(super) fn on_log_done(&mut self, token: u64, result: Result<(), DeviceError>) {
+        let batch = token >> 1;
+        match result {
+            Ok(()) if token == flushed(batch) => self.landed(batch),
+            result => self.on_flight_write(batch, result),
+        }
+    }
+
+    fn on_flight_write(&mut self, batch: u64, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            return self.fail(error);
+        }
+        // None, when the shard has failed meanwhile.
+        let Some(flight) = self.log.flight(batch) else { return };
+        flight.writes_left -= 1;
+        if flight.writes_left > 0 {
+            return;
+        }
+        match flight.direct && !planted::has(PlantedBug::AcknowledgedBeforeFlush) {
+            true => self.io.flush(Owner::Log, flushed(batch)),
+            false => self.landed(batch),
+        }
+    }
+
+    /// A batch is on stable storage. It counts when all before it are.
+    fn landed(&mut self, batch: u64) {
+        let Some(flight) = self.log.flight(batch) else { return };
+        flight.done = true;
+        let in_order = !planted::has(PlantedBug::AcknowledgedOutOfOrder);
+        while let Some(flight) = self.log.flights.pop_front_if(|flight| flight.done || !in_order) {
+            self.log.durable = flight.sequence;
+            self.space.release(flight.sequence);
+            self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));
+        }
+        self.jobs_may_go_on();
+    }
+
+    /// Whether there is something to clean away, and nothing to wait for.
+    pub(super) fn can_clean(&self) -> bool {
+        let is_wanted = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
+        is_wanted && !self.cleaner_waits && self.log_has_room()
+    }
+
+    /// Take away something of what removed objects left behind.
+    pub(super) fn clean(&mut self) {
+        if !self.can_clean() {
+            return;
+        }
+        let Some(&number) = self.to_clean.front() else { return };
+        let Shard {
+            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+        } = self;
+        let view = View { index, io, ticket: super::CLEANER };
+        let fetched = Fetched::new();
+        let range_keys_min = options.range_keys_min;
+        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
+        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number) {
+            Ok((effect, is_last)) if self.fits(&effect) => {
+                self.apply(effect, None);
+                if is_last {
+                    self.to_clean.pop_front();
+                }
+            }
+            Ok(_) => {}
+            Err(Wait::Bad(bad)) => {
+                tracing::error!(number, %bad, "what a removed object left behind cannot be cleaned away");
+                self.to_clean.pop_front();
+            }
+            Err(_) => self.cleaner_waits = true,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a shard counts, for the person who asks what it is doing.
+
+use super::Shard;
+use device::BLOCK;
+
+/// Totals since the store was opened, and levels now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Transactions that became visible.
+    pub transactions: u64,
+    /// Transactions that had to wait: the log was full and a checkpoint had to make room.
+    pub waited_for_log: u64,
+    /// The same, because flushing and merging of the index were behind.
+    pub waited_for_index: u64,
+    /// Log records written, each with a sync.
+    pub batches: u64,
+    pub batch_bytes: u64,
+    /// Reads of blocks found in memory, and those that went to the device.
+    pub blocks_in_memory: u64,
+    pub blocks_read: u64,
+    /// Bytes that the device was told to forget.
+    pub discarded: u64,
+    /// In bytes, now: of objects, compressed; and what they were compressed to.
+    pub compressed_original: u64,
+    pub compressed: u64,
+    pub log_used: u64,
+    pub log_size: u64,
+    pub deferred: u64,
+    pub memtables: u64,
+    pub index_cache: u64,
+    pub data_cache: u64,
+    pub tables: u64,
+    /// Tables that no merge has taken up; many of them make look-ups slow, and too many make changes wait.
+    pub fresh_tables: u64,
+}
+
+impl Figures {
+    /// Of two shards together.
+    pub fn plus(self, other: Figures) -> Figures {
+        Figures {
+            transactions: self.transactions + other.transactions,
+            waited_for_log: self.waited_for_log + other.waited_for_log,
+            waited_for_index: self.waited_for_index + other.waited_for_index,
+            batches: self.batches + other.batches,
+            batch_bytes: self.batch_bytes + other.batch_bytes,
+            blocks_in_memory: self.blocks_in_memory + other.blocks_in_memory,
+            blocks_read: self.blocks_read + other.blocks_read,
+            discarded: self.discarded + other.discarded,
+            compressed_original: self.compressed_original + other.compressed_original,
+            compressed: self.compressed + other.compressed,
+            log_used: self.log_used + other.log_used,
+            log_size: self.log_size + other.log_size,
+            deferred: self.deferred + other.deferred,
+            memtables: self.memtables + other.memtables,
+            index_cache: self.index_cache + other.index_cache,
+            data_cache: self.data_cache + other.data_cache,
+            tables: self.tables + other.tables,
+            fresh_tables: self.fresh_tables + other.fresh_tables,
+        }
+    }
+}
+
+impl Shard {
+    pub fn figures(&self) -> Figures {
+        Figures {
+            compressed_original: self.pools.values().map(|pool| pool.original).sum(),
+            compressed: self.pools.values().map(|pool| pool.stored).sum(),
+            log_used: self.log.ring.used() * BLOCK as u64,
+            log_size: self.log.ring.blocks() * BLOCK as u64,
+            deferred: self.staged.deferred_bytes(),
+            memtables: self.index.memtable_bytes() as u64,
+            index_cache: self.index.cache_bytes() as u64,
+            data_cache: self.clean.bytes() as u64,
+            tables: self.index.device_bytes(),
+            fresh_tables: self.index.fresh_tables() as u64,
+            ..self.counts
+        }
+    }
+
+    /// A transaction waits because there is no room.
+    pub(super) fn count_wait(&mut self) {
+        match self.index.has_room() {
+            true => self.counts.waited_for_log += 1,
+            false => self.counts.waited_for_index += 1,
+        }
+    }
+}

@@ -1,0 +1,627 @@
+//! A store's beginning: made on a device, and opened again.
+//!
+//! Opening happens before a reactor runs and waits for the device, letting the caller decide how: `wait` is called when
+//! there is nothing to do until the device has done something.
+//!
+//! superblock ─▶ newest header ─▶ manifest ─▶ bitmap, collections, numbers to clean, from the index ─▶ log after the
+//! header's start ─▶ flush: what was found may have been in a cache when the last process died ─▶ ready
+
+use super::checkpoint::Checkpoints;
+use super::commit::Log;
+use super::{Options, Shard};
+use crate::checksum::crc32c;
+use crate::clean::Clean;
+use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
+use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
+use crate::io::{Finished, Io, Owner};
+use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
+use crate::object::collection::CollectionRecord;
+use crate::object::key::{self, Key};
+use crate::object::packed::decode_pool;
+use crate::object::page::Page;
+use crate::plan::{Collections, Pools};
+use crate::space::{Run, Space};
+use crate::staged::{Stage, Staged, StagedRun};
+use crate::view::{View, Wait};
+use bytes::Bytes;
+use codec::{DecodeError, Rope};
+use device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    #[error("the store has {0} shards")]
+    NoSuchShard(usize),
+    #[error("neither of the shard's headers is whole")]
+    Headers,
+    #[error("the shard's header has version {0}, of a newer shoal: open the store with that")]
+    NewerHeader(u32),
+    #[error("the index's manifest is damaged")]
+    Manifest,
+    #[error("the index: {0}")]
+    Index(#[from] Bad),
+    #[error("the store is damaged: {0}")]
+    Damaged(&'static str),
+    #[error("the store is damaged: {0}")]
+    Undecodable(#[from] DecodeError),
+    #[error("{0}: what was acknowledged since cannot be brought back from here")]
+    Log(ReplayError),
+    #[error("the device: {0}")]
+    Device(#[from] DeviceError),
+}
+
+impl From<ReplayError> for OpenError {
+    fn from(error: ReplayError) -> OpenError {
+        match error {
+            ReplayError::Device(error) => OpenError::Device(error),
+            damaged => OpenError::Log(damaged),
+        }
+    }
+}
+
+/// One request at a time, waited for.
+struct Blocking<'a> {
+    device: &'a mut dyn BlockDevice,
+    wait: &'a mut dyn FnMut(),
+}
+
+impl Blocking<'_> {
+    fn ask(&mut self, request: Request) -> Result<Bytes, DeviceError> {
+        self.device.submit(0, request);
+        let mut done: Vec<Done> = Vec::new();
+        loop {
+            self.device.poll(&mut done);
+            match done.pop() {
+                Some(done) => return done.result,
+                None => (self.wait)(),
+            }
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: impl Into<Rope>) -> Result<(), DeviceError> {
+        let request = Request::Write { offset, data: data.into(), durability: Durability::Later };
+        self.ask(request).map(drop)
+    }
+
+    /// In steps: a disk answers nothing else while it forgets.
+    fn discard(&mut self, from: u64, to: u64) -> Result<(), DeviceError> {
+        const STEP: u64 = 1 << 30;
+        for offset in (from..to).step_by(STEP as usize) {
+            self.ask(Request::Discard { offset, len: STEP.min(to - offset) })?;
+        }
+        Ok(())
+    }
+}
+
+/// Make a store on a device: everything on it is gone. The logs are written through with zeroes, so that a file has
+/// blocks there and a write to the log changes no metadata of a file system.
+pub fn format(
+    device: &mut dyn BlockDevice,
+    options: &FormatOptions,
+    wait: &mut dyn FnMut(),
+) -> Result<Superblock, OpenError> {
+    const ZEROES_LEN: u64 = 1 << 20;
+    let size = device.size();
+    let superblock = Superblock::plan(size, options)?;
+    let zeroes = Bytes::from(vec![0; ZEROES_LEN as usize]);
+    let mut blocking = Blocking { device, wait };
+    // The superblock comes last: a store whose making was interrupted is none.
+    blocking.write(0, vec![0; 2 * BLOCK])?;
+    blocking.ask(Request::Flush)?;
+    if options.discard {
+        blocking.discard(2 * BLOCK as u64, size)?;
+    }
+    for (shard, part) in superblock.parts.iter().enumerate() {
+        let log = part.log();
+        let mut at = log.offset();
+        let end = at + log.bytes();
+        while at < end {
+            let len = ZEROES_LEN.min(end - at);
+            blocking.write(at, zeroes.slice(..len as usize))?;
+            at += len;
+        }
+        let header = Header::first(superblock.identity.of_shard(shard));
+        blocking.write(part.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
+        blocking.write(part.header_slot(header.slot()).offset(), header.encode())?;
+    }
+    blocking.ask(Request::Flush)?;
+    blocking.write(0, [superblock.encode(), superblock.encode()].concat())?;
+    blocking.ask(Request::Flush)?;
+    Ok(superblock)
+}
+
+/// Whose store a device has, and how many shards are to be opened.
+pub fn read_superblock(
+    device: &mut dyn BlockDevice,
+    wait: &mut dyn FnMut(),
+) -> Result<Superblock, OpenError> {
+    let size = device.size();
+    let blocks = Blocking { device, wait }.ask(Request::Read { offset: 0, len: 2 * BLOCK })?;
+    Ok(Superblock::read(&blocks, size)?)
+}
+
+/// What is known so far of a shard that is being opened.
+struct Opening<'a> {
+    io: Io,
+    index: Index,
+    /// What the index's tables hold already.
+    flushed: LogMark,
+    wait: &'a mut dyn FnMut(),
+    space: Space,
+    staged: Staged,
+    collections: Collections,
+    pools: Pools,
+    to_clean: BTreeSet<u64>,
+}
+
+impl Shard {
+    /// Open one shard of the store on `device`, a handle of its own.
+    pub fn open(
+        mut device: Box<dyn BlockDevice>,
+        shard: usize,
+        options: Options,
+        wait: &mut dyn FnMut(),
+    ) -> Result<Shard, OpenError> {
+        let superblock = read_superblock(&mut *device, wait)?;
+        let part = *superblock.parts.get(shard).ok_or(OpenError::NoSuchShard(superblock.parts.len()))?;
+        let shard_identity = superblock.identity.of_shard(shard);
+        let mut blocking = Blocking { device: &mut *device, wait };
+        let slots = blocking.ask(Request::Read { offset: part.header_slot(0).offset(), len: 2 * BLOCK })?;
+        let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
+            .map_err(OpenError::NewerHeader)?
+            .ok_or(OpenError::Headers)?;
+        let mut space = Space::new(part.data());
+        space.set_first_fit(options.first_fit);
+        let index = match &header.manifest {
+            Some(place) => {
+                let blob = read_manifest(&mut blocking, &space, place)?;
+                Index::open(options.index.clone(), &blob)?
+            }
+            None => Index::new(options.index.clone()),
+        };
+        let mut opening = Opening {
+            io: Io::new(device),
+            flushed: index.flushed_mark(),
+            index,
+            wait,
+            space,
+            staged: Staged::default(),
+            collections: Collections::new(),
+            pools: Pools::new(),
+            to_clean: BTreeSet::new(),
+        };
+        opening.load()?;
+        let (log, totals) = opening.replay(&header, part)?;
+        opening.finish(header, part, log, totals, options)
+    }
+}
+
+fn read_manifest(
+    blocking: &mut Blocking<'_>,
+    space: &Space,
+    place: &ManifestPlace,
+) -> Result<Bytes, OpenError> {
+    let is_there = |run: &Run| run.len > 0 && space.contains(*run);
+    let bytes =
+        place.runs.iter().filter(|run| is_there(run)).fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
+    if !place.runs.iter().all(is_there) || place.len > bytes || bytes > space.blocks() * BLOCK as u64 {
+        return Err(OpenError::Manifest);
+    }
+    let mut blob = Vec::with_capacity(bytes as usize);
+    for run in &place.runs {
+        let len = run.bytes() as usize;
+        blob.extend_from_slice(&blocking.ask(Request::Read { offset: run.offset(), len })?);
+    }
+    blob.truncate(place.len as usize);
+    match crc32c(&blob) == place.crc {
+        true => Ok(blob.into()),
+        false => Err(OpenError::Manifest),
+    }
+}
+
+impl Opening<'_> {
+    /// Completions of the device: the index's to it, the one that is waited for to the caller.
+    fn poll(&mut self) -> Option<Result<Bytes, DeviceError>> {
+        let mut finished: Vec<Finished> = Vec::new();
+        self.io.poll(&mut finished);
+        let idle = finished.is_empty();
+        let mut own = None;
+        for Finished { owner, token, result } in finished {
+            match owner {
+                Owner::Index => self.index.on_done(token, result, &mut self.io),
+                _ => own = Some(result),
+            }
+        }
+        if idle {
+            (self.wait)();
+        }
+        own
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> Result<Bytes, DeviceError> {
+        self.io.read(Owner::Header, 0, offset, len);
+        loop {
+            if let Some(result) = self.poll() {
+                return result;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.io.flush(Owner::Header, 0);
+        loop {
+            if let Some(result) = self.poll() {
+                return result.map(drop);
+            }
+        }
+    }
+
+    /// All entries of a key space.
+    fn scan(&mut self, range: (Key, Key)) -> Result<Vec<(Key, Bytes)>, OpenError> {
+        loop {
+            let mut out = Vec::new();
+            let mut view = View { index: &mut self.index, io: &mut self.io, ticket: Ticket(0) };
+            let scanned = view.scan(&range.0, &range.1, usize::MAX, &mut |key, value| {
+                out.push((key.to_vec(), Bytes::copy_from_slice(value)));
+            });
+            match scanned {
+                Ok(_) => return Ok(out),
+                Err(Wait::Bad(bad)) => return Err(bad.into()),
+                Err(_) => self.wait_for_index(),
+            }
+        }
+    }
+
+    /// What is kept in memory, from the index.
+    fn load(&mut self) -> Result<(), OpenError> {
+        if let Err(error) = self.load_zones() {
+            if matches!(error, OpenError::Index(bad) if !bad.is_lost()) {
+                return Err(error);
+            }
+            tracing::warn!(%error, "the record of which blocks hold data is damaged: it is made anew from the objects");
+            self.rebuild_zones()?;
+        }
+        for (key, record) in self.scan(key::all_collections())? {
+            self.collections.insert(key::parse_collection(&key)?, CollectionRecord::decode(&record)?);
+        }
+        match self.scan(key::all_pools()) {
+            Ok(pools) => {
+                for (key, record) in pools {
+                    self.pools.insert(key::parse_pool(&key)?, decode_pool(&record)?);
+                }
+            }
+            // They are figures, and nothing else depends on them.
+            Err(OpenError::Index(bad)) => tracing::warn!(%bad, "what compression has come to is forgotten"),
+            Err(error) => return Err(error),
+        }
+        match self.scan(key::all_cleanings()) {
+            Ok(cleanings) => {
+                for (key, _) in cleanings {
+                    self.to_clean.insert(key::parse_number(&key)?);
+                }
+                Ok(())
+            }
+            // What removed objects left behind stays, and takes room.
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
+                tracing::warn!(%bad, "what removed objects left behind is forgotten: `fsck` counts it");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn load_zones(&mut self) -> Result<(), OpenError> {
+        let zones = match self.scan(key::all_zones()) {
+            Ok(entries) => entries
+                .into_iter()
+                .map(|(key, bits)| Ok((key::parse_zone(&key)?, bits)))
+                .collect::<Result<Vec<_>, DecodeError>>()?,
+            // They may all have been put anew since.
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
+                let mut zones = Vec::new();
+                for zone in 0..self.space.zones() {
+                    zones.extend(self.get(&key::zone(zone))?.map(|bits| (zone, bits)));
+                }
+                zones
+            }
+            Err(error) => return Err(error),
+        };
+        for (zone, bits) in zones {
+            if !self.space.load_zone(zone, &bits) {
+                return Err(OpenError::Damaged("a zone's bits do not belong to it"));
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, OpenError> {
+        loop {
+            match self.index.get(key, Ticket(0), &mut self.io) {
+                Get::Found(value) => return Ok(Some(value)),
+                Get::Absent => return Ok(None),
+                Get::Bad(bad) => return Err(bad.into()),
+                Get::Pending => self.wait_for_index(),
+            }
+        }
+    }
+
+    /// The bitmap, from what points to blocks. That is as the tables have it, which may be further than the bitmap would
+    /// be; but then the log says of each block that changed since what became of it. Not where pages cannot be read
+    /// either: their blocks would be given away, and if they can be read again some day they have two owners.
+    fn rebuild_zones(&mut self) -> Result<(), OpenError> {
+        self.space.forget_stored();
+        let (mut at, end) = key::all_pages();
+        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        loop {
+            let mut units: Vec<u64> = Vec::new();
+            let mut undecodable = None;
+            let Opening { index, io, .. } = self;
+            let scanned =
+                index.scan(&at, &end, limit, Ticket(0), io, &mut |_, value| match Page::decode(value) {
+                    Ok(page) => units.extend(page.units()),
+                    Err(error) => undecodable = Some(error),
+                });
+            if let Some(error) = undecodable {
+                return Err(error.into());
+            }
+            for unit in units {
+                if !self.space.replay(Run::new(unit, 1), true) {
+                    return Err(OpenError::Damaged(
+                        "an object's page names blocks outside of the data space",
+                    ));
+                }
+            }
+            match scanned {
+                Scan::End => return Ok(()),
+                Scan::More(next) => at = next,
+                Scan::Bad(bad) => return Err(bad.into()),
+                Scan::Pending => self.wait_for_index(),
+            }
+        }
+    }
+
+    fn wait_for_index(&mut self) {
+        let mut ready = Vec::new();
+        while ready.is_empty() {
+            self.poll();
+            self.index.ready(&mut ready);
+        }
+    }
+
+    /// Apply the log after the header's start.
+    fn replay(&mut self, header: &Header, part: Part) -> Result<(Log, crate::format::Totals), OpenError> {
+        let mut replay = Replay::new(header, part.log());
+        let mut totals = header.totals;
+        // The last records found, not applied before a later one says that their data is there, or a look at it does.
+        let mut held: VecDeque<(Mark, Record)> = VecDeque::new();
+        let mut flushed_up_to = 0;
+        loop {
+            let before = replay.mark();
+            let Some(record) = replay.next(&mut |offset, len| self.read(offset, len))? else { break };
+            flushed_up_to = record.head.flushed_up_to.max(flushed_up_to);
+            held.push_back((before, record));
+            while let Some((_, record)) =
+                held.pop_front_if(|(_, record)| record.head.sequence <= flushed_up_to)
+            {
+                self.apply(&record)?;
+                totals = record.totals;
+            }
+        }
+        let whole = self.whole_of(held.make_contiguous())?;
+        if let Some((before, _)) = held.get(whole) {
+            replay.rewind(*before);
+        }
+        for (_, record) in held.iter().take(whole) {
+            self.apply(record)?;
+            totals = record.totals;
+        }
+        let (ring, sequence, chain) = replay.finish();
+        Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
+    }
+
+    /// How many of the log's last records have their data. What one of them wrote and a later one let go of is not looked
+    /// for: when both were on stable storage those blocks could be taken again. (If the later one was not, they were
+    /// not taken; then fewer records are whole, and those blocks are looked at.)
+    fn whole_of(&mut self, last: &[(Mark, Record)]) -> Result<usize, OpenError> {
+        'fewer: for count in (1..=last.len()).rev() {
+            let mut freed: Vec<Run> = Vec::new();
+            for (_, record) in last[..count].iter().rev() {
+                if !self.has_its_data(record, &freed)? {
+                    continue 'fewer;
+                }
+                for entry in Entries::new(record.entries()) {
+                    if let Entry::Free(run) = entry? {
+                        freed.push(run);
+                    }
+                }
+            }
+            return Ok(count);
+        }
+        Ok(0)
+    }
+
+    /// Whether what went straight to its blocks has arrived there; those in `freed` do not matter.
+    fn has_its_data(&mut self, record: &Record, freed: &[Run]) -> Result<bool, OpenError> {
+        for entry in Entries::new(record.entries()) {
+            let Entry::Direct { start, crcs } = entry? else { continue };
+            let run = Run::new(start, crcs.len() as u64);
+            if !self.space.contains(run) {
+                return Err(OpenError::Damaged("the log names blocks outside of the data space"));
+            }
+            // A block that cannot be read was not torn by a power cut: its object is damaged, the log is not.
+            let Ok(data) = self.read(run.offset(), run.bytes() as usize) else { continue };
+            let matters = |block: u64| !freed.iter().any(|run| run.blocks().contains(&block));
+            let blocks = run.blocks().zip(data.chunks(BLOCK).zip(&crcs));
+            for (number, (block, crc)) in blocks {
+                if crc32c(block) != *crc && matters(number) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn apply(&mut self, record: &Record) -> Result<(), OpenError> {
+        let outside = OpenError::Damaged("the log names blocks outside of the data space");
+        // The log begins where the oldest of what needs it does; the tables may be further.
+        let mark = LogMark(record.head.sequence);
+        let is_in_tables = mark <= self.flushed;
+        let mut changes: Vec<(Cow<[u8]>, Option<Bytes>)> = Vec::new();
+        let data = record.data();
+        let mut data_at = 0;
+        for entry in Entries::new(record.entries()) {
+            match entry? {
+                Entry::Put { key, value } => {
+                    self.note(key, Some(value))?;
+                    changes.push((key.into(), Some(Bytes::copy_from_slice(value))));
+                }
+                Entry::Delete { key } => {
+                    self.note(key, None)?;
+                    changes.push((key.into(), None));
+                }
+                Entry::DeleteRange { .. } if is_in_tables => {}
+                Entry::DeleteRange { from, to } => {
+                    let is_in = |key: &[u8]| from <= key && key < to;
+                    let put_here = changes.iter().filter(|(key, value)| value.is_some() && is_in(key));
+                    let mut gone: Vec<_> = put_here.map(|(key, _)| (key.clone(), None)).collect();
+                    gone.extend(self.keys_in(from, to)?.into_iter().map(|key| (key.into(), None)));
+                    changes.append(&mut gone);
+                }
+                Entry::Take(run) => {
+                    if !self.space.replay(run, true) {
+                        return Err(outside);
+                    }
+                }
+                Entry::Free(run) => {
+                    if !self.space.replay(run, false) {
+                        return Err(outside);
+                    }
+                    self.staged.forget(run);
+                }
+                Entry::Inline { start, len } => {
+                    let end = usize::try_from(len).ok().and_then(|len| len.checked_add(data_at));
+                    let Some(end) = end.filter(|end| *end <= data.len()) else {
+                        return Err(OpenError::Damaged("a log record is shorter than its data"));
+                    };
+                    // A slice would keep the whole record in memory for as long as its last block is not placed.
+                    let data = Rope::from(Bytes::copy_from_slice(&data[data_at..end]));
+                    data_at = end;
+                    let mut crcs = SmallVec::new();
+                    crate::checksum::of_blocks(&data, |crc| crcs.push(crc));
+                    let run = Run::new(start, crcs.len() as u64);
+                    if !self.space.contains(run) {
+                        return Err(outside);
+                    }
+                    self.staged.forget(run);
+                    let batch = record.head.sequence;
+                    self.staged.insert(start, StagedRun { data, crcs, batch, stage: Stage::Deferred });
+                }
+                Entry::Direct { .. } => {}
+            }
+        }
+        if !is_in_tables {
+            self.index.apply(changes, mark);
+        }
+        Ok(())
+    }
+
+    /// The keys that the index has in a range, as far as it can still be read: what it lost since is damaged either way,
+    /// and is no reason not to open.
+    fn keys_in(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<Key>, OpenError> {
+        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        let mut out: Vec<Key> = Vec::new();
+        let mut at = from.to_vec();
+        loop {
+            let Opening { index, io, .. } = self;
+            let range = (&at[..], to);
+            match index
+                .scan_over(range, (limit, Holes::Show), Ticket(0), io, &mut |key, _| out.push(key.into()))
+            {
+                Scan::End => return Ok(out),
+                Scan::More(next) => at = next,
+                Scan::Bad(bad) => return Err(bad.into()),
+                Scan::Pending => self.wait_for_index(),
+            }
+        }
+    }
+
+    /// A change of a key whose record is also kept in memory.
+    fn note(&mut self, changed: &[u8], value: Option<&[u8]>) -> Result<(), OpenError> {
+        let is_in = |(from, to): (Key, Key)| changed >= &from[..] && changed < &to[..];
+        if is_in(key::all_collections()) {
+            let id = key::parse_collection(changed)?;
+            match value {
+                Some(value) => drop(self.collections.insert(id, CollectionRecord::decode(value)?)),
+                None => drop(self.collections.remove(&id)),
+            }
+        } else if is_in(key::all_pools()) {
+            if let Some(value) = value {
+                self.pools.insert(key::parse_pool(changed)?, decode_pool(value)?);
+            }
+        } else if is_in(key::all_cleanings()) {
+            let number = key::parse_number(changed)?;
+            match value {
+                Some(_) => self.to_clean.insert(number),
+                None => self.to_clean.remove(&number),
+            };
+        }
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        header: Header,
+        part: Part,
+        log: Log,
+        totals: crate::format::Totals,
+        options: Options,
+    ) -> Result<Shard, OpenError> {
+        self.flush()?;
+        self.space.begin();
+        self.space.set_discards(options.discard_blocks);
+        let manifest = header.manifest.iter().flat_map(|place| place.runs.iter().copied());
+        let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
+        for run in tables.chain(manifest) {
+            if !self.space.occupy(run) {
+                return Err(OpenError::Damaged("two things lie in the same blocks"));
+            }
+        }
+        Ok(Shard {
+            part,
+            io: self.io,
+            index: self.index,
+            space: self.space,
+            staged: self.staged,
+            clean: Clean::new(),
+            cache_budget: 0,
+            collections: self.collections,
+            pools: self.pools,
+            compression: options.compression.clone(),
+            options,
+            totals,
+            log,
+            jobs: super::Jobs::default(),
+            counts: super::Figures::default(),
+            reading: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            next_token: 0,
+            checkpoints: Checkpoints::new(header),
+            discarding: super::discards::Discarding::default(),
+            to_clean: self.to_clean.into_iter().collect(),
+            index_has_more: false,
+            turn_is_due: true,
+            cleaner_waits: false,
+            ready: Vec::new(),
+            failed: None,
+            damage: Vec::new(),
+            finished: Vec::new(),
+            #[cfg(test)]
+            trace: Vec::new(),
+        })
+    }
+}

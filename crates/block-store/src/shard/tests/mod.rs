@@ -1,0 +1,81 @@
+//! A shard on the simulated disk.
+
+mod compressing;
+mod conforms;
+mod cost;
+mod crash_search;
+mod damage;
+mod discards;
+mod dump;
+mod failures;
+mod log_rot;
+mod model;
+mod moving;
+mod operations;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod reads_and_writes;
+mod rig;
+mod sharing;
+mod short_of_room;
+
+use super::{Options, Shard, format};
+use crate::format::{FormatOptions, Identity};
+use crate::index;
+use device::simulated::{Pace, Simulated};
+use std::collections::BTreeMap;
+use store::{Completion, ObjectStore};
+
+/// Everything small, so that what takes gigabytes in production happens within a test.
+pub(crate) fn small() -> Options {
+    Options {
+        inline_bytes_max: 16 << 10,
+        deferred_bytes_max: 256 << 10,
+        batch_bytes_max: 64 << 10,
+        log_bytes_max: 1 << 20,
+        discard_blocks: Some(1),
+        discard_patience: 0,
+        range_keys_min: 1,
+        first_fit: true,
+        manifest_in_pieces: false,
+        compression: BTreeMap::new(),
+        index: index::Options {
+            memtable_bytes: 64 << 10,
+            table_bytes: 32 << 10,
+            segment_bytes: 8 << 10,
+            level_bytes: 128 << 10,
+            fanout: 4,
+            cache_bytes: 256 << 10,
+        },
+    }
+}
+
+/// Until nothing is under way: what has completed.
+pub(crate) fn settle(shard: &mut Shard) -> Vec<Completion> {
+    let mut out = Vec::new();
+    for _ in 0..1_000_000 {
+        if !shard.poll(&mut out) {
+            return out;
+        }
+    }
+    panic!("the shard says that something is under way and does not complete it");
+}
+
+/// A disk with a store on it.
+pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Simulated {
+    let disk = Simulated::new(size, Pace::AtOnce, seed);
+    let options = FormatOptions {
+        identity: Identity([seed as u8; 16]),
+        label: "test".into(),
+        shards: 1,
+        log_bytes: Some(log_bytes),
+        discard: false,
+    };
+    format(&mut disk.clone(), &options, &mut || ()).expect("a store fits on this disk");
+    disk.set_pace(pace);
+    disk
+}
+
+pub(crate) fn open(disk: &Simulated, options: Options) -> Shard {
+    Shard::open(Box::new(disk.clone()), 0, options, &mut || ()).expect("a store was made on this disk")
+}

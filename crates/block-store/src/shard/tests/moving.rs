@@ -1,0 +1,343 @@
+//! A collection moves from one shard of a disk to the other and back, while its client goes on writing, and the power is
+//! cut at every boundary of a write or a flush. Whatever disk that leaves, its shards together hold the collection once,
+//! with everything that was acknowledged; what else there is of it counts for nothing, and can be removed.
+
+use super::dump::{Dump, ask, list};
+use super::operations::{bytes, home, object, pg};
+use super::small;
+use crate::check::Depth;
+use crate::format::{FormatOptions, Identity};
+use crate::shard::{Options, Shard, format};
+use device::dice::Dice;
+use device::simulated::{Pace, Simulated};
+use device::{BlockDevice, Done, Request};
+use std::cell::RefCell;
+use std::rc::Rc;
+use store::memory::Config;
+use store::moving::{ObjectCopy, STEP_BYTES, leftovers, remove, remove_changes, remove_request};
+use store::{Change, Completion, MemoryStore, ObjectId, ObjectStore, Transaction};
+
+const IMAGES_MAX: usize = 5;
+
+/// In a token: it is the second handle's.
+const OTHER: u64 = 1 << 50;
+
+/// One of two handles to a disk: each is told of its own requests' ends.
+struct Handle {
+    disk: Simulated,
+    who: usize,
+    done: Rc<RefCell<[Vec<Done>; 2]>>,
+}
+
+impl BlockDevice for Handle {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        assert_eq!(token & OTHER, 0, "the tag's bit is free");
+        self.disk.submit(token | (OTHER * self.who as u64), request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        let mut all = Vec::new();
+        let busy = self.disk.poll(&mut all);
+        let mut done = self.done.borrow_mut();
+        for Done { token, result } in all {
+            done[(token & OTHER != 0) as usize].push(Done { token: token & !OTHER, result });
+        }
+        out.append(&mut done[self.who]);
+        busy || done.iter().any(|other| !other.is_empty())
+    }
+}
+
+fn open(disk: &Simulated, options: &Options) -> [Shard; 2] {
+    let done = Rc::default();
+    [0, 1].map(|who| {
+        let handle = Handle { disk: disk.clone(), who, done: Rc::clone(&done) };
+        Shard::open(Box::new(handle), who, options.clone(), &mut || ())
+            .expect("a store was made on this disk")
+    })
+}
+
+fn rest(shards: &mut [Shard; 2]) -> Vec<Completion> {
+    let mut out = Vec::new();
+    for _ in 0..1_000_000 {
+        let busy = shards.each_mut().map(|shard| shard.poll(&mut out));
+        if busy == [false, false] {
+            return out;
+        }
+    }
+    panic!("the shards say that something is under way and do not complete it");
+}
+
+/// A disk of two shards, what its client has written, and what a cut may leave of that.
+struct Story {
+    disk: Simulated,
+    shards: [Shard; 2],
+    /// Where the collection is.
+    at: usize,
+    moves: u32,
+    front: MemoryStore,
+    /// The collection after each of the client's transactions.
+    states: Vec<Dump>,
+    acknowledged: usize,
+    options: Options,
+    dice: Dice,
+    boundaries: u64,
+    images: u64,
+}
+
+/// Of what the client submits; everything else has smaller ones.
+const CLIENT: u64 = 1 << 32;
+
+impl Story {
+    fn begin(options: Options) -> Story {
+        let disk = Simulated::new(32 << 20, Pace::AtOnce, 5);
+        let format_options = FormatOptions {
+            identity: Identity([5; 16]),
+            label: "test".into(),
+            shards: 2,
+            log_bytes: Some(1 << 20),
+            discard: false,
+        };
+        format(&mut disk.clone(), &format_options, &mut || ()).expect("a store fits on this disk");
+        let front = MemoryStore::new(Config { bytes_total: 1 << 40, delay: None, track_committed: false });
+        let mut story = Story {
+            shards: open(&disk, &options),
+            disk,
+            at: 0,
+            moves: 0,
+            front,
+            states: Vec::new(),
+            acknowledged: 0,
+            options,
+            dice: Dice::new(3),
+            boundaries: 0,
+            images: 0,
+        };
+        let mut changes = vec![Change::CreateCollection { split_bits: 0 }];
+        for i in 0..4 {
+            changes.push(write(&object("small", i), 0, 3000 + 1000 * u64::from(i)));
+        }
+        let (long, keys, sparse) = (object("long", 9), object("keys", 10), object("sparse", 11));
+        changes.push(write(&long, 0, STEP_BYTES + 5000));
+        changes.push(Change::Touch { object: object("empty", 12) });
+        changes.push(write(&sparse, 70_000, 10));
+        changes.push(Change::Truncate { object: sparse, size: 400_000 });
+        changes.push(Change::SetAttr { object: keys.clone(), name: "x".into(), value: "y".into() });
+        changes.push(Change::OmapSetHeader { object: keys.clone(), header: "header".into() });
+        let entries = (0..100).map(|i| (format!("k{i:03}").into(), vec![i; 50].into())).collect();
+        changes.push(Change::OmapSet { object: keys, entries });
+        changes.push(meta_entry(0));
+        story.client(changes);
+        rest(&mut story.shards);
+        story.acknowledged = 1;
+        story.disk.set_pace(Pace::Steps);
+        story
+    }
+
+    /// The client's next transaction.
+    fn client(&mut self, changes: Vec<Change>) {
+        let transaction = Transaction { collection: home(), changes };
+        self.front.submit(0, transaction.clone());
+        self.front.poll(&mut Vec::new());
+        self.shards[self.at].submit(CLIENT + self.states.len() as u64, transaction);
+        self.states.push(Dump::of(&mut self.front));
+    }
+
+    /// Until nothing is under way, with the power cut after every step.
+    fn settle(&mut self) {
+        let mut seen = None;
+        loop {
+            let mut out = Vec::new();
+            let busy = self.shards.each_mut().map(|shard| shard.poll(&mut out));
+            for completion in out {
+                match completion {
+                    Completion::Committed { tag } if tag >= CLIENT => {
+                        self.acknowledged = (tag - CLIENT) as usize + 1
+                    }
+                    Completion::Committed { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            if seen != Some(self.disk.moment()) {
+                seen = Some(self.disk.moment());
+                self.boundaries += 1;
+                let images: Vec<Simulated> = self.disk.power_cuts(IMAGES_MAX, &mut self.dice).collect();
+                images.into_iter().for_each(|image| self.examine(image));
+            }
+            if busy == [false, false] {
+                return;
+            }
+        }
+    }
+
+    /// A start on what a cut has left.
+    fn examine(&mut self, image: Simulated) {
+        self.images += 1;
+        image.set_pace(Pace::AtOnce);
+        let mut shards = open(&image, &self.options);
+        let found =
+            (0..2).flat_map(|i| shards[i].placed().into_iter().map(move |(c, placed)| (i, c, placed)));
+        let left = leftovers(found.collect::<Vec<_>>());
+        let holders: Vec<usize> = (0..2)
+            .filter(|i| {
+                shards[*i].collections().iter().any(|(c, _)| *c == home() && !left.contains(&(*i, *c)))
+            })
+            .collect();
+        let [holder] = holders[..] else { panic!("shards {holders:?} have the collection") };
+        for (i, collection) in left {
+            remove(&mut shards[i], collection, &mut |_| ()).expect("a leftover can be removed");
+        }
+        let dump = Dump::of(&mut shards[holder]);
+        let allowed = &self.states[self.acknowledged - 1..];
+        if !allowed.contains(&dump) {
+            let differences: Vec<_> = allowed.iter().map(|state| dump.differences(state)).collect();
+            panic!("shard {holder} has none of {} states: {differences:#?}", allowed.len());
+        }
+        assert_eq!(shards[1 - holder].placed(), [], "it is there once");
+        rest(&mut shards);
+        assert_eq!(shards[1 - holder].usage().data, 0);
+        for shard in &mut shards {
+            let report = shard.check(Depth::Metadata, &mut || ());
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        }
+    }
+
+    fn submit(&mut self, shard: usize, changes: Vec<Change>) {
+        self.shards[shard].submit(1, Transaction { collection: home(), changes });
+    }
+
+    fn copy(&mut self, id: &ObjectId, again: bool) {
+        let to = 1 - self.at;
+        let mut copy = ObjectCopy::new(id.clone(), again);
+        while !copy.is_done() {
+            self.disk.set_pace(Pace::AtOnce);
+            let queries = copy.request(home()).queries;
+            let answers = ask(&mut self.shards[self.at], home(), id, queries);
+            self.disk.set_pace(Pace::Steps);
+            for changes in copy.take(answers).expect("it can be read") {
+                self.submit(to, changes);
+            }
+        }
+        self.settle();
+    }
+
+    fn move_over(&mut self) {
+        let to = 1 - self.at;
+        self.moves += 1;
+        self.submit(to, vec![Change::BeginArrival { split_bits: 0, moves: self.moves }]);
+        self.settle();
+        let objects = list(&mut self.shards[self.at], home());
+        let mut dirty = Vec::new();
+        for (i, id) in objects.iter().enumerate() {
+            self.copy(id, false);
+            // The client goes on with what is copied, with what is not, and with what is new.
+            match i {
+                2 => self.client_writes(&[&objects[0], &objects[6]], &mut dirty),
+                4 => self.client_writes(&[&objects[3], &object("new", i as u32)], &mut dirty),
+                5 => {
+                    dirty.push(objects[1].clone());
+                    self.client(vec![Change::Remove { object: objects[1].clone() }, meta_entry(i)]);
+                }
+                _ => {}
+            }
+        }
+        self.settle();
+        dirty.iter().for_each(|id| self.copy(id, true));
+        // Now it holds back its client, and the rest goes along.
+        let meta = ObjectId::pg_meta(pg(0));
+        self.copy(&meta, false);
+        self.submit(
+            to,
+            vec![Change::SetAttr { object: meta, name: "last".into(), value: "x".into() }, Change::Arrive],
+        );
+        // What the last change is must not be seen apart from the arrival.
+        let last =
+            Change::SetAttr { object: ObjectId::pg_meta(pg(0)), name: "last".into(), value: "x".into() };
+        self.front.submit(0, Transaction { collection: home(), changes: vec![last] });
+        self.front.poll(&mut Vec::new());
+        self.states.push(Dump::of(&mut self.front));
+        self.settle();
+        self.acknowledged = self.states.len();
+        let from = std::mem::replace(&mut self.at, to);
+        // Its client goes on at the new place while the old one is cleared away.
+        let mut ignored = Vec::new();
+        self.client_writes(&[&objects[0], &object("new", 7)], &mut ignored);
+        loop {
+            self.disk.set_pace(Pace::AtOnce);
+            let request = remove_request(home());
+            let answers = ask(&mut self.shards[from], home(), &request.object, request.queries);
+            self.disk.set_pace(Pace::Steps);
+            let (mut changes, is_last) = remove_changes(answers.expect("it can be listed"));
+            // In smaller steps than usual, to see a cut between them.
+            changes.truncate(2);
+            self.submit(from, changes);
+            self.settle();
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    fn client_writes(&mut self, objects: &[&ObjectId], dirty: &mut Vec<ObjectId>) {
+        for (i, id) in objects.iter().enumerate() {
+            dirty.push((*id).clone());
+            self.client(vec![write(id, 100 * i as u64, 2000), meta_entry(self.states.len())]);
+        }
+    }
+}
+
+fn write(object: &ObjectId, offset: u64, len: u64) -> Change {
+    let seed = offset ^ len << 20 ^ u64::from(object.object.hash) << 40;
+    Change::Write { object: object.clone(), offset, data: bytes(&mut Dice::new(seed), len).into() }
+}
+
+fn meta_entry(n: usize) -> Change {
+    let entries = vec![(format!("{n:04}").into(), vec![n as u8; 100].into())];
+    Change::OmapSet { object: ObjectId::pg_meta(pg(0)), entries }
+}
+
+#[test]
+fn no_cut_during_a_move_loses_or_doubles_a_collection() {
+    // All data straight to its blocks, or as it comes.
+    two_moves(Options { inline_bytes_max: 0, ..small() });
+    two_moves(Options { deferred_bytes_max: 8 << 10, ..small() });
+}
+
+fn two_moves(options: Options) {
+    let mut story = Story::begin(options);
+    story.move_over();
+    story.shards.iter_mut().for_each(Shard::force_checkpoint);
+    assert_eq!((story.at, story.shards[0].placed()), (1, vec![]));
+    story.move_over();
+    assert_eq!((story.at, story.shards[1].placed()), (0, vec![]));
+    assert_eq!(story.shards[0].placed()[0].1.moves, 2);
+    let found = Dump::of(&mut story.shards[0]);
+    assert!(found == *story.states.last().expect("it began with one"));
+    println!("two moves: {} boundaries, {} disks opened", story.boundaries, story.images);
+    assert!(story.images > story.boundaries, "cuts were tried");
+}
+
+/// What arrives, and what left, is no less a part of its shard than anything else.
+#[test]
+fn a_move_that_a_start_finds_half_done_can_be_made_again() {
+    let options = small();
+    let mut story = Story::begin(options.clone());
+    story.submit(1, vec![Change::BeginArrival { split_bits: 0, moves: 1 }]);
+    story.copy(&object("long", 9), false);
+    let disk = story.disk.killed(&mut Dice::new(1));
+    disk.set_pace(Pace::AtOnce);
+    let mut shards = open(&disk, &options);
+    assert!(shards[1].placed()[0].1.arriving);
+    assert_eq!(shards[1].collections(), []);
+    let report = shards[1].check(Depth::Deep, &mut || ());
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    remove(&mut shards[1], home(), &mut |_| ()).unwrap();
+    story = Story { disk, shards, ..story };
+    story.disk.set_pace(Pace::Steps);
+    story.moves = 4;
+    story.move_over();
+    assert_eq!(story.shards[1].placed()[0].1.moves, 5);
+}

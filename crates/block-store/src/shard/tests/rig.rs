@@ -1,0 +1,179 @@
+//! A shard, its disk, and two memory stores: `base`, which has what the shard has acknowledged before the last crash, and
+//! `front`, which has everything that was submitted.
+
+use super::dump::Dump;
+use super::{formatted, open};
+use crate::check::Depth;
+use crate::shard::{Options, Shard};
+use device::dice::Dice;
+use device::simulated::{Pace, Simulated};
+use store::memory::Config;
+use store::{Completion, MemoryStore, ObjectStore, Transaction};
+
+pub(crate) struct Rig {
+    pub(crate) disk: Simulated,
+    pub(crate) shard: Shard,
+    pub(crate) front: MemoryStore,
+    base: MemoryStore,
+    options: Options,
+    /// Submitted since the last crash; tags are places in it.
+    submitted: Vec<Transaction>,
+    acknowledged: Vec<u64>,
+}
+
+fn memory() -> MemoryStore {
+    MemoryStore::new(Config { bytes_total: 1 << 40, delay: None, track_committed: true })
+}
+
+fn apply(store: &mut MemoryStore, transaction: Transaction) {
+    store.submit(0, transaction);
+    while store.poll(&mut Vec::new()) {}
+}
+
+impl Rig {
+    pub(crate) fn new(size: u64, log_bytes: u64, pace: Pace, seed: u64, options: Options) -> Rig {
+        let disk = formatted(size, log_bytes, pace, seed);
+        let shard = open(&disk, options.clone());
+        Rig {
+            disk,
+            shard,
+            front: memory(),
+            base: memory(),
+            options,
+            submitted: Vec::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    /// The same again, at rest, to go on with apart.
+    pub(crate) fn fork(&self, dice: &mut Dice) -> Rig {
+        let disk = self.disk.killed(dice);
+        let fork = |store: &MemoryStore| store.crash_image(0).expect("what is committed is tracked");
+        Rig {
+            shard: open(&disk, self.options.clone()),
+            disk,
+            front: fork(&self.front),
+            base: fork(&self.base),
+            options: self.options.clone(),
+            submitted: Vec::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    pub(crate) fn front_apply(&mut self, transaction: Transaction) {
+        apply(&mut self.front, transaction);
+    }
+
+    /// Submit what `front` has applied already.
+    pub(crate) fn submit(&mut self, transaction: Transaction) {
+        self.submitted.push(transaction.clone());
+        self.shard.submit(self.submitted.len() as u64 - 1, transaction);
+    }
+
+    /// Whether the shard is still busy.
+    pub(crate) fn poll(&mut self) -> bool {
+        let mut out = Vec::new();
+        let busy = self.shard.poll(&mut out);
+        for completion in out {
+            match completion {
+                Completion::Committed { tag } => self.acknowledged.push(tag),
+                other => panic!("{other:?}: {:?}", self.shard.failure()),
+            }
+        }
+        busy
+    }
+
+    /// Poll a shard whose device fails; says how many transactions failed.
+    pub(crate) fn poll_failing(&mut self) -> usize {
+        let mut out = Vec::new();
+        self.shard.poll(&mut out);
+        let mut failed = 0;
+        for completion in out {
+            match completion {
+                Completion::Committed { tag } => self.acknowledged.push(tag),
+                Completion::Failed { .. } => failed += 1,
+                Completion::Read { .. } => panic!("nothing is read"),
+            }
+        }
+        failed
+    }
+
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.poll() {
+                return;
+            }
+        }
+        panic!("the shard says that something is under way and does not complete it");
+    }
+
+    /// How many of the applied transactions, in the order applied, `reopened` must have; it has no others.
+    pub(crate) fn survivors(&self, reopened: &Shard) -> Vec<u64> {
+        let durable = reopened.log.durable();
+        let survivors: Vec<u64> =
+            self.shard.trace.iter().take_while(|(_, batch)| *batch <= durable).map(|(tag, _)| *tag).collect();
+        for tag in &self.acknowledged {
+            assert!(survivors.contains(tag), "transaction {tag} was acknowledged and is lost");
+        }
+        survivors
+    }
+
+    /// What a store with these transactions holds.
+    pub(crate) fn expected(&self, survivors: &[u64]) -> MemoryStore {
+        let mut out = self.base.crash_image(0).expect("what is committed is tracked");
+        survivors.iter().for_each(|tag| apply(&mut out, self.submitted[*tag as usize].clone()));
+        out
+    }
+
+    /// Go on with what a crash left on `disk`.
+    pub(crate) fn crash(&mut self, disk: Simulated, depth: Depth) {
+        let mut reopened = open(&disk, self.options.clone());
+        let survivors = self.survivors(&reopened);
+        let mut expected = self.expected(&survivors);
+        same(&mut reopened, &mut expected, depth);
+        self.front = expected.crash_image(0).expect("what is committed is tracked");
+        self.base = expected;
+        (self.disk, self.shard) = (disk, reopened);
+        self.submitted.clear();
+        self.acknowledged.clear();
+    }
+
+    /// Everything was acknowledged: compare with what was submitted.
+    pub(crate) fn compare(&mut self, depth: Depth) {
+        self.settle();
+        assert_eq!(self.acknowledged.len(), self.submitted.len(), "everything is acknowledged");
+        same(&mut self.shard, &mut self.front, depth);
+    }
+
+    /// Forget what need not be replayed for a comparison any more.
+    pub(crate) fn rebase(&mut self) {
+        self.settle();
+        self.base = self.front.crash_image(0).expect("what is committed is tracked");
+        self.submitted.clear();
+        self.acknowledged.clear();
+        self.shard.trace.clear();
+    }
+
+    /// A power cut, or a sudden death of the process, now.
+    pub(crate) fn crash_now(&mut self, dice: &mut Dice, depth: Depth) {
+        let disk = if dice.chance(70) { self.disk.power_cut(dice) } else { self.disk.killed(dice) };
+        self.crash(disk, depth);
+    }
+}
+
+/// The shard holds what the memory store holds, and everything in it agrees.
+pub(crate) fn same(shard: &mut Shard, expected: &mut MemoryStore, depth: Depth) {
+    let (found, expected_dump) = (Dump::of(shard), Dump::of(expected));
+    if found != expected_dump {
+        panic!("found, and expected: {:#?}", found.differences(&expected_dump));
+    }
+    assert_eq!(shard.usage().omap, expected_dump.omap_bytes(), "bytes of omaps");
+    let mut out = Vec::new();
+    for _ in 0..1_000_000 {
+        if !shard.poll(&mut out) {
+            break;
+        }
+    }
+    let report = shard.check(depth, &mut || ());
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+}

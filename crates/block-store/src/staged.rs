@@ -1,0 +1,220 @@
+//! Data that is in memory and not yet in its blocks on the device: reads of those blocks are served from here.
+
+use crate::space::Run;
+use bytes::{Bytes, BytesMut};
+use codec::Rope;
+use device::BLOCK;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// Where a run of blocks is on its way to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its batch has not been handed to the device.
+    Open,
+    /// Being written with its batch, straight to its blocks.
+    Direct,
+    /// In the log, or on its way into it; written to its blocks later, unless it is let go of before.
+    Deferred,
+    /// Being written to its blocks, from `Deferred`.
+    Placing,
+}
+
+#[derive(Clone, Debug)]
+pub struct StagedRun {
+    /// As long as the blocks, or less: what is missing is zeroes.
+    pub data: Rope,
+    /// Of each block, filled up with zeroes.
+    pub crcs: SmallVec<[u32; 1]>,
+    pub batch: u64,
+    pub stage: Stage,
+}
+
+impl StagedRun {
+    pub fn blocks(&self) -> u64 {
+        self.crcs.len() as u64
+    }
+
+    fn part(&self, from: u64, to: u64) -> StagedRun {
+        let start = (from as usize * BLOCK).min(self.data.len());
+        let end = (to as usize * BLOCK).min(self.data.len());
+        StagedRun {
+            data: self.data.slice(start, end - start).expect("within the run"),
+            crcs: self.crcs[from as usize..to as usize].into(),
+            ..*self
+        }
+    }
+
+    /// One block, filled up.
+    pub fn block(&self, index: u64) -> Bytes {
+        let from = (index as usize * BLOCK).min(self.data.len());
+        let len = BLOCK.min(self.data.len() - from);
+        let data = self.data.slice(from, len).expect("within the run").to_bytes();
+        if len == BLOCK {
+            return data;
+        }
+        let mut out = BytesMut::with_capacity(BLOCK);
+        out.extend_from_slice(&data);
+        out.resize(BLOCK, 0);
+        out.freeze()
+    }
+
+    /// All blocks, filled up.
+    pub fn padded(&self) -> Rope {
+        static ZEROES: [u8; BLOCK] = [0; BLOCK];
+        let mut out = self.data.clone();
+        let mut missing = self.crcs.len() * BLOCK - out.len();
+        while missing > 0 {
+            let n = missing.min(BLOCK);
+            out.push(Bytes::from_static(&ZEROES[..n]));
+            missing -= n;
+        }
+        out
+    }
+}
+
+#[derive(Default)]
+pub struct Staged {
+    /// Of the batch that is being gathered, by first block of the device.
+    open: BTreeMap<u64, StagedRun>,
+    /// Of batches that were handed to the device.
+    sealed: BTreeMap<u64, StagedRun>,
+    deferred_bytes: u64,
+    /// Of `sealed`, those that the log holds and their blocks do not: how many, by batch.
+    unplaced: BTreeMap<u64, usize>,
+}
+
+impl Staged {
+    pub fn insert(&mut self, start: u64, run: StagedRun) {
+        if run.stage == Stage::Deferred {
+            self.deferred_bytes += run.data.len() as u64;
+            *self.unplaced.entry(run.batch).or_default() += 1;
+        }
+        let runs = if run.stage == Stage::Open { &mut self.open } else { &mut self.sealed };
+        let old = runs.insert(start, run);
+        debug_assert!(old.is_none(), "block {start} is on its way already");
+    }
+
+    /// What the batch that is being gathered writes; none of it is here any more.
+    pub fn take_open(&mut self) -> BTreeMap<u64, StagedRun> {
+        std::mem::take(&mut self.open)
+    }
+
+    pub fn open_runs(&self) -> impl Iterator<Item = &StagedRun> {
+        self.open.values()
+    }
+
+    /// The contents of a block, when they are here.
+    pub fn block(&self, unit: u64) -> Option<Bytes> {
+        block_in(&self.open, unit).or_else(|| block_in(&self.sealed, unit))
+    }
+
+    /// These blocks were let go of: what is not being written never will be.
+    pub fn forget(&mut self, gone: Run) {
+        self.forget_in(gone, true);
+        self.forget_in(gone, false);
+    }
+
+    fn forget_in(&mut self, gone: Run, open: bool) {
+        let runs = if open { &self.open } else { &self.sealed };
+        let touched: SmallVec<[u64; 4]> = runs
+            .range(..gone.end())
+            .rev()
+            .take_while(|(start, run)| *start + run.blocks() > gone.start)
+            .filter(|(_, run)| matches!(run.stage, Stage::Open | Stage::Deferred))
+            .map(|(start, _)| *start)
+            .collect();
+        for start in touched {
+            let run = if open { self.open.remove(&start) } else { self.remove(start) };
+            let run = run.expect("found just now");
+            let (from, to) = (gone.start.max(start) - start, gone.end().min(start + run.blocks()) - start);
+            if to < run.blocks() {
+                self.insert(start + to, run.part(to, run.blocks()));
+            }
+            if from > 0 {
+                self.insert(start, run.part(0, from));
+            }
+        }
+    }
+
+    /// Of a batch that was handed to the device.
+    pub fn remove(&mut self, start: u64) -> Option<StagedRun> {
+        let run = self.sealed.remove(&start)?;
+        if run.stage == Stage::Deferred {
+            self.deferred_bytes -= run.data.len() as u64;
+        }
+        if matches!(run.stage, Stage::Deferred | Stage::Placing) {
+            let left = self.unplaced.get_mut(&run.batch).expect("counted when it was deferred");
+            *left -= 1;
+            if *left == 0 {
+                self.unplaced.remove(&run.batch);
+            }
+        }
+        Some(run)
+    }
+
+    /// Runs of batches handed to the device that are at this stage, ascending by block.
+    pub fn at(&self, stage: Stage) -> impl Iterator<Item = (u64, &StagedRun)> {
+        self.sealed.iter().filter(move |(_, run)| run.stage == stage).map(|(start, run)| (*start, run))
+    }
+
+    /// A deferred run is being written to its blocks from now on.
+    pub fn begin_placing(&mut self, start: u64) {
+        let run = self.sealed.get_mut(&start).expect("staged");
+        assert!(run.stage == Stage::Deferred, "only what is deferred is placed");
+        self.deferred_bytes -= run.data.len() as u64;
+        run.stage = Stage::Placing;
+    }
+
+    /// Whether everything that batches up to this one left to the log is in its blocks, or was let go of.
+    pub fn is_placed(&self, batch: u64) -> bool {
+        self.unplaced.first_key_value().is_none_or(|(first, _)| *first > batch)
+    }
+
+    /// Of data that waits to be written to its blocks.
+    pub fn deferred_bytes(&self) -> u64 {
+        self.deferred_bytes
+    }
+}
+
+fn block_in(runs: &BTreeMap<u64, StagedRun>, unit: u64) -> Option<Bytes> {
+    let (start, run) = runs.range(..=unit).next_back()?;
+    (unit - start < run.blocks()).then(|| run.block(unit - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum;
+
+    fn run(byte: u8, len: usize, stage: Stage) -> StagedRun {
+        let data = Rope::from(vec![byte; len]);
+        let mut crcs = SmallVec::new();
+        checksum::of_blocks(&data, |crc| crcs.push(crc));
+        StagedRun { data, crcs, batch: 1, stage }
+    }
+
+    #[test]
+    fn what_is_let_go_of_is_forgotten_unless_it_is_being_written() {
+        let mut staged = Staged::default();
+        staged.insert(10, run(1, 3 * BLOCK + 5, Stage::Deferred));
+        staged.insert(14, run(2, BLOCK, Stage::Deferred));
+        staged.begin_placing(14);
+        staged.insert(15, run(3, BLOCK, Stage::Open));
+        assert_eq!(staged.deferred_bytes(), 3 * BLOCK as u64 + 5);
+        assert_eq!(staged.block(13).unwrap()[..6], [1, 1, 1, 1, 1, 0]);
+        staged.forget(Run::new(11, 5));
+        let left: Vec<u64> = (9..17).filter(|&b| staged.block(b).is_some()).collect();
+        assert_eq!(left, [10, 14]);
+        assert_eq!(staged.deferred_bytes(), BLOCK as u64);
+        staged.insert(11, run(4, 3 * BLOCK, Stage::Open));
+        staged.forget(Run::new(12, 1));
+        let left: Vec<u8> = (10..15).map(|b| staged.block(b).map_or(0, |d| d[0])).collect();
+        assert_eq!(left, [1, 4, 0, 4, 2]);
+        assert!(staged.is_placed(0) && !staged.is_placed(1));
+        staged.forget(Run::new(10, 1));
+        assert!(!staged.is_placed(1));
+        staged.remove(14);
+        assert!(staged.is_placed(1));
+    }
+}

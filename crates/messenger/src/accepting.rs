@@ -1,0 +1,270 @@
+//! The handshake of the side that accepts.
+
+use super::state::{Cx, Fault, Next, Return, Session, Stage};
+use bytes::Bytes;
+use codec::Features;
+use machine::net::{AuthReply, AuthRequest, NetEvent};
+use wire::cephx::{
+    AuthName, ChallengeOrReply, METHOD_CEPHX, METHOD_NONE, MODE_AUTHORIZER, MODE_MON, verify_authorizer,
+};
+use wire::frames::{CONNECT_LOSSY, CONNECTION_SECRET_LEN, Control, MODE_SECURE};
+use wire::types::{EntityAddr, EntityKind};
+
+const EACCES: i32 = -13;
+const EOPNOTSUPP: i32 = -95;
+/// The payload modes that mean "to a monitor" (`AUTH_MODE_MON_MAX`).
+const MODE_MON_LAST: u8 = 19;
+
+impl Session {
+    pub(super) fn on_banner_accepting(&mut self, cx: &mut Cx<'_>) {
+        let peer_addr = self.peer.socket;
+        self.control(Control::Hello { kind: cx.config.name.kind, peer_addr });
+    }
+
+    pub(super) fn on_frame_accepting(&mut self, frame: Control, cx: &mut Cx<'_>) -> Result<Next, Fault> {
+        match (self.stage, frame) {
+            (Stage::Hello, Control::Hello { kind, .. }) => {
+                self.peer.name.kind = kind;
+                self.policy = cx.config.accept_policy(kind);
+                self.stage = Stage::AuthAccepting { more: false };
+            }
+            // A peer may begin again after AUTH_BAD_METHOD; the transcript's bound ends it.
+            (Stage::AuthAccepting { .. }, Control::AuthRequest { method, preferred_modes, payload }) => {
+                self.on_auth_request(method, &preferred_modes, payload, cx)?;
+            }
+            (Stage::AuthAccepting { more: true }, Control::AuthRequestMore { payload }) => {
+                self.judge(false, payload, cx)?;
+            }
+            (
+                Stage::IdentAccepting,
+                Control::ClientIdent { addrs, target, id, global_seq, supported, flags, cookie, .. },
+            ) => {
+                if addrs.0.first().is_none_or(|a| *a == EntityAddr::default()) {
+                    return Err(Fault::protocol("a peer without an address"));
+                }
+                let ours = &cx.config.addrs.0;
+                let meant =
+                    |a: &EntityAddr| a.is_blank() || (a.socket == target.socket && a.nonce == target.nonce);
+                if !ours.iter().any(meant) {
+                    return Err(Fault::protocol(format!(
+                        "the peer wants {target}, and we are {}",
+                        cx.config.addrs
+                    )));
+                }
+                let missing = Features(cx.config.required.0 & !supported.0);
+                if missing != Features::NONE {
+                    self.control(Control::IdentMissingFeatures { features: missing });
+                    return Ok(Next::Go);
+                }
+                self.peer.addrs = addrs;
+                self.peer.name.num = id;
+                self.peer.features = Features(supported.0 & cx.config.supported.0);
+                self.peer_global_seq = global_seq;
+                self.client_cookie = cookie;
+                // A peer that will not keep the session cannot be held to it.
+                if flags & CONNECT_LOSSY != 0 {
+                    self.policy = machine::net::Policy::Lossy;
+                }
+                return Ok(Next::Identified);
+            }
+            (
+                Stage::IdentAccepting,
+                Control::SessionReconnect {
+                    addrs,
+                    client_cookie,
+                    server_cookie,
+                    global_seq,
+                    connect_seq,
+                    message_seq,
+                },
+            ) => {
+                return Ok(Next::Returned(Return {
+                    addrs,
+                    client_cookie,
+                    server_cookie,
+                    global_seq,
+                    connect_seq,
+                    message_seq,
+                }));
+            }
+            (stage, frame) => {
+                return Err(Fault::protocol(format!("{:?} while in {stage:?}", frame.tag())));
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn on_auth_request(
+        &mut self,
+        method: u32,
+        preferred_modes: &[u32],
+        payload: Bytes,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
+        let allowed = cx.config.modes.between(cx.config.name.kind, self.peer.name.kind, method);
+        let mode = preferred_modes.iter().copied().find(|m| allowed.contains(m));
+        self.handshake.method = method;
+        self.handshake.challenge = None;
+        match mode {
+            Some(mode) if cx.config.methods.contains(&method) => {
+                self.handshake.mode = mode;
+                self.judge(true, payload, cx)
+            }
+            _ => {
+                self.send_bad_method(EOPNOTSUPP, cx);
+                Ok(())
+            }
+        }
+    }
+
+    /// One turn of authentication: by the role when we are a monitor that is asked as such, by the ticket otherwise.
+    fn judge(&mut self, first: bool, payload: Bytes, cx: &mut Cx<'_>) -> Result<(), Fault> {
+        let is_mon = cx.config.name.kind == EntityKind::MON;
+        let for_mon = !first || payload.first().is_some_and(|m| (MODE_MON..=MODE_MON_LAST).contains(m));
+        if is_mon && for_mon && self.handshake.challenge.is_none() {
+            let request = AuthRequest {
+                method: self.handshake.method,
+                first,
+                payload,
+                peer_kind: self.peer.name.kind,
+                peer_addr: self.peer.socket,
+                mode: self.handshake.mode,
+            };
+            self.stage = Stage::Judging;
+            self.was_announced = true;
+            cx.event(NetEvent::Auth { conn: self.conn, request });
+            return Ok(());
+        }
+        match self.handshake.method {
+            METHOD_NONE => self.judge_none(&payload, cx),
+            METHOD_CEPHX => self.judge_authorizer(&payload, cx),
+            _ => {
+                self.send_bad_method(EOPNOTSUPP, cx);
+                Ok(())
+            }
+        }
+    }
+
+    fn judge_none(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<(), Fault> {
+        let mut r = codec::Reader::new(payload);
+        let parsed = (|| Ok::<_, codec::DecodeError>((r.u8()?, r.get::<AuthName>()?, r.u64()?)))();
+        let Ok((MODE_AUTHORIZER, name, global_id)) = parsed else {
+            self.send_bad_method(EACCES, cx);
+            return Ok(());
+        };
+        self.peer.auth_name = name.to_string();
+        self.peer.global_id = global_id;
+        self.peer.allow_all = true;
+        self.send_auth_done(Bytes::new(), &[])
+    }
+
+    fn judge_authorizer(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<(), Fault> {
+        let mut secret = [0; CONNECTION_SECRET_LEN];
+        let secret = match self.handshake.mode {
+            MODE_SECURE => {
+                cx.random.fill(&mut secret);
+                &secret[..]
+            }
+            _ => &[],
+        };
+        let service = cx.config.name.kind.0 as u32;
+        let challenge = self.handshake.challenge;
+        match verify_authorizer(payload, service, cx.keys, challenge, secret, cx.random) {
+            Ok(ChallengeOrReply::Challenge { number, payload }) => {
+                self.handshake.challenge = Some(number);
+                self.stage = Stage::AuthAccepting { more: true };
+                self.control(Control::AuthReplyMore { payload: payload.clone() });
+                Ok(())
+            }
+            Ok(ChallengeOrReply::Accepted(verified)) => {
+                let ticket = verified.info.ticket;
+                self.peer.auth_name = ticket.name.to_string();
+                self.peer.global_id = ticket.global_id;
+                self.peer.caps = ticket.caps.caps;
+                self.peer.allow_all = ticket.caps.allow_all;
+                self.handshake.session_key = Some(verified.info.session_key);
+                self.send_auth_done(verified.reply, secret)
+            }
+            Err(why) => {
+                self.denied = Some(why.to_string());
+                self.send_bad_method(EACCES, cx);
+                Ok(())
+            }
+        }
+    }
+
+    /// The role has judged.
+    pub(super) fn on_auth_reply(&mut self, reply: AuthReply, cx: &mut Cx<'_>) -> Result<(), Fault> {
+        if self.stage != Stage::Judging {
+            return Ok(());
+        }
+        match reply {
+            AuthReply::More(payload) => {
+                self.stage = Stage::AuthAccepting { more: true };
+                self.control(Control::AuthReplyMore { payload });
+                Ok(())
+            }
+            AuthReply::Bad { result } => {
+                self.send_bad_method(result, cx);
+                Ok(())
+            }
+            AuthReply::Done {
+                auth_name,
+                global_id,
+                payload,
+                session_key,
+                connection_secret,
+                caps,
+                allow_all,
+            } => {
+                self.peer.auth_name = auth_name;
+                self.peer.global_id = global_id;
+                self.peer.caps = caps;
+                self.peer.allow_all = allow_all;
+                self.handshake.session_key = session_key;
+                self.send_auth_done(payload, &connection_secret)
+            }
+        }
+    }
+
+    fn send_auth_done(&mut self, payload: Bytes, secret: &[u8]) -> Result<(), Fault> {
+        let mode = self.handshake.mode;
+        self.peer.secure = mode == MODE_SECURE;
+        self.control(Control::AuthDone { global_id: self.peer.global_id, mode, payload });
+        self.sign(mode, secret)
+    }
+
+    fn send_bad_method(&mut self, result: i32, cx: &Cx<'_>) {
+        let method = self.handshake.method;
+        let allowed_modes = cx.config.modes.between(cx.config.name.kind, self.peer.name.kind, method);
+        let allowed_methods = cx.config.methods.clone();
+        self.control(Control::AuthBadMethod { method, result, allowed_methods, allowed_modes });
+        self.handshake.challenge = None;
+        self.stage = Stage::AuthAccepting { more: false };
+    }
+
+    /// Let the peer in as a session of its own.
+    pub(super) fn send_server_ident(&mut self, cx: &mut Cx<'_>) {
+        self.renumber();
+        self.in_seq = 0;
+        self.connect_seq = 0;
+        self.server_cookie = if self.is_lossy() { 0 } else { cx.cookie() };
+        self.global_seq = cx.next_global_seq(0);
+        let ident = Control::ServerIdent {
+            addrs: cx.config.addrs.clone(),
+            id: cx.config.name.num,
+            global_seq: self.global_seq,
+            supported: cx.config.supported,
+            required: cx.config.required,
+            flags: if self.is_lossy() { CONNECT_LOSSY } else { 0 },
+            cookie: self.server_cookie,
+        };
+        self.control(ident);
+        self.ready(cx);
+    }
+
+    pub(super) fn send_reconnect_ok(&mut self, cx: &mut Cx<'_>) {
+        self.control(Control::SessionReconnectOk { message_seq: self.in_seq });
+        self.ready(cx);
+    }
+}

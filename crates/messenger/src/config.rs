@@ -1,0 +1,138 @@
+//! What an endpoint is told: who we are, whom we let in and how, and the bounds.
+
+use codec::Features;
+use machine::CoreId;
+use machine::net::Policy;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::frames::{MODE_CRC, MODE_SECURE};
+use wire::types::{EntityAddrVec, EntityKind, EntityName};
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// As we call ourselves. A client's number is -1 until a monitor has given it one; see
+    /// [`super::Endpoint::set_name`].
+    pub name: EntityName,
+    /// Ours. A client without a listening socket gives one blank msgr2 address with its nonce; the IP is learned
+    /// from the first peer.
+    pub addrs: EntityAddrVec,
+    pub supported: Features,
+    /// What a peer must have.
+    pub required: Features,
+    /// `CEPH_AUTH_*` that peers connecting to us may use, best first.
+    pub methods: Vec<u32>,
+    pub modes: ModeLists,
+    /// How sessions that others open with us behave, by the kind of the peer.
+    pub accept_policies: BTreeMap<EntityKind, Policy>,
+    pub accept_policy_default: Policy,
+    /// The core that this endpoint runs on, and how many there are. Core 0 accepts and shakes hands; lossy sessions
+    /// then move to the cores in turn, lossless ones stay, where their peer will look for them.
+    pub core: CoreId,
+    pub core_count: u16,
+    /// The longest message, by the sum of its segments, once a peer is authenticated.
+    pub message_len_max: usize,
+    /// From the socket's opening to the session's readiness (`ms_connection_ready_timeout`).
+    pub handshake_timeout: Duration,
+    /// A lossy session that says nothing for so long is closed (`ms_connection_idle_timeout`).
+    pub idle_timeout: Duration,
+    /// Between attempts of a lossless session to connect again; doubles (`ms_initial_backoff`, `ms_max_backoff`).
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+    /// While more bytes than this wait for a peer that called us to fetch them, nothing is read from it.
+    pub unwritten_len_max: usize,
+    /// Of what clients sent: see [`NetEffect::HoldAtMost`](machine::net::NetEffect::HoldAtMost), which changes it.
+    pub held_len_max: usize,
+}
+
+impl Config {
+    /// Stock's defaults.
+    pub fn new(name: EntityName, addrs: EntityAddrVec) -> Config {
+        Config {
+            name,
+            addrs,
+            supported: wire::features::SUPPORTED,
+            required: Features(wire::features::MSG_ADDR2),
+            methods: vec![wire::cephx::METHOD_CEPHX],
+            modes: ModeLists::default(),
+            accept_policies: BTreeMap::new(),
+            accept_policy_default: Policy::Lossy,
+            core: CoreId(0),
+            core_count: 1,
+            message_len_max: 256 << 20,
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(900),
+            backoff_min: Duration::from_millis(200),
+            backoff_max: Duration::from_secs(15),
+            unwritten_len_max: 16 << 20,
+            held_len_max: 500 << 20,
+        }
+    }
+
+    pub(super) fn accept_policy(&self, peer: EntityKind) -> Policy {
+        self.accept_policies.get(&peer).copied().unwrap_or(self.accept_policy_default)
+    }
+}
+
+/// Which connection modes are offered and accepted, best first (`ms_*_mode`).
+#[derive(Clone, Debug)]
+pub struct ModeLists {
+    /// Between monitors and managers, and of daemons with those (`ms_mon_cluster_mode`).
+    pub mon_cluster: Vec<u32>,
+    /// A monitor's or manager's, with everyone else (`ms_mon_service_mode`).
+    pub mon_service: Vec<u32>,
+    /// A client's, with monitors and managers (`ms_mon_client_mode`).
+    pub mon_client: Vec<u32>,
+    /// Between daemons (`ms_cluster_mode`).
+    pub cluster: Vec<u32>,
+    /// A daemon's, with clients (`ms_service_mode`).
+    pub service: Vec<u32>,
+    /// A client's, with daemons (`ms_client_mode`).
+    pub client: Vec<u32>,
+}
+
+impl Default for ModeLists {
+    fn default() -> ModeLists {
+        let secure_first = vec![MODE_SECURE, MODE_CRC];
+        let crc_first = vec![MODE_CRC, MODE_SECURE];
+        ModeLists {
+            mon_cluster: secure_first.clone(),
+            mon_service: secure_first.clone(),
+            mon_client: secure_first,
+            cluster: crc_first.clone(),
+            service: crc_first.clone(),
+            client: crc_first,
+        }
+    }
+}
+
+impl ModeLists {
+    /// The same list everywhere.
+    pub fn all(modes: &[u32]) -> ModeLists {
+        let list = || modes.to_vec();
+        ModeLists {
+            mon_cluster: list(),
+            mon_service: list(),
+            mon_client: list(),
+            cluster: list(),
+            service: list(),
+            client: list(),
+        }
+    }
+
+    /// What `us` may use with `peer` under `method`: without keys there is nothing to seal with.
+    pub(super) fn between(&self, us: EntityKind, peer: EntityKind, method: u32) -> Vec<u32> {
+        let is_mon = |k| k == EntityKind::MON || k == EntityKind::MGR;
+        let is_daemon = |k| k == EntityKind::OSD || k == EntityKind::MDS;
+        let list = match us {
+            EntityKind::CLIENT if is_mon(peer) => &self.mon_client,
+            EntityKind::CLIENT => &self.client,
+            us if is_mon(us) && is_mon(peer) => &self.mon_cluster,
+            us if is_mon(us) => &self.mon_service,
+            _ if is_mon(peer) => &self.mon_cluster,
+            _ if is_daemon(peer) => &self.cluster,
+            _ => &self.service,
+        };
+        let usable = |m: &&u32| method != wire::cephx::METHOD_NONE || **m == MODE_CRC;
+        list.iter().filter(usable).copied().collect()
+    }
+}

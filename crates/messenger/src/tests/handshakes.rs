@@ -1,0 +1,175 @@
+//! Who gets in, in every mode, and who does not.
+
+use super::fixture::*;
+use crate::testing::Monitor;
+use crate::{Config, ModeLists};
+use machine::ConnId;
+use machine::net::*;
+use std::time::Duration;
+use wire::cephx::{Key, KeyKind, METHOD_CEPHX, METHOD_NONE};
+use wire::frames::{MODE_CRC, MODE_SECURE};
+use wire::types::{EntityKind, UTime};
+
+const MON: usize = 0;
+const OSD: usize = 1;
+const CLIENT: usize = 2;
+const TO_MON: ConnId = ConnId::outgoing(1);
+const TO_OSD: ConnId = ConnId::outgoing(2);
+
+fn world(kind: KeyKind, method: u32, modes: &[u32]) -> World {
+    let mut w = World::new(1);
+    let change = |c: &mut Config| {
+        c.methods = vec![method];
+        c.modes = ModeLists::all(modes);
+    };
+    w.add(EntityKind::MON, 0, change);
+    w.add(EntityKind::OSD, 3, change);
+    w.add(EntityKind::CLIENT, -1, change);
+    let monitor = Monitor::new(kind);
+    w.role(OSD, NetEffect::ServiceKeys(monitor.osd_keys.clone()));
+    w.nodes[MON].monitor = Some(monitor);
+    w
+}
+
+fn connect(w: &mut World, conn: ConnId, to: usize, kind: EntityKind, credentials: Credentials) {
+    let to = w.addrs(to);
+    w.role(CLIENT, NetEffect::Connect { conn, to, kind, policy: Policy::Lossy, credentials });
+    w.run(Duration::from_secs(1));
+}
+
+fn with_key(w: &World) -> Credentials {
+    let key = w.nodes[MON].monitor.as_ref().unwrap().key.clone();
+    Credentials::Key { auth_name: "client.admin".into(), key, want_services: 4, reclaim: None }
+}
+
+fn with_ticket(w: &World) -> Credentials {
+    let grant = w.nodes[CLIENT].grant().expect("the monitor let us in");
+    let ticket = grant.tickets.iter().find(|t| t.service == 4).unwrap().clone();
+    Credentials::Ticket { auth_name: "client.admin".into(), global_id: grant.global_id, ticket }
+}
+
+#[test]
+fn a_client_gets_to_the_monitor_and_then_to_an_osd() {
+    for kind in [KeyKind::Aes, KeyKind::Aes256k] {
+        for mode in [MODE_CRC, MODE_SECURE] {
+            let mut w = world(kind, METHOD_CEPHX, &[mode]);
+            let credentials = with_key(&w);
+            connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+            let credentials = with_ticket(&w);
+            connect(&mut w, TO_OSD, OSD, EntityKind::OSD, credentials);
+
+            let at_mon = w.nodes[MON].peers();
+            assert_eq!(at_mon[0].1.auth_name, "client.admin");
+            assert_eq!(at_mon[0].1.secure, mode == MODE_SECURE);
+            let (at_osd, peer) = w.nodes[OSD].peers().pop().expect("the OSD has a peer");
+            assert_eq!((peer.global_id, peer.allow_all), (4000, false));
+            assert_eq!(codec::Reader::new(&peer.caps).string().unwrap(), "allow rw");
+            assert_eq!(peer.name.to_string(), "client.4000", "a client goes by the id of its ticket");
+            assert_eq!(w.nodes[CLIENT].peers()[1].1.name.to_string(), "osd.3");
+
+            // Messages of all sizes, both ways, in order.
+            for n in 0..20 {
+                let len = [0, 100, 40_000, 300_000][n as usize % 4];
+                w.role(CLIENT, NetEffect::Send { conn: TO_OSD, message: message(n, len) });
+                w.role(OSD, NetEffect::Send { conn: at_osd, message: message(100 + n, len) });
+            }
+            w.run(Duration::from_secs(1));
+            assert_eq!(w.nodes[OSD].received(), (0..20).collect::<Vec<_>>());
+            assert_eq!(w.nodes[CLIENT].received(), (100..120).collect::<Vec<_>>());
+            assert!(w.nodes.iter().all(|n| n.closed().is_empty()));
+        }
+    }
+}
+
+#[test]
+fn without_keys_everyone_gets_in_and_nothing_is_sealed() {
+    let mut w = world(KeyKind::Aes, METHOD_NONE, &[MODE_SECURE, MODE_CRC]);
+    let none = |global_id| Credentials::None { auth_name: "client.admin".into(), global_id };
+    connect(&mut w, TO_MON, MON, EntityKind::MON, none(0));
+    assert_eq!(w.nodes[CLIENT].grant().unwrap().global_id, 4000);
+    connect(&mut w, TO_OSD, OSD, EntityKind::OSD, none(4000));
+    let (_, peer) = w.nodes[OSD].peers().pop().unwrap();
+    assert_eq!((peer.global_id, peer.allow_all, peer.secure), (4000, true, false));
+}
+
+#[test]
+fn the_connecting_sides_preference_decides_the_mode() {
+    for (client, picked) in [([MODE_CRC, MODE_SECURE], false), ([MODE_SECURE, MODE_CRC], true)] {
+        let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC, MODE_SECURE]);
+        let other = w.add(EntityKind::CLIENT, -1, |c| c.modes = ModeLists::all(&client));
+        let (to, credentials) = (w.addrs(MON), with_key(&w));
+        let connect = NetEffect::Connect {
+            conn: TO_MON,
+            to,
+            kind: EntityKind::MON,
+            policy: Policy::Lossy,
+            credentials,
+        };
+        w.role(other, connect);
+        w.run(Duration::from_secs(1));
+        assert_eq!(w.nodes[MON].peers()[0].1.secure, picked);
+    }
+}
+
+fn denied(w: &World) -> String {
+    match w.nodes[CLIENT].closed().pop() {
+        Some(CloseReason::Denied(why)) => why,
+        other => panic!("expected a denial, got {other:?}"),
+    }
+}
+
+#[test]
+fn a_wrong_key_is_denied() {
+    let mut w = world(KeyKind::Aes256k, METHOD_CEPHX, &[MODE_CRC]);
+    let key = Key::generate(KeyKind::Aes256k, UTime::ZERO, &mut machine::Random::from_number(99));
+    let credentials =
+        Credentials::Key { auth_name: "client.admin".into(), key, want_services: 4, reclaim: None };
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    assert!(denied(&w).contains("-13"));
+    assert!(w.nodes[MON].peers().is_empty());
+}
+
+#[test]
+fn an_expired_ticket_is_denied() {
+    let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
+    let credentials = with_key(&w);
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    let credentials = with_ticket(&w);
+    let later = Monitor::new(KeyKind::Aes).osd_keys;
+    let later = wire::cephx::RotatingKeys {
+        secrets: later.secrets.into_iter().map(|(id, s)| (id + 3, s)).collect(),
+        max_version: 6,
+    };
+    w.role(OSD, NetEffect::ServiceKeys(later));
+    connect(&mut w, TO_OSD, OSD, EntityKind::OSD, credentials);
+    assert!(denied(&w).contains("-13"));
+    assert!(w.nodes[OSD].peers().is_empty());
+}
+
+#[test]
+fn methods_and_modes_that_do_not_meet_are_denied() {
+    let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_SECURE]);
+    let none = Credentials::None { auth_name: "client.admin".into(), global_id: 0 };
+    connect(&mut w, TO_MON, MON, EntityKind::MON, none);
+    assert!(denied(&w).contains("-95"));
+}
+
+#[test]
+fn a_role_that_never_judges_leaves_no_one_waiting_for_ever() {
+    let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
+    let credentials = with_key(&w);
+    w.nodes[MON].monitor = None;
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    w.run(Duration::from_secs(20));
+    assert_eq!(w.nodes[CLIENT].closed().len(), 1);
+    assert_eq!(w.nodes[MON].endpoint.session_count(), 0);
+}
+
+#[test]
+fn a_call_to_nobody_ends() {
+    let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
+    let credentials = with_key(&w);
+    w.nodes[MON].addr = "10.0.0.99:1".parse().unwrap();
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    assert!(matches!(w.nodes[CLIENT].closed()[..], [CloseReason::Broken(_)]));
+}

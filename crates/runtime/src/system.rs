@@ -1,0 +1,28 @@
+//! Wall clock, processor time and random seeds: the edge at which they enter. Machines get them as inputs.
+
+use machine::Random;
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
+use wire::types::UTime;
+
+pub fn wall_clock() -> UTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UTime::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A stream of randomness seeded by the operating system: fit for keys.
+pub fn os_random() -> std::io::Result<Random> {
+    let mut seed = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    Ok(Random::from_seed(seed))
+}
+
+/// Processor time that this process has taken so far.
+pub fn cpu_time() -> std::time::Duration {
+    let taken = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::try_from(taken).unwrap_or_default()
+}
+
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
