@@ -3,7 +3,6 @@ that survives restarts and changes of map without an error."""
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -11,9 +10,9 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import ROOT, SHOAL, Client, ClusterTest, eventually, free_port_base, is_alive, run
+import stock_cluster
+from harness import SHOAL, Client, ClusterTest, eventually, is_alive, run
 
-SHARED = Path(os.environ.get("SHOAL_SHARED", ROOT.parent / "shared"))
 BIG = 9_000_001
 
 
@@ -97,27 +96,15 @@ class OnShoal(ClusterTest):
         self.assertIn("there is no pool", missing.errors)
 
 
-@unittest.skipUnless((SHARED / "peer/ceph-up.sh").exists(), "needs ../shared/peer/ceph-up.sh to start a stock cluster")
-@unittest.skipUnless(shutil.which("ceph-osd") and shutil.which("ceph-mon"), "needs Debian's ceph-osd and ceph-mon")
+@stock_cluster.require()
 class OnStock(unittest.TestCase):
     AUTH = "cephx"
 
     @classmethod
     def setUpClass(cls):
-        cls.dir = Path(tempfile.mkdtemp(prefix="shoal-interop-stock-"))
-        run([SHARED / "peer/ceph-up.sh", cls.dir, "--port", str(free_port_base()), "--auth", cls.AUTH])
-        cls.conf = cls.dir / "ceph.conf"
-
-    @classmethod
-    def tearDownClass(cls):
-        run([SHARED / "peer/ceph-down.sh", cls.dir], check=False)
-        shutil.rmtree(cls.dir, ignore_errors=True)
-
-    def ceph(self, *args):
-        return run(["ceph", "-c", self.conf, *args])
-
-    def rados(self, *args):
-        return run(["rados", "-c", self.conf, *map(str, args)])
+        cls.cluster = stock_cluster.StockCluster(auth=cls.AUTH)
+        cls.addClassCleanup(cls.cluster.close)
+        cls.conf, cls.ceph, cls.rados = cls.cluster.conf, cls.cluster.ceph, cls.cluster.rados
 
     def test_same_objects_as_stock(self):
         self.ceph("osd", "pool", "create", "client", "8")

@@ -35,7 +35,7 @@ fn wait(queue: &mut Queue) {
 fn conforms(path: &Path, method: Method) {
     let disk = Disk::open(path).unwrap();
     if let Err(error) = disk.queue_by(method) {
-        return eprintln!("skipped: {method:?} is not to be had here: {error}");
+        skip::skip!("no {method:?} queue: {error}");
     }
     for (writes_through, may_wait) in [(false, false), (false, true), (true, false), (true, true)] {
         let disk = disk.clone().with_writes_through(writes_through);
@@ -75,11 +75,14 @@ fn a_file_through_threads_conforms() {
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
-    /// `None` where this user may not make one.
-    fn over(file: &Path) -> Option<LoopDevice> {
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
-        let path = String::from_utf8(made.stdout).ok()?;
-        made.status.success().then(|| LoopDevice(path.trim().into()))
+    /// Fails with the reason where this user may not make a loop device.
+    fn over(file: &Path) -> Result<LoopDevice, String> {
+        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        let made = made.map_err(|error| format!("losetup: {error}"))?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).trim().to_owned());
+        }
+        Ok(LoopDevice(String::from_utf8_lossy(&made.stdout).trim().into()))
     }
 }
 
@@ -92,8 +95,9 @@ impl Drop for LoopDevice {
 #[test]
 fn a_loop_device_conforms() {
     let file = TemporaryFile::new("loop", SIZE_MIN);
-    let Some(device) = LoopDevice::over(&file.0) else {
-        return eprintln!("skipped: this user cannot make loop devices");
+    let device = match LoopDevice::over(&file.0) {
+        Ok(device) => device,
+        Err(reason) => skip::skip!("no loop device: {reason}"),
     };
     conforms(&device.0, Method::Ring);
     conforms(&device.0, Method::Threads);
@@ -131,7 +135,10 @@ fn a_file_cut_short_gives_errors_not_bytes() {
     for method in [Method::Ring, Method::Threads] {
         let file = TemporaryFile::new(&format!("short-{method:?}"), 1 << 20);
         let disk = Disk::open(&file.0).unwrap();
-        let Ok(mut queue) = disk.queue_by(method) else { continue };
+        let Ok(mut queue) = disk.queue_by(method) else {
+            skip::skip_part!("no {method:?} queue");
+            continue;
+        };
         File::options().write(true).open(&file.0).unwrap().set_len(1 << 19).unwrap();
         let read = |offset, len| Request::Read { offset, len };
         assert_eq!(run(&mut queue, read(0, 1 << 19)).unwrap().len(), 1 << 19);
@@ -148,7 +155,8 @@ fn a_full_file_system_says_so() {
         std::fs::create_dir_all(&dir).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1M", "none"]).arg(&dir).status();
         if !mounted.is_ok_and(|status| status.success()) {
-            return eprintln!("skipped: this user cannot mount");
+            let _ = std::fs::remove_dir(&dir);
+            skip::skip!("this user cannot mount a tmpfs");
         }
         let path = dir.join("device");
         File::create(&path).unwrap().set_len(4 << 20).unwrap();
@@ -205,7 +213,10 @@ fn dropping_a_busy_queue_is_safe() {
         let file = TemporaryFile::new(&format!("drop-{method:?}"), 8 << 20);
         let disk = Disk::open(&file.0).unwrap();
         for _ in 0..20 {
-            let Ok(mut queue) = disk.queue_by(method) else { continue };
+            let Ok(mut queue) = disk.queue_by(method) else {
+                skip::skip_part!("no {method:?} queue");
+                continue;
+            };
             for n in 0..64u64 {
                 queue.submit(n, Request::Read { offset: n << 16, len: 1 << 16 });
             }

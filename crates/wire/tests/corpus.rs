@@ -35,12 +35,15 @@ struct Count {
 
 #[test]
 fn every_value_decodes_and_is_written_again() {
-    let Some(folder) = corpus_folder() else {
-        eprintln!(
-            "skipped: no corpus (set SHOAL_CORPUS, or put it at ../shared/corpus beside the repository)"
-        );
-        return;
+    let Some(folder) = std::env::var_os("SHOAL_CORPUS").map(PathBuf::from) else {
+        skip::skip!("SHOAL_CORPUS names no folder with archives of encoded values");
     };
+    for tool in ["tar", "zstd"] {
+        assert!(
+            skip::has_program(tool),
+            "SHOAL_CORPUS is set, and {tool} is not installed to open its archives"
+        );
+    }
     let exceptions = parse_exceptions();
     let scratch = Scratch::new();
     let mut counts: BTreeMap<&str, BTreeMap<&str, Count>> = BTreeMap::new();
@@ -157,17 +160,10 @@ fn print_counts(counts: &BTreeMap<&str, BTreeMap<&str, Count>>) {
     println!("{} types, {exact} values byte for byte, {same_value} in another version", counts.len());
 }
 
-fn corpus_folder() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let folder = std::env::var_os("SHOAL_CORPUS").map_or_else(beside, PathBuf::from);
-    let tools = ["tar", "zstd"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok());
-    (folder.is_dir() && tools).then_some(folder)
-}
-
 /// Opens the archive of a release; returns its folder of types.
 fn unpack(folder: &Path, release: &str, scratch: &Path) -> PathBuf {
     let archive = fs::read_dir(folder)
-        .unwrap()
+        .unwrap_or_else(|error| panic!("SHOAL_CORPUS={}: {error}", folder.display()))
         .map(|e| e.unwrap().path())
         .find(|p| {
             let name = p.file_name().unwrap().to_string_lossy().into_owned();

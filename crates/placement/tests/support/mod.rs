@@ -11,12 +11,13 @@ pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     pub fn new(name: &str) -> Scratch {
-        Scratch::under("", name)
+        Scratch::of(Stock::Path, name)
     }
 
-    /// In the temporary folder of another root.
-    pub fn under(root: &str, name: &str) -> Scratch {
-        let path = format!("{root}{}/shoal-{name}-{}", std::env::temp_dir().display(), std::process::id());
+    /// In a release's temporary folder.
+    pub fn of(stock: Stock, name: &str) -> Scratch {
+        let path =
+            format!("{}{}/shoal-{name}-{}", stock.root(), std::env::temp_dir().display(), std::process::id());
         let path = PathBuf::from(path);
         std::fs::create_dir_all(&path).expect("the temporary folder can be written");
         Scratch(path)
@@ -39,22 +40,54 @@ impl Drop for Scratch {
     }
 }
 
-/// Run one of Ceph's tools; `None`, with a word about it, where it is not installed.
-///
-/// `SHOAL_CEPH_ROOT` names a folder with another release to be run in by `chroot`.
-pub fn tool(name: &str, args: &[&str]) -> Option<Output> {
-    let run = match std::env::var("SHOAL_CEPH_ROOT") {
-        Ok(root) => Command::new("chroot").arg(root).arg(name).args(args).output(),
-        Err(_) => Command::new(name).args(args).output(),
-    };
-    match run {
-        Ok(output) => Some(output),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: {name} is not installed");
-            None
+/// The origin of Ceph's tools.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stock {
+    /// The release on the `PATH`.
+    Path,
+    /// Release 20.2 in the folder that `SHOAL_CEPH20` names, entered with `chroot`.
+    Tentacle,
+}
+
+impl Stock {
+    /// The folder of the release; empty for the release on the `PATH`.
+    pub fn root(self) -> String {
+        match self {
+            Stock::Path => String::new(),
+            Stock::Tentacle => {
+                std::env::var("SHOAL_CEPH20").expect("the test is skipped without SHOAL_CEPH20")
+            }
         }
-        Err(e) => panic!("{name}: {e}"),
     }
+
+    /// Runs one of Ceph's tools. A test calls [`needs!`] first.
+    pub fn tool(self, name: &str, args: &[&str]) -> Output {
+        let mut command = match self {
+            Stock::Path => Command::new(name),
+            Stock::Tentacle => Command::new("chroot"),
+        };
+        if self == Stock::Tentacle {
+            command.arg(self.root()).arg(name);
+        }
+        command.args(args).output().unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+/// Skips the test if a release's tool is not here: `needs!(Stock::Path, "crushtool")`.
+#[macro_export]
+macro_rules! needs {
+    (Stock::Path, $tool:expr) => {
+        skip::need_program!($tool)
+    };
+    (Stock::Tentacle, $tool:expr) => {
+        match std::env::var_os("SHOAL_CEPH20") {
+            None => skip::skip!("SHOAL_CEPH20 names no folder with Ceph 20.2"),
+            Some(root) => {
+                let program = std::path::Path::new(&root).join("usr/bin").join($tool);
+                assert!(program.exists(), "SHOAL_CEPH20 has no {}", program.display());
+            }
+        }
+    };
 }
 
 /// Standard output and standard error of a run that must have succeeded.

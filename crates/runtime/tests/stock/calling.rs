@@ -1,6 +1,6 @@
 //! shoal's client session gets into a stock monitor.
 
-use super::release::{Dir, Release, Running, releases_with};
+use super::release::{Dir, Release, Running, releases_or_skip};
 use super::{CONN, Node};
 use bytes::Bytes;
 use machine::net::*;
@@ -149,7 +149,7 @@ impl StockOsd {
 
 #[test]
 fn an_osd_with_a_ticket_in_both_modes() {
-    for release in releases_with("ceph-osd") {
+    for release in releases_or_skip!("ceph-osd") {
         let monitor = StockMonitor::start(&release, "cephx");
         let osd = StockOsd::start(&release, &monitor);
         for mode in [MODE_CRC, MODE_SECURE] {
@@ -196,7 +196,7 @@ fn an_osd_with_a_ticket_in_both_modes() {
 
 #[test]
 fn with_a_key_in_both_modes() {
-    for release in releases_with("ceph-mon") {
+    for release in releases_or_skip!("ceph-mon") {
         let monitor = StockMonitor::start(&release, "cephx");
         eprintln!("{}: client.admin's key is {:?}", release.name(), monitor.admin);
         for mode in [MODE_CRC, MODE_SECURE] {
@@ -226,7 +226,7 @@ fn with_a_key_in_both_modes() {
 
 #[test]
 fn not_with_a_wrong_key() {
-    for release in releases_with("ceph-mon") {
+    for release in releases_or_skip!("ceph-mon") {
         let monitor = StockMonitor::start(&release, "cephx");
         for kind in [KeyKind::Aes, KeyKind::Aes256k] {
             let secret = Bytes::from(vec![7; kind.secret_len()]);
@@ -246,7 +246,7 @@ fn not_with_a_wrong_key() {
 
 #[test]
 fn without_keys() {
-    for release in releases_with("ceph-mon") {
+    for release in releases_or_skip!("ceph-mon") {
         let monitor = StockMonitor::start(&release, "none");
         let node = Node::client(&[MODE_SECURE, MODE_CRC]);
         monitor.connect(&node, Credentials::None { auth_name: "client.admin".into(), global_id: 0 });

@@ -1,8 +1,8 @@
 //! shoal's messenger against stock Ceph: its client gets into stock monitors, and stock clients get into it, with
 //! every kind of key and in both modes.
 //!
-//! Uses `ceph-mon` and `ceph` on PATH, and in each folder named in `SHOAL_CEPH_ROOTS` (separated by `:`; entered by
-//! `chroot`, so only root can). What is missing is skipped, and said.
+//! Uses `ceph-mon`, `ceph-osd` and `ceph` on the `PATH`, and those in the folders that `SHOAL_CEPH18` and `SHOAL_CEPH20`
+//! name (entered with `chroot`, so only root can). A release that is not here is skipped with its reason.
 
 mod called;
 mod calling;

@@ -1,4 +1,4 @@
-//! A stock release: on PATH, or in a folder that is entered by `chroot`.
+//! A stock release: on the `PATH`, or in a folder that is entered with `chroot`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Release {
     root: Option<PathBuf>,
 }
+
+/// Variables that name a folder with another release.
+const FOLDERS: [&str; 2] = ["SHOAL_CEPH18", "SHOAL_CEPH20"];
 
 /// A folder that a release's programs see.
 pub struct Dir {
@@ -23,21 +26,43 @@ impl Drop for Dir {
     }
 }
 
-/// Every release that has `program`.
+/// Every release that has `program`. A release that is not here is announced as a skipped part of the test.
 pub fn releases_with(program: &str) -> Vec<Release> {
-    let roots = std::env::var_os("SHOAL_CEPH_ROOTS").unwrap_or_default();
-    let roots = std::env::split_paths(&roots).filter(|p| !p.as_os_str().is_empty()).map(Some);
-    let all = std::iter::once(None).chain(roots).map(|root| Release { root });
-    let (have, lack): (Vec<_>, Vec<_>) = all.partition(|r| {
+    let mut have = Vec::new();
+    if skip::has_program(program) {
+        have.push(Release { root: None });
+    } else {
+        skip::skip_part!("{program} is not installed");
+    }
+    for variable in FOLDERS {
+        let Some(root) = std::env::var_os(variable).map(PathBuf::from) else {
+            skip::skip_part!("{variable} names no folder with that release");
+            continue;
+        };
+        let release = Release { root: Some(root) };
         let version =
-            r.command(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        version.is_ok_and(|s| s.success())
-    });
-    for release in lack {
-        eprintln!("SKIPPED: no {program} in {}", release.name());
+            release.command(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(
+            version.is_ok_and(|s| s.success()),
+            "{variable}: {program} does not run in {}",
+            release.name()
+        );
+        have.push(release);
     }
     have
 }
+
+/// Skips the test if `program` is of no release that is here; else the releases that have it.
+macro_rules! releases_or_skip {
+    ($program:expr) => {{
+        let releases = $crate::release::releases_with($program);
+        if releases.is_empty() {
+            skip::skip!("no release has {}", $program);
+        }
+        releases
+    }};
+}
+pub(crate) use releases_or_skip;
 
 impl Release {
     pub fn name(&self) -> String {

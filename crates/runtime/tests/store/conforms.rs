@@ -12,7 +12,7 @@ const LOG_BYTES: u64 = 4 << 20;
 fn conforms(path: &Path, method: Method) {
     let disk = Disk::open(path).unwrap();
     if let Err(error) = disk.queue_by(method) {
-        return println!("skip: {method:?} is not to be had here: {error}");
+        skip::skip!("no {method:?} queue: {error}");
     }
     let made = Cell::new(0);
     suite(|| {
@@ -39,7 +39,10 @@ fn on_a_file_through_threads() {
 #[test]
 fn on_a_loop_device() {
     let file = TemporaryFile::new("loop", DISK_BYTES);
-    let Some(device) = LoopDevice::over(&file.0) else { return };
+    let device = match LoopDevice::over(&file.0) {
+        Ok(device) => device,
+        Err(reason) => skip::skip!("no loop device: {reason}"),
+    };
     conforms(&device.0, Method::Ring);
     assert!(Disk::open(&device.0).unwrap().is_block_device());
 }

@@ -30,22 +30,14 @@ impl Drop for TemporaryFile {
 pub struct LoopDevice(pub PathBuf);
 
 impl LoopDevice {
-    /// `None`, and a word about it, where this user may not make one.
-    pub fn over(file: &Path) -> Option<LoopDevice> {
+    /// Fails with the reason where this user may not make a loop device.
+    pub fn over(file: &Path) -> Result<LoopDevice, String> {
         let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
-        match made {
-            Ok(made) if made.status.success() => {
-                Some(LoopDevice(String::from_utf8(made.stdout).ok()?.trim().into()))
-            }
-            Ok(made) => {
-                println!("skip: no loop device: {}", String::from_utf8_lossy(&made.stderr).trim());
-                None
-            }
-            Err(error) => {
-                println!("skip: no loop device: losetup: {error}");
-                None
-            }
+        let made = made.map_err(|error| format!("losetup: {error}"))?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).trim().to_owned());
         }
+        Ok(LoopDevice(String::from_utf8_lossy(&made.stdout).trim().into()))
     }
 }
 

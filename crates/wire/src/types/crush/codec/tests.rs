@@ -123,7 +123,7 @@ fn the_corpus_comes_back_byte_for_byte() {
     let releases = [("16.2", PACIFIC), ("18.2", QUINCY), ("19.2", TENTACLE), ("20.3", TENTACLE)];
     for (release, features) in releases {
         let Some(values) = crate::corpus::values(release, "CrushWrapper") else {
-            eprintln!("skipped: no corpus for {release}");
+            skip::skip_part!("SHOAL_CORPUS names no folder with an archive of {release}");
             continue;
         };
         assert!(!values.is_empty());

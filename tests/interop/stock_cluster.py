@@ -1,0 +1,184 @@
+"""A cluster of stock Ceph on loopback, for suites that compare shoal with it: the daemons of the installed packages, or of
+another release in a folder that is entered with chroot.
+
+    stock_cluster.py DIR [--root FOLDER] [--osds N] [--port N]     starts one; `--stop` ends its daemons
+"""
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+from pathlib import Path
+
+from harness import eventually, free_port_base, is_alive, run
+
+DAEMONS = ("ceph-mon", "ceph-mgr", "ceph-osd")
+
+CONF = """\
+[global]
+fsid = {fsid}
+mon host = {mon}
+mon initial members = a
+auth cluster required = {auth}
+auth service required = {auth}
+auth client required = {auth}
+auth allow insecure global id reclaim = false
+keyring = {dir}/keyring
+log file = {dir}/$name.log
+pid file = {dir}/$name.pid
+run dir = {dir}
+admin socket = {dir}/$name.asok
+mon data = {dir}/mon.$id
+mgr data = {dir}/mgr.$id
+osd data = {dir}/osd.$id
+osd objectstore = memstore
+memstore device bytes = 8589934592
+osd crush chooseleaf type = 0
+osd class load list = *
+osd class default list = *
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg autoscale mode = off
+mon allow pool size one = true
+mon allow pool delete = true
+mon warn on pool no redundancy = false
+mon max pg per osd = 2000
+mon data avail warn = 1
+"""
+
+
+def missing(root=None):
+    """The reason why no stock cluster can be started, or None."""
+    for daemon in DAEMONS:
+        found = Path(root, "usr/bin", daemon).exists() if root else shutil.which(daemon)
+        if not found:
+            return f"{daemon} is not in {root}" if root else f"{daemon} is not installed"
+    return None
+
+
+def require(root=None):
+    """Skips a test where no stock cluster can be started."""
+    reason = missing(root)
+    return unittest.skipIf(reason, reason)
+
+
+class StockCluster:
+    """One monitor, one manager and some OSDs whose objects are in memory."""
+
+    def __init__(self, directory=None, osds=1, auth="cephx", root=None, port=None):
+        self.dir = Path(directory or tempfile.mkdtemp(prefix="shoal-interop-stock-")).resolve()
+        self.dir.mkdir(exist_ok=True)
+        self.conf, self.root = self.dir / "ceph.conf", root
+        self.enter = ["chroot", root] if root else []
+        port = port or free_port_base()
+        try:
+            if root:
+                self.show_inside()
+            self.start(osds, auth, f"[v2:127.0.0.1:{port},v1:127.0.0.1:{port + 1}]")
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, osds, auth, mon):
+        fsid = str(uuid.uuid4())
+        self.conf.write_text(CONF.format(fsid=fsid, mon=mon, auth=auth, dir=self.dir))
+        keyring, monmap = self.dir / "keyring", self.dir / "monmap"
+        tool = self.tool
+        tool("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+        everything = [word for service in ("mon", "osd", "mds", "mgr") for word in ("--cap", service, "allow *")]
+        tool("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", *everything)
+        tool("monmaptool", "--create", "--addv", "a", mon, "--fsid", fsid, monmap)
+        tool("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring)
+        tool("ceph-mon", "-c", self.conf, "-i", "a")
+        self.add_key("mgr.x", "mon", "allow *", "osd", "allow *", "mds", "allow *")
+        tool("ceph-mgr", "-c", self.conf, "-i", "x")
+        for number in range(osds):
+            self.start_osd(number)
+        eventually(lambda: self.ceph("osd", "stat", "-f", "json").json["num_up_osds"] == osds, 60)
+        eventually(lambda: self.ceph("mgr", "stat", "-f", "json").json["available"], 60)
+
+    def start_osd(self, number):
+        made = str(uuid.uuid4())
+        (self.dir / f"osd.{number}").mkdir()
+        self.ceph("osd", "new", made, number)
+        self.add_key(f"osd.{number}", "mon", "allow profile osd", "osd", "allow *", "mgr", "allow profile osd")
+        base = ["ceph-osd", "-c", self.conf, "-i", number]
+        self.tool(*base, "--mkfs", "--osd-uuid", made, "--no-mon-config")
+        self.tool(*base)
+
+    def add_key(self, name, *caps):
+        made = self.ceph("auth", "get-or-create", name, *caps)
+        with open(self.dir / "keyring", "ab") as keyring:
+            keyring.write(made.out)
+
+    def tool(self, *argv, check=True):
+        return run([*self.enter, *map(str, argv)], check=check, env=clean_environment())
+
+    def ceph(self, *args, check=True):
+        return self.tool("ceph", "-c", self.conf, "--connect-timeout", "30", *args, check=check)
+
+    def rados(self, *args, check=True):
+        return self.tool("rados", "-c", self.conf, *args, check=check)
+
+    def show_inside(self):
+        """The folder of another release sees the cluster's directory at the same path."""
+        inside = Path(f"{self.root}{self.dir}")
+        inside.mkdir(parents=True, exist_ok=True)
+        run(["mount", "--bind", self.dir, inside])
+        for system in ("proc", "sys", "dev"):
+            at = Path(self.root, system)
+            if not os.path.ismount(at):
+                run(["mount", "--rbind", f"/{system}", at])
+
+    def stop(self):
+        """Ends the daemons, each by its own pid file."""
+        pids = [int(path.read_text()) for path in self.dir.glob("*.pid") if path.read_text().strip()]
+        for pid in pids:
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.kill(pid, sign)
+                    deadline = time.monotonic() + 5
+                    while is_alive(pid) and time.monotonic() < deadline:
+                        time.sleep(0.05)
+                except ProcessLookupError:
+                    break
+
+    def close(self):
+        self.stop()
+        if self.root:
+            subprocess.run(["umount", f"{self.root}{self.dir}"], check=False, stderr=subprocess.DEVNULL)
+        if not os.environ.get("SHOAL_KEEP"):
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def clean_environment():
+    """Settings of a person's own cluster stay out."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CEPH_")}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dir")
+    parser.add_argument("--root")
+    parser.add_argument("--osds", type=int, default=1)
+    parser.add_argument("--auth", default="cephx")
+    parser.add_argument("--port", type=int, default=13300)
+    parser.add_argument("--stop", action="store_true")
+    asked = parser.parse_args()
+    if asked.stop:
+        cluster = StockCluster.__new__(StockCluster)
+        cluster.dir, cluster.root = Path(asked.dir).resolve(), asked.root
+        cluster.stop()
+        if asked.root:
+            subprocess.run(["umount", f"{asked.root}{cluster.dir}"], check=False)
+        return
+    cluster = StockCluster(asked.dir, asked.osds, asked.auth, asked.root, asked.port)
+    print(cluster.conf)
+
+
+if __name__ == "__main__":
+    main()
