@@ -17,13 +17,6 @@ const FIRST: [u16; 2] = [15, 5];
 
 fn let_in(releases: &[Release], key_kind: KeyKind, method: u32, mode: u32) {
     for release in releases {
-        let version = release.run("ceph", &["--version"]);
-        if key_kind == KeyKind::Aes256k
-            && !(version.contains("version 20.") || version.contains("version 21."))
-        {
-            skip::skip_part!("{} has no aes256k keys", release.name());
-            continue;
-        }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let ours = Node::start(EntityName::new(EntityKind::MON, 0), Some(listener), |c| {
@@ -73,6 +66,11 @@ fn let_in(releases: &[Release], key_kind: KeyKind, method: u32, mode: u32) {
     }
 }
 
+fn knows_aes256k(release: &Release) -> bool {
+    let version = release.run("ceph", &["--version"]);
+    ["version 20.", "version 21."].iter().any(|newer| version.contains(newer))
+}
+
 #[test]
 fn with_an_aes_key_in_crc_mode() {
     let_in(&releases_or_skip!("ceph"), KeyKind::Aes, METHOD_CEPHX, MODE_CRC);
@@ -85,8 +83,13 @@ fn with_an_aes_key_in_secure_mode() {
 
 #[test]
 fn with_an_aes256k_key_in_both_modes() {
-    let_in(&releases_or_skip!("ceph"), KeyKind::Aes256k, METHOD_CEPHX, MODE_CRC);
-    let_in(&releases_or_skip!("ceph"), KeyKind::Aes256k, METHOD_CEPHX, MODE_SECURE);
+    let mut releases = releases_or_skip!("ceph");
+    releases.retain(knows_aes256k);
+    if releases.is_empty() {
+        skip::skip!("no release that is here has aes256k keys (20.2 has)");
+    }
+    let_in(&releases, KeyKind::Aes256k, METHOD_CEPHX, MODE_CRC);
+    let_in(&releases, KeyKind::Aes256k, METHOD_CEPHX, MODE_SECURE);
 }
 
 #[test]
