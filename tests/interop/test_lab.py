@@ -1,6 +1,7 @@
 """`shoal lab`: from nothing to a report, on a cluster of shoal's and on stock Ceph, with stock tools and with the lab's own
 load; by one host and by many; and what it says of what is wrong."""
 import csv
+import json
 import os
 import shutil
 import signal
@@ -340,6 +341,45 @@ class LabDeploys(WithLab, unittest.TestCase):
         point, = self.points()
         self.assertEqual(point["error"], "")
         self.assertGreater(float(point["max_us"]), 500_000, "what waited for the OSD shows")
+
+    def dying(self):
+        """A cluster of shoal's, and a way to kill all of it."""
+        directory = self.dir / "dying"
+        run([SHOAL, "up", "--dir", directory, "--osds", "1", "--port", str(self.port[1])])
+        self.addCleanup(run, [SHOAL, "down", "--dir", directory], check=False)
+
+        def kill():
+            for file in directory.glob("*.pid"):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+
+        return directory, kill
+
+    def test_bench_ends_when_cluster_dies(self):
+        directory, kill = self.dying()
+        argv = [SHOAL, "bench", "--dir", directory, "--pool", "p", "--create-pool", "--work", "write", "--connections", "2",
+                "--depth", "8", "--seconds", "4", "--grace", "2", "--json"]
+        process = subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(2.5)
+        kill()
+        began = time.monotonic()
+        out, err = process.communicate(timeout=30)
+        self.assertLess(time.monotonic() - began, 12, "its time, the grace, and no more")
+        result = json.loads(out)
+        self.assertEqual((process.returncode, result["unanswered"]), (1, 16), err)
+        self.assertGreater(result["ops"], 0)
+
+    def test_run_ends_when_cluster_dies(self):
+        directory, kill = self.dying()
+        file = self.matrix("iterations: 1\ncool_down: 0\nworkloads:\n"
+                           "  - { tool: shoal, op: write, depth: 8, time: 5, objects: 64, pg_num: 8 }\n")
+        argv = [SHOAL, "lab", "run", file, "--conf", directory / "ceph.conf", *self.results]
+        process = subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        eventually(lambda: "alone" in process.stdout.readline())
+        time.sleep(4)
+        kill()
+        out, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("8 operations were never answered: the cluster went away", out)
 
     @long_only
     def test_stock_and_shoal_in_turns(self):

@@ -30,6 +30,15 @@ pub enum Modes {
 }
 
 impl Modes {
+    /// `crc`, `secure`, or the default for any other word.
+    pub fn of_name(name: &str) -> Modes {
+        match name {
+            "crc" => Modes::Crc,
+            "secure" => Modes::Secure,
+            _ => Modes::Default,
+        }
+    }
+
     pub fn lists(self) -> ModeLists {
         match self {
             Modes::Default => ModeLists::default(),

@@ -33,8 +33,8 @@ pub struct ClientHost {
     endpoint: Endpoint,
     client: Client,
     sockets: BTreeMap<SocketId, Socket>,
-    /// The next deadline of either machine.
     timer: Pin<Box<Sleep>>,
+    /// The time that the timer is set to; `None` once it has fired.
     timer_at: Option<Time>,
     client_effects: Effects<client::Effect>,
     endpoint_effects: Effects<messenger::Effect>,
@@ -91,11 +91,17 @@ impl ClientHost {
         &self.client
     }
 
-    /// Send what is to be sent, wait until something happens, and say what did (it may be nothing to tell).
+    /// Send what is to be sent, wait until something happens, and return its events, which may be none.
     pub async fn turn(&mut self) -> std::vec::Drain<'_, Event> {
+        let an_hour = self.now() + Duration::from_secs(3600);
+        self.turn_until(an_hour).await
+    }
+
+    /// The same, but returns at `until` at the latest.
+    pub async fn turn_until(&mut self, until: Time) -> std::vec::Drain<'_, Event> {
         self.settle();
         if self.events.is_empty() {
-            self.wait().await;
+            self.wait(until).await;
             self.read();
             self.settle();
         }
@@ -231,14 +237,13 @@ impl ClientHost {
         self.endpoint.step(now, input, &mut self.endpoint_effects);
     }
 
-    /// Wait for sockets or the next deadline; those that are ready are noted.
-    async fn wait(&mut self) {
+    /// Wait for sockets, the machines' next deadline or `until`; sockets that are ready are noted.
+    async fn wait(&mut self, until: Time) {
         let deadline = Time::earliest(self.client.next_deadline(), self.endpoint.next_deadline());
-        if deadline != self.timer_at {
-            self.timer_at = deadline;
-            // Without a deadline: a long time, after which one looks again.
-            let at = deadline.map_or(Duration::from_secs(3600), |at| Duration::from_nanos(at.0));
-            self.timer.as_mut().reset((self.started + at).into());
+        let wake_at = deadline.map_or(until, |at| at.min(until));
+        if self.timer_at != Some(wake_at) {
+            self.timer_at = Some(wake_at);
+            self.timer.as_mut().reset((self.started + Duration::from_nanos(wake_at.0)).into());
         }
         let ClientHost { sockets, timer, ready, timer_at, .. } = self;
         poll_fn(|cx| {

@@ -1,22 +1,23 @@
 //! The performance lab: every study in the field as one file and one command, on shoal or on any Ceph cluster.
 //!
-//! - [`deploy`]: clusters that the lab starts and stops itself.
-//! - [`doctor`]: what on a host or in a cluster would spoil a measurement.
-//! - [`hands`]: what the binary lends the lab: the client with sockets.
-//! - [`judge`]: what measurements say: steady, disturbed, bottleneck, compared.
-//! - [`load`]: shoal's own load generator, without I/O: when to do what, and what was measured.
-//! - [`matrix`]: what is to be measured: a YAML file becomes points in an order.
-//! - [`observe`]: everything else on the same timeline.
-//! - [`report`]: what a person reads.
-//! - [`results`]: where measurements live: one SQLite file, immutable, exportable.
-//! - [`size`]: sizes in bytes, read and written as people do.
-//! - [`run`]: from a matrix to results.
+//! - [`cluster`]: connections to a cluster's monitors.
+//! - [`deploy`]: clusters that the lab starts and stops itself; [`lab_host`]: the binary's part of that.
+//! - [`doctor`]: properties of hosts and clusters that spoil measurements.
+//! - [`judge`]: verdicts on measurements: steady, disturbed, bottleneck, compared.
+//! - [`load`]: shoal's own load generator.
+//! - [`matrix`]: the description of a run: a YAML file becomes points in an order.
+//! - [`observe`]: the timeline of hosts and daemons during a load.
+//! - [`report`]: pages, charts and tables.
+//! - [`results`]: the store of measurements: one SQLite file, immutable, exportable.
+//! - [`size`]: sizes in bytes as people write them.
+//! - [`run`]: the run itself, from a matrix to results.
 //! - [`tool`]: stock programs that make load.
 
+pub mod cluster;
 pub mod deploy;
 pub mod doctor;
-pub mod hands;
 pub mod judge;
+pub mod lab_host;
 pub mod load;
 pub mod matrix;
 pub mod observe;

@@ -1,6 +1,5 @@
 //! The shoal binary's inside: command line, configuration, and the wiring of pure machines to the machine they run on.
 //!
-//! - [`bench`]: load on a cluster, and what it took.
 //! - [`cli`]: the command line, one file a command.
 //! - [`cluster`]: a whole cluster in one directory.
 //! - [`config`]: the option table, and which value holds.
@@ -8,7 +7,6 @@
 //! - [`host`]: where machines meet disks, clocks and threads.
 //! - [`store_tool`]: a store on disk in a person's hands.
 
-pub mod bench;
 pub mod cli;
 pub mod cluster;
 pub mod config;

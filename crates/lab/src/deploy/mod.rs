@@ -1,4 +1,4 @@
-//! Clusters that the lab starts and stops itself: shoal through the binary's hands, stock Ceph from the machine's
+//! Clusters that the lab starts and stops itself: shoal through the binary, stock Ceph from the machine's
 //! packages or from a folder that holds another release.
 //!
 //! - [`stock`]: how stock Ceph is started.
@@ -7,7 +7,7 @@ mod stock;
 
 pub use stock::Stock;
 
-use crate::hands::Hands;
+use crate::lab_host::LabHost;
 use crate::matrix::{ClusterSpec, Deploy};
 use crate::tool::release::Release;
 use anyhow::{Context, bail, ensure};
@@ -24,7 +24,7 @@ pub struct Running<'a> {
     spec: ClusterSpec,
     port: u16,
     kind: Kind,
-    hands: &'a dyn Hands,
+    lab_host: &'a dyn LabHost,
     /// Remove what it wrote.
     temporary: bool,
 }
@@ -37,7 +37,7 @@ enum Kind {
 
 /// Starts what the spec says, in a folder of its own.
 pub fn start<'a>(
-    hands: &'a dyn Hands,
+    lab_host: &'a dyn LabHost,
     spec: &ClusterSpec,
     existing: Option<&Path>,
     dir: &Path,
@@ -49,7 +49,7 @@ pub fn start<'a>(
     };
     let with = |kind, conf, temporary| {
         let (dir, spec) = (dir.to_owned(), spec.clone());
-        Running { conf, tools: tools.clone(), dir, spec, port, kind, hands, temporary }
+        Running { conf, tools: tools.clone(), dir, spec, port, kind, lab_host, temporary }
     };
     match &spec.deploy {
         Deploy::Existing => {
@@ -63,7 +63,7 @@ pub fn start<'a>(
             free_ports(port, 1)?;
             // Taken down again when the start fails half-way, or is interrupted.
             let mut running = with(Kind::Shoal, dir.join("ceph.conf"), true);
-            running.conf = hands.start_shoal(dir, spec, port)?;
+            running.conf = lab_host.start_cluster(dir, spec, port)?;
             Ok(running)
         }
         Deploy::Stock { release } => {
@@ -146,7 +146,7 @@ impl Running<'_> {
         match &self.kind {
             Kind::Existing => bail!("{name} is not the lab's to start: it did not start this cluster"),
             // All of it that does not run.
-            Kind::Shoal => self.hands.start_shoal_again(&self.dir, &self.spec, self.port),
+            Kind::Shoal => self.lab_host.restart_cluster(&self.dir, &self.spec, self.port),
             Kind::Stock(stock) => stock.start(name),
         }
     }
@@ -161,7 +161,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let result = match &self.kind {
             Kind::Existing => Ok(()),
-            Kind::Shoal => self.hands.stop_shoal(&self.dir),
+            Kind::Shoal => self.lab_host.stop_cluster(&self.dir),
             Kind::Stock(stock) => stock.down(),
         };
         if let Err(error) = result {

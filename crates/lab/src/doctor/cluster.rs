@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::Severity::{Bad, Good, Unknown, Warning};
-use crate::hands::Cluster;
+use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
 /// What monitors tell; nothing is changed by asking.

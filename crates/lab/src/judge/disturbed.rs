@@ -64,7 +64,13 @@ pub fn flags(measured: &Measured, samples: &[Sample], ramp_s: f64) -> Vec<String
         out.push("OSDs went down or came up meanwhile".into());
     }
     if measured.errors > 0 {
-        out.push(format!("{} operations failed", measured.errors));
+        let first = measured.first_error.map_or(String::new(), |errno| {
+            format!(", the first with: {}", std::io::Error::from_raw_os_error(-errno))
+        });
+        out.push(format!("{} operations failed{first}", measured.errors));
+    }
+    if measured.unanswered > 0 {
+        out.push(format!("{} operations were never answered", measured.unanswered));
     }
     if let Some((_, wrong)) = measured.verified.filter(|(_, wrong)| *wrong > 0) {
         out.push(format!("{wrong} READS RETURNED OTHER BYTES THAN WERE WRITTEN"));

@@ -1,5 +1,4 @@
-//! How does a read prove that it returned what was written? Every payload names its object and its version, and all
-//! the rest of it follows from the two.
+//! Payloads that prove a read: each names its object and version, and all its other bytes follow from the two.
 //!
 //! ```text
 //! 0        8        16

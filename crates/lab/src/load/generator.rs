@@ -1,9 +1,9 @@
-//! When does which operation begin?
+//! The arrival process of a load: when each operation starts, on which object, and of which size.
 //!
-//! Open loop: arrivals of a Poisson process, whatever the answers do. Closed loop: so many users, each of whom begins
-//! the next operation when the last is answered and thought over. Every operation carries the time at which it was
-//! *meant* to begin, and latency counts from there: a generator that is late, or that cannot begin because too much is
-//! in flight, adds to the latency instead of leaving the operation out (no coordinated omission).
+//! Open loop: a Poisson process, independent of the replies. Closed loop: `depth` users, each of which starts its next
+//! operation after the reply to the last one and a think time. Every operation carries its *intended* start, and
+//! latency counts from there. A generator that runs late, or that is at its limit of operations in flight, therefore
+//! adds to the latency instead of omitting the operation (no coordinated omission).
 
 use crate::matrix::{Access, Op, Spec};
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
@@ -11,17 +11,26 @@ use rand_distr::{Distribution, Exp, Zipf};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What an open loop has in flight at most; later arrivals wait, and their latency counts that.
+/// Limit of an open loop's operations in flight. Later arrivals wait, and their latency includes the wait.
 const IN_FLIGHT_MAX: usize = 65_536;
 
-/// One operation that begins.
+/// One operation to start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
+    /// Counts the operations of one generator from 1.
     pub ticket: u64,
     pub object: u64,
+    /// The part of the object, in units of the operation's size; 0 unless objects are larger than operations.
+    pub block: u64,
     pub read: bool,
     pub bytes: u64,
     pub intended_ns: u64,
+}
+
+impl Start {
+    pub fn offset(&self) -> u64 {
+        self.block * self.bytes
+    }
 }
 
 pub struct Generator {
@@ -29,9 +38,11 @@ pub struct Generator {
     read_percent: u32,
     pick: Pick,
     objects: u64,
+    /// Operations that fit into one object.
+    blocks: u64,
     /// Bytes, and the share of operations that are at most that large; the last share is 1.
     sizes: Vec<(u64, f64)>,
-    /// Sequential operations go round.
+    /// Sequential operations: the next block, counted over all objects. Wraps round.
     sequence: Option<u64>,
     random: StdRng,
     tickets: u64,
@@ -43,7 +54,7 @@ enum Arrivals {
         next_ns: u64,
         in_flight: usize,
     },
-    /// When each idle user begins again.
+    /// The time at which each idle user starts again.
     Closed {
         idle: BinaryHeap<Reverse<u64>>,
         think_ns: u64,
@@ -89,7 +100,7 @@ enum Pick {
 }
 
 impl Generator {
-    /// The part `share` of the spec's rate, for one of several connections. Time starts at 0.
+    /// `share` is this connection's part of the spec's rate. Time starts at 0.
     pub fn new(spec: &Spec, share: f64, seed: u64) -> Generator {
         let mut random = StdRng::seed_from_u64(seed);
         let arrivals = match spec.rate {
@@ -128,10 +139,11 @@ impl Generator {
         if sizes.is_empty() {
             sizes.push((spec.op_bytes, 1.0));
         }
-        Generator { arrivals, read_percent, pick, objects, sizes, sequence, random, tickets: 0 }
+        let blocks = spec.blocks_per_object();
+        Generator { arrivals, read_percent, pick, objects, blocks, sizes, sequence, random, tickets: 0 }
     }
 
-    /// An operation that is due by now. Ask until there is none.
+    /// The next operation that is due. Call until it returns `None`.
     pub fn next(&mut self, now_ns: u64) -> Option<Start> {
         let intended_ns = match &mut self.arrivals {
             Arrivals::Open { rate, next_ns, in_flight } => {
@@ -156,7 +168,8 @@ impl Generator {
         self.tickets += 1;
         let read = self.random.random_range(0..100) < self.read_percent;
         let bytes = self.bytes();
-        Some(Start { ticket: self.tickets, object: self.object(), read, bytes, intended_ns })
+        let (object, block) = self.place();
+        Some(Start { ticket: self.tickets, object, block, read, bytes, intended_ns })
     }
 
     fn bytes(&mut self) -> u64 {
@@ -168,7 +181,7 @@ impl Generator {
         found.expect("there is a size").0
     }
 
-    /// When `next` would give something though nothing is answered.
+    /// The earliest time at which `next` returns an operation if no reply arrives before.
     pub fn next_due_ns(&self) -> Option<u64> {
         match &self.arrivals {
             Arrivals::Open { next_ns, in_flight, .. } => (*in_flight < IN_FLIGHT_MAX).then_some(*next_ns),
@@ -176,24 +189,31 @@ impl Generator {
         }
     }
 
-    /// An operation was answered, well or not.
-    pub fn done(&mut self, now_ns: u64, _start: &Start) {
+    /// A reply to an operation has arrived, a success or an error.
+    pub fn answered(&mut self, now_ns: u64) {
         match &mut self.arrivals {
             Arrivals::Open { in_flight, .. } => *in_flight -= 1,
             Arrivals::Closed { idle, think_ns } => idle.push(Reverse((now_ns + *think_ns).max(1))),
         }
     }
 
-    fn object(&mut self) -> u64 {
+    /// The object, and the block in it.
+    fn place(&mut self) -> (u64, u64) {
         if let Some(next) = &mut self.sequence {
-            let object = *next;
-            *next = (object + 1) % self.objects;
-            return object;
+            let block = *next;
+            *next = (block + 1) % (self.objects * self.blocks);
+            return (block / self.blocks, block % self.blocks);
         }
+        let object = self.object();
+        let block = if self.blocks > 1 { self.random.random_range(0..self.blocks) } else { 0 };
+        (object, block)
+    }
+
+    fn object(&mut self) -> u64 {
         let random = &mut self.random;
         match &self.pick {
             Pick::Uniform => random.random_range(0..self.objects),
-            // 1 is the most frequent; scattered, so that the popular ones do not stand together.
+            // Rank 1 is the most frequent. The ranks are scattered, so that popular objects are not neighbours.
             Pick::Zipf(zipf) => {
                 (zipf.sample(random) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.objects
             }

@@ -1,12 +1,20 @@
-//! What did the operations take? Latencies and errors by the time at which they were meant to begin, the rate by when they
-//! were done.
+//! Counts of one load: latency by intended start, rate by completion, errors and unanswered operations at any time.
 
 use super::Start;
 use crate::results::record::{Latency, Measured, Second};
 use hdrhistogram::Histogram;
 
-/// Longer than any operation is waited for.
+/// Longer than the load generator waits for any reply.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
+
+/// A load in progress, for a person.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    pub share: f64,
+    pub ops: u64,
+    pub median_us: f64,
+    pub errors: u64,
+}
 
 pub struct Recorder {
     begin_ns: u64,
@@ -16,7 +24,8 @@ pub struct Recorder {
     bytes_in_window: u64,
     errors: u64,
     first_error: Option<i32>,
-    /// One histogram for the second that runs; the others are told.
+    unanswered: u64,
+    /// One histogram for the current second; earlier seconds are in `series`.
     second: u64,
     second_ns: Histogram<u64>,
     series: Vec<Second>,
@@ -25,7 +34,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The window is from `begin_ns` to before `end_ns`; what is before warms up.
+    /// Counting starts at `begin_ns` and ends before `end_ns`. The time before is the warm-up.
     pub fn new(begin_ns: u64, end_ns: u64) -> anyhow::Result<Recorder> {
         Ok(Recorder {
             begin_ns,
@@ -35,6 +44,7 @@ impl Recorder {
             bytes_in_window: 0,
             errors: 0,
             first_error: None,
+            unanswered: 0,
             second: 0,
             second_ns: Histogram::new_with_max(LATENCY_MAX_NS, 2)?,
             series: Vec::new(),
@@ -47,7 +57,23 @@ impl Recorder {
         self.end_ns
     }
 
-    /// Whether the window's last operations have all been answered is the caller's to know: it must wait for them.
+    /// Share of the window that has passed, operations completed in it, their median latency, and errors so far.
+    pub fn progress(&self, now_ns: u64) -> Progress {
+        let window_ns = (self.end_ns - self.begin_ns).max(1) as f64;
+        Progress {
+            share: (now_ns.saturating_sub(self.begin_ns) as f64 / window_ns).min(1.0),
+            ops: self.completed_in_window,
+            median_us: self.latency_ns.value_at_quantile(0.5) as f64 / 1e3,
+            errors: self.errors,
+        }
+    }
+
+    /// These operations have no reply, and none is waited for any more.
+    pub fn give_up(&mut self, unanswered: u64) {
+        self.unanswered += unanswered;
+    }
+
+    /// A reply has arrived. `errno` is negative for an error.
     pub fn done(&mut self, now_ns: u64, start: &Start, errno: i32) {
         let latency_ns = now_ns.saturating_sub(start.intended_ns).max(1);
         let second = now_ns / 1_000_000_000;
@@ -60,14 +86,12 @@ impl Recorder {
         let window = self.begin_ns..self.end_ns;
         let is_meant = window.contains(&start.intended_ns);
         if errno < 0 {
-            if is_meant {
-                self.errors += 1;
-                self.first_error.get_or_insert(errno);
-            }
+            self.errors += 1;
+            self.first_error.get_or_insert(errno);
             return;
         }
-        // Whenever it was meant to begin: with many large operations in flight those of the warm-up complete within the
-        // window for a good while, and those that begin near its end after it.
+        // The rate counts completions, whatever their start: with many large operations in flight, operations of the
+        // warm-up complete long into the window, and the window's last ones after its end.
         if window.contains(&now_ns) {
             self.completed_in_window += 1;
             self.bytes_in_window += start.bytes;
@@ -87,7 +111,7 @@ impl Recorder {
             p99_us: has_any.then(|| h.value_at_quantile(0.99) as f64 / 1e3),
         });
         self.second_ns.reset();
-        // Seconds in which nothing was answered are seconds of rate zero.
+        // Seconds without a reply are seconds of rate zero.
         for silent in self.second + 1..next.min(self.second + 3600) {
             self.series.push(Second { at_s: (silent + 1) as f64, ..Second::default() });
         }
@@ -95,7 +119,12 @@ impl Recorder {
     }
 
     pub fn measured(mut self) -> Measured {
-        // The last second is a whole one only where the window ends with it.
+        // Silence up to the end of the window is rate zero, too.
+        let last = (self.end_ns / 1_000_000_000).saturating_sub(1);
+        if self.second < last {
+            self.end_second(last);
+        }
+        // The last second is a whole one only if the window ends with it.
         if self.end_ns.is_multiple_of(1_000_000_000) && self.second == self.end_ns / 1_000_000_000 - 1 {
             self.end_second(self.end_ns / 1_000_000_000);
         }
@@ -113,6 +142,8 @@ impl Recorder {
             ops_per_s,
             bytes_per_s: self.bytes_in_window as f64 / seconds,
             errors: self.errors,
+            first_error: self.first_error,
+            unanswered: self.unanswered,
             latency: Latency {
                 mean_us: h.mean() / 1e3,
                 min_us: us(if h.is_empty() { 0 } else { h.min() }),
@@ -127,9 +158,5 @@ impl Recorder {
             verified: (self.checked > 0).then_some((self.checked, self.wrong)),
             ..Measured::default()
         }
-    }
-
-    pub fn first_error(&self) -> Option<i32> {
-        self.first_error
     }
 }

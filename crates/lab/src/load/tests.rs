@@ -1,40 +1,48 @@
-//! Is the load generator honest? In virtual time, against servers whose answers are known.
+//! The load generator in virtual time, against servers with known replies.
 
-use super::{Generator, Recorder, Start};
+use super::{Generator, Next, Recorder, Schedule, Start};
 use crate::matrix::{Access, Op, Spec};
 use crate::results::Measured;
 use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
+const GRACE: u64 = 30 * SECOND;
 
-/// A server: when an operation that reaches it now is answered.
+/// The time of the reply to an operation that arrives now; `u64::MAX` for no reply.
 type Server<'a> = &'a mut dyn FnMut(u64) -> u64;
 
-/// Runs a generator against a server; time jumps from event to event.
-fn simulate(spec: &Spec, seconds: u64, server: Server<'_>) -> Measured {
-    let mut generator = Generator::new(spec, 1.0, 7);
+/// Runs a schedule against a server; time jumps from event to event. The result, and the time at which it was over.
+fn run(spec: &Spec, seconds: u64, server: Server<'_>) -> (Measured, u64) {
+    let spec = Spec { ramp_s: 1.0, seconds: seconds as f64, ..spec.clone() };
+    let mut schedule = Schedule::new(&spec, 1.0, 7, GRACE);
     let mut recorder = Recorder::new(SECOND, (seconds + 1) * SECOND).unwrap();
-    let mut answers: BTreeMap<(u64, u64), Start> = BTreeMap::new();
+    let mut replies: BTreeMap<(u64, u64), Start> = BTreeMap::new();
     let mut now = 0;
     loop {
-        while now < recorder.end_ns()
-            && let Some(start) = generator.next(now)
-        {
-            answers.insert((server(now), start.ticket), start);
-        }
-        let due = generator.next_due_ns().filter(|at| *at < recorder.end_ns());
-        let answer = answers.first_key_value().map(|((at, _), _)| *at);
-        now = match (due, answer) {
-            (None, None) => break,
-            (due, answer) => due.unwrap_or(u64::MAX).min(answer.unwrap_or(u64::MAX)).max(now),
+        let until = match schedule.next(now) {
+            Next::Start(start) => {
+                replies.insert((server(now), start.ticket), start);
+                continue;
+            }
+            Next::Wait { until_ns } => until_ns,
+            Next::Over { unanswered } => {
+                recorder.give_up(unanswered);
+                return (recorder.measured(), now);
+            }
         };
-        while let Some(entry) = answers.first_entry().filter(|e| e.key().0 <= now) {
+        now = replies.first_key_value().map_or(until, |((at, _), _)| until.min(*at)).max(now);
+        while let Some(entry) = replies.first_entry().filter(|e| e.key().0 <= now) {
             let start = entry.remove();
-            generator.done(now, &start);
+            schedule.answered(now);
             recorder.done(now, &start, 0);
         }
     }
-    recorder.measured()
+}
+
+fn simulate(spec: &Spec, seconds: u64, server: Server<'_>) -> Measured {
+    let (measured, _) = run(spec, seconds, server);
+    assert_eq!(measured.unanswered, 0);
+    measured
 }
 
 fn near(value: Option<f64>, expected: f64) {
@@ -48,6 +56,68 @@ fn open(rate: f64) -> Spec {
 
 fn closed(depth: u32) -> Spec {
     Spec { depth, objects: 100, ..Spec::default() }
+}
+
+/// A server with a fixed delay that goes away at a moment.
+fn dying(at: u64) -> impl FnMut(u64) -> u64 {
+    move |now| if now < at { now + 400_000 } else { u64::MAX }
+}
+
+#[test]
+fn closed_loop_ends_when_cluster_dies() {
+    let (m, over_at) = run(&closed(16), 20, &mut dying(8 * SECOND));
+    assert_eq!(over_at, 21 * SECOND + GRACE, "its time and the grace, no longer");
+    assert_eq!(m.unanswered, 16);
+    near(Some(m.ops_per_s), 16.0 / 400e-6 * 7.0 / 20.0);
+    assert_eq!(m.series.len(), 21, "silent seconds are seconds of rate zero");
+    assert!(m.series[9..].iter().all(|s| s.ops == 0.0));
+}
+
+#[test]
+fn open_loop_ends_when_cluster_dies() {
+    let (m, over_at) = run(&open(1000.0), 20, &mut dying(8 * SECOND));
+    assert_eq!(over_at, 21 * SECOND + GRACE);
+    near(Some(m.unanswered as f64 / 13.0), 1000.0);
+}
+
+#[test]
+fn replies_within_grace_are_awaited() {
+    let (m, over_at) =
+        run(&closed(4), 20, &mut |now| if now < 20 * SECOND { now + SECOND } else { 40 * SECOND });
+    assert_eq!((m.unanswered, over_at), (0, 40 * SECOND));
+    near(Some(m.latency.max_us), 20e6);
+}
+
+#[test]
+fn full_cluster_ends_load_early() {
+    let mut schedule = Schedule::new(&Spec { seconds: 60.0, ..closed(2) }, 1.0, 7, GRACE);
+    assert!(matches!(schedule.next(0), Next::Start(_)));
+    assert!(matches!(schedule.next(0), Next::Start(_)));
+    schedule.answered(SECOND);
+    schedule.stop_early(SECOND);
+    assert_eq!(schedule.next(SECOND), Next::Wait { until_ns: SECOND + GRACE });
+    schedule.answered(2 * SECOND);
+    assert_eq!(schedule.next(2 * SECOND), Next::Over { unanswered: 0 });
+}
+
+#[test]
+fn blocks_cover_large_objects() {
+    let spec = Spec { object_bytes: Some(16384), objects: 4, ..closed(1) };
+    let places = |op: Op, n: usize| -> Vec<(u64, u64)> {
+        let mut generator = Generator::new(&Spec { op, ..spec.clone() }, 1.0, 7);
+        let mut place = || {
+            let start = generator.next(1).unwrap();
+            generator.answered(0);
+            (start.object, start.offset())
+        };
+        (0..n).map(|_| place()).collect()
+    };
+    let in_order: Vec<(u64, u64)> = (0..4).flat_map(|o| (0..4).map(move |b| (o, b * 4096))).collect();
+    assert_eq!(places(Op::Write, 16), in_order);
+    let mut random = places(Op::RandWrite, 1000);
+    random.sort_unstable();
+    random.dedup();
+    assert_eq!(random, in_order);
 }
 
 #[test]
@@ -128,7 +198,7 @@ fn arrivals_are_poisson() {
     let gaps: Vec<f64> = (0..50_000)
         .map(|_| {
             let start = generator.next(u64::MAX).unwrap();
-            generator.done(0, &start);
+            generator.answered(0);
             let gap = start.intended_ns - before;
             before = start.intended_ns;
             gap as f64
@@ -148,7 +218,7 @@ fn mixes_and_popularity_are_as_asked() {
             let start = generator.next(1).unwrap();
             reads += u32::from(start.read);
             objects[start.object as usize] += 1;
-            generator.done(0, &start);
+            generator.answered(0);
         }
         (f64::from(reads) / 1e5, objects)
     };

@@ -32,6 +32,7 @@ const WORKLOAD: &[&str] = &[
     "read_percent",
     "access",
     "objects",
+    "object_size",
     "think_us",
     "verify",
     "volume_size",
@@ -172,6 +173,14 @@ fn expand(tree: &Tree, path: &[&str], keys: &Map<String, Value>) -> Result<Vec<S
                 ));
             }
         }
+        if let Some(object_bytes) = spec.object_bytes {
+            if spec.tool != Tool::Shoal {
+                return Err(tree.problem(path, "object_size belongs to the tool shoal"));
+            }
+            if !spec.sizes.is_empty() || !object_bytes.is_multiple_of(spec.op_bytes) {
+                return Err(tree.problem(path, "object_size must be a multiple of one op_size"));
+            }
+        }
         if spec.tool.is_network() && spec.op_bytes > 1 << 20 {
             return Err(tree.problem(path, "op_size: messages of network tools are 1 MiB at most"));
         }
@@ -213,6 +222,7 @@ fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
         "read_percent" => spec.read_percent = count()?.min(100),
         "access" => spec.access = access(&text)?,
         "objects" => spec.objects = u64::from(above(count()?)?),
+        "object_size" => spec.object_bytes = Some(bytes()?),
         "think_us" => spec.think_us = u64::from(count()?),
         "verify" => spec.verify = value.as_bool().ok_or("true or false")?,
         "volume_size" => spec.volume_bytes = bytes()?,

@@ -176,6 +176,9 @@ pub struct Spec {
     pub access: Access,
     /// Objects of each client of shoal's own; what `rados bench` writes at most.
     pub objects: u64,
+    /// Bytes of one object of the tool `shoal`, a multiple of `op_bytes`: operations go to random blocks in it.
+    /// `None`: an object is as large as an operation.
+    pub object_bytes: Option<u64>,
     /// Microseconds of thought after each answer, in the closed loop.
     pub think_us: u64,
     /// Whether what is read is compared with what was written.
@@ -214,6 +217,7 @@ impl Default for Spec {
             read_percent: 70,
             access: Access::Uniform,
             objects: 1024,
+            object_bytes: None,
             think_us: 0,
             verify: false,
             volume_bytes: 1 << 30,
@@ -259,6 +263,9 @@ impl Spec {
             Some(Pool::Erasure { k, m, pg_num }) => words.push(format!("EC {k}+{m} {pg_num} PGs")),
             None => {}
         }
+        if let Some(bytes) = self.object_bytes {
+            words.push(format!("objects of {}", size::show(bytes)));
+        }
         if self.mode != "default" {
             words.push(self.mode.clone());
         }
@@ -295,6 +302,11 @@ impl Spec {
     /// The largest that an operation can be.
     pub fn op_bytes_max(&self) -> u64 {
         self.sizes.iter().map(|(bytes, _)| *bytes).max().unwrap_or(self.op_bytes)
+    }
+
+    /// Operations that fit into one object.
+    pub fn blocks_per_object(&self) -> u64 {
+        self.object_bytes.map_or(1, |bytes| bytes / self.op_bytes.max(1)).max(1)
     }
 
     /// Arrivals a second over the time that counts, of an open loop.

@@ -4,7 +4,7 @@
 
 use super::daemon::{self, Daemon};
 use super::procfs::{self, Disk, Link, Process, Processors};
-use crate::hands::{Cluster, Hands};
+use crate::cluster::{Cluster, Login};
 use crate::results::Sample;
 use crate::tool::process::{CLIENTS, GIVE_UP};
 use serde_json::{Value, json};
@@ -103,13 +103,13 @@ impl Observer {
     /// Do something while this watches; what was seen.
     pub fn during<T>(
         &self,
-        hands: &dyn Hands,
+        login: &Login,
         conf: Option<&Path>,
         work: impl FnOnce() -> T,
     ) -> (T, Vec<Sample>) {
         let done = std::thread::scope(|scope| {
             scope.spawn(|| self.watch());
-            scope.spawn(|| self.ask_around(conf.and_then(|conf| hands.connect(conf).ok())));
+            scope.spawn(|| self.ask_around(conf.and_then(|conf| login.connect(conf).ok())));
             let done = work();
             self.stop.store(true, Ordering::Relaxed);
             done

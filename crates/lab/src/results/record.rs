@@ -77,7 +77,14 @@ pub struct Measured {
     pub seconds: f64,
     pub ops_per_s: f64,
     pub bytes_per_s: f64,
+    /// Operations that returned an error.
     pub errors: u64,
+    /// The first error's errno, negative; `None` where the tool names none.
+    #[serde(default)]
+    pub first_error: Option<i32>,
+    /// Operations without a reply when the load generator gave up waiting.
+    #[serde(default)]
+    pub unanswered: u64,
     pub latency: Latency,
     /// Upper bounds in microseconds, and how many operations were at most that slow and slower than the one before.
     pub histogram: Vec<(f64, u64)>,

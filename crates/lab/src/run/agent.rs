@@ -4,7 +4,7 @@
 
 use super::host::unix_s;
 use super::part::{ClientFolder, Part, Pools};
-use crate::hands::Hands;
+use crate::cluster::Login;
 use crate::matrix::Spec;
 use crate::observe::Observer;
 use crate::results::{Measured, Sample};
@@ -57,11 +57,7 @@ pub enum FromAgent {
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// Serves until its input ends.
-pub fn serve(
-    hands: &dyn Hands,
-    input: impl Read + Send + 'static,
-    output: &mut dyn Write,
-) -> anyhow::Result<()> {
+pub fn serve(login: &Login, input: impl Read + Send + 'static, output: &mut dyn Write) -> anyhow::Result<()> {
     let (send, told) = channel();
     std::thread::spawn(move || {
         let mut input = BufReader::new(input);
@@ -84,7 +80,7 @@ pub fn serve(
                 say(output, &FromAgent::Hello { version, unix_s: unix_s() })?;
             }
             ToAgent::Prepare(what) => {
-                let outcome = load(hands, &scratch, &what, &told, output);
+                let outcome = load(login, &scratch, &what, &told, output);
                 drop(std::fs::remove_dir_all(&scratch));
                 if stopped() {
                     return Ok(());
@@ -94,7 +90,7 @@ pub fn serve(
                 say(output, &answer)?;
             }
             ToAgent::Watch { conf } => {
-                let outcome = watch(hands, &scratch, &conf, &told, output);
+                let outcome = watch(login, &scratch, &conf, &told, output);
                 drop(std::fs::remove_dir_all(&scratch));
                 if stopped() {
                     return Ok(());
@@ -110,7 +106,7 @@ pub fn serve(
 }
 
 fn load(
-    hands: &dyn Hands,
+    login: &Login,
     scratch: &Path,
     what: &Prepare,
     told: &Receiver<String>,
@@ -120,12 +116,12 @@ fn load(
     let client = ClientFolder::make(scratch, conf, keyring, &spec.mode, Release::default())?;
     let mut artifacts = Vec::new();
     let observer = Observer::new(&client.conf);
-    let (measured, samples) = observer.during(hands, None, || {
+    let (measured, samples) = observer.during(login, None, || {
         let mut begin = || {
             say(output, &FromAgent::Ready)?;
             go(told, &observer)
         };
-        let part = Part { hands, client: &client, pools, spec };
+        let part = Part { login, client: &client, pools, spec };
         let measured = part.load(&mut begin, &mut artifacts);
         observer.end();
         measured
@@ -138,7 +134,7 @@ fn load(
 }
 
 fn watch(
-    hands: &dyn Hands,
+    login: &Login,
     scratch: &Path,
     conf: &str,
     told: &Receiver<String>,
@@ -148,7 +144,7 @@ fn watch(
     let path = scratch.join("ceph.conf");
     std::fs::write(&path, conf)?;
     let observer = Observer::new(&path);
-    let (outcome, samples) = observer.during(hands, None, || {
+    let (outcome, samples) = observer.during(login, None, || {
         say(output, &FromAgent::Ready)?;
         go(told, &observer)?;
         let heard = next(told)?;

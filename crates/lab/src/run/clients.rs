@@ -126,6 +126,8 @@ pub fn together(mut parts: Vec<Measured>) -> Measured {
         all.ops_per_s += part.ops_per_s;
         all.bytes_per_s += part.bytes_per_s;
         all.errors += part.errors;
+        all.first_error = all.first_error.or(part.first_error);
+        all.unanswered += part.unanswered;
         all.latency.mean_us += part.latency.mean_us * part.ops / ops;
         all.latency.min_us = all.latency.min_us.min(part.latency.min_us);
         all.latency.max_us = all.latency.max_us.max(part.latency.max_us);

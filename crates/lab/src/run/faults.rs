@@ -1,7 +1,7 @@
 //! What happens to a cluster while a load runs, and how is it mended after?
 
+use crate::cluster::Login;
 use crate::deploy::Running;
-use crate::hands::Hands;
 use crate::matrix::{FaultKind, Spec};
 use crate::observe::Observer;
 use crate::tool::process::{rest, run, stopped};
@@ -85,7 +85,7 @@ impl<'a> Faults<'a> {
     }
 
     /// Start what was killed and does not run, and wait until the monitors see all of it up.
-    pub fn mend(&self, hands: &dyn Hands, conf: &Path) -> anyhow::Result<()> {
+    pub fn mend(&self, login: &Login, conf: &Path) -> anyhow::Result<()> {
         let killed = self.spec.faults.iter().filter_map(|fault| match &fault.what {
             FaultKind::Kill(name) => Some(name),
             FaultKind::Start(_) | FaultKind::Run(_) => None,
@@ -101,7 +101,7 @@ impl<'a> Faults<'a> {
         }
         let until = Instant::now() + PATIENCE;
         loop {
-            let stat = hands.connect(conf)?.ask(json!({"prefix": "osd stat", "format": "json"}))?;
+            let stat = login.connect(conf)?.ask(json!({"prefix": "osd stat", "format": "json"}))?;
             if stat["num_up_osds"].is_u64() && stat["num_up_osds"] == stat["num_osds"] {
                 return Ok(());
             }

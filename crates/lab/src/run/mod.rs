@@ -18,9 +18,10 @@ pub mod pool;
 mod reach;
 mod watchers;
 
+use crate::cluster::Login;
 use crate::deploy;
-use crate::hands::Hands;
 use crate::judge::{bottleneck, disturbed};
+use crate::lab_host::LabHost;
 use crate::matrix::{ClusterSpec, Matrix, order};
 use crate::observe::Observer;
 use crate::results::{Measured, PointRecord, Results, RunRecord, Sample};
@@ -34,7 +35,8 @@ pub struct Wish<'a> {
     /// The file as it was given.
     pub text: &'a str,
     pub conf: Option<&'a Path>,
-    pub hands: &'a dyn Hands,
+    pub login: &'a Login,
+    pub lab_host: &'a dyn LabHost,
     /// The first port of clusters that the lab starts.
     pub port: u16,
     /// A folder for what is needed meanwhile.
@@ -157,14 +159,14 @@ fn start<'a>(
     spec: &ClusterSpec,
     dir: &Path,
 ) -> anyhow::Result<(Option<deploy::Running<'a>>, Value)> {
-    let running = deploy::start(wish.hands, spec, wish.conf, dir, wish.port)?;
-    let mut versions = versions(wish.hands, &running.conf)?;
+    let running = deploy::start(wish.lab_host, spec, wish.conf, dir, wish.port)?;
+    let mut versions = versions(wish.login, &running.conf)?;
     versions["tools"] = running.tools.version("rados").into();
     Ok((Some(running), versions))
 }
 
-fn versions(hands: &dyn Hands, conf: &Path) -> anyhow::Result<Value> {
-    let mut cluster = hands.connect(conf)?;
+fn versions(login: &Login, conf: &Path) -> anyhow::Result<Value> {
+    let mut cluster = login.connect(conf)?;
     let mut ask =
         |prefix: &str| cluster.ask(json!({"prefix": prefix, "format": "json"})).unwrap_or(Value::Null);
     Ok(json!({"versions": ask("versions"), "health": ask("health")["status"], "config": ask("config dump")}))
@@ -188,13 +190,13 @@ fn one_point(
     let conf = cluster.map(|running| running.conf.as_path());
     let observer = Observer::new(conf.unwrap_or(Path::new("/dev/null")));
     let place = point::Place {
-        hands: wish.hands,
+        login: wish.login,
         cluster,
         hosts: wish.matrix.hosts.as_ref(),
         watched: wish.matrix.watched.as_ref(),
         scratch: wish.scratch,
     };
-    observer.during(wish.hands, conf, || point::measure(&place, spec, &observer, artifacts))
+    observer.during(wish.login, conf, || point::measure(&place, spec, &observer, artifacts))
 }
 
 /// What the samples say is added to what the tool measured.

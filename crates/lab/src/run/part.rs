@@ -1,13 +1,15 @@
 //! What one host does for a point: what must be there before, the load, and what the tool says of it.
 
 use super::clients::together;
-use crate::hands::Hands;
+use crate::cluster::Login;
+use crate::load::{Load, ceiling};
 use crate::matrix::{Op, Spec, Tool};
 use crate::results::Measured;
 use crate::tool::process::{CLIENTS, run, run_all, stopped};
 use crate::tool::release::Release;
 use crate::tool::{fio, rados_bench};
 use anyhow::{Context, ensure};
+use client_host::Modes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,7 +83,7 @@ pub struct Pools {
 
 /// The load of one host on a cluster.
 pub struct Part<'a> {
-    pub hands: &'a dyn Hands,
+    pub login: &'a Login,
     pub client: &'a ClientFolder,
     pub pools: &'a Pools,
     pub spec: &'a Spec,
@@ -97,9 +99,10 @@ impl Part<'_> {
     }
 
     fn own(&self, begin: Begin<'_>) -> anyhow::Result<Measured> {
-        let ceiling = self.hands.ceiling(self.spec)?;
+        let ceiling = ceiling::measure(self.spec)?;
+        let access = self.login.access(&self.client.conf, Modes::of_name(&self.spec.mode))?;
         *CLIENTS.lock().expect("no holder panics") = vec![std::process::id()];
-        let measured = self.hands.load(&self.client.conf, &self.pools.data, self.spec, begin);
+        let measured = Load::new(&access, &self.pools.data, self.spec).run(begin);
         CLIENTS.lock().expect("no holder panics").clear();
         let measured = measured?;
         Ok(Measured { ceiling_ops_per_s: ceiling_held(ceiling, measured.ops_per_s), ..measured })

@@ -6,8 +6,8 @@ use super::part::{self, Artifacts, ClientFolder, Part, Pools};
 
 use super::pool;
 use super::watchers::Watchers;
+use crate::cluster::{Cluster, Login};
 use crate::deploy::Running;
-use crate::hands::{Cluster, Hands};
 use crate::matrix::{OtherHosts, Pool, Spec, Tool};
 use crate::observe::Observer;
 use crate::results::Measured;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 /// Where a point is measured.
 pub struct Place<'a> {
-    pub hands: &'a dyn Hands,
+    pub login: &'a Login,
     pub cluster: Option<&'a Running<'a>>,
     /// The hosts that make the load; `None`: this one.
     pub hosts: Option<&'a OtherHosts>,
@@ -62,9 +62,9 @@ fn in_a_pool(
     observer: &Observer,
     artifacts: &mut Artifacts,
 ) -> anyhow::Result<Measured> {
-    let (hands, conf) = (place.hands, running.conf.as_path());
+    let (login, conf) = (place.login, running.conf.as_path());
     let faults = Faults::plan(spec, running)?;
-    let mut cluster = hands.connect(conf)?;
+    let mut cluster = login.connect(conf)?;
     let id = super::host::new_id();
     let shape = spec.pool.clone().unwrap_or(Pool::Replicated { size: 1, pg_num: 32 });
     let headers = spec.tool == Tool::FioRbd && matches!(shape, Pool::Erasure { .. });
@@ -87,22 +87,27 @@ fn in_a_pool(
     let outcome = match observer.was_full() {
         // How the load ended when it was stopped says nothing more.
         true => Err(anyhow::anyhow!("{FULL}")),
-        false => outcome.map_err(|error| match pool::is_full(hands, conf) {
+        false => outcome.map_err(|error| match pool::is_full(login, conf) {
             true => error.context(FULL),
             false => error,
         }),
     };
     // What was killed comes back before anything else is asked of the cluster.
-    let mended = faults.mend(hands, conf);
+    let mended = faults.mend(login, conf);
     // A connection of its own: the first may have broken with the cluster.
-    let cleaned = hands.connect(conf).and_then(|mut cluster| {
+    let cleaned = login.connect(conf).and_then(|mut cluster| {
         options(cluster.as_mut(), spec, false)?;
         pool::delete(cluster.as_mut(), &pools.data)?;
         pools.headers.as_ref().map_or(Ok(()), |name| pool::delete(cluster.as_mut(), name))
     });
     let measured = outcome?;
-    mended.context("after the faults")?;
-    cleaned.context("cleaning up (shoal lab clean does it later)")?;
+    let lost = match measured.unanswered {
+        0 => String::new(),
+        n => format!("{n} operations were never answered: the cluster went away under the load; "),
+    };
+    mended.with_context(|| format!("{lost}after the faults"))?;
+    cleaned.with_context(|| format!("{lost}cleaning up (shoal lab clean does it later)"))?;
+    ensure!(measured.unanswered == 0 || measured.ops_per_s > 0.0, "{lost}nothing was measured");
     Ok(measured)
 }
 
@@ -115,7 +120,7 @@ fn load(
     artifacts: &mut Artifacts,
 ) -> anyhow::Result<Measured> {
     let conf = std::fs::read_to_string(&running.conf).with_context(|| running.conf.display().to_string())?;
-    let keyring = place.hands.keyring(&running.conf)?;
+    let keyring = place.login.keyring_text(&running.conf)?;
     let mut watchers = Watchers::connect(place.watched, &conf)?;
     let mut begin = || {
         watchers.begin();
@@ -132,7 +137,7 @@ fn load(
         }
         let dir = place.scratch.join("client");
         let client = ClientFolder::make(&dir, &conf, &keyring, &spec.mode, running.tools.clone())?;
-        Part { hands: place.hands, client: &client, pools, spec }.load(&mut begin, artifacts)
+        Part { login: place.login, client: &client, pools, spec }.load(&mut begin, artifacts)
     })();
     observer.end();
     watchers.end(observer);

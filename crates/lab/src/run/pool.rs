@@ -1,6 +1,6 @@
 //! Pools of the lab's own: made for a point, gone after it, found again by their names if we were killed.
 
-use crate::hands::{Cluster, Hands};
+use crate::cluster::{Cluster, Login};
 use crate::matrix::Pool;
 use crate::observe::observer;
 use crate::tool::process::{rest, stopped};
@@ -86,8 +86,8 @@ fn wait_until_clean(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyho
 }
 
 /// Whether a failure is no wonder: nothing can be written.
-pub fn is_full(hands: &dyn Hands, conf: &Path) -> bool {
-    let ask = || hands.connect(conf)?.ask(json!({"prefix": "status", "format": "json"}));
+pub fn is_full(login: &Login, conf: &Path) -> bool {
+    let ask = || login.connect(conf)?.ask(json!({"prefix": "status", "format": "json"}));
     ask().is_ok_and(|status| observer::is_full(&status))
 }
 

@@ -1,4 +1,4 @@
-//! What makes the load? Stock programs as child processes, and shoal's own client through the binary's hands.
+//! Stock programs that make load, as child processes.
 //!
 //! - [`network`]: the lab's own probe of a network, and iperf3.
 //! - [`process`]: children that are watched, stopped with us, and whose processor time is known.

@@ -160,7 +160,7 @@ fn ping(
         socket.write_all(&message).context("the connection to the other end broke")?;
         socket.read_exact(&mut message).context("the other end does not send back")?;
         ticket += 1;
-        let start = Start { ticket, object: 0, read: false, bytes: spec.op_bytes, intended_ns };
+        let start = Start { ticket, object: 0, block: 0, read: false, bytes: spec.op_bytes, intended_ns };
         recorder.done(began.elapsed().as_nanos() as u64, &start, 0);
         if spec.think_us > 0 {
             std::thread::sleep(Duration::from_micros(spec.think_us));

@@ -1,7 +1,7 @@
 //! `shoal lab agent`: what a client host runs for a lab elsewhere.
 
-use super::hands::Own;
 use anyhow::Context;
+use lab::cluster::Login;
 use std::process::ExitCode;
 
 /// Make load for a lab on another host, which starts this over ssh; or be the other end of a network probe
@@ -27,6 +27,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         runtime.block_on(tokio::signal::ctrl_c()).context("waiting for Ctrl-C")?;
         return Ok(ExitCode::SUCCESS);
     }
-    lab::run::agent::serve(&Own::default(), std::io::stdin(), &mut std::io::stdout())?;
+    lab::run::agent::serve(&Login::default(), std::io::stdin(), &mut std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,7 @@
 //! `shoal lab list`, `export`, `import`, `clean`: what there is, taken elsewhere, and what a killed run has left.
 
 use super::Where;
-use super::hands::Own;
-use lab::hands::Hands;
+use lab::cluster::Login;
 use lab::results::Results;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,8 +99,8 @@ pub struct CleanArgs {
 }
 
 pub fn clean(args: &CleanArgs) -> anyhow::Result<ExitCode> {
-    let hands = Own { keyring: args.keyring.clone(), name: None };
-    let gone = lab::run::pool::clean(hands.connect(&args.conf)?.as_mut())?;
+    let login = Login::with_keyring(args.keyring.clone());
+    let gone = lab::run::pool::clean(login.connect(&args.conf)?.as_mut())?;
     match gone.as_slice() {
         [] => println!("there is nothing of the lab's in this cluster"),
         gone => gone.iter().for_each(|what| println!("removed {what}")),

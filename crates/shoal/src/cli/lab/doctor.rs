@@ -1,12 +1,11 @@
 //! `shoal lab doctor`: what on this host, between hosts and in a cluster would spoil a measurement.
 
-use super::hands::Own;
 use crate::cli::term;
 use anyhow::Context;
+use lab::cluster::Login;
 use lab::doctor::facts::Facts;
 use lab::doctor::probe::{self, Probes};
 use lab::doctor::{Finding, Severity, alike, apply, cluster, judge, record};
-use lab::hands::Hands;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -92,8 +91,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = match &args.conf {
         None => None,
         Some(conf) => {
-            let hands = Own { keyring: args.keyring.clone(), name: None };
-            Some(cluster::ask(hands.connect(conf)?.as_mut()))
+            let login = Login::with_keyring(args.keyring.clone());
+            Some(cluster::ask(login.connect(conf)?.as_mut()))
         }
     };
     let mut probes = Probes::default();

@@ -1,12 +1,9 @@
 //! `shoal lab`: measure a cluster, shoal's or any Ceph's, and say what the measurements mean.
 
 mod agent;
-mod ceiling;
 mod data;
 mod doctor;
-mod hands;
-mod instant;
-mod load;
+mod host;
 mod peer;
 mod report;
 mod run;

@@ -1,7 +1,7 @@
 //! `shoal lab peer`: stock Ceph on loopback beside shoal; `shoal lab versus`: the two against each other.
 
 use super::Where;
-use super::hands::Own;
+use super::host::ThisBinary;
 use super::report::print;
 use super::run::{Options, execute};
 use anyhow::Context;
@@ -83,7 +83,7 @@ pub fn peer(args: &PeerArgs) -> anyhow::Result<ExitCode> {
                 tools: None,
             };
             let dir = std::path::absolute(dir)?;
-            let says = lab::deploy::start(&Own::default(), &spec, None, &dir, *port)?.leave();
+            let says = lab::deploy::start(&ThisBinary, &spec, None, &dir, *port)?.leave();
             println!("it runs: {says} -s");
             println!("stop it: shoal lab peer down --dir {}", dir.display());
         }

@@ -1,11 +1,11 @@
 //! `shoal lab run`: a matrix, from its file to its results.
 
 use super::Where;
-use super::hands::Own;
+use super::host::ThisBinary;
 use crate::cli::term;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::hands::Hands;
+use lab::cluster::Login;
 use lab::matrix::Matrix;
 use lab::results::PointRecord;
 use lab::run::{Event, Wish};
@@ -145,18 +145,19 @@ pub fn execute(
     }
     listen_for_ctrl_c()?;
     let mut results = place.open()?;
-    let hands = Own { keyring, name: None };
+    let login = Login::with_keyring(keyring);
     // Before anything is written down: a cluster that cannot be reached is an error of its own.
     if let Some(conf) = conf {
-        drop(hands.connect(conf)?);
+        drop(login.connect(conf)?);
     }
-    tell_ceiling(matrix, &hands)?;
+    tell_ceiling(matrix)?;
     let scratch = std::env::temp_dir().join(format!("shoal-lab-{}", std::process::id()));
     let wish = Wish {
         matrix,
         text,
         conf,
-        hands: &hands,
+        login: &login,
+        lab_host: &ThisBinary,
         port: options.port,
         scratch: &scratch,
         overwrite_devices: options.overwrite_devices,
@@ -176,11 +177,11 @@ pub fn execute(
 
 /// What its ceiling is measured with.
 fn in_flight(spec: &lab::matrix::Spec) -> u32 {
-    lab::load::ceiling::of(spec).depth.saturating_mul(spec.clients)
+    lab::load::ceiling::spec_of(spec).depth.saturating_mul(spec.clients)
 }
 
 /// Before anything runs: how much the client itself can do, so that nobody measures it unaware.
-fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
+fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
     let own = matrix.specs.iter().filter(|spec| spec.tool == lab::matrix::Tool::Shoal);
     let mut told = std::collections::BTreeMap::new();
     for spec in own {
@@ -193,7 +194,7 @@ fn tell_ceiling(matrix: &Matrix, hands: &dyn Hands) -> anyhow::Result<()> {
     for spec in ends.iter() {
         println!(
             "the client alone, on a target that takes no time: {:.0} op/s of {} · depth {}{}",
-            hands.ceiling(spec)?,
+            lab::load::ceiling::measure(spec)?,
             lab::size::show(spec.op_bytes_max()),
             in_flight(spec),
             match spec.mode.as_str() {

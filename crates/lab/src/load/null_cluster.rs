@@ -1,9 +1,8 @@
-//! A cluster that takes no time, for measuring a client alone: a monitor that lets it in and gives it maps, and an OSD that
+//! A cluster that takes no time, to measure a client alone: a monitor that admits it and sends maps, and an OSD that
 //! answers every operation at once.
 //!
-//! Both are real peers on loopback: sockets, frames, checksums, keys and sealing are those of a daemon, and what the
-//! client does with them is what it does in a run. Objects are kept in memory, so that what is read is what was written;
-//! all of it is gone with the value.
+//! Both are real peers on loopback, with a daemon's sockets, frames, checksums, keys and sealing, so that the client
+//! does the work of a run. Objects live in memory until the value is dropped, so that reads return written bytes.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -28,21 +27,21 @@ use wire::types::{
     OsdOp, OsdOpResult, OsdRow, OsdState, PgId, PgPool, PoolId, PoolKind, Release, Uuid,
 };
 
-/// The one pool there is.
-pub const POOL: &str = "instant";
+/// The only pool.
+pub(super) const POOL: &str = "null";
 const POOL_ID: PoolId = 1;
 const EPOCH: Epoch = 1;
 const FSID: Uuid = Uuid([1; 16]);
 
-pub struct Instant {
+pub(super) struct NullCluster {
     access: Access,
     monitor: Reactors<()>,
     osd: Reactors<()>,
 }
 
-impl Instant {
-    /// Its OSD has so many cores, between which connections are shared out.
-    pub fn start(cores: u16, modes: Modes) -> anyhow::Result<Instant> {
+impl NullCluster {
+    /// The OSD spreads connections over this many cores.
+    pub(super) fn start(cores: u16, modes: Modes) -> anyhow::Result<NullCluster> {
         let judge = Judge::new(KeyKind::Aes);
         let (key, keys) = (judge.key.clone(), judge.osd_keys.clone());
         let judge = Mutex::new(Some(judge));
@@ -65,15 +64,15 @@ impl Instant {
             osdmap: osdmap.clone(),
         };
         let monitor = Reactors::start(monitor.options(1)?, make)?;
-        Ok(Instant { access, monitor, osd })
+        Ok(NullCluster { access, monitor, osd })
     }
 
-    pub fn access(&self) -> &Access {
+    pub(super) fn access(&self) -> &Access {
         &self.access
     }
 }
 
-impl Drop for Instant {
+impl Drop for NullCluster {
     fn drop(&mut self) {
         self.monitor.stop();
         self.osd.stop();
@@ -104,7 +103,7 @@ impl Listening {
             session: Config::new(self.name, self.addrs),
             idle_poll: Duration::ZERO,
             seed,
-            name: format!("instant-{}", self.name),
+            name: format!("null-{}", self.name),
         })
     }
 }

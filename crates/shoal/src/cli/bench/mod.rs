@@ -1,17 +1,49 @@
-//! `shoal bench`: load on a cluster through shoal's own client; and one object stored, fetched or looked at with it.
+//! `shoal bench`: a preset of the lab's load generator on one pool; and single objects, stored or fetched.
 
-use crate::bench::{Load, Work};
+mod object;
+mod report;
+
 use crate::cluster::layout::conf_path;
 use anyhow::Context;
 use bytes::Bytes;
-use client::{Listing, ObjectRef, Operation, ReadOps, WriteOps};
 use client_host::{Access, ClientHost, Modes};
-use std::io::{IsTerminal, Write};
+use lab::load::{Load, Objects};
+use lab::matrix::{Op, Spec, Tool};
+use report::Report;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, MPoolOp, PaxosHeader};
-use wire::types::{PoolId, SnapId, Uuid};
+use wire::types::{SnapId, Uuid};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Work {
+    /// Write at random places
+    Write,
+    /// Read at random places; the objects are written first
+    Read,
+    /// Seven reads to three writes
+    Mixed,
+}
+
+impl Work {
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Write => "write",
+            Work::Read => "read",
+            Work::Mixed => "mixed",
+        }
+    }
+
+    fn op(self) -> Op {
+        match self {
+            Work::Write => Op::RandWrite,
+            Work::Read => Op::RandRead,
+            Work::Mixed => Op::RandMixed,
+        }
+    }
+}
 
 /// Measure a cluster, shoal's or Ceph's, with shoal's own client
 #[derive(Debug, clap::Args)]
@@ -70,15 +102,18 @@ pub struct Args {
     objects: u64,
     /// Operations in flight on each connection
     #[arg(long, short = 't', default_value_t = 64)]
-    depth: usize,
-    /// Connections, each with a client of its own
+    depth: u32,
+    /// Connections, each with a client of its own; all run on one thread
     #[arg(long, default_value_t = 8)]
-    connections: usize,
+    connections: u32,
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
     /// Seconds of load before counting begins
     #[arg(long, default_value_t = 0.5)]
     warm_up: f64,
+    /// Seconds after the end in which replies are awaited: a cluster that went away does not hold the load up
+    #[arg(long, default_value_t = 30.0)]
+    grace: f64,
     /// Leave the objects there
     #[arg(long)]
     keep: bool,
@@ -98,65 +133,71 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(go(args))
-}
-
-async fn go(args: &Args) -> anyhow::Result<ExitCode> {
     let conf = match (&args.dir, &args.conf) {
         (Some(dir), _) => conf_path(dir),
         (None, Some(conf)) => conf.clone(),
         (None, None) => anyhow::bail!("--dir or --conf says which cluster"),
     };
     let access = Access::load(&conf, args.keyring.as_deref(), &args.name, args.mode)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     if args.create_pool {
-        create_pool(&access, &args.pool).await?;
+        runtime.block_on(create_pool(&access, &args.pool))?;
     }
     if args.put.is_some() || args.get.is_some() || args.stat.is_some() || args.list {
-        return one_object(args, &access).await;
+        return runtime.block_on(object::run(args, &access));
     }
     let works = args.work.map_or_else(|| vec![Work::Write, Work::Read], |work| vec![work]);
-    let mut failed = false;
+    let mut is_clean = true;
     for work in works {
-        let load = load_of(args, work)?;
-        let progress = !args.json && std::io::stderr().is_terminal();
-        let report = crate::bench::run(&access, &args.pool, &load, progress).await?;
-        failed |= report.errors() > 0;
-        if args.json {
-            println!("{}", report.to_json());
-        } else {
-            println!("{report}");
+        let report = measure(args, &access, work)?;
+        is_clean &= report.is_clean();
+        match args.json {
+            true => println!("{}", report.to_json()),
+            false => println!("{report}"),
         }
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn load_of(args: &Args, work: Work) -> anyhow::Result<Load> {
+/// One load of the lab's generator: closed loop, random places, in a pool that is there.
+fn measure(args: &Args, access: &Access, work: Work) -> anyhow::Result<Report> {
     let object_bytes = args.object_size.unwrap_or(args.size);
     anyhow::ensure!(object_bytes.is_multiple_of(args.size), "--object-size must be a multiple of --size");
     anyhow::ensure!(args.connections > 0 && args.depth > 0 && args.objects > 0, "a load of nothing");
-    let seconds =
-        |s: f64| Duration::try_from_secs_f64(s).context("a time must be a positive number of seconds");
-    Ok(Load {
-        work,
-        io_bytes: args.size,
-        object_bytes,
-        objects_per_connection: args.objects,
-        connections: args.connections,
+    for seconds in [args.seconds, args.warm_up, args.grace] {
+        Duration::try_from_secs_f64(seconds).context("a time must be a positive number of seconds")?;
+    }
+    let spec = Spec {
+        tool: Tool::Shoal,
+        op: work.op(),
+        op_bytes: args.size,
+        object_bytes: (object_bytes > args.size).then_some(object_bytes),
+        objects: args.objects,
+        clients: args.connections,
         depth: args.depth,
-        warm_up: seconds(args.warm_up)?,
-        duration: seconds(args.seconds)?,
-        keep_objects: args.keep,
-        objects_exist: args.existing,
-    })
+        seconds: args.seconds,
+        ramp_s: args.warm_up,
+        ..Spec::default()
+    };
+    let bar = report::Bar::new(!args.json && std::io::stderr().is_terminal());
+    let progress = |progress| bar.show(progress);
+    let load = Load {
+        objects: Objects { prefix: "shoal_bench".into(), exist: args.existing, keep: args.keep },
+        grace: Duration::from_secs_f64(args.grace),
+        progress: Some(&progress),
+        ..Load::new(access, &args.pool, &spec)
+    };
+    let measured = load.run(&mut || Ok(()));
+    bar.clear();
+    Ok(Report { work, spec, measured: measured? })
 }
 
-const WAIT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const EEXIST: i32 = -17;
 
 async fn create_pool(access: &Access, pool: &str) -> anyhow::Result<()> {
     let mut host = ClientHost::new(access)?;
-    host.connect(WAIT).await?;
+    host.connect(TIMEOUT).await?;
     if host.client().pool_by_name(pool).is_some() {
         return Ok(());
     }
@@ -169,7 +210,7 @@ async fn create_pool(access: &Access, pool: &str) -> anyhow::Result<()> {
         name: pool.to_owned(),
         crush_rule: -1,
     };
-    let Body::MPoolOpReply(reply) = host.ask_monitor(create, WAIT).await? else {
+    let Body::MPoolOpReply(reply) = host.ask_monitor(create, TIMEOUT).await? else {
         anyhow::bail!("the monitor's answer is none to a pool operation");
     };
     anyhow::ensure!(
@@ -187,86 +228,13 @@ async fn create_pool(access: &Access, pool: &str) -> anyhow::Result<()> {
         input: Bytes::new(),
     };
     // A pool without an application works, and health warns of it.
-    host.ask_monitor(command, WAIT).await?;
+    host.ask_monitor(command, TIMEOUT).await?;
     let epoch = reply.epoch;
     host.with(|(client, now, fx)| client.want_map(now, epoch, fx));
     while host.client().pool_by_name(pool).is_none() {
-        tokio::time::timeout(WAIT, host.turn())
+        tokio::time::timeout(TIMEOUT, host.turn())
             .await
             .with_context(|| format!("pool {pool} does not appear"))?;
-    }
-    Ok(())
-}
-
-async fn one_object(args: &Args, access: &Access) -> anyhow::Result<ExitCode> {
-    let mut host = ClientHost::new(access)?;
-    host.connect(WAIT).await?;
-    let pool =
-        host.client().pool_by_name(&args.pool).with_context(|| format!("there is no pool {}", args.pool))?;
-    if let Some([object, file]) = args.put.as_deref() {
-        put(&mut host, ObjectRef::new(pool, object.as_str()), file.as_ref()).await?;
-    } else if let Some([object, file]) = args.get.as_deref() {
-        get(&mut host, ObjectRef::new(pool, object.as_str()), file.as_ref()).await?;
-    } else if let Some(object) = &args.stat {
-        println!("{}", stat(&mut host, ObjectRef::new(pool, object.as_str())).await?);
-    } else {
-        list(&mut host, pool).await?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Objects go over the wire in parts of this size.
-const PART: usize = 4 << 20;
-
-async fn done(host: &mut ClientHost, operation: Operation) -> anyhow::Result<client::Reply> {
-    let object = operation.object.name.clone();
-    let reply = host.operate(operation.with_timeout(WAIT)).await?;
-    if reply.result < 0 {
-        return Err(std::io::Error::from_raw_os_error(-reply.result)).with_context(|| object.to_string());
-    }
-    Ok(reply)
-}
-
-async fn put(host: &mut ClientHost, object: ObjectRef, file: &std::path::Path) -> anyhow::Result<()> {
-    let contents = Bytes::from(std::fs::read(file).with_context(|| file.display().to_string())?);
-    done(host, Operation::write(object.clone(), WriteOps::new().create(false).truncate(0))).await?;
-    for start in (0..contents.len()).step_by(PART) {
-        let part = contents.slice(start..contents.len().min(start + PART));
-        done(host, Operation::write(object.clone(), WriteOps::new().write(start as u64, part))).await?;
-    }
-    Ok(())
-}
-
-async fn get(host: &mut ClientHost, object: ObjectRef, file: &std::path::Path) -> anyhow::Result<()> {
-    let size = stat(host, object.clone()).await?;
-    let mut out = std::fs::File::create(file).with_context(|| file.display().to_string())?;
-    let mut at = 0;
-    while at < size {
-        let len = (size - at).min(PART as u64);
-        let reply = done(host, Operation::read(object.clone(), ReadOps::new().read(at, len))).await?;
-        let part = reply.data(0);
-        anyhow::ensure!(!part.is_empty(), "the object became shorter while it was read");
-        out.write_all(&part)?;
-        at += part.len() as u64;
-    }
-    Ok(())
-}
-
-async fn stat(host: &mut ClientHost, object: ObjectRef) -> anyhow::Result<u64> {
-    let reply = done(host, Operation::read(object, ReadOps::new().stat())).await?;
-    Ok(reply.stat(0)?.0)
-}
-
-async fn list(host: &mut ClientHost, pool: PoolId) -> anyhow::Result<()> {
-    const PAGE: u64 = 1000;
-    let map = host.client().map().context("there is no map")?.clone();
-    let mut listing = Listing::new(&map, pool, "", PAGE).context("the pool is gone")?;
-    let mut out = std::io::stdout().lock();
-    while !listing.is_complete() {
-        let reply = done(host, listing.next_page()).await?;
-        for object in listing.take(&reply)?.objects {
-            writeln!(out, "{}", object.name)?;
-        }
     }
     Ok(())
 }

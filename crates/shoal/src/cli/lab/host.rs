@@ -1,0 +1,38 @@
+//! Clusters of shoal's own for the lab, started and stopped by this binary's `up` and `down`.
+
+use anyhow::Context;
+use lab::lab_host::LabHost;
+use lab::matrix::ClusterSpec;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// This binary.
+pub struct ThisBinary;
+
+impl LabHost for ThisBinary {
+    fn start_cluster(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<PathBuf> {
+        let mut up = Command::new(std::env::current_exe()?);
+        up.arg("up").arg("--dir").arg(dir).args(["--osds", &spec.osds.to_string(), "--auth", &spec.auth]);
+        up.args(["--store", &spec.store, "--port", &port.to_string(), "--cores", &spec.cores.to_string()]);
+        lab::tool::process::run(up, START_TIMEOUT).context("starting shoal")?;
+        Ok(dir.join("ceph.conf"))
+    }
+
+    fn restart_cluster(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<()> {
+        let mut up = Command::new(std::env::current_exe()?);
+        up.arg("up").arg("--dir").arg(dir);
+        // The directory remembers its other options.
+        up.args(["--osds", &spec.osds.to_string(), "--port", &port.to_string()]);
+        lab::tool::process::run(up, START_TIMEOUT).context("starting shoal again").map(drop)
+    }
+
+    fn stop_cluster(&self, dir: &Path) -> anyhow::Result<()> {
+        let mut down = Command::new(std::env::current_exe()?);
+        let output = down.arg("down").arg("--dir").arg(dir).output()?;
+        anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(())
+    }
+}
