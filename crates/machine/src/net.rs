@@ -3,8 +3,8 @@
 //!
 //! Every role's `Input` has a `Net(NetEvent)` and every role's `Effect` a `Net(NetEffect)`.
 
-use crate::ConnId;
 pub use crate::Held;
+use crate::{ConnId, CoreId};
 use bytes::Bytes;
 use codec::Features;
 use wire::messages::Message;
@@ -53,6 +53,34 @@ pub enum NetEffect {
     HoldAtMost(usize),
     /// Close at once; what is queued is dropped. No `Closed` follows.
     Close { conn: ConnId },
+}
+
+impl NetEvent {
+    pub fn conn(&self) -> ConnId {
+        match self {
+            NetEvent::Ready { conn, .. }
+            | NetEvent::Message { conn, .. }
+            | NetEvent::Auth { conn, .. }
+            | NetEvent::Granted { conn, .. }
+            | NetEvent::Closed { conn, .. } => *conn,
+        }
+    }
+}
+
+impl NetEffect {
+    /// The core whose endpoint carries this out, when a role on core `own` wants it.
+    pub fn core(&self, own: CoreId) -> CoreId {
+        match self {
+            NetEffect::Connect { conn, .. }
+            | NetEffect::Send { conn, .. }
+            | NetEffect::AuthReply { conn, .. }
+            | NetEffect::Renew { conn, .. }
+            | NetEffect::Close { conn } => conn.core(),
+            // Core 0 does all handshakes.
+            NetEffect::ServiceKeys(_) => CoreId(0),
+            NetEffect::HoldAtMost(_) => own,
+        }
+    }
 }
 
 /// Who is at the other end.

@@ -2,20 +2,19 @@
 //!
 //! Two machines. A [`shard::Shard`] on every core serves that core's placement groups on its own store shard. One
 //! [`control::Control`] on core 0 speaks with the monitor, the manager and other OSDs, keeps the maps, and tells the
-//! shards what each map means for their placement groups. [`Routes`] says which core a client's message goes to.
+//! shards what each map means for their placement groups. [`node`] assembles them into one OSD.
 
 pub mod caps;
 pub mod classes;
 pub mod control;
 pub mod errno;
 mod fast_map;
-pub mod headroom;
+pub mod node;
 pub mod object;
 pub mod ops;
 pub mod pg;
 pub mod planted;
-mod routes;
 pub mod shard;
 pub mod slab;
 
-pub use routes::{Destination, Routes};
+pub use node::{Destination, Routes};

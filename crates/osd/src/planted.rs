@@ -16,6 +16,10 @@ pub enum PlantedBug {
     ActiveWithoutHistory,
     /// Now and then a reply is overtaken by the next.
     ReplyOutOfOrder,
+    /// In the assembly: shards of other cores than core 0 do not hear that a client's session has closed.
+    ClosedOnCoreZeroOnly,
+    /// In the assembly: a request on its way to another core is overtaken by the next.
+    RequestMailOvertakes,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -469,16 +469,7 @@ impl<R: Role> Reactor<R> {
     }
 
     fn on_role_effect(&mut self, effect: NetEffect) {
-        let home = match &effect {
-            NetEffect::Connect { conn, .. }
-            | NetEffect::Send { conn, .. }
-            | NetEffect::AuthReply { conn, .. }
-            | NetEffect::Renew { conn, .. }
-            | NetEffect::Close { conn } => conn.core(),
-            // Core 0 does all handshakes.
-            NetEffect::ServiceKeys(_) => CoreId(0),
-            NetEffect::HoldAtMost(_) => self.turn.core,
-        };
+        let home = effect.core(self.turn.core);
         if home == self.turn.core {
             self.endpoint.step(self.now, Input::Role(effect), &mut self.effects);
         } else {

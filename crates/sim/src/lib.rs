@@ -19,6 +19,6 @@ mod world;
 pub use network::Level;
 pub use node::{Death, Node, NodeId};
 pub use nodes::Medium;
-pub use scenario::{Config, MakeMonitor, Report, StoreChoice, run, run_with};
+pub use scenario::{Config, CoresChoice, MakeMonitor, Report, StoreChoice, run, run_with};
 pub use trace::{Coverage, Trace};
 pub use world::{Fault, World};

@@ -9,6 +9,10 @@ pub trait Node {
     /// Ours, as peers see it; a client's changes once a monitor has numbered it.
     fn name(&self) -> EntityName;
     fn addrs(&self) -> EntityAddrVec;
+    /// Reactor cores. A connection that the node accepts lives on one of them.
+    fn cores(&self) -> u16 {
+        1
+    }
     /// A monitor: it judges who comes in.
     fn judges(&self) -> bool {
         false

@@ -101,6 +101,7 @@ impl World {
         self.stations.push(Station {
             name: node.name(),
             addrs: node.addrs(),
+            cores: node.cores(),
             judges: node.judges(),
             is_up: false,
             life: 0,

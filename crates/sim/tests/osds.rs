@@ -65,16 +65,22 @@ fn many_seeds_hold() {
 mod planted {
     use super::*;
     use osd::planted::{PlantedBug, plant};
+    use sim::CoresChoice;
     use sim::check::Promise;
 
     fn is_caught(bug: PlantedBug, promise: Promise, config: &Config) {
+        is_caught_with(bug, promise, "", config);
+    }
+
+    /// The violation also says `words`.
+    fn is_caught_with(bug: PlantedBug, promise: Promise, words: &str, config: &Config) {
         let mut others = Vec::new();
         for seed in 0..20 {
             plant(Some(bug));
             let report = run(seed, config);
             plant(None);
             match report.violations.first() {
-                Some(violation) if violation.promise == promise => {
+                Some(violation) if violation.promise == promise && violation.to_string().contains(words) => {
                     println!("{bug:?}, seed {seed}: {violation}");
                     let without = run(seed, config);
                     assert!(without.is_clean(), "seed {seed} without the bug: {without}");
@@ -118,6 +124,25 @@ mod planted {
     fn planted_pg_active_without_history_is_caught_when_a_disk_is_lost() {
         let config = Config { loses_a_disk: true, ..config(Level::Messages, 36) };
         is_caught(PlantedBug::ActiveWithoutHistory, Promise::KeptWhatWasAcknowledged, &config);
+    }
+
+    /// In the assembly of an OSD's cores: the shard of another core keeps the session of a client that is gone.
+    #[test]
+    fn planted_session_closed_on_core_zero_only_is_caught() {
+        let config = Config { cores: CoresChoice::Always(2), ..config(Level::Messages, 120) };
+        is_caught_with(
+            PlantedBug::ClosedOnCoreZeroOnly,
+            Promise::Invariant,
+            "core 1 knows the sessions",
+            &config,
+        );
+    }
+
+    /// In the assembly of an OSD's cores: of two requests that another core has to serve the later comes first.
+    #[test]
+    fn planted_request_mail_that_overtakes_is_caught() {
+        let config = Config { cores: CoresChoice::Always(2), ..config(Level::Messages, 120) };
+        is_caught(PlantedBug::RequestMailOvertakes, Promise::AnsweredInOrder, &config);
     }
 
     #[test]

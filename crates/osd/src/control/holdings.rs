@@ -15,9 +15,9 @@
 
 use super::births::{Birth, Births};
 use crate::Routes;
+use crate::node::spread;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
-use crate::routes::spread;
 use crate::shard::{LoadedPg, PgOrder};
 use machine::CoreId;
 use placement::pg::stable_mod;
@@ -359,6 +359,24 @@ impl Holdings {
         let mut routes = Routes::new(self.cores);
         self.entries.iter().for_each(|(pg, entry)| routes.set(*pg, entry.core));
         routes
+    }
+
+    pub fn check(&self, map: Option<&OsdMap>) {
+        for (pg, entry) in &self.entries {
+            let Entry { core, holding, primary_since, serving, .. } = entry;
+            assert!(core.0 < self.cores, "{pg} is on core {}, which does not exist", core.0);
+            let is_primary = primary_since.is_some();
+            assert!(
+                !serving || (*holding == Holding::Held && is_primary),
+                "{pg} is served by a primary that holds it"
+            );
+            assert!(
+                is_primary || *holding != Holding::Blocked,
+                "{pg} blocks clients where this OSD is primary"
+            );
+            let has_pool = map.is_some_and(|map| map.pools.contains_key(&pg.pool));
+            assert!(!has_pool || *holding != Holding::Leaving, "{pg} is removed and its pool exists");
+        }
     }
 
     /// The OSDs that share a PG with us.

@@ -76,6 +76,15 @@ impl Life {
         matches!(self.phase, Phase::Stopping | Phase::Stopped)
     }
 
+    /// `is_up`: the newest map has this very process up.
+    pub fn check(&self, is_up: bool) {
+        let has_all = self.own_loaded && self.cores_loading.is_empty();
+        assert!(has_all || !matches!(self.phase, Phase::Booting | Phase::Up), "it boots with all PGs known");
+        assert!(is_up || self.phase != Phase::Up, "it counts itself up and the map has it down");
+        assert!(self.stop_commit.is_none() || self.is_stopping(), "only a stop records that it was clean");
+        assert!(self.stop_commit.is_some() || self.phase != Phase::Stopped, "a clean stop is recorded first");
+    }
+
     pub fn state_name(&self) -> &'static str {
         match self.phase {
             Phase::New | Phase::Loading => "initializing",

@@ -22,7 +22,7 @@ pub use history::Lineage;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
 use crate::fast_map::FastMap;
-use crate::headroom::Failsafe;
+use crate::node::Failsafe;
 use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
 use history::History;
 use holdings::Holdings;
@@ -110,6 +110,17 @@ impl Control {
         self.history.map.as_ref().is_some_and(|map| self.is_us(map))
     }
 
+    /// Clients and other daemons that connected to us.
+    pub fn accepted_peers(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.peers.keys().copied().filter(|conn| !conn.is_outgoing())
+    }
+
+    /// States, for a simulator's coverage.
+    pub fn states(&self, into: &mut dyn FnMut(&str)) {
+        into(&format!("osd: {}", self.life.state_name()));
+        self.moves.states(into);
+    }
+
     /// The map has this very process under our number, and up.
     fn is_us(&self, map: &OsdMap) -> bool {
         let osd = self.config.osd.0;
@@ -187,14 +198,7 @@ impl Control {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, fx: &mut Fx) {
-        let conn = match &event {
-            NetEvent::Ready { conn, .. }
-            | NetEvent::Message { conn, .. }
-            | NetEvent::Auth { conn, .. }
-            | NetEvent::Granted { conn, .. }
-            | NetEvent::Closed { conn, .. } => *conn,
-        };
-        if self.mon.owns(conn) {
+        if self.mon.owns(event.conn()) {
             return self
                 .with_mon(now, fx, |mon, wanted| mon.step(now, mon_client::Input::Net(event), wanted));
         }
@@ -432,5 +436,19 @@ impl Machine for Control {
 
     fn next_deadline(&self) -> Option<Time> {
         Time::earliest(self.mon.next_deadline(), self.ticked_at.map(|at| at + TICK))
+    }
+
+    fn check(&self) {
+        self.mon.check();
+        self.life.check(self.is_up());
+        self.holdings.check(self.history.map.as_deref());
+        let at = |pg: PgId| self.holdings.entries.get(&pg).map(|entry| entry.core);
+        self.moves.check(self.config.cores, at);
+        let cores = self.usage.keys().chain(self.compressed.keys()).chain(self.ops_in_flight.keys());
+        cores.for_each(|core| {
+            assert!(core.0 < self.config.cores, "core {} reports and does not exist", core.0)
+        });
+        let last = self.history.lineage.newest_map;
+        assert!(last <= self.epoch(), "the store has map {last}, the newest known is {}", self.epoch());
     }
 }

@@ -70,6 +70,33 @@ impl Moves {
         self.under_way.as_ref().is_some_and(|m| m.phase == Phase::Closing)
     }
 
+    /// `at`: the core that requests for a PG are routed to, if it is here.
+    pub fn check(&self, cores: u16, at: impl Fn(PgId) -> Option<CoreId>) {
+        assert!(
+            self.held_maps.is_empty() || self.holds_maps(),
+            "maps are held and no PG is between two cores"
+        );
+        let Some(Move { pg, from, to, phase, .. }) = self.under_way else { return };
+        assert!(
+            from != to && from.0 < cores && to.0 < cores,
+            "{pg} moves from core {} to core {}",
+            from.0,
+            to.0
+        );
+        assert!(phase != Phase::Asked, "a move that was asked for has begun at the end of the step");
+        let Some(at) = at(pg) else { return };
+        assert!(at == from || (at == to && phase != Phase::Copying), "{pg} is on core {} in {phase:?}", at.0);
+    }
+
+    pub fn states(&self, into: &mut dyn FnMut(&str)) {
+        if let Some(under_way) = &self.under_way {
+            into(&format!("osd: a PG moves, {}", under_way.phase.name()));
+        }
+        if !self.held_maps.is_empty() {
+            into("osd: a map waits for a PG that moves");
+        }
+    }
+
     pub fn hold_map(&mut self, maps: &MOSDMap) {
         self.held_maps.push(maps.clone());
     }

@@ -32,8 +32,8 @@ pub use view::{ClusterView, PoolView};
 
 use crate::fast_map::FastMap;
 use crate::ops::Limits;
-use crate::pg::Pg;
 use crate::pg::log::LogLimits;
+use crate::pg::{Pg, PgPhase};
 use crate::slab::{Key, Slab};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use op::Op;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 use store::{Placed, ReadRequest, Transaction};
 use watches::{Notify, Timer};
 use wire::messages::Message;
-use wire::types::{Eversion, OsdId, SpgId, UTime};
+use wire::types::{Epoch, Eversion, OsdId, SpgId, UTime};
 
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -161,6 +161,24 @@ impl Shard {
     /// PGs that cannot come from another core.
     pub fn obstruct(&mut self, pgs: impl IntoIterator<Item = SpgId>) {
         self.obstructed.extend(pgs);
+    }
+
+    /// The first epoch of the interval in which a PG is served here.
+    pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
+        let pg = self.pgs.get(*self.pg_by_id.get(&pg)?)?;
+        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.history.same_primary_since)
+    }
+
+    pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.sessions.keys().copied()
+    }
+
+    /// PGs whose objects are on this core, without those that are being removed.
+    pub fn owned_pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
+        let is_owned = |pg: &&Pg| {
+            matches!(pg.phase, PgPhase::Loading | PgPhase::Active | PgPhase::Stray) && !pg.has_departed()
+        };
+        self.pgs.iter().map(|(_, pg)| pg).filter(is_owned).map(|pg| pg.id)
     }
 
     fn wall(&self, now: Time) -> UTime {

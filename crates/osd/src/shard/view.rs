@@ -1,7 +1,7 @@
 //! What the data path needs of an OSDMap: digested once an epoch by the control machine and shared by all cores.
 
 use crate::fast_map::{FastMap, FastSet};
-use crate::headroom::Failsafe;
+use crate::node::Failsafe;
 use std::collections::BTreeMap;
 use wire::types::{EntityAddr, Epoch, PoolId};
 

@@ -7,21 +7,19 @@ use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::counters::Counter;
-use crate::daemon::memory::Budgets;
+use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
-use crate::host::census::Census;
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
-use crate::host::osd::{ControlPart, Hop, OsdRole, Outcome};
+use crate::host::osd::{Mail, OsdRole, Outcome};
+use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
 use machine::CoreId;
-use osd::control::{Addrs, Control, ControlConfig, VersionText};
-use osd::headroom::Headroom;
-use osd::ops::Limits;
-use osd::shard::{Shard, ShardConfig};
+use osd::control::{Addrs, ControlConfig, VersionText};
+use osd::node::{Budgets, Core, CoreConfig, StoreContents};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
@@ -31,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{Collection, MemoryStore, ObjectStore};
+use store::{MemoryStore, ObjectStore};
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
 
 /// Run an OSD in the foreground, as an init system would; SIGTERM stops it cleanly. Or make its store
@@ -142,7 +140,7 @@ enum Objects {
     Disk {
         device: Device,
         discards: bool,
-        census: Census,
+        scan: StaleScan,
     },
 }
 
@@ -159,8 +157,8 @@ impl Objects {
             }
             let discards = config.text("bdev_enable_discard") == "true";
             let cores = wished.min(shards);
-            let census = Census::new(cores.into());
-            return Ok((Objects::Disk { device, discards, census }, cores));
+            let scan = StaleScan::new(cores.into());
+            return Ok((Objects::Disk { device, discards, scan }, cores));
         }
         if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
             bail!(
@@ -182,9 +180,9 @@ impl Objects {
                 let store = stores.lock().expect("no holder panics")[at].take();
                 Ok(Store::Memory(store.expect("a core starts once")))
             }
-            Objects::Disk { device, discards, census } => {
+            Objects::Disk { device, discards, scan } => {
                 let shards = device.shards_of(at, cores.into());
-                Ok(Store::Disk(DiskStore::open(device, shards, *discards, census)?))
+                Ok(Store::Disk(DiskStore::open(device, shards, *discards, scan)?))
             }
         }
     }
@@ -238,22 +236,24 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let outcome = Arc::new(Outcome::default());
     let for_control = Mutex::new(Some((control_config, random.fork())));
     let (for_roles, common) = (outcome.clone(), boot.common.clone());
-    let reactors = Reactors::try_start(options, move |core, mailboxes: &[Mailbox<Hop>]| {
+    let reactors = Reactors::try_start(options, move |core, mailboxes: &[Mailbox<Mail>]| {
         let store = objects.open(core, cores)?;
-        let for_control = for_control.lock().expect("no holder panics").take_if(|_| core == CoreId(0));
-        let control = for_control.map(|(config, random)| {
-            let has_meta = store.collections().iter().any(|(id, _)| *id == Collection::Meta);
-            ControlPart::new(Control::new(config, has_meta, random), common.clone())
-        });
-        anyhow::Ok(OsdRole::new(
+        let config = CoreConfig {
+            osd: OsdId(id),
             core,
-            shard(core, OsdId(id), &store),
-            store,
-            Headroom::new(full_ratio),
-            control,
-            mailboxes.to_vec(),
-            for_roles.clone(),
-        ))
+            cores,
+            log: Default::default(),
+            object_cache_bytes: OBJECT_CACHE_BYTES,
+            full_ratio_max: full_ratio,
+        };
+        let contents = StoreContents {
+            collections: store.placed(),
+            obstructed: store.obstructed(),
+            metadata_max: store.metadata_max(),
+        };
+        let for_control = for_control.lock().expect("no holder panics").take_if(|_| core == CoreId(0));
+        let node = Core::new(config, contents, for_control);
+        anyhow::Ok(OsdRole::new(core, node, store, common.clone(), mailboxes.to_vec(), for_roles.clone()))
     })?;
     let all = reactors.mailboxes().to_vec();
     boot.serve(Arc::new(OsdSide { control: all[0].clone(), all }))?;
@@ -270,23 +270,6 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         store_files::save(&boot.data.path, &stores).context("the store could not be saved")?;
     }
     Ok(())
-}
-
-fn shard(core: CoreId, osd: OsdId, store: &Store) -> Shard {
-    let pgs = store.placed().into_iter().filter_map(|(collection, placed)| match collection {
-        Collection::Pg(pg) => Some((pg, placed)),
-        Collection::Meta => None,
-    });
-    let config = ShardConfig {
-        osd,
-        core,
-        limits: Limits { max_metadata_size: store.metadata_max(), ..Limits::default() },
-        log: Default::default(),
-        object_cache_bytes: OBJECT_CACHE_BYTES,
-    };
-    let mut shard = Shard::new(config, pgs.collect());
-    shard.obstruct(store.obstructed());
-    shard
 }
 
 fn control_config(
@@ -331,8 +314,8 @@ fn control_config(
 }
 
 struct OsdSide {
-    control: Mailbox<Hop>,
-    all: Vec<Mailbox<Hop>>,
+    control: Mailbox<Mail>,
+    all: Vec<Mailbox<Mail>>,
 }
 
 impl Role for OsdSide {
@@ -347,7 +330,7 @@ impl Role for OsdSide {
         args.entry("format").or_insert_with(|| "json".into());
         let text = Value::Object(args).to_string();
         Box::pin(async move {
-            let answer = ask(|reply| control.post(Hop::Ask(Question::Command { text, reply }))).await;
+            let answer = ask(|reply| control.post(Mail::Ask(Question::Command { text, reply }))).await;
             answer.unwrap_or_else(|| Reply::Error(libc::ESHUTDOWN, "the OSD is stopping".into()))
         })
     }
@@ -359,17 +342,15 @@ impl Role for OsdSide {
     fn counters(&self) -> Answer<Vec<Counter>> {
         let control = self.control.clone();
         Box::pin(async move {
-            ask(|reply| control.post(Hop::Ask(Question::Counters { reply }))).await.unwrap_or_default()
+            ask(|reply| control.post(Mail::Ask(Question::Counters { reply }))).await.unwrap_or_default()
         })
     }
 
-    fn set_budgets(&self, Budgets { caches, messages }: Budgets) {
-        let cores = self.all.len();
-        let each = Budgets { caches: caches / cores, messages: messages / cores };
-        self.all.iter().for_each(|core| core.post(Hop::Budgets(each)));
+    fn set_budgets(&self, memory::Budgets { caches, messages }: memory::Budgets) {
+        self.all.iter().for_each(|core| core.post(Mail::Budgets(Budgets { caches, messages })));
     }
 
     fn stop(&self) {
-        self.control.post(Hop::Stop);
+        self.control.post(Mail::Stop);
     }
 }

@@ -3,20 +3,19 @@
 //! The device is the file, block device or link to one at `bluestore_block_path`. Its superblock's label says whose it
 //! is, so that a disk that was moved or a path that was mixed up is noticed before anything is written.
 
-use super::census::Census;
 use super::shards::Shards;
+use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
 use block_store::{Damage, Figures, OpenError, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::{
-    Collection, Completion, Compressed, Compression, ObjectId, ObjectStore, Placed, ReadRequest, Transaction,
-    Usage,
+    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction, Usage,
 };
 
 /// One that was killed a moment ago still has its disk until its last requests have ended.
@@ -25,9 +24,6 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long a clean end may take; what is not done then is done at the next start.
 const END_PATIENCE: Duration = Duration::from_secs(60);
-/// A disk with more damage than this needs no further lines in the log.
-const DAMAGE_KNOWN_MAX: usize = 10_000;
-
 /// Whose a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -163,19 +159,17 @@ fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
 pub struct DiskStore {
     shards: Shards<Shard>,
     queues: Vec<Queue>,
-    /// Where damage was seen.
-    damaged: BTreeSet<(Collection, ObjectId, u64)>,
 }
 
 impl DiskStore {
-    /// `discards`: whether the device is told which of its space is free. `census`: of all cores that open a part of it.
+    /// `discards`: whether the device is told which of its space is free. `scan`: shared by all cores that open a part of it.
     pub fn open(
         device: &Device,
         shards: impl IntoIterator<Item = usize>,
         discards: bool,
-        census: &Census,
+        scan: &StaleScan,
     ) -> anyhow::Result<DiskStore> {
-        let ballot = census.ballot();
+        let part = scan.part();
         let mut numbers = Vec::new();
         let options = Options { discard_blocks: discards.then_some(DISCARD_BLOCKS), ..Options::default() };
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
@@ -196,11 +190,11 @@ impl DiskStore {
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
         let shards = Shards::new(opened);
-        let mut store = DiskStore { shards, queues, damaged: BTreeSet::new() };
+        let mut store = DiskStore { shards, queues };
         let found = store.shards.everything().into_iter();
-        let left = ballot
-            .tell(found.map(|(shard, collection, placed)| (numbers[shard], collection, placed)).collect())?;
-        for (number, collection) in left {
+        let stale = part
+            .wait(found.map(|(shard, collection, placed)| (numbers[shard], collection, placed)).collect())?;
+        for (number, collection) in stale {
             if let Some(shard) = numbers.iter().position(|own| *own == number) {
                 store.remove_leftover(shard, number, collection);
             }
@@ -248,15 +242,9 @@ impl DiskStore {
         self.shards.iter_mut().for_each(|shard| shard.set_cache_budget(each));
     }
 
-    /// What was found damaged since this was asked last: the reads got EIO, and a person should know. Once for each place,
-    /// however often it is read.
+    /// Damage that was found since this was asked last. The reads returned EIO.
     pub fn take_damage(&mut self) -> Vec<Damage> {
-        let (known, found) = (&mut self.damaged, self.shards.iter_mut().flat_map(Shard::take_damage));
-        found
-            .filter(|Damage { collection, object, offset, .. }| {
-                known.len() < DAMAGE_KNOWN_MAX && known.insert((*collection, object.clone(), *offset))
-            })
-            .collect()
+        self.shards.iter_mut().flat_map(Shard::take_damage).collect()
     }
 
     /// Of all shards of this core.

@@ -1,15 +1,14 @@
 //! Where pure machines meet the machine they run on: disks, clocks, threads.
 //!
 //! - [`ask`]: how other threads ask a role something.
-//! - [`census`]: which of two copies of a collection counts, when cores start.
-//! - [`clock`]: when machines are told the wall time anew.
+//! - [`osd`], [`mon`], [`mgr`]: the hosts of the roles' machines.
+//! - [`stale_scan`]: the barrier between cores that start, for [`osd::node::stale`](::osd::node::stale).
 //! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
 //!   [`store_figures`]: what it counts.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
 pub mod ask;
-pub mod census;
 pub mod clock;
 pub mod disk;
 pub mod identity;
@@ -18,6 +17,7 @@ pub mod mon;
 pub mod mon_log;
 pub mod osd;
 pub mod shards;
+pub mod stale_scan;
 pub mod store;
 mod store_figures;
 pub mod store_files;

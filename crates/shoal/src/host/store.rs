@@ -8,7 +8,6 @@ use store::{
     Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, Placed, ReadRequest,
     Transaction, Usage,
 };
-use wire::types::SpgId;
 
 /// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
 #[allow(clippy::large_enum_variant, reason = "one a core")]
@@ -41,26 +40,20 @@ impl Store {
         }
     }
 
-    /// Says in the log which objects were found damaged.
-    pub fn tell_damage(&mut self) {
-        let Store::Disk(disk) = self else { return };
-        for Damage { collection, object, offset, device_offset } in disk.take_damage() {
-            let place = device_offset.map_or("in the index".into(), |at| format!("on the device at {at}"));
-            tracing::error!(
-                "{object:?} of {collection} is damaged at byte {offset}, {place}: reads of it fail; \
-                 `shoal store fsck --deep` finds whatever else is"
-            );
+    /// Damage that was found since this was asked last.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        match self {
+            Store::Memory(_) => Vec::new(),
+            Store::Disk(disk) => disk.take_damage(),
         }
     }
 
-    /// PGs that cannot come from another core, since a copy that does not count is in the way.
-    pub fn obstructed(&self) -> Vec<SpgId> {
-        let Store::Disk(disk) = self else { return Vec::new() };
-        let pg = |collection| match collection {
-            Collection::Pg(pg) => Some(pg),
-            Collection::Meta => None,
-        };
-        disk.obstructed().filter_map(pg).collect()
+    /// Stale copies that could not be removed.
+    pub fn obstructed(&self) -> Vec<Collection> {
+        match self {
+            Store::Memory(_) => Vec::new(),
+            Store::Disk(disk) => disk.obstructed().collect(),
+        }
     }
 
     pub fn figures(&self) -> Option<block_store::Figures> {

@@ -11,7 +11,7 @@ use codec::{Features, Writer};
 use machine::net::{
     AuthReply, AuthRequest, CloseReason, Credentials, Grant, Held, NetEffect, NetEvent, Peer,
 };
-use machine::{ConnId, Time};
+use machine::{ConnId, CoreId, Time};
 use std::collections::BTreeMap;
 use wire::cephx::METHOD_NONE;
 use wire::frames::MODE_CRC;
@@ -223,7 +223,9 @@ impl MessageNetwork {
         }
         let count = self.accepted.entry(node).or_default();
         *count += 1;
-        let conn = ConnId::accepted(*count);
+        // Production's first core accepts, and hands connections to all cores in turn.
+        let core = CoreId(cx.random.below(cx.station(node).cores.into()) as u16);
+        let conn = ConnId::accepted_on(core, *count);
         let end = &mut link.ends[CALLED];
         (end.conn, end.life, end.is_gone) = (conn, cx.station(node).life, false);
         self.by_conn.insert((node, conn), id);

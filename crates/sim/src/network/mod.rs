@@ -46,6 +46,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Station {
     pub name: EntityName,
     pub addrs: EntityAddrVec,
+    pub cores: u16,
     pub judges: bool,
     pub is_up: bool,
     pub life: Life,

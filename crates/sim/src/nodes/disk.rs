@@ -19,7 +19,7 @@ use device::simulated::{Pace, Simulated};
 use machine::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Completion, ObjectId, ObjectStore};
+use store::{Completion, ObjectStore};
 
 const BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 3 << 20;
@@ -32,7 +32,7 @@ const REPORTED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Something that the store could not read.
 pub(super) struct Found {
-    pub(super) object: ObjectId,
+    pub(super) damage: osd::node::Damage,
     /// What is wrong with that, if nothing was broken there.
     pub(super) unexplained: Option<String>,
 }
@@ -148,7 +148,8 @@ impl Disk {
             None => self.was_broken,
         };
         let unexplained = (!is_explained).then(|| format!("nothing was broken there: {damage:?}"));
-        Found { object: damage.object, unexplained }
+        let Damage { collection, object, offset, device_offset } = damage;
+        Found { damage: osd::node::Damage { collection, object, offset, device_offset }, unexplained }
     }
 
     fn is_rotten(&self, block: u64) -> bool {

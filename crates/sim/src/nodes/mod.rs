@@ -7,13 +7,14 @@ mod disk;
 mod mgr;
 mod mon;
 mod osd;
+mod osd_mail;
 mod osd_store;
 
 pub use admin::AdminNode;
 pub use client::{ClientNode, QUIET, Shared, Workload};
 pub use mgr::MgrNode;
 pub use mon::MonNode;
-pub use osd::OsdNode;
+pub use osd::{OsdConfig, OsdNode};
 pub use osd_store::Medium;
 
 use machine::Time;

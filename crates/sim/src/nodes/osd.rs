@@ -1,304 +1,293 @@
-//! An OSD of one core: its control machine, its shard, its store.
+//! An OSD: production's assembly ([`osd::node`]) with simulated stores, clocks and mail between its cores.
 //!
-//! What is checked here because clients cannot see it: a request that was made under a map from before the PG's
-//! present interval is not carried out.
+//! Each core has a store of its own, which completes requests when it is polled, some random time after a request.
+//! Connections live on the core that the network chose. Clients' requests meet migrations of PGs between cores, which are
+//! ordered at random as an operator would order them, and changes of compression.
 //!
-//! The store reports what it has done when the node polls it, some random time after it was given something.
+//! Checked here because clients cannot see it: a request from before the PG's present interval is not carried out; a PG is
+//! on one core; every core knows the open sessions and no other.
 
-use super::osd_store::{Medium, OsdStore};
+use super::osd_mail::{Parcel, Post};
+use super::osd_store::{Medium, OsdStore, remove_stale};
 use super::{Shared, metadata, mon_session_config, wall};
 use crate::check::Promise;
 use crate::node::{Death, Node};
-use machine::net::{CloseReason, NetEffect, NetEvent};
-use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
-use osd::control::{self, Addrs, Control, ControlConfig, VersionText};
-use osd::headroom::{Failsafe, Headroom};
-use osd::ops::Limits;
+use machine::net::{NetEffect, NetEvent};
+use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
+use osd::control::{Addrs, ControlConfig, VersionText};
+use osd::node::{self, Core, CoreConfig, Effect, Failsafe, Input, Mail};
 use osd::pg::log::LogLimits;
-use osd::shard::{self, PgOrder, Shard, ShardConfig};
-use osd::{Destination, Routes};
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use osd::shard;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use store::{Collection, Completion};
-use wire::messages::{Body, Message};
-use wire::types::{EntityAddrVec, EntityKind, EntityName, Epoch, OsdId, SpgId, UTime, Uuid};
+use wire::messages::{Body, MOSDOp, Message};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
 
-const CORE: CoreId = CoreId(0);
-/// How long the store takes at least and at most from one poll to the next.
+/// Time from one poll of a store to the next.
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
 const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
-const SLOW_THINGS: Duration = Duration::from_secs(1);
+/// Maximum time between two orders to this OSD, and how many of 16 change the compression.
+const ORDER_PAUSE_MAX_MS: u64 = 6_000;
+const COMPRESSION_ORDERS: u64 = 3;
+
+/// What distinguishes one OSD from another.
+pub struct OsdConfig {
+    pub index: usize,
+    pub osd: OsdId,
+    pub monitor: EntityAddrVec,
+    pub medium: Medium,
+    pub cores: u16,
+}
 
 pub struct OsdNode {
-    index: usize,
-    osd: OsdId,
+    config: OsdConfig,
     life: u32,
-    monitor: EntityAddrVec,
     random: Random,
-    medium: Medium,
-    store: OsdStore,
+    cores: Vec<SimulatedCore>,
+    post: Post,
     slow_until: Time,
     stalled_until: Time,
+    /// The next order of the operator.
+    order_at: Time,
+    orders: u64,
     history: Shared,
-    machines: Option<Machines>,
+    /// Connections that were accepted and are open.
+    open: BTreeSet<ConnId>,
+    /// Requests from before the interval in which they arrived: what is wrong with carrying them out.
+    outdated: BTreeMap<(ConnId, u64), String>,
 }
 
-struct Machines {
-    control: Control,
-    shard: Shard,
-    routes: Routes,
-    /// Whom the store's completions concern.
-    asked: BTreeMap<u64, Owner>,
-    next_ask: u64,
+struct SimulatedCore {
+    store: OsdStore,
+    /// While the process lives.
+    core: Option<Core>,
     poll_at: Option<Time>,
-    slow_at: Time,
-    headroom: Headroom,
-    /// It is time to look whether there is room.
-    look_for_room: bool,
-    /// Since which map each PG is served from here without a break.
-    served_since: BTreeMap<SpgId, Epoch>,
-    /// Requests that came under a map from before that: what is wrong with answering them.
-    stale: BTreeMap<(ConnId, u64), String>,
-}
-
-#[derive(Clone, Copy)]
-enum Owner {
-    Control(u64),
-    Shard(u64),
-}
-
-/// What one machine has for the other, in the order in which it came up.
-enum Step {
-    Control(control::Input),
-    Shard(shard::Input),
 }
 
 impl OsdNode {
-    pub fn new(
-        index: usize,
-        osd: OsdId,
-        monitor: EntityAddrVec,
-        mut random: Random,
-        history: Shared,
-        medium: Medium,
-    ) -> OsdNode {
-        let store = OsdStore::empty(medium, &mut random);
+    pub fn new(config: OsdConfig, mut random: Random, history: Shared) -> OsdNode {
+        let post = Post::new(config.cores, random.fork());
+        let core = |random: &mut Random| {
+            let store = OsdStore::empty(config.medium, random);
+            SimulatedCore { store, core: None, poll_at: None }
+        };
         OsdNode {
-            index,
-            osd,
+            cores: (0..config.cores).map(|_| core(&mut random)).collect(),
+            config,
             life: 0,
-            monitor,
             random,
-            medium,
-            store,
+            post,
             slow_until: Time::ZERO,
             stalled_until: Time::ZERO,
+            order_at: Time::ZERO,
+            orders: 0,
             history,
-            machines: None,
+            open: BTreeSet::new(),
+            outdated: BTreeMap::new(),
         }
     }
 
-    /// What tells this store from another one.
+    /// Identity of this OSD's store.
     pub fn fsid(osd: OsdId) -> Uuid {
         let mut bytes = [7; 16];
         bytes[..4].copy_from_slice(&osd.0.to_le_bytes());
         Uuid(bytes)
     }
 
-    /// Run steps and what follows from them until nothing is left to do at this moment.
-    fn run(&mut self, now: Time, first: Step, out: &mut Vec<NetEffect>) {
-        let OsdNode { store, machines, random, history, osd, slow_until, .. } = self;
-        let m = machines.as_mut().expect("a node that is up has its machines");
-        let mut todo = VecDeque::from([first]);
-        let (mut control_fx, mut shard_fx) = (Effects::new(), Effects::new());
-        while let Some(step) = todo.pop_front() {
-            match step {
-                Step::Control(input) => m.control.step(now, input, &mut control_fx),
-                Step::Shard(input) => {
-                    m.note(&input);
-                    m.shard.step(now, input, &mut shard_fx);
+    fn is_running(&self) -> bool {
+        self.cores.iter().all(|core| core.core.is_some())
+    }
+
+    /// Steps one core and carries out its effects.
+    fn step(&mut self, at: CoreId, now: Time, input: Input, out: &mut Vec<NetEffect>) {
+        self.note_outdated(at, &input);
+        let mut effects = Effects::new();
+        self.core(at).step(now, input, &mut effects);
+        while !effects.is_empty() {
+            let mut measure = false;
+            for effect in effects.take() {
+                match effect {
+                    Effect::Net(effect) => self.send(at, now, effect, out),
+                    Effect::Mail { to, mail } => self.post.send(now, at, to, Parcel::Mail(mail)),
+                    Effect::Submit { tag, transaction } => self.store(at).submit(tag, transaction),
+                    Effect::Read { tag, request } => self.store(at).read(tag, request),
+                    Effect::MeasureStore => measure = true,
+                    Effect::Compression(pools) => self.store(at).set_compression(pools),
+                    Effect::Fatal { why } => panic!("{} gives up: {why}", self.config.osd),
+                    Effect::CacheBudget { .. }
+                    | Effect::AdminAnswer { .. }
+                    | Effect::Options { .. }
+                    | Effect::Log { .. }
+                    | Effect::Stopped => {}
                 }
             }
-            for effect in shard_fx.drain() {
-                match effect {
-                    shard::Effect::Send { conn, message } => {
-                        if let Some(stale) = m.answers_stale(conn, &message) {
-                            let mut history = history.borrow_mut();
-                            history.violation(now, Promise::NoStaleRequest, format!("{osd} {stale}"));
-                        }
-                        out.push(NetEffect::Send { conn, message });
-                    }
-                    shard::Effect::Submit { tag, transaction } => {
-                        m.look_for_room |= m.headroom.on_submit(&transaction);
-                        let ask = m.ask(Owner::Shard(tag.0));
-                        store.submit(ask, transaction);
-                    }
-                    shard::Effect::Read { tag, request } => {
-                        let ask = m.ask(Owner::Shard(tag.0));
-                        store.read(ask, request);
-                    }
-                    shard::Effect::Close { conn } => {
-                        out.push(NetEffect::Close { conn });
-                        let why = CloseReason::Broken("it is to send again what was not answered".into());
-                        todo.push_back(Step::Shard(shard::Input::Closed { conn, why: why.clone() }));
-                        todo.push_back(Step::Control(control::Input::Net(NetEvent::Closed { conn, why })));
-                    }
-                    shard::Effect::Reroute { conn, tid, op, held } => {
-                        todo.push_back(Step::Shard(shard::Input::Op { conn, tid, op, held }));
-                    }
-                    shard::Effect::ToShard { input, .. } => todo.push_back(Step::Shard(*input)),
-                    shard::Effect::Control(said) => {
-                        todo.push_back(Step::Control(control::Input::Shard { core: CORE, said }));
-                    }
-                }
-            }
-            for effect in control_fx.drain() {
-                match effect {
-                    control::Effect::Net(effect) => out.push(effect),
-                    control::Effect::Submit { tag, transaction } => {
-                        let ask = m.ask(Owner::Control(tag.0));
-                        store.submit(ask, transaction);
-                    }
-                    control::Effect::Read { tag, request } => {
-                        let ask = m.ask(Owner::Control(tag.0));
-                        store.read(ask, request);
-                    }
-                    control::Effect::Shard { input, .. } => todo.push_back(Step::Shard(input)),
-                    control::Effect::AdminAnswer { .. }
-                    | control::Effect::Compression { .. }
-                    | control::Effect::Log { .. }
-                    | control::Effect::Options { .. } => {}
-                    control::Effect::Stopped => {}
-                    control::Effect::Fatal { why } => panic!("{} gives up: {why}", self.osd),
-                }
+            if measure {
+                let usage = self.store(at).measure();
+                self.core(at).step(now, Input::StoreUsage(usage), &mut effects);
             }
         }
-        m.poll_later(now, *slow_until, store.is_busy(), random);
-        if std::mem::take(&mut m.look_for_room)
-            && let Some(full) = m.headroom.look(&store.usage())
+        self.poll_later(at, now);
+    }
+
+    fn core(&mut self, at: CoreId) -> &mut Core {
+        self.cores[usize::from(at.0)].core.as_mut().expect("a node that is up has its machines")
+    }
+
+    fn store(&mut self, at: CoreId) -> &mut OsdStore {
+        &mut self.cores[usize::from(at.0)].store
+    }
+
+    /// A connection's effects leave from the core that it lives on.
+    fn send(&mut self, at: CoreId, now: Time, effect: NetEffect, out: &mut Vec<NetEffect>) {
+        if let NetEffect::Send { conn, message } = &effect
+            && let Some(outdated) = self.answers_outdated(*conn, message)
         {
-            self.run(now, Step::Shard(shard::Input::Space { full }), out);
+            let words = format!("{} {outdated}", self.config.osd);
+            self.history.borrow_mut().violation(now, Promise::NoStaleRequest, words);
+        }
+        match effect.core(at) {
+            to if to == at => self.leave(effect, out),
+            to => self.post.send(now, at, to, Parcel::Net(effect)),
         }
     }
 
-    fn poll(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        let (completions, damage) = self.store.poll(now);
-        for found in damage {
-            let mut history = self.history.borrow_mut();
-            match found.unexplained {
-                None => history.damaged(&found.object.object.name),
-                Some(why) => {
-                    history.violation(now, Promise::OnlyDamageIsAnError, format!("{}: {why}", self.osd))
-                }
-            }
+    fn leave(&mut self, effect: NetEffect, out: &mut Vec<NetEffect>) {
+        if let NetEffect::Close { conn } = &effect {
+            self.open.remove(conn);
         }
-        for completion in completions {
-            let m = self.machines.as_mut().expect("a node that is up has its machines");
-            let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
-                completion;
-            let owner = m.asked.remove(&tag).expect("completions are of what was asked");
-            let step = match (completion, owner) {
-                (Completion::Committed { .. }, Owner::Shard(tag)) => {
-                    Step::Shard(shard::Input::Committed { tag: Tag(tag) })
-                }
-                (Completion::Committed { .. }, Owner::Control(tag)) => {
-                    Step::Control(control::Input::Committed { tag: Tag(tag) })
-                }
-                (Completion::Read { answers, .. }, Owner::Shard(tag)) => {
-                    Step::Shard(shard::Input::Read { tag: ReadTag(tag), answers })
-                }
-                (Completion::Read { answers, .. }, Owner::Control(tag)) => {
-                    Step::Control(control::Input::Read { tag: ReadTag(tag), answers })
-                }
-                (Completion::Failed { .. }, _) => panic!("{}: the store is full", self.osd),
-            };
-            self.run(now, step, out);
-        }
+        out.push(effect);
     }
-}
 
-impl Machines {
-    /// What the checks need of what the shard is told.
-    fn note(&mut self, input: &shard::Input) {
-        match input {
-            shard::Input::Map { view, orders } => {
-                self.routes = view.routes.clone();
-                self.look_for_room |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
-                for order in orders {
-                    match order {
-                        PgOrder::Create { pg, since, .. } | PgOrder::Serve { pg, since } => {
-                            self.served_since.insert(*pg, *since);
-                        }
-                        PgOrder::Idle { pg } | PgOrder::Block { pg } | PgOrder::Remove { pg } => {
-                            self.served_since.remove(pg);
-                        }
-                        PgOrder::Unblock { .. } | PgOrder::Split { .. } => {}
-                    }
-                }
+    /// A request that reaches its PG's core must name a map of the PG's present interval.
+    fn note_outdated(&mut self, at: CoreId, input: &Input) {
+        let request = match input {
+            Input::Net(NetEvent::Message {
+                conn,
+                message: Message { tid, body: Body::MOSDOp(op), .. },
+                ..
+            }) => Some((*conn, *tid, op)),
+            Input::Mail(Mail::Shard(input)) => match &**input {
+                shard::Input::Op { conn, tid, op, .. } => Some((*conn, *tid, op)),
+                _ => None,
+            },
+            Input::Net(NetEvent::Closed { conn, .. }) => {
+                self.outdated.retain(|(c, _), _| c != conn);
+                None
             }
-            shard::Input::Op { conn, tid, op, .. } => {
-                let (pg, epoch) = (op.pg, op.epoch);
-                if let Some(since) = self.served_since.get(&pg).filter(|since| epoch < **since) {
-                    let wrong = format!(
-                        "carried out a request of epoch {epoch} on {pg}, which it serves since {since}"
-                    );
-                    self.stale.insert((*conn, *tid), wrong);
-                } else {
-                    self.stale.remove(&(*conn, *tid));
-                }
+            _ => None,
+        };
+        let Some((conn, tid, op)) = request else { return };
+        let MOSDOp { pg, epoch, .. } = **op;
+        match self.core(at).served_since(pg) {
+            Some(since) if epoch < since => {
+                let wrong =
+                    format!("carried out a request of epoch {epoch} on {pg}, which it serves since {since}");
+                self.outdated.insert((conn, tid), wrong);
             }
-            shard::Input::Closed { conn, .. } => self.stale.retain(|(c, _), _| c != conn),
-            _ => {}
+            _ => drop(self.outdated.remove(&(conn, tid))),
         }
     }
 
     /// A successful answer to a request from before the interval: what is wrong with it.
-    fn answers_stale(&mut self, conn: ConnId, message: &Message) -> Option<String> {
+    fn answers_outdated(&mut self, conn: ConnId, message: &Message) -> Option<String> {
         let Body::MOSDOpReply(reply) = &message.body else { return None };
-        self.stale.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
+        self.outdated.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
     }
 
-    /// The store is looked at again while somebody waits for it, or it has something of its own to do.
-    fn poll_later(&mut self, now: Time, slow_until: Time, is_busy: bool, random: &mut Random) {
-        if self.asked.is_empty() && !is_busy || self.poll_at.is_some() {
+    // ---- stores
+
+    /// A store is polled while requests are outstanding or it has work of its own.
+    fn poll_later(&mut self, at: CoreId, now: Time) {
+        let SimulatedCore { store, core, poll_at } = &mut self.cores[usize::from(at.0)];
+        let is_waited_for = core.as_ref().is_some_and(|core| core.requests_outstanding() > 0);
+        if poll_at.is_some() || !(is_waited_for || store.is_busy()) {
             return;
         }
-        let max = if now < slow_until { SLOW_DISK_MAX } else { DISK_MAX };
+        let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
         let span = (max - DISK_MIN).as_nanos() as u64;
-        self.poll_at = Some(now + DISK_MIN + Duration::from_nanos(random.below(span)));
+        *poll_at = Some(now + DISK_MIN + Duration::from_nanos(self.random.below(span)));
     }
 
-    fn ask(&mut self, owner: Owner) -> u64 {
-        self.next_ask += 1;
-        self.asked.insert(self.next_ask, owner);
-        self.next_ask
-    }
-}
-
-impl Node for OsdNode {
-    fn name(&self) -> EntityName {
-        EntityName::new(EntityKind::OSD, self.osd.0.into())
-    }
-
-    fn addrs(&self) -> EntityAddrVec {
-        super::addrs(self.index, self.life)
-    }
-
-    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        self.life += 1;
-        if let Err(error) = self.store.open() {
-            let words = format!("{}: its store does not open: {error}", self.osd);
-            return self.history.borrow_mut().violation(now, Promise::SoundDisks, words);
+    fn poll_when_due(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
+        let poll_at = &mut self.cores[usize::from(at.0)].poll_at;
+        if self.stalled_until > now {
+            *poll_at = poll_at.map(|at| at.max(self.stalled_until));
         }
-        let addrs = self.addrs();
-        let id = self.osd.0.to_string();
-        let config = ControlConfig {
-            osd: self.osd,
-            osd_fsid: OsdNode::fsid(self.osd),
-            cores: 1,
-            mon: mon_session_config(EntityKind::OSD, &id, self.monitor.clone(), EntityKind::MGR.0.into()),
+        if poll_at.take_if(|at| *at <= now).is_none() {
+            return;
+        }
+        let (completions, damage) = self.store(at).poll(now);
+        for found in damage {
+            {
+                let mut history = self.history.borrow_mut();
+                match found.unexplained {
+                    None => history.damaged(&found.damage.object.object.name),
+                    Some(why) => {
+                        let words = format!("{}: {why}", self.config.osd);
+                        history.violation(now, Promise::OnlyDamageIsAnError, words);
+                    }
+                }
+            }
+            self.step(at, now, Input::Damage(found.damage), out);
+        }
+        for completion in completions {
+            self.step(at, now, Input::Completed(completion), out);
+        }
+        self.poll_later(at, now);
+    }
+
+    // ---- mail and orders
+
+    fn deliver_mail(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        while let Some((to, parcel)) = self.post.deliver(now) {
+            match parcel {
+                Parcel::Mail(mail) => self.step(to, now, Input::Mail(mail), out),
+                Parcel::Net(effect) => self.leave(effect, out),
+            }
+        }
+    }
+
+    /// The operator has a PG moved to another core, or compression changed.
+    fn give_order(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.order_at = now + Duration::from_millis(500 + self.random.below(ORDER_PAUSE_MAX_MS));
+        let command = if self.random.below(16) < COMPRESSION_ORDERS {
+            let mode = ["none", "force"][self.random.below(2) as usize];
+            format!(r#"{{"prefix":"config set","var":"bluestore_compression_mode","val":["{mode}"]}}"#)
+        } else {
+            let from = self.random.below(self.cores.len() as u64) as usize;
+            let to = self.random.below(self.cores.len() as u64);
+            let mut pgs: Vec<SpgId> = self.core(CoreId(from as u16)).pgs().collect();
+            pgs.sort_unstable();
+            let Some(pg) = pgs.get(self.random.below(pgs.len() as u64) as usize) else { return };
+            format!(r#"{{"prefix":"pg move","pgid":"{}","core":{to}}}"#, pg.pg)
+        };
+        self.orders += 1;
+        self.step(CoreId(0), now, Input::Admin { id: self.orders, command }, out);
+    }
+
+    fn core_config(&self, core: CoreId) -> CoreConfig {
+        CoreConfig {
+            osd: self.config.osd,
+            core,
+            cores: self.config.cores,
+            log: match self.config.medium {
+                Medium::Memory => LogLimits::default(),
+                Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
+            },
+            object_cache_bytes: 1 << 20,
+            full_ratio_max: Failsafe::default().ratio_max,
+        }
+    }
+
+    fn control_config(&self) -> ControlConfig {
+        let (osd, addrs) = (self.config.osd, self.addrs());
+        let (id, monitor) = (osd.0.to_string(), self.config.monitor.clone());
+        ControlConfig {
+            osd,
+            osd_fsid: OsdNode::fsid(osd),
+            cores: self.config.cores,
+            mon: mon_session_config(EntityKind::OSD, &id, monitor, EntityKind::MGR.0.into()),
             addrs: Addrs {
                 client: addrs.clone(),
                 cluster: addrs.clone(),
@@ -308,126 +297,88 @@ impl Node for OsdNode {
             metadata: metadata(),
             options: BTreeMap::new(),
             version: VersionText::default(),
-        };
-        let limits = Limits { max_metadata_size: self.store.metadata_max(), ..Limits::default() };
-        let shard_config = ShardConfig {
-            osd: self.osd,
-            core: CORE,
-            limits,
-            log: match self.medium {
-                Medium::Memory => LogLimits::default(),
-                Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
-            },
-            object_cache_bytes: 1 << 20,
-        };
-        let collections = self.store.placed();
-        let has_meta = collections.iter().any(|(c, _)| *c == Collection::Meta);
-        let pgs = collections.into_iter().filter_map(|(c, placed)| match c {
-            Collection::Pg(id) => Some((id, placed)),
-            Collection::Meta => None,
-        });
-        self.machines = Some(Machines {
-            control: Control::new(config, has_meta, self.random.fork()),
-            shard: Shard::new(shard_config, pgs.collect()),
-            routes: Routes::new(1),
-            asked: BTreeMap::new(),
-            next_ask: 0,
-            poll_at: None,
-            slow_at: now + SLOW_THINGS,
-            headroom: Headroom::new(Failsafe::default().ratio_max),
-            look_for_room: true,
-            served_since: BTreeMap::new(),
-            stale: BTreeMap::new(),
-        });
-        let wall: UTime = wall(now);
-        self.run(now, Step::Control(control::Input::Wall { now: wall }), out);
-        self.run(now, Step::Shard(shard::Input::Deadline), out);
+        }
+    }
+}
+
+impl Node for OsdNode {
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::OSD, self.config.osd.0.into())
+    }
+
+    fn addrs(&self) -> EntityAddrVec {
+        super::addrs(self.config.index, self.life)
+    }
+
+    fn cores(&self) -> u16 {
+        self.config.cores
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.life += 1;
+        let opened = self.cores.iter_mut().try_for_each(|core| core.store.open());
+        if let Err(error) = opened {
+            let words = format!("{}: its store does not open: {error}", self.config.osd);
+            return self.history.borrow_mut().violation(now, Promise::SoundDisks, words);
+        }
+        let contents = remove_stale(self.cores.iter_mut().map(|core| &mut core.store));
+        for (at, contents) in contents.into_iter().enumerate() {
+            let at = CoreId(at as u16);
+            let control = (at == CoreId(0)).then(|| (self.control_config(), self.random.fork()));
+            let core = Core::new(self.core_config(at), contents, control);
+            self.cores[usize::from(at.0)].core = Some(core);
+        }
+        self.order_at = now + Duration::from_millis(self.random.below(ORDER_PAUSE_MAX_MS));
+        for at in (0..self.config.cores).map(CoreId) {
+            self.step(at, now, Input::Start { wall: wall(now) }, out);
+        }
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
-        if self.machines.is_none() {
-            return; // Its store did not open, which ends the run.
-        }
-        match event {
-            NetEvent::Ready { conn, peer } => {
-                if !conn.is_outgoing() {
-                    let peer = Arc::new(peer.clone());
-                    self.run(now, Step::Shard(shard::Input::Opened { conn, peer }), out);
-                }
-                self.run(now, Step::Control(control::Input::Net(NetEvent::Ready { conn, peer })), out);
+        // Without machines its store did not open, which ends the run.
+        if self.is_running() {
+            match &event {
+                NetEvent::Ready { conn, .. } if !conn.is_outgoing() => drop(self.open.insert(*conn)),
+                NetEvent::Closed { conn, .. } => drop(self.open.remove(conn)),
+                _ => {}
             }
-            NetEvent::Closed { conn, why } => {
-                if !conn.is_outgoing() {
-                    let why = why.clone();
-                    self.run(now, Step::Shard(shard::Input::Closed { conn, why }), out);
-                }
-                self.run(now, Step::Control(control::Input::Net(NetEvent::Closed { conn, why })), out);
-            }
-            NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
-                let m = self.machines.as_ref().expect("a node that is up has its machines");
-                let step = match (m.routes.of(&message), message.body) {
-                    (Destination::Shard(_), Body::MOSDOp(op)) => {
-                        Step::Shard(shard::Input::Op { conn, tid: message.tid, op, held })
-                    }
-                    (Destination::Shard(_), Body::MOSDBackoff(message)) => {
-                        Step::Shard(shard::Input::Backoff { conn, message })
-                    }
-                    (_, body) => {
-                        let message = Message { body, ..message };
-                        Step::Control(control::Input::Net(NetEvent::Message { conn, message, held }))
-                    }
-                };
-                self.run(now, step, out);
-            }
-            other => self.run(now, Step::Control(control::Input::Net(other)), out),
+            self.step(event.conn().core(), now, Input::Net(event), out);
         }
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        let m = self.machines.as_mut().expect("a node that is up has its machines");
-        if self.stalled_until > now {
-            m.poll_at = m.poll_at.map(|at| at.max(self.stalled_until));
+        self.deliver_mail(now, out);
+        for at in (0..self.config.cores).map(CoreId) {
+            self.poll_when_due(at, now, out);
+            if self.core(at).next_deadline().is_some_and(|at| at <= now) {
+                self.step(at, now, Input::Deadline { wall: wall(now) }, out);
+            }
         }
-        if m.poll_at.take_if(|at| *at <= now).is_some() {
-            self.poll(now, out);
-            let m = self.machines.as_mut().expect("still up");
-            m.poll_later(now, self.slow_until, self.store.is_busy(), &mut self.random);
-        }
-        let m = self.machines.as_mut().expect("still up");
-        if m.slow_at <= now {
-            m.slow_at = now + SLOW_THINGS;
-            m.look_for_room = true;
-            let usage = self.store.usage();
-            self.run(now, Step::Control(control::Input::Wall { now: wall(now) }), out);
-            self.run(
-                now,
-                Step::Control(control::Input::Usage { core: CORE, usage, compressed: Vec::new() }),
-                out,
-            );
-        }
-        let m = self.machines.as_ref().expect("still up");
-        if m.shard.next_deadline().is_some_and(|at| at <= now) {
-            self.run(now, Step::Shard(shard::Input::Deadline), out);
-        }
-        let m = self.machines.as_ref().expect("still up");
-        if m.control.next_deadline().is_some_and(|at| at <= now) {
-            self.run(now, Step::Control(control::Input::Deadline), out);
+        if self.order_at <= now {
+            self.give_order(now, out);
         }
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let m = self.machines.as_ref()?;
-        let machines = Time::earliest(m.control.next_deadline(), m.shard.next_deadline());
-        Time::earliest(machines, Time::earliest(m.poll_at, Some(m.slow_at)))
+        let mut next = Time::earliest(self.post.next_delivery(), Some(self.order_at));
+        for SimulatedCore { core, poll_at, .. } in &self.cores {
+            next = Time::earliest(next, Time::earliest(core.as_ref()?.next_deadline(), *poll_at));
+        }
+        next
     }
 
     fn crash(&mut self, _now: Time, death: Death, dice: &mut Random) {
-        self.machines = None;
-        self.store.died(death, dice);
+        for SimulatedCore { store, core, poll_at } in &mut self.cores {
+            (*core, *poll_at) = (None, None);
+            store.died(death, dice);
+        }
+        self.post.clear();
+        self.open.clear();
+        self.outdated.clear();
     }
 
     fn is_writing(&self) -> bool {
-        self.store.is_writing()
+        self.cores.iter().any(|core| core.store.is_writing())
     }
 
     fn slow_disk(&mut self, until: Time) {
@@ -439,31 +390,36 @@ impl Node for OsdNode {
     }
 
     fn flip_bit(&mut self) -> bool {
-        self.store.disk().is_some_and(|disk| disk.flip_bit())
+        let at = self.random.below(self.cores.len() as u64) as usize;
+        self.cores[at].store.disk().is_some_and(|disk| disk.flip_bit())
     }
 
     fn fail_reads(&mut self, until: Time) -> bool {
-        self.store.disk().is_some_and(|disk| disk.fail_reads(until))
+        let at = self.random.below(self.cores.len() as u64) as usize;
+        self.cores[at].store.disk().is_some_and(|disk| disk.fail_reads(until))
     }
 
     fn lose_disk(&mut self) {
-        self.store = OsdStore::empty(self.medium, &mut self.random);
+        for core in &mut self.cores {
+            core.store = OsdStore::empty(self.config.medium, &mut self.random);
+        }
     }
 
     fn examine(&mut self) -> Result<(), String> {
-        self.store.disk().map_or(Ok(()), |disk| disk.examine())
+        let mut disks = self.cores.iter_mut().filter_map(|core| core.store.disk());
+        disks.try_for_each(|disk| disk.examine())
     }
 
     fn check(&self) {
-        if let Some(m) = &self.machines {
-            m.control.check();
-            m.shard.check();
+        let cores = || self.cores.iter().filter_map(|core| core.core.as_ref());
+        cores().for_each(Machine::check);
+        node::check_together(cores());
+        if self.post.is_empty() {
+            node::check_sessions(cores(), &self.open);
         }
     }
 
     fn states(&self, into: &mut dyn FnMut(&str)) {
-        if self.machines.as_ref().is_some_and(|m| m.control.is_up()) {
-            into("osd: up");
-        }
+        self.cores.iter().filter_map(|core| core.core.as_ref()).for_each(|core| core.states(into));
     }
 }

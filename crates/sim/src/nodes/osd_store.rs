@@ -5,8 +5,12 @@ use super::disk::{Disk, Found};
 use crate::node::Death;
 use block_store::OpenError;
 use machine::{Random, Time};
+use osd::node::stale::Scan;
+use osd::node::{StoreContents, StoreUsage};
+use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
-use store::{Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};
+use store::moving::{Stays, remove};
+use store::{Collection, Completion, Compression, ObjectStore, Placed, ReadRequest, Transaction};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,24 +100,41 @@ impl OsdStore {
         }
     }
 
-    pub(super) fn metadata_max(&self) -> u64 {
+    fn metadata_max(&self) -> u64 {
         match self {
             OsdStore::Memory(_) => u64::MAX,
             OsdStore::Disk(disk) => disk.metadata_max(),
         }
     }
 
-    pub(super) fn placed(&mut self) -> Vec<(Collection, Placed)> {
+    fn placed(&mut self) -> Vec<(Collection, Placed)> {
         match self {
             OsdStore::Memory(store) => store.placed(),
             OsdStore::Disk(disk) => disk.shard().placed(),
         }
     }
 
-    pub(super) fn usage(&mut self) -> Usage {
+    fn remove(&mut self, collection: Collection) -> Result<(), Stays> {
         match self {
-            OsdStore::Memory(store) => store.usage(),
-            OsdStore::Disk(disk) => disk.shard().usage(),
+            OsdStore::Memory(store) => remove(store, collection, &mut |_| ()),
+            OsdStore::Disk(disk) => remove(disk.shard(), collection, &mut |_| ()),
+        }
+    }
+
+    pub(super) fn measure(&mut self) -> StoreUsage {
+        match self {
+            OsdStore::Memory(store) => StoreUsage { usage: store.usage(), compressed: Vec::new() },
+            OsdStore::Disk(disk) => {
+                let shard = disk.shard();
+                StoreUsage { usage: shard.usage(), compressed: shard.compressed() }
+            }
+        }
+    }
+
+    /// The memory store does not compress.
+    pub(super) fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        if let OsdStore::Disk(disk) = self {
+            disk.shard().set_compression(pools);
         }
     }
 
@@ -123,4 +144,25 @@ impl OsdStore {
             OsdStore::Disk(disk) => Some(disk),
         }
     }
+}
+
+/// The stale-PG scan over the stores of all cores, and what each holds afterwards.
+pub(super) fn remove_stale<'a>(stores: impl Iterator<Item = &'a mut OsdStore>) -> Vec<StoreContents> {
+    let mut stores: Vec<&mut OsdStore> = stores.collect();
+    let mut scan = Scan::new(stores.len());
+    for (at, store) in stores.iter_mut().enumerate() {
+        scan.add(store.placed().into_iter().map(|(collection, placed)| (at, collection, placed)));
+    }
+    let mut obstructed = vec![Vec::new(); stores.len()];
+    for (at, collection) in scan.stale().expect("every core has added its collections") {
+        if stores[at].remove(collection).is_err() {
+            obstructed[at].push(collection);
+        }
+    }
+    let contents = |(store, obstructed): (&mut OsdStore, Vec<Collection>)| {
+        let mut collections = store.placed();
+        collections.retain(|(collection, _)| !obstructed.contains(collection));
+        StoreContents { collections, obstructed, metadata_max: store.metadata_max() }
+    };
+    stores.into_iter().zip(obstructed).map(contents).collect()
 }

@@ -1,0 +1,496 @@
+//! One core of an OSD: its shard, its headroom, and on core 0 the control machine.
+//!
+//! The two machines of core 0 do not call each other both ways. The control machine's orders reach the shard of core 0 at
+//! once, in the middle of the control machine's step; a shard's reports reach the control machine as mail, on core 0 too.
+//! So no machine is stepped while it is being stepped, and every core's reports take the same way.
+//!
+//! Cost on the data path: each effect of the shard is moved once, into the list that the host drains. A request for a PG
+//! of another core is boxed, and travels with the other mail of the same turn.
+
+use super::headroom::Headroom;
+use super::io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
+use super::requests::{Requests, control_tag, of_control};
+use super::routes::Destination;
+use super::stale::StoreContents;
+use crate::control::{self, Control, ControlConfig, Level};
+use crate::ops::Limits;
+use crate::pg::log::LogLimits;
+use crate::planted::{self, PlantedBug};
+use crate::shard::{self, ClusterView, Shard, ShardConfig};
+use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
+use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time, WallWatch};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Collection, Completion, ObjectId, Transaction};
+use wire::messages::Body;
+use wire::types::{Epoch, OsdId, SpgId};
+
+/// How often a core measures its store, if nothing else makes it.
+const MEASURE_EVERY: Duration = Duration::from_secs(2);
+/// Damaged places that are remembered, so that each is logged once.
+const DAMAGE_KNOWN_MAX: usize = 10_000;
+
+type Fx = Effects<Effect>;
+
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    pub osd: OsdId,
+    pub core: CoreId,
+    /// Cores of this OSD.
+    pub cores: u16,
+    pub log: LogLimits,
+    /// For the object contexts of one PG.
+    pub object_cache_bytes: usize,
+    /// `osd_failsafe_full_ratio`, until a map says otherwise.
+    pub full_ratio_max: f64,
+}
+
+pub struct Core {
+    core: CoreId,
+    cores: u16,
+    shard: Shard,
+    shard_effects: Effects<shard::Effect>,
+    /// On core 0.
+    control: Option<Box<ControlPart>>,
+    /// The newest map's digest; its routes hold for the messages that arrive here.
+    view: Arc<ClusterView>,
+    headroom: Headroom,
+    requests: Requests,
+    /// [`Effect::MeasureStore`] is due.
+    measure: bool,
+    /// It was asked for and is not answered.
+    measuring: bool,
+    measure_at: Time,
+    /// What core 0 was told last.
+    usage_told: Option<StoreUsage>,
+    damaged: BTreeSet<(Collection, ObjectId, u64)>,
+    /// Mail that the planted bug lets later mail overtake.
+    #[cfg(feature = "planted-bugs")]
+    delayed_mail: Option<(CoreId, Mail)>,
+}
+
+struct ControlPart {
+    control: Control,
+    effects: Effects<control::Effect>,
+    wall: WallWatch,
+}
+
+impl Core {
+    /// `control`: what the control machine needs, for core 0 and for no other. `contents`: see [`super::stale`].
+    pub fn new(
+        config: CoreConfig,
+        contents: StoreContents,
+        control: Option<(ControlConfig, Random)>,
+    ) -> Core {
+        let CoreConfig { osd, core, cores, log, object_cache_bytes, full_ratio_max } = config;
+        assert_eq!(control.is_some(), core == CoreId(0), "the control machine is on core 0");
+        let limits = Limits { max_metadata_size: contents.metadata_max, ..Limits::default() };
+        let shard_config = ShardConfig { osd, core, limits, log, object_cache_bytes };
+        let pgs = contents
+            .collections
+            .iter()
+            .filter_map(|(collection, placed)| Some((pg_of(*collection)?, *placed)));
+        let mut shard = Shard::new(shard_config, pgs.collect());
+        shard.obstruct(contents.obstructed.iter().filter_map(|collection| pg_of(*collection)));
+        let has_meta = contents.collections.iter().any(|(collection, _)| *collection == Collection::Meta);
+        let control = control.map(|(config, random)| {
+            Box::new(ControlPart {
+                control: Control::new(config, has_meta, random),
+                effects: Effects::new(),
+                wall: WallWatch::default(),
+            })
+        });
+        Core {
+            core,
+            cores,
+            shard,
+            shard_effects: Effects::new(),
+            control,
+            view: Arc::new(ClusterView::default()),
+            headroom: Headroom::new(full_ratio_max),
+            requests: Requests::default(),
+            measure: false,
+            measuring: false,
+            measure_at: Time::ZERO,
+            usage_told: None,
+            damaged: BTreeSet::new(),
+            #[cfg(feature = "planted-bugs")]
+            delayed_mail: None,
+        }
+    }
+
+    /// The newest map has this OSD up. Known on core 0.
+    pub fn is_up(&self) -> bool {
+        self.control.as_ref().is_some_and(|part| part.control.is_up())
+    }
+
+    /// States of this core's machines, for a simulator's coverage.
+    pub fn states(&self, into: &mut dyn FnMut(&str)) {
+        if let Some(part) = &self.control {
+            part.control.states(into);
+        }
+    }
+
+    /// The first epoch of the interval in which this core serves a PG.
+    pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
+        self.shard.served_since(pg)
+    }
+
+    /// PGs that clients' requests on this core reach.
+    pub fn pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
+        self.shard.owned_pgs()
+    }
+
+    /// Store requests that have not completed.
+    pub fn requests_outstanding(&self) -> u64 {
+        self.requests.outstanding()
+    }
+
+    fn post(&mut self, to: CoreId, mail: Mail, out: &mut Fx) {
+        #[cfg(feature = "planted-bugs")]
+        if planted::has(PlantedBug::RequestMailOvertakes)
+            && let Mail::Shard(input) = &mail
+            && matches!(**input, shard::Input::Op { .. })
+        {
+            match self.delayed_mail.take() {
+                None => self.delayed_mail = Some((to, mail)),
+                Some((earlier_to, earlier)) => {
+                    out.push(Effect::Mail { to, mail });
+                    out.push(Effect::Mail { to: earlier_to, mail: earlier });
+                }
+            }
+            return;
+        }
+        out.push(Effect::Mail { to, mail });
+    }
+
+    fn submit(&mut self, tag: u64, transaction: Transaction, out: &mut Fx) {
+        self.measure |= self.headroom.on_submit(&transaction);
+        self.requests.on_submit(tag);
+        out.push(Effect::Submit { tag, transaction });
+    }
+
+    fn read(&mut self, tag: u64, request: store::ReadRequest, out: &mut Fx) {
+        self.requests.on_read(tag);
+        out.push(Effect::Read { tag, request });
+    }
+
+    fn other_cores(&self) -> impl Iterator<Item = CoreId> + use<> {
+        let own = self.core;
+        (0..self.cores).map(CoreId).filter(move |core| *core != own)
+    }
+
+    // ---- the shard
+
+    fn step_shard(&mut self, now: Time, input: shard::Input, out: &mut Fx) {
+        if let shard::Input::Map { view, .. } = &input {
+            self.view = view.clone();
+            self.measure |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
+        }
+        self.shard.step(now, input, &mut self.shard_effects);
+        let mut effects = std::mem::take(&mut self.shard_effects);
+        for effect in effects.drain() {
+            match effect {
+                shard::Effect::Send { conn, message } => {
+                    out.push(Effect::Net(NetEffect::Send { conn, message }))
+                }
+                shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction, out),
+                shard::Effect::Read { tag, request } => self.read(tag.0, request, out),
+                shard::Effect::Close { conn } => self.close(conn, out),
+                shard::Effect::Reroute { conn, tid, op, held } => {
+                    let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
+                    self.post(core, Mail::Shard(Box::new(shard::Input::Op { conn, tid, op, held })), out);
+                }
+                // As mail to this core too: after the mail that is on its way here.
+                shard::Effect::ToShard { core, input } => self.post(core, Mail::Shard(input), out),
+                shard::Effect::Control(said) => {
+                    self.post(CoreId(0), Mail::Control { from: self.core, said }, out);
+                }
+            }
+        }
+        self.shard_effects = effects;
+    }
+
+    /// To the shard of `core`, at once if it is this one.
+    fn hand_to_shard(&mut self, now: Time, core: CoreId, input: shard::Input, out: &mut Fx) {
+        if core == self.core {
+            self.step_shard(now, input, out);
+        } else {
+            self.post(core, Mail::Shard(Box::new(input)), out);
+        }
+    }
+
+    /// Ends a client's connection. Every machine hears of it as if the client had closed it.
+    fn close(&mut self, conn: ConnId, out: &mut Fx) {
+        out.push(Effect::Net(NetEffect::Close { conn }));
+        let why = CloseReason::Broken("it is to send again what was not answered".into());
+        // As mail to this core too: its shard is being stepped.
+        for core in (0..self.cores).map(CoreId) {
+            let input = shard::Input::Closed { conn, why: why.clone() };
+            self.post(core, Mail::Shard(Box::new(input)), out);
+        }
+        self.post(CoreId(0), Mail::Net(NetEvent::Closed { conn, why }), out);
+    }
+
+    // ---- the control machine
+
+    fn step_control(&mut self, now: Time, input: control::Input, out: &mut Fx) {
+        let Some(part) = &mut self.control else {
+            debug_assert!(false, "core {} has no control machine", self.core.0);
+            return;
+        };
+        part.control.step(now, input, &mut part.effects);
+        let mut effects = std::mem::take(&mut part.effects);
+        for effect in effects.drain() {
+            match effect {
+                control::Effect::Net(effect) => out.push(Effect::Net(effect)),
+                control::Effect::Submit { tag, transaction } => {
+                    self.submit(control_tag(tag.0), transaction, out)
+                }
+                control::Effect::Read { tag, request } => self.read(control_tag(tag.0), request, out),
+                control::Effect::Shard { core, input } => self.hand_to_shard(now, core, input, out),
+                control::Effect::Compression { pools } => {
+                    for core in self.other_cores() {
+                        self.post(core, Mail::Compression(pools.clone()), out);
+                    }
+                    out.push(Effect::Compression(pools));
+                }
+                control::Effect::AdminAnswer { id, answer } => out.push(Effect::AdminAnswer { id, answer }),
+                control::Effect::Log { level, text } => out.push(Effect::Log { level, text }),
+                control::Effect::Options { monitor, injected } => {
+                    out.push(Effect::Options { monitor, injected })
+                }
+                control::Effect::Stopped => out.push(Effect::Stopped),
+                control::Effect::Fatal { why } => out.push(Effect::Fatal { why }),
+            }
+        }
+        if let Some(part) = &mut self.control {
+            part.effects = effects;
+        }
+    }
+
+    /// An event for the control machine, wherever that is.
+    fn net_to_control(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
+        if self.control.is_some() {
+            self.step_control(now, control::Input::Net(event), out);
+        } else {
+            self.post(CoreId(0), Mail::Net(event), out);
+        }
+    }
+
+    // ---- inputs
+
+    fn start(&mut self, now: Time, wall: wire::types::UTime, out: &mut Fx) {
+        self.step_shard(now, shard::Input::Deadline, out);
+        if let Some(part) = &mut self.control {
+            part.wall = WallWatch::new(now, wall);
+            self.step_control(now, control::Input::Wall { now: wall }, out);
+        }
+        self.measure = true;
+    }
+
+    /// A client's objects are on all cores, so every shard hears of every session. Requests go to their PG's shard.
+    fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
+        match event {
+            NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
+                match self.view.routes.of(&message) {
+                    Destination::Control => {
+                        self.net_to_control(now, NetEvent::Message { conn, message, held }, out);
+                    }
+                    Destination::Shard(core) => {
+                        let tid = message.tid;
+                        let input = match message.body {
+                            Body::MOSDOp(op) => shard::Input::Op { conn, tid, op, held },
+                            Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
+                            _ => unreachable!("other messages go to the control machine"),
+                        };
+                        self.hand_to_shard(now, core, input, out);
+                    }
+                }
+            }
+            NetEvent::Ready { conn, peer } if !conn.is_outgoing() => {
+                let shared: Arc<Peer> = Arc::new(peer.clone());
+                self.net_to_control(now, NetEvent::Ready { conn, peer }, out);
+                for core in (0..self.cores).map(CoreId) {
+                    self.hand_to_shard(now, core, shard::Input::Opened { conn, peer: shared.clone() }, out);
+                }
+            }
+            NetEvent::Closed { conn, why } if !conn.is_outgoing() => {
+                let told = if planted::has(PlantedBug::ClosedOnCoreZeroOnly) { 1 } else { self.cores };
+                for core in (0..told).map(CoreId) {
+                    self.hand_to_shard(now, core, shard::Input::Closed { conn, why: why.clone() }, out);
+                }
+                self.net_to_control(now, NetEvent::Closed { conn, why }, out);
+            }
+            other => self.net_to_control(now, other, out),
+        }
+    }
+
+    fn on_mail(&mut self, now: Time, mail: Mail, out: &mut Fx) {
+        match mail {
+            Mail::Shard(input) => self.step_shard(now, *input, out),
+            Mail::Control { from, said } => {
+                self.step_control(now, control::Input::Shard { core: from, said }, out);
+            }
+            Mail::Net(event) => self.step_control(now, control::Input::Net(event), out),
+            Mail::Usage { from, usage } => self.take_usage(now, from, usage, out),
+            Mail::Compression(pools) => out.push(Effect::Compression(pools)),
+        }
+    }
+
+    fn on_completion(&mut self, now: Time, completion: Completion, out: &mut Fx) {
+        self.requests.on_completion(&completion);
+        let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
+            &completion;
+        if let Some(tag) = of_control(*tag) {
+            return match completion {
+                Completion::Committed { .. } => {
+                    self.step_control(now, control::Input::Committed { tag: Tag(tag) }, out);
+                }
+                Completion::Read { answers, .. } => {
+                    self.step_control(now, control::Input::Read { tag: ReadTag(tag), answers }, out);
+                }
+                Completion::Failed { .. } => out.push(Effect::Fatal { why: "the store failed".into() }),
+            };
+        }
+        let input = match completion {
+            Completion::Committed { tag } => shard::Input::Committed { tag: Tag(tag) },
+            Completion::Failed { tag } => shard::Input::Failed { tag: Tag(tag) },
+            Completion::Read { tag, answers } => shard::Input::Read { tag: ReadTag(tag), answers },
+        };
+        self.step_shard(now, input, out);
+    }
+
+    /// The shard hears at once that its store is full or has room again; core 0 hears of every change.
+    fn on_usage(&mut self, now: Time, usage: StoreUsage, out: &mut Fx) {
+        self.measuring = false;
+        self.measure_at = now + MEASURE_EVERY;
+        let changed = self.headroom.look(&usage.usage);
+        if let Some(full) = changed {
+            let state = if full { "is full" } else { "has room again" };
+            let text = format!("the store of core {} {state}", self.core.0);
+            out.push(Effect::Log { level: Level::Warn, text });
+            self.step_shard(now, shard::Input::Space { full }, out);
+        }
+        if changed.is_none() && self.usage_told.as_ref() == Some(&usage) {
+            return;
+        }
+        self.usage_told = Some(usage.clone());
+        if self.control.is_some() {
+            self.take_usage(now, self.core, usage, out);
+        } else {
+            self.post(CoreId(0), Mail::Usage { from: self.core, usage }, out);
+        }
+    }
+
+    fn take_usage(&mut self, now: Time, core: CoreId, usage: StoreUsage, out: &mut Fx) {
+        let StoreUsage { usage, compressed } = usage;
+        self.step_control(now, control::Input::Usage { core, usage, compressed }, out);
+    }
+
+    /// Logs each damaged place once, however often it is read.
+    fn on_damage(&mut self, damage: Damage, out: &mut Fx) {
+        let Damage { collection, object, offset, device_offset } = damage;
+        let is_known = self.damaged.len() >= DAMAGE_KNOWN_MAX
+            || !self.damaged.insert((collection, object.clone(), offset));
+        if is_known {
+            return;
+        }
+        let place = device_offset.map_or("in the index".into(), |at| format!("on the device at {at}"));
+        let text = format!(
+            "{object:?} of {collection} is damaged at byte {offset}, {place}: reads of it fail; \
+             `shoal store fsck --deep` finds all damage"
+        );
+        out.push(Effect::Log { level: Level::Error, text });
+    }
+
+    fn on_deadline(&mut self, now: Time, wall: wire::types::UTime, out: &mut Fx) {
+        self.measure |= self.measure_at <= now;
+        if let Some(part) = &mut self.control {
+            if let Some(wall) = part.wall.look(now, wall) {
+                self.step_control(now, control::Input::Wall { now: wall }, out);
+            }
+            self.step_control(now, control::Input::Deadline, out);
+        }
+        self.step_shard(now, shard::Input::Deadline, out);
+    }
+
+    fn on_budgets(&self, budgets: Budgets, out: &mut Fx) {
+        let cores = usize::from(self.cores);
+        out.push(Effect::CacheBudget { bytes: budgets.caches / cores });
+        out.push(Effect::Net(NetEffect::HoldAtMost(budgets.messages / cores)));
+    }
+}
+
+impl Machine for Core {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Time, input: Input, out: &mut Fx) {
+        match input {
+            Input::Net(event) => self.on_net(now, event, out),
+            Input::Completed(completion) => self.on_completion(now, completion, out),
+            Input::Mail(mail) => self.on_mail(now, mail, out),
+            Input::Deadline { wall } => self.on_deadline(now, wall, out),
+            Input::StoreUsage(usage) => self.on_usage(now, usage, out),
+            Input::Damage(damage) => self.on_damage(damage, out),
+            Input::Start { wall } => self.start(now, wall, out),
+            Input::Admin { id, command } => {
+                self.step_control(now, control::Input::Admin { id, command }, out)
+            }
+            Input::Budgets(budgets) => self.on_budgets(budgets, out),
+            Input::Stop => self.step_control(now, control::Input::Stop, out),
+        }
+        if self.measure && !self.measuring {
+            (self.measure, self.measuring) = (false, true);
+            out.push(Effect::MeasureStore);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let own = Time::earliest(self.shard.next_deadline(), Some(self.measure_at));
+        let Some(part) = &self.control else { return own };
+        Time::earliest(own, Time::earliest(part.control.next_deadline(), Some(part.wall.next_look())))
+    }
+
+    fn check(&self) {
+        assert_eq!(self.control.is_some(), self.core == CoreId(0), "the control machine is on core 0");
+        assert!(self.shard_effects.is_empty(), "every effect of the shard was carried out");
+        assert!(!(self.measure && !self.measuring), "a measurement that is due was asked for");
+        self.requests.check();
+        self.shard.check();
+        if let Some(part) = &self.control {
+            assert!(part.effects.is_empty(), "every effect of the control machine was carried out");
+            part.control.check();
+        }
+    }
+}
+
+/// Invariants that span the cores of one OSD: a PG is on one core. Panics.
+pub fn check_together<'a>(cores: impl IntoIterator<Item = &'a Core>) {
+    let mut owners: BTreeSet<SpgId> = BTreeSet::new();
+    for core in cores {
+        for pg in core.pgs() {
+            assert!(owners.insert(pg), "{pg} is on two cores, one of them {}", core.core.0);
+        }
+    }
+}
+
+/// While no mail is under way, every shard and the control machine know exactly the clients' sessions that are `open`. Panics.
+pub fn check_sessions<'a>(cores: impl IntoIterator<Item = &'a Core>, open: &BTreeSet<ConnId>) {
+    for Core { core, shard, control, .. } in cores {
+        let known: BTreeSet<ConnId> = shard.sessions().collect();
+        assert!(known == *open, "core {} knows the sessions {known:?}, and open are {open:?}", core.0);
+        let Some(part) = control else { continue };
+        let known: BTreeSet<ConnId> = part.control.accepted_peers().collect();
+        assert!(known == *open, "the control machine knows the sessions {known:?}, and open are {open:?}");
+    }
+}
+
+fn pg_of(collection: Collection) -> Option<SpgId> {
+    match collection {
+        Collection::Pg(pg) => Some(pg),
+        Collection::Meta => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! Inputs and effects of a [`Core`](super::Core).
+
+use crate::control::Level;
+use crate::shard::{self, ToControl};
+use machine::CoreId;
+use machine::net::{NetEffect, NetEvent};
+use std::collections::BTreeMap;
+use store::{Collection, Completion, Compressed, Compression, ObjectId, ReadRequest, Transaction, Usage};
+use wire::types::UTime;
+
+#[derive(Debug)]
+pub enum Input {
+    /// Comes once, before every other input.
+    Start { wall: UTime },
+    /// An event of a connection that lives on this core.
+    Net(NetEvent),
+    /// From another core of this OSD, or from this one.
+    Mail(Mail),
+    /// A store request of this core has completed.
+    Completed(Completion),
+    /// The answer to [`Effect::MeasureStore`].
+    StoreUsage(StoreUsage),
+    /// The store found damaged bytes.
+    Damage(Damage),
+    /// [`machine::Machine::next_deadline`] has passed. `wall` is the wall clock's time.
+    Deadline { wall: UTime },
+    /// A command from the admin socket, for core 0. Answered by [`Effect::AdminAnswer`].
+    Admin { id: u64, command: String },
+    /// Memory that the whole OSD may use. Told to every core; each takes its share.
+    Budgets(Budgets),
+    /// Stop cleanly, for core 0. Ends in [`Effect::Stopped`].
+    Stop,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Net(NetEffect),
+    /// To a core of this OSD, possibly this one.
+    Mail {
+        to: CoreId,
+        mail: Mail,
+    },
+    /// To this core's store.
+    Submit {
+        tag: u64,
+        transaction: Transaction,
+    },
+    /// To this core's store.
+    Read {
+        tag: u64,
+        request: ReadRequest,
+    },
+    /// Answer at once with [`Input::StoreUsage`].
+    MeasureStore,
+    /// Compress new data of these pools, and of no others, in this core's store.
+    Compression(BTreeMap<i64, Compression>),
+    /// Memory for the caches of this core's store.
+    CacheBudget {
+        bytes: usize,
+    },
+    AdminAnswer {
+        id: u64,
+        answer: command::Answer,
+    },
+    /// The monitor's options, or those set for as long as the process runs, have changed.
+    Options {
+        monitor: BTreeMap<String, String>,
+        injected: BTreeMap<String, String>,
+    },
+    /// For the daemon's log.
+    Log {
+        level: Level,
+        text: String,
+    },
+    /// The OSD has stopped cleanly: end all cores.
+    Stopped,
+    /// Going on would be wrong: end all cores, and keep nothing that only memory holds.
+    Fatal {
+        why: String,
+    },
+}
+
+/// From one core to another.
+#[derive(Debug)]
+pub enum Mail {
+    Shard(Box<shard::Input>),
+    /// For the control machine: a report of the shard of core `from`.
+    Control {
+        from: CoreId,
+        said: ToControl,
+    },
+    /// For the control machine: an event of a connection that lives on another core.
+    Net(NetEvent),
+    /// For the control machine: the space of the store of core `from`.
+    Usage {
+        from: CoreId,
+        usage: StoreUsage,
+    },
+    Compression(BTreeMap<i64, Compression>),
+}
+
+/// Space in one core's store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreUsage {
+    pub usage: Usage,
+    /// What compression has saved, by pool.
+    pub compressed: Vec<(i64, Compressed)>,
+}
+
+/// Bytes that the store returned EIO for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub collection: Collection,
+    pub object: ObjectId,
+    pub offset: u64,
+    /// Unknown where the index lost the location.
+    pub device_offset: Option<u64>,
+}
+
+/// Memory limits in bytes, of the whole OSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budgets {
+    pub caches: usize,
+    /// Of clients' messages.
+    pub messages: usize,
+}

@@ -1,0 +1,276 @@
+//! One core's wiring, effect by effect.
+
+use super::*;
+use crate::control::{Addrs, ControlConfig, Level, VersionText};
+use crate::shard::{self, ClusterView, PgOrder, PoolView};
+use ::bytes::Bytes;
+use machine::net::{CloseReason, Held, NetEffect, NetEvent, Peer};
+use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Collection, Completion, ObjectId, Usage};
+use wire::messages::{MOSDOp, MPing, Message, OsdOps};
+use wire::types::*;
+
+const PG: PgId = PgId { pool: 1, seed: 0 };
+const CLIENT: ConnId = ConnId::accepted_on(CoreId(1), 5);
+
+fn wall(now: Time) -> UTime {
+    UTime::from_nanos(1_700_000_000_000_000_000 + now.0)
+}
+
+fn core(core: u16) -> Core {
+    let config = CoreConfig {
+        osd: OsdId(0),
+        core: CoreId(core),
+        cores: 3,
+        log: Default::default(),
+        object_cache_bytes: 1 << 20,
+        full_ratio_max: 0.97,
+    };
+    let mon = mon_client::Config {
+        auth_name: AuthName::new(EntityKind::OSD, "0"),
+        key: None,
+        services: 0,
+        rotating_keys: false,
+        hostname: "test".into(),
+        monitors: Vec::new(),
+        timing: mon_client::Timing::default(),
+    };
+    let control = ControlConfig {
+        osd: OsdId(0),
+        osd_fsid: Uuid([7; 16]),
+        cores: 3,
+        mon,
+        addrs: Addrs::default(),
+        metadata: Default::default(),
+        options: Default::default(),
+        version: VersionText::default(),
+    };
+    let contents = StoreContents { metadata_max: 1 << 20, ..StoreContents::default() };
+    Core::new(config, contents, (core == 0).then(|| (control, Random::from_number(1))))
+}
+
+fn step(core: &mut Core, now: Time, input: Input) -> Vec<Effect> {
+    let mut out = Effects::new();
+    core.step(now, input, &mut out);
+    core.check();
+    out.take()
+}
+
+/// After its start and first measurement.
+fn started(number: u16) -> Core {
+    let mut core = core(number);
+    step(&mut core, Time(1), Input::Start { wall: wall(Time(1)) });
+    step(&mut core, Time(1), Input::StoreUsage(usage(1 << 30)));
+    core
+}
+
+fn usage(available: u64) -> StoreUsage {
+    let usage = Usage { total: 1 << 30, available, ..Usage::default() };
+    StoreUsage { usage, compressed: Vec::new() }
+}
+
+/// Every core has the same routes: the PG is on core 2.
+fn map(orders: Vec<PgOrder>) -> Input {
+    let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+    view.pools.insert(PG.pool, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
+    view.routes = Routes::new(3);
+    view.routes.set(PG, CoreId(2));
+    Input::Mail(Mail::Shard(Box::new(shard::Input::Map { view: Arc::new(view), orders })))
+}
+
+fn create() -> PgOrder {
+    PgOrder::Create { pg: PG.into(), split_bits: 0, created: 10, since: 10 }
+}
+
+fn peer() -> Peer {
+    let addr = EntityAddr::msgr2("10.0.0.1:40000".parse().unwrap(), 1);
+    Peer {
+        name: EntityName::new(EntityKind::CLIENT, 4100),
+        auth_name: "client.admin".into(),
+        global_id: 4100,
+        addrs: addr.into(),
+        socket: addr,
+        features: codec::Features::ALL,
+        caps: Bytes::new(),
+        allow_all: true,
+        secure: false,
+    }
+}
+
+fn write(bytes: usize) -> Message {
+    let op = OsdOp::extent(OpCode::WRITE, 0, bytes as u64, Bytes::from(vec![7; bytes]));
+    let object = HObject { pool: PG.pool, snap: SnapId::HEAD, name: "a".into(), ..HObject::min() };
+    let op = MOSDOp {
+        pg: PG.into(),
+        epoch: 10,
+        flags: OsdFlags::ONDISK,
+        explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
+        client_incarnation: 0,
+        mtime: UTime { sec: 77, nsec: 0 },
+        object,
+        ops: OsdOps::from_vec(vec![op]),
+        snap_seq: SnapId(0),
+        snaps: Vec::new(),
+        retry_attempt: 0,
+        features: u64::MAX,
+    };
+    Message::with_tid(9, op)
+}
+
+fn message(message: Message) -> Input {
+    Input::Net(NetEvent::Message { conn: CLIENT, message, held: Held::default() })
+}
+
+/// The mail among some effects: receiver, and what it is.
+fn mail(effects: &[Effect]) -> Vec<(u16, &'static str)> {
+    let of = |effect: &Effect| {
+        let Effect::Mail { to, mail } = effect else { return None };
+        let kind = match mail {
+            Mail::Shard(input) => match **input {
+                shard::Input::Opened { .. } => "opened",
+                shard::Input::Closed { .. } => "closed",
+                shard::Input::Op { .. } => "request",
+                shard::Input::Wall { .. } => "wall clock",
+                _ => "to shard",
+            },
+            Mail::Control { .. } => "to control",
+            Mail::Net(_) => "network event",
+            Mail::Usage { .. } => "usage",
+            Mail::Compression(_) => "compression",
+        };
+        Some((to.0, kind))
+    };
+    effects.iter().filter_map(of).collect()
+}
+
+#[test]
+fn session_reaches_shards_of_all_cores_and_control() {
+    let mut core = started(1);
+    let opened = step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    assert_eq!(mail(&opened), [(0, "network event"), (0, "opened"), (2, "opened")]);
+    assert_eq!(opened.len(), 3);
+    let why = CloseReason::Reset;
+    let closed = step(&mut core, Time(3), Input::Net(NetEvent::Closed { conn: CLIENT, why }));
+    assert_eq!(mail(&closed), [(0, "closed"), (2, "closed"), (0, "network event")]);
+}
+
+#[test]
+fn requests_go_to_their_pgs_core_and_the_rest_to_core_0() {
+    let mut core = started(1);
+    step(&mut core, Time(2), map(Vec::new()));
+    let request = step(&mut core, Time(2), message(write(8)));
+    assert_eq!(mail(&request), [(2, "request")]);
+    let other = step(&mut core, Time(2), message(Message::new(MPing {})));
+    assert_eq!(mail(&other), [(0, "network event")]);
+    // Core 0 hands it to its control machine without mail.
+    let mut first = started(0);
+    let other = step(&mut first, Time(2), message(Message::new(MPing {})));
+    assert_eq!(mail(&other), []);
+}
+
+#[test]
+fn own_pg_is_served_without_mail_and_replies_after_commit() {
+    let mut core = started(2);
+    step(&mut core, Time(2), map(vec![create()]));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    step(&mut core, Time(2), Input::Completed(Completion::Committed { tag: 0 }));
+    // The object is read, then the write is submitted.
+    let effects = step(&mut core, Time(3), message(write(8)));
+    let [Effect::Read { tag, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let answers = Err(store::ReadError::NoObject);
+    let effects = step(&mut core, Time(3), Input::Completed(Completion::Read { tag: *tag, answers }));
+    let [Effect::Submit { tag, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(core.requests_outstanding(), 1);
+    let effects = step(&mut core, Time(4), Input::Completed(Completion::Committed { tag: *tag }));
+    let [Effect::Net(NetEffect::Send { conn, .. })] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((*conn, core.requests_outstanding()), (CLIENT, 0));
+}
+
+#[test]
+fn store_is_measured_before_writes_fill_it() {
+    let mut core = started(2);
+    step(&mut core, Time(2), Input::StoreUsage(usage(31 << 20)));
+    step(&mut core, Time(2), map(vec![create()]));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    // 31 MiB less the 3 % that are kept free: measured again after 256 KiB.
+    let effects = step(&mut core, Time(3), message(write(512 << 10)));
+    let [Effect::Read { tag, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let answers = Err(store::ReadError::NoObject);
+    let effects = step(&mut core, Time(3), Input::Completed(Completion::Read { tag: *tag, answers }));
+    let [Effect::Submit { .. }, Effect::MeasureStore] = &effects[..] else { panic!("{effects:?}") };
+    // Full: logged, and core 0 hears of it. The shard refuses the next write in the same turn.
+    let effects = step(&mut core, Time(3), Input::StoreUsage(usage(30 << 20)));
+    let [Effect::Log { level: Level::Warn, .. }, ..] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(mail(&effects), [(0, "usage")]);
+    let effects = step(&mut core, Time(3), message(write(8)));
+    assert!(!effects.iter().any(|e| matches!(e, Effect::Submit { .. })), "{effects:?}");
+}
+
+#[test]
+fn usage_is_measured_every_two_seconds_and_told_when_changed() {
+    let mut core = started(1);
+    assert_eq!(core.next_deadline(), Some(Time(1) + Duration::from_secs(2)));
+    let now = Time(1) + Duration::from_secs(2);
+    let effects = step(&mut core, now, Input::Deadline { wall: wall(now) });
+    let [Effect::MeasureStore] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(mail(&step(&mut core, now, Input::StoreUsage(usage(1 << 30)))), [], "as before");
+    let now = now + Duration::from_secs(2);
+    step(&mut core, now, Input::Deadline { wall: wall(now) });
+    assert_eq!(mail(&step(&mut core, now, Input::StoreUsage(usage(1 << 29)))), [(0, "usage")]);
+}
+
+#[test]
+fn wall_clock_jump_reaches_every_shard() {
+    let mut core = started(0);
+    let jump = |s: u64| Time(1) + Duration::from_secs(s);
+    let steady = step(&mut core, jump(1), Input::Deadline { wall: wall(jump(1)) });
+    assert_eq!(mail(&steady), []);
+    let jumped = step(&mut core, jump(2), Input::Deadline { wall: wall(jump(60)) });
+    assert_eq!(mail(&jumped), [(1, "wall clock"), (2, "wall clock")]);
+}
+
+#[test]
+fn damaged_place_is_logged_once() {
+    let mut core = started(1);
+    let damage = |offset| Damage {
+        collection: Collection::Pg(PG.into()),
+        object: ObjectId::from(HObject::min()),
+        offset,
+        device_offset: Some(4096),
+    };
+    let logged = |effects: &[Effect]| matches!(effects, [Effect::Log { level: Level::Error, .. }]);
+    assert!(logged(&step(&mut core, Time(2), Input::Damage(damage(0)))));
+    assert!(step(&mut core, Time(2), Input::Damage(damage(0))).is_empty());
+    assert!(logged(&step(&mut core, Time(2), Input::Damage(damage(8192)))));
+}
+
+#[test]
+fn memory_budget_is_shared_between_cores() {
+    let mut core = started(1);
+    let effects = step(&mut core, Time(2), Input::Budgets(Budgets { caches: 300, messages: 90 }));
+    let [Effect::CacheBudget { bytes: 100 }, Effect::Net(NetEffect::HoldAtMost(30))] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+}
+
+#[test]
+fn start_measures_the_store_and_loads_pgs() {
+    let mut core = core(1);
+    let effects = step(&mut core, Time(1), Input::Start { wall: wall(Time(1)) });
+    let [Effect::Mail { to: CoreId(0), mail: Mail::Control { .. } }, Effect::MeasureStore] = &effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+}
+
+#[test]
+#[should_panic(expected = "on two cores")]
+fn pg_on_two_cores_is_found() {
+    let mut cores = [started(1), started(2)];
+    for core in &mut cores {
+        step(core, Time(2), map(vec![create()]));
+    }
+    check_together(&cores);
+}
