@@ -1,24 +1,24 @@
-//! One core of an OSD without sockets: session machine, shard, store.
+//! One core of an OSD without sockets: session machine, the assembly of one core, store.
 
 use crate::PGS;
 use crate::client::{receive, take_written};
 use crate::ram::Ram;
 use block_store::{FormatOptions, Identity, Options};
 use bytes::BytesMut;
-use machine::net::{NetEffect, NetEvent};
-use machine::{CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
+use machine::net::NetEvent;
+use machine::{CoreId, Effects, Machine, Random, Time};
 use messenger::{Config, Effect, Endpoint, Input, SocketId};
-use osd::headroom::Headroom;
-use osd::ops::Limits;
+use osd::Routes;
+use osd::node::{self, Core, CoreConfig, Mail, StoreContents, StoreUsage};
 use osd::pg::log::LogLimits;
-use osd::shard::{self, ClusterView, PgOrder, PoolView, Shard, ShardConfig};
-use osd::{Destination, Routes};
+use osd::shard::{self, ClusterView, PgOrder, PoolView};
 use std::sync::Arc;
 use store::{Completion, MemoryStore, ObjectStore, memory};
-use wire::messages::Body;
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId, PgId};
 
 const NOW: Time = Time(1);
+/// Not core 0, whose control machine needs a monitor.
+const CORE: CoreId = CoreId(1);
 const DISK_BYTES: usize = 1 << 30;
 
 enum Store {
@@ -31,12 +31,10 @@ pub struct Server {
     endpoint: Endpoint,
     endpoint_fx: Effects<Effect>,
     socket: Option<SocketId>,
-    shard: Shard,
-    shard_fx: Effects<shard::Effect>,
+    core: Core,
+    core_fx: Effects<node::Effect>,
     store: Store,
     completions: Vec<Completion>,
-    headroom: Headroom,
-    routes: Routes,
 }
 
 impl Server {
@@ -44,12 +42,13 @@ impl Server {
         let addr = EntityAddr::msgr2("10.0.0.1:6800".parse().expect("an address"), 1);
         let mut config = Config::new(EntityName::new(EntityKind::OSD, 0), addr.into());
         config.methods = vec![wire::cephx::METHOD_NONE];
-        let shard_config = ShardConfig {
+        let core_config = CoreConfig {
             osd: OsdId(0),
-            core: CoreId(0),
-            limits: Limits::default(),
+            core: CORE,
+            cores: 2,
             log: LogLimits::default(),
             object_cache_bytes: 8 << 20,
+            full_ratio_max: 0.97,
         };
         let store = match is_on_disk {
             false => Store::Memory(MemoryStore::new(memory::Config::with_total(8 << 30))),
@@ -74,12 +73,14 @@ impl Server {
             endpoint: Endpoint::new(config, Random::from_number(3)),
             endpoint_fx: Effects::new(),
             socket: None,
-            shard: Shard::new(shard_config, Vec::new()),
-            shard_fx: Effects::new(),
+            core: Core::new(
+                core_config,
+                StoreContents { metadata_max: u64::MAX, ..StoreContents::default() },
+                None,
+            ),
+            core_fx: Effects::new(),
             store,
             completions: Vec::new(),
-            headroom: Headroom::new(0.97),
-            routes: Routes::new(1),
         }
     }
 
@@ -87,8 +88,8 @@ impl Server {
     pub fn make_pgs(&mut self) {
         let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
         view.pools.insert(1, PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() });
-        self.routes = Routes::new(1);
-        (0..PGS).for_each(|seed| self.routes.set(PgId { pool: 1, seed }, CoreId(0)));
+        view.routes = Routes::new(2);
+        (0..PGS).for_each(|seed| view.routes.set(PgId { pool: 1, seed }, CORE));
         let create = |seed| PgOrder::Create {
             pg: PgId { pool: 1, seed }.into(),
             split_bits: PGS.trailing_zeros() as u8,
@@ -96,7 +97,7 @@ impl Server {
             since: 10,
         };
         let map = shard::Input::Map { view: Arc::new(view), orders: (0..PGS).map(create).collect() };
-        self.step_shard(map);
+        self.step(node::Input::Mail(Mail::Shard(Box::new(map))));
         while self.poll_store() {}
     }
 
@@ -132,7 +133,10 @@ impl Server {
         receive(&mut self.endpoint, NOW, socket, bytes, &mut fx);
         for effect in fx.drain() {
             if let Effect::Event(event) = effect {
-                self.on_net(event);
+                if let NetEvent::Closed { why, .. } = &event {
+                    panic!("the connection ended: {why:?}");
+                }
+                self.step(node::Input::Net(event));
             }
         }
         self.endpoint_fx = fx;
@@ -140,50 +144,42 @@ impl Server {
         self.endpoint.read_on(NOW, &mut self.endpoint_fx);
     }
 
-    fn on_net(&mut self, event: NetEvent) {
-        match event {
-            NetEvent::Message { conn, message, held } => match self.routes.of(&message) {
-                Destination::Control => {}
-                Destination::Shard(_) => {
-                    let Body::MOSDOp(op) = message.body else { return };
-                    self.step_shard(shard::Input::Op { conn, tid: message.tid, op, held });
-                }
-            },
-            NetEvent::Ready { conn, peer } => {
-                self.step_shard(shard::Input::Opened { conn, peer: Arc::new(peer) });
-            }
-            NetEvent::Closed { why, .. } => panic!("the connection ended: {why:?}"),
-            _ => {}
-        }
+    fn step(&mut self, input: node::Input) {
+        self.core.step(NOW, input, &mut self.core_fx);
+        self.carry_out();
     }
 
-    fn step_shard(&mut self, input: shard::Input) {
-        self.shard.step(NOW, input, &mut self.shard_fx);
-        let mut fx = std::mem::take(&mut self.shard_fx);
+    /// As production's host does it.
+    fn carry_out(&mut self) {
+        let mut fx = std::mem::take(&mut self.core_fx);
         for effect in fx.drain() {
             match effect {
-                shard::Effect::Send { conn, message } => {
-                    self.endpoint.step(
-                        NOW,
-                        Input::Role(NetEffect::Send { conn, message }),
-                        &mut self.endpoint_fx,
-                    );
+                node::Effect::Net(effect) => {
+                    self.endpoint.step(NOW, Input::Role(effect), &mut self.endpoint_fx);
                 }
-                shard::Effect::Submit { tag, transaction } => {
-                    self.headroom.on_submit(&transaction);
-                    match &mut self.store {
-                        Store::Memory(store) => store.submit(tag.0, transaction),
-                        Store::Disk(store) => store.submit(tag.0, transaction),
-                    }
-                }
-                shard::Effect::Read { tag, request } => match &mut self.store {
-                    Store::Memory(store) => store.read(tag.0, request),
-                    Store::Disk(store) => store.read(tag.0, request),
+                node::Effect::Submit { tag, transaction } => match &mut self.store {
+                    Store::Memory(store) => store.submit(tag, transaction),
+                    Store::Disk(store) => store.submit(tag, transaction),
                 },
+                node::Effect::Read { tag, request } => match &mut self.store {
+                    Store::Memory(store) => store.read(tag, request),
+                    Store::Disk(store) => store.read(tag, request),
+                },
+                node::Effect::MeasureStore => {
+                    let usage = match &self.store {
+                        Store::Memory(store) => store.usage(),
+                        Store::Disk(store) => store.usage(),
+                    };
+                    let usage = node::Input::StoreUsage(StoreUsage { usage, compressed: Vec::new() });
+                    self.core.step(NOW, usage, &mut self.core_fx);
+                }
+                // Mail for core 0.
                 _ => {}
             }
         }
-        self.shard_fx = fx;
+        if self.core_fx.is_empty() {
+            self.core_fx = fx;
+        }
     }
 
     /// Polls the store once. True if it had completions or has background work.
@@ -195,12 +191,9 @@ impl Server {
         };
         let any = !completions.is_empty();
         for completion in completions.drain(..) {
-            self.step_shard(match completion {
-                Completion::Committed { tag } => shard::Input::Committed { tag: Tag(tag) },
-                Completion::Failed { .. } => panic!("the store failed"),
-                Completion::Read { tag, answers } => shard::Input::Read { tag: ReadTag(tag), answers },
-            });
+            self.core.step(NOW, node::Input::Completed(completion), &mut self.core_fx);
         }
+        self.carry_out();
         self.completions = completions;
         any || more
     }
