@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use wire::messages::{Body, MMonGetVersion, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, MPing, Message};
-use wire::types::{EntityKind, EntityName, HObject, OsdFlags, OsdMap, PoolId, ReqId, UTime, op_value};
+use wire::types::{EntityKind, EntityName, HObject, Name, OsdFlags, OsdMap, PoolId, ReqId, UTime, op_value};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -749,7 +749,7 @@ fn object_of(operation: &Operation, hash: u32) -> HObject {
         hash,
         snap: operation.snap,
         namespace: object.namespace.clone(),
-        key: if object.key == object.name { "".into() } else { object.key.clone() },
+        key: if object.key == object.name { Name::EMPTY } else { object.key.clone() },
         name: object.name.clone(),
         max: false,
     }

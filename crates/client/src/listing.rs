@@ -2,12 +2,11 @@
 
 use crate::Reply;
 use crate::operation::{ObjectRef, Operation};
-use arcstr::ArcStr;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features};
 use smallvec::smallvec;
 use wire::types::osd_op::PglsParams;
-use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags, OsdMap, OsdOp, PoolId};
+use wire::types::{HObject, ListPage, ListedObject, Name, OpCode, OsdFlags, OsdMap, OsdOp, PoolId};
 
 /// A cursor over a pool: gives the operation for the next page, takes its reply.
 ///
@@ -15,7 +14,7 @@ use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags, OsdMap, Osd
 #[derive(Clone, Debug)]
 pub struct Listing {
     pool: PoolId,
-    namespace: ArcStr,
+    namespace: Name,
     page_max: u64,
     start_epoch: u32,
     pg_num: u32,
@@ -36,7 +35,7 @@ impl Listing {
     pub const ALL_NAMESPACES: &str = "\u{1}";
 
     /// `None` when the map has no such pool.
-    pub fn new(map: &OsdMap, pool: PoolId, namespace: &str, page_max: u64) -> Option<Listing> {
+    pub fn new(map: &OsdMap, pool: PoolId, namespace: impl Into<Name>, page_max: u64) -> Option<Listing> {
         let pg_num = map.pools.get(&pool)?.pg_num;
         let namespace = namespace.into();
         Some(Listing {

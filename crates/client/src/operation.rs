@@ -1,34 +1,33 @@
 //! What a caller asks of one object, and how the list of steps is built.
 
-use arcstr::ArcStr;
 use bytes::Bytes;
 use codec::{Features, Writer};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::OsdOps;
 use wire::types::osd_op::{AllocHint, Extent, XattrParams};
-use wire::types::{OpCode, OpFlags, OpParams, OsdFlags, OsdOp, PoolId, SnapId};
+use wire::types::{Name, OpCode, OpFlags, OpParams, OsdFlags, OsdOp, PoolId, SnapId};
 
 /// Which object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectRef {
     pub pool: PoolId,
-    pub namespace: ArcStr,
+    pub namespace: Name,
     /// Places the object instead of its name; empty for most.
-    pub key: ArcStr,
-    pub name: ArcStr,
+    pub key: Name,
+    pub name: Name,
 }
 
 impl ObjectRef {
-    pub fn new(pool: PoolId, name: impl Into<ArcStr>) -> ObjectRef {
-        ObjectRef { pool, namespace: "".into(), key: "".into(), name: name.into() }
+    pub fn new(pool: PoolId, name: impl Into<Name>) -> ObjectRef {
+        ObjectRef { pool, namespace: Name::EMPTY, key: Name::EMPTY, name: name.into() }
     }
 
-    pub fn in_namespace(self, namespace: impl Into<ArcStr>) -> ObjectRef {
+    pub fn in_namespace(self, namespace: impl Into<Name>) -> ObjectRef {
         ObjectRef { namespace: namespace.into(), ..self }
     }
 
-    pub fn with_key(self, key: impl Into<ArcStr>) -> ObjectRef {
+    pub fn with_key(self, key: impl Into<Name>) -> ObjectRef {
         ObjectRef { key: key.into(), ..self }
     }
 }
@@ -155,14 +154,21 @@ macro_rules! steps {
             }
 
             /// Fail with `-ECANCELED` unless the attribute compares so (`op_value::CMP_*`, `CMP_MODE_*`).
-            pub fn compare_xattr(self, name: &str, cmp_op: u8, cmp_mode: u8, value: &[u8]) -> $builder {
+            pub fn compare_xattr(
+                self,
+                name: impl AsRef<[u8]>,
+                cmp_op: u8,
+                cmp_mode: u8,
+                value: &[u8],
+            ) -> $builder {
+                let name = name.as_ref();
                 let params = XattrParams {
                     name_len: name.len() as u32,
                     value_len: value.len() as u32,
                     cmp_op,
                     cmp_mode,
                 };
-                self.op(OsdOp::new(OpCode::CMPXATTR, params, [name.as_bytes(), value].concat().into()))
+                self.op(OsdOp::new(OpCode::CMPXATTR, params, [name, value].concat().into()))
             }
 
             /// Fail with `-ECANCELED` unless each key's value compares so.
@@ -195,7 +201,7 @@ impl ReadOps {
         self.op(OsdOp::bare(OpCode::STAT))
     }
 
-    pub fn get_xattr(self, name: &str) -> ReadOps {
+    pub fn get_xattr(self, name: impl AsRef<[u8]>) -> ReadOps {
         self.op(OsdOp::xattr(OpCode::GETXATTR, name, &[]))
     }
 
@@ -270,11 +276,11 @@ impl WriteOps {
         self.op(OsdOp::bare(OpCode::DELETE))
     }
 
-    pub fn set_xattr(self, name: &str, value: &[u8]) -> WriteOps {
+    pub fn set_xattr(self, name: impl AsRef<[u8]>, value: &[u8]) -> WriteOps {
         self.op(OsdOp::xattr(OpCode::SETXATTR, name, value))
     }
 
-    pub fn remove_xattr(self, name: &str) -> WriteOps {
+    pub fn remove_xattr(self, name: impl AsRef<[u8]>) -> WriteOps {
         self.op(OsdOp::xattr(OpCode::RMXATTR, name, &[]))
     }
 

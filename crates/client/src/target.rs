@@ -101,12 +101,7 @@ pub(crate) fn hash_of(map: &OsdMap, operation: &Operation) -> Option<u32> {
     }
     let pool = map.pools.get(&operation.object.pool)?;
     let object = &operation.object;
-    Some(placement::pg::hash_of(
-        pool,
-        object.name.as_bytes(),
-        object.key.as_bytes(),
-        object.namespace.as_bytes(),
-    ))
+    Some(placement::pg::hash_of(pool, &object.name, object.key.as_bytes(), &object.namespace))
 }
 
 /// Whether the map keeps the operation back: paused, or full and it writes.

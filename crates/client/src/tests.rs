@@ -26,7 +26,7 @@ fn an_operation_goes_to_its_primary_and_its_answer_comes_back() {
     assert!(op.flags.contains(OsdFlags::WRITE | OsdFlags::ONDISK | OsdFlags::KNOWN_REDIR));
     assert!(!op.flags.contains(OsdFlags::RETRY));
     assert_eq!(op.ops.iter().map(|o| o.code).collect::<Vec<_>>(), [OpCode::CREATE, OpCode::WRITE]);
-    assert_eq!(&*op.object.name, "x");
+    assert_eq!(op.object.name, "x");
     world.ready(conn);
     let effects = world.reply(conn, *tid, op, 0);
     assert!(
@@ -75,7 +75,7 @@ fn again_means_again_and_elsewhere_means_elsewhere() {
     reply.redirect = Some(wire::types::RequestRedirect { locator, object: "y".into() });
     let effects = world.message(conn, wire::messages::Message::with_tid(id.0, reply));
     let there = ops_sent(&effects, conn);
-    assert_eq!((&*there[0].1.object.name, &*there[0].1.object.namespace), ("y", "n"));
+    assert_eq!((&there[0].1.object.name[..], &there[0].1.object.namespace[..]), (&b"y"[..], &b"n"[..]));
     assert!(there[0].1.flags.contains(OsdFlags::REDIRECTED));
     assert_eq!(there[0].1.retry_attempt, 2);
 }

@@ -87,6 +87,17 @@ impl<'a> Reader<'a> {
         self.take("blob", n)
     }
 
+    /// A `u32` length and that many bytes that are mostly text, borrowed: a name. A trace shows them as text.
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let n = self.u32()? as usize;
+        let offset = self.offset();
+        let raw = self.take_raw("bytes", n)?;
+        if let Some(t) = self.trace {
+            t.record(offset, n, format!("\"{}\"", raw.escape_ascii()));
+        }
+        Ok(raw)
+    }
+
     /// A `u32` length and that many bytes of UTF-8.
     pub fn string(&mut self) -> Result<String, DecodeError> {
         self.str().map(str::to_owned)

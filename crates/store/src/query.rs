@@ -30,7 +30,7 @@ pub enum Query {
         len: u64,
     },
     Attr {
-        name: Box<str>,
+        name: Bytes,
     },
     Attrs,
     OmapHeader,
@@ -63,7 +63,7 @@ pub enum Answer {
     Extents(Vec<(u64, u64)>),
     /// `None` when the object has no such attribute.
     Attr(Option<Bytes>),
-    Attrs(Vec<(Box<str>, Bytes)>),
+    Attrs(Vec<(Bytes, Bytes)>),
     OmapHeader(Bytes),
     /// `more`: there are keys beyond the last one returned.
     OmapList {

@@ -91,12 +91,12 @@ pub enum Change {
 
     SetAttr {
         object: ObjectId,
-        name: Box<str>,
+        name: Bytes,
         value: Bytes,
     },
     RemoveAttr {
         object: ObjectId,
-        name: Box<str>,
+        name: Bytes,
     },
     RemoveAttrs {
         object: ObjectId,

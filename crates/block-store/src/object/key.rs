@@ -13,12 +13,11 @@
 //! | `70` | number | what is left to be cleaned away of it |
 //! | `80` | pool | [`super::packed::encode_pool`] |
 //!
-//! Numbers are big-endian. A text ends with `00 00`, and a zero within it is `00 ff`.
+//! Numbers are big-endian. A name ends with `00 00`, and a zero within it is `00 ff`.
 
-use arcstr::ArcStr;
 use codec::{DecodeError, Reader};
 use store::{Collection, ObjectId};
-use wire::types::{HObject, PgId, ShardId, SnapId, SpgId};
+use wire::types::{HObject, Name, PgId, ShardId, SnapId, SpgId};
 
 pub type Key = Vec<u8>;
 
@@ -168,14 +167,14 @@ pub fn object(area: u64, id: &ObjectId) -> Key {
     out.extend_from_slice(&area.to_be_bytes());
     out.extend_from_slice(&flipped(*pool).to_be_bytes());
     out.extend_from_slice(&id.object.reversed_hash().to_be_bytes());
-    put_text(&mut out, namespace);
-    put_text(&mut out, id.object.effective_key());
+    put_name(&mut out, namespace);
+    put_name(&mut out, id.object.effective_key());
     // Most names are their own key: one byte says so, in its place among names that are less or greater.
     if key.is_empty() || key == name {
         out.push(2);
     } else {
         out.push(if name < key { 1 } else { 3 });
-        put_text(&mut out, name);
+        put_name(&mut out, name);
     }
     out.extend_from_slice(&snap.0.to_be_bytes());
     out.extend_from_slice(&id.generation.to_be_bytes());
@@ -189,11 +188,11 @@ pub fn parse_object(key: &[u8]) -> Result<(u64, ObjectId), DecodeError> {
     let area = take_be_u64(&mut r)?;
     let pool = unflipped(take_be_u64(&mut r)?);
     let hash = take_be_u32(&mut r)?.reverse_bits();
-    let namespace = take_text(&mut r)?;
-    let effective_key = take_text(&mut r)?;
+    let namespace = take_name(&mut r)?;
+    let effective_key = take_name(&mut r)?;
     let (key, name) = match r.u8()? {
-        2 => (ArcStr::new(), effective_key),
-        _ => (effective_key, take_text(&mut r)?),
+        2 => (Name::EMPTY, effective_key),
+        _ => (effective_key, take_name(&mut r)?),
     };
     let snap = SnapId(take_be_u64(&mut r)?);
     let generation = take_be_u64(&mut r)?;
@@ -202,8 +201,8 @@ pub fn parse_object(key: &[u8]) -> Result<(u64, ObjectId), DecodeError> {
     Ok((area, ObjectId { object, generation }))
 }
 
-fn put_text(out: &mut Key, text: &str) {
-    for &byte in text.as_bytes() {
+fn put_name(out: &mut Key, name: &[u8]) {
+    for &byte in name {
         out.push(byte);
         if byte == 0 {
             out.push(0xff);
@@ -212,8 +211,7 @@ fn put_text(out: &mut Key, text: &str) {
     out.extend_from_slice(&[0, 0]);
 }
 
-fn take_text(r: &mut Reader<'_>) -> Result<ArcStr, DecodeError> {
-    let offset = r.offset();
+fn take_name(r: &mut Reader<'_>) -> Result<Name, DecodeError> {
     let mut out = Vec::new();
     loop {
         match r.u8()? {
@@ -221,8 +219,7 @@ fn take_text(r: &mut Reader<'_>) -> Result<ArcStr, DecodeError> {
             byte => out.push(byte),
         }
     }
-    let text = std::str::from_utf8(&out).map_err(|_| DecodeError::NotUtf8 { what: "name", offset })?;
-    Ok(text.into())
+    Ok(out.into())
 }
 
 fn numbered(first_byte: u8, number: u64, capacity: usize) -> Key {
@@ -334,18 +331,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn text() -> impl Strategy<Value = String> {
-        prop::collection::vec(prop_oneof![Just('\0'), Just('a'), Just('b'), Just('\u{1}'), Just('ÿ')], 0..4)
-            .prop_map(|chars| chars.into_iter().collect())
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(
+            prop_oneof![Just(0), Just(1), Just(b'a'), Just(b'b'), Just(0xc3), Just(0xff)],
+            0..4,
+        )
     }
 
     fn object_id() -> impl Strategy<Value = ObjectId> {
         let snap = prop_oneof![Just(SnapId::HEAD), (0u64..3).prop_map(SnapId)];
         let generation = prop_oneof![Just(ObjectId::NO_GENERATION), 0u64..3];
-        ((-2i64..2), (0u32..4), text(), text(), text(), snap, generation).prop_map(
+        ((-2i64..2), (0u32..4), name(), name(), name(), snap, generation).prop_map(
             |(pool, hash, namespace, key, name, snap, generation)| {
                 // A key that is the name is none: the two are the same object to Ord.
-                let key = if key == name { String::new() } else { key };
+                let key = if key == name { Vec::new() } else { key };
                 let object = HObject {
                     pool,
                     hash,

@@ -22,7 +22,7 @@ pub struct ObjectRecord {
     pub data_bytes: u64,
     pub omap: Option<OmapState>,
     /// By name.
-    pub attrs: Vec<(Box<str>, Bytes)>,
+    pub attrs: Vec<(Bytes, Bytes)>,
     /// Of a PG meta object, whose key does not say it: its key in an area numbered 0.
     pub own_key: Option<Bytes>,
     /// Its record, or its omap, could not be read when it had to be changed. What was changed since is in here; what it
@@ -56,18 +56,18 @@ impl ObjectRecord {
         self.own_key.is_none()
     }
 
-    pub fn attr(&self, name: &str) -> Option<&Bytes> {
+    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
         self.attrs.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.attrs[i].1)
     }
 
-    pub fn set_attr(&mut self, name: Box<str>, value: Bytes) {
+    pub fn set_attr(&mut self, name: Bytes, value: Bytes) {
         match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
             Ok(i) => self.attrs[i].1 = value,
             Err(i) => self.attrs.insert(i, (name, value)),
         }
     }
 
-    pub fn remove_attr(&mut self, name: &str) {
+    pub fn remove_attr(&mut self, name: &[u8]) {
         if let Ok(i) = self.attrs.binary_search_by(|(n, _)| (**n).cmp(name)) {
             self.attrs.remove(i);
         }
@@ -100,7 +100,7 @@ impl ObjectRecord {
         }
         varint::put(&mut out, self.attrs.len() as u64);
         for (name, value) in &self.attrs {
-            varint::put_bytes(&mut out, name.as_bytes());
+            varint::put_bytes(&mut out, name);
             varint::put_bytes(&mut out, value);
         }
         out
@@ -140,11 +140,9 @@ impl ObjectRecord {
         let count = varint::take(&mut r)?;
         out.attrs.reserve(count.min(8) as usize);
         for _ in 0..count {
-            let offset = r.offset();
-            let name = std::str::from_utf8(varint::take_bytes(&mut r, "attribute")?)
-                .map_err(|_| DecodeError::NotUtf8 { what: "attribute", offset })?;
+            let name = bytes.slice_ref(varint::take_bytes(&mut r, "attribute")?);
             let value = bytes.slice_ref(varint::take_bytes(&mut r, "attribute's value")?);
-            out.attrs.push((name.into(), value));
+            out.attrs.push((name, value));
         }
         r.expect_end()?;
         Ok(out)
@@ -164,6 +162,7 @@ mod tests {
         record.own_key = Some("key".into());
         record.set_attr("b".into(), "1".into());
         record.set_attr("a".into(), Bytes::new());
+        record.set_attr(Bytes::from_static(b"\xff\0\n"), Bytes::new());
         assert_eq!(ObjectRecord::decode(&record.encode().into()), Ok(record.clone()));
         record.hints = store::hint::COMPRESSIBLE;
         assert_eq!(ObjectRecord::decode(&record.encode().into()), Ok(record.clone()));

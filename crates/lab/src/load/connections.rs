@@ -9,7 +9,6 @@ use crate::matrix::Spec;
 use crate::results::Measured;
 use crate::tool::process::stopped;
 use anyhow::{Context, ensure};
-use arcstr::ArcStr;
 use bytes::{Bytes, BytesMut};
 use client::{Event, ObjectRef, OpId, Operation, ReadOps, WriteOps};
 use client_host::{Access, ClientHost};
@@ -17,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use wire::types::{OsdFlags, PoolId};
+use wire::types::{Name, OsdFlags, PoolId};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout of one operation that fills or removes objects.
@@ -168,7 +167,7 @@ struct Connection {
     host: ClientHost,
     pool: PoolId,
     spec: Spec,
-    names: Vec<ArcStr>,
+    names: Vec<Name>,
     schedule: Schedule,
     payload: Bytes,
     /// Each operation with the version that its block had when it was sent.

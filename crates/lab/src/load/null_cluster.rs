@@ -23,8 +23,8 @@ use wire::features::TENTACLE;
 use wire::messages::{Body, MMonMap, MOSDMap, MOSDOp, MOSDOpReply, Message};
 use wire::types::osd_map::MapFlags;
 use wire::types::{
-    EntityAddr, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, OpCode, OsdFlags, OsdMap,
-    OsdOp, OsdOpResult, OsdRow, OsdState, PgId, PgPool, PoolId, PoolKind, Release, Uuid,
+    EntityAddr, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, Name, OpCode, OsdFlags,
+    OsdMap, OsdOp, OsdOpResult, OsdRow, OsdState, PgId, PgPool, PoolId, PoolKind, Release, Uuid,
 };
 
 /// The only pool.
@@ -149,7 +149,7 @@ impl Role for MonitorRole {
 
 struct Osd {
     keys: RotatingKeys,
-    objects: BTreeMap<Box<str>, Bytes>,
+    objects: BTreeMap<Name, Bytes>,
 }
 
 impl Osd {
@@ -158,7 +158,7 @@ impl Osd {
         MOSDOpReply { ops, ..op.reply(0, EPOCH, OsdFlags::ONDISK) }
     }
 
-    fn step(&mut self, object: &str, step: &OsdOp) -> OsdOpResult {
+    fn step(&mut self, object: &Name, step: &OsdOp) -> OsdOpResult {
         let held = self.objects.get_mut(object);
         let output = match step.code {
             OpCode::READ => {
@@ -170,7 +170,7 @@ impl Osd {
                     // Of a part of an object the rest stays: a load of mixed sizes reads it again.
                     Some(data) if data.len() > step.input.len() => {}
                     Some(data) => *data = step.input.clone(),
-                    None => drop(self.objects.insert(object.into(), step.input.clone())),
+                    None => drop(self.objects.insert(object.clone(), step.input.clone())),
                 }
                 Default::default()
             }

@@ -2,6 +2,7 @@
 
 use super::Method;
 use crate::errno::Errno;
+use crate::ops::{ATTR_PREFIX, stored_attr};
 use bytes::Bytes;
 use codec::{Decode, Features, Reader, Rope, Writer};
 use store::{Answer, Query};
@@ -79,11 +80,6 @@ pub struct Call<'a> {
     output: Rope,
 }
 
-/// The name of a client's attribute as it is stored.
-fn stored_attr(name: &str) -> Box<str> {
-    ["_", name].concat().into()
-}
-
 impl<'a> Call<'a> {
     /// Run `method` once.
     pub fn run(method: &'static Method, context: &'a CallContext<'a>) -> Step {
@@ -106,30 +102,30 @@ impl<'a> Call<'a> {
     }
 
     /// One of the client's attributes. `ENOENT` without an object, `ENODATA` without the attribute.
-    pub fn attr(&mut self, name: &str) -> Result<Bytes, Stop> {
+    pub fn attr(&mut self, name: impl AsRef<[u8]>) -> Result<Bytes, Stop> {
         if !self.may_read()? {
             return Err(Errno::NOENT.into());
         }
-        match self.ask(Query::Attr { name: stored_attr(name) })? {
+        match self.ask(Query::Attr { name: stored_attr(name.as_ref()) })? {
             Answer::Attr(Some(value)) => Ok(value),
             _ => Err(Errno::NODATA.into()),
         }
     }
 
     /// One attribute, decoded; `EIO` when what is stored is damaged.
-    pub fn attr_as<T: Decode>(&mut self, name: &str) -> Result<T, Stop> {
+    pub fn attr_as<T: Decode>(&mut self, name: impl AsRef<[u8]>) -> Result<T, Stop> {
         let value = self.attr(name)?;
         Reader::new(&value).get().map_err(|_| Stop::Fail(Errno::IO))
     }
 
     /// The names of the client's attributes, ascending.
-    pub fn attr_names(&mut self) -> Result<Vec<Box<str>>, Stop> {
+    pub fn attr_names(&mut self) -> Result<Vec<Bytes>, Stop> {
         if !self.may_read()? {
             return Err(Errno::NOENT.into());
         }
         let Answer::Attrs(attrs) = self.ask(Query::Attrs)? else { return Err(Errno::IO.into()) };
-        let mut names: Vec<Box<str>> =
-            attrs.into_iter().filter_map(|(name, _)| name.strip_prefix('_').map(Box::from)).collect();
+        let own = |name: Bytes| name.starts_with(ATTR_PREFIX).then(|| name.slice(ATTR_PREFIX.len()..));
+        let mut names: Vec<Bytes> = attrs.into_iter().filter_map(|(name, _)| own(name)).collect();
         // The empty name is the object's own info.
         names.retain(|n| !n.is_empty());
         names.sort();
@@ -148,11 +144,11 @@ impl<'a> Call<'a> {
     }
 
     /// The omap value of one key.
-    pub fn omap_value(&mut self, key: &str) -> Result<Option<Bytes>, Stop> {
+    pub fn omap_value(&mut self, key: &Bytes) -> Result<Option<Bytes>, Stop> {
         if !self.may_read()? {
             return Ok(None);
         }
-        match self.ask(Query::OmapGet { keys: vec![Bytes::copy_from_slice(key.as_bytes())] })? {
+        match self.ask(Query::OmapGet { keys: vec![key.clone()] })? {
             Answer::OmapGet(entries) => Ok(entries.into_iter().next().map(|e| e.1)),
             _ => Err(Errno::IO.into()),
         }
@@ -163,7 +159,7 @@ impl<'a> Call<'a> {
         self.context.exists
     }
 
-    pub fn set_attr(&mut self, name: &str, value: &[u8]) -> Result<(), Stop> {
+    pub fn set_attr(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), Stop> {
         self.perform(OsdOp::xattr(OpCode::SETXATTR, name, value))
     }
 
@@ -175,10 +171,10 @@ impl<'a> Call<'a> {
         self.perform(OsdOp::bare(OpCode::DELETE))
     }
 
-    pub fn set_omap_value(&mut self, key: &str, value: &[u8]) -> Result<(), Stop> {
+    pub fn set_omap_value(&mut self, key: &Bytes, value: &[u8]) -> Result<(), Stop> {
         let mut w = Writer::new(Features::NONE);
         w.count(1);
-        w.string(key);
+        w.blob(key);
         w.blob(value);
         self.perform(OsdOp { input: w.into_bytes(), ..OsdOp::bare(OpCode::OMAPSETVALS) })
     }

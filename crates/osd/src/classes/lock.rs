@@ -7,14 +7,14 @@ use wire::types::cls::lock::{
     AssertOp, BreakOp, GetInfoOp, LOCK_FLAG_MAY_RENEW, LOCK_FLAG_MUST_RENEW, ListLocksReply, LockInfo,
     LockOp, LockType, LockerId, LockerInfo, SetCookieOp, UnlockOp,
 };
-use wire::types::{EntityName, UTime};
+use wire::types::{EntityName, Name, UTime};
 
-const ATTR_PREFIX: &str = "lock.";
+const ATTR_PREFIX: &[u8] = b"lock.";
 
 /// The lock as stored, without holders whose time is up. A lock nobody ever took is empty. When the last holder of
 /// an ephemeral lock has expired the object goes, whatever the call does next.
-fn stored(call: &mut Call<'_>, name: &str) -> Result<LockInfo, Stop> {
-    let mut lock: LockInfo = match call.attr_as(&attr_name(name)) {
+fn stored(call: &mut Call<'_>, name: &[u8]) -> Result<LockInfo, Stop> {
+    let mut lock: LockInfo = match call.attr_as(attr_name(name)) {
         Err(Stop::Fail(Errno::NODATA)) => return Ok(LockInfo::default()),
         other => other?,
     };
@@ -26,13 +26,13 @@ fn stored(call: &mut Call<'_>, name: &str) -> Result<LockInfo, Stop> {
     Ok(lock)
 }
 
-fn store(call: &mut Call<'_>, name: &str, lock: &LockInfo) -> Result<(), Stop> {
+fn store(call: &mut Call<'_>, name: &[u8], lock: &LockInfo) -> Result<(), Stop> {
     let value = lock.to_vec(call.context.features);
-    call.set_attr(&attr_name(name), &value)
+    call.set_attr(attr_name(name), &value)
 }
 
-fn attr_name(name: &str) -> String {
-    format!("{ATTR_PREFIX}{name}")
+fn attr_name(name: &[u8]) -> Vec<u8> {
+    [ATTR_PREFIX, name].concat()
 }
 
 pub(super) fn lock(call: &mut Call<'_>) -> Result<i32, Stop> {
@@ -83,7 +83,7 @@ pub(super) fn break_lock(call: &mut Call<'_>) -> Result<i32, Stop> {
     release(call, &op.name, op.locker, op.cookie)
 }
 
-fn release(call: &mut Call<'_>, name: &str, locker: EntityName, cookie: String) -> Result<i32, Stop> {
+fn release(call: &mut Call<'_>, name: &[u8], locker: EntityName, cookie: Name) -> Result<i32, Stop> {
     let mut lock = stored(call, name)?;
     if lock.lockers.remove(&LockerId { locker, cookie }).is_none() {
         return Err(Errno::NOENT.into());
@@ -105,7 +105,7 @@ pub(super) fn get_info(call: &mut Call<'_>) -> Result<i32, Stop> {
 
 pub(super) fn list_locks(call: &mut Call<'_>) -> Result<i32, Stop> {
     let names = call.attr_names()?;
-    let locks = names.iter().filter_map(|n| n.strip_prefix(ATTR_PREFIX)).map(String::from).collect();
+    let locks = names.iter().filter_map(|n| n.strip_prefix(ATTR_PREFIX)).map(Name::from).collect();
     let reply = ListLocksReply { locks }.to_vec(call.context.features);
     call.reply(reply);
     Ok(0)
@@ -133,17 +133,17 @@ pub(super) fn set_cookie(call: &mut Call<'_>) -> Result<i32, Stop> {
 /// The lock, which the caller holds in just that way; else `EBUSY`.
 fn held_by_caller(
     call: &mut Call<'_>,
-    name: &str,
+    name: &[u8],
     kind: LockType,
-    tag: &str,
-    cookie: String,
+    tag: &Name,
+    cookie: Name,
 ) -> Result<(LockInfo, LockerId), Stop> {
     if !kind.is_valid() || name.is_empty() {
         return Err(Errno::INVAL.into());
     }
     let lock = stored(call, name)?;
     let id = LockerId { locker: call.context.client, cookie };
-    let as_said = lock.kind == kind && lock.tag == tag && lock.lockers.contains_key(&id);
+    let as_said = lock.kind == kind && lock.tag == *tag && lock.lockers.contains_key(&id);
     if as_said { Ok((lock, id)) } else { Err(Errno::BUSY.into()) }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(o.call("lock", "lock", &take(LockType::EXCLUSIVE, "c", "t")), Err(Errno::BUSY));
         assert_eq!(o.call("lock", "unlock", &unlock_op("c")), Err(Errno::NOENT));
         let held = info(&mut o);
-        assert_eq!((held.kind, held.tag.as_str(), held.lockers.len()), (LockType::EXCLUSIVE, "t", 1));
+        assert_eq!((held.kind, &held.tag[..], held.lockers.len()), (LockType::EXCLUSIVE, &b"t"[..], 1));
         o.client = 1;
         o.call("lock", "unlock", &unlock_op("c")).unwrap();
         assert_eq!(info(&mut o).lockers.len(), 0);
@@ -267,7 +267,7 @@ mod tests {
             new_cookie: "b".into(),
         };
         o.call("lock", "set_cookie", &rename).unwrap();
-        assert_eq!(info(&mut o).lockers.keys().map(|k| k.cookie.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(info(&mut o).lockers.keys().map(|k| &k.cookie[..]).collect::<Vec<_>>(), [b"b"]);
         assert_eq!(o.call("lock", "set_cookie", &rename), Err(Errno::BUSY));
     }
 

@@ -4,6 +4,7 @@
 
 use super::{Call, Stop};
 use crate::errno::Errno;
+use bytes::Bytes;
 
 /// Significant digits that are stored.
 const PRECISION: i32 = 10;
@@ -19,8 +20,8 @@ pub(super) fn mul(call: &mut Call<'_>) -> Result<i32, Stop> {
 
 /// A key that is not there, or empty, counts as 0.
 fn change(call: &mut Call<'_>, f: fn(f64, f64) -> f64) -> Result<i32, Stop> {
-    let (key, by): (String, String) = call.argument()?;
-    let by = number(by.as_bytes()).ok_or(Errno::INVAL)?;
+    let (key, by): (Bytes, Bytes) = call.argument()?;
+    let by = number(&by).ok_or(Errno::INVAL)?;
     let stored = call.omap_value(&key)?.unwrap_or_default();
     let value = number(&stored).ok_or(BADMSG)?;
     call.set_omap_value(&key, text(f(value, by)).as_bytes())?;

@@ -3,6 +3,7 @@
 use super::{Call, Stop};
 use crate::errno::Errno;
 use codec::{Encode, Features, Reader};
+use wire::types::Name;
 
 /// Every feature that an image can have (`RBD_FEATURES_ALL`): layering to dirty-cache.
 const FEATURES_ALL: u64 = (1 << 12) - 1;
@@ -18,7 +19,7 @@ pub(super) fn get_id(call: &mut Call<'_>) -> Result<i32, Stop> {
         return Err(Errno::NOENT.into());
     }
     let bytes = call.data(0, call.context.size)?.to_bytes();
-    let id = Reader::new(&bytes).string().map_err(|_| Errno::IO)?;
+    let id = Reader::new(&bytes).get::<Name>().map_err(|_| Errno::IO)?;
     call.reply(id.to_vec(Features::NONE));
     Ok(0)
 }

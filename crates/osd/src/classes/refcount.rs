@@ -3,18 +3,19 @@
 use super::{Call, Stop};
 use crate::errno::Errno;
 use codec::{Encode, Features};
+use wire::types::Name;
 use wire::types::cls::refcount::{ReadOp, ReadReply, Refcount, SetOp, TagOp};
 
 const ATTR: &str = "refcount";
 /// What an implicit reference is under.
-const WILDCARD_TAG: &str = "";
+const WILDCARD_TAG: Name = Name::EMPTY;
 
 fn stored(call: &mut Call<'_>, implicit_ref: bool) -> Result<Refcount, Stop> {
     match call.attr_as(ATTR) {
         Err(Stop::Fail(Errno::NODATA)) => {
             let mut none = Refcount::default();
             if implicit_ref {
-                none.refs.insert(WILDCARD_TAG.into(), true);
+                none.refs.insert(WILDCARD_TAG, true);
             }
             Ok(none)
         }
@@ -41,9 +42,9 @@ pub(super) fn put(call: &mut Call<'_>) -> Result<i32, Stop> {
         return Err(Errno::INVAL.into());
     }
     let held = if count.refs.contains_key(&op.tag) {
-        op.tag.as_str()
-    } else if op.implicit_ref && count.refs.contains_key(WILDCARD_TAG) {
-        WILDCARD_TAG
+        &op.tag
+    } else if op.implicit_ref && count.refs.contains_key(&WILDCARD_TAG) {
+        &WILDCARD_TAG
     } else {
         return Ok(0);
     };
@@ -87,7 +88,7 @@ mod tests {
         TagOp { tag: tag.into(), implicit_ref }
     }
 
-    fn refs(o: &mut Object, implicit_ref: bool) -> Vec<String> {
+    fn refs(o: &mut Object, implicit_ref: bool) -> Vec<Name> {
         decode::<ReadReply>(&o.call("refcount", "read", &ReadOp { implicit_ref }).unwrap()).refs
     }
 

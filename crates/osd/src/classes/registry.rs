@@ -55,11 +55,14 @@ const DEFAULT_CLASSES: &[&str] = &[
 
 /// `EPERM` for a class that no OSD may load (`osd_class_load_list`, the same list by default); `EOPNOTSUPP` for one
 /// that is not here, and for a method that it does not have.
-pub fn find(class: &str, method: &str) -> Result<&'static Method, Errno> {
-    if !DEFAULT_CLASSES.contains(&class) {
+pub fn find(class: &[u8], method: &[u8]) -> Result<&'static Method, Errno> {
+    if !DEFAULT_CLASSES.iter().any(|c| c.as_bytes() == class) {
         return Err(Errno::PERM);
     }
-    METHODS.iter().find(|m| m.class == class && m.name == method).ok_or(Errno::OPNOTSUPP)
+    METHODS
+        .iter()
+        .find(|m| m.class.as_bytes() == class && m.name.as_bytes() == method)
+        .ok_or(Errno::OPNOTSUPP)
 }
 
 macro_rules! methods {
@@ -130,11 +133,12 @@ mod tests {
 
     #[test]
     fn a_method_is_found_by_class_and_name() {
-        let m = find("lock", "get_info").unwrap();
+        let m = find(b"lock", b"get_info").unwrap();
         assert_eq!((m.class, m.name, m.reads, m.writes), ("lock", "get_info", true, false));
         assert!(m.allowed_by_default());
-        assert_eq!(find("lock", "get").unwrap_err(), Errno::OPNOTSUPP);
-        assert_eq!(find("rgw", "get").unwrap_err(), Errno::OPNOTSUPP);
-        assert_eq!(find("nothing", "get").unwrap_err(), Errno::PERM);
+        assert_eq!(find(b"lock", b"get").unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(find(b"rgw", b"get").unwrap_err(), Errno::OPNOTSUPP);
+        assert_eq!(find(b"nothing", b"get").unwrap_err(), Errno::PERM);
+        assert_eq!(find(b"\xff", b"get").unwrap_err(), Errno::PERM);
     }
 }

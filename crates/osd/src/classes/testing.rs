@@ -2,6 +2,7 @@
 
 use super::{Call, CallContext, Outcome, Step, find};
 use crate::errno::Errno;
+use crate::ops::stored_attr;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features, Reader};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ pub(super) struct Object {
 struct State {
     data: Bytes,
     /// Under stored names.
-    attrs: BTreeMap<Box<str>, Bytes>,
+    attrs: BTreeMap<Bytes, Bytes>,
     omap: BTreeMap<Bytes, Bytes>,
 }
 
@@ -40,12 +41,12 @@ impl Object {
     }
 
     pub(super) fn attr(&self, name: &str) -> Option<Bytes> {
-        self.state.as_ref()?.attrs.get(format!("_{name}").as_str()).cloned()
+        self.state.as_ref()?.attrs.get(&stored_attr(name.as_bytes())).cloned()
     }
 
     pub(super) fn put_attr(&mut self, name: &str, value: &[u8]) {
         let attrs = &mut self.state.as_mut().expect("the object exists").attrs;
-        attrs.insert(format!("_{name}").into(), Bytes::copy_from_slice(value));
+        attrs.insert(stored_attr(name.as_bytes()), Bytes::copy_from_slice(value));
     }
 
     pub(super) fn put_data(&mut self, data: &[u8]) {
@@ -78,7 +79,7 @@ impl Object {
     }
 
     pub(super) fn call_raw(&mut self, class: &str, method: &str, argument: &[u8]) -> Outcome {
-        let method = find(class, method).expect("the method exists");
+        let method = find(class.as_bytes(), method.as_bytes()).expect("the method exists");
         let argument = Bytes::copy_from_slice(argument);
         let mut known = Vec::new();
         loop {
@@ -121,8 +122,7 @@ impl Object {
         match op.code {
             OpCode::SETXATTR => {
                 let name_len = op.params.xattr().name_len as usize;
-                let name = std::str::from_utf8(&op.input[..name_len]).expect("a name is text");
-                state.attrs.insert(format!("_{name}").into(), op.input.slice(name_len..));
+                state.attrs.insert(stored_attr(&op.input[..name_len]), op.input.slice(name_len..));
             }
             OpCode::WRITEFULL => state.data = op.input.clone(),
             OpCode::OMAPSETVALS => state

@@ -35,7 +35,7 @@ pub(super) fn inc(call: &mut Call<'_>) -> Result<i32, Stop> {
     let op: CondsOp = call.argument()?;
     let mut version = match stored(call)? {
         Some(version) => version,
-        None => ObjVersion { version: 1, tag: new_tag(call.context.seed) },
+        None => ObjVersion { version: 1, tag: new_tag(call.context.seed).into() },
     };
     if !op.conds.iter().all(|c| c.holds(&version)) {
         return Err(Errno::CANCELED.into());

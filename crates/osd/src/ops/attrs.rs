@@ -1,6 +1,6 @@
 //! Steps on an object's attributes.
 
-use super::execution::{Execution, StepResult, stored_name};
+use super::execution::{Execution, StepResult};
 use super::step::AttrOperand;
 use super::{ATTR_PREFIX, INFO_ATTR};
 use crate::errno::Errno;
@@ -33,11 +33,11 @@ impl Execution<'_> {
             Some(_) => unreachable!("the plan asked for attributes"),
             None => return Err(Errno::NOENT.into()),
         };
-        attrs.retain(|(name, _)| name.starts_with(ATTR_PREFIX) && &**name != INFO_ATTR);
+        attrs.retain(|(name, _)| name.starts_with(ATTR_PREFIX) && *name != INFO_ATTR);
         let mut w = Writer::new(Features::NONE);
         w.count(attrs.len());
         for (name, value) in &attrs {
-            w.string(&name[ATTR_PREFIX.len()..]);
+            w.blob(&name[ATTR_PREFIX.len()..]);
             w.blob(value);
         }
         self.count_read(w.len());
@@ -64,23 +64,23 @@ impl Execution<'_> {
         }
     }
 
-    pub(super) fn set_attr(&mut self, name: &str, value: &Bytes) -> StepResult {
+    pub(super) fn set_attr(&mut self, name: &Bytes, value: &Bytes) -> StepResult {
         if self.limits.max_attr_size > 0 && value.len() > self.limits.max_attr_size {
             return Err(Errno::FBIG.into());
         }
-        if name.len() > self.limits.max_attr_name_len {
+        if name.len() - ATTR_PREFIX.len() > self.limits.max_attr_name_len {
             return Err(Errno::NAMETOOLONG.into());
         }
         self.ensure_exists();
-        let (object, name, value) = (self.id.clone(), stored_name(name), value.clone());
+        let (object, name, value) = (self.id.clone(), name.clone(), value.clone());
         self.changes.push(Change::SetAttr { object, name, value });
         self.stats.writes += 1;
         Ok(Rope::new())
     }
 
-    pub(super) fn remove_attr(&mut self, name: &str) -> StepResult {
+    pub(super) fn remove_attr(&mut self, name: &Bytes) -> StepResult {
         self.must_exist()?;
-        self.changes.push(Change::RemoveAttr { object: self.id.clone(), name: stored_name(name) });
+        self.changes.push(Change::RemoveAttr { object: self.id.clone(), name: name.clone() });
         self.stats.writes += 1;
         Ok(Rope::new())
     }

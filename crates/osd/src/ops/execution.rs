@@ -1,9 +1,9 @@
 //! Carrying out an operation list, one step after another, until it is done or one fails.
 
+use super::Limits;
 use super::calls::CallWorld;
 use super::step::Step;
 use super::watching::SideEffects;
-use super::{ATTR_PREFIX, Limits};
 use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Features, Rope};
@@ -293,10 +293,6 @@ impl<'a> Execution<'a> {
 /// Kibibytes, rounded up, as statistics count.
 pub(super) fn kib(bytes: u64) -> i64 {
     bytes.div_ceil(1024) as i64
-}
-
-pub(super) fn stored_name(name: &str) -> Box<str> {
-    [ATTR_PREFIX, name].concat().into()
 }
 
 /// Whether an operation counts as a change of the object that its users can see. Those that do not are watches

@@ -6,6 +6,8 @@
 //!
 //! The semantics are those of Ceph's `PrimaryLogPG::do_osd_ops`; see [`plan`] for what a list sees of itself.
 
+use bytes::Bytes;
+
 mod attrs;
 mod calls;
 mod checksum;
@@ -26,6 +28,11 @@ pub use watching::{NotifyAck, NotifyStart, SideEffects, WatchConnect, WatchDisco
 
 /// A client's attribute `x` is stored as `_x`: the name without the rest (`_`) is the object's info, and names
 /// without the prefix are the OSD's own.
-pub const ATTR_PREFIX: &str = "_";
+pub const ATTR_PREFIX: &[u8] = b"_";
 /// Where the object's info is kept.
-pub const INFO_ATTR: &str = "_";
+pub const INFO_ATTR: Bytes = Bytes::from_static(b"_");
+
+/// The name under which a client's attribute is stored.
+pub fn stored_attr(name: &[u8]) -> Bytes {
+    [ATTR_PREFIX, name].concat().into()
+}

@@ -4,8 +4,8 @@
 //! sees the old bytes, attributes and omap (only size and existence follow along). So all reads can be asked for
 //! at once, answered from one moment, and the list then runs without waiting.
 
+use super::Limits;
 use super::step::Step;
-use super::{ATTR_PREFIX, Limits};
 use bytes::Bytes;
 use store::Query;
 use wire::types::osd_op::Extent;
@@ -28,7 +28,7 @@ pub fn push_queries(step: &Step, limits: &Limits, out: &mut Vec<Query>) {
             out.push(data(params.offset, if whole { u64::MAX } else { params.len }));
         }
         Step::GetAttr(name) | Step::CompareAttr { name, .. } => {
-            out.push(Query::Attr { name: format!("{ATTR_PREFIX}{name}").into() });
+            out.push(Query::Attr { name: name.clone() });
         }
         Step::GetAttrs => out.push(Query::Attrs),
         Step::OmapKeys { after, max } => out.push(Query::OmapList {

@@ -3,13 +3,13 @@
 //! An operation whose input does not parse is still a step ([`Step::Refused`]): it fails in its turn, after the
 //! operations before it have had their say, as Ceph's clients expect.
 
+use super::stored_attr;
 use crate::classes::{self, Method};
 use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader, Rope};
 use wire::types::osd_op::{AllocHint, ChecksumParams, CopyFromParams, Extent};
-use wire::types::{ObjectLocator, op_value};
-use wire::types::{OpCode, OpFlags, OsdOp, SnapId};
+use wire::types::{Name, ObjectLocator, OpCode, OpFlags, OsdOp, SnapId, op_value};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -27,10 +27,11 @@ pub enum Step {
         seed: Option<u64>,
     },
     Stat,
-    GetAttr(Box<str>),
+    /// Attributes are named as they are stored, prefix included.
+    GetAttr(Bytes),
     GetAttrs,
     CompareAttr {
-        name: Box<str>,
+        name: Bytes,
         op: u8,
         against: AttrOperand,
     },
@@ -81,10 +82,10 @@ pub enum Step {
     Truncate(Extent),
     Delete,
     SetAttr {
-        name: Box<str>,
+        name: Bytes,
         value: Bytes,
     },
-    RemoveAttr(Box<str>),
+    RemoveAttr(Bytes),
     OmapSet(Vec<(Bytes, Bytes)>),
     OmapSetHeader(Bytes),
     OmapClear,
@@ -137,7 +138,7 @@ pub enum WatchKind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFrom {
-    pub source: Box<str>,
+    pub source: Name,
     pub locator: ObjectLocator,
     pub params: CopyFromParams,
     pub truncate: Option<(u32, u64)>,
@@ -254,7 +255,7 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
         OpCode::CREATE => {
             if !input.is_empty() {
                 // A category: a feature that is gone, whose name must still be readable.
-                r.string()?;
+                r.bytes()?;
             }
             Step::Create { exclusive: op.flags.contains(OpFlags::EXCL) }
         }
@@ -298,7 +299,7 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
             if second && params.flags & !COPY_FROM_FLAGS != 0 {
                 return Err(Errno::INVAL);
             }
-            let (source, locator) = (r.string()?.into(), r.get()?);
+            let (source, locator) = (r.get()?, r.get()?);
             let truncate = match second && params.flags & COPY_FROM_TRUNCATE != 0 {
                 true => Some((r.u32()?, r.u64()?)),
                 false => None,
@@ -317,10 +318,10 @@ fn parse(op: &OsdOp) -> Result<Step, Errno> {
 fn call_of(op: &OsdOp) -> Result<Call, Errno> {
     let p = op.params.call();
     let mut r = Reader::new(&op.input);
-    let class = text(r.take("class", p.class_len as usize)?)?;
-    let method = text(r.take("method", p.method_len as usize)?)?;
+    let class = r.take("class", p.class_len as usize)?;
+    let method = r.take("method", p.method_len as usize)?;
     let argument = op.input.slice_ref(r.take("argument", p.input_len as usize)?);
-    Ok(Call { method: classes::find(&class, &method)?, argument })
+    Ok(Call { method: classes::find(class, method)?, argument })
 }
 
 /// The range, with Ceph's oldest way of saying "no truncation" made plain.
@@ -336,13 +337,10 @@ fn exact_payload(promised: u64, input: &Bytes) -> Result<(), Errno> {
     if promised == input.len() as u64 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-fn attr_name(op: &OsdOp) -> Result<Box<str>, Errno> {
+/// Copied out of the message, as [`copied`] does.
+fn attr_name(op: &OsdOp) -> Result<Bytes, Errno> {
     let len = op.params.xattr().name_len as usize;
-    text(op.input.get(..len).ok_or(Errno::INVAL)?)
-}
-
-fn text(bytes: &[u8]) -> Result<Box<str>, Errno> {
-    std::str::from_utf8(bytes).map(Into::into).map_err(|_| Errno::INVAL)
+    Ok(stored_attr(op.input.get(..len).ok_or(Errno::INVAL)?))
 }
 
 /// Small values are copied out of the message, so that keeping one does not keep the other.
@@ -385,7 +383,7 @@ mod tests {
     fn an_attribute_name_longer_than_the_input_is_refused() {
         let mut op = OsdOp::xattr(OpCode::SETXATTR, "name", b"value");
         let Step::SetAttr { name, value } = Step::parse(&op) else { panic!("a set") };
-        assert_eq!((&*name, &value[..]), ("name", &b"value"[..]));
+        assert_eq!((&*name, &value[..]), (&b"_name"[..], &b"value"[..]));
         op.input = op.input.slice(..6);
         assert_eq!(Step::parse(&op), Step::Refused(Errno::INVAL));
     }

@@ -39,12 +39,12 @@ struct Page {
 
 /// Lists only objects with an attribute of exactly this value.
 struct PlainFilter {
-    attr: Box<str>,
+    attr: Bytes,
     value: Bytes,
 }
 
 /// A namespace that stands for all of them (`librados::all_nspaces`).
-const ALL_NAMESPACES: &str = "\u{1}";
+const ALL_NAMESPACES: &[u8] = &[1];
 
 impl Shard {
     pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
@@ -89,10 +89,10 @@ impl Shard {
         let Some(page) = &mut list.page else { return };
         match answers.map(|mut a| a.pop()) {
             Ok(Some(Answer::List { objects, next })) => {
-                let namespace = &*list.message.object.namespace;
+                let namespace = &list.message.object.namespace[..];
                 let wanted = |o: &HObject| {
                     o.snap == SnapId::HEAD
-                        && (&*o.namespace == namespace || (!page.legacy && namespace == ALL_NAMESPACES))
+                        && (*o.namespace == *namespace || (!page.legacy && namespace == ALL_NAMESPACES))
                 };
                 let listed = objects.into_iter().map(|id| id.object).filter(wanted);
                 match page.filter {
@@ -131,16 +131,11 @@ impl Shard {
         let complete = page.next.is_none();
         let output = if page.legacy {
             let next = page.next.unwrap_or(HObject::max());
-            let entries =
-                page.found.into_iter().map(|o| (o.name.as_str().into(), o.key.as_str().into())).collect();
+            let entries = page.found.into_iter().map(|o| (o.name, o.key)).collect();
             LegacyListPage { next, entries }.to_vec(features)
         } else {
             let next = page.next.unwrap_or_else(|| self.pgs[list.pg].end());
-            let entry = |o: HObject| ListedObject {
-                namespace: o.namespace.as_str().into(),
-                name: o.name.as_str().into(),
-                locator: o.key.as_str().into(),
-            };
+            let entry = |o: HObject| ListedObject { namespace: o.namespace, name: o.name, locator: o.key };
             ListPage { next, entries: page.found.into_iter().map(entry).collect() }.to_vec(features)
         };
         let op = &list.message.ops[list.results.len()];
@@ -183,10 +178,10 @@ fn begin_page(op: &OsdOp, snap: SnapId) -> Result<(HObject, Page), Errno> {
 /// named as it is stored, prefix included. Filters of object classes are named `class.filter`; the only one is that
 /// of the class `hello`, which does the same.
 fn plain_filter(r: &mut Reader<'_>) -> Result<PlainFilter, Errno> {
-    r.string()?;
-    r.string()?;
-    if !matches!(r.string()?.as_str(), "plain" | "hello.hello") {
+    r.bytes()?;
+    r.bytes()?;
+    if !matches!(r.bytes()?, b"plain" | b"hello.hello") {
         return Err(Errno::INVAL);
     }
-    Ok(PlainFilter { attr: r.string()?.into(), value: r.get()? })
+    Ok(PlainFilter { attr: r.get()?, value: r.get()? })
 }

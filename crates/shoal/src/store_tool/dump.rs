@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::io::Write;
 use store::{Answer, Collection, ObjectId, Query};
+use wire::types::Name;
 
 /// Omap keys that are looked up at once.
 const KEYS_MAX: usize = 10_000;
@@ -50,7 +51,8 @@ fn describe(store: &mut Opened, collection: Collection, object: &ObjectId) -> an
                 out["stored"] = extents.iter().map(|(_, len)| len).sum::<u64>().into()
             }
             Answer::Attrs(attrs) => {
-                let lens = attrs.iter().map(|(name, value)| (name.to_string(), value.len().into()));
+                let lens =
+                    attrs.iter().map(|(name, value)| (Name::from(&name[..]).to_string(), value.len().into()));
                 out["attrs"] = Value::Object(lens.collect());
             }
             Answer::OmapHeader(header) => out["omap_header"] = header.len().into(),

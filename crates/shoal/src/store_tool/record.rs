@@ -40,7 +40,7 @@ pub enum Record {
         bytes: Bytes,
     },
     Attr {
-        name: String,
+        name: Bytes,
         value: Bytes,
     },
     OmapHeader {
@@ -100,7 +100,7 @@ impl Record {
                 w.raw(bytes);
             }
             Record::Attr { name, value } => {
-                w.string(name);
+                w.blob(name);
                 w.raw(value);
             }
             Record::OmapHeader { header } => w.raw(header),
@@ -151,10 +151,13 @@ fn decode(kind: u8, body: &[u8]) -> anyhow::Result<Record> {
             Record::Object { id: ObjectId { object, generation: r.u64()? }, size: r.u64()? }
         }
         4 => Record::Data { offset: r.u64()?, bytes: rest(&mut r) },
-        5 => Record::Attr { name: r.string()?, value: rest(&mut r) },
+        5 => {
+            let name = Bytes::copy_from_slice(r.bytes()?);
+            Record::Attr { name, value: rest(&mut r) }
+        }
         6 => Record::OmapHeader { header: rest(&mut r) },
         7 => {
-            let key = Bytes::copy_from_slice(r.blob()?);
+            let key = Bytes::copy_from_slice(r.bytes()?);
             Record::Omap { key, value: rest(&mut r) }
         }
         8 => Record::End { objects: r.u64()? },
@@ -178,7 +181,7 @@ mod tests {
             Record::Collection { id: Collection::Pg(PgId { pool: 3, seed: 5 }.into()), split_bits: 3 },
             Record::Object { id: ObjectId::from(object), size: 9 },
             Record::Data { offset: 1 << 40, bytes: Bytes::from_static(b"data") },
-            Record::Attr { name: "_".into(), value: Bytes::from_static(b"value") },
+            Record::Attr { name: Bytes::from_static(b"_\xff\0"), value: Bytes::from_static(b"value") },
             Record::OmapHeader { header: Bytes::from_static(b"header") },
             Record::Omap { key: Bytes::from_static(b"key"), value: Bytes::new() },
             Record::End { objects: 1 },

@@ -58,7 +58,7 @@ fn export_object(
             Answer::Extents(extents) => stored = extents,
             Answer::Attrs(attrs) => {
                 for (name, value) in attrs {
-                    Record::Attr { name: name.into(), value }.write(out)?;
+                    Record::Attr { name, value }.write(out)?;
                 }
             }
             Answer::OmapHeader(header) if !header.is_empty() => Record::OmapHeader { header }.write(out)?,
@@ -178,7 +178,7 @@ pub fn import(store: &mut Opened, from: &mut dyn Read) -> anyhow::Result<u64> {
                 changes.push(Change::Write { object: current(&object)?, offset, data: bytes.into() });
             }
             Record::Attr { name, value } => {
-                changes.push(Change::SetAttr { object: current(&object)?, name: name.into(), value });
+                changes.push(Change::SetAttr { object: current(&object)?, name, value });
             }
             Record::OmapHeader { header } => {
                 changes.push(Change::OmapSetHeader { object: current(&object)?, header });

@@ -222,7 +222,7 @@ impl OsdNode {
             {
                 let mut history = self.history.borrow_mut();
                 match found.unexplained {
-                    None => history.damaged(&found.damage.object.object.name),
+                    None => history.damaged(&found.damage.object.object.name.to_string()),
                     Some(why) => {
                         let words = format!("{}: {why}", self.config.osd);
                         history.violation(now, Promise::OnlyDamageIsAnError, words);

@@ -68,18 +68,33 @@ fn listing_obeys_its_bounds(h: &mut Harness) {
 
 fn names_with_the_same_hash_are_apart(h: &mut Harness) {
     let mut all = Vec::new();
-    for (i, (namespace, key, name)) in
-        [("", "", "a"), ("", "", "b"), ("n", "", "a"), ("", "k", "a"), ("n", "k", "a")]
-            .into_iter()
-            .enumerate()
-    {
-        let named = HObject { namespace: namespace.into(), key: key.into(), ..object(name, 5).object };
-        let id = ObjectId::from(named);
+    let names: [(&[u8], &[u8], &[u8]); _] = [
+        (b"", b"", b"a"),
+        (b"", b"", b"b"),
+        (b"n", b"", b"a"),
+        (b"", b"k", b"a"),
+        (b"n", b"k", b"a"),
+        (b"", b"", b"a\0"),
+        (b"", b"", b"a\0\xff"),
+        (b"", b"", b"\0"),
+        (b"", b"", b"\xff"),
+        (b"", b"", b"\xff\xff"),
+        (b"", b"", b"\n"),
+        (b"", b"\xc3", b"\xc3\x28"),
+        (b"\xfe\0", b"\0", b"a"),
+    ];
+    for (i, (namespace, key, name)) in names.into_iter().enumerate() {
+        let id = ObjectId::from(HObject {
+            namespace: namespace.into(),
+            key: key.into(),
+            name: name.into(),
+            ..object("", 5).object
+        });
         h.change(write(&id, 0, &[i as u8]));
         all.push(id);
     }
     all.push(ObjectId { generation: 3, ..object("a", 5) });
-    h.change(write(&all[5], 0, &[5]));
+    h.change(write(all.last().expect("just pushed"), 0, &[names.len() as u8]));
     for (i, id) in all.iter().enumerate() {
         assert_eq!(h.data(id, 0, 10), [i as u8]);
     }

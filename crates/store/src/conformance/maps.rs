@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 pub(super) const CASES: &[Case] = &[
     attributes_are_set_replaced_and_removed,
+    attribute_and_omap_names_are_any_bytes,
     what_takes_away_does_not_create,
     what_writes_creates,
     omap_lists_in_order_with_bounds,
@@ -46,7 +47,7 @@ fn omap(h: &mut Harness, object: &ObjectId) -> Vec<(Bytes, Bytes)> {
 
 fn attributes_are_set_replaced_and_removed(h: &mut Harness) {
     let a = object("a", 1);
-    let set = |name: &str, value: &'static str| Change::SetAttr {
+    let set = |name: &'static str, value: &'static str| Change::SetAttr {
         object: object("a", 1),
         name: name.into(),
         value: value.into(),
@@ -63,6 +64,32 @@ fn attributes_are_set_replaced_and_removed(h: &mut Harness) {
     h.change(Change::RemoveAttrs { object: a.clone() });
     assert_eq!(h.ask(&a, Query::Attrs), Ok(Answer::Attrs(vec![])));
     assert!(h.exists(&a));
+}
+
+fn attribute_and_omap_names_are_any_bytes(h: &mut Harness) {
+    let a = object("a", 1);
+    // Ascending, as stores list them.
+    let names: [&'static [u8]; _] =
+        [b"\0", b"\0\0", b"\0\xff", b"\n", b"a", b"a\0", b"a\0b", b"\x80", b"\xc3\x28", b"\xff", b"\xff\0"];
+    let entries: Vec<(Bytes, Bytes)> =
+        names.iter().map(|name| (Bytes::from_static(name), Bytes::from_static(name))).collect();
+    for (name, value) in entries.iter().rev().cloned() {
+        h.change(Change::SetAttr { object: a.clone(), name, value });
+    }
+    h.change(Change::OmapSet { object: a.clone(), entries: entries.iter().rev().cloned().collect() });
+    assert_eq!(h.ask(&a, Query::Attrs), Ok(Answer::Attrs(entries.clone())));
+    assert_eq!(omap(h, &a), entries);
+    for (name, value) in &entries {
+        assert_eq!(h.ask(&a, Query::Attr { name: name.clone() }), Ok(Answer::Attr(Some(value.clone()))));
+        let found = h.ask(&a, Query::OmapGet { keys: vec![name.clone()] });
+        assert_eq!(found, Ok(Answer::OmapGet(vec![(name.clone(), value.clone())])));
+    }
+    h.change(Change::RemoveAttr { object: a.clone(), name: entries[9].0.clone() });
+    h.change(Change::OmapRemove { object: a.clone(), keys: vec![entries[9].0.clone()] });
+    let mut rest = entries;
+    rest.remove(9);
+    assert_eq!(h.ask(&a, Query::Attrs), Ok(Answer::Attrs(rest.clone())));
+    assert_eq!(omap(h, &a), rest);
 }
 
 fn what_takes_away_does_not_create(h: &mut Harness) {

@@ -13,7 +13,7 @@ const OBJECT_BYTES_MAX: u64 = 300_000;
 #[derive(Clone, Default)]
 struct ModelObject {
     data: Vec<u8>,
-    attrs: BTreeMap<Box<str>, Bytes>,
+    attrs: BTreeMap<Bytes, Bytes>,
     header: Bytes,
     omap: BTreeMap<Bytes, Bytes>,
 }

@@ -133,7 +133,7 @@ fn write_object(out: &mut impl Write, id: &ObjectId, object: &Object) -> Result<
     }
     for (name, value) in object.attrs() {
         let mut w = writer();
-        w.string(name);
+        w.blob(name);
         w.blob(value);
         write_record(out, kind::ATTR, w.as_slice())?;
     }
@@ -262,7 +262,7 @@ impl Loader {
                 }
             }
             kind::ATTR => {
-                let name = r.string().map_err(decode)?.into();
+                let name = Bytes::copy_from_slice(r.bytes().map_err(decode)?);
                 let value = slice(body, r.blob().map_err(decode)?);
                 self.object()?.set_attr(name, value);
             }
@@ -348,6 +348,10 @@ mod tests {
     }
 
     fn object(name: &str, hash: u32) -> ObjectId {
+        named(name.as_bytes(), hash)
+    }
+
+    fn named(name: &[u8], hash: u32) -> ObjectId {
         HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }.into()
     }
 
@@ -364,6 +368,8 @@ mod tests {
             Change::Write { object: a.clone(), offset: 300_000, data: vec![8; 10].into() },
             Change::Truncate { object: a.clone(), size: 400_000 },
             Change::SetAttr { object: a.clone(), name: "_".into(), value: Bytes::from_static(b"info") },
+            Change::SetAttr { object: a.clone(), name: b"_\xff\0\n"[..].into(), value: Bytes::new() },
+            Change::Touch { object: named(b"\xff\0\n", 16) },
             Change::OmapSetHeader { object: a.clone(), header: Bytes::from_static(b"head") },
             Change::OmapSet {
                 object: a.clone(),

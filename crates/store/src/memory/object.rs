@@ -13,7 +13,7 @@ pub(super) struct Object {
     size: u64,
     extents: Extents,
     /// By name.
-    attrs: Vec<(Box<str>, Bytes)>,
+    attrs: Vec<(Bytes, Bytes)>,
     attr_bytes: u64,
     /// Most objects have none.
     omap: Option<Box<Omap>>,
@@ -104,7 +104,7 @@ impl Object {
         (self.extents.overlapping(start, end).collect(), end)
     }
 
-    pub(super) fn set_attr(&mut self, name: Box<str>, value: Bytes) {
+    pub(super) fn set_attr(&mut self, name: Bytes, value: Bytes) {
         self.attr_bytes += value.len() as u64;
         match self.attrs.binary_search_by(|(n, _)| n.cmp(&name)) {
             Ok(i) => {
@@ -118,7 +118,7 @@ impl Object {
         }
     }
 
-    pub(super) fn remove_attr(&mut self, name: &str) {
+    pub(super) fn remove_attr(&mut self, name: &[u8]) {
         if let Ok(i) = self.attrs.binary_search_by(|(n, _)| (**n).cmp(name)) {
             let (name, value) = self.attrs.remove(i);
             self.attr_bytes -= (name.len() + value.len()) as u64;
@@ -130,11 +130,11 @@ impl Object {
         self.attr_bytes = 0;
     }
 
-    pub(super) fn attr(&self, name: &str) -> Option<&Bytes> {
+    pub(super) fn attr(&self, name: &[u8]) -> Option<&Bytes> {
         self.attrs.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.attrs[i].1)
     }
 
-    pub(super) fn attrs(&self) -> &[(Box<str>, Bytes)] {
+    pub(super) fn attrs(&self) -> &[(Bytes, Bytes)] {
         &self.attrs
     }
 

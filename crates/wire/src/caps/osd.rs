@@ -104,11 +104,11 @@ pub enum Spec {
 #[derive(Clone, Copy, Debug)]
 pub struct OsdAccess<'a> {
     pub pool: &'a str,
-    pub namespace: &'a str,
+    pub namespace: &'a [u8],
     /// The pool's application metadata: application, key, value.
     pub applications: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// The key that places the object; its name when it has none.
-    pub object: &'a str,
+    pub object: &'a [u8],
     /// Operations other than class calls read or write.
     pub reads: bool,
     pub writes: bool,
@@ -204,12 +204,13 @@ impl Scope {
         (self.pool.is_empty() || self.pool == request.pool)
             && self.namespace.as_ref().is_none_or(|n| namespace_matches(n, request.namespace))
             && self.tag.as_ref().is_none_or(|t| t.matches(request.applications))
-            && request.object.starts_with(&self.object_prefix)
+            && request.object.starts_with(self.object_prefix.as_bytes())
     }
 }
 
-fn namespace_matches(pattern: &str, namespace: &str) -> bool {
-    pattern == namespace || pattern.strip_suffix('*').is_some_and(|start| namespace.starts_with(start))
+fn namespace_matches(pattern: &str, namespace: &[u8]) -> bool {
+    let starts = |start: &str| namespace.starts_with(start.as_bytes());
+    pattern.as_bytes() == namespace || pattern.strip_suffix('*').is_some_and(starts)
 }
 
 impl PoolTag {

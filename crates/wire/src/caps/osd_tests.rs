@@ -58,9 +58,9 @@ impl Ask {
     fn of(&self, text: &str) -> bool {
         cap(text).allows(&OsdAccess {
             pool: self.pool,
-            namespace: self.namespace,
+            namespace: self.namespace.as_bytes(),
             applications: &self.applications,
-            object: self.object,
+            object: self.object.as_bytes(),
             reads: self.plain.contains('r'),
             writes: self.plain.contains('w'),
             classes: &self.classes,

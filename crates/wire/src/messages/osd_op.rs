@@ -7,8 +7,8 @@ use super::{Header, MOSDOpReply, MessageBody, Outgoing, Payload};
 use crate::features;
 use crate::types::osd_op::{OpHead, PayloadCutter};
 use crate::types::{
-    EntityName, Epoch, HObject, ObjectLocator, OpCode, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId, SpgId,
-    UTime,
+    EntityName, Epoch, HObject, Name, ObjectLocator, OpCode, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId,
+    SpgId, UTime,
 };
 use codec::{DecodeError, Reader, Rope};
 use smallvec::SmallVec;
@@ -117,10 +117,10 @@ impl MessageBody for MOSDOp {
         // A nameless object is a place in the pool: the locator then carries the hash and not the key.
         let o = &self.object;
         match o.name.is_empty() {
-            true => ObjectLocator::encode_parts(w, o.pool, "", &o.namespace, o.hash as i64),
+            true => ObjectLocator::encode_parts(w, o.pool, &Name::EMPTY, &o.namespace, o.hash as i64),
             false => ObjectLocator::encode_parts(w, o.pool, &o.key, &o.namespace, -1),
         }
-        w.string(&o.name);
+        w.put(&o.name);
         w.u16(u16::try_from(self.ops.len()).expect("a request has few operations"));
         self.ops.iter().for_each(|op| op.encode_head(w));
         w.put(&o.snap);
@@ -152,7 +152,7 @@ impl MessageBody for MOSDOp {
         let client_incarnation = r.u32()?;
         let mtime = r.get()?;
         let locator: ObjectLocator = r.get()?;
-        let name = r.string()?.into();
+        let name: Name = r.get()?;
         let ops = decode_ops(r, payload)?;
         let snap = r.get()?;
         Ok(MOSDOp {
@@ -168,7 +168,7 @@ impl MessageBody for MOSDOp {
                 snap,
                 namespace: locator.namespace,
                 // Ceph keeps a key only where it differs from the name, so that both spellings are one object.
-                key: if locator.key == name { "".into() } else { locator.key },
+                key: if locator.key == name { Name::EMPTY } else { locator.key },
                 name,
                 max: false,
             },

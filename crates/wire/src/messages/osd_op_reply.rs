@@ -3,8 +3,7 @@
 use super::osd_op::BLKIN_TRACE_LEN;
 use super::{Header, MessageBody, Outgoing, Payload};
 use crate::types::osd_op::{OpHead, PayloadCutter};
-use crate::types::{Epoch, OsdFlags, OsdOpResult, PgId, ReplyVersions, RequestRedirect};
-use arcstr::ArcStr;
+use crate::types::{Epoch, Name, OsdFlags, OsdOpResult, PgId, ReplyVersions, RequestRedirect};
 use codec::{DecodeError, Reader};
 use smallvec::SmallVec;
 
@@ -12,7 +11,7 @@ pub type OsdOpResults = SmallVec<[OsdOpResult; 2]>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct MOSDOpReply {
-    pub object: ArcStr,
+    pub object: Name,
     pub pg: PgId,
     /// The request's, and `ONDISK` when what it wrote is durable.
     pub flags: OsdFlags,
@@ -36,7 +35,7 @@ impl MessageBody for MOSDOpReply {
 
     fn encode(&self, out: &mut Outgoing) {
         let w = &mut out.front;
-        w.string(&self.object);
+        w.put(&self.object);
         w.put(&self.pg);
         w.i64(self.flags.0 as i64);
         w.i32(self.result);
@@ -61,7 +60,7 @@ impl MessageBody for MOSDOpReply {
         }
         let mut r = Reader::new(&payload.front);
         let r = &mut r;
-        let object = r.str()?.into();
+        let object = r.get()?;
         let pg = r.get()?;
         let flags = OsdFlags(r.i64()? as u32);
         let result = r.i32()?;

@@ -1,7 +1,6 @@
 //! An object's full name, and its place in a PG's order (`hobject_t`).
 
-use super::{PoolId, SnapId};
-use arcstr::ArcStr;
+use super::{Name, PoolId, SnapId};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::cmp::Ordering;
 use std::fmt;
@@ -15,10 +14,10 @@ pub struct HObject {
     pub pool: PoolId,
     pub hash: u32,
     pub snap: SnapId,
-    pub namespace: ArcStr,
+    pub namespace: Name,
     /// Empty unless the client placed the object by a key other than its name.
-    pub key: ArcStr,
-    pub name: ArcStr,
+    pub key: Name,
+    pub name: Name,
     /// Beyond every object: the end of a listing.
     pub max: bool,
 }
@@ -30,9 +29,9 @@ impl HObject {
             pool: i64::MIN,
             hash: 0,
             snap: SnapId(0),
-            namespace: "".into(),
-            key: "".into(),
-            name: "".into(),
+            namespace: Name::EMPTY,
+            key: Name::EMPTY,
+            name: Name::EMPTY,
             max: false,
         }
     }
@@ -46,7 +45,7 @@ impl HObject {
     }
 
     /// What placed the object: the key, or the name when there is none.
-    pub fn effective_key(&self) -> &str {
+    pub fn effective_key(&self) -> &Name {
         if self.key.is_empty() { &self.name } else { &self.key }
     }
 
@@ -75,7 +74,7 @@ impl PartialOrd for HObject {
     }
 }
 
-/// `POOL:REVERSED_HASH:NAMESPACE:KEY:NAME:SNAP`, as Ceph's logs show it.
+/// `POOL:REVERSED_HASH:NAMESPACE:KEY:NAME:SNAP`, escaped as Ceph's logs and admin commands show it.
 impl fmt::Display for HObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.max {
@@ -85,7 +84,12 @@ impl fmt::Display for HObject {
             return f.write_str("MIN");
         }
         let HObject { pool, namespace, key, name, snap, .. } = self;
-        write!(f, "{pool}:{:08x}:{namespace}:{key}:{name}:{snap:?}", self.reversed_hash())
+        write!(f, "{pool}:{:08x}:", self.reversed_hash())?;
+        for part in [namespace, key, name] {
+            part.write_escaped(f)?;
+            f.write_str(":")?;
+        }
+        write!(f, "{snap:?}")
     }
 }
 
@@ -98,12 +102,12 @@ impl fmt::Debug for HObject {
 impl Encode for HObject {
     fn encode(&self, w: &mut Writer) {
         w.envelope(4, 3, |w| {
-            w.string(&self.key);
-            w.string(&self.name);
+            w.put(&self.key);
+            w.put(&self.name);
             w.put(&self.snap);
             w.u32(self.hash);
             w.bool(self.max);
-            w.string(&self.namespace);
+            w.put(&self.namespace);
             w.i64(self.pool);
         });
     }
@@ -113,11 +117,11 @@ impl Decode for HObject {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.envelope_legacy("hobject_t", 4, 3, 3, |r, v| {
-            let key = if v >= 1 { r.str()?.into() } else { "".into() };
-            let name = r.str()?.into();
+            let key = if v >= 1 { r.get()? } else { Name::EMPTY };
+            let name: Name = r.get()?;
             let (snap, hash) = (r.get()?, r.u32()?);
             let max = if v >= 2 { r.bool()? } else { false };
-            let (namespace, pool) = if v >= 4 { (r.str()?.into(), r.i64()?) } else { ("".into(), -1) };
+            let (namespace, pool) = if v >= 4 { (r.get()?, r.i64()?) } else { (Name::EMPTY, -1) };
             let mut out = HObject { pool, hash, snap, namespace, key, name, max };
             // Some writers stored MIN with pool -1 instead of the least number.
             let blank = out.key.is_empty() && out.name.is_empty() && out.namespace.is_empty();

@@ -1,15 +1,15 @@
 //! Pages of a pool's listing: `pg_nls_response_t`, and `pg_ls_response_t` for clients older than namespaces.
 
-use super::HObject;
+use super::{HObject, Name};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// One object of a listing (`librados::ListObjectImpl`).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ListedObject {
-    pub namespace: String,
-    pub name: String,
+    pub namespace: Name,
+    pub name: Name,
     /// The key that placed it, when not its name.
-    pub locator: String,
+    pub locator: Name,
 }
 
 /// The answer of `pgnls`.
@@ -25,7 +25,7 @@ pub struct ListPage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LegacyListPage {
     pub next: HObject,
-    pub entries: Vec<(String, String)>,
+    pub entries: Vec<(Name, Name)>,
 }
 
 impl Encode for LegacyListPage {

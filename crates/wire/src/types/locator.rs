@@ -1,7 +1,6 @@
 //! Where a client says an object is (`object_locator_t`), and where an OSD sends it instead (`request_redirect_t`).
 
-use super::PoolId;
-use arcstr::ArcStr;
+use super::{Name, PoolId};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// Pool, namespace, and either a key that places the object instead of its name, or a bare hash that names a
@@ -9,15 +8,15 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectLocator {
     pub pool: PoolId,
-    pub key: ArcStr,
-    pub namespace: ArcStr,
+    pub key: Name,
+    pub namespace: Name,
     /// `-1`: none.
     pub hash: i64,
 }
 
 impl Default for ObjectLocator {
     fn default() -> ObjectLocator {
-        ObjectLocator { pool: -1, key: "".into(), namespace: "".into(), hash: -1 }
+        ObjectLocator { pool: -1, key: Name::EMPTY, namespace: Name::EMPTY, hash: -1 }
     }
 }
 
@@ -27,14 +26,14 @@ impl ObjectLocator {
         self.pool == -1
     }
 
-    pub(crate) fn encode_parts(w: &mut Writer, pool: PoolId, key: &str, namespace: &str, hash: i64) {
+    pub(crate) fn encode_parts(w: &mut Writer, pool: PoolId, key: &Name, namespace: &Name, hash: i64) {
         // Only a reader that understands the hash may act on a locator that has one.
         let compat = if hash == -1 { 3 } else { 6 };
         w.envelope(6, compat, |w| {
             w.i64(pool);
             w.i32(-1);
-            w.string(key);
-            w.string(namespace);
+            w.put(key);
+            w.put(namespace);
             w.i64(hash);
         });
     }
@@ -59,8 +58,8 @@ impl Decode for ObjectLocator {
                 r.i32()?;
                 pool
             };
-            let key = r.str()?.into();
-            let namespace = if v >= 5 { r.str()?.into() } else { "".into() };
+            let key: Name = r.get()?;
+            let namespace = if v >= 5 { r.get()? } else { Name::EMPTY };
             let hash = if v >= 6 { r.i64()? } else { -1 };
             let out = ObjectLocator { pool, key, namespace, hash };
             if hash != -1 && !out.key.is_empty() {
@@ -75,7 +74,7 @@ impl Decode for ObjectLocator {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RequestRedirect {
     pub locator: ObjectLocator,
-    pub object: ArcStr,
+    pub object: Name,
 }
 
 impl RequestRedirect {
@@ -88,7 +87,7 @@ impl Encode for RequestRedirect {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {
             w.put(&self.locator);
-            w.string(&self.object);
+            w.put(&self.object);
             // Instructions that no release ever gave.
             w.u32(0);
         });
@@ -99,7 +98,7 @@ impl Decode for RequestRedirect {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.envelope("request_redirect_t", 1, |r, _| {
-            let (locator, object) = (r.get()?, r.str()?.into());
+            let (locator, object) = (r.get()?, r.get()?);
             r.blob()?;
             Ok(RequestRedirect { locator, object })
         })

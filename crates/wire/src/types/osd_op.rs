@@ -282,13 +282,14 @@ impl OsdOp {
     }
 
     /// On one attribute; `value` is empty for a read or a removal.
-    pub fn xattr(code: OpCode, name: &str, value: &[u8]) -> OsdOp {
+    pub fn xattr(code: OpCode, name: impl AsRef<[u8]>, value: &[u8]) -> OsdOp {
+        let name = name.as_ref();
         let params = XattrParams {
             name_len: name.len() as u32,
             value_len: value.len() as u32,
             ..XattrParams::default()
         };
-        OsdOp::new(code, params, [name.as_bytes(), value].concat().into())
+        OsdOp::new(code, params, [name, value].concat().into())
     }
 
     /// A call of an object class's method. Names longer than 255 bytes cannot be said and give `None`.

@@ -90,7 +90,7 @@ fn omap_set(object: ObjectId) -> Change {
     Change::OmapSet { object, entries }
 }
 
-fn attr(object: ObjectId, name: &str) -> Change {
+fn attr(object: ObjectId, name: &'static str) -> Change {
     Change::SetAttr { object, name: name.into(), value: "value".into() }
 }
 

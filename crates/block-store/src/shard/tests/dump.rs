@@ -11,7 +11,7 @@ pub(crate) struct Dump(BTreeMap<Collection, (u8, BTreeMap<ObjectId, Object>)>);
 #[derive(Clone, PartialEq, Eq)]
 struct Object {
     data: Bytes,
-    attrs: Vec<(Box<str>, Bytes)>,
+    attrs: Vec<(Bytes, Bytes)>,
     header: Bytes,
     omap: Vec<(Bytes, Bytes)>,
 }

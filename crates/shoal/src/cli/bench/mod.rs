@@ -10,6 +10,7 @@ use client_host::{Access, ClientHost, Modes};
 use lab::load::{Load, Objects};
 use lab::matrix::{Op, Spec, Tool};
 use report::Report;
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -77,13 +78,13 @@ pub struct Args {
 
     /// Store a file as an object, and do nothing else
     #[arg(long, num_args = 2, value_names = ["OBJECT", "FILE"], conflicts_with_all = ["get", "stat", "list"])]
-    put: Option<Vec<String>>,
+    put: Option<Vec<OsString>>,
     /// Fetch an object into a file, and do nothing else
     #[arg(long, num_args = 2, value_names = ["OBJECT", "FILE"], conflicts_with_all = ["stat", "list"])]
-    get: Option<Vec<String>>,
+    get: Option<Vec<OsString>>,
     /// Print an object's size, and do nothing else
     #[arg(long, value_name = "OBJECT", conflicts_with = "list")]
-    stat: Option<String>,
+    stat: Option<OsString>,
     /// Print the names of the pool's objects, and do nothing else
     #[arg(long)]
     list: bool,

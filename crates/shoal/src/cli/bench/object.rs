@@ -6,6 +6,7 @@ use bytes::Bytes;
 use client::{Listing, ObjectRef, Operation, ReadOps, WriteOps};
 use client_host::{Access, ClientHost};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use wire::types::PoolId;
 
@@ -15,11 +16,11 @@ pub(super) async fn run(args: &Args, access: &Access) -> anyhow::Result<ExitCode
     let pool =
         host.client().pool_by_name(&args.pool).with_context(|| format!("there is no pool {}", args.pool))?;
     if let Some([object, file]) = args.put.as_deref() {
-        put(&mut host, ObjectRef::new(pool, object.as_str()), file.as_ref()).await?;
+        put(&mut host, ObjectRef::new(pool, object.as_bytes()), file.as_ref()).await?;
     } else if let Some([object, file]) = args.get.as_deref() {
-        get(&mut host, ObjectRef::new(pool, object.as_str()), file.as_ref()).await?;
+        get(&mut host, ObjectRef::new(pool, object.as_bytes()), file.as_ref()).await?;
     } else if let Some(object) = &args.stat {
-        println!("{}", stat(&mut host, ObjectRef::new(pool, object.as_str())).await?);
+        println!("{}", stat(&mut host, ObjectRef::new(pool, object.as_bytes())).await?);
     } else {
         list(&mut host, pool).await?;
     }
@@ -76,7 +77,7 @@ async fn list(host: &mut ClientHost, pool: PoolId) -> anyhow::Result<()> {
     while !listing.is_complete() {
         let reply = done(host, listing.next_page()).await?;
         for object in listing.take(&reply)?.objects {
-            writeln!(out, "{}", object.name)?;
+            out.write_all(&[&object.name[..], b"\n"].concat())?;
         }
     }
     Ok(())

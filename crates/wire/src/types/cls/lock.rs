@@ -1,6 +1,6 @@
 //! The `lock` class: advisory locks kept in an object's `lock.NAME` attributes.
 
-use crate::types::{EntityAddr, EntityName, UTime};
+use crate::types::{EntityAddr, EntityName, Name, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub const LOCK_FLAG_MUST_RENEW: u8 = 2;
 #[envelope(version = 1, compat = 1)]
 pub struct LockerId {
     pub locker: EntityName,
-    pub cookie: String,
+    pub cookie: Name,
 }
 
 /// `locker_info_t`.
@@ -60,7 +60,7 @@ pub struct LockerInfo {
     /// Zero: never.
     pub expires: UTime,
     pub addr: EntityAddr,
-    pub description: String,
+    pub description: Name,
 }
 
 /// A lock as the attribute holds it (`lock_info_t`), and as `get_info` returns it (`cls_lock_get_info_reply`).
@@ -70,18 +70,18 @@ pub struct LockInfo {
     pub lockers: BTreeMap<LockerId, LockerInfo>,
     pub kind: LockType,
     /// All holders agree on it.
-    pub tag: String,
+    pub tag: Name,
 }
 
 /// `cls_lock_lock_op`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct LockOp {
-    pub name: String,
+    pub name: Name,
     pub kind: LockType,
-    pub cookie: String,
-    pub tag: String,
-    pub description: String,
+    pub cookie: Name,
+    pub tag: Name,
+    pub description: Name,
     /// Zero: does not expire.
     pub duration: UTime,
     /// `LOCK_FLAG_*`.
@@ -92,50 +92,50 @@ pub struct LockOp {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct UnlockOp {
-    pub name: String,
-    pub cookie: String,
+    pub name: Name,
+    pub cookie: Name,
 }
 
 /// `cls_lock_break_op`.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct BreakOp {
-    pub name: String,
+    pub name: Name,
     pub locker: EntityName,
-    pub cookie: String,
+    pub cookie: Name,
 }
 
 /// `cls_lock_get_info_op`.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct GetInfoOp {
-    pub name: String,
+    pub name: Name,
 }
 
 /// `cls_lock_list_locks_reply`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct ListLocksReply {
-    pub locks: Vec<String>,
+    pub locks: Vec<Name>,
 }
 
 /// `cls_lock_assert_op`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct AssertOp {
-    pub name: String,
+    pub name: Name,
     pub kind: LockType,
-    pub cookie: String,
-    pub tag: String,
+    pub cookie: Name,
+    pub tag: Name,
 }
 
 /// `cls_lock_set_cookie_op`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct SetCookieOp {
-    pub name: String,
+    pub name: Name,
     pub kind: LockType,
-    pub cookie: String,
-    pub tag: String,
-    pub new_cookie: String,
+    pub cookie: Name,
+    pub tag: Name,
+    pub new_cookie: Name,
 }

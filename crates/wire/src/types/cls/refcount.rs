@@ -1,5 +1,6 @@
 //! The `refcount` class: tagged references kept in an object's `refcount` attribute.
 
+use crate::types::Name;
 use codec::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct TagOp {
-    pub tag: String,
+    pub tag: Name,
     /// An object without the attribute counts as having one reference, under the empty tag.
     pub implicit_ref: bool,
 }
@@ -16,7 +17,7 @@ pub struct TagOp {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct SetOp {
-    pub refs: Vec<String>,
+    pub refs: Vec<Name>,
 }
 
 /// `cls_refcount_read_op`.
@@ -30,7 +31,7 @@ pub struct ReadOp {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct ReadReply {
-    pub refs: Vec<String>,
+    pub refs: Vec<Name>,
 }
 
 /// The attribute's value (`obj_refcount`).
@@ -38,8 +39,8 @@ pub struct ReadReply {
 #[envelope(version = 2, compat = 1)]
 pub struct Refcount {
     /// The flag is always true.
-    pub refs: BTreeMap<String, bool>,
+    pub refs: BTreeMap<Name, bool>,
     /// Tags that have been put, so that putting twice does not count twice.
     #[since(2)]
-    pub retired_refs: BTreeSet<String>,
+    pub retired_refs: BTreeSet<Name>,
 }

@@ -1,5 +1,6 @@
 //! The `version` class: a counter with a tag, kept in an object's `ceph.objclass.version` attribute.
 
+use crate::types::Name;
 use codec::{Decode, Encode};
 
 /// The attribute's value (`obj_version`); also what `set` takes (`cls_version_set_op`) and `read` returns
@@ -8,7 +9,7 @@ use codec::{Decode, Encode};
 #[envelope(version = 1, compat = 1)]
 pub struct ObjVersion {
     pub version: u64,
-    pub tag: String,
+    pub tag: Name,
 }
 
 /// `cls_version_set_op` and `cls_version_read_ret`, which are alike.
