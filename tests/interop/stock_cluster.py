@@ -47,6 +47,7 @@ mon allow pool size one = true
 mon allow pool delete = true
 mon warn on pool no redundancy = false
 mon max pg per osd = 2000
+mgr pool = false
 mon data avail warn = 1
 """
 

@@ -10,6 +10,7 @@
 mod answer;
 mod args;
 pub mod errno;
+pub mod hostile;
 pub mod json;
 pub mod options;
 pub mod signature;

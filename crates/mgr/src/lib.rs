@@ -10,6 +10,7 @@
 mod caps;
 mod commands;
 mod health;
+pub mod hostile;
 mod manager;
 mod pg_map;
 mod rates;

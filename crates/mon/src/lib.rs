@@ -12,6 +12,7 @@ pub mod commands;
 pub mod crush;
 pub mod genesis;
 pub mod health;
+pub mod hostile;
 pub mod monitor;
 pub use command::options;
 pub mod proposal;

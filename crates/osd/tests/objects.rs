@@ -41,6 +41,18 @@ fn an_absent_object_is_enoent_for_every_read_and_for_a_removal() {
     assert_eq!(host.ask("no", vec![read(0, 1)]).result, Errno::NOENT.result());
 }
 
+/// librados tells its caller the version of a failed read; its own test expects zero (`src/test/librados/asio.cc`).
+#[test]
+fn absent_object_read_carries_version_zero() {
+    let mut host = Host::serving();
+    assert_eq!(host.ask("a", vec![write_full(b"x")]).versions.user, 1);
+    let absent = host.ask("no", vec![read(0, 1)]);
+    assert_eq!(
+        (absent.result, absent.versions),
+        (Errno::NOENT.result(), ReplyVersions::new(Eversion::ZERO, 0))
+    );
+}
+
 #[test]
 fn a_list_happens_whole_or_not_at_all() {
     let mut host = Host::serving();

@@ -5,6 +5,7 @@
 //! - [`map_pg`]: a placement group to the OSDs that serve it, with every exception that an OSDMap holds.
 
 pub mod crush;
+pub mod hostile;
 pub mod object_hash;
 mod osd_map;
 pub mod pg;

@@ -15,6 +15,7 @@
 
 mod call;
 mod hello;
+pub mod hostile;
 mod lock;
 mod numops;
 mod rbd;

@@ -67,7 +67,7 @@ pub fn find(class: &[u8], method: &[u8]) -> Result<&'static Method, Errno> {
 
 macro_rules! methods {
     ($($class:ident { $($name:ident: $access:ident => $run:path,)* })*) => {
-        const METHODS: &[Method] = &[$($(Method {
+        pub(super) const METHODS: &[Method] = &[$($(Method {
             class: stringify!($class),
             name: stringify!($name),
             reads: methods!(@reads $access),

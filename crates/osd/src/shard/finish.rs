@@ -77,11 +77,14 @@ impl Shard {
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.data_offset = data_offset.unwrap_or(0) as u16;
         reply.ops = results;
-        reply.versions = if result == Errno::NOENT.result() {
-            ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
-        } else {
-            let info = pg.objects[op.object].facts.info();
-            ReplyVersions::new(Eversion::ZERO, info.map_or(0, |i| i.user_version))
+        // As in `PrimaryLogPG::do_op`: a read of an absent object fails before it has a version, and carries zero. A
+        // method that returns ENOENT for an object that exists carries the floor of the next version.
+        reply.versions = match pg.objects[op.object].facts.info() {
+            None => ReplyVersions::new(Eversion::ZERO, 0),
+            Some(_) if result == Errno::NOENT.result() => {
+                ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
+            }
+            Some(info) => ReplyVersions::new(Eversion::ZERO, info.user_version),
         };
         if result >= 0 && !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);

@@ -6,6 +6,7 @@
 
 pub mod dump;
 pub mod fsck;
+pub mod hostile;
 pub mod opened;
 pub mod record;
 pub mod stats;

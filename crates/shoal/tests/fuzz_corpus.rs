@@ -1,0 +1,236 @@
+//! Replay of the fuzz targets' corpora on stable Rust, for the targets above the wire and the store: `fuzz/corpus/TARGET/*`.
+//!
+//! The seeds were made by the ignored test here; run it again when a signature, a method or a record is added.
+
+use bytes::Bytes;
+use codec::{Encode, Features, Reader};
+use osd::classes::hostile::method_tag;
+use shoal::store_tool::record::Record;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use wire::types::{HObject, MgrMap, MonMap, OsdMapIncremental, PgId, PgPool, PoolKind, UTime};
+
+const SEEDS_MIN: usize = 6;
+
+fn folder(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder(target)).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= SEEDS_MIN, "{target} has {} seeds", files.len());
+    for file in files {
+        println!("{}", file.display());
+        run(&fs::read(file).unwrap());
+    }
+}
+
+#[test]
+fn command_arguments_corpus_holds() {
+    replay("command_arguments", command::hostile::arguments);
+}
+
+#[test]
+fn mgr_caps_corpus_holds() {
+    replay("mgr_caps", mgr::hostile::caps);
+}
+
+#[test]
+fn proposal_corpus_holds() {
+    replay("proposal", mon::hostile::proposal);
+}
+
+#[test]
+fn class_call_corpus_holds() {
+    replay("class_call", osd::classes::hostile::call);
+}
+
+#[test]
+fn map_step_corpus_holds() {
+    replay("map_step", placement::hostile::apply_and_map);
+}
+
+#[test]
+fn import_records_corpus_holds() {
+    replay("import_records", shoal::store_tool::hostile::records);
+}
+
+/// A target whose folder is misspelt in `tests/fuzz` or in a replay would never run.
+#[test]
+fn every_target_has_a_corpus() {
+    let names = |folder: PathBuf| -> BTreeSet<String> {
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        files.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+    };
+    assert_eq!(names(folder("")), names(folder("").join("../fuzz_targets")));
+}
+
+#[test]
+#[ignore = "writes fuzz/corpus"]
+fn write_seeds() {
+    write("command_arguments", command_arguments());
+    write("mgr_caps", mgr_caps());
+    write("proposal", proposals());
+    write("class_call", class_calls());
+    write("map_step", map_steps());
+    write("import_records", import_records());
+}
+
+fn write(target: &str, seeds: Vec<Vec<u8>>) {
+    fs::create_dir_all(folder(target)).unwrap();
+    for (number, seed) in seeds.iter().enumerate() {
+        fs::write(folder(target).join(format!("seed-{number:03}")), seed).unwrap();
+    }
+}
+
+fn texts(all: &[&str]) -> Vec<Vec<u8>> {
+    all.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn command_arguments() -> Vec<Vec<u8>> {
+    texts(&[
+        "{}",
+        "[]",
+        r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#,
+        r#"{"prefix":"test","int":100,"float":-0.5,"choice":"b","texts":["x","y"],"osd":"osd.3","flag":true}"#,
+        r#"{"int":1e300,"float":"NaN"}"#,
+        r#"{"int":-9223372036854775808,"osd":18446744073709551615}"#,
+        r#"{"int":"50","osd":"osd.","flag":"--flag","format":"json-pretty"}"#,
+        r#"{"caps":["mon","allow r","osd"],"format":"json"}"#,
+        r#"{"texts":[1,2.5,true,null]}"#,
+        r#"{"choice":"c","int":[1]}"#,
+        r#"{"a":{"b":1}}"#,
+        "{\"\\u0000\":\"\\ud83d\\ude00\"}",
+    ])
+}
+
+fn mgr_caps() -> Vec<Vec<u8>> {
+    texts(&[
+        "allow *",
+        "allow rw",
+        "allow profile read-only",
+        "allow profile osd",
+        "allow service osd rw; allow r",
+        "allow module balancer rw",
+        "allow command \"pg dump\" with dumpcontents=sum",
+        "allow command \"pg dump\" with dumpcontents prefix s",
+        "allow r network 10.0.0.0/8",
+        "allow rwx network ::1/128, allow r",
+        "allow r network 10.0.0.0/99",
+        "allow command 'pg dump\" with",
+        "allow service \"a\\\"b\" *",
+    ])
+}
+
+fn proposals() -> Vec<Vec<u8>> {
+    use mon::proposal::{Change, Proposal, SealedStep};
+    let at = UTime { sec: 1_700_000_000, nsec: 5 };
+    let state = mon::hostile::new_state();
+    let map = state.osdmap();
+    let mut step = OsdMapIncremental::after(map, at);
+    let pool = PgPool {
+        kind: PoolKind::REPLICATED,
+        size: 1,
+        min_size: 1,
+        pg_num: 8,
+        pgp_num: 8,
+        ..PgPool::default()
+    };
+    step.new_pools.insert(1, pool);
+    step.new_pool_names.insert(1, "p".into());
+    step.new_pool_max = Some(1);
+    step.seal(map).expect("the step fits");
+    let changes = vec![
+        vec![],
+        vec![Change::MonMap { map: MonMap::default() }],
+        vec![Change::OsdMap { step: SealedStep(Arc::new(step)) }],
+        vec![Change::OsdMetadata { osd: 3, metadata: Some([("hostname".into(), "h".into())].into()) }],
+        vec![Change::MgrMap { map: Box::new(MgrMap::default()) }],
+        vec![Change::MgrCommands { descriptions: vec![1, 2, 3].into() }],
+        vec![Change::GlobalIdLimit { limit: 1 << 40 }],
+        vec![Change::Config { by: "client.admin".into(), changes: vec![] }],
+        vec![Change::ConfigKey { key: "a/b".into(), value: Some(vec![0xff].into()) }],
+        vec![Change::ConfigKey { key: "a/b".into(), value: None }],
+        vec![Change::MonMetadata { name: "a".into(), metadata: Default::default() }],
+        vec![
+            Change::Mute { code: "OSD_DOWN".into(), until: at, sticky: true, summary: "s".into(), count: 1 },
+            Change::Unmute { code: "OSD_DOWN".into() },
+            Change::PgCreated { pg: PgId { pool: 1, seed: 0 } },
+        ],
+    ];
+    changes.into_iter().map(|changes| Proposal { at, changes }.to_vec(Features::ALL)).collect()
+}
+
+fn class_calls() -> Vec<Vec<u8>> {
+    let lock = |name: &str| {
+        let mut argument = vec![1, 1, 0, 0, 0, 0];
+        argument.extend((name.len() as u32).to_le_bytes());
+        argument.extend(name.as_bytes());
+        argument.extend([1, 0, 0, 0, 0]);
+        argument
+    };
+    let mut seeds = Vec::new();
+    for (_, tag) in osd::classes::hostile::methods() {
+        for (flags, argument) in [(0u8, vec![]), (1, lock("lock")), (3, Vec::from(7u64.to_le_bytes()))] {
+            let mut seed = Vec::from(tag.to_le_bytes());
+            seed.extend([flags, argument.len() as u8]);
+            seed.extend(argument);
+            seed.extend([1, 1, 4, 0, 0, 0, 9, 0, 0, 0]);
+            seeds.push(seed);
+        }
+    }
+    assert!(seeds.iter().any(|seed| seed.starts_with(&method_tag("lock", "lock").to_le_bytes())));
+    seeds
+}
+
+fn map_steps() -> Vec<Vec<u8>> {
+    let recorded =
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/recorded/osdmaps-20.2.4"));
+    let recorded = recorded.expect("the recorded maps are there");
+    let mut reader = Reader::new(&recorded);
+    let (mut whole, mut steps) = (Vec::new(), Vec::new());
+    for _ in 0..reader.u32().unwrap() {
+        let (epoch, kind) = (reader.u32().unwrap(), reader.u8().unwrap());
+        let bytes = reader.blob().unwrap().to_vec();
+        if kind == 1 { whole.push((epoch, bytes)) } else { steps.push((epoch, bytes)) }
+    }
+    let none = (0, Vec::new());
+    let mut seeds = Vec::new();
+    for (epoch, map) in &whole {
+        let step = steps.iter().find(|(to, _)| *to == epoch + 1).unwrap_or(&none);
+        let mut seed = Vec::from((map.len() as u32).to_le_bytes());
+        seed.extend_from_slice(map);
+        seed.extend_from_slice(&step.1);
+        seeds.push(seed);
+    }
+    // A seed costs some kilobytes: a dozen of them shows every kind of step.
+    let every = seeds.len().div_ceil(12);
+    seeds.into_iter().step_by(every.max(1)).collect()
+}
+
+fn import_records() -> Vec<Vec<u8>> {
+    let object = HObject { pool: 3, hash: 7, name: "o".into(), ..HObject::min() };
+    let records = [
+        Record::Store { label: "osd.0".into() },
+        Record::Collection { id: store::Collection::Meta, split_bits: 0 },
+        Record::Collection { id: store::Collection::Pg(PgId { pool: 3, seed: 5 }.into()), split_bits: 3 },
+        Record::Object { id: store::ObjectId::from(object), size: 9 },
+        Record::Data { offset: 1 << 40, bytes: Bytes::from_static(b"data") },
+        Record::Attr { name: "_".into(), value: Bytes::from_static(b"value") },
+        Record::OmapHeader { header: Bytes::from_static(b"header") },
+        Record::Omap { key: Bytes::from_static(b"key"), value: Bytes::new() },
+        Record::End { objects: 1 },
+    ];
+    let described = |record: &Record| {
+        let mut written = Vec::new();
+        record.write(&mut written).expect("a vector takes every byte");
+        let body = &written[5..written.len() - 4];
+        [&[written[0], body.len() as u8], body].concat()
+    };
+    let mut seeds: Vec<Vec<u8>> = records.iter().map(described).collect();
+    seeds.push(seeds.concat());
+    seeds
+}

@@ -1,0 +1,5 @@
+//! The JSON object of a command's arguments.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| command::hostile::arguments(data));
