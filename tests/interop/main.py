@@ -67,7 +67,8 @@ class Result(unittest.TextTestResult):
 
     def line(self, word, test, why=""):
         took = time.monotonic() - getattr(self, "began", time.monotonic())
-        self.stream.writeln(f"{word:<6} {took:5.1f}s  {name_of(test)}{'  ' + why if why else ''}")
+        name = name_of(test).replace(" ", "")
+        self.stream.writeln(f"{word:<6} {took:5.1f}s  {name}{'  ' + why if why else ''}")
         self.stream.flush()
 
     def addSuccess(self, test):

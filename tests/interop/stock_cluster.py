@@ -95,8 +95,8 @@ class StockCluster:
         tool("monmaptool", "--create", "--addv", "a", mon, "--fsid", fsid, monmap)
         tool("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring)
         tool("ceph-mon", "-c", self.conf, "-i", "a")
-        self.add_key("mgr.x", "mon", "allow *", "osd", "allow *", "mds", "allow *")
-        tool("ceph-mgr", "-c", self.conf, "-i", "x")
+        self.add_key("mgr.a", "mon", "allow *", "osd", "allow *", "mds", "allow *")
+        tool("ceph-mgr", "-c", self.conf, "-i", "a")
         for number in range(osds):
             self.start_osd(number)
         eventually(lambda: self.ceph("osd", "stat", "-f", "json").json["num_up_osds"] == osds, 60)

@@ -2,13 +2,41 @@
 import json
 import shlex
 import time
+import unittest
 
+import harness
 import shapes
+import values
 from harness import HERE, Client, ClusterTest, eventually
 
-#: Differences that are meant, and those that are still open, each with its reason: `[command prefix, text in the
-#: difference, reason]`. Open ones are printed with every run, so that nobody takes them for agreement.
+#: Differences from stock, of shapes and of values: `[kind, command, text, reason]`. A difference of that command that holds
+#: the text is `meant`, or `open`: then every run prints it and docs/commands.md does not call the command working.
 MEANT = json.loads((HERE / "meant.json").read_text())
+
+
+class Known:
+    """The known differences of one comparison. Each must have a text and a reason, and match a difference."""
+
+    def __init__(self, rows):
+        self.rows, self.used = rows, set()
+        for row in rows:
+            kind, command, text, reason = row
+            assert kind in ("meant", "open") and command and text and reason, f"meant.json: {row}"
+
+    def unknown(self, command, differences):
+        """The differences of a command that no row knows."""
+        left = []
+        for difference in differences:
+            matching = [number for number, (_, of, text, _) in enumerate(self.rows) if of == command and text in difference]
+            self.used.update(matching)
+            if not matching:
+                left.append(difference)
+            elif all(self.rows[number][0] == "open" for number in matching):
+                print(f"open: {difference[:200]}: {self.rows[matching[0]][3]}")
+        return left
+
+    def unused(self):
+        return [row for number, row in enumerate(self.rows) if number not in self.used]
 
 
 class Shapes(ClusterTest):
@@ -27,20 +55,37 @@ class Shapes(ClusterTest):
         # Stock's answers were taken of a cluster at rest: until then `status` has figures that it otherwise leaves out.
         eventually(lambda: not {"unknown_pgs_ratio", "inactive_pgs_ratio"} & self.client.json("status")["pgmap"].keys())
         ours = shapes.take(lambda *words: _quiet(self.client, *words), f"{pool}.0")
+        known = Known(MEANT["shapes"])
         for command, stock in theirs.items():
-            if command in MEANT["refused"]:
-                continue
             with self.subTest(command):
-                rules = [(text, why) for kind in ("differences", "open") for prefix, text, why in MEANT[kind]
-                         if command.startswith(prefix)]
-                found = []
-                for difference in shapes.differences(stock, ours[command], command):
-                    reasons = [why for text, why in rules if text in difference]
-                    if not reasons:
-                        found.append(difference)
-                    elif any(command.startswith(prefix) for prefix, _, _ in MEANT["open"]):
-                        print(f"open: {difference}: {reasons[0]}")
-                self.assertEqual(found, [])
+                self.assertEqual(known.unknown(command, shapes.differences(stock, ours[command], command)), [])
+        self.assertEqual(known.unused(), [], "entries of meant.json that match no difference")
+
+
+class Values(ClusterTest):
+    """The answers of values.txt, beside those that `values.py` recorded on stock 20.2.4."""
+
+    OSDS = 3
+    OPTIONS = ("--store", "mem", "--size", "8G")
+    QUIET = False
+
+    def test_answers_are_stocks(self):
+        theirs = json.loads((HERE / "stock/tentacle-values.json").read_text())
+        client = self.client
+        ours = values.take(lambda *words: client.ceph(*words, check=False), progress=harness.give_time)
+        self.assertEqual([one["command"] for one in ours], [one["command"] for one in theirs], "record values.txt anew")
+        known = Known(MEANT["values"])
+        for stock, own in zip(theirs, ours):
+            command = stock.pop("command")
+            own.pop("command")
+            with self.subTest(command):
+                self.assertEqual(known.unknown(command, values.differences(stock, own, command)), [])
+        self.assertEqual(known.unused(), [], "entries of meant.json that match no difference")
+
+    def test_tests_that_compare_elsewhere_exist(self):
+        for test in values.elsewhere():
+            with self.subTest(test):
+                self.assertEqual(unittest.TestLoader().loadTestsFromName(test).countTestCases(), 1)
 
 
 class _Quiet:
