@@ -1,4 +1,4 @@
-"""What every interop suite needs: a cluster of ours, a stock client, and patience that ends.
+"""Shared parts of the interop suites: a cluster of shoal's, a stock client, and waits with a limit.
 
 A `Cluster` lives in a temporary directory on its own ports. A `Client` is one release's tools: those on PATH, or
 those in a folder that is entered with chroot (another release cannot run on this system's libraries).
@@ -55,13 +55,13 @@ def test_seconds_max():
 
 
 def give_time(seconds=None):
-    """From now on a test, or what comes before or after one, has its full time; and when that is over, half a minute for
-    each thing that it does to clean up."""
+    """Gives a test, its preparation or its clean-up the full time from now on, and half a minute for each step of the
+    clean-up after that."""
     signal.setitimer(signal.ITIMER_REAL, seconds or test_seconds_max(), 30)
 
 
 class Done:
-    """What a command left behind."""
+    """The result of a command: exit code, standard output, standard error."""
 
     def __init__(self, code, out, err):
         self.code, self.out, self.err = code, out, err
@@ -80,8 +80,8 @@ class Done:
 
 
 def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
-    """What a command says goes to files, and what it started ends with it when its time is over: with pipes, one
-    grandchild that lives on would be waited for without end."""
+    """Runs a command. Its output goes to files, since a pipe would keep us waiting for a grandchild that lives on; when its
+    time is over the whole process group is killed."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env, process_group=0)
         try:
@@ -99,7 +99,7 @@ def run(argv, stdin=b"", check=True, env=None, timeout=SECONDS_MAX):
 
 
 def eventually(what, seconds=30, every=0.2):
-    """Calls `what` until it returns something true or its patience ends; assertion errors count as false."""
+    """Calls `what` until it returns a true value or the time is over; an assertion error counts as false."""
     deadline = time.monotonic() + seconds
     while True:
         try:

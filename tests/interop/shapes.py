@@ -1,4 +1,4 @@
-"""What the `ceph` commands print, reduced to its shape, so that our answers can be compared with stock's.
+"""Answers of `ceph` commands reduced to their shape, so that shoal's can be compared with stock's.
 
 A shape is JSON with every value replaced by its kind. A table with free keys (pools by name, daemons by id) becomes
 one entry, `*`; a list becomes the merged shape of its elements. `shapes.py CEPH_CONF OUT.json [CHROOT]` populates a
@@ -85,7 +85,7 @@ def shape(value, path=""):
 
 
 def differences(theirs, ours, path=""):
-    """What a reader of stock's answer would miss in ours, and what is there that stock does not have."""
+    """Keys of stock's answer that ours lacks, keys that only ours has, and values of another kind."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         if "*" in theirs or "*" in ours or not theirs:
             if "*" in theirs and "*" in ours:

@@ -238,13 +238,13 @@ class Changes(ClusterTest):
 
 
 class Damaged(ClusterTest):
-    """What a dead OSD looks like, whose objects were in memory."""
+    """A dead OSD whose objects were in memory, as the commands show it."""
 
     OPTIONS = ("--store", "mem")
     OSDS = 3
     QUIET = False
 
-    def test_a_dead_osd_is_marked_down_and_its_pgs_are_not_served_by_others(self):
+    def test_dead_osd_is_marked_down_and_its_pgs_become_stale(self):
         ask = self.client.json
         pool = self.pool("damaged", 16)
         for index in range(20):

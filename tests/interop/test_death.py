@@ -172,7 +172,7 @@ class Death(ClusterTest):
     OPTIONS = ("--store", "disk", "--size", "8G")
     OSDS = 3
 
-    def test_nothing_acknowledged_is_lost_and_nothing_is_served_wrong(self):
+    def test_kills_lose_no_acknowledged_write(self):
         # A kill takes some seconds; so does what comes after the last.
         harness.give_time(300 + 15 * kills())
         pool = self.pool("death", 16)

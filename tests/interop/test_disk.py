@@ -90,7 +90,7 @@ class Rotten(ClusterTest):
     def checks(self):
         return self.client.json("health", "detail")["checks"]
 
-    def test_a_flipped_bit_reaches_health_and_the_log_and_ends_when_written_anew(self):
+    def test_flipped_bit_is_in_health_and_log_until_rewritten(self):
         pool = self.pool("rotten")
         value = os.urandom(50_000)
         for name in ("bad", "good"):
@@ -149,7 +149,7 @@ class Compressed(ClusterTest):
     def set(self, pool, option, value, check=True):
         return self.client.ceph("osd", "pool", "set", pool, option, value, check=check)
 
-    def test_what_is_written_to_a_compressed_pool_takes_less_and_comes_back(self):
+    def test_compressed_pool_takes_less_space_and_reads_back(self):
         pool, plain = self.pool("packed"), self.pool("plain")
         self.set(pool, "compression_mode", "force")
         text = b"".join(b"line %d of a log that says the same again and again\n" % n for n in range(80_000))
@@ -216,7 +216,7 @@ class Discards(ClusterTest):
         dump = run(["ceph", "daemon", self.cluster.dir / "osd.0.asok", "perf", "dump"]).json
         return dump["store"]["discarded_bytes"]
 
-    def test_what_is_removed_becomes_a_hole_in_the_file_where_that_is_asked_for(self):
+    def test_removed_data_becomes_a_hole_with_discards_on(self):
         pool = self.pool("holes")
         value, kept = os.urandom(1 << 20), os.urandom(3 << 20)
         self.client.rados("-p", pool, "put", "kept", "-", stdin=kept)

@@ -1,4 +1,4 @@
-"""What `make up` shows a newcomer, after the build: through Ceph's tools, and where they are not installed."""
+"""The first run of `make up` after the build: through Ceph's tools, and without them."""
 import os
 import shutil
 import tempfile

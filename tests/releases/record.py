@@ -144,7 +144,7 @@ def all_omap(io, name):
 
 
 def expected(client):
-    """What a client reads of every object; `client` is a connected `rados.Rados`."""
+    """Contents of every object as a client reads them; `client` is a connected `rados.Rados`."""
     out = []
     for pool in sorted(client.list_pools()):
         io = client.open_ioctx(pool)

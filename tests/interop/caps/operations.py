@@ -1,4 +1,4 @@
-"""What clients with various capabilities may do: tries every operation as every client and prints the errnos.
+"""Every operation tried as every client: prints the errno that each combination of operation and capabilities gets.
 
     operations.py CONF < {"CLIENT": {"key": KEY}, ...}  > {"CLIENT": {"OPERATION": ERRNO, ...}, ...}
 

@@ -109,7 +109,7 @@ def write(io, name, fill):
 
 
 def omap(io, name, ask):
-    """What `ask(op, cursor, result)` finds."""
+    """The result of a listing by `ask(op, cursor, result)`."""
     op, cursor, result = void_p(lib.rados_create_read_op()), void_p(), ctypes.c_int()
     ask(op, ctypes.byref(cursor), ctypes.byref(result))
     code = lib.rados_read_op_operate(op, io, name, 0)
