@@ -72,7 +72,7 @@ fn turn(
     while client.replies < until {
         match counts {
             true => server.server_turn(bytes),
-            false => server.uncounted_turn(bytes),
+            false => server.turn(bytes),
         }
         client.receive(server.take_written());
         bytes = client.take_written();
