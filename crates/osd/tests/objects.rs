@@ -32,8 +32,11 @@ fn what_is_written_is_read_and_stat_tells_its_size() {
 #[test]
 fn an_absent_object_is_enoent_for_every_read_and_for_a_removal() {
     let mut host = Host::serving();
+    host.ask("other", vec![write_full(b"x")]);
     for op in [read(0, 1), OsdOp::bare(OpCode::STAT), OsdOp::xattr(OpCode::GETXATTR, "x", b"")] {
-        assert_eq!(host.ask("no", vec![op]).result, Errno::NOENT.result());
+        let reply = host.ask("no", vec![op]);
+        assert_eq!(reply.result, Errno::NOENT.result());
+        assert_eq!(reply.versions, ReplyVersions::default(), "a read of a missing object has no version");
     }
     assert_eq!(host.ask("no", vec![OsdOp::bare(OpCode::DELETE)]).result, Errno::NOENT.result());
     host.ask("no", vec![write_full(b"x")]);

@@ -33,14 +33,14 @@ pub struct CallContext<'a> {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum MethodStatus {
     /// Read these of the object as it was before the list, add them to [`CallContext::known`], and run again.
-    Need(Vec<Query>),
-    Done(Outcome),
+    NeedsReads(Vec<Query>),
+    Done(MethodOutcome),
 }
 
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Outcome {
+pub struct MethodOutcome {
     /// 0, a positive number, or a negated errno; then `operations` is empty.
     pub result: i32,
     /// To be carried out in order; the first that fails fails the call.
@@ -49,30 +49,30 @@ pub struct Outcome {
     pub output: Rope,
 }
 
-impl Outcome {
-    fn failed(errno: Errno) -> Outcome {
-        Outcome { result: errno.result(), ..Outcome::default() }
+impl MethodOutcome {
+    fn failed(errno: Errno) -> MethodOutcome {
+        MethodOutcome { result: errno.result(), ..MethodOutcome::default() }
     }
 }
 
 /// Why a method returned early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Something must be read first; the [`Call`] knows what.
-    Wait,
-    Fail(Errno),
+pub enum MethodStop {
+    /// Something must be read first; the [`MethodCall`] knows what.
+    NeedsReads,
+    Failed(Errno),
     /// The method may not do that; its output is lost too.
     Forbidden,
 }
 
-impl From<Errno> for Stop {
-    fn from(e: Errno) -> Stop {
-        Stop::Fail(e)
+impl From<Errno> for MethodStop {
+    fn from(e: Errno) -> MethodStop {
+        MethodStop::Failed(e)
     }
 }
 
 /// One run of one method.
-pub struct Call<'a> {
+pub struct MethodCall<'a> {
     pub context: &'a CallContext<'a>,
     method: &'static Method,
     needs: Vec<Query>,
@@ -80,29 +80,33 @@ pub struct Call<'a> {
     output: Rope,
 }
 
-impl<'a> Call<'a> {
+impl<'a> MethodCall<'a> {
     /// Run `method` once.
-    pub fn run(method: &'static Method, context: &'a CallContext<'a>) -> Step {
+    pub fn run(method: &'static Method, context: &'a CallContext<'a>) -> MethodStatus {
         let mut call =
-            Call { context, method, needs: Vec::new(), operations: Vec::new(), output: Rope::new() };
+            MethodCall { context, method, needs: Vec::new(), operations: Vec::new(), output: Rope::new() };
         match (method.run)(&mut call) {
             Ok(result) if result >= 0 => {
-                Step::Done(Outcome { result, operations: call.operations, output: call.output })
+                MethodStatus::Done(MethodOutcome { result, operations: call.operations, output: call.output })
             }
-            Ok(result) => Step::Done(Outcome { result, operations: Vec::new(), output: call.output }),
-            Err(Stop::Wait) => Step::Need(call.needs),
-            Err(Stop::Fail(errno)) => Step::Done(Outcome { output: call.output, ..Outcome::failed(errno) }),
-            Err(Stop::Forbidden) => Step::Done(Outcome::failed(Errno::IO)),
+            Ok(result) => {
+                MethodStatus::Done(MethodOutcome { result, operations: Vec::new(), output: call.output })
+            }
+            Err(MethodStop::NeedsReads) => MethodStatus::NeedsReads(call.needs),
+            Err(MethodStop::Failed(errno)) => {
+                MethodStatus::Done(MethodOutcome { output: call.output, ..MethodOutcome::failed(errno) })
+            }
+            Err(MethodStop::Forbidden) => MethodStatus::Done(MethodOutcome::failed(Errno::IO)),
         }
     }
 
     /// The argument as `T`; bytes after it are ignored, as Ceph's methods do. `EINVAL` when it does not decode.
-    pub fn argument<T: Decode>(&self) -> Result<T, Stop> {
-        Reader::new(self.context.argument).get().map_err(|_| Stop::Fail(Errno::INVAL))
+    pub fn argument<T: Decode>(&self) -> Result<T, MethodStop> {
+        Reader::new(self.context.argument).get().map_err(|_| MethodStop::Failed(Errno::INVAL))
     }
 
     /// One of the client's attributes. `ENOENT` without an object, `ENODATA` without the attribute.
-    pub fn attr(&mut self, name: impl AsRef<[u8]>) -> Result<Bytes, Stop> {
+    pub fn attr(&mut self, name: impl AsRef<[u8]>) -> Result<Bytes, MethodStop> {
         if !self.may_read()? {
             return Err(Errno::NOENT.into());
         }
@@ -113,13 +117,13 @@ impl<'a> Call<'a> {
     }
 
     /// One attribute, decoded; `EIO` when what is stored is damaged.
-    pub fn attr_as<T: Decode>(&mut self, name: impl AsRef<[u8]>) -> Result<T, Stop> {
+    pub fn attr_as<T: Decode>(&mut self, name: impl AsRef<[u8]>) -> Result<T, MethodStop> {
         let value = self.attr(name)?;
-        Reader::new(&value).get().map_err(|_| Stop::Fail(Errno::IO))
+        Reader::new(&value).get().map_err(|_| MethodStop::Failed(Errno::IO))
     }
 
     /// The names of the client's attributes, ascending.
-    pub fn attr_names(&mut self) -> Result<Vec<Bytes>, Stop> {
+    pub fn attr_names(&mut self) -> Result<Vec<Bytes>, MethodStop> {
         if !self.may_read()? {
             return Err(Errno::NOENT.into());
         }
@@ -133,7 +137,7 @@ impl<'a> Call<'a> {
     }
 
     /// Up to `len` bytes from `offset`; less at the object's end, nothing without an object.
-    pub fn data(&mut self, offset: u64, len: u64) -> Result<Rope, Stop> {
+    pub fn data(&mut self, offset: u64, len: u64) -> Result<Rope, MethodStop> {
         if !self.may_read()? {
             return Ok(Rope::new());
         }
@@ -144,7 +148,7 @@ impl<'a> Call<'a> {
     }
 
     /// The omap value of one key.
-    pub fn omap_value(&mut self, key: &Bytes) -> Result<Option<Bytes>, Stop> {
+    pub fn omap_value(&mut self, key: &Bytes) -> Result<Option<Bytes>, MethodStop> {
         if !self.may_read()? {
             return Ok(None);
         }
@@ -159,19 +163,19 @@ impl<'a> Call<'a> {
         self.context.exists
     }
 
-    pub fn set_attr(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), Stop> {
+    pub fn set_attr(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), MethodStop> {
         self.perform(OsdOp::xattr(OpCode::SETXATTR, name, value))
     }
 
-    pub fn write_full(&mut self, data: Bytes) -> Result<(), Stop> {
+    pub fn write_full(&mut self, data: Bytes) -> Result<(), MethodStop> {
         self.perform(OsdOp::extent(OpCode::WRITEFULL, 0, data.len() as u64, data))
     }
 
-    pub fn remove(&mut self) -> Result<(), Stop> {
+    pub fn remove(&mut self) -> Result<(), MethodStop> {
         self.perform(OsdOp::bare(OpCode::DELETE))
     }
 
-    pub fn set_omap_value(&mut self, key: &Bytes, value: &[u8]) -> Result<(), Stop> {
+    pub fn set_omap_value(&mut self, key: &Bytes, value: &[u8]) -> Result<(), MethodStop> {
         let mut w = Writer::new(Features::NONE);
         w.count(1);
         w.blob(key);
@@ -180,9 +184,9 @@ impl<'a> Call<'a> {
     }
 
     /// Any operation that changes the object.
-    pub fn perform(&mut self, op: OsdOp) -> Result<(), Stop> {
+    pub fn perform(&mut self, op: OsdOp) -> Result<(), MethodStop> {
         if !self.method.writes {
-            return Err(Stop::Forbidden);
+            return Err(MethodStop::Forbidden);
         }
         self.operations.push(op);
         Ok(())
@@ -193,16 +197,16 @@ impl<'a> Call<'a> {
     }
 
     /// Whether there is anything to read; not allowed to a method that did not say that it reads.
-    fn may_read(&self) -> Result<bool, Stop> {
-        if self.method.reads { Ok(self.context.stored) } else { Err(Stop::Forbidden) }
+    fn may_read(&self) -> Result<bool, MethodStop> {
+        if self.method.reads { Ok(self.context.stored) } else { Err(MethodStop::Forbidden) }
     }
 
-    fn ask(&mut self, query: Query) -> Result<Answer, Stop> {
+    fn ask(&mut self, query: Query) -> Result<Answer, MethodStop> {
         match self.context.known.iter().find(|(asked, _)| *asked == query) {
             Some((_, answer)) => Ok(answer.clone()),
             None => {
                 self.needs.push(query);
-                Err(Stop::Wait)
+                Err(MethodStop::NeedsReads)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The example class: greetings, and methods that misbehave on purpose. Clients' test suites call it.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ const NAME_MAX: usize = 100;
 /// How much of an object the readers look at.
 const READ_MAX: u64 = 1100;
 
-fn greeting(call: &Call<'_>) -> Result<Bytes, Stop> {
+fn greeting(call: &MethodCall<'_>) -> Result<Bytes, MethodStop> {
     let name = call.context.argument;
     if name.len() > NAME_MAX {
         return Err(Errno::INVAL.into());
@@ -18,18 +18,18 @@ fn greeting(call: &Call<'_>) -> Result<Bytes, Stop> {
 }
 
 /// `client.4123 10.0.0.1:0/99`: who calls, for the record.
-fn sign(call: &mut Call<'_>, attr: &str) -> Result<(), Stop> {
+fn sign(call: &mut MethodCall<'_>, attr: &str) -> Result<(), MethodStop> {
     let who = format!("{} {}", call.context.client, call.context.client_addr);
     call.set_attr(attr, who.as_bytes())
 }
 
-pub(super) fn say_hello(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn say_hello(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let text = greeting(call)?;
     call.reply(text);
     Ok(0)
 }
 
-pub(super) fn record_hello(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn record_hello(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let text = greeting(call)?;
     if call.exists() {
         return Err(Errno::EXIST.into());
@@ -40,7 +40,7 @@ pub(super) fn record_hello(call: &mut Call<'_>) -> Result<i32, Stop> {
 }
 
 /// Changes something, returns 42 and says so; given an argument it fails, with output all the same.
-pub(super) fn write_return_data(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn write_return_data(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     call.set_attr("foo", b"bar")?;
     if !call.context.argument.is_empty() {
         call.reply(&b"too much input data!"[..]);
@@ -51,20 +51,20 @@ pub(super) fn write_return_data(call: &mut Call<'_>) -> Result<i32, Stop> {
 }
 
 /// Returns more than a write may.
-pub(super) fn write_too_much_return_data(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn write_too_much_return_data(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     call.set_attr("foo", b"bar")?;
     call.reply("you should not see this because it is toooooo long. ".repeat(10));
     Ok(42)
 }
 
-pub(super) fn replay(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn replay(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     for piece in call.data(0, READ_MAX)?.into_pieces() {
         call.reply(piece);
     }
     Ok(0)
 }
 
-pub(super) fn turn_it_to_11(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn turn_it_to_11(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     if !call.context.argument.is_empty() {
         return Err(Errno::INVAL.into());
     }
@@ -76,12 +76,12 @@ pub(super) fn turn_it_to_11(call: &mut Call<'_>) -> Result<i32, Stop> {
 }
 
 /// Reads though it only said that it writes.
-pub(super) fn bad_reader(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn bad_reader(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     replay(call)
 }
 
 /// Writes though it only said that it reads.
-pub(super) fn bad_writer(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn bad_writer(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let text = call.context.argument.clone();
     call.write_full(text)?;
     Ok(0)

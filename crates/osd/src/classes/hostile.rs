@@ -2,7 +2,7 @@
 //! and by the replay of its corpus.
 
 use super::registry::METHODS;
-use super::{Call, CallContext, Step};
+use super::{CallContext, MethodCall, MethodStatus};
 use bytes::Bytes;
 use codec::Features;
 use store::{Answer, Query};
@@ -54,15 +54,15 @@ pub fn call(data: &[u8]) {
             stored: exists,
             known: &known,
         };
-        match Call::run(method, &context) {
-            Step::Need(queries) => {
+        match MethodCall::run(method, &context) {
+            MethodStatus::NeedsReads(queries) => {
                 assert!(!queries.is_empty() && method.reads, "{method:?} waits for nothing");
                 known.extend(queries.into_iter().map(|query| {
                     let answer = answer(&query, flags, &held);
                     (query, answer)
                 }));
             }
-            Step::Done(outcome) => {
+            MethodStatus::Done(outcome) => {
                 assert!(outcome.operations.is_empty() || method.writes, "{method:?} changes the object");
                 return;
             }

@@ -1,6 +1,6 @@
 //! Advisory locks on an object, each under a name of its own, held by a client and a cookie.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use codec::Encode;
 use wire::types::cls::lock::{
@@ -13,9 +13,9 @@ const ATTR_PREFIX: &[u8] = b"lock.";
 
 /// The lock as stored, without holders whose time is up. A lock nobody ever took is empty. When the last holder of
 /// an ephemeral lock has expired the object goes, whatever the call does next.
-fn stored(call: &mut Call<'_>, name: &[u8]) -> Result<LockInfo, Stop> {
+fn stored(call: &mut MethodCall<'_>, name: &[u8]) -> Result<LockInfo, MethodStop> {
     let mut lock: LockInfo = match call.attr_as(attr_name(name)) {
-        Err(Stop::Fail(Errno::NODATA)) => return Ok(LockInfo::default()),
+        Err(MethodStop::Failed(Errno::NODATA)) => return Ok(LockInfo::default()),
         other => other?,
     };
     let now = call.context.now;
@@ -26,7 +26,7 @@ fn stored(call: &mut Call<'_>, name: &[u8]) -> Result<LockInfo, Stop> {
     Ok(lock)
 }
 
-fn store(call: &mut Call<'_>, name: &[u8], lock: &LockInfo) -> Result<(), Stop> {
+fn store(call: &mut MethodCall<'_>, name: &[u8], lock: &LockInfo) -> Result<(), MethodStop> {
     let value = lock.to_vec(call.context.features);
     call.set_attr(attr_name(name), &value)
 }
@@ -35,7 +35,7 @@ fn attr_name(name: &[u8]) -> Vec<u8> {
     [ATTR_PREFIX, name].concat()
 }
 
-pub(super) fn lock(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn lock(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: LockOp = call.argument()?;
     let may_renew = op.flags & LOCK_FLAG_MAY_RENEW != 0;
     let must_renew = op.flags & LOCK_FLAG_MUST_RENEW != 0;
@@ -44,7 +44,7 @@ pub(super) fn lock(call: &mut Call<'_>) -> Result<i32, Stop> {
     }
     let mut lock = match stored(call, &op.name) {
         // A lock may be taken on an object that is not there, which then comes into being.
-        Err(Stop::Fail(Errno::NOENT)) => LockInfo::default(),
+        Err(MethodStop::Failed(Errno::NOENT)) => LockInfo::default(),
         other => other?,
     };
     if !lock.lockers.is_empty() && lock.tag != op.tag {
@@ -72,18 +72,23 @@ pub(super) fn lock(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn unlock(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn unlock(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: UnlockOp = call.argument()?;
     let me = call.context.client;
     release(call, &op.name, me, op.cookie)
 }
 
-pub(super) fn break_lock(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn break_lock(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: BreakOp = call.argument()?;
     release(call, &op.name, op.locker, op.cookie)
 }
 
-fn release(call: &mut Call<'_>, name: &[u8], locker: EntityName, cookie: Name) -> Result<i32, Stop> {
+fn release(
+    call: &mut MethodCall<'_>,
+    name: &[u8],
+    locker: EntityName,
+    cookie: Name,
+) -> Result<i32, MethodStop> {
     let mut lock = stored(call, name)?;
     if lock.lockers.remove(&LockerId { locker, cookie }).is_none() {
         return Err(Errno::NOENT.into());
@@ -95,7 +100,7 @@ fn release(call: &mut Call<'_>, name: &[u8], locker: EntityName, cookie: Name) -
     Ok(0)
 }
 
-pub(super) fn get_info(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn get_info(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: GetInfoOp = call.argument()?;
     let lock = stored(call, &op.name)?;
     let reply = lock.to_vec(call.context.features);
@@ -103,7 +108,7 @@ pub(super) fn get_info(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn list_locks(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn list_locks(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let names = call.attr_names()?;
     let locks = names.iter().filter_map(|n| n.strip_prefix(ATTR_PREFIX)).map(Name::from).collect();
     let reply = ListLocksReply { locks }.to_vec(call.context.features);
@@ -111,13 +116,13 @@ pub(super) fn list_locks(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn assert_locked(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn assert_locked(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: AssertOp = call.argument()?;
     held_by_caller(call, &op.name, op.kind, &op.tag, op.cookie)?;
     Ok(0)
 }
 
-pub(super) fn set_cookie(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn set_cookie(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: SetCookieOp = call.argument()?;
     let (mut lock, id) = held_by_caller(call, &op.name, op.kind, &op.tag, op.cookie)?;
     let renamed = LockerId { cookie: op.new_cookie, ..id.clone() };
@@ -132,12 +137,12 @@ pub(super) fn set_cookie(call: &mut Call<'_>) -> Result<i32, Stop> {
 
 /// The lock, which the caller holds in just that way; else `EBUSY`.
 fn held_by_caller(
-    call: &mut Call<'_>,
+    call: &mut MethodCall<'_>,
     name: &[u8],
     kind: LockType,
     tag: &Name,
     cookie: Name,
-) -> Result<(LockInfo, LockerId), Stop> {
+) -> Result<(LockInfo, LockerId), MethodStop> {
     if !kind.is_valid() || name.is_empty() {
         return Err(Errno::INVAL.into());
     }

@@ -2,7 +2,7 @@
 //!
 //! Numbers are read as C's `strtod` reads them and written as `%.10g`, because both ends of old clients do.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use bytes::Bytes;
 
@@ -10,16 +10,16 @@ use bytes::Bytes;
 const PRECISION: i32 = 10;
 const BADMSG: Errno = Errno(74);
 
-pub(super) fn add(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn add(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     change(call, |value, by| value + by)
 }
 
-pub(super) fn mul(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn mul(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     change(call, |value, by| value * by)
 }
 
 /// A key that is not there, or empty, counts as 0.
-fn change(call: &mut Call<'_>, f: fn(f64, f64) -> f64) -> Result<i32, Stop> {
+fn change(call: &mut MethodCall<'_>, f: fn(f64, f64) -> f64) -> Result<i32, MethodStop> {
     let (key, by): (Bytes, Bytes) = call.argument()?;
     let by = number(&by).ok_or(Errno::INVAL)?;
     let stored = call.omap_value(&key)?.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Block images. So far only the questions with which clients find out whether the class is there at all.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use codec::{Encode, Features, Reader};
 use wire::types::Name;
@@ -8,13 +8,13 @@ use wire::types::Name;
 /// Every feature that an image can have (`RBD_FEATURES_ALL`): layering to dirty-cache.
 const FEATURES_ALL: u64 = (1 << 12) - 1;
 
-pub(super) fn get_all_features(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn get_all_features(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     call.reply(FEATURES_ALL.to_vec(Features::NONE));
     Ok(0)
 }
 
 /// An image's id: the one string that its `rbd_id.NAME` object holds.
-pub(super) fn get_id(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn get_id(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     if call.context.size == 0 {
         return Err(Errno::NOENT.into());
     }

@@ -1,6 +1,6 @@
 //! Tagged references to an object: the last one that is put removes it.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use codec::{Encode, Features};
 use wire::types::Name;
@@ -10,9 +10,9 @@ const ATTR: &str = "refcount";
 /// What an implicit reference is under.
 const WILDCARD_TAG: Name = Name::EMPTY;
 
-fn stored(call: &mut Call<'_>, implicit_ref: bool) -> Result<Refcount, Stop> {
+fn stored(call: &mut MethodCall<'_>, implicit_ref: bool) -> Result<Refcount, MethodStop> {
     match call.attr_as(ATTR) {
-        Err(Stop::Fail(Errno::NODATA)) => {
+        Err(MethodStop::Failed(Errno::NODATA)) => {
             let mut none = Refcount::default();
             if implicit_ref {
                 none.refs.insert(WILDCARD_TAG, true);
@@ -23,11 +23,11 @@ fn stored(call: &mut Call<'_>, implicit_ref: bool) -> Result<Refcount, Stop> {
     }
 }
 
-fn store(call: &mut Call<'_>, count: &Refcount) -> Result<(), Stop> {
+fn store(call: &mut MethodCall<'_>, count: &Refcount) -> Result<(), MethodStop> {
     call.set_attr(ATTR, &count.to_vec(Features::NONE))
 }
 
-pub(super) fn get(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn get(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: TagOp = call.argument()?;
     let mut count = stored(call, op.implicit_ref)?;
     count.refs.insert(op.tag, true);
@@ -35,7 +35,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn put(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn put(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: TagOp = call.argument()?;
     let mut count = stored(call, op.implicit_ref)?;
     if count.refs.is_empty() {
@@ -61,7 +61,7 @@ pub(super) fn put(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn set(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn set(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: SetOp = call.argument()?;
     if op.refs.is_empty() {
         call.remove()?;
@@ -72,7 +72,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn read(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn read(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: ReadOp = call.argument()?;
     let refs = stored(call, op.implicit_ref)?.refs.into_keys().collect();
     call.reply(ReadReply { refs }.to_vec(Features::NONE));

@@ -1,6 +1,6 @@
 //! Every method of every class: one table.
 
-use super::{Call, Stop, hello, lock, numops, rbd, refcount, version};
+use super::{MethodCall, MethodStop, hello, lock, numops, rbd, refcount, version};
 use crate::errno::Errno;
 
 /// One method. Without `reads` it may not read the object, without `writes` not change it: trying is `EIO`.
@@ -11,7 +11,7 @@ pub struct Method {
     pub reads: bool,
     pub writes: bool,
     /// One run; returns the call's result.
-    pub(super) run: fn(&mut Call<'_>) -> Result<i32, Stop>,
+    pub(super) run: fn(&mut MethodCall<'_>) -> Result<i32, MethodStop>,
 }
 
 impl PartialEq for Method {

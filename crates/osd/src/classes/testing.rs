@@ -1,6 +1,6 @@
 //! An object in memory, to call methods on: answers what they need, carries out what they do.
 
-use super::{Call, CallContext, Outcome, Step, find};
+use super::{CallContext, MethodCall, MethodOutcome, MethodStatus, find};
 use crate::errno::Errno;
 use crate::ops::stored_attr;
 use bytes::Bytes;
@@ -78,7 +78,7 @@ impl Object {
         self.call(class, method, &[0u8; 0])
     }
 
-    pub(super) fn call_raw(&mut self, class: &str, method: &str, argument: &[u8]) -> Outcome {
+    pub(super) fn call_raw(&mut self, class: &str, method: &str, argument: &[u8]) -> MethodOutcome {
         let method = find(class.as_bytes(), method.as_bytes()).expect("the method exists");
         let argument = Bytes::copy_from_slice(argument);
         let mut known = Vec::new();
@@ -96,8 +96,8 @@ impl Object {
                 stored: self.exists(),
                 known: &known,
             };
-            match Call::run(method, &context) {
-                Step::Need(queries) => {
+            match MethodCall::run(method, &context) {
+                MethodStatus::NeedsReads(queries) => {
                     assert!(!queries.is_empty(), "a wait for nothing");
                     let state = self.state.as_ref().expect("nothing is read of an object that is not there");
                     known.extend(queries.into_iter().map(|q| {
@@ -105,7 +105,7 @@ impl Object {
                         (q, answer)
                     }));
                 }
-                Step::Done(outcome) => {
+                MethodStatus::Done(outcome) => {
                     outcome.operations.iter().for_each(|op| self.carry_out(op));
                     return outcome;
                 }

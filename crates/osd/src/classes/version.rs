@@ -1,6 +1,6 @@
 //! A counter with a random tag beside an object, and conditions on it.
 
-use super::{Call, Stop};
+use super::{MethodCall, MethodStop};
 use crate::errno::Errno;
 use base64::Engine as _;
 use codec::{Encode, Features};
@@ -12,26 +12,26 @@ const ATTR: &str = "ceph.objclass.version";
 const TAG_LEN: usize = 24;
 
 /// The stored version; version 0 with an empty tag where there is none.
-fn stored(call: &mut Call<'_>) -> Result<Option<ObjVersion>, Stop> {
+fn stored(call: &mut MethodCall<'_>) -> Result<Option<ObjVersion>, MethodStop> {
     match call.attr_as(ATTR) {
         Ok(version) => Ok(Some(version)),
-        Err(Stop::Fail(Errno::NOENT | Errno::NODATA)) => Ok(None),
+        Err(MethodStop::Failed(Errno::NOENT | Errno::NODATA)) => Ok(None),
         Err(stop) => Err(stop),
     }
 }
 
-fn store(call: &mut Call<'_>, version: &ObjVersion) -> Result<(), Stop> {
+fn store(call: &mut MethodCall<'_>, version: &ObjVersion) -> Result<(), MethodStop> {
     call.set_attr(ATTR, &version.to_vec(Features::NONE))
 }
 
-pub(super) fn set(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn set(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: VersionBox = call.argument()?;
     store(call, &op.version)?;
     Ok(0)
 }
 
 /// `inc` and `inc_conds`: a version that is not there begins at 1 under a new tag, and then is counted up.
-pub(super) fn inc(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn inc(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: CondsOp = call.argument()?;
     let mut version = match stored(call)? {
         Some(version) => version,
@@ -45,13 +45,13 @@ pub(super) fn inc(call: &mut Call<'_>) -> Result<i32, Stop> {
     Ok(0)
 }
 
-pub(super) fn read(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn read(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let version = stored(call)?.unwrap_or_default();
     call.reply(VersionBox { version }.to_vec(Features::NONE));
     Ok(0)
 }
 
-pub(super) fn check(call: &mut Call<'_>) -> Result<i32, Stop> {
+pub(super) fn check(call: &mut MethodCall<'_>) -> Result<i32, MethodStop> {
     let op: CondsOp = call.argument()?;
     let version = stored(call)?.unwrap_or_default();
     match op.conds.iter().all(|c| c.holds(&version)) {

@@ -3,5 +3,5 @@
 mod table;
 mod watch;
 
-pub use table::{Facts, ObjectContext, ObjectTable, Turn};
+pub use table::{ObjectContext, ObjectState, ObjectTable, ObjectTurn};
 pub use watch::Watch;

@@ -13,34 +13,34 @@ use std::collections::VecDeque;
 use store::ObjectId;
 use wire::types::{EntityName, HObject, ObjectInfo};
 
-/// What is known about an object.
+/// An object's existence and info, as far as they are in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Facts {
+pub enum ObjectState {
     /// Its info has not been read yet: the first request reads it along.
     Unknown,
     Absent,
     Present(Box<ObjectInfo>),
 }
 
-impl Facts {
+impl ObjectState {
     pub fn info(&self) -> Option<&ObjectInfo> {
         match self {
-            Facts::Present(info) => Some(info),
-            Facts::Unknown | Facts::Absent => None,
+            ObjectState::Present(info) => Some(info),
+            ObjectState::Unknown | ObjectState::Absent => None,
         }
     }
 }
 
-/// How a request takes its turn.
+/// How a request shares its object with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum ObjectTurn {
     Read,
     Write,
 }
 
 pub struct ObjectContext {
     pub id: ObjectId,
-    pub facts: Facts,
+    pub state: ObjectState,
     pub watches: FastMap<(u64, EntityName), Watch>,
     /// Requests that have begun and whose answer from the store is outstanding: reads.
     readers: u32,
@@ -49,7 +49,7 @@ pub struct ObjectContext {
     /// One request reads what it needs before it can change the object, or reads the object's info: nobody else
     /// may begin.
     exclusive: bool,
-    waiting: VecDeque<(Key, Turn)>,
+    waiting: VecDeque<(Key, ObjectTurn)>,
     /// Touched since the sweep last passed.
     recent: bool,
 }
@@ -61,7 +61,7 @@ impl ObjectContext {
     fn new(id: ObjectId) -> ObjectContext {
         ObjectContext {
             id,
-            facts: Facts::Unknown,
+            state: ObjectState::Unknown,
             watches: FastMap::default(),
             readers: 0,
             writers: 0,
@@ -71,16 +71,16 @@ impl ObjectContext {
         }
     }
 
-    fn may_begin(&self, turn: Turn) -> bool {
+    fn may_begin(&self, turn: ObjectTurn) -> bool {
         match turn {
             _ if self.exclusive => false,
-            Turn::Read => self.writers == 0,
-            Turn::Write => self.readers == 0,
+            ObjectTurn::Read => self.writers == 0,
+            ObjectTurn::Write => self.readers == 0,
         }
     }
 
     /// Whether `request` may begin now. If not, it is in the queue and comes out of [`ObjectContext::next_request`] later.
-    pub fn enter(&mut self, request: Key, turn: Turn) -> bool {
+    pub fn enter(&mut self, request: Key, turn: ObjectTurn) -> bool {
         self.recent = true;
         if self.waiting.is_empty() && self.may_begin(turn) {
             return true;
@@ -266,12 +266,12 @@ mod tests {
     fn reads_share_writes_follow_one_another_and_neither_overtakes() {
         let k = keys(5);
         let mut o = ObjectContext::new(object("a").into());
-        assert!(o.enter(k[0], Turn::Read));
+        assert!(o.enter(k[0], ObjectTurn::Read));
         o.begin_read();
-        assert!(o.enter(k[1], Turn::Read));
+        assert!(o.enter(k[1], ObjectTurn::Read));
         o.begin_read();
-        assert!(!o.enter(k[2], Turn::Write), "a write waits for the reads before it");
-        assert!(!o.enter(k[3], Turn::Read), "a read does not overtake a waiting write");
+        assert!(!o.enter(k[2], ObjectTurn::Write), "a write waits for the reads before it");
+        assert!(!o.enter(k[3], ObjectTurn::Read), "a read does not overtake a waiting write");
         o.end_read();
         assert_eq!(o.next_request(), None);
         o.end_read();
@@ -280,16 +280,16 @@ mod tests {
         assert_eq!(o.next_request(), None, "a read waits until the write is durable");
         o.end_write();
         assert_eq!(o.next_request(), Some(k[3]));
-        assert!(o.enter(k[4], Turn::Read));
+        assert!(o.enter(k[4], ObjectTurn::Read));
     }
 
     #[test]
     fn writes_do_not_wait_for_each_others_commit() {
         let k = keys(2);
         let mut o = ObjectContext::new(object("a").into());
-        assert!(o.enter(k[0], Turn::Write));
+        assert!(o.enter(k[0], ObjectTurn::Write));
         o.begin_write();
-        assert!(o.enter(k[1], Turn::Write));
+        assert!(o.enter(k[1], ObjectTurn::Write));
     }
 
     #[test]

@@ -1,38 +1,54 @@
-//! Steps on an object's attributes.
+//! Operations on an object's attributes.
 
-use super::execution::{Execution, StepResult};
-use super::step::AttrOperand;
-use super::{ATTR_PREFIX, INFO_ATTR};
+use super::execution::Execution;
+use super::handler::{Handler, OpOutcome, OpOutput, done};
+use super::reads::{AllAttrsRead, AttrRead};
+use super::{ATTR_PREFIX, INFO_ATTR, Limits, stored_attr};
 use crate::errno::Errno;
 use bytes::Bytes;
-use codec::{Features, Rope, Writer};
+use codec::{Features, Reader, Rope, Writer};
 use std::cmp::Ordering;
-use store::{Answer, Change};
-use wire::types::op_value;
+use store::Change;
+use wire::types::{OsdOp, op_value};
 
-impl Execution<'_> {
-    fn attr_answer(&mut self) -> Result<Bytes, Errno> {
-        match self.answer() {
-            Some(Answer::Attr(value)) => value.ok_or(Errno::NODATA),
-            Some(_) => unreachable!("the plan asked for an attribute"),
-            // Even when the list itself has made the object: it looks at what was there before.
-            None => Err(Errno::NOENT),
-        }
+/// Attributes are named as they are stored, prefix included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GetAttr(Bytes);
+
+impl Handler for GetAttr {
+    type Reads = AttrRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(GetAttr(NameAndValue::of(op)?.name))
     }
 
-    pub(super) fn get_attr(&mut self) -> StepResult {
-        let value = self.attr_answer();
-        self.count_read(value.as_ref().map_or(0, Bytes::len));
-        Ok(value?.into())
+    fn reads(&self, _: &Limits) -> AttrRead {
+        AttrRead(self.0.clone())
     }
 
-    /// `map<string, blob>` of the client's own attributes.
-    pub(super) fn get_attrs(&mut self) -> StepResult {
-        let mut attrs = match self.answer() {
-            Some(Answer::Attrs(attrs)) => attrs,
-            Some(_) => unreachable!("the plan asked for attributes"),
-            None => return Err(Errno::NOENT.into()),
-        };
+    fn execute(&self, list: &mut Execution<'_>, value: Result<Bytes, Errno>) -> OpOutcome {
+        list.count_read(value.as_ref().map_or(0, Bytes::len));
+        Ok(Rope::from(value?).into())
+    }
+}
+
+/// `map<string, blob>` of the client's own attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GetAttrs;
+
+impl Handler for GetAttrs {
+    type Reads = AllAttrsRead;
+
+    fn decode(_: &OsdOp) -> Result<Self, Errno> {
+        Ok(GetAttrs)
+    }
+
+    fn reads(&self, _: &Limits) -> AllAttrsRead {
+        AllAttrsRead
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, attrs: Result<Vec<(Bytes, Bytes)>, Errno>) -> OpOutcome {
+        let mut attrs = attrs?;
         attrs.retain(|(name, _)| name.starts_with(ATTR_PREFIX) && *name != INFO_ATTR);
         let mut w = Writer::new(Features::NONE);
         w.count(attrs.len());
@@ -40,50 +56,138 @@ impl Execution<'_> {
             w.blob(&name[ATTR_PREFIX.len()..]);
             w.blob(value);
         }
-        self.count_read(w.len());
-        Ok(w.into_vec().into())
+        list.count_read(w.len());
+        Ok(Rope::from(w.into_vec()).into())
+    }
+}
+
+/// A missing attribute compares as empty, or as 0; a missing object is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompareAttr {
+    name: Bytes,
+    /// `op_value::CMP_*`.
+    op: u8,
+    against: Operand,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operand {
+    Text(Bytes),
+    Number(u64),
+    /// A mode that does not exist: refused after the attribute was found.
+    Unknown,
+}
+
+impl Handler for CompareAttr {
+    type Reads = AttrRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let params = op.params.xattr();
+        let NameAndValue { name, rest } = NameAndValue::of(op)?;
+        let mut r = Reader::new(rest);
+        let against = match params.cmp_mode {
+            op_value::CMP_MODE_STRING => Operand::Text(copied(r.take("value", params.value_len as usize)?)),
+            op_value::CMP_MODE_U64 => Operand::Number(r.u64()?),
+            _ => Operand::Unknown,
+        };
+        Ok(CompareAttr { name, op: params.cmp_op, against })
     }
 
-    /// A missing attribute compares as empty, or as 0; a missing object is an error.
-    pub(super) fn compare_attr(&mut self, op: u8, against: &AttrOperand) -> StepResult {
-        let value = match self.attr_answer() {
+    fn reads(&self, _: &Limits) -> AttrRead {
+        AttrRead(self.name.clone())
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, value: Result<Bytes, Errno>) -> OpOutcome {
+        let value = match value {
             Err(Errno::NODATA) => Bytes::new(),
             other => other?,
         };
-        self.count_read(value.len());
+        list.count_read(value.len());
         // The operand of the request is on the left.
-        let holds = match against {
-            AttrOperand::Text(want) => compares(op, want[..].cmp(&value[..])),
-            AttrOperand::Number(want) => compares(op, want.cmp(&leading_number(&value)?)),
-            AttrOperand::Unknown => None,
+        let holds = match &self.against {
+            Operand::Text(want) => compares(self.op, want[..].cmp(&value[..])),
+            Operand::Number(want) => compares(self.op, want.cmp(&leading_number(&value)?)),
+            Operand::Unknown => None,
         };
         match holds {
-            Some(true) => Ok(Rope::new()),
+            // Not 0: clients of Ceph see a comparison that holds as 1.
+            Some(true) => Ok(OpOutput { result: 1, output: Rope::new() }),
             Some(false) => Err(Errno::CANCELED.into()),
             None => Err(Errno::INVAL.into()),
         }
     }
+}
 
-    pub(super) fn set_attr(&mut self, name: &Bytes, value: &Bytes) -> StepResult {
-        if self.limits.max_attr_size > 0 && value.len() > self.limits.max_attr_size {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAttr {
+    name: Bytes,
+    value: Bytes,
+}
+
+impl Handler for SetAttr {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let NameAndValue { name, rest } = NameAndValue::of(op)?;
+        let value = Reader::new(rest).take("value", op.params.xattr().value_len as usize)?;
+        Ok(SetAttr { name, value: copied(value) })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let SetAttr { name, value } = self.clone();
+        if list.limits.max_attr_size > 0 && value.len() > list.limits.max_attr_size {
             return Err(Errno::FBIG.into());
         }
-        if name.len() - ATTR_PREFIX.len() > self.limits.max_attr_name_len {
+        if name.len() - ATTR_PREFIX.len() > list.limits.max_attr_name_len {
             return Err(Errno::NAMETOOLONG.into());
         }
-        self.ensure_exists();
-        let (object, name, value) = (self.id.clone(), name.clone(), value.clone());
-        self.changes.push(Change::SetAttr { object, name, value });
-        self.stats.writes += 1;
-        Ok(Rope::new())
+        list.ensure_exists();
+        list.changes.push(Change::SetAttr { object: list.id.clone(), name, value });
+        list.stats.writes += 1;
+        done()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoveAttr(Bytes);
+
+impl Handler for RemoveAttr {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(RemoveAttr(NameAndValue::of(op)?.name))
     }
 
-    pub(super) fn remove_attr(&mut self, name: &Bytes) -> StepResult {
-        self.must_exist()?;
-        self.changes.push(Change::RemoveAttr { object: self.id.clone(), name: name.clone() });
-        self.stats.writes += 1;
-        Ok(Rope::new())
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.must_exist()?;
+        list.changes.push(Change::RemoveAttr { object: list.id.clone(), name: self.0.clone() });
+        list.stats.writes += 1;
+        done()
     }
+}
+
+/// An input that begins with an attribute's name.
+struct NameAndValue<'a> {
+    /// As it is stored; copied out of the message.
+    name: Bytes,
+    rest: &'a [u8],
+}
+
+impl NameAndValue<'_> {
+    fn of(op: &OsdOp) -> Result<NameAndValue<'_>, Errno> {
+        let len = op.params.xattr().name_len as usize;
+        let (name, rest) = op.input.split_at_checked(len).ok_or(Errno::INVAL)?;
+        Ok(NameAndValue { name: stored_attr(name), rest })
+    }
+}
+
+/// Small values are copied out of the message, so that keeping one does not keep the other.
+fn copied(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
 }
 
 /// Whether a comparison with that outcome satisfies the operator; `None` for an operator that does not exist.
@@ -111,7 +215,20 @@ fn leading_number(value: &[u8]) -> Result<u64, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Operation;
     use super::*;
+    use wire::types::OpCode;
+
+    #[test]
+    fn attribute_name_longer_than_input_is_refused() {
+        let mut op = OsdOp::xattr(OpCode::SETXATTR, "name", b"value");
+        let Operation::SetAttr(SetAttr { name, value }) = Operation::decode(&op) else { panic!("a set") };
+        assert_eq!((&name[..], &value[..]), (&b"_name"[..], &b"value"[..]));
+        op.input = op.input.slice(..6);
+        assert_eq!(Operation::decode(&op), Operation::Refused(Errno::INVAL));
+        op.input = op.input.slice(..3);
+        assert_eq!(Operation::decode(&op), Operation::Refused(Errno::INVAL));
+    }
 
     #[test]
     fn numbers_are_decimal_text() {

@@ -1,51 +1,77 @@
 //! Calls of object classes within a list.
 
-use super::execution::{Execution, Failure};
-use super::step::{Call, Step};
-use crate::classes::{self, CallContext};
-use codec::Rope;
+use super::execution::Execution;
+use super::handler::{Handler, OpOutcome, OpOutput, OpStop};
+use super::{Limits, Operation};
+use crate::classes::{self, CallContext, Method, MethodCall, MethodStatus};
+use crate::errno::Errno;
+use bytes::Bytes;
+use codec::Reader;
 use store::{Answer, Query};
-use wire::types::UTime;
+use wire::types::{OsdOp, UTime};
 
 /// What calls depend on besides the object and the client.
 #[derive(Clone, Copy, Debug)]
-pub struct CallWorld<'a> {
+pub struct CallEnvironment<'a> {
     /// Wall time.
     pub now: UTime,
-    /// The same each time the list is run.
+    /// The same each time the list is executed.
     pub seed: u64,
-    /// What earlier runs of the list needed, with the answers.
+    /// What earlier executions of the list needed to read, with the answers.
     pub known: &'a [(Query, Answer)],
 }
 
-impl Execution<'_> {
-    /// One call's result and output, or what must be read before it can be made.
-    pub(super) fn call(&mut self, call: &Call) -> Result<(i32, Rope), Vec<Query>> {
+/// A class call. The list with a call of a method that does not exist is refused as a whole, before it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassCall {
+    pub method: &'static Method,
+    /// A slice of the message.
+    argument: Bytes,
+}
+
+impl Handler for ClassCall {
+    type Reads = ();
+
+    /// The input is class name, method name and argument.
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let p = op.params.call();
+        let mut r = Reader::new(&op.input);
+        let class = r.take("class", p.class_len as usize)?;
+        let method = r.take("method", p.method_len as usize)?;
+        let argument = op.input.slice_ref(r.take("argument", p.input_len as usize)?);
+        Ok(ClassCall { method: classes::find(class, method)?, argument })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
         let context = CallContext {
-            argument: &call.argument,
-            client: self.client,
-            client_addr: self.client_addr,
-            features: self.features,
-            now: self.calls.now,
-            seed: self.calls.seed,
-            exists: self.exists,
-            size: self.info.size,
-            mtime: self.info.mtime,
-            stored: self.answered,
-            known: self.calls.known,
+            argument: &self.argument,
+            client: list.client,
+            client_addr: list.client_addr,
+            features: list.features,
+            now: list.calls.now,
+            seed: list.calls.seed,
+            exists: list.exists,
+            size: list.info.size,
+            mtime: list.info.mtime,
+            stored: list.is_stored(),
+            known: list.calls.known,
         };
-        let outcome = match classes::Call::run(call.method, &context) {
-            classes::Step::Need(queries) => return Err(queries),
-            classes::Step::Done(outcome) => outcome,
+        let outcome = match MethodCall::run(self.method, &context) {
+            MethodStatus::NeedsReads(queries) => return Err(OpStop::NeedsReads(queries)),
+            MethodStatus::Done(outcome) => outcome,
         };
         // Whether or not it changes anything this time.
-        self.user_modified |= call.method.writes;
+        list.user_modified |= self.method.writes;
         for op in &outcome.operations {
-            debug_assert!(op.code.writes(), "a method reads through its call, not with {op:?}");
-            if let Err(Failure { result, .. }) = self.step(&Step::parse(op)) {
-                return Ok((result, outcome.output));
-            }
+            let result = match list.execute_for_method(&Operation::decode(op)) {
+                Ok(_) => continue,
+                Err(OpStop::Failed(failed)) => failed.result,
+                Err(OpStop::NeedsReads(_)) => Errno::IO.result(),
+            };
+            return Err(OpStop::Failed(OpOutput { result, output: outcome.output }));
         }
-        Ok((outcome.result, outcome.output))
+        Ok(OpOutput { result: outcome.result, output: outcome.output })
     }
 }

@@ -1,23 +1,49 @@
-//! The checksum step: one value for each chunk of a range, computed where the bytes are.
+//! The checksum operation: one value for each chunk of a range, computed where the bytes are.
 
-use super::execution::{Execution, StepResult};
+use super::Limits;
+use super::execution::Execution;
+use super::handler::{Handler, OpOutcome, OpOutput};
+use super::reads::DataRead;
 use crate::errno::Errno;
-use codec::{Features, Writer};
-use wire::types::{op_value, osd_op::ChecksumParams};
+use codec::{Features, Reader, Rope, Writer};
+use wire::types::{OsdOp, op_value, osd_op::ChecksumParams};
 
-impl Execution<'_> {
-    /// `count, values`: 4 bytes each, 8 for xxhash64. Offset and length 0 mean the whole object.
-    pub(super) fn checksum(&mut self, params: ChecksumParams, seed: Option<u64>) -> StepResult {
-        let data = self.checksum_data()?;
-        let ChecksumParams { offset, mut len, chunk_size, kind } = params;
-        let size = self.info.size;
+/// `count, values`: 4 bytes each, 8 for xxhash64. Offset and length 0 mean the whole object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    params: ChecksumParams,
+    /// Little-endian seed: 4 bytes, 8 for xxhash64. `None` when the input is too short.
+    seed: Option<u64>,
+}
+
+impl Handler for Checksum {
+    type Reads = DataRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let params = op.params.checksum();
+        let mut r = Reader::new(&op.input);
+        let seed = match params.kind {
+            op_value::CHECKSUM_XXHASH64 => r.u64(),
+            _ => r.u32().map(u64::from),
+        };
+        Ok(Checksum { params, seed: seed.ok() })
+    }
+
+    fn reads(&self, _: &Limits) -> DataRead {
+        let ChecksumParams { offset, len, .. } = self.params;
+        DataRead { offset, len: if offset == 0 && len == 0 { u64::MAX } else { len } }
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, data: Rope) -> OpOutcome {
+        let ChecksumParams { offset, mut len, chunk_size, kind } = self.params;
+        let size = list.info.size;
         if chunk_size > 0 && (len == 0 || len % chunk_size as u64 != 0) {
             return Err(Errno::INVAL.into());
         }
         if offset == 0 && len == 0 {
             len = size;
         } else if offset >= size {
-            return Ok(codec::Rope::new());
+            return Ok(OpOutput::default());
         } else if len > size - offset {
             len = size - offset;
             if chunk_size > 0 && len % chunk_size as u64 != 0 {
@@ -27,9 +53,9 @@ impl Execution<'_> {
         if kind > op_value::CHECKSUM_CRC32C {
             return Err(Errno::INVAL.into());
         }
-        let seed = seed.ok_or(Errno::INVAL)?;
+        let seed = self.seed.ok_or(Errno::INVAL)?;
         let data = data.slice(0, len as usize).ok_or(Errno::INVAL)?.to_bytes();
-        self.count_read(data.len());
+        list.count_read(data.len());
 
         let chunk = if chunk_size == 0 { data.len() } else { chunk_size as usize };
         let count = data.len().checked_div(chunk).unwrap_or(0);
@@ -42,7 +68,7 @@ impl Execution<'_> {
                 _ => w.u32(crc32c(seed as u32, piece)),
             }
         }
-        Ok(w.into_vec().into())
+        Ok(Rope::from(w.into_vec()).into())
     }
 }
 

@@ -1,15 +1,402 @@
-//! Steps on an object's bytes.
+//! Operations on an object's bytes.
 
-use super::execution::{Execution, Failure, StepResult, kib};
+use super::Limits;
+use super::execution::{Execution, kib};
+use super::handler::{Handler, OpOutcome, OpOutput, OpStop, done};
+use super::reads::{DataRead, ExtentsRead};
 use crate::errno::Errno;
 use bytes::Bytes;
-use codec::{Features, Rope, Writer};
-use store::{Answer, Change};
-use wire::types::{ObjectFlags, osd_op::Extent};
+use codec::{Features, Reader, Rope, Writer};
+use store::Change;
+use wire::types::{ObjectFlags, OpCode, OpFlags, OsdOp, osd_op::Extent};
 
 /// A comparison that fails at byte `n` results in `-(MAX_ERRNO + n)`.
 const MAX_ERRNO: i32 = 4095;
 
+/// Length 0 means all there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read(Extent);
+
+impl Handler for Read {
+    type Reads = DataRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(Read(extent_of(op)))
+    }
+
+    fn reads(&self, _: &Limits) -> DataRead {
+        DataRead { offset: self.0.offset, len: whole_if_zero(self.0.len) }
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, data: Rope) -> OpOutcome {
+        let extent = Extent { len: if self.0.len == 0 { list.info.size } else { self.0.len }, ..self.0 };
+        list.data_offset.get_or_insert(extent.offset);
+        let (_, len) = list.readable(extent);
+        let data = trimmed(data, len);
+        list.count_read(data.len());
+        Ok(data.into())
+    }
+}
+
+/// A map of extents, then the bytes of those extents joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SparseRead(Extent);
+
+impl Handler for SparseRead {
+    type Reads = (ExtentsRead, DataRead);
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(SparseRead(extent_of(op)))
+    }
+
+    fn reads(&self, _: &Limits) -> Self::Reads {
+        let Extent { offset, len, .. } = self.0;
+        (ExtentsRead { offset, len }, DataRead { offset, len })
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, (extents, data): (Vec<(u64, u64)>, Rope)) -> OpOutcome {
+        let (offset, len) = list.readable(self.0);
+        let extents = clipped(extents, offset, len);
+        let total: u64 = extents.iter().map(|(_, len)| len).sum();
+
+        let mut w = Writer::new(Features::NONE);
+        encode_extents(&mut w, &extents);
+        w.count(total as usize);
+        let mut out = Rope::from(w.into_vec());
+        for (start, len) in extents {
+            let piece = data.slice((start - self.0.offset) as usize, len as usize);
+            out.append(piece.expect("an extent lies within the data read from the same moment"));
+        }
+        list.count_read(total as usize);
+        Ok(out.into())
+    }
+}
+
+/// The stored parts of the range, without the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapExtents(Extent);
+
+impl Handler for MapExtents {
+    type Reads = ExtentsRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(MapExtents(extent_of(op)))
+    }
+
+    fn reads(&self, _: &Limits) -> ExtentsRead {
+        ExtentsRead { offset: self.0.offset, len: self.0.len }
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, extents: Vec<(u64, u64)>) -> OpOutcome {
+        let mut w = Writer::new(Features::NONE);
+        encode_extents(&mut w, &clipped(extents, self.0.offset, self.0.len));
+        list.count_read(w.len());
+        Ok(Rope::from(w.into_vec()).into())
+    }
+}
+
+/// Bytes beyond the object's end compare as zeroes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompareExtent {
+    extent: Extent,
+    expected: Bytes,
+}
+
+impl Handler for CompareExtent {
+    type Reads = DataRead;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(CompareExtent { extent: extent_of(op), expected: op.input.clone() })
+    }
+
+    fn reads(&self, _: &Limits) -> DataRead {
+        DataRead { offset: self.extent.offset, len: whole_if_zero(self.extent.len) }
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, data: Rope) -> OpOutcome {
+        let (_, len) = list.readable(self.extent);
+        let data = trimmed(data, len);
+        list.count_read(data.len());
+        let stored = data.pieces().iter().flat_map(|p| p.iter().copied()).chain(std::iter::repeat(0));
+        match self.expected.iter().copied().zip(stored).position(|(want, have)| want != have) {
+            None => done(),
+            Some(at) => Err(OpStop::Failed(OpOutput { result: -MAX_ERRNO - at as i32, output: Rope::new() })),
+        }
+    }
+}
+
+/// Size and modification time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat;
+
+impl Handler for Stat {
+    type Reads = ();
+
+    fn decode(_: &OsdOp) -> Result<Self, Errno> {
+        Ok(Stat)
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.stats.reads += 1;
+        list.must_exist()?;
+        let mut w = Writer::with_capacity(Features::NONE, 16);
+        w.u64(list.info.size);
+        w.put(&list.info.mtime);
+        Ok(Rope::from(w.into_vec()).into())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    extent: Extent,
+    data: Rope,
+}
+
+impl Handler for Write {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let extent = extent_of(op);
+        exact_payload(extent.len, &op.input)?;
+        Ok(Write { extent, data: payload(op) })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.write(self.extent, self.data.clone())
+    }
+}
+
+/// Replaces all bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteFull(Rope);
+
+impl Handler for WriteFull {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        exact_payload(extent_of(op).len, &op.input)?;
+        Ok(WriteFull(payload(op)))
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let len = self.0.len() as u64;
+        list.within_limits(0, len)?;
+        if len == 0 {
+            list.ensure_exists();
+        } else {
+            list.write_creates();
+        }
+        if len < list.info.size {
+            list.changes.push(Change::Truncate { object: list.id.clone(), size: len });
+        }
+        if len > 0 {
+            list.changes.push(Change::Write { object: list.id.clone(), offset: 0, data: self.0.clone() });
+        }
+        list.touched = true;
+        list.set_size(len);
+        list.count_write(len);
+        done()
+    }
+}
+
+/// Writes a pattern again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteSame {
+    offset: u64,
+    len: u64,
+    pattern: Bytes,
+}
+
+impl Handler for WriteSame {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let p = op.params.write_same();
+        if p.len != 0 {
+            exact_payload(p.data_len, &op.input)?;
+            if p.data_len == 0 || !p.len.is_multiple_of(p.data_len) {
+                return Err(Errno::INVAL);
+            }
+        }
+        Ok(WriteSame { offset: p.offset, len: p.len, pattern: op.input.clone() })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let &WriteSame { offset, len, ref pattern } = self;
+        if len == 0 {
+            return done();
+        }
+        // Before memory is taken for the repetitions.
+        list.within_limits(offset, len)?;
+        let mut data = Vec::with_capacity(len as usize);
+        while (data.len() as u64) < len {
+            data.extend_from_slice(pattern);
+        }
+        list.write(Extent { offset, len, truncate_size: 0, truncate_seq: 0 }, data.into())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append(Rope);
+
+impl Handler for Append {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        exact_payload(extent_of(op).len, &op.input)?;
+        Ok(Append(payload(op)))
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let extent = Extent {
+            offset: list.info.size,
+            len: self.0.len() as u64,
+            truncate_size: 0,
+            truncate_seq: list.info.truncate_seq as u32,
+        };
+        list.write(extent, self.0.clone())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Zero(Extent);
+
+impl Handler for Zero {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(Zero(extent_of(op)))
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let Extent { offset, len, .. } = self.0;
+        let max = list.limits.max_object_size;
+        let reaches_end = offset.saturating_add(len) >= list.info.size;
+        if list.exists && offset < max && len >= 1 && len <= max && reaches_end {
+            // Zeroes up to the end are a shorter object; zeroes beyond it are nothing.
+            if offset >= list.info.size {
+                return done();
+            }
+            return list.truncate(Extent { offset, truncate_seq: 0, ..self.0 });
+        }
+        list.within_limits(offset, len)?;
+        if len > 0 && list.exists {
+            list.changes.push(Change::Zero { object: list.id.clone(), offset, len });
+            list.stats.writes += 1;
+        }
+        done()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Create {
+    exclusive: bool,
+}
+
+impl Handler for Create {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        if !op.input.is_empty() {
+            // A category: a feature that is gone, whose name must still decode.
+            Reader::new(&op.input).bytes()?;
+        }
+        Ok(Create { exclusive: op.flags.contains(OpFlags::EXCL) })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        if list.exists && self.exclusive {
+            return Err(Errno::EXIST.into());
+        }
+        list.ensure_exists();
+        list.touched = true;
+        done()
+    }
+}
+
+/// Cuts the object, or extends it with zeroes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncate(Extent);
+
+impl Handler for Truncate {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let extent = extent_of(op);
+        Ok(Truncate(match op.code {
+            OpCode::TRIMTRUNC => Extent { offset: extent.truncate_size, ..extent },
+            _ => extent,
+        }))
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.truncate(self.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete;
+
+impl Handler for Delete {
+    type Reads = ();
+
+    fn decode(_: &OsdOp) -> Result<Self, Errno> {
+        Ok(Delete)
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.must_exist()?;
+        list.changes.push(Change::Remove { object: list.id.clone() });
+        list.set_size(0);
+        list.stats.objects -= 1;
+        list.stats.writes += 1;
+        list.exists = false;
+        list.info.to_mut().flags.clear(ObjectFlags::OMAP);
+        list.forget_watchers();
+        done()
+    }
+}
+
+/// The range, with Ceph's oldest way of saying "no truncation" made plain.
+fn extent_of(op: &OsdOp) -> Extent {
+    let extent = op.params.extent();
+    if extent.truncate_seq == 1 && extent.truncate_size == u64::MAX {
+        return Extent { truncate_seq: 0, truncate_size: 0, ..extent };
+    }
+    extent
+}
+
+fn exact_payload(promised: u64, input: &Bytes) -> Result<(), Errno> {
+    if promised == input.len() as u64 { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+fn payload(op: &OsdOp) -> Rope {
+    Rope::summed(op.input.clone(), op.input_sum)
+}
+
+fn whole_if_zero(len: u64) -> u64 {
+    if len == 0 { u64::MAX } else { len }
+}
+
+/// What several operations share.
 impl Execution<'_> {
     /// The part of `extent` that may be read: within the object, and within a truncation that the client knows of
     /// and this object has not seen yet.
@@ -26,93 +413,13 @@ impl Execution<'_> {
         }
     }
 
-    pub(super) fn read(&mut self, extent: Extent) -> StepResult {
-        self.data_offset.get_or_insert(extent.offset);
-        // Length 0 means all there is.
-        let extent = if extent.len == 0 { Extent { len: self.info.size, ..extent } } else { extent };
-        let (_, len) = self.readable(extent);
-        let data = self.data_answer()?;
-        let data = trimmed(data, len);
-        self.count_read(data.len());
-        Ok(data)
-    }
-
-    fn data_answer(&mut self) -> Result<Rope, Failure> {
-        match self.answer() {
-            Some(Answer::Data(data)) => Ok(data),
-            Some(_) => unreachable!("the plan asked for data"),
-            // Nothing there: no bytes, as for a read beyond the end.
-            None => Ok(Rope::new()),
-        }
-    }
-
-    fn extents_answer(&mut self) -> Vec<(u64, u64)> {
-        match self.answer() {
-            Some(Answer::Extents(extents)) => extents,
-            Some(_) => unreachable!("the plan asked for extents"),
-            None => Vec::new(),
-        }
-    }
-
-    /// A map of extents, then the bytes of those extents joined.
-    pub(super) fn sparse_read(&mut self, extent: Extent) -> StepResult {
-        let (offset, len) = self.readable(extent);
-        let extents = clipped(self.extents_answer(), offset, len);
-        let data = self.data_answer()?;
-        let total: u64 = extents.iter().map(|(_, len)| len).sum();
-
-        let mut w = Writer::new(Features::NONE);
-        encode_extents(&mut w, &extents);
-        w.count(total as usize);
-        let mut out = Rope::from(w.into_vec());
-        for (start, len) in extents {
-            let piece = data.slice((start - extent.offset) as usize, len as usize);
-            out.append(piece.expect("an extent lies within the data read from the same moment"));
-        }
-        self.count_read(total as usize);
-        Ok(out)
-    }
-
-    pub(super) fn map_extents(&mut self, extent: Extent) -> StepResult {
-        let extents = self.extents_answer();
-        let mut w = Writer::new(Features::NONE);
-        encode_extents(&mut w, &clipped(extents, extent.offset, extent.len));
-        self.count_read(w.len());
-        Ok(w.into_vec().into())
-    }
-
-    /// Bytes beyond the object's end compare as zeroes.
-    pub(super) fn compare_extent(&mut self, extent: Extent, expected: &Bytes) -> StepResult {
-        let (_, len) = self.readable(extent);
-        let data = trimmed(self.data_answer()?, len);
-        self.count_read(data.len());
-        let stored = data.pieces().iter().flat_map(|p| p.iter().copied()).chain(std::iter::repeat(0));
-        match expected.iter().copied().zip(stored).position(|(want, have)| want != have) {
-            None => Ok(Rope::new()),
-            Some(at) => Err(Failure { result: -MAX_ERRNO - at as i32, output: Rope::new() }),
-        }
-    }
-
-    pub(super) fn checksum_data(&mut self) -> Result<Rope, Failure> {
-        self.data_answer()
-    }
-
-    pub(super) fn stat(&mut self) -> StepResult {
-        self.stats.reads += 1;
-        self.must_exist()?;
-        let mut w = Writer::with_capacity(Features::NONE, 16);
-        w.u64(self.info.size);
-        w.put(&self.info.mtime);
-        Ok(w.into_vec().into())
-    }
-
     fn within_limits(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let max = self.limits.max_object_size;
         let fits = offset < max && len <= max && offset + len <= max;
         if fits { Ok(()) } else { Err(Errno::FBIG) }
     }
 
-    pub(super) fn write(&mut self, extent: Extent, data: Rope) -> StepResult {
+    pub(super) fn write(&mut self, extent: Extent, data: Rope) -> OpOutcome {
         let mut data = data;
         let Extent { offset, truncate_size, truncate_seq, .. } = extent;
         let truncate_seq = truncate_seq as u64;
@@ -151,7 +458,7 @@ impl Execution<'_> {
             }
         }
         self.count_write(len);
-        Ok(Rope::new())
+        done()
     }
 
     /// A change that writes bytes creates its object: no separate change is needed.
@@ -162,81 +469,10 @@ impl Execution<'_> {
         }
     }
 
-    pub(super) fn write_full(&mut self, data: Rope) -> StepResult {
-        let len = data.len() as u64;
-        self.within_limits(0, len)?;
-        if len == 0 {
-            self.ensure_exists();
-        } else {
-            self.write_creates();
-        }
-        if len < self.info.size {
-            self.changes.push(Change::Truncate { object: self.id.clone(), size: len });
-        }
-        if len > 0 {
-            self.changes.push(Change::Write { object: self.id.clone(), offset: 0, data });
-        }
-        self.touched = true;
-        self.set_size(len);
-        self.count_write(len);
-        Ok(Rope::new())
-    }
-
-    pub(super) fn write_same(&mut self, offset: u64, len: u64, pattern: &Bytes) -> StepResult {
-        if len == 0 {
-            return Ok(Rope::new());
-        }
-        // Before memory is taken for the repetitions.
-        self.within_limits(offset, len)?;
-        let mut data = Vec::with_capacity(len as usize);
-        while (data.len() as u64) < len {
-            data.extend_from_slice(pattern);
-        }
-        self.write(Extent { offset, len, truncate_size: 0, truncate_seq: 0 }, data.into())
-    }
-
-    pub(super) fn append(&mut self, data: Rope) -> StepResult {
-        let extent = Extent {
-            offset: self.info.size,
-            len: data.len() as u64,
-            truncate_size: 0,
-            truncate_seq: self.info.truncate_seq as u32,
-        };
-        self.write(extent, data)
-    }
-
-    pub(super) fn zero(&mut self, extent: Extent) -> StepResult {
-        let Extent { offset, len, .. } = extent;
-        let max = self.limits.max_object_size;
-        let reaches_end = offset.saturating_add(len) >= self.info.size;
-        if self.exists && offset < max && len >= 1 && len <= max && reaches_end {
-            // Zeroes up to the end are a shorter object; zeroes beyond it are nothing.
-            if offset >= self.info.size {
-                return Ok(Rope::new());
-            }
-            return self.truncate(Extent { offset, truncate_seq: 0, ..extent });
-        }
-        self.within_limits(offset, len)?;
-        if len > 0 && self.exists {
-            self.changes.push(Change::Zero { object: self.id.clone(), offset, len });
-            self.stats.writes += 1;
-        }
-        Ok(Rope::new())
-    }
-
-    pub(super) fn create(&mut self, exclusive: bool) -> StepResult {
-        if self.exists && exclusive {
-            return Err(Errno::EXIST.into());
-        }
-        self.ensure_exists();
-        self.touched = true;
-        Ok(Rope::new())
-    }
-
-    pub(super) fn truncate(&mut self, extent: Extent) -> StepResult {
+    pub(super) fn truncate(&mut self, extent: Extent) -> OpOutcome {
         let Extent { offset, truncate_seq, truncate_size, .. } = extent;
         if !self.exists {
-            return Ok(Rope::new());
+            return done();
         }
         self.within_limits(offset, extent.len)?;
         if truncate_seq != 0 {
@@ -244,7 +480,7 @@ impl Execution<'_> {
                 return Err(Errno::INVAL.into());
             }
             if truncate_seq as u64 <= self.info.truncate_seq {
-                return Ok(Rope::new());
+                return done();
             }
             let info = self.info.to_mut();
             info.truncate_seq = truncate_seq as u64;
@@ -253,19 +489,7 @@ impl Execution<'_> {
         self.changes.push(Change::Truncate { object: self.id.clone(), size: offset });
         self.set_size(offset);
         self.stats.writes += 1;
-        Ok(Rope::new())
-    }
-
-    pub(super) fn delete(&mut self) -> StepResult {
-        self.must_exist()?;
-        self.changes.push(Change::Remove { object: self.id.clone() });
-        self.set_size(0);
-        self.stats.objects -= 1;
-        self.stats.writes += 1;
-        self.exists = false;
-        self.info.to_mut().flags.clear(ObjectFlags::OMAP);
-        self.forget_watchers();
-        Ok(Rope::new())
+        done()
     }
 
     fn set_size(&mut self, size: u64) {
@@ -303,5 +527,20 @@ fn encode_extents(w: &mut Writer, extents: &[(u64, u64)]) {
     for (offset, len) in extents {
         w.u64(*offset);
         w.u64(*len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Operation;
+    use super::*;
+
+    #[test]
+    fn write_must_bring_as_many_bytes_as_it_says() {
+        let whole = OsdOp::extent(OpCode::WRITE, 5, 3, Bytes::from_static(b"abc"));
+        let Operation::Write(write) = Operation::decode(&whole) else { panic!("a write") };
+        assert_eq!((write.extent.offset, write.data.len()), (5, 3));
+        let short = OsdOp::extent(OpCode::WRITE, 5, 4, Bytes::from_static(b"abc"));
+        assert_eq!(Operation::decode(&short), Operation::Refused(Errno::INVAL));
     }
 }

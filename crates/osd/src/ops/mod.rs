@@ -1,30 +1,34 @@
-//! What one request's operation list does to one object: parsing, what must be read first, and the outcome.
+//! Executing one request's operation list on one object.
 //!
-//! Pure: the object's facts, the answers to the planned queries and the request go in; a result, the store's
-//! changes, the object's new facts and what should happen besides (watches, notifications) come out. Nothing here
-//! knows of PGs, logs, connections or time.
+//! Pure: the object's state, the answers to the list's reads and the request go in; a result, the store's changes, the
+//! object's new state and side effects (watches, notifications) come out. Nothing here knows of PGs, logs, connections
+//! or time.
 //!
-//! The semantics are those of Ceph's `PrimaryLogPG::do_osd_ops`; see [`plan`] for what a list sees of itself.
-
-use bytes::Bytes;
+//! [`table`] has a row for every operation. Its handler says what it reads ([`reads`]) and what it does; [`execution`]
+//! runs a list of them. The semantics are those of Ceph's `PrimaryLogPG::do_osd_ops`.
 
 mod attrs;
 mod calls;
 mod checksum;
+mod copying;
 mod data;
 mod execution;
+mod handler;
+mod hints;
 mod limits;
 mod omap;
-mod plan;
-mod step;
+mod reads;
+mod table;
 mod watching;
 
-pub use calls::CallWorld;
-pub use execution::{After, Execution, Outcome, Run, StatDelta};
+pub use calls::CallEnvironment;
+pub use execution::{Execution, ListOutcome, ListStatus, NewState, StatDelta};
+pub use handler::OpAccess;
 pub use limits::Limits;
-pub use plan::push_queries;
-pub use step::{Call, CopyFrom, Step, WatchKind};
+pub use table::Operation;
 pub use watching::{NotifyAck, NotifyStart, SideEffects, WatchConnect, WatchDisconnect};
+
+use bytes::Bytes;
 
 /// A client's attribute `x` is stored as `_x`: the name without the rest (`_`) is the object's info, and names
 /// without the prefix are the OSD's own.

@@ -1,14 +1,15 @@
-//! Steps about watches and notifications, and listings of who watches.
+//! Watches and notifications, and the list of watchers.
 //!
-//! The list itself changes only what is registered with the object; who is told what, and when a watch times out,
-//! are side effects that happen when the list has succeeded (and, for a write, is durable).
+//! A list changes only what is registered in the object's info. Telling watchers, and the end of a watch that was
+//! silent for too long, are side effects: they happen when the list has succeeded and, for a write, is durable.
 
-use super::execution::{Execution, StepResult};
-use super::step::WatchKind;
+use super::Limits;
+use super::execution::Execution;
+use super::handler::{Handler, OpAccess, OpOutcome, done};
 use crate::errno::Errno;
 use bytes::Bytes;
-use codec::{Encode, Rope};
-use wire::types::{CloneInfo, EntityName, SnapId, SnapList, WatchInfo, WatchItem, WatcherList};
+use codec::{DecodeError, Encode, Reader, Rope};
+use wire::types::{EntityName, OpCode, OsdOp, WatchInfo, WatchItem, WatcherList, op_value};
 
 #[derive(Debug, Default)]
 pub struct SideEffects {
@@ -62,48 +63,186 @@ impl SideEffects {
     }
 }
 
-impl Execution<'_> {
-    pub(super) fn watch(&mut self, kind: WatchKind, cookie: u64, timeout_s: u32) -> StepResult {
-        self.must_exist()?;
-        let key = (cookie, self.client);
-        let timeout_s = if timeout_s == 0 { self.limits.client_watch_timeout_s } else { timeout_s };
-        match kind {
-            WatchKind::Watch { pings } => {
-                if !self.info.watchers.contains_key(&key) {
-                    let addr = self.client_addr;
-                    self.info.to_mut().watchers.insert(key, WatchInfo { cookie, timeout_s, addr });
-                    self.touched = true;
-                }
-                self.side_effects.connects.push(WatchConnect { cookie, timeout_s, pings });
-            }
-            WatchKind::Reconnect => {
-                if !self.info.watchers.contains_key(&key) {
-                    return Err(Errno::NOTCONN.into());
-                }
-                self.side_effects.connects.push(WatchConnect { cookie, timeout_s, pings: true });
-            }
-            WatchKind::Ping => {
-                if !self.info.watchers.contains_key(&key) {
-                    return Err(Errno::NOTCONN.into());
-                }
-                if !(self.connected)(cookie, self.client) {
-                    return Err(Errno::TIMEDOUT.into());
-                }
-                self.side_effects.pings.push(cookie);
-            }
-            WatchKind::Unwatch => {
-                if self.info.watchers.contains_key(&key) {
-                    self.info.to_mut().watchers.remove(&key);
-                    self.touched = true;
-                    let client = self.client;
-                    self.side_effects.disconnects.push(WatchDisconnect { cookie, client, tell: false });
-                }
-            }
-            WatchKind::Unknown => {}
-        }
-        Ok(Rope::new())
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    kind: WatchKind,
+    cookie: u64,
+    /// Seconds; 0 asks for the OSD's default.
+    timeout_s: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WatchKind {
+    Unwatch,
+    /// `pings`: the client promises to ping, and is dropped when it does not.
+    Watch {
+        pings: bool,
+    },
+    Reconnect,
+    Ping,
+    Unknown,
+}
+
+impl Handler for Watch {
+    type Reads = ();
+    const USER_VISIBLE: bool = false;
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let p = op.params.watch();
+        let kind = match p.op {
+            op_value::WATCH_UNWATCH => WatchKind::Unwatch,
+            op_value::WATCH_LEGACY => WatchKind::Watch { pings: false },
+            op_value::WATCH_WATCH => WatchKind::Watch { pings: true },
+            op_value::WATCH_RECONNECT => WatchKind::Reconnect,
+            op_value::WATCH_PING => WatchKind::Ping,
+            _ => WatchKind::Unknown,
+        };
+        Ok(Watch { kind, cookie: p.cookie, timeout_s: p.timeout_s })
     }
 
+    fn reads(&self, _: &Limits) {}
+
+    /// A ping changes nothing, but it comes after the writes before it.
+    fn access(&self, _: OpCode) -> OpAccess {
+        let is_ping = self.kind == WatchKind::Ping;
+        OpAccess { reads: true, writes: !is_ping, ordered: is_ping }
+    }
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        list.must_exist()?;
+        let cookie = self.cookie;
+        let key = (cookie, list.client);
+        let is_registered = list.info.watchers.contains_key(&key);
+        let timeout_s = if self.timeout_s == 0 { list.limits.client_watch_timeout_s } else { self.timeout_s };
+        match self.kind {
+            WatchKind::Watch { pings } => {
+                if !is_registered {
+                    let addr = list.client_addr;
+                    list.info.to_mut().watchers.insert(key, WatchInfo { cookie, timeout_s, addr });
+                    list.touched = true;
+                }
+                list.side_effects.connects.push(WatchConnect { cookie, timeout_s, pings });
+            }
+            WatchKind::Reconnect | WatchKind::Ping if !is_registered => return Err(Errno::NOTCONN.into()),
+            WatchKind::Reconnect => {
+                list.side_effects.connects.push(WatchConnect { cookie, timeout_s, pings: true });
+            }
+            WatchKind::Ping => {
+                if !(list.connected)(cookie, list.client) {
+                    return Err(Errno::TIMEDOUT.into());
+                }
+                list.side_effects.pings.push(cookie);
+            }
+            WatchKind::Unwatch if is_registered => {
+                list.info.to_mut().watchers.remove(&key);
+                list.touched = true;
+                let client = list.client;
+                list.side_effects.disconnects.push(WatchDisconnect { cookie, client, tell: false });
+            }
+            WatchKind::Unwatch | WatchKind::Unknown => {}
+        }
+        done()
+    }
+}
+
+/// Gives the client the notification's id, by which it recognises the completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify {
+    cookie: u64,
+    /// 0: the OSD's default.
+    timeout_s: u32,
+    payload: Bytes,
+}
+
+impl Handler for Notify {
+    type Reads = ();
+
+    /// An input that does not decode means the default time-out and no payload.
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        let (timeout_s, payload) = notify_input(&op.input).unwrap_or((0, Bytes::new()));
+        Ok(Notify { cookie: op.params.notify_cookie(), timeout_s, payload })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let Notify { cookie, timeout_s, payload } = self.clone();
+        let timeout_s = if timeout_s == 0 { list.limits.default_notify_timeout_s } else { timeout_s };
+        let id = list.next_notify_id;
+        list.next_notify_id += 1;
+        list.side_effects.notifies.push(NotifyStart { id, cookie, timeout_s, payload });
+        Ok(Rope::from(Bytes::copy_from_slice(&id.to_le_bytes())).into())
+    }
+}
+
+fn notify_input(input: &Bytes) -> Result<(u32, Bytes), DecodeError> {
+    let mut r = Reader::new(input);
+    let _version = r.u32()?;
+    Ok((r.u32()?, r.get()?))
+}
+
+/// A watcher's answer to a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AckNotify {
+    notify_id: u64,
+    /// Old clients do not say which of their watches acknowledges.
+    cookie: Option<u64>,
+    reply: Bytes,
+}
+
+impl Handler for AckNotify {
+    type Reads = ();
+
+    fn decode(op: &OsdOp) -> Result<Self, Errno> {
+        Ok(match notify_ack_input(&op.input) {
+            Ok((notify_id, cookie, reply)) => AckNotify { notify_id, cookie: Some(cookie), reply },
+            // The oldest clients put the notification's id where the cookie goes.
+            Err(_) => AckNotify { notify_id: op.params.watch().cookie, cookie: None, reply: Bytes::new() },
+        })
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let AckNotify { notify_id, cookie, reply } = self.clone();
+        list.side_effects.acks.push(NotifyAck { notify_id, cookie, reply });
+        done()
+    }
+}
+
+fn notify_ack_input(input: &Bytes) -> Result<(u64, u64, Bytes), DecodeError> {
+    let mut r = Reader::new(input);
+    let (notify_id, cookie) = (r.u64()?, r.u64()?);
+    let reply = if r.is_empty() { Bytes::new() } else { r.get()? };
+    Ok((notify_id, cookie, reply))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListWatchers;
+
+impl Handler for ListWatchers {
+    type Reads = ();
+
+    fn decode(_: &OsdOp) -> Result<Self, Errno> {
+        Ok(ListWatchers)
+    }
+
+    fn reads(&self, _: &Limits) {}
+
+    fn execute(&self, list: &mut Execution<'_>, (): ()) -> OpOutcome {
+        let item = |(&(cookie, name), info): (&(u64, EntityName), &WatchInfo)| WatchItem {
+            name,
+            cookie,
+            timeout_s: info.timeout_s,
+            addr: info.addr,
+        };
+        let watchers = WatcherList { entries: list.info.watchers.iter().map(item).collect() };
+        list.stats.reads += 1;
+        Ok(Rope::from(watchers.to_vec(list.features)).into())
+    }
+}
+
+impl Execution<'_> {
     /// The object goes: so do its watches, and their clients hear of it.
     pub(super) fn forget_watchers(&mut self) {
         if self.info.watchers.is_empty() {
@@ -113,38 +252,18 @@ impl Execution<'_> {
             self.side_effects.disconnects.push(WatchDisconnect { cookie, client, tell: true });
         }
     }
+}
 
-    /// Gives the client the notification's id, by which it recognises the completion.
-    pub(super) fn notify(&mut self, cookie: u64, timeout_s: u32, payload: &Bytes) -> StepResult {
-        let timeout_s = if timeout_s == 0 { self.limits.default_notify_timeout_s } else { timeout_s };
-        let id = self.next_notify_id;
-        self.next_notify_id += 1;
-        self.side_effects.notifies.push(NotifyStart { id, cookie, timeout_s, payload: payload.clone() });
-        Ok(Bytes::copy_from_slice(&id.to_le_bytes()).into())
-    }
+#[cfg(test)]
+mod tests {
+    use super::super::Operation;
+    use super::*;
 
-    pub(super) fn notify_ack(&mut self, notify_id: u64, cookie: Option<u64>, reply: &Bytes) -> StepResult {
-        self.side_effects.acks.push(NotifyAck { notify_id, cookie, reply: reply.clone() });
-        Ok(Rope::new())
-    }
-
-    pub(super) fn list_watchers(&mut self) -> StepResult {
-        let item = |(&(cookie, name), info): (&(u64, EntityName), &WatchInfo)| WatchItem {
-            name,
-            cookie,
-            timeout_s: info.timeout_s,
-            addr: info.addr,
-        };
-        let list = WatcherList { entries: self.info.watchers.iter().map(item).collect() };
-        self.stats.reads += 1;
-        Ok(list.to_vec(self.features).into())
-    }
-
-    /// The head alone, while pools have no snapshots.
-    pub(super) fn list_snaps(&mut self) -> StepResult {
-        let (snaps, overlap) = (Vec::new(), Vec::new());
-        let head = CloneInfo { clone: SnapId::HEAD, snaps, overlap, size: self.info.size };
-        self.stats.reads += 1;
-        Ok(SnapList { clones: vec![head], seq: SnapId(0) }.to_vec(self.features).into())
+    #[test]
+    fn undecodable_notify_falls_back_to_defaults() {
+        let mut op = OsdOp::bare(OpCode::NOTIFY);
+        op.input = Bytes::from_static(&[1, 2]);
+        let Operation::Notify(notify) = Operation::decode(&op) else { panic!("a notify") };
+        assert_eq!((notify.timeout_s, notify.payload), (0, Bytes::new()));
     }
 }

@@ -4,8 +4,8 @@ use super::op::{Access, Op, Parked, Stage, called};
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::caps;
 use crate::errno::Errno;
-use crate::object::Turn;
-use crate::ops::Step;
+use crate::object::ObjectTurn;
+use crate::ops::Operation;
 use crate::pg::{CommitWaiter, PgPhase};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
@@ -21,7 +21,7 @@ use wire::types::{EntityKind, Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersion
 )]
 enum Verdict {
     /// Go on.
-    Admit(Access, SmallVec<[Step; 2]>),
+    Admit(Access, SmallVec<[Operation; 2]>),
     /// Say no. The client gets the error at once; nothing is logged.
     Refuse(Errno),
     /// Say nothing: the client knows, or will know from a map, that it must send again.
@@ -67,7 +67,7 @@ impl Shard {
             PgPhase::Stray | PgPhase::Removing => {}
             PgPhase::Active => match self.judge(pg_key, conn, op) {
                 Verdict::Admit(access, _) if access.is_pg => self.begin_listing(pg_key, parked, fx),
-                Verdict::Admit(access, steps) => self.admit(now, pg_key, parked, access, steps, fx),
+                Verdict::Admit(access, operations) => self.admit(now, pg_key, parked, access, operations, fx),
                 Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
                 Verdict::Drop => {}
                 Verdict::NoRoom => self.withhold(conn, &op.object),
@@ -92,17 +92,17 @@ impl Shard {
         if op.flags.contains(OsdFlags::PARALLELEXEC) {
             return Verdict::Refuse(Errno::INVAL);
         }
-        let steps: SmallVec<[Step; 2]> = op.ops.iter().map(Step::parse).collect();
-        let access = match Access::of(op.flags, &op.ops, &steps) {
+        let operations: SmallVec<[Operation; 2]> = op.ops.iter().map(Operation::decode).collect();
+        let access = match Access::of(op.flags, &op.ops, &operations) {
             Ok(access) => access,
             Err(errno) => return Verdict::Refuse(errno),
         };
-        let (cap, peer, calls) = (&session.caps, &session.peer, called(&steps));
+        let (cap, peer, calls) = (&session.caps, &session.peer, called(&operations));
         if !caps::allow(cap, peer, &pool.name, &pool.applications, op, access.plainly, &calls) {
             return Verdict::Refuse(Errno::PERM);
         }
         if access.is_pg {
-            return Verdict::Admit(access, steps);
+            return Verdict::Admit(access, operations);
         }
         if let Err(errno) = self.name_is_allowed(op) {
             return Verdict::Refuse(errno);
@@ -134,7 +134,7 @@ impl Shard {
                 return Verdict::Refuse(Errno::MSGSIZE);
             }
         }
-        Verdict::Admit(access, steps)
+        Verdict::Admit(access, operations)
     }
 
     fn name_is_allowed(&self, op: &MOSDOp) -> Result<(), Errno> {
@@ -154,7 +154,7 @@ impl Shard {
         pg_key: Key,
         parked: Parked,
         access: Access,
-        steps: SmallVec<[Step; 2]>,
+        operations: SmallVec<[Operation; 2]>,
         fx: &mut Fx,
     ) {
         let Parked { conn, tid, mut op, held } = parked;
@@ -173,14 +173,14 @@ impl Shard {
 
         let pg = &mut self.pgs[pg_key];
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
-        let turn = if access.ordered { Turn::Write } else { Turn::Read };
+        let turn = if access.ordered { ObjectTurn::Write } else { ObjectTurn::Read };
         let (message, stage) = (op, Stage::Turn);
         let op = Op {
             conn,
             tid,
             reqid,
             message,
-            steps,
+            operations,
             access,
             pg: pg_key,
             object,

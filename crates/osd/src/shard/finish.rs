@@ -3,8 +3,10 @@
 use super::op::{Committing, Op, Stage};
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
-use crate::object::Facts;
-use crate::ops::{After, CallWorld, Execution, INFO_ATTR, Outcome, Run, StatDelta, Step};
+use crate::object::ObjectState;
+use crate::ops::{
+    CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, StatDelta,
+};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::{Pg, meta};
 use crate::planted::{self, PlantedBug};
@@ -34,14 +36,14 @@ impl Shard {
             return self.pass_turn(pg_key, object_key);
         };
         let object = &pg.objects[object_key];
-        if object.facts == Facts::Absent && !op.access.writes {
-            return self.fail(now, key, Errno::NOENT, fx);
+        if object.state == ObjectState::Absent && !op.access.writes {
+            return self.reply_missing(key, fx);
         }
         let connected = |cookie: u64, client: EntityName| {
             object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())
         };
         // The answers are slices and counts; only a list that calls classes may have to be run again with them.
-        let calls_something = op.steps.iter().any(|s| matches!(s, Step::Call(_)));
+        let calls_something = op.operations.iter().any(|o| matches!(o, Operation::Call(_)));
         let kept = if calls_something { answers.clone() } else { Vec::new() };
         let known = op.call_reads.as_ref().map_or(&[][..], |r| &r.known);
         let run = Execution::new(
@@ -50,14 +52,14 @@ impl Shard {
             (session.name, session.addr, session.peer.features),
             next_notify_id,
             &connected,
-            CallWorld { now: wall, seed: if calls_something { op.seed() } else { 0 }, known },
-            object.facts.info(),
+            CallEnvironment { now: wall, seed: if calls_something { op.seed() } else { 0 }, known },
+            object.state.info(),
             answers,
         )
-        .run(&op.message.ops, &op.steps);
+        .run(&op.message.ops, &op.operations);
         let outcome = match run {
-            Run::Done(outcome) => outcome,
-            Run::Need(queries) => return self.read_for_calls(key, kept, queries, fx),
+            ListStatus::Done(outcome) => outcome,
+            ListStatus::NeedsReads(queries) => return self.read_for_calls(key, kept, queries, fx),
         };
         self.next_notify = self.next_notify.wrapping_add(outcome.side_effects.notifies.len() as u32);
 
@@ -68,18 +70,27 @@ impl Shard {
         }
     }
 
-    fn finish_read(&mut self, now: Time, key: Key, outcome: Outcome, fx: &mut Fx) {
+    /// A read of an object that does not exist: nothing is executed, and the reply carries no version
+    /// (`PrimaryLogPG::do_op`, `OSDService::reply_op_error`).
+    fn reply_missing(&mut self, key: Key, fx: &mut Fx) {
+        let op = self.take_op(key).expect("the caller saw it");
+        let mut reply = op.message.reply(Errno::NOENT.result(), self.view.epoch, DURABLE);
+        reply.ops = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
+        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
+        self.pass_turn(op.pg, op.object);
+    }
+
+    fn finish_read(&mut self, now: Time, key: Key, outcome: ListOutcome, fx: &mut Fx) {
         let epoch = self.view.epoch;
         let op = self.take_op(key).expect("the caller saw it");
-        let Outcome { results, result, stats, side_effects, data_offset, .. } = outcome;
+        let ListOutcome { results, result, stats, side_effects, data_offset, .. } = outcome;
         let pg = &mut self.pgs[op.pg];
         count(pg, stats);
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.data_offset = data_offset.unwrap_or(0) as u16;
         reply.ops = results;
-        // As in `PrimaryLogPG::do_op`: a read of an absent object fails before it has a version, and carries zero. A
-        // method that returns ENOENT for an object that exists carries the floor of the next version.
-        reply.versions = match pg.objects[op.object].facts.info() {
+        // A method that returns ENOENT for an object that exists carries the floor of the next version.
+        reply.versions = match pg.objects[op.object].state.info() {
             None => ReplyVersions::new(Eversion::ZERO, 0),
             Some(_) if result == Errno::NOENT.result() => {
                 ReplyVersions::failed(pg.progress.last_update, pg.progress.last_user_version)
@@ -93,7 +104,7 @@ impl Shard {
         self.pass_turn(op.pg, op.object);
     }
 
-    fn finish_write(&mut self, now: Time, key: Key, mut outcome: Outcome, wall: UTime, fx: &mut Fx) {
+    fn finish_write(&mut self, now: Time, key: Key, mut outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
         let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
         if changed {
@@ -144,7 +155,7 @@ impl Shard {
 
     /// Whether a full pool, or a full store, takes this write. Clients hold writes back while they see a full pool, and
     /// send them when it is no longer; one that comes nevertheless has not seen the map yet, unless it says otherwise.
-    fn space_for(&self, op: &Op, outcome: &Outcome) -> Space {
+    fn space_for(&self, op: &Op, outcome: &ListOutcome) -> Space {
         // Also what overwrites takes room until what it replaces is let go.
         if self.store_full && outcome.changes.iter().any(|change| change.growth() > 0) {
             let insists = op.message.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
@@ -165,42 +176,46 @@ impl Shard {
     }
 
     /// The first operation whose output is longer than a write's reply may carry.
-    fn overlong(&self, outcome: &Outcome) -> Option<usize> {
+    fn overlong(&self, outcome: &ListOutcome) -> Option<usize> {
         outcome.results.iter().position(|r| r.output.len() > self.config.limits.max_write_op_reply_len)
     }
 
     /// The object changes: log entry, new info and the changes themselves in one transaction.
-    fn commit_change(&mut self, key: Key, outcome: Outcome, wall: UTime, fx: &mut Fx) {
+    fn commit_change(&mut self, key: Key, outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
         let epoch = self.view.epoch;
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
         let version = pg.next_version(epoch);
         let object = &mut pg.objects[op.object];
-        let Outcome { result, results, mut changes, after, user_modified, stats, side_effects, .. } = outcome;
+        let ListOutcome {
+            result, results, mut changes, new_state, user_modified, stats, side_effects, ..
+        } = outcome;
 
         if !pg.damaged.is_empty() {
-            let (id, size) = (object.id.object.clone(), object.facts.info().map_or(0, |i| i.size));
+            let (id, size) = (object.id.object.clone(), object.state.info().map_or(0, |i| i.size));
             super::damage::changed(pg, &id, size, &mut changes);
         }
         let object = &mut pg.objects[op.object];
-        let before = object.facts.info();
+        let before = object.state.info();
         let prior_version = before.map_or(Eversion::ZERO, |i| i.version);
         let mut user_version = before.map_or(0, |i| i.user_version);
         if user_modified {
             // Never below the log's own counter, which is all that the oldest clients see.
             user_version = (pg.progress.last_user_version.max(user_version) + 1).max(version.version);
         }
-        let after = match after {
-            After::Absent => None,
-            After::Present(info) => Some(info),
-            After::Unchanged => match std::mem::replace(&mut object.facts, Facts::Unknown) {
-                Facts::Present(info) => Some(info),
-                Facts::Absent | Facts::Unknown => unreachable!("unchanged facts of an object that exists"),
+        let after = match new_state {
+            NewState::Absent => None,
+            NewState::Present(info) => Some(info),
+            NewState::Unchanged => match std::mem::replace(&mut object.state, ObjectState::Unknown) {
+                ObjectState::Present(info) => Some(info),
+                ObjectState::Absent | ObjectState::Unknown => {
+                    unreachable!("unchanged info of an object that exists")
+                }
             },
         };
         let mtime = op.message.mtime;
         let kind = if after.is_some() { EntryKind::Modify } else { EntryKind::Delete };
-        object.facts = match after {
+        object.state = match after {
             Some(mut info) => {
                 info.version = version;
                 info.prior_version = prior_version;
@@ -213,10 +228,10 @@ impl Shard {
                 let mut w = codec::Writer::with_capacity(Features::ALL, 384);
                 info.encode(&mut w);
                 let object = object.id.clone();
-                changes.push(Change::SetAttr { object, name: INFO_ATTR.into(), value: w.into_bytes() });
-                Facts::Present(info)
+                changes.push(Change::SetAttr { object, name: INFO_ATTR, value: w.into_bytes() });
+                ObjectState::Present(info)
             }
-            None => Facts::Absent,
+            None => ObjectState::Absent,
         };
         let entry = LogEntry {
             kind,
@@ -242,15 +257,15 @@ impl Shard {
     }
 
     /// Nothing changes, but how the request came out must be remembered: sent again, it comes out the same.
-    fn commit_result(&mut self, key: Key, outcome: Outcome, fx: &mut Fx) {
+    fn commit_result(&mut self, key: Key, outcome: ListOutcome, fx: &mut Fx) {
         let epoch = self.view.epoch;
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
         let version = pg.next_version(epoch);
-        let Outcome { result, results, stats, side_effects, .. } = outcome;
+        let ListOutcome { result, results, stats, side_effects, .. } = outcome;
         count(pg, stats);
         let object = &pg.objects[op.object];
-        let user_version = object.facts.info().map_or(0, |i| i.user_version);
+        let user_version = object.state.info().map_or(0, |i| i.user_version);
         let entry = LogEntry {
             kind: EntryKind::Error,
             object: object.id.object.clone(),
@@ -291,11 +306,11 @@ impl Shard {
     pub(super) fn fail(&mut self, now: Time, key: Key, errno: Errno, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
         let results = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
-        let outcome = Outcome {
+        let outcome = ListOutcome {
             result: errno.result(),
             results,
             changes: Vec::new(),
-            after: After::Unchanged,
+            new_state: NewState::Unchanged,
             user_modified: false,
             touched: false,
             stats: StatDelta::default(),
@@ -305,7 +320,7 @@ impl Shard {
         self.reply_unlogged(now, key, outcome, fx);
     }
 
-    fn reply_unlogged(&mut self, now: Time, key: Key, outcome: Outcome, fx: &mut Fx) {
+    fn reply_unlogged(&mut self, now: Time, key: Key, outcome: ListOutcome, fx: &mut Fx) {
         self.finish_read(now, key, outcome, fx);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::classes::Method;
 use crate::errno::Errno;
-use crate::ops::{Step, WatchKind};
+use crate::ops::{OpAccess, Operation};
 use crate::slab::Key;
 use machine::ConnId;
 use machine::net::Held;
@@ -40,7 +40,7 @@ pub struct Op {
     pub tid: u64,
     pub reqid: ReqId,
     pub message: Box<MOSDOp>,
-    pub steps: SmallVec<[Step; 2]>,
+    pub operations: SmallVec<[Operation; 2]>,
     pub access: Access,
     pub pg: Key,
     pub object: Key,
@@ -84,31 +84,27 @@ pub struct Committing {
 impl Access {
     /// `EINVAL`: the list asks for nothing at all. A call of a class or method that is not there refuses the whole
     /// list.
-    pub fn of(flags: OsdFlags, ops: &OsdOps, steps: &[Step]) -> Result<Access, Errno> {
+    pub fn of(flags: OsdFlags, ops: &OsdOps, operations: &[Operation]) -> Result<Access, Errno> {
         let mut access = Access {
             ordered: flags.contains(OsdFlags::RWORDERED),
             returns: flags.contains(OsdFlags::RETURNVEC),
             ..Access::default()
         };
-        for (op, step) in ops.iter().zip(steps) {
-            // A ping changes nothing, but it comes after the writes before it.
-            if let Step::Watch { kind: WatchKind::Ping, .. } = step {
-                access.ordered = true;
-            } else {
-                access.writes |= op.code.writes();
-            }
-            access.reads |= op.code.reads() || matches!(step, Step::Watch { .. });
+        for (op, operation) in ops.iter().zip(operations) {
+            let OpAccess { reads, writes, ordered } = operation.access(op.code);
+            access.reads |= reads;
+            access.writes |= writes;
+            access.ordered |= ordered;
             access.is_pg |= op.code.is_pg();
-            access.writes |= op.code.is_cache();
         }
         access.plainly = (access.reads, access.writes);
-        for (op, step) in ops.iter().zip(steps).filter(|(op, _)| op.code == OpCode::CALL) {
-            match step {
-                Step::Call(call) => {
+        for (op, operation) in ops.iter().zip(operations).filter(|(op, _)| op.code == OpCode::CALL) {
+            match operation {
+                Operation::Call(call) => {
                     access.reads |= call.method.reads;
                     access.writes |= call.method.writes;
                 }
-                Step::Refused(errno) => return Err(*errno),
+                Operation::Refused(errno) => return Err(*errno),
                 _ => unreachable!("{op:?} is a call"),
             }
         }
@@ -121,12 +117,8 @@ impl Access {
 }
 
 /// The methods that a list calls.
-pub fn called(steps: &[Step]) -> SmallVec<[&'static Method; 2]> {
-    let method = |step: &Step| match step {
-        Step::Call(call) => Some(call.method),
-        _ => None,
-    };
-    steps.iter().filter_map(method).collect()
+pub fn called(operations: &[Operation]) -> SmallVec<[&'static Method; 2]> {
+    operations.iter().filter_map(Operation::method).collect()
 }
 
 impl Op {

@@ -3,8 +3,8 @@
 use super::op::Stage;
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
-use crate::object::{Facts, Watch};
-use crate::ops::{INFO_ATTR, push_queries};
+use crate::object::{ObjectState, Watch};
+use crate::ops::INFO_ATTR;
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::Time;
@@ -29,12 +29,13 @@ impl Shard {
         let pg = &mut self.pgs[op.pg];
         let object = &mut pg.objects[op.object];
         let mut queries = Vec::new();
-        let unknown = object.facts == Facts::Unknown;
+        let unknown = object.state == ObjectState::Unknown;
         if unknown {
-            queries.push(Query::Attr { name: INFO_ATTR.into() });
+            queries.push(Query::Attr { name: INFO_ATTR });
         }
-        if object.facts != Facts::Absent {
-            op.steps.iter().for_each(|s| push_queries(s, &self.config.limits, &mut queries));
+        if object.state != ObjectState::Absent {
+            let limits = &self.config.limits;
+            op.operations.iter().for_each(|operation| operation.push_queries(limits, &mut queries));
         }
         if queries.is_empty() {
             return self.carry_out(now, key, Vec::new(), fx);
@@ -126,14 +127,14 @@ impl Shard {
                 return self.fail(now, key, Errno::IO, fx);
             }
         };
-        let size = self.pgs[pg_key].objects[object_key].facts.info().map(|info| info.size);
+        let size = self.pgs[pg_key].objects[object_key].state.info().map(|info| info.size);
         if let Some(size) = size {
             self.read_whole(pg_key, object_key, size, &answers, fx);
         }
         if loading {
             match known(&mut answers) {
                 Ok(Some(info)) => self.learn(now, pg_key, object_key, info),
-                Ok(None) => self.pgs[pg_key].objects[object_key].facts = Facts::Absent,
+                Ok(None) => self.pgs[pg_key].objects[object_key].state = ObjectState::Absent,
                 Err(_) => return self.fail(now, key, Errno::IO, fx),
             }
         }
@@ -154,7 +155,7 @@ impl Shard {
             absent.push((cookie, client, watch.expires));
             object.watches.insert((cookie, client), watch);
         }
-        object.facts = Facts::Present(Box::new(info));
+        object.state = ObjectState::Present(Box::new(info));
         for (cookie, client, expires) in absent {
             self.set_watch_timer(pg_key, object_key, cookie, client, expires);
         }

@@ -2,7 +2,7 @@
 
 use super::op::Op;
 use super::{Fx, Pending, Shard};
-use crate::object::{Facts, Watch};
+use crate::object::{ObjectState, Watch};
 use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
 use crate::pg::Pg;
 use crate::pg::log::{EntryKind, LogEntry};
@@ -190,7 +190,7 @@ impl Shard {
             cookie,
             pg: op.pg,
             object: op.object,
-            user_version: context.facts.info().map_or(0, |i| i.user_version),
+            user_version: context.state.info().map_or(0, |i| i.user_version),
             payload,
             deadline,
             waiting,
@@ -328,7 +328,7 @@ impl Shard {
         let pg = &mut self.pgs[pg_key];
         let version = pg.next_version(epoch);
         let object = &mut pg.objects[object_key];
-        let Facts::Present(info) = &mut object.facts else { return };
+        let ObjectState::Present(info) = &mut object.state else { return };
         if info.watchers.remove(&(cookie, client)).is_none() {
             return;
         }
@@ -337,7 +337,7 @@ impl Shard {
         info.version = version;
         info.local_mtime = wall;
         let value = info.to_vec(Features::ALL).into();
-        let changes = vec![Change::SetAttr { object: object.id.clone(), name: INFO_ATTR.into(), value }];
+        let changes = vec![Change::SetAttr { object: object.id.clone(), name: INFO_ATTR, value }];
         let name = EntityName::new(EntityKind::OSD, osd.0 as i64);
         let entry = LogEntry {
             kind: EntryKind::Modify,
@@ -400,7 +400,7 @@ impl Shard {
             }
             // Its watchers must be known anew when it is served again.
             if object.is_idle() {
-                object.facts = Facts::Unknown;
+                object.state = ObjectState::Unknown;
             }
         }
         for (conn, object_key, cookie) in gone {

@@ -7,8 +7,8 @@ use super::{Header, MOSDOpReply, MessageBody, Outgoing, Payload};
 use crate::features;
 use crate::types::osd_op::{OpHead, PayloadCutter};
 use crate::types::{
-    EntityName, Epoch, HObject, Name, ObjectLocator, OpCode, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId,
-    SpgId, UTime,
+    EntityName, Epoch, HObject, Name, ObjectLocator, OsdFlags, OsdOp, ReplyVersions, ReqId, SnapId, SpgId,
+    UTime,
 };
 use codec::{DecodeError, Reader, Rope};
 use smallvec::SmallVec;
@@ -57,12 +57,10 @@ impl MOSDOp {
     pub fn asked_len(&self) -> usize {
         const OBJECT_LEN: u64 = 4 << 20;
         const LEN_MAX: u64 = 128 << 20;
-        let len = |op: &OsdOp| match op.code {
-            OpCode::READ | OpCode::SPARSE_READ => match op.params.extent().len {
-                0 => OBJECT_LEN,
-                len => len.min(LEN_MAX),
-            },
-            _ => 0,
+        let len = |op: &OsdOp| match op.params.extent().len {
+            _ if !op.code.returns_data() => 0,
+            0 => OBJECT_LEN,
+            len => len.min(LEN_MAX),
         };
         self.ops.iter().map(len).sum::<u64>().min(LEN_MAX) as usize
     }

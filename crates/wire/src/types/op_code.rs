@@ -137,6 +137,11 @@ impl OpCode {
         self.0 & TYPE_MASK == TYPE_PG
     }
 
+    /// Its output is as long as the extent in its parameters; length 0 means the whole object.
+    pub const fn returns_data(self) -> bool {
+        matches!(self, OpCode::READ | OpCode::SYNC_READ | OpCode::SPARSE_READ)
+    }
+
     /// Its input starts with an attribute's name.
     pub const fn is_attr(self) -> bool {
         self.0 & TYPE_MASK == TYPE_ATTR
