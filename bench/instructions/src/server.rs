@@ -22,7 +22,7 @@ const CORE: CoreId = CoreId(1);
 const DISK_BYTES: usize = 1 << 30;
 
 enum Store {
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
     Disk(Box<block_store::Shard>),
 }
 
@@ -51,7 +51,7 @@ impl Server {
             full_ratio_max: 0.97,
         };
         let store = match is_on_disk {
-            false => Store::Memory(MemoryStore::new(memory::Config::with_total(8 << 30))),
+            false => Store::Memory(Box::new(MemoryStore::new(memory::Config::with_total(8 << 30)))),
             true => {
                 let mut ram = Ram::new(DISK_BYTES);
                 let options = FormatOptions {
