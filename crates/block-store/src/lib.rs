@@ -20,6 +20,7 @@
 //! - **Every block has a checksum**, kept apart from the block (with the pointer to it), and checked on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
+mod blocking;
 mod cache;
 pub mod check;
 mod checksum;
@@ -30,6 +31,7 @@ pub mod hostile;
 pub mod index;
 pub mod io;
 mod log;
+pub mod mkfs;
 mod object;
 mod plan;
 pub mod planted;
@@ -41,5 +43,6 @@ mod varint;
 mod view;
 
 pub use format::{FormatOptions, Identity, Superblock};
+pub use mkfs::format;
 pub use reading::Damage;
-pub use shard::{Failure, Figures, OpenError, Options, Shard, format, read_superblock};
+pub use shard::{Failure, Figures, OpenError, Options, Shard, read_superblock};

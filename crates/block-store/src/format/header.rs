@@ -171,6 +171,11 @@ impl Header {
     }
 }
 
+/// Whether one of a part's two header slots begins as a header does, of any version, damaged or not.
+pub(crate) fn has_shard_header(slots: &[u8]) -> bool {
+    slots.chunks(BLOCK).any(|slot| slot.starts_with(&MAGIC.to_le_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,9 @@
 mod header;
 mod superblock;
 
-pub(crate) use header::MANIFEST_RUNS_MAX;
 pub use header::{Header, ManifestPlace, Totals};
+pub(crate) use header::{MANIFEST_RUNS_MAX, has_shard_header};
+pub(crate) use superblock::UnfinishedFormat;
 pub use superblock::{FormatOptions, Identity, Part, Superblock, SuperblockError};
 
 use crate::checksum::crc32c;

@@ -7,6 +7,8 @@ use device::BLOCK;
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"SHOAL\0st";
+/// In the superblock's place while a format is under way.
+const UNFINISHED_MAGIC: &[u8; 8] = b"SHOAL\0mk";
 /// 1: the first.
 const VERSION: u32 = 1;
 const SHARDS_MAX: usize = 128;
@@ -81,6 +83,11 @@ pub enum SuperblockError {
     NotAStore,
     #[error("the store's format is version {0}; this program reads version {VERSION}")]
     Version(u32),
+    /// It has the magic number, and the checksum at the place that this version knows does not match.
+    #[error(
+        "the superblock's checksum does not match: it is damaged, or of a newer format (its version field is {0})"
+    )]
+    Checksum(u32),
     #[error("the superblock is damaged: {0}")]
     Damaged(#[from] DecodeError),
     #[error("the superblock is damaged: a part lies outside of the device")]
@@ -135,12 +142,14 @@ impl Superblock {
     }
 
     fn decode(block: &[u8]) -> Result<Superblock, SuperblockError> {
-        let body = unsealed(block).ok_or(SuperblockError::NotAStore)?;
-        let mut r = Reader::new(body);
+        let mut r = Reader::new(block);
         if r.take("magic", MAGIC.len())? != MAGIC {
             return Err(SuperblockError::NotAStore);
         }
-        let (version, block_bytes) = (r.u32()?, r.u32()?);
+        let version = r.u32()?;
+        let body = unsealed(block).ok_or(SuperblockError::Checksum(version))?;
+        let mut r = Reader::new(&body[MAGIC.len() + 4..]);
+        let block_bytes = r.u32()?;
         if version != VERSION || block_bytes != BLOCK as u32 {
             return Err(SuperblockError::Version(version));
         }
@@ -165,11 +174,13 @@ impl Superblock {
         Ok(Superblock { identity, label, device_blocks, parts })
     }
 
-    /// From the device's first two blocks: the first copy that is whole.
+    /// From the device's first two blocks: the first copy that is whole. When none is, the first copy that was one says
+    /// what is wrong.
     pub fn read(blocks: &[u8], device_bytes: u64) -> Result<Superblock, SuperblockError> {
         let (first, second) = blocks.split_at(BLOCK);
         let superblock = match Superblock::decode(first) {
             Err(SuperblockError::NotAStore) => Superblock::decode(second)?,
+            Err(damaged @ SuperblockError::Checksum(_)) => Superblock::decode(second).map_err(|_| damaged)?,
             other => other?,
         };
         let stored = superblock.device_blocks.saturating_mul(BLOCK as u64);
@@ -177,6 +188,28 @@ impl Superblock {
             return Err(SuperblockError::Shrunk { stored, device: device_bytes });
         }
         Ok(superblock)
+    }
+}
+
+/// The note that a format is under way, in both blocks of the superblock.
+///
+/// `b"SHOAL\0mk"`, version (4 bytes), length of the label (4 bytes), label; sealed as the superblock is.
+pub(crate) struct UnfinishedFormat;
+
+impl UnfinishedFormat {
+    pub(crate) fn encode(label: &str) -> Vec<u8> {
+        let mut out = UNFINISHED_MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(label.len() as u32).to_le_bytes());
+        out.extend_from_slice(label.as_bytes());
+        sealed_block(out)
+    }
+
+    /// The label of the store that was to be made; `None` when the block holds no such note.
+    pub(crate) fn label(block: &[u8]) -> Option<String> {
+        let mut r = Reader::new(unsealed(block)?);
+        let is_note = r.take("magic", UNFINISHED_MAGIC.len()).ok()? == UNFINISHED_MAGIC;
+        (is_note && r.u32().ok()? == VERSION).then(|| r.string().ok())?
     }
 }
 
@@ -204,6 +237,30 @@ mod tests {
         }
         let blanks = [blank.clone(), blank].concat();
         assert_eq!(Superblock::read(&blanks, 1 << 30), Err(SuperblockError::NotAStore));
+    }
+
+    #[test]
+    fn damaged_copy_is_named_when_no_copy_is_whole() {
+        let superblock = Superblock::plan(1 << 30, &options(1)).unwrap();
+        let (whole, blank) = (superblock.encode(), vec![0; BLOCK]);
+        let mut damaged = whole.clone();
+        damaged[100] ^= 1;
+        let read = |first: &[u8], second: &[u8]| Superblock::read(&[first, second].concat(), 1 << 30);
+        assert_eq!(read(&damaged, &whole), Ok(superblock));
+        for (first, second) in [(&damaged, &damaged), (&damaged, &blank), (&blank, &damaged)] {
+            assert_eq!(read(first, second), Err(SuperblockError::Checksum(1)));
+        }
+    }
+
+    #[test]
+    fn unfinished_format_is_no_store_and_names_its_label() {
+        let note = UnfinishedFormat::encode("osd.3 of somewhere");
+        assert_eq!(UnfinishedFormat::label(&note), Some("osd.3 of somewhere".into()));
+        assert_eq!(
+            Superblock::read(&[&note[..], &note[..]].concat(), 1 << 30),
+            Err(SuperblockError::NotAStore)
+        );
+        assert_eq!(UnfinishedFormat::label(&Superblock::plan(1 << 30, &options(1)).unwrap().encode()), None);
     }
 
     #[test]

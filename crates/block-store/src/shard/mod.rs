@@ -30,7 +30,7 @@ mod open;
 mod reads;
 
 pub use figures::Figures;
-pub use open::{OpenError, format, read_superblock};
+pub use open::{OpenError, read_superblock};
 
 use crate::clean::Clean;
 use crate::format::{Part, Totals};

@@ -1,4 +1,4 @@
-//! A store's beginning: made on a device, and opened again.
+//! A store opened again.
 //!
 //! Opening happens before a reactor runs and waits for the device, letting the caller decide how: `wait` is called when
 //! there is nothing to do until the device has done something.
@@ -9,9 +9,10 @@
 use super::checkpoint::Checkpoints;
 use super::commit::Log;
 use super::{Options, Shard};
+use crate::blocking::Blocking;
 use crate::checksum::crc32c;
 use crate::clean::Clean;
-use crate::format::{FormatOptions, Header, ManifestPlace, Part, Superblock, SuperblockError};
+use crate::format::{Header, ManifestPlace, Part, Superblock, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Finished, Io, Owner};
 use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
@@ -25,7 +26,7 @@ use crate::staged::{Stage, Staged, StagedRun};
 use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::{DecodeError, Rope};
-use device::{BLOCK, BlockDevice, DeviceError, Done, Durability, Request};
+use device::{BLOCK, BlockDevice, DeviceError};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,84 +65,13 @@ impl From<ReplayError> for OpenError {
     }
 }
 
-/// One request at a time, waited for.
-struct Blocking<'a> {
-    device: &'a mut dyn BlockDevice,
-    wait: &'a mut dyn FnMut(),
-}
-
-impl Blocking<'_> {
-    fn ask(&mut self, request: Request) -> Result<Bytes, DeviceError> {
-        self.device.submit(0, request);
-        let mut done: Vec<Done> = Vec::new();
-        loop {
-            self.device.poll(&mut done);
-            match done.pop() {
-                Some(done) => return done.result,
-                None => (self.wait)(),
-            }
-        }
-    }
-
-    fn write(&mut self, offset: u64, data: impl Into<Rope>) -> Result<(), DeviceError> {
-        let request = Request::Write { offset, data: data.into(), durability: Durability::Later };
-        self.ask(request).map(drop)
-    }
-
-    /// In steps: a disk answers nothing else while it forgets.
-    fn discard(&mut self, from: u64, to: u64) -> Result<(), DeviceError> {
-        const STEP: u64 = 1 << 30;
-        for offset in (from..to).step_by(STEP as usize) {
-            self.ask(Request::Discard { offset, len: STEP.min(to - offset) })?;
-        }
-        Ok(())
-    }
-}
-
-/// Make a store on a device: everything on it is gone. The logs are written through with zeroes, so that a file has
-/// blocks there and a write to the log changes no metadata of a file system.
-pub fn format(
-    device: &mut dyn BlockDevice,
-    options: &FormatOptions,
-    wait: &mut dyn FnMut(),
-) -> Result<Superblock, OpenError> {
-    const ZEROES_LEN: u64 = 1 << 20;
-    let size = device.size();
-    let superblock = Superblock::plan(size, options)?;
-    let zeroes = Bytes::from(vec![0; ZEROES_LEN as usize]);
-    let mut blocking = Blocking { device, wait };
-    // The superblock comes last: a store whose making was interrupted is none.
-    blocking.write(0, vec![0; 2 * BLOCK])?;
-    blocking.ask(Request::Flush)?;
-    if options.discard {
-        blocking.discard(2 * BLOCK as u64, size)?;
-    }
-    for (shard, part) in superblock.parts.iter().enumerate() {
-        let log = part.log();
-        let mut at = log.offset();
-        let end = at + log.bytes();
-        while at < end {
-            let len = ZEROES_LEN.min(end - at);
-            blocking.write(at, zeroes.slice(..len as usize))?;
-            at += len;
-        }
-        let header = Header::first(superblock.identity.of_shard(shard));
-        blocking.write(part.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
-        blocking.write(part.header_slot(header.slot()).offset(), header.encode())?;
-    }
-    blocking.ask(Request::Flush)?;
-    blocking.write(0, [superblock.encode(), superblock.encode()].concat())?;
-    blocking.ask(Request::Flush)?;
-    Ok(superblock)
-}
-
 /// Whose store a device has, and how many shards are to be opened.
 pub fn read_superblock(
     device: &mut dyn BlockDevice,
     wait: &mut dyn FnMut(),
 ) -> Result<Superblock, OpenError> {
     let size = device.size();
-    let blocks = Blocking { device, wait }.ask(Request::Read { offset: 0, len: 2 * BLOCK })?;
+    let blocks = Blocking { device, wait }.read(0, 2 * BLOCK)?;
     Ok(Superblock::read(&blocks, size)?)
 }
 
@@ -171,7 +101,7 @@ impl Shard {
         let part = *superblock.parts.get(shard).ok_or(OpenError::NoSuchShard(superblock.parts.len()))?;
         let shard_identity = superblock.identity.of_shard(shard);
         let mut blocking = Blocking { device: &mut *device, wait };
-        let slots = blocking.ask(Request::Read { offset: part.header_slot(0).offset(), len: 2 * BLOCK })?;
+        let slots = blocking.read(part.header_slot(0).offset(), 2 * BLOCK)?;
         let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
             .map_err(OpenError::NewerHeader)?
             .ok_or(OpenError::Headers)?;
@@ -214,8 +144,7 @@ fn read_manifest(
     }
     let mut blob = Vec::with_capacity(bytes as usize);
     for run in &place.runs {
-        let len = run.bytes() as usize;
-        blob.extend_from_slice(&blocking.ask(Request::Read { offset: run.offset(), len })?);
+        blob.extend_from_slice(&blocking.read(run.offset(), run.bytes() as usize)?);
     }
     blob.truncate(place.len as usize);
     match crc32c(&blob) == place.crc {

@@ -52,7 +52,7 @@ pub struct Args {
     /// Reactor cores; over the option shoal_cores. A store on disk is made for so many, and run with at most so many
     #[arg(long)]
     cores: Option<u16>,
-    /// Make the store and end. Does nothing when it is there
+    /// Make the store on a blank device and end. Does nothing when this OSD's store is there
     #[arg(long)]
     mkfs: bool,
     /// The file or block device for the store [default: the option bluestore_block_path]
@@ -61,7 +61,7 @@ pub struct Args {
     /// Size of the file, when it has to be made: 100G; over the option bluestore_block_size
     #[arg(long, requires = "mkfs", value_parser = size)]
     size: Option<u64>,
-    /// Make the store over whatever the device holds now
+    /// Format a device that is not blank: what it holds is lost
     #[arg(long, requires = "mkfs")]
     force: bool,
 }

@@ -7,7 +7,8 @@ use super::shards::Shards;
 use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
-use block_store::{Damage, Figures, OpenError, Options, Shard, read_superblock};
+use block_store::mkfs::{Contents, probe};
+use block_store::{Damage, Figures, Options, Shard, read_superblock};
 use runtime::device::{Disk, Queue, Wake};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -52,7 +53,7 @@ pub struct Making {
     pub shards: usize,
     /// Of the file, where it has to be made first.
     pub size: u64,
-    /// Over whatever the device holds now.
+    /// Also over a device that is not blank.
     pub force: bool,
     /// Have the device forget what it holds.
     pub discard: bool,
@@ -62,7 +63,7 @@ pub struct Making {
 /// What is discarded at once, at least: 64 KiB, which is as much as any disk we know forgets less of in vain.
 const DISCARD_BLOCKS: u64 = 16;
 
-/// Makes a store on the device, unless its owner has one there.
+/// Makes a store on a blank device; does nothing when its owner has one there; refuses any other without `force`.
 pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     if !path.exists() {
         let file = File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -73,16 +74,20 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     }
     let disk = open_disk(path)?;
     let (mut queue, mut wait) = waited_for(&disk)?;
-    match read_superblock(&mut queue, &mut wait) {
-        Ok(found) if found.label == making.owner.label() && !making.force => return Ok(Made::WasThere),
-        Ok(found) => ensure!(
-            making.force,
-            "{} has a store already, of {}: choose another device, or --force to make it anew and lose what it holds",
-            path.display(),
-            found.label
-        ),
-        Err(OpenError::Superblock(_)) => {}
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
+    let own = making.owner.label();
+    match probe(&mut queue, &mut wait) {
+        Contents::Store(found) if found.label == own && !making.force => return Ok(Made::WasThere),
+        Contents::Blank => {}
+        Contents::Unfinished { label } if label == own => {}
+        contents => {
+            let found = description(&contents);
+            ensure!(
+                making.force,
+                "{} is not blank: {found}. Choose another device, or lose all that and repeat with --force",
+                path.display()
+            );
+            tracing::warn!("formatting {} with --force over: {found}", path.display());
+        }
     }
     let options = FormatOptions {
         identity: Identity(making.identity),
@@ -93,6 +98,18 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     };
     block_store::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
+}
+
+/// What a person must know before it is formatted over.
+fn description(contents: &Contents) -> String {
+    match contents {
+        Contents::Blank => "nothing".into(),
+        Contents::Store(found) => format!("the store of {}", found.label),
+        Contents::Unfinished { label } => format!("an unfinished format for {label}"),
+        Contents::Foreign(findings) => {
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        }
+    }
 }
 
 /// A device that has a store, held by this process.

@@ -3,7 +3,8 @@
 //! `cargo test -p block-store --release cost -- --ignored --nocapture`
 
 use super::operations::{home, object, pg};
-use crate::shard::{Options, Shard, format};
+use crate::mkfs::format;
+use crate::shard::{Options, Shard};
 use crate::{FormatOptions, Identity};
 use bytes::Bytes;
 use device::{BlockDevice, Done, Request};

@@ -19,9 +19,10 @@ mod rig;
 mod sharing;
 mod short_of_room;
 
-use super::{Options, Shard, format};
+use super::{Options, Shard};
 use crate::format::{FormatOptions, Identity};
 use crate::index;
+use crate::mkfs::format;
 use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
 use store::{Completion, ObjectStore};

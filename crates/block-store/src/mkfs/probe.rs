@@ -1,0 +1,176 @@
+//! Contents of a device, as far as mkfs must know them before it formats: blank, a store, or anything else.
+//!
+//! A device is blank when its first and last MiB are readable and zero and no known signature lies further inside. All
+//! findings are collected, so that one message names everything that formatting would destroy.
+
+use super::signatures;
+use crate::blocking::Blocking;
+use crate::format::{Superblock, SuperblockError, UnfinishedFormat, has_shard_header};
+use bytes::Bytes;
+use device::{BLOCK, BlockDevice};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Bytes at each end that must be zero.
+pub(super) const END_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = BLOCK as u64;
+
+/// Result of [`probe`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    Blank,
+    /// A store that this program can open.
+    Store(Superblock),
+    /// A format with this label began and did not end: what was here before is gone.
+    Unfinished {
+        label: String,
+    },
+    /// Anything else. Not empty.
+    Foreign(Vec<Finding>),
+}
+
+/// One thing that was found where a blank device has nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A shoal superblock that this program does not open: of a newer version, for a larger device, damaged.
+    Superblock(SuperblockError),
+    /// Both superblocks are gone, and the header of a store's first shard is there.
+    ShardHeader,
+    /// The signature of something else.
+    Signature { name: &'static str, offset: u64 },
+    /// Bytes that match no known signature; `offset` of the first that is not zero.
+    Data { offset: u64 },
+    /// Blocks that the device cannot read; `offset` of the first.
+    Unreadable { offset: u64, blocks: u64 },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Superblock(error) => write!(f, "shoal store: {error}"),
+            Finding::ShardHeader => write!(f, "shoal store whose superblocks are gone"),
+            Finding::Signature { name, offset } => write!(f, "{name} (byte {offset})"),
+            Finding::Data { offset } => write!(f, "data without a known signature (from byte {offset})"),
+            Finding::Unreadable { offset, blocks } => {
+                write!(f, "{blocks} unreadable block(s) (from byte {offset})")
+            }
+        }
+    }
+}
+
+/// Reads what decides whether a device may be formatted: both its ends and the places of known signatures. Writes nothing.
+pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
+    let mut probe = Probe::new(Blocking { device, wait });
+    let mut findings = Vec::new();
+    let superblock = match probe.superblock() {
+        Some(Ok(superblock)) => return Contents::Store(superblock),
+        Some(Err(error)) => error,
+        None => SuperblockError::NotAStore,
+    };
+    // Before damage is looked at: an interrupted format may have torn one copy of the superblock.
+    if let Some(label) = probe.unfinished() {
+        return Contents::Unfinished { label };
+    }
+    let has_header = probe.read(2 * BLOCK_BYTES, 2 * BLOCK).is_some_and(|slots| has_shard_header(&slots));
+    match superblock {
+        SuperblockError::NotAStore if has_header => findings.push(Finding::ShardHeader),
+        SuperblockError::NotAStore => {}
+        error => findings.push(Finding::Superblock(error)),
+    }
+    let signatures = signatures::find(probe.size, &mut |offset, len| probe.read(offset, len));
+    findings
+        .extend(signatures.iter().map(|found| Finding::Signature { name: found.name, offset: found.offset }));
+    if findings.is_empty() {
+        findings.extend(probe.first_data().map(|offset| Finding::Data { offset }));
+    }
+    findings.extend(probe.unreadable());
+    match findings.is_empty() {
+        true => Contents::Blank,
+        false => Contents::Foreign(findings),
+    }
+}
+
+/// Blocks that were read, by number; `None` where the device failed.
+struct Probe<'a> {
+    blocking: Blocking<'a>,
+    size: u64,
+    blocks: BTreeMap<u64, Option<Bytes>>,
+}
+
+impl<'a> Probe<'a> {
+    fn new(blocking: Blocking<'a>) -> Probe<'a> {
+        let size = blocking.device.size();
+        let mut probe = Probe { blocking, size, blocks: BTreeMap::new() };
+        let last = size.saturating_sub(END_BYTES).max(END_BYTES.min(size));
+        probe.load(0, END_BYTES.min(size));
+        probe.load(last, size);
+        probe
+    }
+
+    /// Reads `from..to`, in one request and, where that fails, block by block.
+    fn load(&mut self, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        match self.blocking.read(from, (to - from) as usize) {
+            Ok(bytes) => {
+                for (i, offset) in (from..to).step_by(BLOCK).enumerate() {
+                    self.blocks.insert(offset / BLOCK_BYTES, Some(bytes.slice(i * BLOCK..(i + 1) * BLOCK)));
+                }
+            }
+            Err(_) => (from..to).step_by(BLOCK).for_each(|offset| self.load_block(offset / BLOCK_BYTES)),
+        }
+    }
+
+    fn load_block(&mut self, number: u64) {
+        let read = self.blocking.read(number * BLOCK_BYTES, BLOCK).ok();
+        self.blocks.insert(number, read);
+    }
+
+    /// `None` where a block of it cannot be read or lies beyond the device.
+    fn read(&mut self, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.size)?;
+        let (first, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let mut out = Vec::with_capacity((last - first) as usize * BLOCK);
+        for number in first..last {
+            if !self.blocks.contains_key(&number) {
+                self.load_block(number);
+            }
+            out.extend_from_slice(self.blocks[&number].as_ref()?);
+        }
+        out.drain(..(offset - first * BLOCK_BYTES) as usize);
+        out.truncate(len);
+        Some(out)
+    }
+
+    /// What the superblock's two copies say. A copy that cannot be read counts as zeroes: the other one decides.
+    fn superblock(&mut self) -> Option<Result<Superblock, SuperblockError>> {
+        let copies = [0, BLOCK_BYTES].map(|offset| self.read(offset, BLOCK));
+        if copies.iter().all(Option::is_none) {
+            return None;
+        }
+        let blocks = copies.map(|copy| copy.unwrap_or_else(|| vec![0; BLOCK])).concat();
+        Some(Superblock::read(&blocks, self.size))
+    }
+
+    fn unfinished(&mut self) -> Option<String> {
+        [0, BLOCK_BYTES].into_iter().find_map(|offset| UnfinishedFormat::label(&self.read(offset, BLOCK)?))
+    }
+
+    /// Offset of the first byte that is not zero, in the blocks at both ends.
+    fn first_data(&self) -> Option<u64> {
+        let is_end = |offset: u64| offset < END_BYTES || offset >= self.size.saturating_sub(END_BYTES);
+        let read = self.blocks.iter().filter(|(number, _)| is_end(**number * BLOCK_BYTES));
+        read.filter_map(|(number, block)| {
+            let within = block.as_ref()?.iter().position(|byte| *byte != 0)?;
+            Some(number * BLOCK_BYTES + within as u64)
+        })
+        .next()
+    }
+
+    fn unreadable(&self) -> Option<Finding> {
+        let mut failed = self.blocks.iter().filter(|(_, block)| block.is_none()).map(|(number, _)| number);
+        let first = failed.next()?;
+        Some(Finding::Unreadable { offset: first * BLOCK_BYTES, blocks: 1 + failed.count() as u64 })
+    }
+}

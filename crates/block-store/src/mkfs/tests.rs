@@ -1,0 +1,228 @@
+use super::*;
+use crate::format::{Identity, SuperblockError};
+use crate::read_superblock;
+use device::simulated::{Pace, Simulated};
+use device::{Durability, Request};
+
+const SIZE: u64 = 16 << 20;
+
+fn options(label: &str) -> FormatOptions {
+    FormatOptions {
+        identity: Identity([3; 16]),
+        label: label.into(),
+        shards: 2,
+        log_bytes: Some(1 << 20),
+        discard: false,
+    }
+}
+
+fn write(device: &mut Simulated, offset: u64, data: Vec<u8>) {
+    device.submit(0, Request::Write { offset, data: data.into(), durability: Durability::Flushed });
+    while device.poll(&mut Vec::new()) {}
+}
+
+/// Zeroes at both ends. In between, a simulated device holds what no test wrote: not zeroes.
+fn blank(size: u64) -> Simulated {
+    let mut device = Simulated::new(size, Pace::AtOnce, 1);
+    write(&mut device, 0, vec![0; END_BYTES as usize]);
+    write(&mut device, size - END_BYTES, vec![0; END_BYTES as usize]);
+    device
+}
+
+fn put(device: &Simulated, offset: u64, bytes: &[u8]) {
+    let within = (offset % BLOCK as u64) as usize;
+    device.poke(offset, |block| block[within..within + bytes.len()].copy_from_slice(bytes));
+}
+
+fn contents(device: &Simulated) -> Contents {
+    probe(&mut device.clone(), &mut || ())
+}
+
+fn findings(device: &Simulated) -> Vec<Finding> {
+    match contents(device) {
+        Contents::Foreign(findings) => findings,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn formatted(device: &Simulated) -> Superblock {
+    format(&mut device.clone(), &options("osd.1"), &mut || ()).unwrap()
+}
+
+#[test]
+fn zeroed_ends_without_signature_are_blank() {
+    assert_eq!(contents(&blank(SIZE)), Contents::Blank);
+    assert_eq!(contents(&blank(END_BYTES)), Contents::Blank);
+}
+
+#[test]
+fn formatted_device_holds_its_store() {
+    let device = Simulated::new(SIZE, Pace::AtOnce, 1);
+    let superblock = formatted(&device);
+    assert_eq!(contents(&device), Contents::Store(superblock));
+}
+
+#[test]
+fn one_damaged_superblock_copy_is_still_a_store() {
+    for copy in [0, 1] {
+        let mut device = blank(SIZE);
+        let superblock = formatted(&device);
+        write(&mut device, copy * BLOCK as u64, vec![7; BLOCK]);
+        assert_eq!(contents(&device), Contents::Store(superblock.clone()));
+        device.fail_reads(copy * BLOCK as u64..copy * BLOCK as u64 + 1);
+        assert_eq!(contents(&device), Contents::Store(superblock));
+    }
+}
+
+#[test]
+fn damaged_superblock_is_named() {
+    let mut device = blank(SIZE);
+    let mut damaged = formatted(&device).encode();
+    damaged[20] ^= 1;
+    write(&mut device, 0, [&damaged[..], &damaged[..]].concat());
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(1))]);
+}
+
+#[test]
+fn newer_superblock_is_named_with_its_version() {
+    let mut device = blank(SIZE);
+    let mut newer = formatted(&device).encode();
+    newer[8] = 2;
+    let sum = crate::checksum::crc32c(&newer[..BLOCK - 4]);
+    newer[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
+    write(&mut device, 0, [&newer[..], &newer[..]].concat());
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Version(2))]);
+    // Of a format that keeps its checksum elsewhere.
+    newer[BLOCK - 1] ^= 1;
+    write(&mut device, 0, [&newer[..], &newer[..]].concat());
+    assert_eq!(findings(&device), [Finding::Superblock(SuperblockError::Checksum(2))]);
+}
+
+#[test]
+fn store_on_a_shrunk_device_is_named() {
+    let large = blank(SIZE);
+    let superblock = formatted(&large);
+    let mut device = blank(SIZE / 2);
+    write(&mut device, 0, [superblock.encode(), superblock.encode()].concat());
+    let shrunk = SuperblockError::Shrunk { stored: SIZE, device: SIZE / 2 };
+    assert_eq!(findings(&device), [Finding::Superblock(shrunk)]);
+}
+
+#[test]
+fn zeroed_superblock_leaves_the_shard_header_as_finding() {
+    let mut device = blank(SIZE);
+    formatted(&device);
+    write(&mut device, 0, vec![0; 2 * BLOCK]);
+    assert_eq!(findings(&device), [Finding::ShardHeader]);
+}
+
+#[test]
+fn foreign_signatures_are_named_with_their_places() {
+    let device = blank(SIZE);
+    put(&device, 512, b"EFI PART");
+    put(&device, SIZE - 512, b"EFI PART");
+    put(&device, 64 * 1024 + 0x40, b"_BHRfS_M");
+    let names = [
+        ("GPT partition table", 512),
+        ("Btrfs file system", 64 * 1024 + 0x40),
+        ("backup of a GPT partition table", SIZE - 512),
+    ];
+    assert_eq!(findings(&device), names.map(|(name, offset)| Finding::Signature { name, offset }));
+}
+
+#[test]
+fn second_luks_header_behind_a_zeroed_first_mib_is_named() {
+    let device = blank(SIZE);
+    put(&device, 2 << 20, b"SKUL\xba\xbe");
+    let name = "second LUKS2 encryption header";
+    assert_eq!(findings(&device), [Finding::Signature { name, offset: 2 << 20 }]);
+}
+
+#[test]
+fn data_without_signature_is_not_blank() {
+    for offset in [0, 100_000, END_BYTES - 1, SIZE - END_BYTES, SIZE - 1] {
+        let device = blank(SIZE);
+        put(&device, offset, &[1]);
+        assert_eq!(findings(&device), [Finding::Data { offset }]);
+    }
+}
+
+#[test]
+fn unreadable_block_at_either_end_is_not_blank() {
+    for (offset, range) in [(8192, 9000..9001), (SIZE - 8192, SIZE - 8192..SIZE)] {
+        let device = blank(SIZE);
+        device.fail_reads(range.clone());
+        let blocks = range.end.div_ceil(BLOCK as u64) - range.start / BLOCK as u64;
+        assert_eq!(findings(&device), [Finding::Unreadable { offset, blocks }]);
+    }
+}
+
+#[test]
+fn unreadable_block_hides_no_other_finding() {
+    let device = blank(SIZE);
+    put(&device, 1024 + 0x38, b"\x53\xef");
+    device.fail_reads(SIZE - 1..SIZE);
+    let name = "ext2, ext3 or ext4 file system";
+    let expected = [
+        Finding::Signature { name, offset: 1024 + 0x38 },
+        Finding::Unreadable { offset: SIZE - BLOCK as u64, blocks: 1 },
+    ];
+    assert_eq!(findings(&device), expected);
+}
+
+#[test]
+fn format_leaves_no_signature_but_its_own() {
+    let mut device = Simulated::new(SIZE, Pace::AtOnce, 1);
+    put(&device, SIZE - 512, b"EFI PART");
+    put(&device, 64 * 1024 + 0x40, b"_BHRfS_M");
+    formatted(&device);
+    // With the store's own blocks gone, nothing else is found.
+    let part = read_superblock(&mut device.clone(), &mut || ()).unwrap().parts[0];
+    write(&mut device, 0, vec![0; 2 * BLOCK]);
+    write(&mut device, part.header_slot(0).offset(), vec![0; 2 * BLOCK]);
+    assert_eq!(contents(&device), Contents::Blank);
+}
+
+#[test]
+fn interrupted_format_names_its_label() {
+    let mut dice = device::dice::Dice::new(5);
+    let mut unfinished = 0;
+    for requests in 0..40 {
+        let device = blank(SIZE);
+        let mut left = requests;
+        let mut interrupted = Interrupted { device: device.clone(), left: &mut left };
+        let done = format(&mut interrupted, &options("osd.1"), &mut || ()).is_ok();
+        match contents(&device.power_cut(&mut dice)) {
+            Contents::Blank => assert!(requests <= 2, "after {requests} requests"),
+            Contents::Unfinished { label } => unfinished += usize::from(label == "osd.1"),
+            Contents::Store(_) => assert!(done || requests > 8),
+            // The note itself was torn.
+            Contents::Foreign(findings) => assert!(requests <= 2, "after {requests} requests: {findings:?}"),
+        }
+    }
+    assert!(unfinished > 5, "{unfinished}");
+}
+
+/// A device that takes so many requests, and is gone after them.
+struct Interrupted<'a> {
+    device: Simulated,
+    left: &'a mut usize,
+}
+
+impl BlockDevice for Interrupted<'_> {
+    fn size(&self) -> u64 {
+        self.device.size()
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        match self.left.checked_sub(1) {
+            Some(left) => *self.left = left,
+            None => self.device.unplug(),
+        }
+        self.device.submit(token, request);
+    }
+
+    fn poll(&mut self, out: &mut Vec<device::Done>) -> bool {
+        self.device.poll(out)
+    }
+}
