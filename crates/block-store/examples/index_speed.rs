@@ -122,7 +122,7 @@ fn main() {
         let answer = index.get(&object_key(OBJECTS + i), Ticket(1), &mut io);
         std::hint::black_box(answer);
     });
-    let limit = Limit { entries: 100, bytes: 1 << 20 };
+    let limit = Limit::new(100, 1 << 20);
     time("scan 100 in the cache", 20_000, |i| {
         let mut seen = 0;
         index.scan(ask(i), &[0x30], limit, Ticket(1), &mut io, &mut |_, value| seen += value.len());

@@ -68,7 +68,7 @@ impl View<'_> {
         let mut at: Key = from.to_vec();
         let mut left = max;
         while left > 0 {
-            let limit = Limit { entries: left.min(SCAN_ENTRIES), bytes: SCAN_BYTES };
+            let limit = Limit::new(left.min(SCAN_ENTRIES), SCAN_BYTES);
             let mut visited = 0;
             let range = (&at[..], to);
             let scan =
@@ -87,7 +87,7 @@ impl View<'_> {
         // Whether there are more: look for one.
         let mut more = false;
         loop {
-            let one = Limit { entries: 1, bytes: 1 };
+            let one = Limit::new(1, 1);
             let range = (&at[..], to);
             match self.index.scan_over(range, (one, holes), self.ticket, self.io, &mut |_, _| more = true) {
                 _ if more => return Ok(true),

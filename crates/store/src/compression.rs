@@ -1,17 +1,17 @@
-//! Whether, and how, a store compresses what is written: what a pool's options say (`compression_mode`, …).
+//! Compression of writes, from a pool's options (`compression_mode`, …) and the client's hints.
 
-/// What is wished for a pool's objects.
+/// Compression settings of a pool.
 ///
-/// It is no part of what is stored: who opens a store says it again. A store that does not compress ignores it.
+/// They are not stored: a host sets them after it has opened the store. A store without compression ignores them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compression {
     pub mode: CompressionMode,
     pub algorithm: CompressionAlgorithm,
-    /// What compresses to more than this part of its length is stored as it is.
+    /// Highest ratio of compressed to original length. Data above it is stored uncompressed.
     pub required_ratio: f64,
-    /// Bytes that are compressed together, where an object is read at random (`compression_min_blob_size`)
+    /// Bytes compressed together in an object with random reads (`compression_min_blob_size`).
     pub bytes_min: u64,
-    /// and where the client says that it is written once and read from its beginning to its end.
+    /// Bytes compressed together in an object that is written once and read sequentially (`compression_max_blob_size`).
     pub bytes_max: u64,
 }
 
@@ -19,11 +19,11 @@ pub struct Compression {
 pub enum CompressionMode {
     #[default]
     None,
-    /// What clients say is compressible.
+    /// Objects with the hint COMPRESSIBLE.
     Passive,
-    /// What clients do not say is incompressible.
+    /// Objects without the hint INCOMPRESSIBLE.
     Aggressive,
-    /// Everything.
+    /// All objects.
     Force,
 }
 
@@ -44,16 +44,16 @@ pub mod hint {
     pub const COMPRESSIBLE: u32 = 256;
     pub const INCOMPRESSIBLE: u32 = 512;
 
-    /// Those that say something about compression; 0 when none does.
+    /// The flags if they affect compression, otherwise 0.
     pub fn of_compression(flags: u32) -> u32 {
-        let speaks_of_it = flags & (COMPRESSIBLE | INCOMPRESSIBLE) != 0;
+        let is_explicit = flags & (COMPRESSIBLE | INCOMPRESSIBLE) != 0;
         let is_a_stream = flags & SEQUENTIAL_READ != 0 && flags & (IMMUTABLE | APPEND_ONLY) != 0;
-        if speaks_of_it || is_a_stream { flags & 0x3ff } else { 0 }
+        if is_explicit || is_a_stream { flags & 0x3ff } else { 0 }
     }
 }
 
 impl Compression {
-    /// Whether an object with these hints is compressed.
+    /// True if an object with these hints is compressed.
     pub fn applies(&self, hints: u32) -> bool {
         match self.mode {
             CompressionMode::None => false,
@@ -63,7 +63,7 @@ impl Compression {
         }
     }
 
-    /// How many bytes of an object with these hints are compressed together.
+    /// Bytes of an object with these hints that are compressed together.
     pub fn bytes_together(&self, hints: u32) -> u64 {
         use hint::*;
         let is_a_stream = hints & SEQUENTIAL_READ != 0 && hints & (IMMUTABLE | APPEND_ONLY) != 0;
@@ -74,14 +74,14 @@ impl Compression {
     }
 }
 
-/// What compression has come to. What clones share counts for each of them.
+/// Compression totals. Bytes shared by clones count for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compressed {
     /// Bytes of objects that are stored compressed (`data_compressed_original`).
     pub original: u64,
-    /// How many bytes they were compressed to (`data_compressed`)
+    /// Their compressed length (`data_compressed`).
     pub stored: u64,
-    /// and how many of the device these take (`data_compressed_allocated`).
+    /// Bytes of the device that they occupy (`data_compressed_allocated`).
     pub allocated: u64,
 }
 
@@ -94,7 +94,7 @@ impl Compressed {
         }
     }
 
-    /// As far as there is so much.
+    /// The difference, at least zero.
     pub fn minus(self, other: Compressed) -> Compressed {
         Compressed {
             original: self.original.saturating_sub(other.original),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_once_and_read_through_is_compressed_in_large_pieces() {
+    fn sequential_objects_are_compressed_in_large_pieces() {
         let stream = hint::SEQUENTIAL_READ | hint::IMMUTABLE;
         assert_eq!(BASE.bytes_together(stream), 65536);
         assert_eq!(BASE.bytes_together(stream | hint::RANDOM_READ), 8192);

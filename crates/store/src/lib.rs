@@ -1,9 +1,9 @@
-//! The contract between a PG and the store that keeps its objects.
+//! The object store contract between placement groups and their storage.
 //!
-//! A store holds *collections* (one a PG shard, and one for the daemon itself), a collection holds *objects*, an
-//! object has bytes (sparse), attributes, and an ordered map (*omap*) with a header. A [`Transaction`] is data:
-//! it names one collection and lists changes, which happen together or not at all. [`ObjectStore`] takes
-//! transactions and reads and gives back [`Completion`]s; it belongs to one core and needs no lock.
+//! A store holds *collections*: one for each PG shard, and one for the daemon itself. A collection holds *objects*. An
+//! object has sparse bytes, attributes, and an ordered map (*omap*) with a header. A [`Transaction`] is data: it names one
+//! collection and lists changes that are applied together or not at all. [`ObjectStore`] takes transactions and reads and
+//! returns [`Completion`]s. It belongs to one core and needs no lock.
 
 mod compression;
 #[cfg(any(test, feature = "conformance"))]

@@ -1,16 +1,16 @@
-//! A collection on its way from one store shard to another: which of two copies counts, and how an object is copied.
+//! Moves of collections between store shards: the copy that counts, and the copying of objects.
 //!
-//! Two shards have no transaction in common, so a move is a copy that counts from one transaction on:
+//! No transaction spans two shards, so a move is a copy that counts from one transaction on:
 //!
-//! | source | destination | |
+//! | source | destination | copy that counts |
 //! |---|---|---|
-//! | there | | before |
-//! | there | [`Change::BeginArrival`], then copied objects | the source's counts: what arrives is dropped by the next start |
-//! | there | [`Change::Arrive`] | the destination's counts, having moved once more: the source's is dropped |
-//! | less and less | there | the same |
-//! | | there | after |
+//! | complete | none | source |
+//! | complete | [`Change::BeginArrival`], then copied objects | source; a restart drops the destination's |
+//! | complete | [`Change::Arrive`] | destination, with one move more; a restart drops the source's |
+//! | being removed | complete | destination |
+//! | none | complete | destination |
 //!
-//! The next line is durable before the one after it begins.
+//! Each line is durable before the next begins.
 
 use crate::{
     Answer, Change, Collection, Completion, ObjectId, ObjectStore, Placed, Query, ReadError, ReadRequest,
@@ -21,16 +21,16 @@ use codec::Rope;
 use std::collections::{BTreeMap, VecDeque};
 use wire::types::HObject;
 
-/// Bytes that are read, or written, at once.
+/// Bytes of one read or write while an object is copied.
 pub const STEP_BYTES: u64 = 512 << 10;
-/// Keys that are read at once.
+/// Omap keys of one read.
 const STEP_KEYS: usize = 64;
-/// Pieces of a sparse object that are read at once.
+/// Extents of one read of a sparse object.
 const STEP_RUNS: usize = 32;
-/// Objects that are removed at once.
-const REMOVE_BATCH: usize = 128;
+/// Objects that one transaction removes: each of them may have as many pages and omap keys as a store removes at once.
+const REMOVE_BATCH: usize = 32;
 
-/// Of all copies on a device (`K` tells where), those that do not count and are to be removed.
+/// Copies on a device that do not count and are to be removed. `K` is the place of a copy.
 pub fn leftovers<K>(found: impl IntoIterator<Item = (K, Collection, Placed)>) -> Vec<(K, Collection)> {
     let found: Vec<(K, Collection, Placed)> = found.into_iter().collect();
     let mut newest: BTreeMap<Collection, u32> = BTreeMap::new();
@@ -45,22 +45,22 @@ pub fn leftovers<K>(found: impl IntoIterator<Item = (K, Collection, Placed)>) ->
     left.map(|(place, collection, _)| (place, collection)).collect()
 }
 
-/// Why a leftover is still there.
+/// Failure of the removal of a leftover copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stays {
-    #[error("it cannot be listed: {0}")]
+pub enum RemovalError {
+    #[error("its objects cannot be listed: {0}")]
     Unreadable(#[from] ReadError),
     #[error("the store takes no changes")]
     Failed,
 }
 
-/// Removes a collection with all that is in it, while nobody else uses the store: what a start does with
-/// [`leftovers`]. `wait` is called when there is nothing to do until the store's device has done something.
+/// Removes a collection with all its objects, before the store has other users: a start does so with [`leftovers`].
+/// `wait` is called when only the store's device can go on.
 pub fn remove<S: ObjectStore + ?Sized>(
     store: &mut S,
     collection: Collection,
     wait: &mut dyn FnMut(&S),
-) -> Result<(), Stays> {
+) -> Result<(), RemovalError> {
     let mut complete = |store: &mut S| {
         let mut done = Vec::new();
         loop {
@@ -71,39 +71,65 @@ pub fn remove<S: ObjectStore + ?Sized>(
             }
         }
     };
-    loop {
-        store.read(0, remove_request(collection));
-        let Completion::Read { answers, .. } = complete(store) else { return Err(Stays::Failed) };
-        let (changes, is_last) = remove_changes(answers?);
+    let mut removal = CollectionRemoval::default();
+    while !removal.is_last() {
+        store.read(0, removal.request(collection));
+        let Completion::Read { answers, .. } = complete(store) else { return Err(RemovalError::Failed) };
+        let changes = removal.changes(answers?);
         store.submit(0, Transaction { collection, changes });
-        match complete(store) {
-            Completion::Committed { .. } if is_last => return Ok(()),
-            Completion::Committed { .. } => {}
-            Completion::Failed { .. } | Completion::Read { .. } => return Err(Stays::Failed),
+        if !matches!(complete(store), Completion::Committed { .. }) {
+            return Err(RemovalError::Failed);
         }
     }
+    Ok(())
 }
 
-/// What is asked to remove a collection step by step; its answers are for [`remove_changes`].
-pub fn remove_request(collection: Collection) -> ReadRequest {
-    let queries = vec![Query::List { end: HObject::max().into(), max: REMOVE_BATCH }];
-    ReadRequest { collection, object: HObject::min().into(), queries }
-}
-
-/// The next step, and whether it is the last one.
-pub fn remove_changes(mut answers: Vec<Answer>) -> (Vec<Change>, bool) {
-    match answers.pop() {
-        Some(Answer::List { objects, .. }) if !objects.is_empty() => {
-            (objects.into_iter().map(|object| Change::Remove { object }).collect(), false)
-        }
-        _ => (vec![Change::RemoveCollection], true),
-    }
-}
-
-/// One object on its way, in bounded steps: ask what [`ObjectCopy::request`] says, give the answers to
-/// [`ObjectCopy::take`], submit what comes of it to the destination, until [`ObjectCopy::is_done`].
+/// Removal of a collection with all that is in it, in bounded steps while nothing else changes it: ask what
+/// [`CollectionRemoval::request`] says, submit what [`CollectionRemoval::changes`] makes of the answers, until that was
+/// the last.
 ///
-/// Whoever changes the object meanwhile has to have it copied again: the steps are of different moments.
+/// A listing begins where the last one ended. From the collection's beginning it would pass over the deletions of all
+/// earlier steps, and the removal of many objects would be quadratic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectionRemoval {
+    /// Where the next listing begins; `None` before the first.
+    next: Option<ObjectId>,
+    is_last: bool,
+}
+
+impl CollectionRemoval {
+    pub fn request(&self, collection: Collection) -> ReadRequest {
+        let object = self.next.clone().unwrap_or_else(|| HObject::min().into());
+        let queries = vec![Query::List { end: HObject::max().into(), max: REMOVE_BATCH }];
+        ReadRequest { collection, object, queries }
+    }
+
+    /// Changes of the next step.
+    pub fn changes(&mut self, mut answers: Vec<Answer>) -> Vec<Change> {
+        let (mut changes, next) = match answers.pop() {
+            Some(Answer::List { objects, next }) => {
+                (objects.into_iter().map(|object| Change::Remove { object }).collect(), next)
+            }
+            _ => (Vec::new(), None),
+        };
+        if next.is_none() {
+            changes.push(Change::RemoveCollection);
+            self.is_last = true;
+        }
+        self.next = next;
+        changes
+    }
+
+    /// Whether the changes given out last remove the collection.
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+}
+
+/// Copy of one object in bounded steps. Read [`ObjectCopy::request`] from the source, pass the answers to
+/// [`ObjectCopy::take`], and submit the transactions that it returns to the destination, until [`ObjectCopy::is_done`].
+///
+/// The reads are of different moments: an object that changes meanwhile must be copied again.
 #[derive(Debug)]
 pub struct ObjectCopy {
     object: ObjectId,
@@ -116,7 +142,7 @@ pub struct ObjectCopy {
 enum Stage {
     /// Size, attributes, and as much of the rest as one step takes.
     First,
-    /// Stored bytes, in pieces of at most [`STEP_BYTES`]; `keys_after`: where keys go on, if there are more.
+    /// Stored bytes, in runs of at most [`STEP_BYTES`]. Keys follow `keys_after`, if there are more.
     Bytes {
         runs: VecDeque<(u64, u64)>,
         keys_after: Option<Bytes>,
@@ -159,8 +185,8 @@ impl ObjectCopy {
         ReadRequest { collection, object: self.object.clone(), queries }
     }
 
-    /// Transactions for the destination, each of a bounded size. An error, but for the object's being gone, is the
-    /// source's: nothing was made of it.
+    /// Transactions of bounded size for the destination. A missing object is no error: its copy is removed. Other errors are
+    /// the source's, and nothing was copied.
     pub fn take(&mut self, answers: Result<Vec<Answer>, ReadError>) -> Result<Vec<Vec<Change>>, ReadError> {
         let answers = match answers {
             Ok(answers) => answers,
@@ -193,7 +219,7 @@ impl ObjectCopy {
         self.stage = Stage::Done;
         let object = || self.object.clone();
         match self.again {
-            // Whether the destination has it is not known here: made first, it can be removed.
+            // The destination may not have the object, and only an existing one can be removed.
             true => vec![vec![Change::Touch { object: object() }, Change::Remove { object: object() }]],
             false => Vec::new(),
         }
@@ -250,7 +276,7 @@ impl ObjectCopy {
         }
     }
 
-    /// Where the keys go on, if there are more.
+    /// The last key, if there are more.
     fn put_keys(&self, answer: Answer, out: &mut Steps) -> Option<Bytes> {
         let Answer::OmapList { entries, more } = answer else { return None };
         let after = entries.last().filter(|_| more).map(|(key, _)| key.clone());
@@ -269,7 +295,7 @@ impl ObjectCopy {
     }
 }
 
-/// The pieces of the next step.
+/// Runs of the next read.
 fn step_runs(runs: &VecDeque<(u64, u64)>) -> impl Iterator<Item = (u64, u64)> + '_ {
     let mut bytes = 0;
     runs.iter().copied().take(STEP_RUNS).take_while(move |(_, len)| {
@@ -282,7 +308,7 @@ fn keys_after(after: Option<Bytes>) -> Query {
     Query::OmapList { after, from: Bytes::new(), prefix: Bytes::new(), max: STEP_KEYS, values: true }
 }
 
-/// Changes, divided where a transaction would grow too large.
+/// Changes, divided into transactions of bounded size.
 #[derive(Default)]
 struct Steps {
     steps: Vec<Vec<Change>>,
@@ -327,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_that_moved_most_often_and_has_arrived_counts() {
+    fn arrived_copy_with_most_moves_counts() {
         let found = [
             ("a", pg(0), placed(0, false)),
             ("b", pg(0), placed(1, true)),
@@ -340,7 +366,22 @@ mod tests {
     }
 
     #[test]
-    fn a_large_object_goes_in_bounded_steps() {
+    fn collection_removal_lists_each_object_once() {
+        let named = |n: u32| ObjectId::from(HObject { pool: 1, hash: n, name: "o".into(), ..HObject::min() });
+        let mut removal = CollectionRemoval::default();
+        assert_eq!(removal.request(pg(0)).object, HObject::min().into());
+        let first = Answer::List { objects: vec![named(1), named(2)], next: Some(named(3)) };
+        let remove = |n| Change::Remove { object: named(n) };
+        assert_eq!(removal.changes(vec![first]), [remove(1), remove(2)]);
+        assert!(!removal.is_last());
+        assert_eq!(removal.request(pg(0)).object, named(3));
+        let last = Answer::List { objects: vec![named(3)], next: None };
+        assert_eq!(removal.changes(vec![last]), [remove(3), Change::RemoveCollection]);
+        assert!(removal.is_last());
+    }
+
+    #[test]
+    fn large_object_is_copied_in_bounded_steps() {
         let object = ObjectId::from(HObject { pool: 1, name: "a".into(), ..HObject::min() });
         let mut copy = ObjectCopy::new(object.clone(), false);
         let mut taken = Vec::new();
@@ -383,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_removed_where_it_may_have_been_copied() {
+    fn missing_object_is_removed_if_copied_before() {
         let object = ObjectId::from(HObject { pool: 1, name: "a".into(), ..HObject::min() });
         let gone = |again| ObjectCopy::new(object.clone(), again).take(Err(ReadError::NoObject)).unwrap();
         assert_eq!(gone(false), Vec::<Vec<Change>>::new());

@@ -1,4 +1,4 @@
-//! What a store's things are called.
+//! Identities of collections and objects.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,7 @@ use wire::types::{HObject, SpgId};
 /// A group of objects that one transaction may change (`coll_t`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Collection {
-    /// The daemon's own: superblock, maps.
+    /// The daemon's own collection: superblock, maps.
     Meta,
     Pg(SpgId),
 }
@@ -21,21 +21,21 @@ impl fmt::Display for Collection {
     }
 }
 
-/// An object within a collection (`ghobject_t` without the shard, which the collection has).
+/// Identity of an object within a collection (`ghobject_t` without the shard, which the collection has).
 ///
-/// Order: as [`HObject`], then generation; so the objects of a PG are listed in hash order.
+/// Ordered as [`HObject`], then by generation, so the objects of a PG are listed in hash order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ObjectId {
     pub object: HObject,
-    /// Tells apart the versions of an erasure-coded object that a rollback may need; [`ObjectId::NO_GENERATION`] otherwise.
+    /// Version of an erasure-coded object that a rollback may need; [`ObjectId::NO_GENERATION`] for all others.
     pub generation: u64,
 }
 
 impl ObjectId {
     pub const NO_GENERATION: u64 = u64::MAX;
 
-    /// The object that carries a PG's own log, info, duplicates and snapshot index. It sorts before every client
-    /// object of the PG: its hash is the least that the PG has and its name is empty, which no client's is.
+    /// The object with a PG's log, info, duplicates and snapshot index. It sorts before every client object of the PG: it has
+    /// the smallest hash of the PG, and an empty name, which clients cannot use.
     pub fn pg_meta(pg: SpgId) -> ObjectId {
         let object = HObject { pool: pg.pg.pool, hash: pg.pg.seed, ..HObject::min() };
         ObjectId { object, generation: ObjectId::NO_GENERATION }

@@ -1,12 +1,12 @@
-//! What can be asked of an object or a collection.
+//! Queries about an object or a collection, and their answers.
 
 use crate::{Collection, ObjectId};
 use bytes::Bytes;
 use codec::Rope;
 use thiserror::Error;
 
-/// Queries about one object, answered from one moment: no transaction comes between them. When the object does
-/// not exist the whole request is answered [`ReadError::NoObject`], unless it only lists.
+/// Queries about one object, answered from one moment: no transaction is applied between them. If the object does not
+/// exist, the answer is [`ReadError::NoObject`], unless all queries are listings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     pub collection: Collection,
@@ -18,13 +18,13 @@ pub struct ReadRequest {
 pub enum Query {
     /// Size in bytes.
     Stat,
-    /// Up to `len` bytes; less at the object's end, none beyond it. Holes are zeroes.
+    /// Up to `len` bytes, fewer at the object's end. Holes are zeroes.
     Data {
         offset: u64,
         len: u64,
     },
-    /// Which parts of a range are stored: `(offset, len)`, ascending, not touching. What is not among them reads as
-    /// zeroes; what is may hold zeroes too.
+    /// Stored extents of a range: `(offset, len)`, ascending, not adjacent. All other bytes read as zeroes; stored ones may
+    /// be zeroes, too.
     Extents {
         offset: u64,
         len: u64,
@@ -34,7 +34,7 @@ pub enum Query {
     },
     Attrs,
     OmapHeader,
-    /// Keys greater than `after` (all when `None`) that are at least `from` and start with `prefix`, ascending.
+    /// Keys that are greater than `after` (if given), at least `from`, and start with `prefix`; ascending.
     OmapList {
         after: Option<Bytes>,
         from: Bytes,
@@ -42,7 +42,7 @@ pub enum Query {
         max: usize,
         values: bool,
     },
-    /// The entries of those of `keys` that exist, ascending.
+    /// Entries of the existing ones of `keys`, ascending.
     OmapGet {
         keys: Vec<Bytes>,
     },
@@ -61,17 +61,17 @@ pub enum Answer {
     },
     Data(Rope),
     Extents(Vec<(u64, u64)>),
-    /// `None` when the object has no such attribute.
+    /// `None` if the object has no such attribute.
     Attr(Option<Bytes>),
     Attrs(Vec<(Bytes, Bytes)>),
     OmapHeader(Bytes),
-    /// `more`: there are keys beyond the last one returned.
+    /// `more`: keys follow the last one returned.
     OmapList {
         entries: Vec<(Bytes, Bytes)>,
         more: bool,
     },
     OmapGet(Vec<(Bytes, Bytes)>),
-    /// `next` is where a listing goes on; `None` when it is complete.
+    /// `next` is the first object of the next listing; `None` at the end.
     List {
         objects: Vec<ListEntry>,
         next: Option<ObjectId>,

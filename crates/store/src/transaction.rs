@@ -1,10 +1,10 @@
-//! What can change, and that it changes together.
+//! Transactions: changes of one collection that are applied together.
 
 use crate::{Collection, ObjectId};
 use bytes::Bytes;
 use codec::Rope;
 
-/// Changes to one collection, all or nothing, in order.
+/// Changes of one collection, in order, all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     pub collection: Collection,
@@ -13,33 +13,32 @@ pub struct Transaction {
 
 /// One change.
 ///
-/// An object named by a change that writes ([`Change::creates`]) comes into being when it is not there; a change
-/// that only takes away or hints leaves a missing object missing. What a caller must not ask is said at each
-/// change; a store panics then (see [`crate::ObjectStore`]).
+/// A change that writes ([`Change::creates`]) creates a missing object; one that removes or hints does nothing to a missing
+/// object. Preconditions are documented at each change; a store panics when one is broken (see [`crate::ObjectStore`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `split_bits`: how many low bits of the hash are the same for all objects here. It must not exist.
+    /// Creates the collection, which must not exist. All its objects have the same `split_bits` low bits of their hash.
     CreateCollection {
         split_bits: u8,
     },
-    /// As [`Change::CreateCollection`], of a collection that is being copied from another store shard, where it has moved
-    /// one time less than `moves`. It does not count until it has arrived ([`crate::Placed`]).
+    /// Like [`Change::CreateCollection`], for a copy from another store shard, where the collection has one move less than
+    /// `moves`. The copy does not count until it has arrived ([`crate::Placed`]).
     BeginArrival {
         split_bits: u8,
         moves: u32,
     },
-    /// From this transaction on this copy of the collection counts, and no other. It must be arriving.
+    /// Makes this copy of an arriving collection the one that counts.
     Arrive,
-    /// The collection must be empty but for its PG meta object, which goes too.
+    /// Removes the collection, which must be empty except for its PG meta object, and that object.
     RemoveCollection,
-    /// Objects whose hash has `seed` in its low `split_bits` bits move to `into` (which must exist, on this store
-    /// shard, without objects of the same names). The PG meta object stays. Both collections have `split_bits` then.
+    /// Moves objects whose hash has `seed` in its low `split_bits` bits to `into`, which must exist on this store shard,
+    /// without objects of the same names. The PG meta object stays. Both collections get `split_bits`.
     SplitCollection {
         split_bits: u8,
         seed: u32,
         into: Collection,
     },
-    /// All objects move to `into` (as for a split), and this collection ends; its PG meta object goes with it.
+    /// Moves all objects to `into`, as a split does, and removes this collection with its PG meta object.
     MergeCollection {
         split_bits: u8,
         into: Collection,
@@ -48,13 +47,13 @@ pub enum Change {
     Touch {
         object: ObjectId,
     },
-    /// Bytes between the old end and `offset` read as zeroes. Without data, nothing is extended.
+    /// Writes bytes; those between the old end and `offset` read as zeroes. A write without data does not extend the object.
     Write {
         object: ObjectId,
         offset: u64,
         data: Rope,
     },
-    /// The range reads as zeroes afterwards and need not be stored. Extends the object as a write would.
+    /// Makes a range a hole, which reads as zeroes. Extends the object as a write does.
     Zero {
         object: ObjectId,
         offset: u64,
@@ -64,18 +63,17 @@ pub enum Change {
         object: ObjectId,
         size: u64,
     },
-    /// It must exist.
+    /// Removes an object, which must exist.
     Remove {
         object: ObjectId,
     },
-    /// `to` becomes a copy of `from` (bytes, attributes, omap), sharing its space; what it was before is gone.
-    /// `from` must exist.
+    /// Replaces `to` by a copy of `from`, which must exist: bytes, attributes, omap. The copy shares space.
     Clone {
         from: ObjectId,
         to: ObjectId,
     },
-    /// `to` reads at `to_offset` as `from` does at `from_offset`, up to `len` bytes or the end of `from`; holes
-    /// stay holes. `from` must exist; it may be `to`.
+    /// Copies up to `len` bytes at `from_offset` of `from`, which must exist, to `to_offset` of `to`. Holes stay holes.
+    /// `from` and `to` may be the same.
     CloneRange {
         from: ObjectId,
         to: ObjectId,
@@ -83,7 +81,7 @@ pub enum Change {
         len: u64,
         to_offset: u64,
     },
-    /// `from` must exist and `to` must not.
+    /// Renames `from`, which must exist, to `to`, which must not.
     Rename {
         from: ObjectId,
         to: ObjectId,
@@ -110,7 +108,7 @@ pub enum Change {
         object: ObjectId,
         keys: Vec<Bytes>,
     },
-    /// Keys in `from..to`.
+    /// Removes keys in `from..to`.
     OmapRemoveRange {
         object: ObjectId,
         from: Bytes,
@@ -120,12 +118,12 @@ pub enum Change {
         object: ObjectId,
         header: Bytes,
     },
-    /// Keys and header.
+    /// Removes all keys and the header.
     OmapClear {
         object: ObjectId,
     },
 
-    /// How the client expects to use the object; a store may ignore it.
+    /// The client's expected use of the object; a store may ignore it.
     AllocHint {
         object: ObjectId,
         object_size: u64,
@@ -141,7 +139,7 @@ impl Transaction {
 }
 
 impl Change {
-    /// The object whose contents this change touches, when it touches those of one object and nothing else.
+    /// The object, if the change affects the contents of a single object only.
     pub fn content_of(&self) -> Option<&ObjectId> {
         match self {
             Change::Touch { object }
@@ -170,7 +168,7 @@ impl Change {
         }
     }
 
-    /// Whose contents, or existence, are not what they were before.
+    /// Objects whose contents or existence the change affects.
     pub fn changed(&self) -> impl Iterator<Item = &ObjectId> {
         let (one, other) = match self {
             Change::Remove { object } => (Some(object), None),
@@ -181,7 +179,7 @@ impl Change {
         one.into_iter().chain(other)
     }
 
-    /// Whether the object comes into being when it is not there. Taking away from nothing, or a hint, leaves nothing.
+    /// True if the change creates a missing object.
     pub fn creates(&self) -> bool {
         matches!(
             self,
@@ -195,7 +193,7 @@ impl Change {
         )
     }
 
-    /// The collection that a split or merge changes beside the transaction's own.
+    /// The second collection of a split or merge.
     pub fn other_collection(&self) -> Option<Collection> {
         match self {
             Change::SplitCollection { into, .. } | Change::MergeCollection { into, .. } => Some(*into),
@@ -203,18 +201,18 @@ impl Change {
         }
     }
 
-    /// How many bytes of it are keys and values rather than an object's bytes.
+    /// Bytes of keys and values, without object data.
     pub fn metadata(&self) -> u64 {
         match self {
             Change::Write { .. } => 0,
-            // A key costs its names in front and its lengths, too.
+            // With the prefix of a key, and lengths.
             Change::OmapSet { entries, .. } => self.growth() + 40 * entries.len() as u64,
             Change::OmapRemove { keys, .. } => keys.iter().map(|key| key.len() as u64 + 40).sum(),
             other => other.growth(),
         }
     }
 
-    /// At most how many bytes of contents this change adds; a clone that shares its space adds none.
+    /// Upper bound of the bytes that the change adds; a clone shares its space and adds none.
     pub fn growth(&self) -> u64 {
         let bytes = match self {
             Change::Write { data, .. } => data.len(),

@@ -97,7 +97,7 @@ impl Candidate for Ours {
     fn scan(&mut self, from: &[u8], to: &[u8], count: usize) -> usize {
         let (mut from, mut seen) = (from.to_vec(), 0);
         while seen < count {
-            let limit = Limit { entries: count - seen, bytes: 1 << 20 };
+            let limit = Limit::new(count - seen, 1 << 20);
             let answer = self.index.scan(&from, to, limit, Ticket(1), &mut self.io, &mut |key, value| {
                 std::hint::black_box((key, value));
                 seen += 1;

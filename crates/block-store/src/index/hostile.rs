@@ -123,7 +123,7 @@ fn ask(index: &mut Index, io: &mut Io) {
     }
     let mut from = Vec::new();
     for _ in 0..100 {
-        let limit = Limit { entries: 10, bytes: 1000 };
+        let limit = Limit::new(10, 1000);
         match index.scan(&from, &[255], limit, Ticket(2), io, &mut |_, _| ()) {
             Scan::More(next) => from = next,
             Scan::Pending => drop(turn(index, io, &mut Rest(0))),

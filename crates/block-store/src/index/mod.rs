@@ -45,7 +45,7 @@ mod writer;
 use crate::io::Io;
 use bytes::Bytes;
 use device::{BLOCK, DeviceError};
-use levels::Levels;
+use levels::{FRESH_MAX, Levels};
 use maintain::{Background, Memory};
 use reads::{Found, Reads, Stop};
 use recent::Recent;
@@ -128,12 +128,21 @@ impl Holes {
     }
 }
 
-/// How much a scan may visit in one call, whichever is reached first; always at least one entry.
+/// Bounds of one scan call, whichever is reached first.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
+    /// Entries visited; at least one is.
     pub entries: usize,
-    /// Of keys and values.
+    /// Bytes of keys and values visited.
     pub bytes: usize,
+    /// Entries looked at, deletions included: a range full of deletions must not hold up the reactor.
+    pub steps: usize,
+}
+
+impl Limit {
+    pub const fn new(entries: usize, bytes: usize) -> Limit {
+        Limit { entries, bytes, steps: 4096 }
+    }
 }
 
 /// What space is taken for: when there is little of it, some is kept from who can wait.
@@ -227,6 +236,7 @@ pub struct Index {
     flushed: LogMark,
     /// How far the log is on stable storage, as last told.
     durable: LogMark,
+    scan_steps: u64,
 }
 
 impl Index {
@@ -241,6 +251,7 @@ impl Index {
             applied: LogMark::default(),
             flushed: LogMark::default(),
             durable: LogMark::default(),
+            scan_steps: 0,
             options,
         }
     }
@@ -355,7 +366,7 @@ impl Index {
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Scan {
         self.reads.begin(ticket);
-        let mut reading = scan::Reading { reads: &mut self.reads, io, ticket };
+        let mut reading = scan::Reading { reads: &mut self.reads, io, ticket, steps: 0 };
         let answer = scan::scan(
             self.memory.tables(),
             self.levels.runs(),
@@ -364,6 +375,7 @@ impl Index {
             &mut reading,
             each,
         );
+        self.scan_steps += reading.steps as u64;
         if answer == Scan::Pending {
             self.reads.hold_touched(ticket);
         }
@@ -397,6 +409,18 @@ impl Index {
     /// False when flushes or merges are so far behind that changes should wait.
     pub fn has_room(&self) -> bool {
         !self.is_behind()
+    }
+
+    /// False while tables pile up in level 0 faster than the running merge takes them in. Work that can wait waits then, so
+    /// that [`Index::has_room`] stays true for clients.
+    pub fn has_slack(&self) -> bool {
+        let background = &self.background;
+        self.levels.fresh.len() < FRESH_MAX / 2 || background.merge.is_none() || background.starving
+    }
+
+    /// Entries that scans have looked at, deletions included.
+    pub fn scan_steps(&self) -> u64 {
+        self.scan_steps
     }
 
     /// True when much space waits for a durable manifest to be given back: time for a checkpoint.

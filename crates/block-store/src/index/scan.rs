@@ -9,8 +9,6 @@ use super::{Bad, Holes, Limit, Scan, Ticket};
 use crate::io::Io;
 use device::BLOCK;
 
-/// Entries looked at in one call, visible or not: a range full of deletions must not hold up the reactor.
-const STEPS_MAX: usize = 4096;
 /// Blocks read ahead of a long scan.
 const AHEAD_MAX: usize = 64;
 
@@ -19,6 +17,8 @@ pub struct Reading<'a> {
     pub reads: &'a mut Reads,
     pub io: &'a mut Io,
     pub ticket: Ticket,
+    /// Entries looked at.
+    pub steps: usize,
 }
 
 /// `memtables` and `runs` newest first.
@@ -40,32 +40,32 @@ pub fn scan<'a>(
         .collect();
     // All of them first, so that what they need is read side by side.
     cursors.iter_mut().for_each(|cursor| cursor.settle(to, reading));
-    let (mut entries, mut bytes, mut steps) = (0, 0, 0);
+    let (mut entries, mut bytes) = (0, 0);
     loop {
         let Some(least) = least(&cursors) else { return Scan::End };
         let (newer, older) = cursors.split_at_mut(least + 1);
         let (cursor, newer) = newer.split_last_mut().expect("the least is one of them");
         if let Some(bad) = cursor.bad()
             && holes.passes(bad)
-            && steps < STEPS_MAX
+            && reading.steps < limit.steps
         {
             cursor.pass_hole(to, reading);
-            steps += 1;
+            reading.steps += 1;
             continue;
         }
         let (key, value) = match cursor.head() {
             Head::Entry(key, value) => (key, value),
             // Also where all that was done was to pass a hole in another run: to go on from the same key is no progress.
-            Head::Blocked(key, Stop::Pending) if steps == 0 || key <= from => return Scan::Pending,
-            Head::Blocked(_, Stop::Bad(bad)) if entries == 0 && steps == 0 => return Scan::Bad(bad),
+            Head::Blocked(key, Stop::Pending) if reading.steps == 0 || key <= from => return Scan::Pending,
+            Head::Blocked(_, Stop::Bad(bad)) if entries == 0 && reading.steps == 0 => return Scan::Bad(bad),
             Head::Blocked(key, _) => return Scan::More(key.to_vec()),
             Head::End => return Scan::End,
         };
         let full = entries > 0 && (entries >= limit.entries || bytes >= limit.bytes);
-        if full || steps == STEPS_MAX {
+        if full || reading.steps >= limit.steps {
             return Scan::More(key.to_vec());
         }
-        steps += 1;
+        reading.steps += 1;
         let is_hidden = holes == Holes::Hide && newer.iter().any(|newer| newer.hides(key));
         if let Some(value) = value.filter(|_| !is_hidden) {
             each(key, value);
@@ -329,7 +329,7 @@ impl<'a> RunCursor<'a> {
                 }
                 let at = BlockAt::of_guide(guide, block).map_err(Stop::Bad)?.within(segment);
                 let mut ahead = blocks_ahead(guide, block, to).map(|at| at.within(segment)).take(self.ahead);
-                let Reading { reads, io, ticket } = reading;
+                let Reading { reads, io, ticket, .. } = reading;
                 let node = reads.node_ahead(table, at, Kind::Entries, *ticket, &mut ahead, io)?;
                 if node.seek(&self.key).0 != 0 {
                     return Err(Stop::Bad(Bad::Corrupt));

@@ -16,6 +16,9 @@ mod objects;
 mod omap;
 mod sharing;
 
+#[cfg(test)]
+pub use cleaning::CLEANING_STEPS_MAX;
+
 use crate::format::Totals;
 use crate::object::collection::CollectionRecord;
 use crate::object::key::Key;

@@ -9,17 +9,16 @@
 //! writing and the processor's work go on during the first one's flush, and no flush is made for few. Batches are
 //! reported in order, whichever is written first, and a record says which one was known to be durable when it was sealed.
 
+use super::cleaner::CLEANING_BATCH_BYTES;
 use super::{Failure, Shard, Transfer};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
     Draft, Record, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
 };
-use crate::plan::{Effect, Fetched, Known, Plan};
+use crate::plan::Effect;
 use crate::planted::{self, PlantedBug};
-use crate::reading::InMemory;
 use crate::staged::{Stage, StagedRun};
-use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::Rope;
 use device::{DeviceError, Durability};
@@ -215,7 +214,7 @@ impl Shard {
             }
         }
         self.pools.extend(effect.pools);
-        self.to_clean.extend(effect.to_clean);
+        self.cleaner.add(effect.to_clean);
         #[cfg(test)]
         self.trace.extend(tag.map(|tag| (tag, batch)));
         self.counts.transactions += u64::from(tag.is_some());
@@ -224,7 +223,7 @@ impl Shard {
 
     /// Hand the gathered batch to the device, if it is its turn.
     pub(super) fn seal(&mut self) {
-        if self.log.open.is_empty() || !self.log.takes_off() {
+        if self.log.open.is_empty() || !self.log.takes_off() || self.gathers_cleaning() {
             return;
         }
         let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
@@ -262,6 +261,12 @@ impl Shard {
         self.log.sequence += 1;
         let writes = if direct { self.write_direct(sequence, runs) } else { self.defer(runs) };
         self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
+    }
+
+    /// Whether all that was gathered is from the cleaner, and its next step, which can be had at once, will add to it.
+    fn gathers_cleaning(&self) -> bool {
+        let open = &self.log.open;
+        open.tags.is_empty() && open.record.entries_len() < CLEANING_BATCH_BYTES && self.can_clean()
     }
 
     fn defer(&mut self, runs: BTreeMap<u64, StagedRun>) -> usize {
@@ -340,40 +345,5 @@ impl Shard {
             self.ready.extend(flight.tags.into_iter().map(|tag| Completion::Committed { tag }));
         }
         self.jobs_may_go_on();
-    }
-
-    /// Whether there is something to clean away, and nothing to wait for.
-    pub(super) fn can_clean(&self) -> bool {
-        let is_wanted = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
-        is_wanted && !self.cleaner_waits && self.log_has_room()
-    }
-
-    /// Take away something of what removed objects left behind.
-    pub(super) fn clean(&mut self) {
-        if !self.can_clean() {
-            return;
-        }
-        let Some(&number) = self.to_clean.front() else { return };
-        let Shard {
-            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
-        } = self;
-        let view = View { index, io, ticket: super::CLEANER };
-        let fetched = Fetched::new();
-        let range_keys_min = options.range_keys_min;
-        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
-        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number) {
-            Ok((effect, is_last)) if self.fits(&effect) => {
-                self.apply(effect, None);
-                if is_last {
-                    self.to_clean.pop_front();
-                }
-            }
-            Ok(_) => {}
-            Err(Wait::Bad(bad)) => {
-                tracing::error!(number, %bad, "what a removed object left behind cannot be cleaned away");
-                self.to_clean.pop_front();
-            }
-            Err(_) => self.cleaner_waits = true,
-        }
     }
 }

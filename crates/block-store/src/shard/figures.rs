@@ -32,6 +32,8 @@ pub struct Figures {
     pub tables: u64,
     /// Tables that no merge has taken up; many of them make look-ups slow, and too many make changes wait.
     pub fresh_tables: u64,
+    /// Objects' data and omaps whose entries in the index are still to be cleaned away.
+    pub numbers_to_clean: u64,
 }
 
 impl Figures {
@@ -56,6 +58,7 @@ impl Figures {
             data_cache: self.data_cache + other.data_cache,
             tables: self.tables + other.tables,
             fresh_tables: self.fresh_tables + other.fresh_tables,
+            numbers_to_clean: self.numbers_to_clean + other.numbers_to_clean,
         }
     }
 }
@@ -73,6 +76,7 @@ impl Shard {
             data_cache: self.clean.bytes() as u64,
             tables: self.index.device_bytes(),
             fresh_tables: self.index.fresh_tables() as u64,
+            numbers_to_clean: self.cleaner.numbers_left() as u64,
             ..self.counts
         }
     }

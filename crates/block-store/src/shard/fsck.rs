@@ -75,7 +75,7 @@ impl AtRest<'_> {
         holes: Holes,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Key>, Bad> {
-        let limit = Limit { entries: 1024, bytes: 1 << 20 };
+        let limit = Limit::new(1024, 1 << 20);
         loop {
             let Shard { index, io, .. } = &mut *self.shard;
             match index.scan_over((from, to), (limit, holes), CHECKER, io, each) {

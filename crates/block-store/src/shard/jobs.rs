@@ -251,7 +251,7 @@ impl Shard {
 
     fn nothing_makes_room(&self) -> bool {
         let checkpoint_does = self.checkpoints.is_running() && !self.checkpoint_waits_for_room();
-        let cleaning_does = !self.to_clean.is_empty() && self.log_has_room();
+        let cleaning_does = !self.cleaner.is_idle() && self.log_has_room();
         self.io.under_way() == 0
             && self.log.is_idle()
             && !self.index_has_more

@@ -21,6 +21,7 @@
 //! - **Failure.** A write that fails fails the shard: nothing is acknowledged any more, reads go on.
 
 mod checkpoint;
+mod cleaner;
 mod commit;
 mod discards;
 mod figures;
@@ -42,10 +43,11 @@ use crate::reading::{Damage, Resolved};
 use crate::space::{Run, Space};
 use crate::staged::Staged;
 use checkpoint::Checkpoints;
+use cleaner::{CLEANER, Cleaner};
 use commit::Log;
 use device::DeviceError;
 use jobs::Jobs;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use store::{
     Change, Collection, Completion, Compressed, Compression, CompressionMode, ObjectStore, Placed,
     ReadRequest, Transaction, Usage,
@@ -144,13 +146,11 @@ pub struct Shard {
     next_token: u64,
     checkpoints: Checkpoints,
     discarding: discards::Discarding,
-    to_clean: VecDeque<u64>,
+    cleaner: Cleaner,
     /// Flushing or merging could go on at once.
     index_has_more: bool,
     /// Completions came after the last turn.
     turn_is_due: bool,
-    /// The cleaner waits for the index.
-    cleaner_waits: bool,
     /// Done, and reported by this or the next `poll`.
     ready: Vec<Completion>,
     failed: Option<Failure>,
@@ -174,9 +174,6 @@ enum Transfer {
     /// Free blocks, forgotten by the device.
     Discard { run: Run },
 }
-
-/// The index's ticket of the cleaner; jobs count from 1.
-const CLEANER: Ticket = Ticket(0);
 
 impl Shard {
     /// What could not be read, or did not match its checksum, since this was asked the last time.
@@ -235,7 +232,7 @@ impl Shard {
         self.index.ready(&mut tickets);
         for ticket in tickets {
             match ticket {
-                CLEANER => self.cleaner_waits = false,
+                CLEANER => self.cleaner.index_is_ready(),
                 Ticket(job) => self.retry(job),
             }
         }
@@ -258,7 +255,7 @@ impl Shard {
 
     /// Whether anything is to be waited for.
     fn is_busy(&self) -> bool {
-        let cleans = !self.to_clean.is_empty() && !self.checkpoints.is_stopping();
+        let cleans = !self.cleaner.is_idle() && !self.checkpoints.is_stopping();
         let checkpoints = self.checkpoints.is_running() || self.checkpoints.must_run();
         let background = !self.log.is_idle()
             || checkpoints && !self.checkpoint_waits_for_room()
@@ -310,6 +307,7 @@ impl ObjectStore for Shard {
 
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         let mut finished = std::mem::take(&mut self.finished);
+        self.cleaner.had_step = false;
         for _ in 0..ROUNDS_MAX {
             self.turn_is_due = false;
             self.turn();

@@ -285,7 +285,7 @@ impl Opening<'_> {
     fn rebuild_zones(&mut self) -> Result<(), OpenError> {
         self.space.forget_stored();
         let (mut at, end) = key::all_pages();
-        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        let limit = Limit::new(4096, 1 << 20);
         loop {
             let mut units: Vec<u64> = Vec::new();
             let mut undecodable = None;
@@ -462,7 +462,7 @@ impl Opening<'_> {
     /// The keys that the index has in a range, as far as it can still be read: what it lost since is damaged either way,
     /// and is no reason not to open.
     fn keys_in(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<Key>, OpenError> {
-        let limit = Limit { entries: 4096, bytes: 1 << 20 };
+        let limit = Limit::new(4096, 1 << 20);
         let mut out: Vec<Key> = Vec::new();
         let mut at = from.to_vec();
         loop {
@@ -541,10 +541,9 @@ impl Opening<'_> {
             next_token: 0,
             checkpoints: Checkpoints::new(header),
             discarding: super::discards::Discarding::default(),
-            to_clean: self.to_clean.into_iter().collect(),
+            cleaner: super::Cleaner::new(self.to_clean),
             index_has_more: false,
             turn_is_due: true,
-            cleaner_waits: false,
             ready: Vec::new(),
             failed: None,
             damage: Vec::new(),

@@ -327,13 +327,13 @@ impl Shard {
     pub(super) fn on_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {
         match self.pending.remove(key) {
             Some(Pending::Op(op)) => self.on_change_committed(now, op, fx),
-            Some(Pending::RemovePg(pg)) => self.go_on_removing(pg, fx),
+            Some(Pending::RemovePg(pg, removal)) => self.go_on_removing(pg, removal, fx),
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
             Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
             Some(Pending::Internal { pg, version }) => self.on_internal_committed(pg, version, fx),
             Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
             Some(Pending::Arrival(pg)) => self.on_arrived(pg, fx),
-            Some(Pending::Leftover { pg, is_last }) => self.on_leftover_removed(pg, is_last, fx),
+            Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
             Some(Pending::Nobody) | None => {}
             Some(Pending::List(_) | Pending::LoadPg(_) | Pending::Departure { .. }) => {
                 unreachable!("reads do not commit")

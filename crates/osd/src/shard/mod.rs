@@ -40,6 +40,7 @@ use op::Op;
 use session::Session;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use store::moving::CollectionRemoval;
 use store::{Placed, ReadRequest, Transaction};
 use watches::{Notify, Timer};
 use wire::messages::Message;
@@ -97,7 +98,7 @@ enum Pending {
     /// A new PG's collection is on its way to stable storage.
     CreatePg(Key),
     /// A part of a deleted PG is being listed, or removed.
-    RemovePg(Key),
+    RemovePg(Key, CollectionRemoval),
     /// The objects of a PG are removed, and the collection with them.
     RemovedPg(Key),
     /// The OSD's own change to a PG: nobody waits for it but the PG's order. `version`: of its log entry.
@@ -124,7 +125,7 @@ enum Pending {
     /// A copy that does not count is being listed, or removed.
     Leftover {
         pg: SpgId,
-        is_last: bool,
+        removal: CollectionRemoval,
     },
 }
 

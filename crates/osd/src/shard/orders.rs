@@ -12,7 +12,8 @@ use bytes::Bytes;
 use machine::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::{Answer, Change, ObjectId, Placed, Query, ReadError, ReadRequest, Transaction};
+use store::moving::CollectionRemoval;
+use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, SpgId};
 
 /// The PGs that were there when the daemon started, until all have been read.
@@ -29,9 +30,6 @@ impl Loading {
         Loading { begun: false, queue, outstanding: 0, loaded: Vec::new(), broken: Vec::new() }
     }
 }
-
-/// Objects removed in one transaction when a PG goes.
-const REMOVE_BATCH: usize = 128;
 
 impl Shard {
     pub(super) fn begin_loading(&mut self, fx: &mut Fx) {
@@ -365,17 +363,12 @@ impl Shard {
         }
         self.rest(key, PgPhase::Removing);
         self.pgs[key].split = None;
-        self.go_on_removing(key, fx);
+        self.go_on_removing(key, CollectionRemoval::default(), fx);
     }
 
-    pub(super) fn go_on_removing(&mut self, pg_key: Key, fx: &mut Fx) {
-        let key = self.pending.insert(Pending::RemovePg(pg_key));
-        let pg = &self.pgs[pg_key];
-        let request = ReadRequest {
-            collection: pg.collection,
-            object: ObjectId::from(pg.start()),
-            queries: vec![Query::List { end: ObjectId::from(pg.end()), max: REMOVE_BATCH }],
-        };
+    pub(super) fn go_on_removing(&mut self, pg_key: Key, removal: CollectionRemoval, fx: &mut Fx) {
+        let request = removal.request(self.pgs[pg_key].collection);
+        let key = self.pending.insert(Pending::RemovePg(pg_key, removal));
         self.read(key, request, fx);
     }
 
@@ -385,19 +378,15 @@ impl Shard {
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
     ) {
-        let Some(Pending::RemovePg(pg_key)) = self.pending.remove(key) else { return };
-        let objects = match answers.map(|mut a| a.pop()) {
-            Ok(Some(Answer::List { objects, .. })) => objects,
-            // It cannot be read: it stays as it is, unserved.
-            Ok(_) | Err(_) => return,
+        let Some(Pending::RemovePg(pg_key, mut removal)) = self.pending.remove(key) else { return };
+        // One that cannot be read stays as it is, unserved.
+        let Ok(answers) = answers else { return };
+        let changes = removal.changes(answers);
+        let pending = match removal.is_last() {
+            true => Pending::RemovedPg(pg_key),
+            false => Pending::RemovePg(pg_key, removal),
         };
         let collection = self.pgs[pg_key].collection;
-        let (pending, changes) = if objects.is_empty() {
-            (Pending::RemovedPg(pg_key), vec![Change::RemoveCollection])
-        } else {
-            let remove = |object| Change::Remove { object };
-            (Pending::RemovePg(pg_key), objects.into_iter().map(remove).collect())
-        };
         self.submit(pending, Transaction { collection, changes }, fx);
     }
 

@@ -6,7 +6,7 @@
 //! list here, and goes when the store is opened.
 
 use std::collections::BTreeMap;
-use store::moving::{Stays, leftovers, remove};
+use store::moving::{RemovalError, leftovers, remove};
 use store::{
     Change, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction,
     Usage,
@@ -55,7 +55,7 @@ impl<S: ObjectStore> Shards<S> {
         shard: usize,
         collection: Collection,
         wait: &mut dyn FnMut(&S),
-    ) -> Result<(), Stays> {
+    ) -> Result<(), RemovalError> {
         if self.homes.get(&collection).is_some_and(|home| home.shard == shard) {
             self.homes.remove(&collection);
             self.leftovers.push((shard, collection));

@@ -5,7 +5,7 @@ use block_store::Figures;
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
-const FIELDS: [Field; 18] = [
+const FIELDS: [Field; 19] = [
     ("transactions", "transactions carried out", |f| Reading::Total(f.transactions)),
     ("waited_for_log", "transactions that found no room in the log", |f| Reading::Total(f.waited_for_log)),
     ("waited_for_index", "transactions that found flushing and merging of the index behind", |f| {
@@ -32,6 +32,9 @@ const FIELDS: [Field; 18] = [
     ("data_cache_bytes", "bytes of objects' data in memory", |f| Reading::Level(f.data_cache)),
     ("table_bytes", "bytes of the index on the disk", |f| Reading::Level(f.tables)),
     ("fresh_tables", "tables of the index that wait to be merged", |f| Reading::Level(f.fresh_tables)),
+    ("numbers_to_clean", "removed objects and omaps that are still to be cleaned away", |f| {
+        Reading::Level(f.numbers_to_clean)
+    }),
 ];
 
 /// The sum over cores.

@@ -1,23 +1,23 @@
-//! When the memory store says that something is done: at once, or after a random wait.
+//! Completions of the memory store: at once, or after a random delay.
 
 use crate::{Collection, Completion, ReadRequest, Transaction};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Holds completions back at random, so that a caller's ordering is put to the test. The wait is counted in calls
-/// of `poll`, because a store has no clock.
+/// Random delay of completions, to test a caller's assumptions about order. It is counted in calls of `poll`: a store has
+/// no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     pub seed: u64,
-    /// Of 256 chances, how many hold a completion back for one more poll. At most 255.
+    /// Chance in 256 that a completion waits for one more poll; at most 255.
     pub hold: u8,
 }
 
-/// A transaction that has been applied and not yet reported.
+/// A transaction that was applied and has not completed.
 pub(super) struct PendingCommit {
     tag: u64,
-    /// The collection, and the other one that a split or merge changes.
+    /// The collection, and the second one of a split or merge.
     collections: [Collection; 2],
-    /// Kept when the committed state is tracked.
+    /// Kept if the committed state is tracked.
     pub(super) transaction: Option<Transaction>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct PendingRead {
     pub(super) request: ReadRequest,
 }
 
-/// What is under way, in order of submission.
+/// Transactions and reads in flight, in order of submission.
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) commits: VecDeque<PendingCommit>,
@@ -49,7 +49,7 @@ impl Pending {
         self.commits.is_empty() && self.reads.is_empty()
     }
 
-    /// Choose the commits that are reported now. One waits behind those of its collections that wait.
+    /// Releases commits, except those that `hold` delays and those behind a delayed one of the same collection.
     pub(super) fn release_commits(
         &mut self,
         mut hold: impl FnMut() -> bool,
@@ -80,7 +80,7 @@ impl PendingCommit {
     }
 }
 
-/// SplitMix64: enough for scheduling, and the same everywhere.
+/// SplitMix64: good enough for scheduling, and the same on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(pub(crate) u64);
 

@@ -1,25 +1,25 @@
-//! Which objects a collection has, found by name and listed in hash order.
+//! The objects of a collection: looked up by name, listed in hash order.
 
 use super::object::Object;
 use crate::ObjectId;
 use smallvec::SmallVec;
 
-/// Objects in a PG's order, and each found without a search.
+/// Objects in a PG's order, with look-ups in constant time.
 ///
-/// The order begins with the reversed hash, which is as good as random. So an array of buckets that is indexed by the
-/// hash's leading bits is a hash table and sorted at once: a look-up touches one bucket and the object, where a tree
-/// touches a node a level.
+/// The order begins with the reversed hash, which is uniformly distributed. So an array of buckets, indexed by the leading
+/// bits of the hash, is a hash table and is sorted: a look-up touches one bucket and the object, where a tree touches a
+/// node per level.
 #[derive(Clone, Default)]
 pub(super) struct Directory {
-    /// By pool, ascending: a PG has its own, and a second when something of its is kept aside.
+    /// By pool, ascending: a PG has objects of its own pool, and temporary ones of a second.
     pools: SmallVec<[(i64, Table); 1]>,
 }
 
 #[derive(Clone, Default)]
 struct Table {
-    /// In order; empty or a power of two many.
+    /// In order; the count is zero or a power of two.
     buckets: Vec<Bucket>,
-    /// How many leading bits all places share, and what they are: the next bits index the buckets.
+    /// Number and value of the leading bits that all places share; the next bits index the buckets.
     shared_bits: u32,
     shared: u32,
     len: usize,
@@ -30,7 +30,7 @@ type Bucket = SmallVec<[Slot; 2]>;
 
 #[derive(Clone)]
 struct Slot {
-    /// The reversed hash, here so that what is passed over is not touched.
+    /// The reversed hash, so that a look-up does not touch other entries.
     place: u32,
     entry: Box<Entry>,
 }
@@ -47,7 +47,7 @@ impl Table {
     /// The bucket of a place that shares the common bits.
     fn index_of(&self, place: u32) -> usize {
         let index_bits = self.buckets.len().trailing_zeros();
-        // In 64 bits, for either shift may be by 32.
+        // In 64 bits: either shift may be by 32.
         (((u64::from(place) << self.shared_bits) & u64::from(u32::MAX)) >> (32 - index_bits)) as usize
     }
 
@@ -55,13 +55,13 @@ impl Table {
         !self.buckets.is_empty() && (place ^ self.shared).leading_zeros() >= self.shared_bits
     }
 
-    /// Where `id` is, or would be.
+    /// The bucket of `id`, and its place there or the place to insert it.
     fn find(&self, place: u32, id: &ObjectId) -> (usize, Result<usize, usize>) {
         let index = self.index_of(place);
         let bucket = &self.buckets[index];
         let first = bucket.partition_point(|slot| slot.place < place);
         for (at, slot) in bucket.iter().enumerate().skip(first) {
-            // Equal first: mostly it is the one, and then the names are the same memory.
+            // Equality first: it is the common case, and the names are then the same memory.
             if slot.place == place && slot.entry.id == *id {
                 return (index, Ok(at));
             }
@@ -126,13 +126,13 @@ impl Table {
         Some(*slot.entry)
     }
 
-    /// So many buckets, for what there is and for `newcomer`.
+    /// Changes the number of buckets, with a place for `newcomer`.
     fn rebuild(&mut self, buckets: usize, newcomer: Option<u32>) {
         let slots: Vec<Slot> = std::mem::take(&mut self.buckets).into_iter().flatten().collect();
         self.fill(slots, buckets, newcomer);
     }
 
-    /// From slots in order.
+    /// Fills the table from slots in order.
     fn fill(&mut self, slots: Vec<Slot>, buckets: usize, newcomer: Option<u32>) {
         let ends = slots.first().into_iter().chain(slots.last()).map(|slot| slot.place).chain(newcomer);
         let (least, most) = ends.fold((u32::MAX, 0), |(least, most), p| (least.min(p), most.max(p)));
@@ -147,7 +147,7 @@ impl Table {
         }
     }
 
-    /// The first bucket that may have something at `place` or beyond.
+    /// The first bucket that may have objects at `place` or beyond.
     fn start_at(&self, place: u32) -> usize {
         if self.shares(place) {
             self.index_of(place)
@@ -184,7 +184,7 @@ impl Directory {
         self.table_mut(id.object.pool)?.get_mut(id).map(|e| &mut e.object)
     }
 
-    /// The object, brought into being when it is not there.
+    /// The object, created if it is missing.
     pub(super) fn get_or_create(&mut self, id: &ObjectId) -> (&mut Object, bool) {
         let pool = id.object.pool;
         let at = self.pools.partition_point(|(p, _)| *p < pool);
@@ -195,7 +195,7 @@ impl Directory {
         (&mut entry.object, created)
     }
 
-    /// Put an object in; gives back the one that was there.
+    /// Inserts an object and returns the one that it replaces.
     pub(super) fn insert(&mut self, id: ObjectId, object: Object) -> Option<Object> {
         let (slot, created) = self.get_or_create(&id);
         let old = std::mem::replace(slot, object);
@@ -206,7 +206,7 @@ impl Directory {
         self.table_mut(id.object.pool)?.remove(id).map(|e| e.object)
     }
 
-    /// From `start` (included) on, in order.
+    /// Objects from `start` (included) on, in order.
     pub(super) fn list<'a>(
         &'a self,
         start: &'a ObjectId,
@@ -228,7 +228,7 @@ impl Directory {
         self.pools.iter().flat_map(|(_, table)| table.entries_from(0)).map(|e| (&e.id, &e.object))
     }
 
-    /// Take out the objects for which `of` says so.
+    /// Removes and returns the objects for which `of` is true.
     pub(super) fn extract(&mut self, of: impl Fn(&ObjectId) -> bool) -> Vec<(ObjectId, Object)> {
         let mut out = Vec::new();
         for (_, table) in &mut self.pools {
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_sorted_map(
+        fn directory_behaves_as_sorted_map(
             steps in prop::collection::vec((any_id(), any::<bool>()), 1..400),
             start in any_id(),
         ) {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_and_shrinks_with_what_is_in_it() {
+    fn directory_grows_and_shrinks_with_its_objects() {
         let mut directory = Directory::default();
         let ids: Vec<_> = (0..5000u32).map(|n| id(1, n.wrapping_mul(0x9e37_79b1) << 6 | 9, "o")).collect();
         ids.iter().for_each(|id| drop(directory.insert(id.clone(), Object::default())));

@@ -1,11 +1,11 @@
-//! An ordered map by offset that costs no allocation for one entry and no tree for a few.
+//! An ordered map by offset, without allocation for one entry and without a tree for a few.
 //!
-//! Most objects are one extent. A tree's node for it is six times its size and one more miss on every access.
+//! Most objects have one extent. A tree node for it would be six times its size, and one more cache miss per access.
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Up to so many are a sorted list.
+/// Largest number of entries in a sorted list; more are in a tree.
 const FEW: usize = 32;
 
 #[derive(Clone)]
@@ -21,7 +21,7 @@ impl<T> Default for ExtentMap<T> {
 }
 
 impl<T> ExtentMap<T> {
-    /// The last one that begins before `end`.
+    /// The last extent that begins before `end`.
     pub(super) fn last_before(&self, end: u64) -> Option<(u64, &T)> {
         match self {
             ExtentMap::Few(list) => {
@@ -42,7 +42,7 @@ impl<T> ExtentMap<T> {
         }
     }
 
-    /// Those that begin in `start..end`, which may be empty and not less.
+    /// Extents that begin in `start..end`; `end` is at least `start`.
     pub(super) fn range(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &T)> {
         let (few, many) = match self {
             ExtentMap::Few(list) => {
@@ -69,7 +69,7 @@ impl<T> ExtentMap<T> {
         few.chain(many.into_iter().flatten().map(|(at, extent)| (*at, extent)))
     }
 
-    /// Where nothing begins yet.
+    /// Inserts an extent at a free offset.
     pub(super) fn insert(&mut self, at: u64, extent: T) {
         match self {
             ExtentMap::Few(list) if list.len() < FEW => {

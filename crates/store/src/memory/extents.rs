@@ -1,22 +1,21 @@
-//! Where an object's bytes are: sparse extents over shared buffers.
+//! The bytes of an object: sparse extents over shared buffers.
 
 use super::extent_map::ExtentMap;
 use bytes::Bytes;
 use codec::Rope;
 
-/// Shorter pieces are copied when they are stored, because a [`Bytes`] does not tell how large the buffer is that
-/// it keeps alive; longer ones are kept as given, and the messenger promises that a long payload owns its buffer.
+/// Length below which pieces are copied when they are stored, because a [`Bytes`] may keep a much larger buffer alive.
+/// Longer ones are kept: the messenger guarantees that a long payload owns its buffer.
 pub(super) const COPY_BELOW: usize = 64 << 10;
 
 /// Holes read as slices of this.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The stored bytes of one object, by offset; extents do not overlap and none is empty. What is between them
-/// reads as zeroes.
+/// The stored bytes of one object, by offset. Extents do not overlap and are not empty; gaps read as zeroes.
 ///
-/// A short write lands inside the extent that is there when nobody else holds its buffer (one copy, no
-/// allocation), and grows the extent that it follows, so that neither overwrites nor small appends fragment.
-/// Where a buffer is shared (a clone, a read under way) the extent is split instead.
+/// A short write is copied into the existing extent, or grows the extent that it follows, if that one owns its buffer: one
+/// copy, no allocation, no fragmentation by overwrites and small appends. If the buffer is shared with a clone or a
+/// pending read, the extent is split instead.
 #[derive(Clone, Default)]
 pub(super) struct Extents {
     by_offset: ExtentMap<Extent>,
@@ -28,7 +27,7 @@ struct Extent {
     data: Bytes,
     /// Size of the buffer that `data` keeps alive; at most twice its length.
     backing: usize,
-    /// The checksum that came with the bytes, as long as they are all there as they came.
+    /// Checksum that came with the bytes, while all of them are unchanged.
     sum: Option<u32>,
 }
 
@@ -42,7 +41,7 @@ impl Extent {
         self.data.len() as u64
     }
 
-    /// Keep only `start..end`, and give the buffer up when less than half of it is still of use.
+    /// Keeps only `start..end`, in a new buffer if less than half of the old one is still used.
     fn cut(&mut self, start: u64, end: u64) {
         self.sum = None;
         let kept = &self.data[start as usize..end as usize];
@@ -54,7 +53,7 @@ impl Extent {
         }
     }
 
-    /// Change bytes in place, after which all have the checksum `sum`; false when the buffer is shared.
+    /// Changes bytes in place; the extent has the checksum `sum` afterwards. Returns false if the buffer is shared.
     fn overwrite(&mut self, at: u64, piece: &[u8], sum: Option<u32>) -> bool {
         self.sum = sum;
         match std::mem::take(&mut self.data).try_into_mut() {
@@ -70,7 +69,8 @@ impl Extent {
         }
     }
 
-    /// Grow by `piece`, doubling the buffer when it is full: the cost of many small appends stays linear.
+    /// Appends `piece`, and doubles a full buffer, so that many small appends have linear cost. Returns false if the buffer is
+    /// shared.
     fn append(&mut self, piece: &[u8]) -> bool {
         self.sum = None;
         match std::mem::take(&mut self.data).try_into_mut() {
@@ -111,7 +111,7 @@ impl Extents {
         }
     }
 
-    /// Put a short piece into, or at the end of, the extent before it; false when there is none that would take it.
+    /// Puts a short piece into, or at the end of, the extent before it. Returns false if no extent can take it.
     fn write_within(&mut self, at: u64, piece: &[u8], sum: Option<u32>) -> bool {
         let piece_end = at + piece.len() as u64;
         let Some((start, extent)) = self.by_offset.last_before_mut(at.saturating_add(1)) else {
@@ -129,12 +129,12 @@ impl Extents {
             return false;
         }
         self.bytes_stored += piece.len() as u64;
-        // What the grown part now covers gives way: cut the old extents out, then account for them.
+        // Extents under the grown part are removed.
         self.punch_after(start, end, piece_end);
         true
     }
 
-    /// Remove what other extents than the one at `owner` hold of `start..end`.
+    /// Removes `start..end` from extents behind the one at `owner`.
     fn punch_after(&mut self, owner: u64, start: u64, end: u64) {
         debug_assert!(owner < start);
         while let Some(at) = self.by_offset.first_in(start, end) {
@@ -142,7 +142,7 @@ impl Extents {
         }
     }
 
-    /// Make `start..end` a hole.
+    /// Makes `start..end` a hole.
     pub(super) fn punch(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -167,7 +167,7 @@ impl Extents {
         }
     }
 
-    /// Remove the extent at `at` up to `end`, keeping what lies beyond.
+    /// Removes the extent at `at` up to `end` and keeps the bytes beyond.
     fn remove_front(&mut self, at: u64, end: u64) {
         let Some(mut extent) = self.by_offset.remove(at) else { return };
         let extent_end = at + extent.len();
@@ -180,7 +180,7 @@ impl Extents {
         self.by_offset.insert(end, extent);
     }
 
-    /// Cut off everything from `size` on.
+    /// Removes all bytes from `size` on.
     pub(super) fn truncate(&mut self, size: u64) {
         self.punch(size, u64::MAX);
     }
@@ -190,7 +190,7 @@ impl Extents {
         self.by_offset.insert(at, extent);
     }
 
-    /// The bytes of `start..end`, holes filled with zeroes.
+    /// The bytes of `start..end`, with zeroes for holes.
     pub(super) fn read(&self, start: u64, end: u64) -> Rope {
         if let Some((at, extent)) = self.by_offset.last_before(start.saturating_add(1))
             && (at, at + extent.len()) == (start, end)
@@ -208,7 +208,7 @@ impl Extents {
         out
     }
 
-    /// The stored parts of `start..end` as `(offset, bytes)`.
+    /// Stored bytes of `start..end` as `(offset, bytes)`.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, Bytes)> + '_ {
         let first = match self.by_offset.last_before(start) {
             Some((at, extent)) if at + extent.len() > start => at,
@@ -221,7 +221,7 @@ impl Extents {
         })
     }
 
-    /// The stored parts of `start..end` as `(offset, len)`, neighbours joined.
+    /// Stored extents of `start..end` as `(offset, len)`, adjacent ones joined.
     pub(super) fn map(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut out: Vec<(u64, u64)> = Vec::new();
         for (offset, data) in self.overlapping(start, end) {
@@ -233,12 +233,12 @@ impl Extents {
         out
     }
 
-    /// Every extent, for an image.
+    /// All extents, for an image.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Bytes)> {
         self.by_offset.iter().map(|(at, extent)| (at, &extent.data))
     }
 
-    /// Put a buffer that is known to own its memory where nothing is stored; false when something is.
+    /// Inserts a buffer that owns its memory into a hole. Returns false if bytes are stored there.
     pub(super) fn restore(&mut self, at: u64, data: Bytes) -> bool {
         let Some(end) = at.checked_add(data.len() as u64) else { return false };
         if data.is_empty() || self.overlapping(at, end).next().is_some() {
@@ -248,7 +248,7 @@ impl Extents {
         true
     }
 
-    /// Panics when an invariant does not hold.
+    /// Panics if an invariant is broken.
     pub(super) fn check(&self, size: u64) {
         let (mut at, mut bytes) = (0, 0);
         for (offset, extent) in self.by_offset.iter() {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overwrite_inside_an_extent_keeps_one_extent_and_its_buffer() {
+    fn overwrite_inside_extent_keeps_its_buffer() {
         let mut e = Extents::default();
         e.write(0, rope(1, 256 << 10));
         let buffer = e.iter().next().unwrap().1.as_ptr();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_under_way_keeps_the_bytes_that_it_saw() {
+    fn pending_read_keeps_bytes_through_overwrite() {
         let mut e = Extents::default();
         e.write(0, rope(1, 8192));
         let seen = e.read(0, 8192);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_remainder_of_a_large_buffer_is_copied_out_of_it() {
+    fn small_remainder_is_copied_out_of_large_buffer() {
         let mut e = Extents::default();
         e.write(0, rope(1, 1 << 20));
         let shared = e.clone();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_that_grows_over_the_next_extents_replaces_them() {
+    fn append_replaces_extents_that_it_covers() {
         let mut e = Extents::default();
         e.write(0, rope(1, 100));
         e.write(150, rope(2, 20));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_comes_back_with_the_bytes_it_came_with_and_no_others() {
+    fn checksum_is_returned_with_unchanged_bytes_only() {
         let summed = |byte, len, sum| Rope::summed(vec![byte; len].into(), Some(sum));
         for len in [4096, 256 << 10] {
             let end = len as u64;
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_read_as_zeroes_and_are_not_in_the_map() {
+    fn holes_read_as_zeroes_and_are_not_stored() {
         let mut e = Extents::default();
         e.write(10, rope(7, 5));
         e.write(200_000, rope(8, 5));

@@ -1,9 +1,9 @@
-//! The memory store: an [`ObjectStore`] whose contents live in this process, saved at a clean stop and loaded at
-//! the next start ([`MemoryStore::save`], [`MemoryStore::load`]).
+//! The memory store: an [`ObjectStore`] in the memory of this process. It is saved at a clean stop and loaded at the next
+//! start ([`MemoryStore::save`], [`MemoryStore::load`]).
 //!
-//! A transaction is applied when it is submitted, so that reads see it, and reported by the next `poll`; nothing
-//! here waits for a device. For the simulator and for tests a seeded [`Delay`] holds completions back, and
-//! [`MemoryStore::crash_image`] gives the store that a crash would have left.
+//! A transaction is applied when it is submitted, so that reads see it, and completed by the next `poll`; there is no
+//! device. For the simulator and tests a seeded [`Delay`] delays completions, and [`MemoryStore::crash_image`] returns
+//! the store that a crash would have left.
 
 mod completions;
 mod directory;
@@ -27,12 +27,12 @@ use state::State;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What the store may hold. A transaction that would go beyond it fails, and the store with it.
+    /// Capacity. A transaction beyond it fails, and fails the store.
     pub bytes_total: u64,
-    /// `None`: the next `poll` reports everything.
+    /// `None`: the next `poll` completes everything.
     pub delay: Option<Delay>,
-    /// Keep what is committed apart from what is merely submitted, which costs every transaction twice; needed
-    /// for [`MemoryStore::crash_image`].
+    /// Keep a second copy with committed transactions only, for [`MemoryStore::crash_image`]. It doubles the cost of every
+    /// transaction.
     pub track_committed: bool,
 }
 
@@ -45,11 +45,11 @@ impl Config {
 pub struct MemoryStore {
     config: Config,
     state: State,
-    /// What has been reported as committed, when that is tracked.
+    /// The committed state, if it is tracked.
     committed: Option<State>,
-    /// Done, and reported by the next `poll`.
+    /// Completions for the next `poll`.
     ready: Vec<Completion>,
-    /// Held back by the delay.
+    /// Delayed completions.
     pending: Pending,
     dice: Dice,
     failed: bool,
@@ -72,9 +72,8 @@ impl MemoryStore {
         }
     }
 
-    /// The store as a crash at this moment would leave it: everything that was reported as committed, and of the
-    /// transactions that were not yet, the first `survivors` in order of submission (a device may have finished
-    /// what nobody was told of). Gives `None` unless the configuration tracks what is committed.
+    /// The store after a crash at this moment: all committed transactions, and the first `survivors` of the others in order
+    /// of submission (a device may have done more than it reported). `None` unless the committed state is tracked.
     pub fn crash_image(&self, survivors: usize) -> Option<MemoryStore> {
         let mut state = self.committed.clone()?;
         for commit in self.pending.commits.iter().take(survivors) {
@@ -83,12 +82,12 @@ impl MemoryStore {
         Some(MemoryStore::with_state(self.config, state))
     }
 
-    /// How many transactions have been submitted and not reported.
+    /// Number of transactions in flight.
     pub fn uncommitted(&self) -> usize {
         self.pending.commits.len()
     }
 
-    /// Panics when an invariant does not hold. Walks everything: for tests.
+    /// Panics if an invariant is broken. Walks the whole store: for tests.
     pub fn check(&self) {
         self.state.check();
         self.committed.iter().for_each(State::check);
@@ -98,7 +97,7 @@ impl MemoryStore {
         delay.is_some_and(|d| dice.below(256) < d.hold as u64)
     }
 
-    /// The completions stay in order of submission within a collection, whatever is held back.
+    /// Completions of a collection stay in order of submission.
     fn poll_pending(&mut self, out: &mut Vec<Completion>) {
         let MemoryStore { pending, committed, dice, state, config, .. } = self;
         pending.release_commits(
@@ -134,7 +133,7 @@ impl ObjectStore for MemoryStore {
         self.state.apply(transaction);
     }
 
-    /// With a delay, the read happens now or when it is reported, at random: both are allowed.
+    /// With a delay, the read is done now or when it completes, at random: the contract allows both.
     fn read(&mut self, tag: u64, request: ReadRequest) {
         if self.config.delay.is_some() && self.dice.below(2) == 0 {
             self.pending.reads.push(PendingRead { tag, request });

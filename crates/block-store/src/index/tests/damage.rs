@@ -89,7 +89,7 @@ fn scan_past_damage(rig: &mut Rig) {
     let ticket = rig.ticket();
     loop {
         let mut seen = Vec::new();
-        let limit = Limit { entries: 100, bytes: 1 << 20 };
+        let limit = Limit::new(100, 1 << 20);
         let answer = rig.index.scan(&from, &to, limit, ticket, &mut rig.io, &mut |key, value| {
             seen.push((key.to_vec(), value.to_vec()));
         });

@@ -32,7 +32,7 @@ fn play(seed: u64, steps: u64) -> Rig {
             }),
             18 => {
                 let (a, b) = (rig.random_key(), rig.random_key());
-                let limit = Limit { entries: 1 + rig.dice.below(100) as usize, bytes: 20_000 };
+                let limit = Limit::new(1 + rig.dice.below(100) as usize, 20_000);
                 rig.check_scan(a.clone().min(b.clone()).as_slice(), &a.max(b), limit, |rig| {
                     if rig.dice.chance(20) {
                         let changes = rig.random_changes(3);

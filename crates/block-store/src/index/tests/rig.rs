@@ -222,7 +222,7 @@ impl Rig {
     }
 
     pub fn check_all(&mut self) {
-        self.check_scan(&[], &[255; 40], Limit { entries: 50, bytes: 1 << 20 }, |_| ());
+        self.check_scan(&[], &[255; 40], Limit::new(50, 1 << 20), |_| ());
         let keys: Vec<_> = self.model.keys().step_by(7).cloned().collect();
         for key in keys {
             self.check_get(&key, |_| ());

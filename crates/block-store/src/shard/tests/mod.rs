@@ -1,5 +1,6 @@
 //! A shard on the simulated disk.
 
+mod cleaning;
 mod compressing;
 mod conforms;
 mod cost;

@@ -15,7 +15,7 @@ use device::{BlockDevice, Done, Request};
 use std::cell::RefCell;
 use std::rc::Rc;
 use store::memory::Config;
-use store::moving::{ObjectCopy, STEP_BYTES, leftovers, remove, remove_changes, remove_request};
+use store::moving::{CollectionRemoval, ObjectCopy, STEP_BYTES, leftovers, remove};
 use store::{Change, Completion, MemoryStore, ObjectId, ObjectStore, Transaction};
 
 const IMAGES_MAX: usize = 5;
@@ -268,11 +268,13 @@ impl Story {
         self.client_writes(&[&objects[0], &object("new", 7)], &mut ignored);
         loop {
             self.disk.set_pace(Pace::AtOnce);
-            let request = remove_request(home());
+            // In smaller steps than usual, to see a cut between them; so each begins anew.
+            let mut removal = CollectionRemoval::default();
+            let request = removal.request(home());
             let answers = ask(&mut self.shards[from], home(), &request.object, request.queries);
             self.disk.set_pace(Pace::Steps);
-            let (mut changes, is_last) = remove_changes(answers.expect("it can be listed"));
-            // In smaller steps than usual, to see a cut between them.
+            let mut changes = removal.changes(answers.expect("it can be listed"));
+            let is_last = changes.len() <= 2;
             changes.truncate(2);
             self.submit(from, changes);
             self.settle();

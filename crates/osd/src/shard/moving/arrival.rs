@@ -5,6 +5,7 @@ use super::{MoveMessage, Moving, Traveller};
 use crate::slab::Key;
 use machine::{ConnId, CoreId, Time};
 use std::collections::BTreeSet;
+use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
 use wire::types::SpgId;
 
@@ -50,7 +51,7 @@ impl Shard {
     /// The PG stays where it was.
     pub(super) fn give_back(&mut self, pg: SpgId, fx: &mut Fx) {
         match self.arriving.remove(&pg) {
-            true => self.clear_away(pg, fx),
+            true => self.clear_away(pg, CollectionRemoval::default(), fx),
             false => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
         }
     }

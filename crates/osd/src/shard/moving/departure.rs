@@ -12,7 +12,7 @@ use crate::slab::Key;
 use machine::{CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use store::moving::{ObjectCopy, remove_changes, remove_request};
+use store::moving::{CollectionRemoval, ObjectCopy};
 use store::{Answer, Change, Collection, ObjectId, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{ObjectInfo, SpgId};
 
@@ -398,7 +398,7 @@ impl Shard {
         }
         self.remove_pg(key);
         self.say(to, id, MoveMessage::Release { parked }, fx);
-        self.clear_away(id, fx);
+        self.clear_away(id, CollectionRemoval::default(), fx);
     }
 
     pub(super) fn on_refused(&mut self, now: Time, pg: SpgId, why: &str, fx: &mut Fx) {
@@ -422,9 +422,10 @@ impl Shard {
     }
 
     /// Removes a copy that does not count, a step at a time.
-    pub(super) fn clear_away(&mut self, pg: SpgId, fx: &mut Fx) {
-        let tag = self.pending.insert(Pending::Leftover { pg, is_last: false });
-        self.read(tag, remove_request(Collection::Pg(pg)), fx);
+    pub(super) fn clear_away(&mut self, pg: SpgId, removal: CollectionRemoval, fx: &mut Fx) {
+        let request = removal.request(Collection::Pg(pg));
+        let tag = self.pending.insert(Pending::Leftover { pg, removal });
+        self.read(tag, request, fx);
     }
 
     pub(in crate::shard) fn on_leftover_listed(
@@ -433,7 +434,7 @@ impl Shard {
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
     ) {
-        let Some(Pending::Leftover { pg, .. }) = self.pending.remove(tag) else { return };
+        let Some(Pending::Leftover { pg, mut removal }) = self.pending.remove(tag) else { return };
         let answers = match answers {
             Ok(answers) => answers,
             // The next start tries again; until then nothing can come here under its name.
@@ -443,15 +444,19 @@ impl Shard {
                 return fx.push(Effect::Control(ToControl::Cleared { pg, why }));
             }
         };
-        let (changes, is_last) = remove_changes(answers);
-        let transaction = Transaction { collection: Collection::Pg(pg), changes };
-        self.submit(Pending::Leftover { pg, is_last }, transaction, fx);
+        let transaction = Transaction { collection: Collection::Pg(pg), changes: removal.changes(answers) };
+        self.submit(Pending::Leftover { pg, removal }, transaction, fx);
     }
 
-    pub(in crate::shard) fn on_leftover_removed(&mut self, pg: SpgId, is_last: bool, fx: &mut Fx) {
-        match is_last {
+    pub(in crate::shard) fn on_leftover_removed(
+        &mut self,
+        pg: SpgId,
+        removal: CollectionRemoval,
+        fx: &mut Fx,
+    ) {
+        match removal.is_last() {
             true => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
-            false => self.clear_away(pg, fx),
+            false => self.clear_away(pg, removal, fx),
         }
     }
 }

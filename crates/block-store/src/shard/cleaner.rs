@@ -1,0 +1,105 @@
+//! The cleaner: takes away, in the background, what removed objects and cleared omaps left in the index.
+//!
+//! One step a poll, of a bounded number of index entries, whatever the size of what was removed. It waits while merges
+//! are behind, so that clients never do because of it; but not when there is no free space, which its steps make. A
+//! restart loses its place, and begins anew with the first number.
+
+use super::Shard;
+use crate::index::Ticket;
+use crate::object::key::Key;
+use crate::plan::{Fetched, Known, Plan};
+use crate::reading::InMemory;
+use crate::view::{View, Wait};
+use std::collections::VecDeque;
+
+/// The index's ticket of the cleaner; jobs count from 1.
+pub(super) const CLEANER: Ticket = Ticket(0);
+/// Log entries gathered from cleaning alone before they are written, in bytes: fewer would be a write for every step, and
+/// clients' batches would wait for it.
+pub(super) const CLEANING_BATCH_BYTES: usize = 32 << 10;
+
+#[derive(Default)]
+pub(super) struct Cleaner {
+    /// Numbers of objects' data and of omaps; the first is being cleaned.
+    numbers: VecDeque<u64>,
+    /// Next key of the first number; `None` before its first step.
+    next_key: Option<Key>,
+    waits_for_index: bool,
+    /// This poll had its step.
+    pub(super) had_step: bool,
+}
+
+impl Cleaner {
+    pub(super) fn new(numbers: impl IntoIterator<Item = u64>) -> Cleaner {
+        Cleaner { numbers: numbers.into_iter().collect(), ..Cleaner::default() }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    pub(super) fn numbers_left(&self) -> usize {
+        self.numbers.len()
+    }
+
+    pub(super) fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.numbers.extend(numbers);
+    }
+
+    pub(super) fn index_is_ready(&mut self) {
+        self.waits_for_index = false;
+    }
+
+    fn end_number(&mut self) {
+        self.numbers.pop_front();
+        self.next_key = None;
+    }
+}
+
+impl Shard {
+    /// Whether there is something to clean away, and nothing to wait for.
+    pub(super) fn can_clean(&self) -> bool {
+        let is_wanted = !self.cleaner.is_idle() && !self.checkpoints.is_stopping();
+        is_wanted
+            && !self.cleaner.waits_for_index
+            && self.log_has_room()
+            && (self.index.has_slack() || self.jobs.lack_space())
+    }
+
+    /// One cleaning step, the first time it is called in a poll.
+    pub(super) fn clean(&mut self) {
+        if self.cleaner.had_step || !self.can_clean() {
+            return;
+        }
+        let Some(&number) = self.cleaner.numbers.front() else { return };
+        let from = self.cleaner.next_key.clone();
+        let Shard {
+            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+        } = self;
+        let view = View { index, io, ticket: CLEANER };
+        let fetched = Fetched::new();
+        let range_keys_min = options.range_keys_min;
+        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
+        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number, from) {
+            Ok((effect, next)) if self.fits(&effect) => {
+                self.cleaner.had_step = true;
+                if !effect.keys.is_empty() {
+                    self.apply(effect, None);
+                }
+                match next {
+                    Some(next) => self.cleaner.next_key = Some(next),
+                    None => self.cleaner.end_number(),
+                }
+            }
+            // A checkpoint makes room in the log; the step is planned again then.
+            Ok(_) => {}
+            Err(Wait::Bad(bad)) => {
+                tracing::error!(number, %bad, "cannot clean up after a removed object: its space stays taken");
+                self.cleaner.end_number();
+            }
+            // It is repeated as soon as the ticket is ready, in whichever round of a poll: the index keeps unreadable blocks
+            // for their waiters only until then.
+            Err(_) => self.cleaner.waits_for_index = true,
+        }
+    }
+}
