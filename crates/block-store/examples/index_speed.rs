@@ -1,4 +1,4 @@
-//! What the index costs a core, in its own time whatever else runs, with a disk in memory: `cargo run --release -p block-store --example index_speed`.
+//! Benchmark of the index in processor time, with a disk in memory: `cargo run --release -p block-store --example index_speed`.
 
 use block_store::index::{Get, Index, Limit, LogMark, Options, Purpose, TakeSpace, Ticket};
 use block_store::io::Io;
@@ -7,12 +7,12 @@ use device::BLOCK;
 use device::simulated::{Pace, Simulated};
 use std::time::Duration;
 
-/// Four entries of each: about what a memtable holds.
+/// Objects with four entries each: about one memtable.
 const OBJECTS: u64 = 25_000;
 const PGS: u64 = 64;
 const DISK_BYTES: u64 = 4 << 30;
 
-/// Never gives anything back to anybody else: the disk is large enough.
+/// Space that is never freed: the disk is large enough.
 struct Endless(u64);
 
 impl TakeSpace for Endless {
@@ -29,7 +29,7 @@ fn mix(value: u64) -> u64 {
     (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) ^ (z >> 31)
 }
 
-/// Area, pool, reversed hash, name: as `object::key` writes it.
+/// A key like those of `object::key`: area, pool, reversed hash, name.
 fn object_key(i: u64) -> Vec<u8> {
     let mut key = vec![0x20, 0, 0, 0, 0, 0, 0, 0, 9, 0x80, 0, 0, 0, 0, 0, 0, 3];
     key.extend_from_slice(&(mix(i) as u32).to_be_bytes());
@@ -49,7 +49,7 @@ fn info_key(pg: u64) -> Vec<u8> {
     [&[0x40][..], &pg.to_be_bytes(), b"\x01_info"].concat()
 }
 
-/// Of this thread.
+/// Processor time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

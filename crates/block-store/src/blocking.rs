@@ -1,15 +1,15 @@
-//! One device request at a time, waited for: for mkfs and recovery, which run before a reactor does.
+//! Blocking device requests, one at a time: for mkfs and recovery, which run before the reactor.
 
 use bytes::Bytes;
 use codec::Rope;
 use device::{BlockDevice, DeviceError, Done, Durability, Request};
 
-/// Bytes of one discard request: a disk answers nothing else while it carries one out.
+/// Bytes of one discard request. A disk serves no other request meanwhile.
 const DISCARD_BYTES: u64 = 1 << 30;
 
 pub struct Blocking<'a> {
     pub device: &'a mut dyn BlockDevice,
-    /// Called when there is nothing to do until the device has completed something.
+    /// Called when only the device can go on.
     pub wait: &'a mut dyn FnMut(),
 }
 

@@ -1,22 +1,23 @@
-//! What is kept in memory, within a budget: which goes when there is too much?
+//! A cache with a memory budget and S3-FIFO eviction.
 //!
-//! S3-FIFO: what is new waits in a short queue; what was used again by its end moves to the main queue, the rest goes
-//! and leaves its name in a list of ghosts, and whose ghost is there goes to the main queue at once. The main queue is
-//! a clock. So a long scan passes through the short queue and pushes nothing out, and a hit costs a counter.
+//! A new entry is put into a short queue. At its end an entry that was used again moves to the main queue; any other is
+//! evicted, and its name is remembered as a ghost. A new entry whose ghost is remembered goes to the main queue at once.
+//! The main queue is a clock. So a long scan passes through the short queue and evicts no entry in use, and a hit costs
+//! one counter.
 
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 
-/// What an entry is found by.
+/// Key of an entry.
 pub trait Name: Copy + Eq {
     fn hash(self) -> u64;
 }
 
 pub trait Entry {
-    /// The memory it takes.
+    /// Memory of the entry.
     fn bytes(&self) -> usize;
 
-    /// An answer for those alone who wait for it (have it pinned): for others it is looked for again.
+    /// True for an entry that only its waiters, who have it pinned, may see. All others read again.
     fn is_passing(&self) -> bool {
         false
     }
@@ -38,7 +39,7 @@ struct Slot<N, E> {
     short: bool,
 }
 
-/// A slot in a queue, and which filling of the slot is meant: what is taken away before its turn leaves its place.
+/// A slot in a queue, with the number of its filling: a removed entry leaves its place in the queue.
 #[derive(Clone, Copy)]
 struct Place {
     slot: u32,
@@ -47,7 +48,7 @@ struct Place {
 
 pub struct Cache<N, E> {
     slots: Vec<Option<Slot<N, E>>>,
-    /// How often each slot was filled.
+    /// Number of fillings of each slot.
     fillings: Vec<u32>,
     free: Vec<u32>,
     names: HashTable<u32>,
@@ -61,12 +62,12 @@ pub struct Cache<N, E> {
     budget_min: usize,
 }
 
-/// What the map, the queues and the slot take for one entry.
+/// Memory of the map, the queues and the slot for one entry.
 pub const OVERHEAD: usize = 96;
 const USES_MAX: u8 = 3;
 
 impl<N: Name, E: Entry> Cache<N, E> {
-    /// `budget_min` is kept whatever budget is set.
+    /// `budget_min` is the smallest budget, whatever is set.
     pub fn new(budget: usize, budget_min: usize) -> Cache<N, E> {
         Cache {
             slots: Vec::new(),
@@ -93,7 +94,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
         self.shrink(gone);
     }
 
-    /// The slot of an entry, for [`Cache::entry`]; counts as a use.
+    /// The slot of an entry, for [`Cache::entry`]. Counts as a use.
     #[inline]
     pub fn find(&mut self, name: N) -> Option<u32> {
         let number = self.number_of(name)?;
@@ -110,14 +111,14 @@ impl<N: Name, E: Entry> Cache<N, E> {
         &self.slots[slot as usize].as_ref().expect("a slot just found").entry
     }
 
-    /// An entry, to change it; not a use.
+    /// An entry to change. Not a use.
     pub fn entry_mut(&mut self, name: N) -> Option<&mut E> {
         self.slot_of(name).map(|slot| &mut slot.entry)
     }
 
-    /// Add what was read; `pins` are those that must see it before it may go. What has to go for it is given to `gone`.
+    /// Inserts an entry with `pins` pins. Evicted entries are passed to `gone`.
     pub fn insert(&mut self, name: N, entry: E, pins: u32, gone: &mut impl FnMut(N, E)) {
-        // Who kept the old one while it was read again lets go of the new one.
+        // The pins of a replaced entry are released on the new one.
         let pins = pins + self.slot_of(name).map_or(0, |slot| slot.pins);
         self.take(name);
         let bytes = OVERHEAD + entry.bytes();
@@ -145,7 +146,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
         self.shrink(gone);
     }
 
-    /// Keep an entry until as many calls of [`Cache::unpin`]. False if it is not here.
+    /// Pins an entry until [`Cache::unpin`]. Returns false if there is none.
     pub fn pin(&mut self, name: N) -> bool {
         self.slot_of(name).map(|slot| slot.pins += 1).is_some()
     }
@@ -156,11 +157,11 @@ impl<N: Name, E: Entry> Cache<N, E> {
         }
     }
 
-    /// Take an entry away.
+    /// Removes an entry.
     pub fn take(&mut self, name: N) -> Option<E> {
         let number = self.number_of(name)?;
         let entry = self.remove(number);
-        // Places of what is gone are passed over when their turn comes; here, when most of them are such.
+        // Places of removed entries are skipped when they are reached; here, when they are the majority.
         if self.short.len() + self.main.len() > 2 * self.names.len() + 64 {
             let (slots, fillings) = (&self.slots, &self.fillings);
             self.short.retain(|place| is_filled(slots, fillings, *place));
@@ -181,7 +182,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
     }
 
     fn shrink(&mut self, gone: &mut impl FnMut(N, E)) {
-        // Pinned entries go round; stop when nothing but those is left.
+        // Pinned entries are put back: stop when only those are left.
         let mut patience = 4 * (self.short.len() + self.main.len());
         while self.bytes > self.budget && patience > 0 {
             patience -= 1;
@@ -199,7 +200,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
             return;
         }
         let slot = self.slots[place.slot as usize].as_mut().expect("filled");
-        // The first use is that of who asked for it.
+        // The first use is that of the reader that loaded it.
         if slot.uses > 1 || slot.pins > 0 {
             self.short_bytes -= slot.bytes;
             slot.short = false;
@@ -244,7 +245,7 @@ impl<N: Name, E: Entry> Cache<N, E> {
     }
 
     fn remember(&mut self, name: N) {
-        // As many as the main queue holds.
+        // As many as entries of the main queue.
         while self.ghosts.len() > self.main.len().max(64) {
             let old = self.ghosts.pop_front().expect("not empty");
             if let Ok(entry) = self.ghost_names.find_entry(old.hash(), |ghost| *ghost == old) {
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_does_not_push_out_what_is_used() {
+    fn scan_does_not_evict_used_entries() {
         let mut cache = cache();
         (0..10).for_each(|hot| insert(&mut cache, hot, 0));
         for round in 0..20_000 {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_answer_is_seen_by_those_who_waited_and_then_looked_for_again() {
+    fn passing_entry_is_seen_by_its_waiters_only() {
         let mut cache = cache();
         cache.insert(1, Kept::Passing, 1, &mut |_, _| {});
         assert!(cache.find(1).is_some());
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_stays_until_let_go() {
+    fn pinned_entry_stays_until_unpinned() {
         let mut cache = cache();
         (0..1000).for_each(|i| insert(&mut cache, i, 1));
         assert!(cache.bytes() > BUDGET);
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_leaves_nothing_behind() {
+    fn removed_entries_leave_no_memory_behind() {
         let mut cache = cache();
         for round in 0..100_000u64 {
             insert(&mut cache, round % 50, 0);

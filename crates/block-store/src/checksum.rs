@@ -1,4 +1,4 @@
-//! crc32c, as the disk format uses it everywhere.
+//! crc32c, the checksum of the disk format.
 
 use codec::Rope;
 use crc_fast::{CrcAlgorithm, Digest, checksum_combine, crc32_iscsi};
@@ -9,9 +9,9 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32_iscsi(bytes)
 }
 
-/// The checksum of bytes whose checksum is `front` followed by a block whose checksum is `block`.
+/// Checksum of a concatenation: bytes with the checksum `front`, then a block with the checksum `block`.
 pub fn followed_by(front: u32, block: u32) -> u32 {
-    /// What a checksum becomes when a block of zeroes passes through it; that is linear, so byte by byte.
+    /// Effect of a block of zeroes on a checksum, for each of its bytes: the effect is linear.
     static MOVED: LazyLock<Box<[[u32; 256]; 4]>> = LazyLock::new(|| {
         let moved = |crc: u64| checksum_combine(CrcAlgorithm::Crc32Iscsi, crc, 0, BLOCK as u64) as u32;
         let mut tables = Box::new([[0; 256]; 4]);
@@ -27,16 +27,17 @@ pub fn followed_by(front: u32, block: u32) -> u32 {
     moved ^ block
 }
 
-/// As frames carry a checksum, which is without the inversion at the end; see [`Rope::sum`].
+/// Conversion between the checksum of the disk format and that of frames, which lacks the final inversion; see
+/// [`Rope::sum`].
 pub fn of_frame(crc: u32) -> u32 {
     !crc
 }
 
-/// The checksum of each block of `rope`, the last one filled up with zeroes.
+/// The checksum of each block of `rope`. The last block is padded with zeroes.
 pub fn of_blocks(rope: &Rope, mut each: impl FnMut(u32)) {
     static ZEROES: [u8; BLOCK] = [0; BLOCK];
-    // What came with a checksum has been compared with it: that one is kept, so it goes with the bytes from the client to
-    // the disk. It is the same but for the inversion at the end.
+    // The messenger has verified the checksum of the frame. It is kept, so that one checksum covers the bytes from the
+    // client to the disk.
     if let Some(sum) = rope.sum().filter(|_| rope.len() == BLOCK) {
         return each(of_frame(sum));
     }
@@ -72,12 +73,12 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn the_known_value_of_crc32c() {
+    fn crc32c_has_the_known_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }
 
     #[test]
-    fn checksums_of_blocks_make_that_of_all_of_them() {
+    fn block_checksums_combine_to_that_of_all_bytes() {
         let bytes: Vec<u8> = (0..5 * BLOCK).map(|i| (i * 7 + i / 300) as u8).collect();
         let crcs: Vec<u32> = bytes.chunks(BLOCK).map(crc32c).collect();
         let joined = crcs.iter().copied().reduce(followed_by).unwrap();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_keeps_the_checksum_that_it_came_with() {
+    fn block_keeps_the_checksum_of_its_frame() {
         let sum_of = |bytes: &[u8]| Some(wire::frames::crc32c(bytes));
         for len in [100, BLOCK, 2 * BLOCK] {
             let bytes: Bytes = (0..len).map(|i| (i * 5 + i / 256) as u8).collect::<Vec<_>>().into();
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_have_the_same_checksums_however_the_rope_is_cut() {
+    fn block_checksums_do_not_depend_on_rope_pieces() {
         let bytes: Vec<u8> = (0..3 * BLOCK + 100).map(|i| (i * 7 + i / 256) as u8).collect();
         let mut padded = bytes.clone();
         padded.resize(4 * BLOCK, 0);

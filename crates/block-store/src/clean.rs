@@ -1,8 +1,8 @@
-//! Objects' data that was read lately, as it is in its blocks on the device.
+//! The cache of clean data blocks: object data as it was read from the device.
 //!
-//! A block is never overwritten while anything points to it, so what was read of it stays true until it is let go of;
-//! what is taken again is forgotten here before anything is written to it ([`Clean::forget`]). Reads are kept as they
-//! were made, runs of blocks in one buffer each, and go as wholes, so that no slice keeps a large buffer in memory.
+//! A block is not overwritten while an object points to it, so cached contents stay valid until the block is released. A
+//! block that is allocated again is forgotten before it is written ([`Clean::forget`]). A read is cached and evicted as a
+//! whole, one buffer for a run of blocks, so that no slice keeps a large buffer in memory.
 
 use crate::cache::{self, Cache};
 use crate::space::Run;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use device::BLOCK;
 use hashbrown::HashTable;
 
-/// A run that was read is found by its first block.
+/// Name of a cached run: its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct First(u64);
 
@@ -23,7 +23,7 @@ impl cache::Name for First {
 
 struct Extent {
     data: Bytes,
-    /// How many of its blocks were let go of since.
+    /// Number of its blocks that were released since.
     forgotten: u32,
 }
 
@@ -39,12 +39,12 @@ impl cache::Entry for Extent {
     }
 }
 
-/// Longer reads pass by: they cost the device little for what they bring, and would push out much.
+/// Longest read that is cached. A longer one is cheap for its length and would evict much.
 const KEPT_BYTES_MAX: u64 = if cfg!(test) { 8 * BLOCK as u64 } else { 128 << 10 };
-/// What a block's place in the map takes.
+/// Memory of a block's place in the map.
 const MAP_BYTES: usize = 24;
 
-/// Which run a block is in.
+/// A cached block and its run.
 #[derive(Clone, Copy)]
 struct Place {
     block: u64,
@@ -61,7 +61,7 @@ impl Clean {
         Clean { runs: Cache::new(0, 0), places: HashTable::new() }
     }
 
-    /// Memory taken.
+    /// Memory of all entries.
     pub fn bytes(&self) -> usize {
         self.runs.bytes()
     }
@@ -71,7 +71,7 @@ impl Clean {
         self.runs.set_budget(bytes, &mut |first, extent| unplace(places, first, &extent));
     }
 
-    /// The buffer that a block's bytes are in, and where in it they begin.
+    /// The buffer with a block's bytes, and their offset in it.
     #[inline]
     pub fn find(&mut self, block: u64) -> Option<(&Bytes, usize)> {
         let place = *self.places.find(hash(block), |place| place.block == block)?;
@@ -79,8 +79,7 @@ impl Clean {
         Some((&self.runs.entry(slot).data, (block - place.first) as usize * BLOCK))
     }
 
-    /// Keep what was read, and found to match its checksums. Nothing is kept of what is in part here already, as after two
-    /// reads at the same time.
+    /// Caches a run that matches its checksums, unless some of it is cached already, as after two reads at a time.
     pub fn keep(&mut self, run: Run, data: &Bytes) {
         debug_assert_eq!(data.len() as u64, run.bytes());
         if run.bytes() > KEPT_BYTES_MAX
@@ -88,7 +87,7 @@ impl Clean {
         {
             return;
         }
-        // An older run of this name, whose first block was forgotten.
+        // An older run with this first block, which was forgotten.
         if let Some(old) = self.runs.take(First(run.start)) {
             unplace(&mut self.places, First(run.start), &old);
         }
@@ -101,7 +100,7 @@ impl Clean {
         self.runs.insert(First(run.start), extent, 0, &mut |first, extent| unplace(places, first, &extent));
     }
 
-    /// These blocks were let go of, or are about to hold something else. When half of a run is forgotten all of it goes.
+    /// Forgets blocks that were released or are about to be written. A run is dropped when half of it is forgotten.
     pub fn forget(&mut self, gone: Run) {
         if self.places.is_empty() {
             return;
@@ -152,39 +151,39 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum Action {
         Keep(u64, u64),
         Rewrite(u64, u64),
         Budget(usize),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = Action> {
         prop_oneof![
-            4 => (0u64..60, 1u64..9).prop_map(|(start, len)| Step::Keep(start, len)),
-            4 => (0u64..60, 1u64..9).prop_map(|(start, len)| Step::Rewrite(start, len)),
-            1 => (0usize..80).prop_map(|blocks| Step::Budget(blocks * BLOCK)),
+            4 => (0u64..60, 1u64..9).prop_map(|(start, len)| Action::Keep(start, len)),
+            4 => (0u64..60, 1u64..9).prop_map(|(start, len)| Action::Rewrite(start, len)),
+            1 => (0usize..80).prop_map(|blocks| Action::Budget(blocks * BLOCK)),
         ]
     }
 
     proptest! {
-        /// Of a device whose blocks change, no old content is ever given.
+        /// No stale content is returned while blocks of the device change.
         #[test]
-        fn what_it_has_is_what_the_device_has(steps in prop::collection::vec(step(), 0..300)) {
+        fn cached_blocks_equal_the_device(steps in prop::collection::vec(step(), 0..300)) {
             let mut clean = Clean::new();
             clean.set_budget(64 * BLOCK);
             let mut device: BTreeMap<u64, u8> = BTreeMap::new();
             let mut budget = 64 * BLOCK;
             for step in steps {
                 match step {
-                    Step::Keep(start, len) => {
+                    Action::Keep(start, len) => {
                         let blocks = (start..start + len).flat_map(|b| content(b, device.get(&b).copied().unwrap_or(0)));
                         clean.keep(Run::new(start, len), &blocks.collect::<Vec<u8>>().into());
                     }
-                    Step::Rewrite(start, len) => {
+                    Action::Rewrite(start, len) => {
                         clean.forget(Run::new(start, len));
                         (start..start + len).for_each(|b| *device.entry(b).or_default() += 1);
                     }
-                    Step::Budget(bytes) => {
+                    Action::Budget(bytes) => {
                         budget = bytes;
                         clean.set_budget(bytes);
                     }
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_is_found_and_half_forgotten_runs_go() {
+    fn half_forgotten_run_is_dropped() {
         let mut clean = Clean::new();
         clean.set_budget(1 << 20);
         let data: Bytes = (10..14).flat_map(|b| content(b, 0)).collect::<Vec<u8>>().into();

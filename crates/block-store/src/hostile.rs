@@ -1,8 +1,8 @@
-//! Bytes from someone who wishes us ill, as parts of a store: what the fuzz target and the replay of its corpus call. (Parts
-//! of the index have their own: [`crate::index::hostile`].)
+//! Decoders of the disk format under arbitrary bytes, for the fuzz target and the replay of its corpus. (The index has its
+//! own: [`crate::index::hostile`].)
 //!
-//! No bytes make a decoder panic or take memory beyond a small multiple of their number, and checksums are no shield, as
-//! they are put right first. What is accepted is the same when written and read again.
+//! Checksums are corrected first, so that they do not protect the decoders. No input may make a decoder panic, or allocate
+//! more than a small multiple of its length. Accepted values survive an encode and decode.
 
 use crate::checksum::crc32c;
 use crate::format::{Header, Superblock, sealed_block};
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use device::BLOCK;
 use store::CompressionAlgorithm;
 
-/// The first byte chooses what the rest is.
+/// Decodes `data`; the first byte chooses the decoder.
 pub fn decode(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     match choice % 8 {
@@ -32,7 +32,7 @@ pub fn decode(data: &[u8]) {
     }
 }
 
-/// As a block of that kind is written, with the right checksum.
+/// A sealed block with these contents.
 fn sealed(data: &[u8]) -> Vec<u8> {
     sealed_block(data[..data.len().min(BLOCK - 4)].to_vec())
 }
@@ -54,7 +54,7 @@ fn header(data: &[u8]) {
     }
 }
 
-/// A record of the log, both of its checksums right.
+/// A log record with correct checksums.
 fn record(data: &[u8]) {
     let mut bytes = data.to_vec();
     bytes.resize(bytes.len().next_multiple_of(BLOCK).max(BLOCK), 0);
@@ -78,7 +78,7 @@ fn page(data: &[u8]) {
     }
 }
 
-/// What comes out is as long as was said, or it is refused.
+/// Compressed data: refused, or unpacked to the recorded length.
 fn packed(data: &[u8]) {
     let Some((blocks, data)) = data.split_first() else { return };
     let blocks = 2 + blocks % 15;
@@ -103,7 +103,7 @@ fn others(data: &[u8]) {
         let _ = key::omap_own(data);
     }
     if let Ok((area, id)) = key::parse_object(data) {
-        // A locator that is the name is left out when it is written.
+        // A locator that equals the name is not encoded.
         let again = key::object(area, &id);
         let (same_area, same) = key::parse_object(&again).expect("written by us");
         assert_eq!((same_area, key::object(area, &same)), (area, again));

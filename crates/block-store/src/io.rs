@@ -1,25 +1,26 @@
-//! A shard's one device, shared by its parts: whose is a completion?
+//! The device of a shard, shared by its modules: requests and completions are tagged with their owner.
 
 use bytes::Bytes;
 use codec::Rope;
 use device::{BlockDevice, DeviceError, Done, Durability, Request};
 
-/// The parts of a shard that submit requests. Each has its tokens to itself.
+/// Modules of a shard that submit requests. Each has its own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Owner {
-    /// Log records, header slots, the superblock.
+    /// Log records.
     Log = 0,
-    /// Objects' bytes.
+    /// Object data.
     Data = 1,
     /// Tables of the index.
     Index = 2,
+    /// Headers and manifests.
     Header = 3,
 }
 
-/// A completion, sorted by whom it concerns.
+/// A completion with its owner.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct IoCompletion {
     pub owner: Owner,
     pub token: u64,
     pub result: Result<Bytes, DeviceError>,
@@ -65,16 +66,16 @@ impl Io {
         self.device.submit((owner as u64) << OWNER_SHIFT | token, request);
     }
 
-    /// Requests whose completion has not been handed out.
+    /// Requests in flight.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Append what has completed since.
-    pub fn poll(&mut self, out: &mut Vec<Finished>) {
+    /// Appends the completions since the last call.
+    pub fn poll(&mut self, out: &mut Vec<IoCompletion>) {
         self.device.poll(&mut self.done);
         self.under_way -= self.done.len();
-        out.extend(self.done.drain(..).map(|done| Finished {
+        out.extend(self.done.drain(..).map(|done| IoCompletion {
             owner: owner(done.token),
             token: done.token & ((1 << OWNER_SHIFT) - 1),
             result: done.result,
@@ -88,6 +89,6 @@ fn owner(token: u64) -> Owner {
         1 => Owner::Data,
         2 => Owner::Index,
         3 => Owner::Header,
-        other => unreachable!("the device made up a token of owner {other}"),
+        other => unreachable!("the device returned a token of unknown owner {other}"),
     }
 }

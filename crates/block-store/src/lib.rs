@@ -1,23 +1,23 @@
 //! The durable store: [`store::ObjectStore`] on a [`device::BlockDevice`].
 //!
-//! One shard of it belongs to one core and has a part of the device to itself. It is a machine without I/O of its own:
-//! it hands requests to its device and is told of their end when it is polled, so the simulator's device, which loses
-//! and tears what was not flushed, runs the same code as a disk.
+//! Each shard belongs to one core and owns a part of the device. A shard is a machine without I/O of its own: it submits
+//! requests to its device and takes completions when it is polled. So the same code runs on a disk, and on the simulated
+//! device, which loses and tears unflushed writes.
 //!
 //! ```text
-//! submit ─▶ gather ───────▶ apply ──────────▶ batch ─────────────▶ flush ─▶ Committed
-//!           (what the       (index changes    (log record, and
-//!            change needs    in memory;        data to its fresh
-//!            from disk)      fresh extents)    extents, together)
-//!                                 └─ later: deferred data to its place, index changes into tables, the log's tail freed
+//! submit ─▶ plan ─────────▶ apply ──────────▶ batch ─────────────▶ flush ─▶ Committed
+//!           (reads that     (index changes    (log record, and
+//!            the changes     in memory;        data to its fresh
+//!            need)           fresh blocks)     blocks, together)
+//!                                 └─ later: deferred data to its blocks, index changes into tables, the log's tail freed
 //! ```
 //!
-//! - **Log first.** A transaction is durable when its log record is. Records carry index changes (keys and values),
-//!   never operations: replaying them is idempotent and needs nothing from disk.
-//! - **Data is never overwritten in place.** Bytes go to fresh 4 KiB units; a unit is free again when the transaction
-//!   that let go of it is durable and nothing reads it any more. Where a batch is small its data rides in the log
-//!   record, one write instead of two, and reaches its unit later; where it is large the data goes to the units at once.
-//! - **Every block has a checksum**, kept apart from the block (with the pointer to it), and checked on every read.
+//! - **Write-ahead log.** A transaction is durable when its log record is. Records carry index changes (keys and values),
+//!   never operations: replay is idempotent and reads nothing else.
+//! - **No overwrite in place.** Bytes go to fresh 4 KiB blocks. A block is free again when the transaction that released it
+//!   is durable and no read uses it. Data of a small batch is in the log record, one write instead of two, and is written
+//!   to its blocks later; data of a large batch goes to its blocks at once.
+//! - **Checksums.** Every block has one, stored with the pointer to the block and compared on every read.
 //! - **The index** is an ordered map of short keys to short values; see [`index`].
 
 mod blocking;

@@ -1,28 +1,28 @@
-//! Bugs that the tests must catch, to show that they would. They exist only with the feature `planted-bugs`, which nothing
-//! but the engine's own tests switches on; without it every question here is `false` at compile time.
+//! Planted bugs, to prove that the tests catch them. They exist only with the feature `planted-bugs`, which only the tests of
+//! this crate enable; without it [`has`] is false at compile time.
 
-/// One bug each: what a store must never do.
+/// Bugs that a store must not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
-    /// A record of the log counts though its body is torn.
+    /// A log record with a torn body is replayed.
     TornRecordReplayed,
-    /// A block is taken again before the transaction that let go of it is durable.
+    /// A block is allocated before the transaction that released it is durable.
     ReusedBeforeDurable,
-    /// The device is told to forget a block before the transaction that let go of it is durable.
+    /// A block is discarded before the transaction that released it is durable.
     DiscardedBeforeDurable,
-    /// What was read is not compared with its checksum.
+    /// Data is not compared with its checksum.
     ChecksumNotCompared,
-    /// A clone does not count as an owner of what it shares.
+    /// A clone is not counted as an owner of shared blocks.
     CloneNotCounted,
     /// A header names a manifest and tables that were not flushed.
     HeaderBeforeTables,
-    /// The log is freed before the data that it holds is in its blocks.
+    /// The log is freed before its deferred data is in its blocks.
     LogFreedBeforePlaced,
-    /// A batch is acknowledged when it is written, before the flush.
+    /// A batch is acknowledged after the write, before the flush.
     AcknowledgedBeforeFlush,
-    /// A batch is acknowledged though the one before it is not durable yet.
+    /// A batch is acknowledged before its predecessor is durable.
     AcknowledgedOutOfOrder,
-    /// What a read points to is taken again while it is being read.
+    /// A block is allocated while a read of it is in flight.
     ReadNotPinned,
 }
 
@@ -31,7 +31,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<PlantedBug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plant a bug in every shard that this thread drives from now on.
+/// Plants a bug in every shard that this thread drives from now on.
 #[cfg(feature = "planted-bugs")]
 pub fn plant(bug: Option<PlantedBug>) {
     PLANTED.set(bug);

@@ -1,4 +1,4 @@
-//! Data that is in memory and not yet in its blocks on the device: reads of those blocks are served from here.
+//! Staged data: in memory, and not yet in its blocks on the device. Reads of those blocks are served from here.
 
 use crate::space::Run;
 use bytes::{Bytes, BytesMut};
@@ -7,24 +7,24 @@ use device::BLOCK;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Where a run of blocks is on its way to the device.
+/// State of a staged run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its batch has not been handed to the device.
+    /// Its batch is open.
     Open,
-    /// Being written with its batch, straight to its blocks.
+    /// Being written to its blocks with its batch.
     Direct,
-    /// In the log, or on its way into it; written to its blocks later, unless it is let go of before.
+    /// In the log, or being written there. It is written to its blocks later, unless it is released before.
     Deferred,
-    /// Being written to its blocks, from `Deferred`.
+    /// Deferred before, and being written to its blocks now.
     Placing,
 }
 
 #[derive(Clone, Debug)]
 pub struct StagedRun {
-    /// As long as the blocks, or less: what is missing is zeroes.
+    /// At most as long as the blocks; the rest is zeroes.
     pub data: Rope,
-    /// Of each block, filled up with zeroes.
+    /// Checksum of each block, padded with zeroes.
     pub crcs: SmallVec<[u32; 1]>,
     pub batch: u64,
     pub stage: Stage,
@@ -59,7 +59,7 @@ impl StagedRun {
         out.freeze()
     }
 
-    /// All blocks, filled up.
+    /// All blocks, padded with zeroes.
     pub fn padded(&self) -> Rope {
         static ZEROES: [u8; BLOCK] = [0; BLOCK];
         let mut out = self.data.clone();
@@ -75,12 +75,12 @@ impl StagedRun {
 
 #[derive(Default)]
 pub struct Staged {
-    /// Of the batch that is being gathered, by first block of the device.
+    /// Runs of the open batch, by first block.
     open: BTreeMap<u64, StagedRun>,
-    /// Of batches that were handed to the device.
+    /// Runs of sealed batches.
     sealed: BTreeMap<u64, StagedRun>,
     deferred_bytes: u64,
-    /// Of `sealed`, those that the log holds and their blocks do not: how many, by batch.
+    /// Number of sealed runs that are in the log only, by batch.
     unplaced: BTreeMap<u64, usize>,
 }
 
@@ -92,10 +92,10 @@ impl Staged {
         }
         let runs = if run.stage == Stage::Open { &mut self.open } else { &mut self.sealed };
         let old = runs.insert(start, run);
-        debug_assert!(old.is_none(), "block {start} is on its way already");
+        debug_assert!(old.is_none(), "block {start} is staged twice");
     }
 
-    /// What the batch that is being gathered writes; none of it is here any more.
+    /// Takes the runs of the open batch.
     pub fn take_open(&mut self) -> BTreeMap<u64, StagedRun> {
         std::mem::take(&mut self.open)
     }
@@ -104,12 +104,12 @@ impl Staged {
         self.open.values()
     }
 
-    /// The contents of a block, when they are here.
+    /// The contents of a staged block.
     pub fn block(&self, unit: u64) -> Option<Bytes> {
         block_in(&self.open, unit).or_else(|| block_in(&self.sealed, unit))
     }
 
-    /// These blocks were let go of: what is not being written never will be.
+    /// Drops released blocks, except those that are being written.
     pub fn forget(&mut self, gone: Run) {
         self.forget_in(gone, true);
         self.forget_in(gone, false);
@@ -137,7 +137,7 @@ impl Staged {
         }
     }
 
-    /// Of a batch that was handed to the device.
+    /// Removes a run of a sealed batch.
     pub fn remove(&mut self, start: u64) -> Option<StagedRun> {
         let run = self.sealed.remove(&start)?;
         if run.stage == Stage::Deferred {
@@ -153,25 +153,25 @@ impl Staged {
         Some(run)
     }
 
-    /// Runs of batches handed to the device that are at this stage, ascending by block.
+    /// Sealed runs in this state, ascending by block.
     pub fn at(&self, stage: Stage) -> impl Iterator<Item = (u64, &StagedRun)> {
         self.sealed.iter().filter(move |(_, run)| run.stage == stage).map(|(start, run)| (*start, run))
     }
 
-    /// A deferred run is being written to its blocks from now on.
+    /// Marks a deferred run as being written to its blocks.
     pub fn begin_placing(&mut self, start: u64) {
         let run = self.sealed.get_mut(&start).expect("staged");
-        assert!(run.stage == Stage::Deferred, "only what is deferred is placed");
+        assert!(run.stage == Stage::Deferred, "only deferred runs are placed");
         self.deferred_bytes -= run.data.len() as u64;
         run.stage = Stage::Placing;
     }
 
-    /// Whether everything that batches up to this one left to the log is in its blocks, or was let go of.
+    /// True if all deferred data of batches up to this one is in its blocks or was released.
     pub fn is_placed(&self, batch: u64) -> bool {
         self.unplaced.first_key_value().is_none_or(|(first, _)| *first > batch)
     }
 
-    /// Of data that waits to be written to its blocks.
+    /// Bytes of deferred data.
     pub fn deferred_bytes(&self) -> u64 {
         self.deferred_bytes
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_let_go_of_is_forgotten_unless_it_is_being_written() {
+    fn released_blocks_are_dropped_unless_being_written() {
         let mut staged = Staged::default();
         staged.insert(10, run(1, 3 * BLOCK + 5, Stage::Deferred));
         staged.insert(14, run(2, BLOCK, Stage::Deferred));

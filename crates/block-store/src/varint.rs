@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need: seven bits a byte, the lowest first, the top bit set on all but the last.
+//! Variable-length integers: seven bits per byte, lowest first, the top bit set on all bytes but the last.
 
 use codec::{DecodeError, Reader};
 
@@ -49,7 +49,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_is_taken(value in any::<u64>(), shift in 0..64, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn numbers_and_bytes_round_trip(value in any::<u64>(), shift in 0..64, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let value = value >> shift;
             let mut out = Vec::new();
             put(&mut out, value);
@@ -61,7 +61,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_refused_or_taken(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
             let mut r = Reader::new(&bytes);
             while take(&mut r).is_ok() {}
             let _ = take_bytes(&mut Reader::new(&bytes), "bytes");

@@ -1,4 +1,4 @@
-//! Asking the index on behalf of something that can wait and ask again.
+//! Index queries of a plan or read, which is repeated when it has to wait.
 
 use crate::index::{Bad, Get, Holes, Index, Limit, Scan, Ticket};
 use crate::io::Io;
@@ -6,23 +6,23 @@ use crate::object::key::Key;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-/// Why a plan or a read cannot go on now. It is dropped, and begun again from its start when what it waits for is
-/// there; so nothing half-made crosses a wait.
+/// Reason that a plan or read cannot go on now. It is dropped, and repeated from the start later, so no partial result
+/// survives a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The index will say that the ticket is ready.
+    /// Index blocks are being read; the index reports the ticket as ready.
     Index,
-    /// These blocks of the device are needed.
+    /// These data blocks must be read first.
     Units(SmallVec<[u64; 4]>),
-    /// There are not so many free blocks; something that is under way may free some.
+    /// Too few free blocks; work in progress may free some.
     Space,
-    /// There is no room in the log; a checkpoint will make some.
+    /// No room in the log; a checkpoint will make room.
     Log,
-    /// It can never go on.
+    /// The index is damaged, or its device failed.
     Bad(Bad),
 }
 
-/// How many entries a scan takes from the index at once.
+/// Entries and bytes of one index scan.
 const SCAN_ENTRIES: usize = 1024;
 const SCAN_BYTES: usize = 4 << 20;
 
@@ -42,7 +42,7 @@ impl View<'_> {
         }
     }
 
-    /// Visit up to `max` entries of `from..to`; says whether there are more.
+    /// Visits up to `max` entries of `from..to`. Returns true if there are more.
     pub fn scan(
         &mut self,
         from: &[u8],
@@ -53,7 +53,7 @@ impl View<'_> {
         self.scan_over(from, to, max, Holes::Stop, each)
     }
 
-    /// [`View::scan`], going on where a part of the index cannot be read.
+    /// Like [`View::scan`], and goes on behind unreadable parts of the index as `holes` says.
     pub fn scan_over(
         &mut self,
         from: &[u8],
@@ -84,7 +84,7 @@ impl View<'_> {
                 Scan::Bad(bad) => return Err(Wait::Bad(bad)),
             }
         }
-        // Whether there are more: look for one.
+        // Look for one more entry.
         let mut more = false;
         loop {
             let one = Limit::new(1, 1);

@@ -1,4 +1,4 @@
-//! Replays what the fuzz targets have found, on stable Rust: `fuzz/corpus/TARGET/*`.
+//! Replay of the fuzz corpus on stable Rust: `fuzz/corpus/TARGET/*`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Does a device do what [`BlockDevice`] promises? Everything but what a power cut leaves, which only a simulated
-//! device can show.
+//! Conformance tests for [`BlockDevice`]: everything but power cuts, which only a simulated device can show.
 
 use super::{BLOCK, BlockDevice, Done, Durability, Request};
 use bytes::Bytes;
@@ -7,11 +6,11 @@ use codec::Rope;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Room that the tests need.
+/// Smallest device that the tests run on, in bytes.
 pub const SIZE_MIN: u64 = 32 << 20;
 
-/// Runs every test on a device of its own, which has at least [`SIZE_MIN`] bytes of zeroes or anything else. `wait` is
-/// called when there is nothing to do but to let the device work.
+/// Runs every test on a new device of at least [`SIZE_MIN`] bytes with any contents. `wait` is called when only the device
+/// can go on.
 pub fn suite<D: BlockDevice>(mut make: impl FnMut() -> D, wait: fn(&mut D)) {
     let tests: &[(&str, fn(&mut Driver<D>))] = &[
         ("written is read", written_is_read),
@@ -20,14 +19,14 @@ pub fn suite<D: BlockDevice>(mut make: impl FnMut() -> D, wait: fn(&mut D)) {
         ("more requests than a queue has room for", many_at_once),
         ("discard leaves neighbours alone", discard_leaves_neighbours_alone),
         ("random writes and reads", random_writes_and_reads),
-        ("requests that lie askew are refused", askew_is_refused),
+        ("unaligned requests are refused", unaligned_is_refused),
     ];
     for (name, test) in tests {
         let mut driver = Driver { device: make(), wait, next_token: 0, done: BTreeMap::new() };
         let size = driver.device.size();
         assert!(size >= SIZE_MIN && size.is_multiple_of(BLOCK as u64), "{name}: a device of {size} bytes");
         test(&mut driver);
-        assert!(!driver.device.poll(&mut Vec::new()), "{name}: something is under way at the end");
+        assert!(!driver.device.poll(&mut Vec::new()), "{name}: requests are in flight at the end");
     }
 }
 
@@ -64,16 +63,16 @@ impl<D: BlockDevice> Driver<D> {
         more
     }
 
-    /// Until nothing is under way.
+    /// Polls until no request is in flight.
     fn settle(&mut self) {
         while self.poll() {
             (self.wait)(&mut self.device);
         }
-        // A device may say that nothing is under way and hand over its last completions in the same breath, or the next.
+        // A device may hand over its last completions with the poll that says that none is in flight, or with the next.
         self.poll();
     }
 
-    /// What a settled request brought.
+    /// Bytes of a completed request.
     fn take(&mut self, token: u64) -> Bytes {
         self.done.remove(&token).unwrap_or_else(|| panic!("request {token} never completed"))
     }
@@ -85,7 +84,7 @@ impl<D: BlockDevice> Driver<D> {
     }
 }
 
-/// Bytes that tell where they come from.
+/// Bytes that differ for every seed and place.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let words = (0..len.div_ceil(8) as u64)
         .map(|at| (at ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd));
@@ -127,7 +126,7 @@ fn pieces_of_any_shape<D: BlockDevice>(d: &mut Driver<D>) {
         let (mut rope, mut at) = (Rope::new(), 0);
         for piece in *lens {
             let end = len.min(at + piece);
-            // Half of the pieces own their memory, and begin where the allocator likes.
+            // Half of the shapes have pieces with memory of their own, aligned as the allocator chose.
             let piece = whole.slice(at..end);
             rope.push(if n % 2 == 0 { piece } else { Bytes::copy_from_slice(&piece) });
             at = end;
@@ -185,7 +184,7 @@ fn discard_leaves_neighbours_alone<D: BlockDevice>(d: &mut Driver<D>) {
     assert!(d.read_now(AT, LEN) == pattern(6, LEN), "written again");
 }
 
-/// Rounds of requests that do not touch each other, against a copy in memory.
+/// Rounds of requests that do not overlap, compared with a copy in memory.
 fn random_writes_and_reads<D: BlockDevice>(d: &mut Driver<D>) {
     const BLOCKS: usize = 1024;
     const LEN_MAX: u64 = 40;
@@ -234,7 +233,7 @@ fn random_writes_and_reads<D: BlockDevice>(d: &mut Driver<D>) {
     assert!(d.read_now(0, BLOCKS * BLOCK) == model);
 }
 
-fn askew_is_refused<D: BlockDevice>(d: &mut Driver<D>) {
+fn unaligned_is_refused<D: BlockDevice>(d: &mut Driver<D>) {
     let size = d.device.size();
     let block = BLOCK as u64;
     for request in [

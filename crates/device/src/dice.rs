@@ -1,6 +1,6 @@
-//! Randomness for the devices of tests: the same seed gives the same run.
+//! Seeded randomness for test devices: the same seed gives the same run.
 
-/// SplitMix64: small, and good enough for choosing what goes wrong.
+/// SplitMix64: small, and good enough to choose faults.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 

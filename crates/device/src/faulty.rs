@@ -1,4 +1,4 @@
-//! Bit rot: a device that gives back other bits than were written, on top of any other device.
+//! Bit rot on top of any device: reads return flipped bits until the block is written again.
 
 use super::dice::Dice;
 use super::{BlockDevice, Done, Request};
@@ -7,24 +7,24 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Where bits have flipped: which bits of which byte of the device. Shared with the test that flips them.
+/// Flipped bits, by byte of the device. Shared with the test that flips them.
 #[derive(Clone, Default)]
 pub struct Rot(Rc<RefCell<BTreeMap<u64, u8>>>);
 
 impl Rot {
-    /// Flip a bit. Writing the block anew heals it.
+    /// Flips a bit. Writing the byte again heals it.
     pub fn flip(&self, offset: u64, bit: u8) {
         *self.0.borrow_mut().entry(offset).or_default() ^= 1 << (bit % 8);
     }
 
-    /// Flip `count` bits in `start..end`, at random, and say where.
+    /// Flips `count` random bits in `start..end` and returns their bytes.
     pub fn flip_random(&self, start: u64, end: u64, count: usize, dice: &mut Dice) -> Vec<u64> {
         let places: Vec<u64> = (0..count).map(|_| start + dice.below(end - start)).collect();
         places.iter().for_each(|&at| self.flip(at, dice.below(8) as u8));
         places
     }
 
-    /// The bytes that are wrong now.
+    /// Bytes that read wrong now.
     pub fn places(&self) -> Vec<u64> {
         self.0.borrow().iter().filter(|(_, bits)| **bits != 0).map(|(at, _)| *at).collect()
     }
@@ -49,11 +49,11 @@ impl Rot {
     }
 }
 
-/// The device underneath, seen through rot.
+/// A device with rot.
 pub struct Faulty<D> {
     inner: D,
     rot: Rot,
-    /// Reads under way: where each began, by token.
+    /// Offsets of reads in flight, by token.
     reads: BTreeMap<u64, u64>,
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_read_until_it_is_written_anew() {
+    fn flipped_bit_is_read_until_written_again() {
         let rot = Rot::default();
         let mut device = Faulty::new(Simulated::new(1 << 20, Pace::AtOnce, 1), rot.clone());
         let write =

@@ -1,4 +1,15 @@
-//! What the store needs of a disk.
+//! Block devices: the contract between a store and a disk, and devices for tests.
+//!
+//! [`BlockDevice`] is the contract: requests go in with `submit`, completions come out of `poll`, in any order. It says
+//! what a flush makes durable and what a power cut may leave. Three kinds of device keep it:
+//!
+//! - a file or block device, in the crate `runtime` (`runtime::device`): io_uring or threads;
+//! - [`simulated::Simulated`], a disk in memory that reorders, loses and tears whatever the contract allows, and fails
+//!   where a test says so;
+//! - [`faulty::Faulty`], bit rot on top of any other device.
+//!
+//! [`conformance::suite`] holds every device to the contract, except for power cuts, which only the simulated one can
+//! show. A store depends on this crate alone, so the same store code runs on all of them.
 
 #[cfg(any(test, feature = "simulated"))]
 pub mod conformance;
@@ -13,24 +24,25 @@ use bytes::Bytes;
 use codec::Rope;
 use thiserror::Error;
 
-/// The unit of reading, writing and checksums. Offsets and lengths of requests are multiples of it.
+/// Bytes of a block: the unit of reading, writing and checksums. Offsets and lengths of requests are multiples of it.
 pub const BLOCK: usize = 4096;
 
-/// A disk, a file, or something that behaves like one. One owner; nothing completes inside `submit`.
+/// A disk with asynchronous requests and one owner. No request completes inside `submit`.
 ///
-/// `submit` may hold a request back until the next `poll`, so that many go to the system together: who has submitted
-/// polls before it goes to sleep.
-///
-/// Requests that are under way together may be done in any order, wholly, partly or not at all if the power fails. A
-/// write is on stable storage when a [`Request::Flush`] that was submitted after the write's completion has completed,
-/// or when it was itself [`Durability::Flushed`]. What is on stable storage stays, until written again or discarded.
+/// - **Batching.** `submit` may queue a request until the next `poll`, so that one system call takes many. The owner polls
+///   before it sleeps.
+/// - **Order.** Requests in flight together are carried out in any order. After a power cut each of them is done, half
+///   done, or not done.
+/// - **Durability.** A write is on stable storage when a [`Request::Flush`] that was submitted after the write had completed
+///   completes, or when a [`Durability::Flushed`] write completes. Stable contents stay until they are written again or
+///   discarded.
 pub trait BlockDevice {
     /// In bytes, a multiple of [`BLOCK`].
     fn size(&self) -> u64;
-    /// `token` comes back with the completion. Requests that reach beyond the device, or lie askew, are a bug of the
-    /// caller and panic.
+    /// Starts a request; its completion carries `token`. Panics when the request reaches beyond the device or is not aligned
+    /// to blocks: that is a bug of the caller.
     fn submit(&mut self, token: u64, request: Request);
-    /// Append what has completed since. Returns whether anything is still under way.
+    /// Appends the completions since the last call. Returns true while requests are in flight.
     fn poll(&mut self, out: &mut Vec<Done>) -> bool;
 }
 
@@ -40,16 +52,16 @@ pub enum Request {
         offset: u64,
         len: usize,
     },
-    /// Pieces of any length and alignment, whose sum is a multiple of [`BLOCK`]. A device that needs aligned memory
-    /// copies pieces that are not.
+    /// The rope's pieces may have any length and alignment; their sum is a multiple of [`BLOCK`]. A device that needs
+    /// aligned memory copies the others.
     Write {
         offset: u64,
         data: Rope,
         durability: Durability,
     },
-    /// Everything whose write had completed when this was submitted is on stable storage when this completes.
+    /// On completion, every write that had completed before this was submitted is on stable storage.
     Flush,
-    /// The range's contents are no longer needed; it reads as anything afterwards, until written.
+    /// Trims a range: it reads as anything until it is written again.
     Discard {
         offset: u64,
         len: u64,
@@ -57,7 +69,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Panics where the request lies askew or reaches beyond a device of `size` bytes: the caller's bug.
+    /// Panics when the request is not aligned to blocks or reaches beyond a device of `size` bytes: the caller's bug.
     pub fn check(&self, size: u64) {
         let block = BLOCK as u64;
         let (offset, len) = match self {
@@ -67,36 +79,36 @@ impl Request {
             Request::Flush => return,
         };
         let fits = offset.checked_add(len).is_some_and(|end| end <= size);
-        let is_straight = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        assert!(fits && is_straight && len > 0, "{len} bytes at {offset} of a device of {size}");
+        let is_aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        assert!(fits && is_aligned && len > 0, "{len} bytes at {offset} of a device of {size}");
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Until a later flush.
+    /// Volatile until a later flush.
     Later,
-    /// When this completes, what it wrote is on stable storage. It says nothing of other writes: a disk may write this
-    /// one through its cache and leave the rest there.
+    /// On stable storage at completion (FUA). Other writes are unaffected: a disk may write this one through its cache and
+    /// leave the rest there.
     Flushed,
 }
 
 #[derive(Clone, Debug)]
 pub struct Done {
     pub token: u64,
-    /// What was read; empty for everything else.
+    /// The bytes of a read; empty for other requests.
     pub result: Result<Bytes, DeviceError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DeviceError {
-    /// `EIO`: this range, now. Others may work.
+    /// `EIO` for this range at this moment. Other ranges may work.
     #[error("input/output error")]
     Io,
-    /// A file on a file system that has no more room.
+    /// The file system under a file is full.
     #[error("no space left under the device")]
     NoSpace,
-    /// Gone: nothing works any more.
+    /// The device was removed: every request fails.
     #[error("the device is gone")]
     Gone,
 }

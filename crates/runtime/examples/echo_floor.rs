@@ -1,10 +1,9 @@
-//! What an operation costs before anything is stored: 4 KiB messages echoed over loopback, framed and checksummed
-//! both ways, nothing thrown away.
+//! Benchmark of the network alone: 4 KiB messages echoed over loopback, framed and checksummed both ways.
 //!
 //! `echo_floor [bare|session] [--depth N] [--conns N] [--len BYTES] [--seconds S] [--secure]`
 //!
-//! *bare* is frames on sockets and a loop, no more: the floor. *session* is the same through the reactor, the
-//! endpoint and a role: what a daemon pays. CPU is the server thread's own.
+//! *bare* has frames on sockets and a loop: the lower bound. *session* adds the reactor, the endpoint and a role: the cost in a
+//! daemon. CPU time is that of the server thread.
 
 use bytes::{Bytes, BytesMut};
 use codec::Rope;
@@ -32,7 +31,7 @@ struct Load {
     secure: bool,
 }
 
-/// What both ends count, from any thread.
+/// Counters of both ends.
 #[derive(Default)]
 struct Tally {
     echoed: AtomicU64,
@@ -154,7 +153,7 @@ struct BareEnd {
     out: WriteQueue,
 }
 
-/// Every message that comes is sent back, on both ends alike.
+/// Both ends send back every message.
 struct BareLoop {
     poll: mio::Poll,
     ends: Vec<BareEnd>,
@@ -194,7 +193,7 @@ impl BareLoop {
 }
 
 impl BareEnd {
-    /// False when the other end has gone.
+    /// Returns false when the peer has closed.
     fn read(&mut self, echoed: &mut impl FnMut(u64)) -> bool {
         const READ_LEN: usize = 64 << 10;
         loop {
@@ -235,7 +234,7 @@ impl BareEnd {
 
 // ---- session: the reactor, the endpoint and a role
 
-/// Sends back what comes, on both ends alike; a caller begins with as many as the depth.
+/// Both ends send back every message; the client begins with as many as the depth.
 struct EchoRole {
     tally: Arc<Tally>,
     calls: Option<(SocketAddr, Load, wire::cephx::ServiceTicket)>,

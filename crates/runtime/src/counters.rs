@@ -1,4 +1,4 @@
-//! What reactors have done. Each is written by one core and read by anyone.
+//! Reactor counters: each is written by one core and read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,9 +22,9 @@ macro_rules! counters {
 counters! {
     /// Turns of the loop.
     turns,
-    /// Turns that found something to do without sleeping first.
+    /// Turns that had work without sleeping first.
     turns_busy,
-    /// Turns that polling for a moment before sleeping brought about.
+    /// Turns that began while the reactor polled before sleeping.
     turns_polled,
     reads,
     read_bytes,
@@ -33,12 +33,12 @@ counters! {
     /// Writes that the socket took only in part.
     writes_short,
     accepted,
-    /// Sockets that could not be accepted for want of file descriptors.
+    /// Accepts that failed because the process has no free file descriptor.
     accepts_failed,
-    /// Callers that did not become sessions.
+    /// Connections that did not become sessions.
     refused,
     messages_in,
-    /// Things that this core handed to another.
+    /// Messages that this core posted to another.
     hops,
     /// Wakes of another core: at most one a turn and core, however many hops.
     hop_wakes,
@@ -53,7 +53,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A load and a store: one writer needs no locked addition.
+    /// A load and a store: a single writer needs no atomic addition.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.get().wrapping_add(n), Ordering::Relaxed);
     }

@@ -1,19 +1,19 @@
-//! Whether to look for news a little longer before going to sleep.
+//! Polling before sleep, for one client that waits for each reply.
 //!
-//! A caller that waits for each answer before it asks again (a database's log, `fsync`) comes back within some tens of
-//! microseconds, and waking a sleeping thread takes a good part of that. So a reactor that serves such a caller polls
-//! for a moment first. It does so only where that has just proved right: when each of the last turns brought a single
-//! message, and would have been met by polling. Under more load turns bring many messages, and a sleep lets more of
-//! them gather; without load there is nothing to wait for. Both sleep at once.
+//! Such a client (a database's log, `fsync`) sends its next request within some tens of microseconds, and waking a sleeping
+//! thread takes a good part of that. The reactor polls for a moment first, but only where recent turns prove that it
+//! helps: each of them brought a single message, soon enough for polling to catch it. Under more load a turn brings many
+//! messages, and a sleep lets more of them gather. Without load there is nothing to wait for. In both cases the reactor
+//! sleeps at once.
 
 use std::time::{Duration, Instant};
 
-/// Good turns in a row before polling begins, and the credit beyond which no more are counted.
+/// Good turns in a row before polling begins, and the highest credit.
 const PROVEN: u32 = 16;
 const CREDIT_MAX: u32 = 32;
-/// A poll in vain costs as much as this many good turns earn.
+/// Credit that a poll without result costs; a good turn earns one.
 const MISS_COST: u32 = 8;
-/// The reactor was away for so long between two looks: something else wants the processor.
+/// A gap between two looks that shows that the thread lost its processor.
 const CROWDED_OUT: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct IdlePoll {
 }
 
 impl IdlePoll {
-    /// `limit`: how long to poll at most; zero never does.
+    /// `limit` bounds one poll; zero disables polling.
     pub fn new(limit: Duration) -> IdlePoll {
         IdlePoll { limit, credit: 0 }
     }
@@ -32,17 +32,17 @@ impl IdlePoll {
         self.credit >= PROVEN
     }
 
-    /// A turn begins that took `waited` to come and brought so many messages.
+    /// Counts a turn: the reactor waited for `waited`, and found `messages`.
     pub fn on_turn(&mut self, waited: Duration, messages: u64) {
         match messages {
-            // A deadline or another core: says nothing.
+            // A deadline or another core woke the reactor: no evidence.
             0 => {}
             1 if waited <= self.limit => self.credit = (self.credit + 1).min(CREDIT_MAX),
             _ => self.credit = 0,
         }
     }
 
-    /// Looks until `look` finds something; false when it did not and it is time to sleep.
+    /// Calls `look` until it returns true, or returns false when it is time to sleep.
     pub fn poll<E>(
         &mut self,
         patience: Option<Duration>,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_single_messages_that_come_soon_make_it_poll() {
+    fn only_single_soon_messages_make_polling_worthwhile() {
         assert!(proven().is_worthwhile());
         for (waited, messages) in [(SOON, 2), (2 * LIMIT, 1)] {
             let mut idle = proven();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_in_vain_end_it() {
+    fn polls_without_result_end_polling() {
         let mut idle = proven();
         let mut polls = 0;
         while idle.is_worthwhile() {

@@ -1,6 +1,6 @@
-//! Reactors, sockets, timers: the only crate that touches the operating system on the data path.
+//! Reactors, sockets, timers and disks: the only crate that calls the operating system on the data path.
 //!
-//! A daemon has one reactor a core, and nothing on it is shared with another. A reactor turns:
+//! A daemon has one reactor per core, and reactors share no state. One turn of a reactor:
 //!
 //! ```text
 //! wait for sockets, mail or the next deadline
@@ -8,18 +8,17 @@
 //!     Endpoint::step                         frames, sessions           (messenger)
 //!       Role::on_net                         the daemon's own machines  (the binary's wiring)
 //!     Endpoint::step                         what the role wants to send
-//!   post mail for other cores                one lock and at most one wake a core
-//!   write                                    one vectored write a connection
+//!   post mail for other cores                one lock and at most one wake per core
+//!   write                                    one vectored write per connection
 //! ```
 //!
-//! - [`Role`] is what a daemon implements; [`Turn`] is what it may do during one.
-//! - [`Reactors::start`] runs them; [`Mailbox`] reaches them from other threads.
-//! - [`device`] is the disk: io_uring, or threads where that is not allowed.
-//! - [`Counters`] tell what the turns did.
-//! - [`memory`] is the allocator, and how much of what is freed it keeps.
+//! - [`Role`] is implemented by a daemon; [`Turn`] is its access to the reactor during one turn.
+//! - [`Reactors::start`] starts the threads; [`Mailbox`] reaches them from other threads.
+//! - [`device`] is the disk: io_uring, or threads where io_uring is not allowed.
+//! - [`Counters`] count turns, reads, writes and hops.
+//! - [`memory`] is the allocator and its policy for freed memory.
 //! - [`system`]: wall clock, processor time, random seeds.
 
-mod alone;
 mod counters;
 pub mod device;
 mod idle;
@@ -29,6 +28,7 @@ mod pool;
 mod reactor;
 mod refusals;
 mod role;
+mod single_caller;
 mod socket;
 mod start;
 pub mod system;

@@ -1,4 +1,4 @@
-//! From one core to another: batches, and one wake for each.
+//! Mail between cores: batches, with at most one wake for each.
 
 use machine::net::NetEffect;
 use messenger::Moved;
@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) enum Mail<H> {
     /// From a role to a role.
     Hop(H),
-    /// For a connection that lives there.
+    /// For a connection of that core.
     Net(NetEffect),
-    /// A connection that shall live there.
+    /// A connection that moves to that core.
     Moved {
         stream: TcpStream,
         session: Box<Moved>,
@@ -21,14 +21,14 @@ pub(crate) enum Mail<H> {
     Stop,
 }
 
-/// Where mail for one core is left. Any thread may post; the core takes everything at once.
+/// Mailbox of one core. Any thread may post; the core takes everything at once.
 pub struct Mailbox<H> {
     shared: Arc<Shared<H>>,
 }
 
 struct Shared<H> {
     mail: Mutex<Vec<Mail<H>>>,
-    /// The core knows that there is mail, or is about to look.
+    /// The core was woken for the mail that is there.
     noticed: AtomicBool,
     waker: Waker,
 }
@@ -45,36 +45,36 @@ impl<H> Mailbox<H> {
         Mailbox { shared: Arc::new(Shared { mail, noticed, waker }) }
     }
 
-    /// From a thread that is no reactor: a disk's completion, an admin command.
+    /// Posts from a thread that is not a reactor, such as an admin command.
     pub fn post(&self, hop: H) {
         self.post_all(&mut vec![Mail::Hop(hop)]);
     }
 
-    /// Ask this core's role, and the reactor, to end.
+    /// Asks the core's role and reactor to end.
     pub fn stop(&self) {
         self.post_all(&mut vec![Mail::Stop]);
     }
 
-    /// Leave a batch. True when the core had to be woken.
+    /// Posts a batch. Returns true when the core had to be woken.
     pub(crate) fn post_all(&self, batch: &mut Vec<Mail<H>>) -> bool {
         self.lock().append(batch);
         let wake = !self.shared.noticed.swap(true, Ordering::AcqRel);
         if wake && let Err(error) = self.shared.waker.wake() {
-            tracing::error!("cannot wake a core: {error}");
+            tracing::error!("cannot wake a core, its mail waits for its next turn: {error}");
         }
         wake
     }
 
-    /// Everything that was left. `into` must be empty; its room is left in exchange.
+    /// Takes all mail. `into` must be empty; its allocation is left in exchange.
     pub(crate) fn take_all(&self, into: &mut Vec<Mail<H>>) {
-        // First lower the flag, then look: what is posted in between is taken now or wakes us again.
+        // Lower the flag before taking: mail posted in between is taken now, or wakes the core again.
         if self.shared.noticed.swap(false, Ordering::AcqRel) {
             std::mem::swap(&mut *self.lock(), into);
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail<H>>> {
-        // Nothing that holds the lock can panic half way through a change.
+        // No holder of the lock can panic half way through a change.
         self.shared.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! The process's allocator, and how much freed memory it may keep.
+//! The allocator, and its policy for freed memory.
 //!
-//! A page that goes back to the system and is taken anew costs a fault and a clearing: for the payload of a 4 MiB write
-//! that is ten times what everything else costs. So nothing goes back by itself. Instead the daemon looks at its size
-//! now and then ([`figures`]) and gives all that is free back at once ([`give_back`]) when it is above its target.
+//! A page that was returned to the system costs a fault and a clearing when it is used again: for the payload of a 4 MiB
+//! write ten times the cost of everything else. So the allocator returns no page by itself. The daemon checks its size now
+//! and then ([`figures`]) and returns all free pages at once ([`give_back`]) when it is above its target.
 //!
 //! [`Allocator`] must be made the global allocator by the binary; without that, this module has no effect.
 
@@ -17,17 +17,19 @@ use tikv_jemalloc_ctl::{epoch, stats};
 pub struct Figures {
     /// In use by the program.
     pub allocated: u64,
-    /// In memory: in use, or free and kept for the next use.
+    /// Resident: in use, or free and kept for the next use.
     pub resident: u64,
 }
 
-/// What jemalloc's `MALLCTL_ARENAS_ALL` means by "every arena".
+/// The control for all arenas: jemalloc's `MALLCTL_ARENAS_ALL` is 4096.
 const PURGE_ALL: &CStr = c"arena.4096.purge";
 
-/// Read by jemalloc before `main`: memory comes in huge pages where the system has them (fewer misses of the TLB: a
-/// seventh of a random read); free pages stay (no decay); a large free range may serve any smaller request
-/// (without that, what a deleted data set leaves behind is not used for the next); blocks of 2 to 8 KiB, the payloads
-/// of small writes, are cut from 64 KiB at a time rather than one by one.
+/// Options that jemalloc reads before `main`:
+///
+/// - huge pages where the system has them: fewer TLB misses, a seventh of the cost of a random read;
+/// - no decay: free pages stay resident;
+/// - a large free range may serve any smaller request: otherwise the space of a deleted data set is not used for the next;
+/// - allocations of 2 to 8 KiB, the payloads of small writes, are cut from slabs of 64 KiB.
 #[allow(unsafe_code, reason = "jemalloc looks for its options under this symbol, as a C string's address")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static OPTIONS: Option<&'static c_char> = {
@@ -36,7 +38,7 @@ pub static OPTIONS: Option<&'static c_char> = {
     Some(unsafe { &*TEXT.as_ptr() })
 };
 
-/// Zero where [`Allocator`] is not the global allocator.
+/// Memory figures of this process; zero where [`Allocator`] is not the global allocator.
 pub fn figures() -> Figures {
     // The figures are as of the last epoch.
     let read = || {
@@ -49,13 +51,16 @@ pub fn figures() -> Figures {
     read().unwrap_or_default()
 }
 
-/// Everything that is free goes back to the system: milliseconds for each GiB.
+/// Returns all free pages to the system. Takes milliseconds per GiB.
 pub fn give_back() {
     // SAFETY: a control that takes and gives nothing, by its name, which is NUL-terminated.
     #[allow(unsafe_code, reason = "the control has no safe name")]
     let errno =
         unsafe { tikv_jemalloc_sys::mallctl(PURGE_ALL.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
     if errno != 0 {
-        tracing::debug!("free memory stays: {}", std::io::Error::from_raw_os_error(errno));
+        tracing::debug!(
+            "free memory was not returned to the system: {}",
+            std::io::Error::from_raw_os_error(errno)
+        );
     }
 }

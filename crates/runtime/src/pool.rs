@@ -1,16 +1,15 @@
-//! Read buffers, used again once everything that was sliced from them is gone.
+//! Pool of read buffers. A buffer is reused when every slice of it was dropped.
 //!
-//! A buffer that goes back to the system and is taken anew costs a page fault for every 4 KiB read: as much as the
-//! copy out of the socket itself.
+//! A buffer from fresh memory costs a page fault for every 4 KiB read: as much as the copy out of the socket.
 
 use bytes::BytesMut;
 use std::collections::VecDeque;
 
-/// One read's room.
+/// Bytes of one read.
 pub(crate) const READ_LEN: usize = 64 << 10;
-/// A buffer is cut up by frames from its front to its end.
+/// Bytes of a buffer. Reads fill it from front to end.
 const BUFFER_LEN: usize = 512 << 10;
-/// Buffers kept for another round. Slices that live longer than this many rounds keep their buffer for themselves.
+/// Buffers kept for reuse. A buffer whose slices live longer than this many others leaves the pool.
 const RETIRED_MAX: usize = 8;
 
 #[derive(Default)]
@@ -36,7 +35,7 @@ impl Pool {
         &mut self.current
     }
 
-    /// What was read, prefix and all.
+    /// The prefix and the bytes read behind it.
     pub fn take(&mut self) -> BytesMut {
         self.current.split()
     }

@@ -1,12 +1,12 @@
-//! One core's loop: what is ready is read, the machines are stepped, what they want is done, once a turn each.
+//! The loop of one core. One turn: read ready sockets and mail, step the machines, carry out their effects, write.
 
-use crate::alone::Alone;
 use crate::counters::Counters;
 use crate::idle::IdlePoll;
 use crate::mail::{Mail, Mailbox};
 use crate::pool::{Pool, READ_LEN};
 use crate::refusals::Refusals;
 use crate::role::{Role, Turn};
+use crate::single_caller::SingleCaller;
 use crate::socket::{ReadOutcome, Socket};
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, Effects, Machine, Random, Time};
@@ -21,27 +21,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) const WAKE: Token = Token(usize::MAX);
-/// Listeners come after it, sockets before.
+/// Tokens from here on are listeners; smaller ones are sockets.
 const FIRST_LISTENER: usize = usize::MAX - 1024;
 
-/// What one socket may bring in a turn before the others get theirs.
+/// Bytes read from one socket before the others of the turn are read.
 const TURN_LEN_MAX: usize = 1 << 20;
 const EVENTS_MAX: usize = 256;
-/// What the kernel may hold of a socket's unsent bytes (it counts double, for its own overhead). Left to itself it takes
-/// 4 MiB, and then a large reply leaves the processor's caches on its way and every page of it is fetched anew: a third
-/// more work for both ends. This is enough for 25 Gbit/s over 0.3 ms.
+/// Send buffer of a socket (the kernel counts double, for its own overhead). The kernel's default grows to 4 MiB: a large
+/// reply then leaves the processor's caches before it is sent, which costs both ends a third more. This size is enough
+/// for 25 Gbit/s over 0.3 ms.
 const SEND_BUFFER_LEN: usize = 512 << 10;
-/// How long accepting rests when the process is out of file descriptors.
+/// Pause of accepting when the process is out of file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(200);
 
 pub(crate) struct Reactor<R: Role> {
     poll: Poll,
     started: Instant,
     idle: IdlePoll,
-    alone: Alone,
+    single_caller: SingleCaller,
     now: Time,
     listeners: Vec<TcpListener>,
-    /// Accepting is at rest until then; the listeners may have more.
+    /// Accepting is paused until then; the listeners may have more.
     accept_again: Option<Time>,
     endpoint: Endpoint,
     effects: Effects<Effect>,
@@ -49,7 +49,7 @@ pub(crate) struct Reactor<R: Role> {
     turn: Turn<R::Hop>,
     sockets: HashMap<SocketId, Socket>,
     pool: Pool,
-    /// Sockets that were not read to the end.
+    /// Sockets with unread bytes.
     again: Vec<SocketId>,
     dirty: Vec<SocketId>,
     mailboxes: Vec<Mailbox<R::Hop>>,
@@ -91,7 +91,7 @@ impl<R: Role> Reactor<R> {
             poll,
             started: Instant::now(),
             idle: IdlePoll::new(idle_poll),
-            alone: Alone::default(),
+            single_caller: SingleCaller::default(),
             now: Time::ZERO,
             listeners: registered,
             accept_again: None,
@@ -117,7 +117,7 @@ impl<R: Role> Reactor<R> {
         self.role.on_start(&mut self.turn);
         let wakes = self.role.wakes();
         for wake in &wakes {
-            // Edge-triggered: nobody has to read it empty.
+            // Edge-triggered: the eventfd need not be read.
             let fd = wake.as_fd().as_raw_fd();
             self.poll.registry().register(&mut SourceFd(&fd), WAKE, Interest::READABLE)?;
         }
@@ -147,8 +147,8 @@ impl<R: Role> Reactor<R> {
             let mails = self.read_mail();
             self.pass_deadlines();
             let messages = self.counters.messages_in.get() - messages_before;
-            self.alone.on_turn(waited, messages + mails);
-            self.turn.is_caller_alone = self.alone.is_proven();
+            self.single_caller.on_turn(waited, messages + mails);
+            self.turn.is_caller_alone = self.single_caller.is_proven();
             self.role.on_turn_end(&mut self.turn);
             self.settle();
             self.endpoint.read_on(self.now, &mut self.effects);
@@ -185,13 +185,13 @@ impl<R: Role> Reactor<R> {
     }
 
     fn tick(&mut self) {
-        // One more than elapsed: zero is before the start.
+        // Zero is before the start.
         let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.now = Time(elapsed.saturating_add(1));
         self.turn.now = self.now;
     }
 
-    /// How long to sleep.
+    /// Longest sleep until the next deadline; zero while there is work.
     fn patience(&self) -> Option<Duration> {
         if !self.again.is_empty() || self.role.has_news() {
             self.counters.turns_busy.add(1);
@@ -228,15 +228,17 @@ impl<R: Role> Reactor<R> {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                    // The waiting ones stay in the listener's queue. Others that go make room.
+                    // Waiting connections stay in the listener's queue until others close.
                     self.counters.accepts_failed.add(1);
                     if self.accept_again.is_none() {
-                        tracing::warn!("out of file descriptors: connections wait");
+                        tracing::warn!(
+                            "out of file descriptors: new connections wait; raise the limit on open files"
+                        );
                     }
                     self.accept_again = Some(self.now + ACCEPT_REST);
                     return;
                 }
-                // The caller gave up before we answered.
+                // The client gave up before it was accepted.
                 Err(_) => {}
             }
         }
@@ -245,7 +247,7 @@ impl<R: Role> Reactor<R> {
     fn adopt(&mut self, id: SocketId, mut stream: TcpStream, connected: bool) {
         let both = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(id.0 as usize), both);
-        // The system may grant less, and is right then.
+        // The system may grant less.
         let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_LEN);
         if let Err(error) = registered.and_then(|()| stream.set_nodelay(true)) {
             return self.step(Input::Broken { socket: id, why: error.to_string() });
@@ -279,7 +281,7 @@ impl<R: Role> Reactor<R> {
             self.dirty.push(id);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            // A short read says that all is read, but for the end, which does not announce itself again.
+            // After a short read the socket is empty. Its end is not signalled again, so that is read, too.
             self.read_until(id, event.is_read_closed() || event.is_error());
         }
     }
@@ -337,7 +339,7 @@ impl<R: Role> Reactor<R> {
         }
     }
 
-    /// The socket is of no use any more.
+    /// Drops a broken socket and tells its session.
     fn break_off(&mut self, id: SocketId, why: String) {
         self.drop_socket(id);
         self.step(Input::Broken { socket: id, why });
@@ -346,7 +348,7 @@ impl<R: Role> Reactor<R> {
     fn drop_socket(&mut self, id: SocketId) -> Option<TcpStream> {
         let mut socket = self.sockets.remove(&id)?;
         if let Err(error) = self.poll.registry().deregister(&mut socket.stream) {
-            tracing::debug!("deregister: {error}");
+            tracing::debug!("cannot deregister a socket: {error}");
         }
         Some(socket.stream)
     }
@@ -378,8 +380,8 @@ impl<R: Role> Reactor<R> {
         }
     }
 
-    /// A long queue is begun at once. Nothing else is done here: this may be in the middle of a batch of effects, and
-    /// an error shows itself again at the end of the turn.
+    /// Begins to write a long queue at once. Errors are left for the end of the turn: this may run in the middle of a batch
+    /// of effects.
     fn write_long(&mut self) {
         let Some(id) = self.endpoint.take_long() else { return };
         let Some(socket) = self.sockets.get_mut(&id).filter(|s| s.connected) else { return };
@@ -388,7 +390,7 @@ impl<R: Role> Reactor<R> {
             self.counters.write_bytes.add(bytes as u64);
             self.counters.writes.add(calls as u64);
             if queue.is_empty() {
-                // The end of the turn tells the endpoint.
+                // The endpoint is told at the end of the turn.
                 socket.full = false;
                 self.dirty.push(id);
             }
@@ -402,7 +404,7 @@ impl<R: Role> Reactor<R> {
         self.settle();
     }
 
-    /// Do what the endpoint and the role want, until neither wants more.
+    /// Carries out effects of the endpoint and the role until there are none.
     fn settle(&mut self) {
         loop {
             self.take_role_effects();
@@ -413,7 +415,7 @@ impl<R: Role> Reactor<R> {
             for effect in batch.drain() {
                 self.perform(effect);
             }
-            // Give the room back, unless something was added meanwhile.
+            // Reuse the allocation, unless effects were added meanwhile.
             if self.effects.is_empty() {
                 self.effects = batch;
             }
@@ -483,7 +485,7 @@ impl<R: Role> Reactor<R> {
         self.counters.hops.add(1);
         match self.outboxes.get_mut(to.0 as usize) {
             Some(outbox) => outbox.push(mail),
-            None => tracing::error!("mail for core {}, which does not exist", to.0),
+            None => tracing::error!("dropped mail for core {}, which does not exist", to.0),
         }
     }
 
@@ -495,7 +497,7 @@ impl<R: Role> Reactor<R> {
         }
     }
 
-    /// Says how many there were.
+    /// Handles all mail and returns the number of messages.
     fn read_mail(&mut self) -> u64 {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.mailboxes[self.turn.core.0 as usize].take_all(&mut inbox);

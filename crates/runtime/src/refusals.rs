@@ -1,4 +1,4 @@
-//! What is written to the log about callers that were not let in: a line each, up to a rate.
+//! Log lines about refused connections: one each, up to a rate.
 
 use machine::Time;
 use machine::net::CloseReason;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::types::EntityAddr;
 
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines in one window. What comes beyond is counted, and the count is a line in the next.
+/// Lines in one window. Further ones are counted, and the count is a line in the next window.
 const LINES_MAX: u32 = 20;
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Refusals {
     pub fn note(&mut self, now: Time, from: EntityAddr, why: &CloseReason) {
         if now >= self.window_ends {
             if self.unwritten > 0 {
-                tracing::info!("{} more callers were not let in", self.unwritten);
+                tracing::info!("{} more connections were refused", self.unwritten);
             }
             *self = Refusals { window_ends: now + WINDOW, lines: 0, unwritten: 0 };
         }
@@ -32,9 +32,9 @@ impl Refusals {
         let from = from.plain();
         match why {
             CloseReason::Denied(why) => tracing::info!("{from} was denied: {why}"),
-            CloseReason::Protocol(why) => tracing::info!("{from} does not keep to the protocol: {why}"),
+            CloseReason::Protocol(why) => tracing::info!("{from} violated the protocol: {why}"),
             CloseReason::TimedOut => tracing::info!("{from} did not finish its handshake in time"),
-            CloseReason::Broken(why) => tracing::debug!("{from} went before its handshake was done: {why}"),
+            CloseReason::Broken(why) => tracing::debug!("{from} disconnected during its handshake: {why}"),
             CloseReason::Reset => {}
         }
     }

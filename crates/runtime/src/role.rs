@@ -1,4 +1,4 @@
-//! What a daemon implements, and what it may do.
+//! [`Role`], a daemon's code on one core, and [`Turn`], its access to the reactor.
 
 use crate::counters::Counters;
 use crate::device::Wake;
@@ -6,19 +6,19 @@ use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, Time};
 use std::sync::Arc;
 
-/// A daemon's part on one core: the wiring between the network and its machines.
+/// A daemon's code on one core: the wiring between the network and its machines.
 ///
-/// Every method runs to its end on the reactor's thread and must not block (but see [`Turn::is_caller_alone`]). What it wants is said through [`Turn`]
-/// and done when it returns, in order.
+/// Every method runs to its end on the reactor's thread and must not block (but see [`Turn::is_caller_alone`]). Effects
+/// are queued in [`Turn`] and carried out, in order, when the method returns.
 pub trait Role: 'static {
-    /// What this daemon's roles say to each other across cores, and what other threads say to them.
+    /// Messages between this daemon's cores, and from other threads to a core.
     type Hop: Send + 'static;
 
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Self::Hop>);
 
     fn on_hop(&mut self, hop: Self::Hop, turn: &mut Turn<Self::Hop>);
 
-    /// Called once, before anything else.
+    /// Called once, before every other method.
     fn on_start(&mut self, _: &mut Turn<Self::Hop>) {}
 
     /// Called when [`Role::next_deadline`] has passed.
@@ -26,27 +26,26 @@ pub trait Role: 'static {
 
     fn next_deadline(&self) -> Option<Time>;
 
-    /// Called once a turn, after everything that came in it and before anything is written: the place to start
-    /// what is better done for many at once.
+    /// Called once per turn, after all input and before the sockets are written: the place to submit batches.
     fn on_turn_end(&mut self, _: &mut Turn<Self::Hop>) {}
 
-    /// What wakes the reactor besides the network, other cores and deadlines: the role's disks. Asked once, after
-    /// [`Role::on_start`]. However much has completed, it is one turn, and [`Role::on_turn_end`] takes it all.
+    /// Wakes of the role's disks. Asked once, after [`Role::on_start`]. All completions at the time of a wake belong to one
+    /// turn, and [`Role::on_turn_end`] takes them.
     fn wakes(&self) -> Vec<Wake> {
         Vec::new()
     }
 
-    /// Whether one of them has something to take or to be given, found without a system call: asked before the reactor
-    /// sleeps, and while it looks around for a moment.
+    /// True if a disk has completions, or accepts queued requests. Makes no system call: the reactor asks before it sleeps and
+    /// while it polls.
     fn has_news(&self) -> bool {
         false
     }
 
-    /// The reactor ends after this. What is sent here is still written, as far as sockets take it at once.
+    /// The reactor ends after this. Messages sent here are written as far as sockets take them at once.
     fn on_stop(&mut self, _: &mut Turn<Self::Hop>) {}
 }
 
-/// What a role may do while it is called.
+/// Access to the reactor while a role is called.
 pub struct Turn<H> {
     pub(crate) now: Time,
     pub(crate) core: CoreId,
@@ -59,7 +58,7 @@ pub struct Turn<H> {
 }
 
 impl<H> Turn<H> {
-    /// Read once a turn.
+    /// Time, read once per turn.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -72,23 +71,23 @@ impl<H> Turn<H> {
         self.core_count
     }
 
-    /// For a connection on any core.
+    /// Queues an effect for a connection on any core.
     pub fn net(&mut self, effect: NetEffect) {
         self.net.push(effect);
     }
 
-    /// To the role on another core, or to this one in its next turn.
+    /// Posts to the role on another core, or to this one in its next turn.
     pub fn hop(&mut self, to: CoreId, hop: H) {
         self.hops.push((to, hop));
     }
 
-    /// End this core's reactor after the turn.
+    /// Ends this core's reactor after the turn.
     pub fn stop(&mut self) {
         self.stop = true;
     }
 
-    /// Whether, as far as one can tell, what comes to this core comes from one caller, who waits for each answer. While
-    /// the turn ends, nobody else is kept waiting then. Known in [`Role::on_turn_end`].
+    /// True if recent turns show a single client that waits for each reply; blocking at the end of the turn delays no other
+    /// client then. Known in [`Role::on_turn_end`].
     pub fn is_caller_alone(&self) -> bool {
         self.is_caller_alone
     }

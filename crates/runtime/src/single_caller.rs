@@ -1,27 +1,28 @@
-//! Is there one caller only, who asks again when he has his answer?
+//! Detection of a single caller: one client that sends its next request when it has the last reply.
 //!
-//! Then nobody is kept waiting while the core waits for its disk. It is so when each of the last turns brought one message
-//! at most, and none was there already when the turn before it ended: such a one had come from somebody else, meanwhile.
+//! With a single caller the core may block on its disk: no other client is delayed. The evidence is a row of turns that
+//! brought at most one message each, none of which was waiting already when the turn before ended. A message that was
+//! waiting came from a second client.
 
 use std::time::Duration;
 
-/// Turns in a row before it is believed.
+/// Turns in a row that prove it.
 const PROVEN: u32 = 16;
-/// Nobody has taken an answer and asked again in less.
-const AT_ONCE: Duration = Duration::from_micros(4);
+/// Minimum turnaround of a real client; shorter gaps mean several clients.
+const TURNAROUND_MIN: Duration = Duration::from_micros(4);
 
 #[derive(Debug, Default)]
-pub(crate) struct Alone {
+pub(crate) struct SingleCaller {
     turns: u32,
 }
 
-impl Alone {
-    /// A turn has brought so many messages, from the network or other cores, and had to be waited for so long.
+impl SingleCaller {
+    /// Counts a turn: the reactor slept for `waited`, and found `messages` from the network or other cores.
     pub fn on_turn(&mut self, waited: Duration, messages: u64) {
         self.turns = match messages {
-            // A deadline or a disk: says nothing.
+            // A deadline or a disk woke the reactor: no evidence.
             0 => self.turns,
-            1 if waited > AT_ONCE => (self.turns + 1).min(PROVEN),
+            1 if waited > TURNAROUND_MIN => (self.turns + 1).min(PROVEN),
             _ => 0,
         };
     }
@@ -36,9 +37,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_who_waits_for_each_answer_is_alone_and_others_end_it() {
+    fn second_client_ends_single_caller() {
         let proven = || {
-            let mut alone = Alone::default();
+            let mut alone = SingleCaller::default();
             for _ in 0..PROVEN {
                 assert!(!alone.is_proven());
                 alone.on_turn(Duration::from_millis(1), 1);

@@ -1,4 +1,4 @@
-//! One TCP socket: reading into room that is not yet initialised, one vectored write for all that waits.
+//! One TCP socket: reads into uninitialised memory, and one vectored write for all queued frames.
 
 use bytes::BytesMut;
 use mio::net::TcpStream;
@@ -6,23 +6,23 @@ use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use wire::frames::WriteQueue;
 
-/// Pieces of one write. Linux takes 1024; more than this are written by the next call.
+/// Pieces of one write. Linux takes up to 1024; the next call writes the rest.
 const SLICES_MAX: usize = 128;
 
 pub(crate) struct Socket {
     pub stream: TcpStream,
-    /// `connect` has succeeded, or it was accepted.
+    /// Accepted, or `connect` has succeeded.
     pub connected: bool,
-    /// The kernel may have bytes that were not read: it will not say so again.
+    /// The kernel may have unread bytes. Edge-triggered: it does not signal them again.
     pub readable: bool,
-    /// It took only a part of the last write: it will say when it takes more.
+    /// The last write was short; the kernel signals when there is room again.
     pub full: bool,
 }
 
 pub(crate) enum ReadOutcome {
-    /// As much as there was room for: there may be more.
+    /// The room was filled: there may be more.
     Full(usize),
-    /// Everything there was.
+    /// All bytes that the socket had.
     Drained(usize),
     Closed,
 }
@@ -32,7 +32,7 @@ impl Socket {
         Socket { stream, connected, readable: false, full: false }
     }
 
-    /// Append at most `max` bytes to `buffer`, which is given room for them first.
+    /// Appends at most `max` bytes to `buffer`, and grows it first if needed.
     pub fn read(&mut self, buffer: &mut BytesMut, max: usize) -> io::Result<ReadOutcome> {
         if buffer.capacity() - buffer.len() < max {
             buffer.reserve(max);
@@ -56,7 +56,7 @@ impl Socket {
         }
     }
 
-    /// Write what the socket takes. Says how many bytes, in how many calls.
+    /// Writes as much as the socket takes. Returns the number of bytes and of calls.
     pub fn write(&mut self, queue: &mut WriteQueue) -> io::Result<(usize, usize)> {
         let (mut written, mut calls) = (0, 0);
         while !queue.is_empty() {

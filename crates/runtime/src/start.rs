@@ -1,4 +1,4 @@
-//! Starting a daemon's reactors and ending them.
+//! Start and end of a daemon's reactors.
 
 use crate::counters::Counters;
 use crate::mail::Mailbox;
@@ -17,15 +17,15 @@ use std::time::Duration;
 pub struct Options {
     /// At most [`ConnId::CORES_MAX`].
     pub cores: u16,
-    /// Core 0 accepts on these. Bound by the caller, who thereby knows their addresses.
+    /// Core 0 accepts on these. The caller has bound them.
     pub listeners: Vec<TcpListener>,
-    /// The same on every core, but for the core's number, which is filled in.
+    /// Configuration of sessions; each core fills in its own number.
     pub session: Config,
-    /// How long a core polls before it sleeps, when it serves one caller at a time; zero: not at all.
+    /// Longest polling before sleep, for a single client; zero disables it.
     pub idle_poll: Duration,
-    /// From the operating system; each core gets a stream of its own.
+    /// Seed from the operating system; each core gets its own random stream.
     pub seed: [u8; 32],
-    /// The threads are called after it.
+    /// Prefix of thread names.
     pub name: String,
 }
 
@@ -33,12 +33,12 @@ pub struct Options {
 pub struct Reactors<H> {
     mailboxes: Vec<Mailbox<H>>,
     counters: Vec<Arc<Counters>>,
-    /// Each says whether it ended as it was asked to.
+    /// Each returns true if it ended cleanly.
     threads: Vec<JoinHandle<bool>>,
 }
 
 impl<H: Send + 'static> Reactors<H> {
-    /// Start a thread for each core. `make_role` runs on each, and is told how to reach all of them.
+    /// Starts a thread for each core. `make_role` runs on each of them, with the mailboxes of all.
     pub fn start<R: Role<Hop = H>>(
         options: Options,
         make_role: impl Fn(CoreId, &[Mailbox<H>]) -> R + Send + Sync + 'static,
@@ -46,7 +46,7 @@ impl<H: Send + 'static> Reactors<H> {
         Reactors::try_start(options, move |core, mailboxes| Ok::<R, Infallible>(make_role(core, mailboxes)))
     }
 
-    /// The same for roles that may fail to be made: the error goes to the log, and all cores end.
+    /// Like [`Reactors::start`], for roles whose construction may fail: the error is logged, and all cores end.
     pub fn try_start<R: Role<Hop = H>, E: Display>(
         options: Options,
         make_role: impl Fn(CoreId, &[Mailbox<H>]) -> Result<R, E> + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl<H: Send + 'static> Reactors<H> {
         &self.mailboxes
     }
 
-    /// By core.
+    /// Counters by core.
     pub fn counters(&self) -> &[Arc<Counters>] {
         &self.counters
     }
@@ -105,7 +105,7 @@ impl<H: Send + 'static> Reactors<H> {
         self.mailboxes.iter().for_each(Mailbox::stop);
     }
 
-    /// Wait for every core to end. False when one of them failed or panicked.
+    /// Waits for every core to end. Returns false if one of them failed or panicked.
     pub fn join(self) -> bool {
         let mut all_well = true;
         for thread in self.threads {
@@ -115,7 +115,7 @@ impl<H: Send + 'static> Reactors<H> {
     }
 }
 
-/// Allow as many open files as the system lets us: a connection is one. Says how many that is.
+/// Raises the limit on open files to the maximum that the system allows, and returns it: each connection is one.
 pub fn raise_file_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: both calls are given a pointer to a local of the right type.
@@ -124,7 +124,7 @@ pub fn raise_file_limit() -> usize {
         libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
         limit.rlim_cur = limit.rlim_max;
         if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
-            tracing::warn!("cannot raise the limit on open files");
+            tracing::warn!("cannot raise the limit on open files: connections beyond it are refused");
             libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
         }
     }

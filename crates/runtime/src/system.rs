@@ -1,4 +1,4 @@
-//! Wall clock, processor time and random seeds: the edge at which they enter. Machines get them as inputs.
+//! Wall clock, processor time and random seeds. Machines get them as inputs from here.
 
 use machine::Random;
 use std::io::Read;
@@ -17,7 +17,7 @@ pub fn os_random() -> std::io::Result<Random> {
     Ok(Random::from_seed(seed))
 }
 
-/// Processor time that this process has taken so far.
+/// Processor time that this process has used.
 pub fn cpu_time() -> std::time::Duration {
     let taken = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     std::time::Duration::try_from(taken).unwrap_or_default()

@@ -1,5 +1,4 @@
-//! Real disks against the contract of a device: a file through the ring, a file through threads, and a loop device
-//! where we may make one. And who may open what.
+//! Real disks: conformance of files through io_uring and threads and of a loop device, exclusive opens, and errors.
 
 use bytes::Bytes;
 use device::conformance::{SIZE_MIN, suite};
@@ -61,13 +60,13 @@ fn run(queue: &mut Queue, request: Request) -> Result<Bytes, DeviceError> {
 }
 
 #[test]
-fn a_file_through_the_ring_conforms() {
+fn file_through_ring_conforms() {
     let file = TemporaryFile::new("ring", SIZE_MIN);
     conforms(&file.0, Method::Ring);
 }
 
 #[test]
-fn a_file_through_threads_conforms() {
+fn file_through_threads_conforms() {
     let file = TemporaryFile::new("threads", SIZE_MIN);
     conforms(&file.0, Method::Threads);
 }
@@ -93,7 +92,7 @@ impl Drop for LoopDevice {
 }
 
 #[test]
-fn a_loop_device_conforms() {
+fn loop_device_conforms() {
     let file = TemporaryFile::new("loop", SIZE_MIN);
     let device = match LoopDevice::over(&file.0) {
         Ok(device) => device,
@@ -107,13 +106,13 @@ fn a_loop_device_conforms() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_the_device() {
+fn second_open_names_the_holder() {
     let file = TemporaryFile::new("lock", 1 << 20);
     let disk = Disk::open(&file.0).unwrap();
-    // A second open of the same process is as another process to the lock.
+    // To the lock, a second open of this process is like one of another process.
     let refused = Disk::open(&file.0).unwrap_err().to_string();
     assert!(
-        refused.contains("is in use by process ") && refused.contains("stop that one first"),
+        refused.contains("is in use by process ") && refused.contains("stop that process first"),
         "{refused}"
     );
     let queue = disk.queue().unwrap();
@@ -124,14 +123,14 @@ fn a_second_process_is_told_who_has_the_device() {
 }
 
 #[test]
-fn what_is_no_disk_is_refused() {
+fn directory_and_missing_file_are_refused() {
     assert!(matches!(Disk::open(Path::new("/nowhere/at/all")), Err(OpenError::Missing(_))));
     assert!(matches!(Disk::open(Path::new("/dev/null")), Err(OpenError::NotADisk(_))));
     assert!(matches!(Disk::open(&std::env::temp_dir()), Err(OpenError::NotADisk(_))));
 }
 
 #[test]
-fn a_file_cut_short_gives_errors_not_bytes() {
+fn truncated_file_gives_errors() {
     for method in [Method::Ring, Method::Threads] {
         let file = TemporaryFile::new(&format!("short-{method:?}"), 1 << 20);
         let disk = Disk::open(&file.0).unwrap();
@@ -148,8 +147,8 @@ fn a_file_cut_short_gives_errors_not_bytes() {
 }
 
 #[test]
-fn a_full_file_system_says_so() {
-    // Sized by a limit on files rather than by a file system: the error is another, what it means is the same.
+fn full_file_system_is_reported() {
+    // A limit on file size stands in for a full file system: another errno with the same meaning.
     for method in [Method::Ring, Method::Threads] {
         let dir = std::env::temp_dir().join(format!("shoal-full-{method:?}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
@@ -177,7 +176,7 @@ fn a_full_file_system_says_so() {
 }
 
 #[test]
-fn a_write_that_is_waited_for_is_done_when_it_is_polled_for() {
+fn blocking_write_is_done_by_the_next_poll() {
     let file = TemporaryFile::new("waited", 1 << 20);
     let disk = Disk::open(&file.0).unwrap();
     let mut queue = disk.queue().unwrap();
@@ -192,7 +191,7 @@ fn a_write_that_is_waited_for_is_done_when_it_is_polled_for() {
     assert!(queue.has_news());
     assert!(!queue.poll(&mut done), "nothing is under way behind it");
     assert!(matches!(done.as_slice(), [Done { token: 1, result: Ok(_) }]));
-    // With others it goes the usual way.
+    // With other requests in flight it does not block.
     done.clear();
     queue.submit(2, write(2, 1));
     queue.submit(3, write(3, 2));
@@ -205,8 +204,8 @@ fn a_write_that_is_waited_for_is_done_when_it_is_polled_for() {
     assert_eq!([read[0], read[BLOCK], read[2 * BLOCK]], [1, 2, 3]);
 }
 
-/// A queue that is dropped with reads under way: the memory they fill stays until they end. (What would go wrong is
-/// seen by a sanitizer or a crash, not by an assertion.)
+/// A queue dropped with reads in flight: their memory stays until they end. A sanitizer or a crash would show an error, not an
+/// assertion.
 #[test]
 fn dropping_a_busy_queue_is_safe() {
     for method in [Method::Ring, Method::Threads] {

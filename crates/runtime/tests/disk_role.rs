@@ -1,4 +1,4 @@
-//! A role with a disk: its reactor sleeps, and wakes when the disk has done something.
+//! A role with a disk: completions wake its sleeping reactor.
 
 use device::{BLOCK, BlockDevice, Durability, Request};
 use machine::net::NetEvent;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use wire::types::{EntityAddrVec, EntityKind, EntityName};
 
 const ROUNDS: u64 = 50;
-/// Of each round.
+/// Writes of each round.
 const WRITES: u64 = 20;
 
-/// Writes in rounds; each begins when all writes of the last have completed.
+/// Writes in rounds; a round begins when all writes of the last have completed.
 struct Writer {
     queue: Queue,
     left_in_round: u64,
@@ -24,7 +24,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Takes what has completed, and begins rounds as long as they complete at once.
+    /// Takes completions, and begins rounds while they complete at once.
     fn go_on(&mut self, turn: &mut Turn<()>) {
         loop {
             let mut done = Vec::new();
@@ -60,7 +60,7 @@ impl Role for Writer {
     fn on_hop(&mut self, (): (), _: &mut Turn<()>) {}
     fn on_deadline(&mut self, _: &mut Turn<()>) {}
 
-    /// Nothing else wakes this reactor.
+    /// No deadline: only the disk wakes this reactor.
     fn next_deadline(&self) -> Option<Time> {
         None
     }

@@ -1,4 +1,4 @@
-//! Reactors on real sockets: messages of all sizes come back, on one core and on several, whoever is slow.
+//! Reactors on real sockets: messages of all sizes are echoed, on one core and on several.
 
 use bytes::Bytes;
 use machine::net::*;
@@ -12,7 +12,7 @@ use wire::cephx::METHOD_NONE;
 use wire::messages::{Body, Header, Message, Payload};
 use wire::types::{EntityAddr, EntityKind, EntityName};
 
-/// Sends back what it gets. Every message takes a detour over the next core.
+/// Echoes every message, by way of the next core.
 struct Echo;
 
 impl Role for Echo {
@@ -37,7 +37,7 @@ impl Role for Echo {
     }
 }
 
-/// Opens connections, sends all it has on each at once, and tells when everything is back in order.
+/// Opens connections, sends all messages on each at once, and reports when all are back in order.
 struct Caller {
     to: SocketAddr,
     lens: Vec<usize>,
@@ -94,7 +94,7 @@ impl Role for Caller {
 fn message(n: u64, len: usize) -> Message {
     let header = Header { tid: n, kind: 60_000, priority: 127, version: 1, compat: 1 };
     let data = vec![n as u8; len];
-    // As it arrives: with the checksum that the frame had.
+    // With the checksum of the frame, as it arrives.
     let data_sum = (len > 0).then(|| wire::frames::crc32c(&data));
     let front = vec![n as u8; 20].into();
     let payload = Payload { front, middle: Bytes::new(), data: data.into(), data_sum };
@@ -148,7 +148,7 @@ fn echo(cores: u16, conns: u64, lens: Vec<usize>) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn what_is_sent_comes_back_in_order() {
+fn messages_are_echoed_in_order() {
     let lens: Vec<usize> = (0..70).map(|n| [0, 1, 100, 4096, 5000, 70_000, 1 << 20][n % 7]).collect();
     for cores in [1, 2, 3] {
         echo(cores, 4, lens.clone());
@@ -156,7 +156,7 @@ fn what_is_sent_comes_back_in_order() {
 }
 
 #[test]
-fn hops_travel_in_batches() {
+fn hops_are_batched() {
     let counters = echo(2, 8, vec![100; 5000]);
     let of = |name| counters.iter().find(|(n, _)| *n == name).unwrap().1;
     assert_eq!(of("messages_in"), 40_000);

@@ -1,5 +1,5 @@
-//! Ten thousand connections that never finish their handshake, on real sockets: others are served meanwhile, memory
-//! stays bounded, and at the deadline they are gone.
+//! Ten thousand connections that never finish their handshake, on real sockets: other clients are served, memory stays
+//! bounded, and the connections are closed at the deadline.
 
 use machine::net::*;
 use machine::{ConnId, Time};
@@ -13,22 +13,22 @@ use wire::cephx::METHOD_NONE;
 use wire::frames::{Banner, Control, FrameEncoder, WriteQueue};
 use wire::types::{AddrKind, EntityAddr, EntityKind, EntityName};
 
-/// Both ends of each are in this process, whose limit on open files may be lower than twice ten thousand.
+/// Number of connections. Both ends are in this process, whose limit on open files may be lower than twice that.
 const STRANGERS_MAX: usize = 10_000;
 const FILES_FOR_OTHERS: usize = 200;
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// As many as come by then: the first must still be there when they are counted.
+/// Time to open connections: the first must still be open when they are counted.
 const CONNECTING: Duration = Duration::from_secs(7);
-/// What each half-open connection may cost us, both ends' kernel memory apart.
+/// Memory of a half-open connection, without the kernel's.
 const MEMORY_EACH_MAX: usize = 8 << 10;
 
-/// Tells what the network says; calls somebody when asked to.
+/// Reports network events, and opens connections on request.
 struct Quiet(mpsc::Sender<NetEvent>);
 
 impl Role for Quiet {
     type Hop = NetEffect;
     fn on_net(&mut self, event: NetEvent, _: &mut Turn<NetEffect>) {
-        // The test may be over.
+        // The test may have ended.
         let _ = self.0.send(event);
     }
     fn on_hop(&mut self, effect: NetEffect, turn: &mut Turn<NetEffect>) {
@@ -63,7 +63,7 @@ fn resident_len() -> usize {
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Half a handshake, each a little different.
+/// Half a handshake, each different.
 fn half(n: usize) -> Vec<u8> {
     let mut queue = WriteQueue::new();
     queue.put(&Banner::OURS.encode());
@@ -117,7 +117,7 @@ fn half_open_connections_cost_little_and_end() {
     for stream in &mut strangers {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut rest = Vec::new();
-        // The end, or a reset because of what was not read.
+        // End of file, or a reset because of unread bytes.
         if let Err(e) = stream.read_to_end(&mut rest) {
             assert_eq!(e.kind(), std::io::ErrorKind::ConnectionReset, "{e}");
         }

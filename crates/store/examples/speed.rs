@@ -1,5 +1,4 @@
-//! How long do the memory store's commonest transactions take? Prints nanoseconds of processor time an operation,
-//! which a busy machine disturbs less than the clock.
+//! Benchmark of the memory store's commonest transactions, in nanoseconds of processor time per operation.
 //!
 //! `cargo run --release -p store --example speed [OBJECTS]`
 
@@ -9,7 +8,7 @@ use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore, Query, ReadR
 use wire::types::{HObject, PgId, SnapId, SpgId};
 
 const ROUNDS: usize = 400_000;
-/// Log entries that a PG keeps; one goes in and one goes out at each write.
+/// Log entries of a PG; each write adds one and removes one.
 const LOG_LEN: u64 = 2_000;
 
 fn pg() -> SpgId {
@@ -34,7 +33,7 @@ fn log_key(n: u64) -> Bytes {
     Bytes::copy_from_slice(&key)
 }
 
-/// What this process has run so far, as the kernel counts it.
+/// Processor time of this process.
 fn processor_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
@@ -48,7 +47,7 @@ struct Driver {
 impl Driver {
     fn submit(&mut self, tag: u64, changes: Vec<Change>) {
         self.store.submit(tag, Transaction { collection: Collection::Pg(pg()), changes });
-        // A host polls once a turn, not once a transaction.
+        // A host polls once per turn, not per transaction.
         if tag.is_multiple_of(32) {
             self.drain();
         }

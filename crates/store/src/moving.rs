@@ -120,7 +120,7 @@ impl CollectionRemoval {
         changes
     }
 
-    /// Whether the changes given out last remove the collection.
+    /// True if the last changes remove the collection itself.
     pub fn is_last(&self) -> bool {
         self.is_last
     }

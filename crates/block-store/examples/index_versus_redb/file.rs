@@ -1,4 +1,4 @@
-//! A file as a device, blocking and past the page cache, that counts what it is asked for.
+//! A file as a device, with blocking direct I/O and counters.
 
 use bytes::Bytes;
 use device::{BLOCK, BlockDevice, DeviceError, Done, Request};
@@ -15,7 +15,7 @@ pub struct Counts {
     pub writes: u64,
     pub write_bytes: u64,
     pub flushes: u64,
-    /// Spent in the device's calls.
+    /// Time in system calls.
     pub busy: Duration,
 }
 
@@ -24,7 +24,7 @@ pub struct FileDevice {
     size: u64,
     done: Vec<Done>,
     counts: Arc<Mutex<Counts>>,
-    /// Memory that O_DIRECT likes, kept for the next request.
+    /// Aligned memory, kept for the next request.
     aligned: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ impl BlockDevice for FileDevice {
     }
 }
 
-/// A part of `memory` that begins at a multiple of a block's length.
+/// A slice of `memory` that is aligned to a block.
 fn aligned(memory: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if memory.len() < len + BLOCK {
         memory.resize(len + BLOCK, 0);

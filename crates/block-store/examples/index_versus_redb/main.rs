@@ -1,8 +1,8 @@
-//! The index of our own against redb, on the same device and the same work: `cargo run --release -p block-store --example
+//! Comparison of the index with redb, on the same device with the same work: `cargo run --release -p block-store --example
 //! index_versus_redb -- FILE [THOUSANDS OF OBJECTS] [ours|redb|redb-gathered]`. Prints the table of the decision note.
 //!
-//! Each candidate has the same memory in all, sees the same changes and questions from the same seed, and makes what it
-//! was told durable at the same moments: an engine has a log, so its index must be durable at checkpoints only.
+//! Each candidate has the same total memory, gets the same changes and queries from the same seed, and makes them durable at
+//! the same moments: a store has a log, so its index must be durable at checkpoints only.
 
 mod file;
 mod ours;
@@ -11,27 +11,27 @@ mod work;
 
 use std::path::PathBuf;
 
-/// All a candidate may hold: memtables and caches.
+/// Memory of a candidate: memtables and caches.
 const MEMORY_BYTES: usize = 96 << 20;
-/// Of changes, between two checkpoints.
+/// Bytes of changes between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 32 << 20;
 
 type Changes = Vec<(Vec<u8>, Option<bytes::Bytes>)>;
 
-/// An ordered map that is made durable now and then.
+/// An ordered map with checkpoints.
 trait Candidate {
     fn name(&self) -> &'static str;
     fn apply(&mut self, changes: Changes);
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>>;
-    /// Visit up to `count` entries from a key on; how many there were.
+    /// Visits up to `count` entries from a key on. Returns their number.
     fn scan(&mut self, from: &[u8], to: &[u8], count: usize) -> usize;
-    /// All applied so far survives a power cut when this returns.
+    /// Makes all applied changes durable.
     fn checkpoint(&mut self);
-    /// Nothing is left to be done in the background.
+    /// Waits until background work is done.
     fn settle(&mut self) {}
-    /// Stop cleanly and open again.
+    /// Stops cleanly and opens again.
     fn reopen(&mut self);
-    /// Of the device.
+    /// Device space in use.
     fn space(&self) -> u64;
 }
 

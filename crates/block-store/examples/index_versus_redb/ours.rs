@@ -14,7 +14,7 @@ pub struct Ours {
     manifest: bytes::Bytes,
 }
 
-/// The first free run from where the last one ended.
+/// Next-fit allocation.
 struct Space {
     free: Vec<bool>,
     next: usize,
@@ -52,7 +52,7 @@ fn options() -> Options {
 
 impl Ours {
     pub fn new(device: FileDevice) -> Ours {
-        // Two blocks at the front are the header's and not the index's.
+        // The first two blocks belong to the header.
         let space = Space { free: vec![true; (16 << 30) / BLOCK], next: 0 };
         let io = Io::new(Box::new(device));
         Ours { index: Index::new(options()), io, space, mark: LogMark(0), manifest: bytes::Bytes::new() }
@@ -124,7 +124,7 @@ impl Candidate for Ours {
         let len = blob.len() as u64;
         self.io.write(Owner::Header, 1, at, blob.into(), device::Durability::Later);
         self.io.flush(Owner::Header, 2);
-        // The header's slot, which names it.
+        // The header that names the manifest.
         let header = vec![0; BLOCK];
         let slot = self.space.take(BLOCK as u64, Purpose::Flush).expect("room");
         self.io.write(Owner::Header, 3, slot, header.into(), device::Durability::Later);

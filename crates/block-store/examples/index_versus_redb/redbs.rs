@@ -1,5 +1,5 @@
-//! redb on the same device, in two ways: changes put into its tree at once, and changes gathered in memory and put in
-//! the order of their keys at the checkpoint.
+//! redb on the same device, in two variants: changes are inserted at once, or gathered in memory and inserted in key order at
+//! the checkpoint.
 
 use crate::file::FileDevice;
 use crate::{Candidate, Changes, MEMORY_BYTES};
@@ -15,7 +15,7 @@ const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("index");
 
 pub struct Redb {
     database: Option<Database>,
-    /// Open between checkpoints where changes are put at once.
+    /// Open between checkpoints in the first variant.
     transaction: Option<redb::WriteTransaction>,
     gathered: Option<BTreeMap<Vec<u8>, Option<Bytes>>>,
     disk: Disk,
@@ -90,7 +90,7 @@ impl StorageBackend for Disk {
 }
 
 fn cache_bytes(gathers: bool) -> usize {
-    // What gathers needs memory for that: as much as a memtable and a frozen one.
+    // The gathering variant needs memory for two memtables.
     if gathers { MEMORY_BYTES - (48 << 20) } else { MEMORY_BYTES }
 }
 
@@ -148,7 +148,7 @@ impl Candidate for Redb {
     }
 
     fn scan(&mut self, from: &[u8], to: &[u8], count: usize) -> usize {
-        // With nothing gathered: a merge with memory would cost it something more.
+        // Without gathered changes: merging them would cost more.
         let table = self.transaction.as_ref().expect("open").open_table(TABLE).expect("the table");
         let range = table.range::<&[u8]>((Bound::Included(from), Bound::Excluded(to))).expect("a range");
         range.take(count).inspect(|entry| _ = std::hint::black_box(entry)).count()

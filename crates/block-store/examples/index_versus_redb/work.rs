@@ -1,4 +1,4 @@
-//! The work: what an engine asks of its index, in phases, each with its costs.
+//! The work of a store on its index, in phases with separate costs.
 
 use crate::file::Counts;
 use crate::{CHECKPOINT_BYTES, Candidate, Changes};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PGS: u64 = 64;
-/// Entries of a PG's log.
+/// Entries of a PG log.
 const LOG_LEN: u64 = 3000;
 
 /// SplitMix64.
@@ -27,7 +27,7 @@ fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// pool, hash, name: as an engine orders objects.
+/// A key like that of an object: pool, hash, name.
 fn object_key(i: u64) -> Vec<u8> {
     let mut key = vec![2, 0, 0, 0, 0, 0, 0, 0, 3, 0];
     key.extend_from_slice(&(mix(i) as u32).to_be_bytes());
@@ -188,7 +188,7 @@ impl Phase {
     }
 }
 
-/// Of this process, user and system.
+/// Processor time of this process, user and system.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

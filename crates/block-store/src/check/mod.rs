@@ -1,9 +1,9 @@
-//! fsck: does everything in a shard agree with everything else?
+//! fsck: consistency of a shard.
 //!
-//! The walk goes through the index once, space by space, with a bit a block and some bytes an object in memory. What it
-//! compares: records with the sums over their pages and omaps; the blocks that pages point to with the bitmap, with the
-//! counts of owners and with what the index's tables occupy; the areas of objects' keys with the collections; the totals.
-//! A deep check also reads every block of data and compares its checksum.
+//! One walk through the index, with one bit per block and some bytes per object in memory. It compares records with the sums
+//! over their pages and omaps; the blocks that pages point to with the bitmap, the reference counts, and the blocks of the
+//! index; the areas of object keys with the collections; and the totals. A deep check also reads every data block and
+//! compares its checksum.
 
 mod finding;
 mod walk;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectId;
 pub use walk::Walk;
 
-/// What is known of an object's number when its pages come by.
+/// Facts about an object's number, for the check of its pages.
 struct Known {
     object: ObjectId,
     data_bytes: u64,
@@ -32,7 +32,7 @@ struct Known {
 struct KnownOmap {
     object: ObjectId,
     state: OmapState,
-    /// Its keys and bytes are in its record.
+    /// Keys and bytes are counted in its record.
     is_counted: bool,
 }
 
@@ -42,29 +42,29 @@ struct Checker<'a> {
     objects: BTreeMap<u64, Known>,
     omaps: BTreeMap<u64, KnownOmap>,
     to_clean: BTreeSet<u64>,
-    /// Blocks that at least one page points to.
+    /// Blocks with at least one owner.
     owned: Bitmap,
     to_read: Vec<ToRead>,
-    /// Of blocks with more than one owner: how many more.
+    /// Additional owners of blocks with more than one.
     more_owners: BTreeMap<u64, u64>,
     first_block: u64,
 }
 
-/// A block that a deep check looks at.
+/// A block for the deep check.
 #[derive(Clone)]
 struct ToRead {
     object: Option<ObjectId>,
     number: u64,
-    /// In the object.
+    /// Offset in the object.
     offset: u64,
     unit: u64,
     crc: u32,
 }
 
-/// So many blocks gather before they are read: enough for neighbours to be read together, and a disk to be kept busy.
+/// Blocks gathered before a read: enough to read neighbours together and keep a disk busy.
 const READ_TOGETHER: usize = 16 << 10;
 
-/// Check a shard in which nothing is under way.
+/// Checks a shard at rest.
 pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
     let data = walk.data_space();
     let mut checker = Checker {
@@ -104,7 +104,7 @@ impl Checker<'_> {
             let next = match next {
                 Ok(next) => next,
                 Err(bad) => {
-                    // What lies behind is looked at all the same.
+                    // Go on behind the damage.
                     self.find(Finding::IndexUnreadable { from: at.clone(), bad });
                     let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
                     let next = self
@@ -142,7 +142,7 @@ impl Checker<'_> {
         let Ok(record) = ObjectRecord::decode(&value) else {
             return self.find(Finding::BadValue { key: key.to_vec() });
         };
-        // A PG meta object's own key is in its record.
+        // The key of a PG meta object is in its record.
         let id = match &record.own_key {
             Some(own) => key::parse_object(own).map(|(_, id)| id),
             None => key::parse_object(key).map(|(_, id)| id),
@@ -181,7 +181,7 @@ impl Checker<'_> {
     }
 
     fn all_pages(&mut self, depth: Depth) {
-        // Of the object whose pages come by: its number, and the bytes seen of it.
+        // Number and bytes of the object whose pages are visited.
         let mut current: Option<(u64, u64)> = None;
         self.scan(key::all_pages(), &mut |this, key, value| {
             let (Ok((number, page_number)), Ok(page)) = (key::parse_page(key), Page::decode(value)) else {
@@ -201,7 +201,7 @@ impl Checker<'_> {
             self.object_ends(open, bytes);
         }
         self.read_blocks();
-        // Those left were never seen with a page.
+        // The others have no page.
         let without: Vec<Finding> = self
             .objects
             .values()
@@ -267,7 +267,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Read what has gathered, in the order in which it lies on the device.
+    /// Reads the gathered blocks in device order.
     fn read_blocks(&mut self) {
         let mut to_read = std::mem::take(&mut self.to_read);
         to_read.sort_by_key(|read| read.unit);

@@ -1,4 +1,4 @@
-//! How a check gets at a shard.
+//! Access of fsck to a shard.
 
 use crate::format::Totals;
 use crate::index::Bad;
@@ -7,28 +7,28 @@ use crate::plan::Collections;
 use crate::space::Run;
 use store::Compressed;
 
-/// What a check looks at.
+/// A shard at rest, as fsck reads it.
 pub trait Walk {
-    /// Some entries of `from..to` of the index, and where to go on.
+    /// Visits some index entries of `from..to`; returns the key to go on from.
     fn entries(
         &mut self,
         from: &[u8],
         to: &[u8],
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Option<Key>, Bad>;
-    /// The same, going on where a part of the index cannot be read.
+    /// Like [`Walk::entries`], and goes on behind unreadable parts of the index.
     fn readable_entries(&mut self, from: &[u8], to: &[u8], each: &mut dyn FnMut(&[u8], &[u8]))
     -> Option<Key>;
-    /// Read blocks of data, ascending, as the store would: each is given with its place in the list, `None` when it cannot
-    /// be read, in any order.
+    /// Reads data blocks, given in ascending order. Each is passed to `each` with its place in the list, in any order; `None`
+    /// if it cannot be read.
     fn blocks(&mut self, units: &[u64], each: &mut dyn FnMut(usize, Option<&[u8]>));
     fn collections(&self) -> &Collections;
     fn totals(&self) -> Totals;
-    /// What compression has come to, of all pools.
+    /// Compression totals of all pools.
     fn compressed(&self) -> Compressed;
     fn data_space(&self) -> Run;
-    /// The blocks that the bitmap says hold data.
+    /// Blocks that hold data, from the bitmap.
     fn stored_runs(&self) -> Vec<Run>;
-    /// Blocks of the data space that something else than data lies in.
+    /// Blocks of the data space that hold index tables and manifests.
     fn other_runs(&self) -> Vec<Run>;
 }

@@ -1,5 +1,5 @@
-//! A shard's header: where its log begins and its index's manifest lies. Written by checkpoints, in two slots by turns,
-//! so that the older one holds until the newer one is whole.
+//! A shard's header: the start of its log and the place of its index manifest. Checkpoints write it to two slots in turn, so
+//! that the older one is valid until the newer one is complete.
 
 use super::{sealed_block, unsealed};
 use crate::space::{Run, Runs};
@@ -7,17 +7,17 @@ use codec::{DecodeError, Reader};
 use device::BLOCK;
 
 const MAGIC: u32 = 0x4864_5348; // "HSdH"
-/// 1: the first. 2: of a manifest in several pieces; what has it in one is written as 1.
+/// 1: the first. 2: manifest in several pieces; one in a single piece is written as version 1.
 const VERSION: u32 = 2;
-/// In how many pieces a manifest may lie: their places fit into the header's block.
+/// Most pieces of a manifest: their places fit into the header's block.
 pub(crate) const MANIFEST_RUNS_MAX: usize = 200;
 
-/// Counters that live in no record of the index. Every log record and every header carries their newest values.
+/// Totals that no index record holds. Every log record and every header carries their newest values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// The next number for an object's data or omap, or for an area; never reused.
+    /// The next number for object data, an omap or an area. Numbers are never reused.
     pub next_number: u64,
-    /// Bytes of objects' data.
+    /// Bytes of object data.
     pub data_bytes: u64,
     pub omap_bytes: u64,
     pub objects: u64,
@@ -57,15 +57,15 @@ pub struct Header {
     pub log_sequence: u64,
     /// The checksum of the header of the record before it.
     pub log_chain: u32,
-    /// `None` while there are no tables.
+    /// `None` until the first table is written.
     pub manifest: Option<ManifestPlace>,
     pub totals: Totals,
-    /// Nothing was written after this header: the log is empty.
+    /// A clean stop: the log is empty.
     pub clean: bool,
 }
 
 impl Header {
-    /// The header of a store just made.
+    /// The header of a new store.
     pub fn first(shard_identity: u64) -> Header {
         Header {
             shard_identity,
@@ -79,7 +79,7 @@ impl Header {
         }
     }
 
-    /// Which of the two slots this one is written to.
+    /// Slot of this header, 0 or 1.
     pub fn slot(&self) -> u64 {
         self.sequence % 2
     }
@@ -116,13 +116,13 @@ impl Header {
         sealed_block(out)
     }
 
-    /// `None` when the block does not hold a header of this shard that is whole.
+    /// `None` if the block does not hold a complete header of this shard.
     pub fn decode(block: &[u8], shard_identity: u64) -> Option<Header> {
         let body = unsealed(block)?;
         Header::decode_body(body).ok().filter(|h| h.shard_identity == shard_identity)
     }
 
-    /// The version of a whole header that this program does not know.
+    /// The version of a complete header, if it is newer than this program.
     fn newer_version(block: &[u8]) -> Option<u32> {
         let mut r = Reader::new(unsealed(block)?);
         let (magic, version) = (r.u32().ok()?, r.u32().ok()?);
@@ -160,8 +160,8 @@ impl Header {
         })
     }
 
-    /// The newer one of the slots that are whole. An error is the version of one that only a newer program can read: the
-    /// other slot is not to be gone by then.
+    /// The newer one of the complete headers. An error is the version of a header of a newer program: the older slot must
+    /// not be used then.
     pub fn newest(slots: [&[u8]; 2], shard_identity: u64) -> Result<Option<Header>, u32> {
         if let Some(version) = slots.into_iter().find_map(Header::newer_version) {
             return Err(version);
@@ -171,7 +171,7 @@ impl Header {
     }
 }
 
-/// Whether one of a part's two header slots begins as a header does, of any version, damaged or not.
+/// True if one of a shard's two header slots begins like a header of any version, damaged or not.
 pub(crate) fn has_shard_header(slots: &[u8]) -> bool {
     slots.chunks(BLOCK).any(|slot| slot.starts_with(&MAGIC.to_le_bytes()))
 }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newer_whole_slot_counts() {
+    fn newer_complete_slot_counts() {
         let first = Header::first(5);
         let place = ManifestPlace { runs: Runs::from_slice(&[Run::new(700, 2)]), len: 5000, crc: 9 };
         let totals = Totals { next_number: 4, data_bytes: 5, omap_bytes: 6, objects: 7 };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_may_lie_in_pieces() {
+    fn manifest_in_pieces_round_trips() {
         for pieces in [2, MANIFEST_RUNS_MAX] {
             let runs: Runs = (0..pieces as u64).map(|i| Run::new(900 - 4 * i, 1 + i % 3)).collect();
             let manifest = Some(ManifestPlace { runs, len: 4097 * pieces as u64, crc: 3 });

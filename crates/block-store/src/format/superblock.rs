@@ -1,4 +1,4 @@
-//! The superblock: whose device this is, and which part of it belongs to which shard.
+//! The superblock: the owner of a device, and the regions of its shards.
 
 use super::{sealed_block, unsealed};
 use crate::space::Run;
@@ -13,34 +13,35 @@ const UNFINISHED_MAGIC: &[u8; 8] = b"SHOAL\0mk";
 const VERSION: u32 = 1;
 const SHARDS_MAX: usize = 128;
 const LABEL_MAX: usize = 512;
-/// Blocks in front of the first part.
+/// Blocks before the first region.
 pub(crate) const SUPERBLOCK_BLOCKS: u64 = 2;
-/// Header slots in front of a part's log.
+/// Header slots before a region's log.
 pub(crate) const HEADER_BLOCKS: u64 = 2;
-/// What a part needs at least: log and data of a few megabytes.
-const PART_BLOCKS_MIN: u64 = 512;
+/// Smallest region: log and data of a few megabytes.
+const REGION_BLOCKS_MIN: u64 = 512;
 
-/// Made anew by every format, so that nothing an older store left on the device is taken for this one's.
+/// Random identity of a store, new with every format, so that records of an older store on the device are not mistaken for
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity(pub [u8; 16]);
 
 impl Identity {
-    /// What a shard's headers and log records carry.
+    /// Identity in a shard's headers and log records.
     pub(crate) fn of_shard(&self, shard: usize) -> u64 {
         let half = u64::from_le_bytes(self.0[..8].try_into().expect("eight bytes"));
         half.rotate_left(8) ^ u64::from_le_bytes(self.0[8..].try_into().expect("eight bytes")) ^ shard as u64
     }
 }
 
-/// A shard's blocks.
+/// The blocks of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Region {
     pub whole: Run,
-    /// Of the log, which follows the header slots.
+    /// Blocks of the log, which follows the header slots.
     pub log_blocks: u64,
 }
 
-impl Part {
+impl Region {
     pub fn header_slot(&self, slot: u64) -> Run {
         Run::new(self.whole.start + slot, 1)
     }
@@ -58,28 +59,27 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub identity: Identity,
-    /// What the owner wants to find again: an OSD's id and its cluster's. Free text of at most 512 bytes.
+    /// The owner: an OSD's name and id, and its cluster's id. Free text of at most 512 bytes.
     pub label: String,
     pub device_blocks: u64,
-    pub parts: Vec<Part>,
+    pub regions: Vec<Region>,
 }
 
-/// How a device is to be laid out.
+/// Options of a format.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
     pub identity: Identity,
     pub label: String,
     pub shards: usize,
-    /// Of each shard's log; `None`: a 64th of its part, at least 64 MiB and at most 1 GiB, where the part is large
-    /// enough for that.
+    /// Bytes of each shard's log. `None`: a 64th of its region, between 64 MiB and 1 GiB, but at most a quarter of it.
     pub log_bytes: Option<u64>,
-    /// Tell the device to forget all it has, first.
+    /// Discard the whole device first.
     pub discard: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
-    #[error("no store: neither copy of the superblock is one")]
+    #[error("no store: neither copy of the superblock is there")]
     NotAStore,
     #[error("the store's format is version {0}; this program reads version {VERSION}")]
     Version(u32),
@@ -90,8 +90,8 @@ pub enum SuperblockError {
     Checksum(u32),
     #[error("the superblock is damaged: {0}")]
     Damaged(#[from] DecodeError),
-    #[error("the superblock is damaged: a part lies outside of the device")]
-    Parts,
+    #[error("the superblock is damaged: a shard lies outside of the device")]
+    Regions,
     #[error("the store was made for {stored} bytes, and the device has {device}")]
     Shrunk { stored: u64, device: u64 },
     #[error("{shards} shards do not fit on {device} bytes")]
@@ -99,7 +99,7 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// Equal parts for all shards.
+    /// A layout with equal regions for all shards.
     pub fn plan(device_bytes: u64, options: &FormatOptions) -> Result<Superblock, SuperblockError> {
         let FormatOptions { identity, label, shards, log_bytes, discard: _ } = options;
         let device_blocks = device_bytes / BLOCK as u64;
@@ -107,20 +107,23 @@ impl Superblock {
         if *shards == 0 || *shards > SHARDS_MAX {
             return Err(too_small);
         }
-        let part_blocks = device_blocks.saturating_sub(SUPERBLOCK_BLOCKS) / *shards as u64;
+        let region_blocks = device_blocks.saturating_sub(SUPERBLOCK_BLOCKS) / *shards as u64;
         let log_bytes = log_bytes.unwrap_or_else(|| {
-            let part = part_blocks * BLOCK as u64;
-            (part / 64).clamp(64 << 20, 1 << 30).min(part / 4)
+            let region = region_blocks * BLOCK as u64;
+            (region / 64).clamp(64 << 20, 1 << 30).min(region / 4)
         });
         let log_blocks = log_bytes / BLOCK as u64;
-        if part_blocks < PART_BLOCKS_MIN || log_blocks < 16 || log_blocks > part_blocks / 2 {
+        if region_blocks < REGION_BLOCKS_MIN || log_blocks < 16 || log_blocks > region_blocks / 2 {
             return Err(too_small);
         }
-        let parts = (0..*shards as u64)
-            .map(|i| Part { whole: Run::new(SUPERBLOCK_BLOCKS + i * part_blocks, part_blocks), log_blocks })
+        let regions = (0..*shards as u64)
+            .map(|i| Region {
+                whole: Run::new(SUPERBLOCK_BLOCKS + i * region_blocks, region_blocks),
+                log_blocks,
+            })
             .collect();
         let label = label.chars().take(LABEL_MAX / 4).collect();
-        Ok(Superblock { identity: *identity, label, device_blocks, parts })
+        Ok(Superblock { identity: *identity, label, device_blocks, regions })
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -130,11 +133,11 @@ impl Superblock {
         out.extend_from_slice(&(BLOCK as u32).to_le_bytes());
         out.extend_from_slice(&self.identity.0);
         out.extend_from_slice(&self.device_blocks.to_le_bytes());
-        out.extend_from_slice(&(self.parts.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.regions.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.label.len() as u32).to_le_bytes());
         out.extend_from_slice(self.label.as_bytes());
-        for part in &self.parts {
-            for number in [part.whole.start, part.whole.len, part.log_blocks] {
+        for region in &self.regions {
+            for number in [region.whole.start, region.whole.len, region.log_blocks] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -157,21 +160,22 @@ impl Superblock {
         let device_blocks = r.u64()?;
         let shards = r.u32()? as usize;
         let label = r.string()?;
-        let mut parts = Vec::new();
+        let mut regions = Vec::new();
         for _ in 0..shards.min(SHARDS_MAX) {
             let whole = Run { start: r.u64()?, len: r.u64()? };
-            parts.push(Part { whole, log_blocks: r.u64()? });
+            regions.push(Region { whole, log_blocks: r.u64()? });
         }
         let mut end = SUPERBLOCK_BLOCKS;
-        for part in &parts {
-            let part_end = part.whole.start.checked_add(part.whole.len).ok_or(SuperblockError::Parts)?;
-            let log_fits = part.log_blocks < part.whole.len.saturating_sub(HEADER_BLOCKS);
-            if part.whole.start < end || part_end > device_blocks || !log_fits {
-                return Err(SuperblockError::Parts);
+        for region in &regions {
+            let region_end =
+                region.whole.start.checked_add(region.whole.len).ok_or(SuperblockError::Regions)?;
+            let log_fits = region.log_blocks < region.whole.len.saturating_sub(HEADER_BLOCKS);
+            if region.whole.start < end || region_end > device_blocks || !log_fits {
+                return Err(SuperblockError::Regions);
             }
-            end = part_end;
+            end = region_end;
         }
-        Ok(Superblock { identity, label, device_blocks, parts })
+        Ok(Superblock { identity, label, device_blocks, regions })
     }
 
     /// From the device's first two blocks: the first copy that is whole. When none is, the first copy that was one says
@@ -264,17 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_apart_and_within_the_device() {
+    fn regions_are_disjoint_and_within_the_device() {
         for (bytes, shards) in [(16 << 20, 1), (1 << 30, 3), (10 << 40, 128)] {
             let superblock = Superblock::plan(bytes, &options(shards)).unwrap();
-            assert_eq!(superblock.parts.len(), shards);
+            assert_eq!(superblock.regions.len(), shards);
             Superblock::read(&[superblock.encode(), vec![0; BLOCK]].concat(), bytes).unwrap();
         }
         assert!(Superblock::plan(1 << 20, &options(1)).is_err());
     }
 
     #[test]
-    fn a_smaller_device_and_a_newer_version_are_refused() {
+    fn smaller_device_and_newer_version_are_refused() {
         let superblock = Superblock::plan(1 << 30, &options(1)).unwrap();
         let blocks = [superblock.encode(), superblock.encode()].concat();
         assert!(matches!(Superblock::read(&blocks, 1 << 29), Err(SuperblockError::Shrunk { .. })));

@@ -1,10 +1,10 @@
-//! What of tables is kept in memory, and under which name.
+//! Cached nodes of tables.
 
 use super::Bad;
 use super::node::Node;
 use crate::cache;
 
-/// A block of a table. Table numbers are never used again, so a name means the same bytes for ever.
+/// Name of a node. Table numbers are never reused, so a name always has the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     pub table: u64,
@@ -21,7 +21,7 @@ impl cache::Name for Name {
 #[derive(Clone, Debug)]
 pub enum Entry {
     Node(Node),
-    /// Could not be read, or not believed. Only those see it who waited for it; it is read again for others.
+    /// Unreadable or corrupt. Only its waiters see it; for others it is read again.
     Bad(Bad),
 }
 
@@ -40,5 +40,5 @@ impl cache::Entry for Entry {
 
 pub type Cache = cache::Cache<Name, Entry>;
 
-/// Whatever the budget: enough for what a few hundred look-ups wait for at the same time.
+/// Smallest budget: enough for a few hundred waiting look-ups.
 pub const BUDGET_MIN: usize = if cfg!(test) { 96 << 10 } else { 1 << 20 };

@@ -1,14 +1,14 @@
-//! A Bloom filter: may this key be in that segment?
+//! Bloom filters of segments.
 //!
-//! It is cut into lines of 64 bytes, and a key's bits all lie in one line, so asking costs one cache miss. With 10 bits
-//! a key about one absent key in a hundred is let through.
+//! A filter has lines of 64 bytes, and all bits of a key lie in one line, so a query costs one cache miss. With 10 bits per
+//! key about one absent key in a hundred passes.
 
 const LINE: usize = 64;
 const BITS_PER_KEY: usize = 10;
 const PROBES: u32 = 6;
 
-/// A hash that is part of the format: eight bytes at a time, the 128-bit product with a constant folded in half, and
-/// the key's length at the end.
+/// Hash of a key, part of the disk format: eight bytes at a time, the 128-bit product with a constant folded in half, and
+/// the length of the key at the end.
 pub fn hash(key: &[u8]) -> u64 {
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
@@ -54,7 +54,7 @@ fn line(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
-/// Six times nine bits of the hash, mixed again so that they tell nothing of the line.
+/// Six times nine bits of the hash, mixed again so that they are independent of the line.
 fn bits(hash: u64) -> impl Iterator<Item = usize> {
     let mixed = hash.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (hash >> 29);
     (0..PROBES).map(move |i| (mixed >> (9 * i)) as usize & (LINE * 8 - 1))
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_are_there_pass_and_few_others_do() {
+    fn present_keys_pass_and_few_others_do() {
         let key = |i: u64| [&b"some prefix that all share"[..], &i.to_be_bytes()].concat();
         let hashes: Vec<u64> = (0..1300).map(|i| hash(&key(i))).collect();
         let filter = build(&hashes);
@@ -76,23 +76,23 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_part_of_the_format() {
+    fn hash_matches_the_format() {
         let hashes = [hash(b""), hash(b"\0"), hash(b"object"), hash(b"a key of more than eight bytes")];
-        // Worked out apart, from the description in docs/on-disk-format.md.
+        // Computed separately, from the description in docs/on-disk-format.md.
         let expected: [u64; 4] =
             [0x4f329cadfaf7c73c, 0x941d9de59c5dc9af, 0x916985fe52877f18, 0xf4b6f2ff6298242d];
         assert_eq!(hashes, expected);
     }
 
     #[test]
-    fn the_bits_are_part_of_the_format() {
+    fn filter_bits_match_the_format() {
         let filter = build(&[hash(b"object")]);
         let set: Vec<usize> = (0..512).filter(|bit| filter[bit / 8] & 1 << (bit % 8) != 0).collect();
         assert_eq!(set, [109, 228, 298, 386, 458, 489]);
     }
 
     #[test]
-    fn a_filter_of_nothing_lets_all_through() {
+    fn empty_filter_passes_all_keys() {
         assert!(may_hold(&build(&[]), 7) && may_hold(&[1; 30], 7));
     }
 }

@@ -1,7 +1,7 @@
-//! Bytes from someone who wishes us ill, as parts of the index: what the fuzz target and the property tests call.
+//! Decoders of the index under arbitrary bytes, for the fuzz target and property tests.
 //!
-//! Each function panics when a promise is broken, and only then: no bytes make a decoder panic or take memory beyond a
-//! small multiple of their number, and checksums are no shield, as they are put right first.
+//! A function here panics only if a guarantee is broken. Checksums are corrected first, so that they do not protect the
+//! decoders. No input may make a decoder panic, or allocate more than a small multiple of its length.
 
 use super::node::{Builder, Kind, Node};
 use super::table::{At, BlockAt, Segment, Table};
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 const DEVICE_BYTES: u64 = 1 << 20;
 
-/// The first byte chooses what the rest is.
+/// Decodes `data`; the first byte chooses the decoder.
 pub fn decode(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     match choice % 3 {
@@ -25,7 +25,7 @@ pub fn decode(data: &[u8]) {
     }
 }
 
-/// A node: what is accepted can be asked anything.
+/// A node: every query of an accepted node succeeds.
 pub fn decode_node(data: &[u8]) {
     let Some(kind) = data.first() else { return };
     let kind = [Kind::Entries, Kind::Guide, Kind::Root][*kind as usize % 3];
@@ -40,7 +40,7 @@ pub fn decode_node(data: &[u8]) {
     }
 }
 
-/// A manifest behind its checksum: what is accepted is the same when written and read again.
+/// A manifest behind its checksum: an accepted one survives an encode and decode.
 pub fn decode_manifest(data: &[u8]) {
     let blob = [b"shoalidx", &crc_fast::crc32_iscsi(data).to_le_bytes()[..], data].concat();
     let Ok(state) = manifest::decode(&blob) else { return };
@@ -49,14 +49,14 @@ pub fn decode_manifest(data: &[u8]) {
     assert!(manifest::decode(&again).is_ok());
 }
 
-/// A table whose root and guide point wherever the bytes say, and whose checksums are right: look-ups, scans and merges
-/// of it answer anything, but answer.
+/// A table whose root and guide have arbitrary pointers and correct checksums: look-ups, scans and merges end, with any
+/// answer.
 pub fn use_table(data: &[u8]) {
     let (pointers, content) = data.split_at(data.len().min(64) / 2);
     let mut blocks = content.to_vec();
     blocks.resize(4 * BLOCK, 0);
     let mut io = Io::new(Box::new(Simulated::new(DEVICE_BYTES, Pace::AtOnce, 1)));
-    // Entries first, then the guide, then the root, each with the checksum of what it points at if that can be.
+    // Entries, then the guide, then the root, with correct checksums for pointers that stay within the table.
     let (mut guide, mut root) = (Builder::default(), Builder::default());
     for (i, pointer) in pointers.chunks(2).enumerate() {
         let (unit, units) = (pointer[0] as usize % 5, pointer.last().map_or(0, |n| *n as usize % 4));
@@ -140,7 +140,7 @@ fn turn(index: &mut Index, io: &mut Io, space: &mut Rest) -> bool {
     index.maintain(LogMark(0), io, space) || io.under_way() > 0
 }
 
-/// What is behind the table.
+/// Free space behind the table.
 struct Rest(u64);
 
 impl TakeSpace for Rest {

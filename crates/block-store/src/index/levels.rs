@@ -1,30 +1,30 @@
-//! Which tables are there, which is newer than which, and what is to be merged next?
+//! Levels of tables, their age, and the choice of the next merge.
 //!
-//! A run is a list of tables in order that do not overlap. Level 0 has a run for each memtable flushed; every deeper
-//! level is one run, and may be `fanout` times as large as the one above. What is newer hides what is older: level 0's
-//! newest run first, then the levels downwards.
+//! A sorted run is a list of disjoint tables in key order. Level 0 has a run for each flushed memtable. Every deeper level
+//! is one run, and may be `fanout` times as large as the one above. Newer entries hide older ones: the newest run of level
+//! 0 comes first, then the others, then the deeper levels.
 
 use super::Options;
 use super::table::Table;
 use std::sync::Arc;
 
-pub type Run = Vec<Arc<Table>>;
+pub type SortedRun = Vec<Arc<Table>>;
 
-/// Runs of level 0 at which they are merged, and at which changes had better wait.
+/// Runs of level 0 at which a merge begins, and at which changes wait.
 const FRESH_MERGE: usize = 4;
 pub const FRESH_MAX: usize = 16;
 
 #[derive(Default)]
 pub struct Levels {
     /// Level 0, newest first.
-    pub fresh: Vec<Run>,
+    pub fresh: Vec<SortedRun>,
     /// Level 1 and deeper.
-    pub deep: Vec<Run>,
-    /// Where in the key space the next merge out of a deep level begins, so that all parts have their turn.
-    turns: Vec<Vec<u8>>,
-    /// Nothing is to be merged until something changes.
+    pub deep: Vec<SortedRun>,
+    /// First key of the next merge out of each deep level, so that merges go through the whole key space.
+    merge_cursors: Vec<Vec<u8>>,
+    /// No merge is due until a level changes.
     settled: bool,
-    /// What all tables occupy.
+    /// Device space of all tables.
     bytes: u64,
 }
 
@@ -32,9 +32,9 @@ pub struct Levels {
 #[derive(Debug)]
 pub struct Plan {
     /// Newest first.
-    pub inputs: Vec<Run>,
-    /// Everything older than the inputs: a deletion is kept while the key may be in there.
-    pub older: Vec<Run>,
+    pub inputs: Vec<SortedRun>,
+    /// Runs older than the inputs: a deletion is kept while its key may be in one of them.
+    pub older: Vec<SortedRun>,
     pub target: Target,
 }
 
@@ -48,7 +48,7 @@ pub enum Target {
 
 impl Levels {
     /// Newest first.
-    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+    pub fn runs(&self) -> impl Iterator<Item = &SortedRun> {
         self.fresh.iter().chain(&self.deep)
     }
 
@@ -64,39 +64,40 @@ impl Levels {
         let plan = if self.fresh.len() >= FRESH_MERGE {
             Some(self.plan_fresh())
         } else {
-            self.fullest(options).map(|level| self.plan_turn(level)).or_else(|| self.plan_cleaning())
+            self.fullest(options).map(|level| self.plan_next_of(level)).or_else(|| self.plan_of_deletions())
         };
         self.settled = plan.is_none();
         plan
     }
 
-    /// The deep level that is most above its size.
+    /// The deep level that exceeds its target size by the largest factor.
     fn fullest(&self, options: &Options) -> Option<usize> {
         let score = |level: usize| bytes(&self.deep[level - 1]) as f64 / self.target(level, options) as f64;
         let scores = (1..=self.deep.len()).map(|level| (level, score(level)));
         scores.filter(|(_, score)| *score > 1.0).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(level, _)| level)
     }
 
-    /// A table of deletions, mostly, goes down even where there is room, to give back the space of what it hides.
-    fn plan_cleaning(&self) -> Option<Plan> {
+    /// Merge of a table with mostly deletions into the next level, though that is within its size: it frees the space of
+    /// hidden entries.
+    fn plan_of_deletions(&self) -> Option<Plan> {
         (1..self.deep.len()).find_map(|level| {
             let is_due = |table: &&Arc<Table>| table.deletions * 2 > table.entries;
             self.deep[level - 1].iter().find(is_due).map(|table| self.plan_down(level, table.clone()))
         })
     }
 
-    /// A memtable's tables.
-    pub fn add_fresh(&mut self, run: Run) {
+    /// Adds the tables of a flushed memtable.
+    pub fn add_fresh(&mut self, run: SortedRun) {
         self.fresh.insert(0, run);
         self.changed();
     }
 
-    /// Of the device.
+    /// Device space of all tables.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Plan nothing until something changes.
+    /// Plans no merge until a level changes.
     pub fn rest(&mut self) {
         self.settled = true;
     }
@@ -110,8 +111,8 @@ impl Levels {
         options.level_bytes.saturating_mul(options.fanout.saturating_pow(level as u32 - 1))
     }
 
-    /// Level 0 into level 1, unless it is so small against it that rewriting level 1 would cost more than it brings:
-    /// then runs of like size become one.
+    /// Merge of level 0 into level 1; or, if level 1 is much larger and to rewrite it would cost too much, of runs of similar
+    /// size in level 0.
     fn plan_fresh(&self) -> Plan {
         let total: u64 = self.fresh.iter().map(bytes).sum();
         if self.deep.first().is_none_or(|level| bytes(level) <= total * 4) {
@@ -127,7 +128,7 @@ impl Levels {
                 target: Target::Level(1),
             };
         }
-        // Newest first: take the next older one while it is not much larger than those before it together.
+        // From the newest run on, while the next one is not much larger than the sum of those before it.
         let mut taken = 2;
         let mut sum: u64 = self.fresh[..taken].iter().map(bytes).sum();
         while taken < self.fresh.len() && (bytes(&self.fresh[taken]) <= sum * 2 || taken + 1 < FRESH_MERGE) {
@@ -141,12 +142,12 @@ impl Levels {
         }
     }
 
-    /// The next part of a level goes down.
-    fn plan_turn(&mut self, level: usize) -> Plan {
-        self.turns.resize(self.turns.len().max(level), Vec::new());
-        let (run, turn) = (&self.deep[level - 1], &mut self.turns[level - 1]);
-        let table = run.iter().find(|table| table.first >= *turn).unwrap_or(&run[0]).clone();
-        turn.clone_from(&table.end);
+    /// Merge of the next table of a level into the level below.
+    fn plan_next_of(&mut self, level: usize) -> Plan {
+        self.merge_cursors.resize(self.merge_cursors.len().max(level), Vec::new());
+        let (run, cursor) = (&self.deep[level - 1], &mut self.merge_cursors[level - 1]);
+        let table = run.iter().find(|table| table.first >= *cursor).unwrap_or(&run[0]).clone();
+        cursor.clone_from(&table.end);
         self.plan_down(level, table)
     }
 
@@ -159,11 +160,11 @@ impl Levels {
         }
     }
 
-    /// Put what a merge wrote in the place of what it read.
-    pub fn replace(&mut self, plan: &Plan, output: Run) {
+    /// Replaces the inputs of a merge by its output.
+    pub fn replace(&mut self, plan: &Plan, output: SortedRun) {
         let is_input =
             |table: &Arc<Table>| plan.inputs.iter().flatten().any(|input| input.number == table.number);
-        // The inputs of level 0 are neighbours; what was flushed meanwhile is before them.
+        // The inputs of level 0 are neighbours; runs flushed meanwhile are before them.
         let newer = self.fresh.iter().take_while(|run| !run.iter().any(is_input)).count();
         for run in self.fresh.iter_mut().chain(&mut self.deep) {
             run.retain(|table| !is_input(table));
@@ -176,10 +177,10 @@ impl Levels {
         self.changed();
     }
 
-    /// Add tables to a deep level.
-    pub fn add(&mut self, level: usize, tables: Run) {
+    /// Adds tables to a deep level.
+    pub fn add(&mut self, level: usize, tables: SortedRun) {
         if self.deep.len() < level {
-            self.deep.resize(level, Run::new());
+            self.deep.resize(level, SortedRun::new());
         }
         let run = &mut self.deep[level - 1];
         run.extend(tables);
@@ -205,6 +206,6 @@ fn overlapping<'a>(run: &'a [Arc<Table>], first: &[u8], end: &[u8]) -> &'a [Arc<
     &run[start..stop.max(start)]
 }
 
-fn bytes(run: &Run) -> u64 {
+fn bytes(run: &SortedRun) -> u64 {
     run.iter().map(|table| table.bytes()).sum()
 }

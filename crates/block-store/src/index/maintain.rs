@@ -1,7 +1,7 @@
-//! What goes on in the background: memtables into tables, tables into deeper levels, space given back.
+//! Background work: flushes of memtables, merges of tables, release of space.
 //!
-//! One flush and one merge at a time, each in steps: a step is a little work on every call and more for what was
-//! applied since, so that merging keeps pace with the changes that cause it and a reactor's turn stays short.
+//! There is one flush and one merge at a time. Each call does a small amount of work, plus an amount in proportion to the
+//! changes since the last call, so that merges keep pace with changes and the reactor's turn stays short.
 
 use super::levels::{FRESH_MAX, Levels, covering};
 use super::memtable::{Memtable, Place};
@@ -15,31 +15,31 @@ use device::{BLOCK, DeviceError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of entries moved on every call, whatever was applied.
+/// Bytes of entries moved on every call.
 const STEP: usize = 16 << 10;
-/// And for every byte applied, up to a limit.
+/// Additional bytes for every byte applied, up to a limit.
 const STEP_PER_BYTE: usize = 12;
-/// About 80 us of a core; up to four times as much when merging is behind.
+/// Largest additional work of a call, about 80 us of a core; up to four times as much when merges are behind.
 const STEP_MAX: usize = 64 << 10;
 const CREDIT_MAX: usize = 4 << 20;
-/// Beside its bytes, what an entry's flushing is counted as.
+/// Work of an entry in a flush, in addition to its bytes.
 const ENTRY_WORK: usize = 64;
-/// So many merges in a row are given up because the device failed at a block of their inputs, each to be tried again
-/// after the next flush, until the block is taken for lost: it may be a drive's bad minute.
+/// Merges that are given up in a row because a block of their inputs was unreadable, each to be repeated after the next
+/// flush. After that the block counts as lost. The fault may be transient.
 const FAILED_MERGES_MAX: u32 = 4;
 /// Leaves of a flushed memtable freed on every call.
 const DISMANTLE_STEP: usize = 8;
 
-/// Memtables, newest first behind the active one.
+/// Memtables: the active one, and frozen ones, newest first.
 #[derive(Default)]
 pub struct Memory {
     pub active: Marked,
     pub frozen: VecDeque<Marked>,
-    /// In tables; to be freed bit by bit.
+    /// Flushed, to be freed in steps.
     retired: Vec<Memtable>,
 }
 
-/// A memtable, and the marks of its first and last change.
+/// A memtable with the marks of its first and last change.
 #[derive(Default)]
 pub struct Marked {
     pub table: Memtable,
@@ -47,7 +47,7 @@ pub struct Marked {
     pub last: LogMark,
 }
 
-/// Flushing of the oldest frozen memtable.
+/// Flush of the oldest frozen memtable.
 pub struct Flush {
     place: Place,
     written: bool,
@@ -58,10 +58,10 @@ pub struct Flush {
 pub struct Background {
     flush: Option<Flush>,
     pub merge: Option<Merge>,
-    /// Tables that no read will find any more, and the manifest that must be durable before their space is free.
+    /// Replaced tables, with the version of the manifest that must be durable before their space is freed.
     replaced: Vec<(Arc<Table>, u64)>,
     pub replaced_bytes: u64,
-    /// A flush or a merge found no space.
+    /// A flush or a merge waits for space.
     pub starving: bool,
     /// Merges given up in a row.
     pub failed_merges: u32,
@@ -88,7 +88,7 @@ impl Memory {
         self.tables().chain(&self.retired).map(Memtable::bytes).sum()
     }
 
-    /// The mark of the first change that is in no table.
+    /// Mark of the first change that is in no table.
     pub fn first_mark(&self) -> Option<LogMark> {
         let oldest = self.frozen.back().unwrap_or(&self.active);
         (!oldest.table.is_empty()).then_some(oldest.first)
@@ -107,7 +107,7 @@ impl Index {
             background.give_back(space);
         }
         background.start(&self.memory, &mut self.levels, durable, &self.options);
-        // With so many fresh runs changes wait for a merge as they do for a flush.
+        // With so many runs in level 0, changes wait for the merge as they do for a flush.
         let merges_for = if self.levels.fresh.len() >= FRESH_MAX { Purpose::Flush } else { Purpose::Merge };
         let behind = (self.levels.fresh.len() / 4).min(3);
         let mut work = STEP + background.credit.min(STEP_MAX * (1 + behind));
@@ -130,10 +130,10 @@ impl Index {
         let mut gave_up = false;
         if let Some(merge) = &mut background.merge {
             ground.purpose = merges_for;
-            // A flush comes first, as memory waits for it, but does not stop a merge altogether.
+            // The flush has priority, as memory waits for it, but does not stop the merge.
             work = merge.step(work.max(STEP), &mut ground);
             background.starving |= merge.writer.waits_for_space();
-            // It holds on to what the flush needs, and waits for what only others can free.
+            // The merge holds space that the flush needs, and waits for space itself.
             let is_in_the_way = flush_starves && merge.writer.waits_for_space();
             let may_recover = merge.has_failed()
                 && background.failed_merges < FAILED_MERGES_MAX
@@ -145,18 +145,18 @@ impl Index {
                 merge.writer.give_back(space);
                 background.failed_merges += merge.has_failed() as u32;
                 background.merge = None;
-                // The same one is due at once.
+                // The same merge would be planned again at once.
                 self.levels.rest();
                 gave_up = true;
             }
         }
         background.credit = background.credit.saturating_sub(granted.saturating_sub(work));
-        // Something else may be due now, and nothing that completes would tell.
+        // Other work may be due now, without a completion to announce it.
         let installed = self.install();
         work == 0 || installed || gave_up || !self.memory.retired.is_empty()
     }
 
-    /// Changes of so many bytes are to be merged some time.
+    /// Adds merge work for changes of so many bytes.
     pub(super) fn owe(&mut self, bytes: usize) {
         self.background.credit = (self.background.credit + bytes * STEP_PER_BYTE).min(CREDIT_MAX);
     }
@@ -168,14 +168,14 @@ impl Index {
             (token::FLUSH, Some(flush), _) => flush.writer.on_written(result),
             (token::MERGE_WRITE, _, Some(merge)) => merge.writer.on_written(result),
             (token::MERGE_READ, _, Some(merge)) => merge.on_read(token, result, io),
-            _ => debug_assert!(false, "a completion that nobody waits for"),
+            _ => debug_assert!(false, "a completion without a flush or merge"),
         }
         let flush = background.flush.as_ref().and_then(|flush| flush.writer.failed());
         let merge = background.merge.as_ref().and_then(|merge| merge.writer.failed());
         background.failed = background.failed.or(flush).or(merge);
     }
 
-    /// Show what is completely written. Returns whether there was something.
+    /// Installs the output of a complete flush or merge. Returns true if there was one.
     fn install(&mut self) -> bool {
         let (background, mut installed) = (&mut self.background, false);
         if let Some(tables) =
@@ -244,7 +244,7 @@ impl Flush {
 }
 
 impl Background {
-    /// Begin what is due.
+    /// Begins a flush and a merge that are due.
     fn start(&mut self, memory: &Memory, levels: &mut Levels, durable: LogMark, options: &Options) {
         if self.flush.is_none()
             && let Some(oldest) = memory.frozen.back().filter(|oldest| oldest.last <= durable)
@@ -259,9 +259,9 @@ impl Background {
         }
     }
 
-    /// `table` is in no level any more.
+    /// Keeps a table that is in no level until its space may be freed.
     fn replace(&mut self, table: Arc<Table>) {
-        // No manifest has ever named it: nothing to wait for.
+        // No manifest has named it: its space is free at once.
         let after = if table.born == self.version { 0 } else { self.version + 1 };
         self.replaced_bytes += table.bytes();
         self.replaced.push((table, after));
@@ -269,7 +269,7 @@ impl Background {
 
     pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
         let (durable, left) = (self.durable_version, &mut self.replaced_bytes);
-        // A read that is under way holds on to its table.
+        // A read in flight keeps its table.
         self.replaced.retain(|(table, after)| {
             let free = *after <= durable && Arc::strong_count(table) == 1;
             if free {
@@ -282,7 +282,7 @@ impl Background {
         });
     }
 
-    /// Whether tables wait for a manifest alone.
+    /// True if replaced tables wait for a manifest only.
     pub fn holds_back(&self) -> bool {
         let waits = |(table, after): &(Arc<Table>, u64)| {
             *after > self.durable_version && Arc::strong_count(table) == 1

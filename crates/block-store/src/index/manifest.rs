@@ -16,7 +16,7 @@
 //!         u32      number of runs of blocks it occupies; of each u64 first block, u64 number of blocks
 //! ```
 
-use super::levels::{Levels, Run, is_run};
+use super::levels::{Levels, SortedRun, is_run};
 use super::table::{At, Table};
 use super::{Bad, LogMark};
 use codec::{DecodeError, Features, Reader, Writer};
@@ -69,7 +69,7 @@ fn decode_body(r: &mut Reader) -> Result<State, DecodeError> {
     let mut levels = Levels::default();
     for _ in 0..r.count("runs", 5)? {
         let level = r.u8()?;
-        let mut run = Run::new();
+        let mut run = SortedRun::new();
         for _ in 0..r.count("tables", 60)? {
             run.push(Arc::new(decode_table(r)?));
         }

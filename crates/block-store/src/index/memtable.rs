@@ -1,8 +1,8 @@
-//! Changes that are in no table yet, in order.
+//! Memtables: changes that are in no table yet, in order.
 //!
-//! A B+ tree that only grows: an entry is replaced or added, never removed (a deletion is an entry too, it hides what
-//! older tables hold), and the whole goes away once a table has it. Keys are copied end to end into chunks, so there is
-//! no allocation for each; how a node finds one among its keys is [`sorted`](super::sorted)'s matter.
+//! A memtable is a B+ tree that only grows. Entries are added or replaced, never removed: a deletion is an entry that hides
+//! those of older tables. The tree is freed as a whole after its flush. Keys are copied into chunks, without an allocation
+//! for each; [`sorted`](super::sorted) searches the keys of a node.
 
 use super::sorted::{FANOUT, KeyAt, Keys, Sorted};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub struct Memtable {
     height: u32,
     keys: Keys,
     entries: usize,
-    /// Of values, with what their allocations cost.
+    /// Bytes of values, with the overhead of their allocations.
     values: usize,
 }
 
@@ -30,23 +30,23 @@ struct Leaf {
     next: u32,
 }
 
-/// Child `i` holds keys below key `i`, and the last child the rest.
+/// Child `i` has the keys below key `i`; the last child has the rest.
 struct Inner {
     keys: Sorted,
     children: [u32; FANOUT + 1],
 }
 
-/// The inner nodes above a leaf, and which of their children was taken.
+/// The inner nodes above a leaf, with the number of the child on the path.
 type Path = SmallVec<[(u32, usize); 8]>;
 
-/// A place between or at entries, which stays right while nothing is put.
+/// A position in the order of entries, valid until the next put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     leaf: u32,
     at: u32,
 }
 
-/// What a value takes beyond its bytes: the share of an allocation and its counter.
+/// Memory of a value in addition to its bytes: allocation and reference count.
 const VALUE_OVERHEAD: usize = 32;
 
 impl Default for Memtable {
@@ -97,7 +97,7 @@ impl Memtable {
         found.then(|| &leaf.values[at])
     }
 
-    /// Where the first entry not below `key` is.
+    /// Position of the first entry that is not below `key`.
     pub fn place(&self, key: &[u8]) -> Place {
         let leaf = self.leaf_of(key);
         let (at, _) = self.leaves[leaf as usize].keys.seek(key, &self.keys);
@@ -105,11 +105,11 @@ impl Memtable {
     }
 
     pub fn start(&self) -> Place {
-        // The first leaf keeps its number: splits move the upper half away.
+        // The first leaf keeps its number: a split moves the upper half.
         Place { leaf: 0, at: 0 }
     }
 
-    /// The entry at or behind `place`, and the place behind it.
+    /// The entry at or behind `place`, and the position behind it.
     pub fn entry(&self, mut place: Place) -> Option<(&[u8], &Option<Bytes>, Place)> {
         loop {
             let leaf = self.leaves.get(place.leaf as usize)?;
@@ -126,7 +126,7 @@ impl Memtable {
         self.entries == 0
     }
 
-    /// Memory taken, and about what its table will take of the device.
+    /// Memory of the memtable, and an estimate of the size of its table.
     pub fn bytes(&self) -> usize {
         self.leaves.len() * size_of::<Leaf>()
             + self.inner.len() * size_of::<Inner>()
@@ -134,8 +134,8 @@ impl Memtable {
             + self.values
     }
 
-    /// Free a part of a memtable that nobody reads any more, so that no turn pays for all of it. Returns false when
-    /// nothing is left.
+    /// Frees a part of a memtable that is no longer read, to spread the cost over several turns. Returns false when nothing is
+    /// left.
     pub fn dismantle(&mut self, leaves: usize) -> bool {
         if self.leaves.is_empty() {
             return self.keys.dismantle();
@@ -159,7 +159,7 @@ impl Memtable {
     fn insert_into_full(&mut self, leaf: u32, at: usize, key: KeyAt, value: Option<Bytes>, path: Path) {
         let new = self.leaves.len() as u32;
         let left = &mut self.leaves[leaf as usize];
-        // Ascending keys leave full leaves behind them.
+        // Ascending keys fill their leaves.
         let middle = if at == FANOUT { FANOUT } else { FANOUT / 2 };
         let mut right = left.split(middle, &self.keys);
         right.next = std::mem::replace(&mut left.next, new);
@@ -173,7 +173,7 @@ impl Memtable {
         self.add_child(first, new, path);
     }
 
-    /// Make a new node known to the one above, and so on upwards while those are full.
+    /// Adds a new node to its parent, and splits full parents.
     fn add_child(&mut self, mut key: KeyAt, mut child: u32, mut path: Path) {
         while let Some((parent, at)) = path.pop() {
             let new = self.inner.len() as u32;
@@ -215,7 +215,7 @@ impl Leaf {
         self.values[at..=len].rotate_right(1);
     }
 
-    /// Move the entries from `at` on to a new leaf.
+    /// Moves the entries from `at` on to a new leaf.
     fn split(&mut self, at: usize, keys: &Keys) -> Box<Leaf> {
         let mut right = Leaf::empty();
         let len = self.keys.len();
@@ -237,7 +237,7 @@ impl Inner {
         at + found as usize
     }
 
-    /// A child for the keys from `key` on, behind child `at`.
+    /// Inserts a child for the keys from `key` on, behind child `at`.
     fn insert(&mut self, at: usize, key: KeyAt, child: u32, keys: &Keys) {
         let len = self.keys.len();
         self.keys.insert(at, key, keys);
@@ -245,7 +245,7 @@ impl Inner {
         self.children[at + 1] = child;
     }
 
-    /// Move what is behind key `at` to a new node; that key goes up.
+    /// Moves the keys behind key `at` to a new node, and returns that key for the parent.
     fn split(&mut self, at: usize, keys: &Keys) -> (KeyAt, Box<Inner>) {
         let len = self.keys.len();
         let up = self.keys.key(at);
@@ -282,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_an_ordered_map(
+        fn memtable_behaves_as_ordered_map(
             puts in prop::collection::vec((key(), prop::option::of(0u8..9)), 0..3000),
             probes in prop::collection::vec(key(), 0..20),
         ) {

@@ -1,7 +1,7 @@
-//! Several runs into one: of each key the newest entry, and no deletions that hide nothing any more.
+//! Merge of sorted runs: the newest entry of each key, without deletions that hide no older entry.
 //!
-//! Where a source has a hole, nothing is known of its keys: older sources' entries in there must not come to light
-//! again, so they are left out, and the hole is written to the output. Newer entries are valid in the midst of it.
+//! A hole is an unreadable key range of a source. Entries of older sources in a hole may be stale, so they are dropped, and
+//! the hole is written to the output. Entries of newer sources in it are valid.
 
 use super::levels::{Plan, covering};
 use super::source::{Head, Source};
@@ -16,17 +16,17 @@ pub struct Merge {
     pub plan: Plan,
     pub writer: Writer,
     sources: Vec<Source>,
-    /// Holes that reach over the current key: whose, and where they end.
+    /// Holes over the current key: source and end.
     holes: Vec<(usize, Vec<u8>)>,
-    /// Where the part of a hole begins that is not written yet.
+    /// Start of the part of a hole that is not written yet.
     hole_from: Option<Vec<u8>>,
     finished: bool,
-    /// Nothing will come of it: it waits for the device to be done with it.
+    /// Given up; the device still works on its requests.
     given_up: bool,
     next_token: u64,
 }
 
-/// What an entry costs beside its bytes, as work.
+/// Work of an entry in a merge, in addition to its bytes.
 const ENTRY_WORK: usize = 64;
 
 impl Merge {
@@ -47,10 +47,10 @@ impl Merge {
     pub fn on_read(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
         let tokens = &mut self.next_token;
         let known = self.sources.iter_mut().any(|source| source.on_done(token, &result, tokens, io));
-        debug_assert!(known, "a read that no source started");
+        debug_assert!(known, "a completion without a source");
     }
 
-    /// Merge about `work` bytes. Returns what is left of `work`; more than nothing when the device has to come first.
+    /// Merges about `work` bytes. Returns the rest of `work`, which is more than zero if the merge waits for the device.
     pub fn step(&mut self, mut work: usize, ground: &mut Ground) -> usize {
         if self.given_up || self.writer.waits_for_space() && self.writer.pump(ground) {
             return work;
@@ -82,7 +82,7 @@ impl Merge {
         self.finished
     }
 
-    /// The device failed at a block of an input: what it held is a hole in the output.
+    /// A block of an input was unreadable: it is a hole in the output.
     pub fn has_failed(&self) -> bool {
         self.sources.iter().any(|source| source.has_failed)
     }
@@ -91,7 +91,7 @@ impl Merge {
         self.given_up = true;
     }
 
-    /// Given up, and the device has nothing to do with it any more.
+    /// Given up, without requests in flight.
     pub fn is_over(&self) -> bool {
         self.given_up && !self.writer.is_writing() && !self.sources.iter().any(Source::is_reading)
     }
@@ -100,7 +100,7 @@ impl Merge {
         self.writer.memory() + self.sources.iter().map(Source::memory).sum::<usize>()
     }
 
-    /// The source whose head comes first; of equal ones holes before entries, and the newer before the older.
+    /// The source with the smallest head; at equal keys holes come before entries, and newer sources before older ones.
     fn least(&self) -> Option<usize> {
         let mut least: Option<(usize, &[u8], bool)> = None;
         for (i, source) in self.sources.iter().enumerate() {
@@ -150,7 +150,7 @@ impl Merge {
                 self.writer.push(key, value);
             }
         }
-        // The same key in older sources is of no interest any more.
+        // Skip the same key in older sources.
         let (newer, older) = self.sources.split_at_mut(i + 1);
         for source in older {
             if source.head == Head::Entry && source.key() == newer[i].key() {
@@ -172,7 +172,7 @@ impl Merge {
         }
     }
 
-    /// Write the rest of the hole that ends at `end`.
+    /// Writes the rest of the hole that ends at `end`.
     fn end_hole(&mut self, end: Option<Vec<u8>>) {
         if let (Some(from), Some(end)) = (self.hole_from.take(), end)
             && from < end

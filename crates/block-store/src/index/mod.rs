@@ -5,21 +5,20 @@
 //! get, scan: newest first, memtables and then levels, through a cache of blocks
 //! ```
 //!
-//! **It never waits.** A `get` or `scan` that needs a block that is not in memory starts its reading, remembers the
-//! caller's [`Ticket`] and says `Pending`. The caller hands completions of [`crate::io::Owner::Index`] to
-//! [`Index::on_done`], asks [`Index::ready`] which tickets can go on, and asks those questions again *before it calls
-//! `ready` the next time*: until then what they waited for stays in memory. One ticket may wait for several answers
-//! (ask for all keys of a transaction at once, the blocks are read side by side); it is ready when all that it waits
-//! for is there. An answer always speaks of the moment of the call, also when asked again.
+//! **Non-blocking reads.** A `get` or `scan` that needs a block which is not in memory starts a read, remembers the caller's
+//! [`Ticket`] and returns `Pending`. The caller passes completions of [`crate::io::Owner::Index`] to [`Index::on_done`],
+//! gets the tickets that can go on from [`Index::ready`], and repeats their queries *before its next call of `ready`*: until
+//! then their blocks stay in memory. A ticket may wait for several queries, whose blocks are read in parallel; it is ready
+//! when all of them are there. An answer is always of the moment of the call.
 //!
-//! **What is durable is the log's matter.** Changes are visible as soon as they are applied, with the mark of the log
-//! record that will make them durable; tables hold nothing that the log has not ([`Index::maintain`] is told how far
-//! it is). [`Index::flushed_mark`] says which part of the log the tables make superfluous, once a manifest that names
-//! those tables is on stable storage. The manifest is a blob that the owner stores:
+//! **Durability** comes from the log. Changes are visible when they are applied, with the mark of the log record that will
+//! make them durable. Tables hold only changes that are durable in the log ([`Index::maintain`] gets its durable mark).
+//! [`Index::flushed_mark`] tells the part of the log that is superfluous once a manifest that names the tables is on
+//! stable storage. The owner stores the manifest:
 //!
 //! ```text
 //! freeze() ─▶ maintain(…) until flushed_mark() is far enough ─▶ manifest() ─▶ (owner: write blob, flush, write the
-//! header that names it, flush) ─▶ manifest_is_durable(): tables replaced since are given back to free space
+//! header that names it, flush) ─▶ manifest_is_durable(): the space of replaced tables is freed
 //! ```
 
 mod cached;
@@ -47,16 +46,16 @@ use bytes::Bytes;
 use device::{BLOCK, DeviceError};
 use levels::{FRESH_MAX, Levels};
 use maintain::{Background, Memory};
-use reads::{Found, Reads, Stop};
+use reads::{Found, Reads, Unavailable};
 use recent::Recent;
 use thiserror::Error;
 
-/// A place in the log: the sequence of a record. The mark of a change is that of the record it is durable with.
+/// A position in the log: the sequence of a record. The mark of a change is that of its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogMark(pub u64);
 
-/// Who asked, in the asker's own numbering. A ticket may be ready that nobody waits with any more (a scan that had
-/// enough had begun to read further): ignore it.
+/// Identity of a waiting caller, chosen by the caller. A ticket may become ready without need, when a scan had read ahead:
+/// ignore it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -66,9 +65,9 @@ pub enum Get {
     /// The value. It may share memory with a block of 4 KiB: copy it to keep it.
     Found(Bytes),
     Absent,
-    /// Ask again when the ticket is ready.
+    /// Repeat the query when the ticket is ready.
     Pending,
-    /// The key may be in a part of the index that cannot be read.
+    /// The key may be in an unreadable part of the index.
     Bad(Bad),
 }
 
@@ -77,11 +76,11 @@ pub enum Get {
 pub enum Scan {
     /// The range has no further entries.
     End,
-    /// The limit was reached, or what comes next is not in memory: go on from this key.
+    /// The limit was reached, or the next block is not in memory: go on from this key.
     More(Vec<u8>),
-    /// Nothing was visited. Ask again when the ticket is ready.
+    /// No entry was visited. Repeat the query when the ticket is ready.
     Pending,
-    /// Nothing was visited: the range begins in a part of the index that cannot be read.
+    /// No entry was visited: the range begins in an unreadable part of the index.
     Bad(Bad),
 }
 
@@ -89,10 +88,10 @@ pub enum Scan {
 pub enum Bad {
     #[error("a block of the index does not match its checksum")]
     Corrupt,
-    /// However often it was tried, on a device that is there.
+    /// Reads failed repeatedly, on a device that is there.
     #[error("a block of the index could not be read")]
     Io,
-    /// It is sound, and a newer program can read it.
+    /// Undamaged, but of a format of a newer program.
     #[error("an entry of the index was written by a newer program")]
     Newer,
     #[error("the device is gone")]
@@ -100,21 +99,20 @@ pub enum Bad {
 }
 
 impl Bad {
-    /// Nobody will know again what was there.
+    /// True if the entries are lost for good.
     pub fn is_lost(self) -> bool {
         matches!(self, Bad::Corrupt | Bad::Io)
     }
 }
 
-/// What a scan does where a part of the index cannot be read.
+/// Behaviour of a scan at an unreadable part of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holes {
     /// Ends with [`Scan::Bad`].
     Stop,
-    /// Goes on behind it. What older tables hold within it is not shown: something newer may have been there.
+    /// Goes on behind it. Entries of older tables within it are hidden: newer ones may have replaced them.
     Hide,
-    /// Goes on behind what is lost, and shows what older tables hold within it, current or not: for
-    /// who wants to delete whatever may be there.
+    /// Goes on behind it, and shows entries of older tables within it, current or not: for deletes of whatever may be there.
     Show,
 }
 
@@ -145,36 +143,36 @@ impl Limit {
     }
 }
 
-/// What space is taken for: when there is little of it, some is kept from who can wait.
+/// Purpose of an allocation: when space is short, some is kept for purposes that cannot wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The output of a merge, whose inputs are free only after it.
+    /// Output of a merge: its inputs are freed only afterwards.
     Merge,
-    /// What makes memory and the log free.
+    /// Output of a flush: frees memory and log.
     Flush,
 }
 
-/// Where tables go. Implemented by the shard's allocator.
+/// Space for tables. Implemented by the shard's allocator.
 pub trait TakeSpace {
-    /// A contiguous run of `len` bytes, a multiple of [`device::BLOCK`], which is the index's until given back;
-    /// its offset on the device. `None` when there is no such run: the index then asks for less, down to a block.
+    /// Allocates a contiguous run of `len` bytes, a multiple of [`device::BLOCK`], and returns its offset on the device.
+    /// `None` if there is no such run: the index then asks for a shorter one, down to a block.
     fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64>;
-    /// Part of what was taken. Nothing durable names it any more, and nothing reads it.
+    /// Frees a part of an allocated run. No durable manifest names it, and no read uses it.
     fn give_back(&mut self, offset: u64, len: u64);
 }
 
-/// Sizes, in bytes. The defaults suit a shard of a big store.
+/// Sizes in bytes. The defaults suit a shard of a large store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A memtable is frozen at this size.
     pub memtable_bytes: usize,
     pub table_bytes: u64,
-    /// Of blocks that share a guide. A merge reads so much at once, and a look-up a guide of about a fiftieth of it.
+    /// Blocks that share a guide. A merge reads a segment at once, a look-up a guide of about a fiftieth of its size.
     pub segment_bytes: usize,
-    /// Of level 1; each deeper level may be `fanout` times as large.
+    /// Size of level 1; each deeper level may be `fanout` times as large.
     pub level_bytes: u64,
     pub fanout: u64,
-    /// For cached blocks; see [`Index::set_cache_budget`].
+    /// Budget of cached blocks; see [`Index::set_cache_budget`].
     pub cache_bytes: usize,
 }
 
@@ -191,15 +189,15 @@ impl Default for Options {
     }
 }
 
-/// What the index takes, in bytes.
+/// Memory and device space of the index, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub memtables: usize,
     /// Cached blocks, filters and guides: what [`Index::set_cache_budget`] bounds.
     pub cache: usize,
-    /// What is kept in memory for every table, and buffers of flushes and merges.
+    /// Memory per table, and buffers of flushes and merges.
     pub tables: usize,
-    /// Of the device: tables, including replaced ones that wait for a manifest.
+    /// Device space of tables, including replaced ones that wait for a manifest.
     pub device: u64,
 }
 
@@ -213,7 +211,7 @@ pub struct Manifest {
     pub flushed: LogMark,
 }
 
-/// The parts of a token of the index: whose it is in the low bits, and a number.
+/// Parts of a token of the index: its class in the low bits, and a number.
 mod token {
     pub const SHIFT: u32 = 2;
     pub const CLASS: u64 = 3;
@@ -230,17 +228,17 @@ pub struct Index {
     reads: Reads,
     recent: Recent,
     background: Background,
-    /// The newest change's.
+    /// Mark of the newest change.
     applied: LogMark,
-    /// The newest change's that is in tables, with all before it.
+    /// Mark of the newest change that is in tables with all before it.
     flushed: LogMark,
-    /// How far the log is on stable storage, as last told.
+    /// Durable mark of the log, from the last call of [`Index::maintain`].
     durable: LogMark,
     scan_steps: u64,
 }
 
 impl Index {
-    /// An empty one.
+    /// An empty index.
     pub fn new(options: Options) -> Index {
         Index {
             memory: Memory::default(),
@@ -256,22 +254,22 @@ impl Index {
         }
     }
 
-    /// The index that `manifest` (the blob of [`Manifest`]) describes; changes after its mark are applied by the
-    /// caller, which also takes [`Index::runs`] out of free space.
+    /// Opens the index of a manifest (the blob of [`Manifest`]). The caller applies changes after its mark, and removes
+    /// [`Index::runs`] from free space.
     pub fn open(options: Options, manifest: &[u8]) -> Result<Index, Bad> {
         let state = manifest::decode(manifest)?;
         let mut index = Index::new(options);
         index.levels = state.levels;
         index.background.next_table = state.next_table;
-        // Its tables were born before this version, so none is given back before a new manifest is durable.
+        // Older than this version, so that no table is freed before a new manifest is durable.
         index.background.version = 1;
         index.background.durable_version = 1;
         (index.applied, index.flushed, index.durable) = (state.flushed, state.flushed, state.flushed);
         Ok(index)
     }
 
-    /// The log is superfluous up to here once a manifest made now is durable. Of an index just opened: recovery
-    /// applies what comes after.
+    /// The log up to this mark is superfluous once a manifest made now is durable. After opening: recovery applies the changes
+    /// behind it.
     pub fn flushed_mark(&self) -> LogMark {
         match self.memory.first_mark() {
             Some(first) => LogMark(first.0.saturating_sub(1)),
@@ -279,20 +277,20 @@ impl Index {
         }
     }
 
-    /// Runs (offset, length) of the device that tables occupy, those included that wait to be given back.
+    /// Device runs (offset, length) of tables, including replaced ones that are not freed.
     pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
         let tables = self.levels.tables().chain(self.background.replaced_tables());
         tables.flat_map(|table| &table.runs).map(|(unit, units)| (unit * BLOCK as u64, units * BLOCK as u64))
     }
 
-    /// Put (`Some`) or delete (`None`) keys, visible at once. Marks never go back. A value should not pin much more
-    /// memory than its own length.
+    /// Puts (`Some`) or deletes (`None`) keys, visible at once. Marks never decrease. A value should not keep much more memory
+    /// alive than its own length.
     pub fn apply<K: AsRef<[u8]>>(
         &mut self,
         changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
         mark: LogMark,
     ) {
-        debug_assert!(mark >= self.applied, "the log's marks go back");
+        debug_assert!(mark >= self.applied, "log marks decrease");
         self.applied = mark;
         let active = &mut self.memory.active;
         if active.table.is_empty() {
@@ -332,18 +330,18 @@ impl Index {
                     break;
                 }
                 Ok(Found::Deleted) => break,
-                Err(Stop::Pending) => {
+                Err(Unavailable::Pending) => {
                     self.reads.hold_touched(ticket);
                     return Get::Pending;
                 }
-                Err(Stop::Bad(bad)) => return Get::Bad(bad),
+                Err(Unavailable::Bad(bad)) => return Get::Bad(bad),
             }
         }
         self.recent.keep(key, hash, found.clone());
         found.map_or(Get::Absent, Get::Found)
     }
 
-    /// Visit the entries with `from <= key < to`, in order, each with its newest value.
+    /// Visits the entries with `from <= key < to`, in order, each with its newest value.
     pub fn scan(
         &mut self,
         from: &[u8],
@@ -356,7 +354,7 @@ impl Index {
         self.scan_over((from, to), (limit, Holes::Stop), ticket, io, each)
     }
 
-    /// [`Index::scan`], going on where a part cannot be read.
+    /// Like [`Index::scan`], and goes on behind unreadable parts as `holes` says.
     pub fn scan_over(
         &mut self,
         (from, to): (&[u8], &[u8]),
@@ -390,29 +388,29 @@ impl Index {
         }
     }
 
-    /// Append the tickets that can go on. Ask their questions again before calling this the next time.
+    /// Appends the tickets that can go on. Repeat their queries before the next call.
     pub fn ready(&mut self, out: &mut Vec<Ticket>) {
         self.reads.ready(out);
     }
 
-    /// Freeze the memtable, so that everything applied so far goes to tables next.
+    /// Freezes the memtable, so that all changes applied so far are flushed next.
     pub fn freeze(&mut self) {
         self.memory.freeze();
     }
 
-    /// Go on with flushing and merging, a bounded step a call; call it once a turn. `durable` is how far the log is on
-    /// stable storage. Returns whether there is more to do at once (otherwise completions or changes wake it).
+    /// Continues flushes and merges with a bounded amount of work; called once per turn. `durable` is the durable mark of the
+    /// log. Returns true if there is more work at once; otherwise completions or changes bring more.
     pub fn maintain(&mut self, durable: LogMark, io: &mut Io, space: &mut dyn TakeSpace) -> bool {
         self.work(durable, io, space)
     }
 
-    /// False when flushes or merges are so far behind that changes should wait.
+    /// False if flushes or merges are so far behind that changes must wait.
     pub fn has_room(&self) -> bool {
         !self.is_behind()
     }
 
-    /// False while tables pile up in level 0 faster than the running merge takes them in. Work that can wait waits then, so
-    /// that [`Index::has_room`] stays true for clients.
+    /// False while level 0 grows faster than the running merge shrinks it. Background work pauses then, so that
+    /// [`Index::has_room`] stays true for clients.
     pub fn has_slack(&self) -> bool {
         let background = &self.background;
         self.levels.fresh.len() < FRESH_MAX / 2 || background.merge.is_none() || background.starving
@@ -423,7 +421,7 @@ impl Index {
         self.scan_steps
     }
 
-    /// True when much space waits for a durable manifest to be given back: time for a checkpoint.
+    /// True if much space is held by replaced tables until a manifest is durable: time for a checkpoint.
     pub fn wants_manifest(&self) -> bool {
         self.background.replaced_bytes > self.options.level_bytes.max(self.levels.bytes() / 4)
     }
@@ -432,29 +430,28 @@ impl Index {
         self.memory.first_mark().is_none()
     }
 
-    /// Whether a flush or a merge waits for space.
+    /// True if a flush or a merge waits for space.
     pub fn is_starving(&self) -> bool {
         self.background.starving
     }
 
-    /// Whether a durable manifest, of the tables as they are now, would make space free.
+    /// True if a durable manifest of the present tables would free space.
     pub fn holds_back(&self) -> bool {
         self.background.holds_back()
     }
 
-    /// Somebody else needs the space that a merge holds which cannot go on for want of space itself: it is given up. Returns
-    /// whether there is one.
+    /// Gives up a merge that waits for space, to free the space that it holds. Returns false if there is none.
     pub fn give_up_starving_merge(&mut self) -> bool {
         let starving = self.background.merge.as_mut().filter(|merge| merge.writer.waits_for_space());
         starving.map(|merge| merge.give_up()).is_some()
     }
 
-    /// What a durable manifest would make free, at most.
+    /// Upper bound of the space that a durable manifest would free.
     pub fn replaced_bytes(&self) -> u64 {
         self.background.replaced_bytes
     }
 
-    /// A manifest of the tables as they are now, all of them written (but not flushed by the device).
+    /// A manifest of the present tables, which are written but not flushed.
     pub fn manifest(&mut self) -> Manifest {
         let flushed = self.flushed_mark();
         self.background.version += 1;
@@ -465,29 +462,28 @@ impl Index {
         }
     }
 
-    /// The manifest of this version, and all that was written before it was made, is on stable storage, and an older
-    /// one will never be opened again.
+    /// The manifest of this version and its tables are on stable storage, and an older one will not be opened again.
     pub fn manifest_is_durable(&mut self, version: u64, space: &mut dyn TakeSpace) {
         self.background.durable_version = self.background.durable_version.max(version);
         self.background.give_back(space);
     }
 
-    /// A write of the index failed: no flush or merge goes on, and the log cannot be freed any further.
+    /// Error of a failed write: flushes and merges have stopped, and the log cannot be freed further.
     pub fn failed(&self) -> Option<DeviceError> {
         self.background.failed
     }
 
-    /// Of cached blocks alone.
+    /// Memory of cached blocks.
     pub fn cache_bytes(&self) -> usize {
         self.reads.cache_bytes()
     }
 
-    /// Tables of level 0, which every look-up may have to ask.
+    /// Runs of level 0, each of which a look-up may have to search.
     pub fn fresh_tables(&self) -> usize {
         self.levels.fresh.len()
     }
 
-    /// [`Usage::device`], at no cost.
+    /// [`Usage::device`], without the cost of the other figures.
     pub fn device_bytes(&self) -> u64 {
         self.levels.bytes() + self.background.replaced_bytes
     }
@@ -506,13 +502,13 @@ impl Index {
         }
     }
 
-    /// The size at which a memtable is frozen. Up to three are in memory: the active one, one being flushed, one that
-    /// waits for that.
+    /// Sets the size at which a memtable is frozen. Up to three are in memory: the active one, one being flushed, and one that
+    /// waits for its flush.
     pub fn set_memtable_bytes(&mut self, bytes: usize) {
         self.options.memtable_bytes = bytes;
     }
 
-    /// Blocks, filters and guides are kept within this many bytes, though never less than a working minimum.
+    /// Sets the budget of cached blocks, filters and guides, above a working minimum.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         self.reads.set_cache_budget(bytes);
     }

@@ -1,4 +1,4 @@
-//! The one shape of everything in a table: sorted keys with values, in a multiple of 4 KiB.
+//! Nodes of tables: sorted keys with values, in a multiple of 4 KiB.
 //!
 //! ```text
 //!  0  u8   kind: 1 entries, 2 guide of a segment, 3 root of a table
@@ -14,9 +14,9 @@
 //!  L  filter, F bytes; then zeroes up to a multiple of 4 KiB
 //! ```
 //!
-//! A shared prefix and slots, instead of each key coded by its difference to the last: a key is found by bisection
-//! without decoding its neighbours, and neighbours in one block have nearly all in common anyway. The checksum is not
-//! in here but beside the pointer that leads here, so a block that was never written, or written elsewhere, is found.
+//! A shared prefix and slots were chosen over delta-coded keys: a search bisects without decoding neighbours, and the keys of
+//! a block share nearly all of their bytes anyway. The checksum lies with the pointer to the node, so a lost or misdirected
+//! write is detected.
 
 use bytes::Bytes;
 use device::BLOCK;
@@ -34,7 +34,7 @@ pub enum Kind {
     Root = 3,
 }
 
-/// A node that was read and found well formed, so that what follows need not check.
+/// A parsed and validated node.
 #[derive(Clone, Debug)]
 pub struct Node {
     bytes: Bytes,
@@ -43,7 +43,7 @@ pub struct Node {
     wide: bool,
     len: usize,
     filter: usize,
-    /// The first eight bytes of each key behind the prefix, as numbers: side by side, where the keys are far apart.
+    /// The first eight bytes of each key behind the prefix, as numbers: contiguous, for the search.
     heads: Arc<[u64]>,
 }
 
@@ -51,7 +51,7 @@ pub struct Node {
 pub struct Malformed;
 
 impl Node {
-    /// `bytes` whole, as read from the device.
+    /// Parses and validates a node.
     pub fn parse(bytes: Bytes, kind: Kind) -> Result<Node, Malformed> {
         let header = bytes.first_chunk::<HEADER>().ok_or(Malformed)?;
         let word =
@@ -77,9 +77,9 @@ impl Node {
         Ok(node)
     }
 
-    /// Every entry lies behind the slots and before the end, and keys ascend. Their heads.
+    /// Checks that entries lie between slots and end, and that keys ascend. Returns the heads.
     fn check_entries(&self, start: usize) -> Result<Arc<[u64]>, Malformed> {
-        // As many as there are slots, and those are there.
+        // Bounded: the slots are there.
         let mut heads = Vec::with_capacity(self.count);
         let mut last: Option<&[u8]> = None;
         for i in 0..self.count {
@@ -108,7 +108,7 @@ impl Node {
         self.count
     }
 
-    /// Memory held.
+    /// Memory of the node.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + self.count * size_of::<u64>() + size_of::<Node>()
     }
@@ -121,7 +121,7 @@ impl Node {
         &self.bytes[HEADER..HEADER + self.prefix]
     }
 
-    /// The key of entry `i` is [`Node::prefix`] and this.
+    /// Key of entry `i` without [`Node::prefix`].
     #[inline]
     pub fn suffix(&self, i: usize) -> &[u8] {
         let (key, _) = self.entry(i);
@@ -145,13 +145,13 @@ impl Node {
         value.map(|range| &self.bytes[range])
     }
 
-    /// The value without copying it: it holds on to the node's memory.
+    /// The value without a copy: it keeps the node's memory alive.
     pub fn value_shared(&self, i: usize) -> Option<Bytes> {
         let (_, value) = self.entry(i);
         value.map(|range| self.bytes.slice(range))
     }
 
-    /// The first entry whose key is not below `key`, and whether it is `key`.
+    /// The first entry whose key is not below `key`, and true if it equals `key`.
     pub fn seek(&self, key: &[u8]) -> (usize, bool) {
         let prefix = self.prefix();
         let shared = prefix.len().min(key.len());
@@ -175,12 +175,12 @@ impl Node {
         (low, false)
     }
 
-    /// Whether all keys are from `first` on and before `end`: what points to a node says so of it.
+    /// True if all keys are in `first..end`, as the pointer to the node says.
     pub fn is_within(&self, first: &[u8], end: &[u8]) -> bool {
         self.seek(first).0 == 0 && self.seek(end).0 == self.count
     }
 
-    /// Where keys are lower bounds: the entry whose part of the key space holds `key`.
+    /// In a guide or root, whose keys are lower bounds: the entry whose range has `key`.
     pub fn covering(&self, key: &[u8]) -> Option<usize> {
         match self.seek(key) {
             (i, true) => Some(i),
@@ -202,7 +202,7 @@ impl Node {
         }
     }
 
-    /// Where the key's rest and the value lie.
+    /// Ranges of the key suffix and the value.
     #[inline]
     fn entry(&self, i: usize) -> (Range<usize>, Option<Range<usize>>) {
         let at = self.slot(i);
@@ -214,15 +214,15 @@ impl Node {
     }
 }
 
-/// Entries of a node to be; keys must ascend.
+/// Builder of a node; keys must ascend.
 #[derive(Default)]
 pub struct Builder {
-    /// Keys and values, end to end.
+    /// Keys and values, concatenated.
     staged: Vec<u8>,
     entries: Vec<Staged>,
     keys_len: usize,
     values_len: usize,
-    /// How much the first and the last key have in common, which is what all have in common.
+    /// Length of the common prefix of the first and last key, and so of all keys.
     prefix: usize,
 }
 
@@ -256,12 +256,12 @@ impl Builder {
         self.entries.push(Staged { key: start..end, value_len: value.map(<[u8]>::len) });
     }
 
-    /// No less than the node's length, filter and padding apart.
+    /// Upper bound of the length of the node, without filter and padding.
     pub fn len_bound(&self) -> usize {
         len_bound(self.entries.len(), self.keys_len, self.values_len, self.prefix)
     }
 
-    /// The same with one more entry.
+    /// [`Builder::len_bound`] with one more entry.
     pub fn len_bound_with(&self, key: &[u8], value: Option<&[u8]>) -> usize {
         len_bound(
             self.entries.len() + 1,
@@ -271,7 +271,7 @@ impl Builder {
         )
     }
 
-    /// Append the node to `out`, up to a multiple of [`BLOCK`], and start anew.
+    /// Appends the node to `out`, padded to a multiple of [`BLOCK`], and clears the builder.
     pub fn finish(&mut self, kind: Kind, filter: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let first = self.entries.first().map_or(0..0, |entry| entry.key.start..entry.key.start + self.prefix);
@@ -316,13 +316,13 @@ impl Builder {
 }
 
 fn len_bound(count: usize, keys_len: usize, values_len: usize, prefix: usize) -> usize {
-    // A slot of 2 bytes and two varints; both are short unless the entry is long, and then so is the rest.
+    // A slot of 2 bytes, and two varints of one byte each, or more for long entries.
     let per_entry = 2 + 2 + 2;
     let long = if keys_len + values_len >= 1 << 14 { count * 8 } else { 0 };
     HEADER + prefix + keys_len - count * prefix + values_len + count * per_entry + long
 }
 
-/// The first eight bytes as a number; a shorter key is filled up with zeroes, so equal heads say nothing.
+/// The first eight bytes as a number. A shorter key is padded with zeroes, so equal heads do not mean equal keys.
 #[inline]
 pub fn head(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk::<8>() {
@@ -333,12 +333,12 @@ pub fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// How many first bytes two slices share.
+/// Length of the common prefix of two slices.
 pub fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// A number and how many bytes it took; `None` when it does not end, or is beyond 32 bits.
+/// A varint and its length; `None` if it is truncated or exceeds 32 bits.
 #[inline]
 fn varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let first = *bytes.first()?;
@@ -390,7 +390,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_built_is_found(
+        fn built_entries_are_found(
             entries in prop::collection::btree_map(keys(), prop::option::of(prop::collection::vec(any::<u8>(), 0..300)), 0..60),
             probes in prop::collection::vec(keys(), 0..20),
         ) {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_and_many_long_keys_fit() {
+    fn long_values_and_keys_fit() {
         let mut entries: BTreeMap<_, _> = (0..100u8).map(|i| (vec![i; 3000], Some(vec![i; 100]))).collect();
         entries.insert(vec![255], Some(vec![1; 3 << 20]));
         let (node, bound) = build(&entries);

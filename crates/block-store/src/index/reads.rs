@@ -1,4 +1,4 @@
-//! Nodes of tables by way of the cache: what is there, what is being read, and who waits for it.
+//! Nodes of tables through the cache: reads in flight, and the tickets that wait for them.
 
 use super::cached::{BUDGET_MIN, Cache, Entry, Name};
 use super::node::{Kind, Node};
@@ -11,27 +11,27 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Why a node is not at hand.
+/// Reason that a node is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// It is being read, and the ticket waits for it.
+pub enum Unavailable {
+    /// Being read; the ticket waits for it.
     Pending,
     Bad(Bad),
 }
 
-/// What a table says of a key.
+/// Result of a look-up in one table.
 pub enum Found {
     Value(Bytes),
     Deleted,
     Nothing,
 }
 
-/// A block whose reading fails so often in a row is lost: what depends on it is given up, as if it were rotten.
+/// Failed reads after which a block counts as lost.
 const FAILURES_MAX: u32 = 3;
 
-/// One asker's blocks beyond this many may go again before it has its answer.
+/// Maximum pinned blocks per waiting ticket. Others may be evicted before the query is repeated.
 const TOUCHED_MAX: usize = 1 << 13;
-/// So many may be named twice before that is looked for.
+/// Number of names at which duplicates are removed.
 const TOUCHED_TWICE: usize = 1024;
 
 pub struct Reads {
@@ -39,36 +39,36 @@ pub struct Reads {
     loads: BTreeMap<u64, Load>,
     waits: BTreeMap<Ticket, Wait>,
     ready: Vec<Ticket>,
-    /// Blocks that the tickets in `ready` will ask for.
+    /// Pinned blocks of the tickets in `ready`.
     pins_next: Vec<(Ticket, SmallVec<[Name; 4]>)>,
-    /// Blocks that the tickets handed out last ask for now, by ticket.
+    /// Pinned blocks of the tickets that were returned last, by ticket.
     pins_held: Vec<(Ticket, SmallVec<[Name; 4]>)>,
-    /// Blocks that `asker` has used so far, in all the questions it asks in a row.
+    /// Blocks that `asker` has used in its consecutive queries.
     touched: Vec<Name>,
-    /// At so many those named twice are thinned out.
+    /// Number of names at which duplicates are removed next.
     touched_max: usize,
     asker: Option<Ticket>,
     next_token: u64,
 }
 
-/// One request to the device, for one node or several that lie side by side.
+/// One device request, for one node or several neighbours.
 struct Load {
-    /// Keeps the table's space from being given back under the read.
+    /// Keeps the table's space from being freed during the read.
     table: Arc<Table>,
     nodes: SmallVec<[At; 1]>,
     kind: Kind,
-    /// Who waits for which.
+    /// Waiting tickets, with the node that each waits for.
     tickets: SmallVec<[(Ticket, Name); 2]>,
-    /// How often it has failed.
+    /// Number of failed attempts.
     failures: u32,
 }
 
 #[derive(Default)]
 struct Wait {
     outstanding: u32,
-    /// Pinned, some of them twice.
+    /// Pinned nodes, possibly repeated.
     landed: SmallVec<[Name; 4]>,
-    /// How many there were without those, when that was looked at.
+    /// Number of distinct ones at the last count.
     distinct: usize,
 }
 
@@ -118,7 +118,7 @@ impl Reads {
         self.cache.bytes()
     }
 
-    /// A question begins.
+    /// A query begins.
     #[inline]
     pub fn begin(&mut self, ticket: Ticket) {
         if self.asker != Some(ticket) {
@@ -140,23 +140,23 @@ impl Reads {
         self.touched_max = TOUCHED_TWICE.max(2 * self.touched.len());
     }
 
-    /// The question ends with `Pending`: what was used for it, and for those asked with the same ticket before, stays
-    /// until they are asked again, so that each time gets further than the last, however small the cache.
+    /// A query ends with `Pending`: the blocks that it and the preceding queries of the ticket used stay until they are
+    /// repeated. So each repetition gets further, however small the cache is.
     pub fn hold_touched(&mut self, ticket: Ticket) {
         let Some(wait) = self.waits.get_mut(&ticket) else { return };
-        // Also what it waited for before and did not come by this time: an answer that was remembered may be forgotten.
+        // Also blocks of earlier waits that this repetition did not use: a remembered answer may have been forgotten.
         let first = self.pins_held.partition_point(|(whose, _)| *whose < ticket);
         for (_, names) in self.pins_held[first..].iter_mut().take_while(|(whose, _)| *whose == ticket) {
             wait.landed.append(names);
         }
-        // Twice pinned is twice let go of.
+        // A block pinned twice is unpinned twice.
         wait.landed.extend(self.touched.drain(..).filter(|name| self.cache.pin(*name)));
         if wait.landed.len() > TOUCHED_TWICE.max(2 * wait.distinct) {
             wait.thin_out(&mut self.cache);
         }
     }
 
-    /// What `table` says of `key`, whose [`filter::hash`] is `hash`.
+    /// Looks up `key`, with the [`filter::hash`] `hash`, in `table`.
     pub fn look_up(
         &mut self,
         table: &Arc<Table>,
@@ -164,16 +164,16 @@ impl Reads {
         hash: u64,
         ticket: Ticket,
         io: &mut Io,
-    ) -> Result<Found, Stop> {
+    ) -> Result<Found, Unavailable> {
         let root = self.root(table, ticket, io)?;
         let Some(i) = root.covering(key) else { return Ok(Found::Nothing) };
-        let segment = Segment::of_root(root, i).map_err(Stop::Bad)?;
+        let segment = Segment::of_root(root, i).map_err(Unavailable::Bad)?;
         let guide = self.node(table, segment.guide(), Kind::Guide, ticket, io)?;
         if !filter::may_hold(guide.filter(), hash) {
             return Ok(Found::Nothing);
         }
         let Some(i) = guide.covering(key) else { return Ok(Found::Nothing) };
-        let at = BlockAt::of_guide(guide, i).map_err(Stop::Bad)?.within(&segment);
+        let at = BlockAt::of_guide(guide, i).map_err(Unavailable::Bad)?.within(&segment);
         let block = self.node(table, at, Kind::Entries, ticket, io)?;
         Ok(match block.seek(key) {
             (i, true) => block.value_shared(i).map_or(Found::Deleted, Found::Value),
@@ -181,7 +181,12 @@ impl Reads {
         })
     }
 
-    pub fn root<'a>(&mut self, table: &'a Arc<Table>, ticket: Ticket, io: &mut Io) -> Result<&'a Node, Stop> {
+    pub fn root<'a>(
+        &mut self,
+        table: &'a Arc<Table>,
+        ticket: Ticket,
+        io: &mut Io,
+    ) -> Result<&'a Node, Unavailable> {
         match table.root_node.get() {
             Some(root) => Ok(root),
             None => Err(self.miss(table, table.root, Kind::Root, ticket, &mut std::iter::empty(), io)),
@@ -196,11 +201,11 @@ impl Reads {
         kind: Kind,
         ticket: Ticket,
         io: &mut Io,
-    ) -> Result<&Node, Stop> {
+    ) -> Result<&Node, Unavailable> {
         self.node_ahead(table, at, kind, ticket, &mut std::iter::empty(), io)
     }
 
-    /// The same; if it must be read, what of `ahead` lies behind it is read with it.
+    /// Like [`Reads::node`]; a device read includes the nodes of `ahead` that lie directly behind.
     #[inline]
     pub fn node_ahead(
         &mut self,
@@ -210,9 +215,9 @@ impl Reads {
         ticket: Ticket,
         ahead: &mut dyn Iterator<Item = At>,
         io: &mut Io,
-    ) -> Result<&Node, Stop> {
+    ) -> Result<&Node, Unavailable> {
         if at.is_hole() {
-            return Err(Stop::Bad(Bad::Corrupt));
+            return Err(Unavailable::Bad(Bad::Corrupt));
         }
         let name = Name { table: table.number, unit: at.unit };
         match self.cache.find(name) {
@@ -222,9 +227,9 @@ impl Reads {
                     Ok(node)
                 }
                 Entry::Bad(bad) => {
-                    // Who goes on without it may have to wait for something else, and comes by again.
+                    // The query may go on without it, wait for another node, and be repeated.
                     self.touched.push(name);
-                    Err(Stop::Bad(*bad))
+                    Err(Unavailable::Bad(*bad))
                 }
             },
             None => Err(self.miss(table, at, kind, ticket, ahead, io)),
@@ -247,7 +252,7 @@ impl Reads {
         for at in &load.nodes {
             let end = start + at.len();
             let node = match &result {
-                // A node of its own memory, where it did not come alone.
+                // Own memory for each of several nodes.
                 Ok(bytes) if load.nodes.len() > 1 => match bytes.get(start..end) {
                     Some(bytes) => open_node(Bytes::copy_from_slice(bytes), *at, load.kind),
                     None => Err(Bad::Io),
@@ -263,7 +268,7 @@ impl Reads {
         for (ticket, name) in load.tickets {
             let wait = self.waits.get_mut(&ticket).expect("a ticket that waits");
             wait.outstanding -= 1;
-            // A sound root is not in the cache.
+            // Valid roots are not in the cache.
             if load.kind != Kind::Root || load.table.root_node.get().is_none() {
                 wait.landed.push(name);
             }
@@ -275,12 +280,12 @@ impl Reads {
         }
     }
 
-    /// Where it is looked for next.
+    /// Stores a node where queries find it.
     fn land(&mut self, load: &Load, name: Name, node: Result<Node, Bad>) {
         let pins = load.tickets.iter().filter(|(_, wanted)| *wanted == name).count() as u32;
         match (load.kind, node) {
             (Kind::Root, Ok(root)) => {
-                // A merge may have read it meanwhile: the same bytes.
+                // A merge may have set it meanwhile, to the same bytes.
                 let _ = load.table.root_node.set(root);
             }
             (_, Ok(node)) => self.cache.insert(name, Entry::Node(node), pins, &mut drop_it),
@@ -288,7 +293,7 @@ impl Reads {
         }
     }
 
-    /// One bad sector must not make its neighbours unreadable.
+    /// Repeats a failed read node by node: one bad sector must not affect its neighbours.
     fn read_one_by_one(&mut self, load: Load, io: &mut Io) {
         for at in load.nodes {
             let name = Name { table: load.table.number, unit: at.unit };
@@ -306,7 +311,7 @@ impl Reads {
             self.cache.unpin(name);
         }
         std::mem::swap(&mut self.pins_held, &mut self.pins_next);
-        // Thousands may wait again, and each looks for its own.
+        // Sorted: thousands of tickets may search for their own.
         self.pins_held.sort_unstable_by_key(|(ticket, _)| *ticket);
         out.append(&mut self.ready);
     }
@@ -320,20 +325,20 @@ impl Reads {
         ticket: Ticket,
         ahead: &mut dyn Iterator<Item = At>,
         io: &mut Io,
-    ) -> Stop {
+    ) -> Unavailable {
         let name = Name { table: table.number, unit: at.unit };
-        // Roots are not looked for in the cache, save for what is wrong with them.
+        // The cache has no roots, except unreadable ones.
         if let Some(slot) = self.cache.find(name)
             && let Entry::Bad(bad) = self.cache.entry(slot)
         {
             self.touched.push(name);
-            return Stop::Bad(*bad);
+            return Unavailable::Bad(*bad);
         }
         if !is_sound(table, at, io) {
-            return Stop::Bad(Bad::Corrupt);
+            return Unavailable::Bad(Bad::Corrupt);
         }
         match self.loads.values_mut().find(|load| load.is_for(name)) {
-            Some(load) if load.tickets.contains(&(ticket, name)) => return Stop::Pending,
+            Some(load) if load.tickets.contains(&(ticket, name)) => return Unavailable::Pending,
             Some(load) => load.tickets.push((ticket, name)),
             None => {
                 let nodes = self.with_neighbours(table, at, ahead, io);
@@ -342,10 +347,10 @@ impl Reads {
             }
         }
         self.waits.entry(ticket).or_default().outstanding += 1;
-        Stop::Pending
+        Unavailable::Pending
     }
 
-    /// `at`, and what of `ahead` lies right behind it and is not known yet.
+    /// `at`, and the nodes of `ahead` directly behind it that are not in memory.
     fn with_neighbours(
         &mut self,
         table: &Arc<Table>,
@@ -386,7 +391,7 @@ impl Load {
     }
 }
 
-/// Holes lead nowhere, damaged pointers anywhere.
+/// False for holes and for damaged pointers, which lead out of the table.
 fn is_sound(table: &Table, at: At, io: &Io) -> bool {
     !at.is_hole() && table.holds(at.unit, at.units as u64) && at.offset() + at.len() as u64 <= io.size()
 }

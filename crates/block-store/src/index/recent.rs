@@ -1,8 +1,8 @@
-//! What tables said of the keys that were looked up last.
+//! Recent answers of tables, by key.
 //!
-//! A client's write looks an object up twice: when the OSD asks what there is, and again when the change is worked out. An
-//! answer holds until tables with newer entries come ([`Recent::clear`]); a merge changes no answer. Memtables are newer
-//! than any of this and are asked before.
+//! A client's write looks up an object twice: once for the OSD, and once for the plan of the transaction. An answer is valid
+//! until a flush adds newer tables ([`Recent::clear`]); merges change no answer. Memtables are newer, and are searched
+//! first.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -12,11 +12,11 @@ const SLOTS: usize = 256;
 struct Answer {
     hash: u64,
     key: SmallVec<[u8; 64]>,
-    /// `None`: it is in no table.
+    /// `None` if no table has the key.
     value: Option<Bytes>,
 }
 
-/// One place for each hash: the newer answer replaces the older.
+/// A direct-mapped cache: the newer answer replaces the older.
 pub struct Recent {
     slots: Vec<Option<Answer>>,
 }
@@ -36,7 +36,7 @@ impl Recent {
         self.slots[hash as usize % SLOTS] = Some(Answer { hash, key: key.into(), value });
     }
 
-    /// Newer tables are there.
+    /// Forgets all answers, after a flush.
     pub fn clear(&mut self) {
         self.slots.iter_mut().for_each(|slot| *slot = None);
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_of_its_key_alone_until_newer_tables_come() {
+    fn answer_is_returned_for_its_key_until_cleared() {
         let mut recent = Recent::new();
         recent.keep(b"a", 7, None);
         recent.keep(b"b", 8, Some(Bytes::from_static(b"x")));

@@ -1,18 +1,18 @@
-//! A range in order, from memtables and tables together.
+//! Range scans over memtables and tables.
 
-use super::levels::Run;
+use super::levels::SortedRun;
 use super::memtable::{Memtable, Place};
 use super::node::{Kind, Node};
-use super::reads::{Reads, Stop};
+use super::reads::{Reads, Unavailable};
 use super::table::{BlockAt, Segment};
 use super::{Bad, Holes, Limit, Scan, Ticket};
 use crate::io::Io;
 use device::BLOCK;
 
-/// Blocks read ahead of a long scan.
+/// Blocks that a long scan reads ahead.
 const AHEAD_MAX: usize = 64;
 
-/// Where a scan gets blocks from, and for whom.
+/// Block reads of a scan.
 pub struct Reading<'a> {
     pub reads: &'a mut Reads,
     pub io: &'a mut Io,
@@ -24,7 +24,7 @@ pub struct Reading<'a> {
 /// `memtables` and `runs` newest first.
 pub fn scan<'a>(
     memtables: impl Iterator<Item = &'a Memtable>,
-    runs: impl Iterator<Item = &'a Run>,
+    runs: impl Iterator<Item = &'a SortedRun>,
     (from, to): (&'a [u8], &'a [u8]),
     (limit, holes): (Limit, Holes),
     reading: &mut Reading,
@@ -38,7 +38,7 @@ pub fn scan<'a>(
         .map(|table| Cursor::Memory(MemoryCursor::new(table, from)))
         .chain(runs.filter_map(|run| RunCursor::new(run, from, to, ahead)).map(Cursor::Run))
         .collect();
-    // All of them first, so that what they need is read side by side.
+    // All cursors first, so that their blocks are read in parallel.
     cursors.iter_mut().for_each(|cursor| cursor.settle(to, reading));
     let (mut entries, mut bytes) = (0, 0);
     loop {
@@ -55,9 +55,13 @@ pub fn scan<'a>(
         }
         let (key, value) = match cursor.head() {
             Head::Entry(key, value) => (key, value),
-            // Also where all that was done was to pass a hole in another run: to go on from the same key is no progress.
-            Head::Blocked(key, Stop::Pending) if reading.steps == 0 || key <= from => return Scan::Pending,
-            Head::Blocked(_, Stop::Bad(bad)) if entries == 0 && reading.steps == 0 => return Scan::Bad(bad),
+            // Also if the only progress was a hole of another run: to go on from the same key is none.
+            Head::Blocked(key, Unavailable::Pending) if reading.steps == 0 || key <= from => {
+                return Scan::Pending;
+            }
+            Head::Blocked(_, Unavailable::Bad(bad)) if entries == 0 && reading.steps == 0 => {
+                return Scan::Bad(bad);
+            }
             Head::Blocked(key, _) => return Scan::More(key.to_vec()),
             Head::End => return Scan::End,
         };
@@ -81,7 +85,7 @@ pub fn scan<'a>(
     }
 }
 
-/// The first cursor whose head comes first; what is blocked comes before an entry at the same key.
+/// The first cursor with the smallest head; at equal keys a blocked cursor comes before an entry.
 fn least(cursors: &[Cursor]) -> Option<usize> {
     let mut least: Option<(usize, &[u8], bool)> = None;
     for (i, cursor) in cursors.iter().enumerate() {
@@ -98,10 +102,10 @@ fn least(cursors: &[Cursor]) -> Option<usize> {
 }
 
 enum Head<'a> {
-    /// Without a value: a deletion.
+    /// A deletion has no value.
     Entry(&'a [u8], Option<&'a [u8]>),
-    /// Nothing can be said from this key on.
-    Blocked(&'a [u8], Stop),
+    /// Unknown from this key on.
+    Blocked(&'a [u8], Unavailable),
     End,
 }
 
@@ -128,11 +132,11 @@ impl Cursor<'_> {
         matches!(self.head(), Head::Entry(own, _) if own == key)
     }
 
-    /// What stands in its way cannot be read.
+    /// The damage that blocks this cursor.
     #[inline]
     fn bad(&self) -> Option<Bad> {
         match self {
-            Cursor::Run(RunCursor { state: RunState::Blocked(Stop::Bad(bad)), .. }) => Some(*bad),
+            Cursor::Run(RunCursor { state: RunState::Blocked(Unavailable::Bad(bad)), .. }) => Some(*bad),
             _ => None,
         }
     }
@@ -144,7 +148,7 @@ impl Cursor<'_> {
         self.settle(to, reading);
     }
 
-    /// Whether there may have been something newer at this key, in a hole that was passed.
+    /// True if a passed hole may have had a newer entry at this key.
     fn hides(&self, key: &[u8]) -> bool {
         matches!(self, Cursor::Run(cursor) if key < &cursor.hole_end[..])
     }
@@ -166,7 +170,7 @@ impl Cursor<'_> {
 
 struct MemoryCursor<'a> {
     table: &'a Memtable,
-    /// Behind the head.
+    /// Position behind the head.
     place: Place,
     head: Option<(&'a [u8], Option<&'a [u8]>)>,
 }
@@ -188,10 +192,10 @@ impl<'a> MemoryCursor<'a> {
 }
 
 struct RunCursor<'a> {
-    run: &'a Run,
+    run: &'a SortedRun,
     from: &'a [u8],
     table: usize,
-    /// Places in the root, the guide and the block; not known yet where `from` must be looked for.
+    /// Positions in the root, the guide and the block; `None` until `from` was searched for.
     segment: Option<usize>,
     block: Option<usize>,
     entry: Option<usize>,
@@ -199,23 +203,23 @@ struct RunCursor<'a> {
     node: Option<Node>,
     ahead: usize,
     state: RunState,
-    /// Of the head, or from where on nothing can be said.
+    /// Key of the head, or first unknown key.
     key: Vec<u8>,
-    /// Where the last hole that was passed ended.
+    /// End of the last passed hole.
     hole_end: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
 enum RunState {
     Entry,
-    Blocked(Stop),
+    Blocked(Unavailable),
     End,
 }
 
 impl<'a> RunCursor<'a> {
-    fn new(run: &'a Run, from: &'a [u8], to: &[u8], ahead: usize) -> Option<RunCursor<'a>> {
+    fn new(run: &'a SortedRun, from: &'a [u8], to: &[u8], ahead: usize) -> Option<RunCursor<'a>> {
         let table = run.partition_point(|table| &table.end[..] <= from);
-        // Most runs of level 0 do not reach into a given range.
+        // Most runs of level 0 do not overlap a given range.
         let first = run.get(table).map(|table| &table.first[..]).filter(|first| *first < to)?;
         let inside = if first < from { None } else { Some(0) };
         Some(RunCursor {
@@ -244,7 +248,7 @@ impl<'a> RunCursor<'a> {
     }
 
     fn settle(&mut self, to: &[u8], reading: &mut Reading) {
-        // The common step is to the next entry of a block.
+        // Fast path: the next entry of a block.
         if let (Some(node), Some(entry)) = (&self.node, self.entry)
             && entry < node.count()
         {
@@ -264,7 +268,7 @@ impl<'a> RunCursor<'a> {
         };
     }
 
-    /// Go on behind what could not be read: a block, a segment or a table.
+    /// Goes on behind an unreadable block, segment or table.
     fn pass_hole(&mut self) {
         let Some(table) = self.run.get(self.table) else { return };
         let root = table.root_node.get();
@@ -297,8 +301,8 @@ impl<'a> RunCursor<'a> {
         }
     }
 
-    /// Walk to the next entry. `key` is then its key, or the lower bound of what could not be had.
-    fn find(&mut self, to: &[u8], reading: &mut Reading) -> Result<bool, Stop> {
+    /// Moves to the next entry. `key` is then its key, or the lower bound of the block that is missing.
+    fn find(&mut self, to: &[u8], reading: &mut Reading) -> Result<bool, Unavailable> {
         loop {
             let Some(table) = self.run.get(self.table) else { return Ok(false) };
             if &table.first[..] >= to {
@@ -327,12 +331,12 @@ impl<'a> RunCursor<'a> {
                 if &self.key[..] >= to {
                     return Ok(false);
                 }
-                let at = BlockAt::of_guide(guide, block).map_err(Stop::Bad)?.within(segment);
+                let at = BlockAt::of_guide(guide, block).map_err(Unavailable::Bad)?.within(segment);
                 let mut ahead = blocks_ahead(guide, block, to).map(|at| at.within(segment)).take(self.ahead);
                 let Reading { reads, io, ticket, .. } = reading;
                 let node = reads.node_ahead(table, at, Kind::Entries, *ticket, &mut ahead, io)?;
                 if node.seek(&self.key).0 != 0 {
-                    return Err(Stop::Bad(Bad::Corrupt));
+                    return Err(Unavailable::Bad(Bad::Corrupt));
                 }
                 self.node = Some(node.clone());
                 continue;
@@ -349,10 +353,10 @@ impl<'a> RunCursor<'a> {
             if &self.key[..] >= to {
                 return Ok(false);
             }
-            let at = Segment::of_root(root, segment).map_err(Stop::Bad)?;
+            let at = Segment::of_root(root, segment).map_err(Unavailable::Bad)?;
             let guide = reading.reads.node(table, at.guide(), Kind::Guide, reading.ticket, reading.io)?;
             if guide.seek(&self.key).0 != 0 {
-                return Err(Stop::Bad(Bad::Corrupt));
+                return Err(Unavailable::Bad(Bad::Corrupt));
             }
             self.guide = Some((at, guide.clone()));
         }

@@ -1,19 +1,18 @@
-//! A few sorted keys in a node of a memtable: where is this one among them?
+//! Sorted keys of a memtable node.
 //!
-//! The keys of a node mostly share a long prefix. How long it is, is kept, and of each key the eight bytes behind it, as
-//! a number: so a search compares the prefix once, then numbers that lie side by side, and looks at whole keys only
-//! where those are equal.
+//! The keys of a node mostly share a long prefix. The node stores its length, and for each key the next eight bytes as a
+//! number. So a search compares the prefix once, then contiguous numbers, and whole keys only if those are equal.
 
 use super::node::{common, head};
 use std::cmp::Ordering;
 
 pub const FANOUT: usize = 32;
 
-/// Of keys: the first chunk is small, and each is twice the one before until this.
+/// Sizes of key chunks: the first is small, and each is twice as large as its predecessor, up to the maximum.
 const CHUNK_MAX: usize = 64 << 10;
 const CHUNK_MIN: usize = 4 << 10;
 
-/// Keys end to end, in chunks, so that each is copied once and freed with all others.
+/// Concatenated keys in chunks: each key is copied once and freed with all others.
 #[derive(Default)]
 pub struct Keys {
     chunks: Vec<Vec<u8>>,
@@ -52,7 +51,7 @@ impl Keys {
         self.bytes
     }
 
-    /// Free the last chunk, for a table that goes away bit by bit. False when there is none.
+    /// Frees the last chunk of a memtable that is freed in steps. Returns false if there is none.
     pub fn dismantle(&mut self) -> bool {
         let chunk = self.chunks.pop();
         self.bytes -= chunk.as_ref().map_or(0, Vec::capacity);
@@ -63,7 +62,7 @@ impl Keys {
 #[derive(Default)]
 pub struct Sorted {
     len: usize,
-    /// How many first bytes all keys share, at least.
+    /// A common prefix length of all keys, not necessarily the longest.
     prefix: usize,
     /// The eight bytes behind the prefix, as a big-endian number; zeroes behind a short key.
     heads: [u64; FANOUT],
@@ -83,7 +82,7 @@ impl Sorted {
         self.keys[at]
     }
 
-    /// The first key that is not below `key`, and whether it is `key`.
+    /// The first key that is not below `key`, and true if it equals `key`.
     #[inline]
     pub fn seek(&self, key: &[u8], keys: &Keys) -> (usize, bool) {
         if self.len == 0 {

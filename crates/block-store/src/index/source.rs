@@ -1,9 +1,9 @@
-//! A run of tables read from end to end for a merge, a segment at a time and one ahead, past the cache.
+//! Sequential read of a sorted run for a merge: segment by segment, one ahead, past the cache.
 //!
-//! What cannot be read is no error here but a hole: a part of the key space of which nothing is known. Reading in
-//! large pieces must not widen the damage, so where a segment's reading fails its blocks are read one by one.
+//! An unreadable block is not an error but a hole: a key range with unknown entries. If the read of a segment fails, its
+//! blocks are read one by one, so that large reads do not widen the damage.
 
-use super::levels::Run;
+use super::levels::SortedRun;
 use super::node::{Kind, Node};
 use super::table::{BlockAt, Segment, open_node};
 use super::token;
@@ -14,35 +14,35 @@ use std::collections::VecDeque;
 
 const AHEAD: usize = 2;
 
-/// What comes next in a source.
+/// State of the head of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Head {
-    /// [`Source::entry`] says which.
+    /// An entry: [`Source::key`] and [`Source::value`].
     Entry,
-    /// Nothing is known of the keys from the first up to, without, the second.
+    /// A hole from the first key up to, not including, the second.
     Hole(Vec<u8>, Vec<u8>),
-    /// It has to be read first.
+    /// Being read.
     Waiting,
     End,
 }
 
 pub struct Source {
-    run: Run,
-    /// What to ask the device for next.
+    run: SortedRun,
+    /// Next table and segment to read.
     table: usize,
     segment: usize,
     root: Option<Fetch>,
     fetches: VecDeque<Fetch>,
     current: Option<Current>,
     pub head: Head,
-    /// The device failed at a block of it.
+    /// A block was unreadable.
     pub has_failed: bool,
     key: Vec<u8>,
 }
 
-/// The reading of a part of a table.
+/// Read of a part of a table.
 struct Fetch {
-    /// The part of the key space it is about.
+    /// Its key range.
     first: Vec<u8>,
     end: Vec<u8>,
     segment: Segment,
@@ -54,19 +54,19 @@ enum State {
     Reading {
         token: u64,
     },
-    /// After that failed, block by block from this token on. What fails again is left as zeroes, which no checksum
-    /// will match.
+    /// The read failed and is repeated block by block, with tokens from this one on. Blocks that fail again are left as
+    /// zeroes, which match no checksum.
     Piecewise {
         tokens: u64,
         left: usize,
         bytes: Vec<u8>,
     },
     Here(Bytes),
-    /// The pointer to it was damaged already.
+    /// The pointer to it is damaged.
     Lost,
 }
 
-/// The segment whose entries are being handed out.
+/// The segment of the current entries.
 struct Current {
     bytes: Bytes,
     guide: Node,
@@ -77,7 +77,7 @@ struct Current {
 }
 
 impl Source {
-    pub fn new(run: Run) -> Source {
+    pub fn new(run: SortedRun) -> Source {
         Source {
             run,
             table: 0,
@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// The entry at the head.
+    /// Key of the entry at the head.
     #[inline]
     pub fn key(&self) -> &[u8] {
         &self.key
@@ -103,7 +103,7 @@ impl Source {
         current.node.as_ref()?.value(current.entry)
     }
 
-    /// Go behind the head; [`Source::settle`] finds the next.
+    /// Moves behind the head; [`Source::settle`] finds the next one.
     pub fn advance(&mut self) {
         if self.head == Head::Entry
             && let Some(current) = &mut self.current
@@ -113,7 +113,7 @@ impl Source {
         self.head = Head::Waiting;
     }
 
-    /// Find the head if it is not known, and keep the reading ahead going.
+    /// Finds the next head, and keeps reads ahead in flight.
     pub fn settle(&mut self, tokens: &mut u64, io: &mut Io) {
         if self.head != Head::Waiting {
             return;
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// A completion, if it is this source's.
+    /// Takes a completion of this source; returns false for those of others.
     pub fn on_done(
         &mut self,
         token: u64,
@@ -164,13 +164,13 @@ impl Source {
         true
     }
 
-    /// Whether the device is still reading.
+    /// True if reads are in flight.
     pub fn is_reading(&self) -> bool {
         let reads = |fetch: &Fetch| matches!(fetch.state, State::Reading { .. } | State::Piecewise { .. });
         self.fetches.iter().chain(&self.root).any(reads)
     }
 
-    /// Memory held, at most.
+    /// Upper bound of memory.
     pub fn memory(&self) -> usize {
         let fetched: usize = self.fetches.iter().map(|fetch| fetch.len()).sum();
         fetched + self.current.as_ref().map_or(0, |current| current.bytes.len())
@@ -202,7 +202,7 @@ impl Source {
         }
     }
 
-    /// Keep as much under way as is to be read ahead.
+    /// Starts reads up to the read-ahead limit.
     fn fetch(&mut self, tokens: &mut u64, io: &mut Io) {
         while self.fetches.len() < AHEAD && self.root.is_none() {
             let Some(table) = self.run.get(self.table) else { return };
@@ -248,7 +248,7 @@ impl Source {
         let State::Here(bytes) = &fetch.state else { return };
         let table = &self.run[self.table];
         match table.open_root(bytes.clone()) {
-            // A look-up may have read it meanwhile: the same bytes.
+            // A look-up may have set it meanwhile, to the same bytes.
             Ok(root) => drop(table.root_node.set(root)),
             Err(_) => self.lose_table(fetch),
         }
@@ -318,7 +318,7 @@ impl Fetch {
         }
     }
 
-    /// The segment, or what is not known for want of it.
+    /// The segment, or the hole that it leaves.
     fn open(self) -> Result<Current, (Vec<u8>, Vec<u8>)> {
         let State::Here(bytes) = self.state else { return Err((self.first, self.end)) };
         let guide = bytes.slice(self.segment.data_units as usize * BLOCK..);

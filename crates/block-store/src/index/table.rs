@@ -1,45 +1,44 @@
-//! A table: sorted entries on the device that never change. What is known of one in memory, and how it points at its
-//! parts.
+//! Tables: immutable sorted entries on the device. Their description in memory, and the pointers to their nodes.
 //!
 //! ```text
 //! manifest ─▶ root ─▶ guide of each segment (with a filter of its keys) ─▶ blocks of entries
 //! ```
 //!
-//! All three are [`Node`]s. The keys of a root and of a guide are lower bounds: entry `i` speaks of the keys from its
-//! own up to the next one's. A segment is about 256 KiB of blocks with their guide behind them, in one run, so that a
-//! look-up beyond the cache costs the reading of a guide and a block at most, and a merge reads a segment at once. The
-//! root stays in memory once read: less than a thousandth of the table.
+//! All three are [`Node`]s. The keys of a root and of a guide are lower bounds: entry `i` covers the keys from its own up to
+//! the next one's. A segment is about 256 KiB of blocks followed by their guide, in one run. So a look-up that misses the
+//! cache reads at most a guide and a block, and a merge reads a segment at once. A root stays in memory once it was read; it
+//! is less than a thousandth of the table.
 
 use super::Bad;
 use super::node::{Kind, Node};
 use device::BLOCK;
 use std::sync::OnceLock;
 
-/// A node on the device.
+/// Pointer to a node on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// In blocks from the start of the device.
+    /// First block on the device.
     pub unit: u64,
-    /// Of [`BLOCK`] bytes.
+    /// Number of blocks; 0 for a hole.
     pub units: u32,
-    /// crc32c of all of it.
+    /// crc32c of the whole node.
     pub crc: u32,
 }
 
-/// What a guide says of a block. It may point at nothing (`units` 0): a hole, where a merge found a block that it
-/// could not read. Keys in there are unreadable until put anew.
+/// Pointer of a guide to a block. With `units` 0 it is a hole: a merge found the block unreadable. Keys in a hole are
+/// unreadable until they are put again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockAt {
-    /// From the segment's start.
+    /// First block, from the start of the segment.
     pub unit: u32,
     pub units: u32,
     pub crc: u32,
 }
 
-/// What a root says of a segment.
+/// Pointer of a root to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where its blocks begin; the guide is right behind them.
+    /// First block; the guide is directly behind the data blocks.
     pub unit: u64,
     pub data_units: u32,
     pub guide_units: u32,
@@ -72,7 +71,7 @@ impl BlockAt {
         out
     }
 
-    /// What a guide says of its entry `i`.
+    /// Pointer of entry `i` of a guide.
     pub fn of_guide(guide: &Node, i: usize) -> Result<BlockAt, Bad> {
         let bytes: &[u8; BlockAt::LEN] =
             guide.value(i).and_then(|value| value.try_into().ok()).ok_or(Bad::Corrupt)?;
@@ -96,7 +95,7 @@ impl Segment {
         out
     }
 
-    /// What a root says of its entry `i`.
+    /// Pointer of entry `i` of a root.
     pub fn of_root(root: &Node, i: usize) -> Result<Segment, Bad> {
         let bytes: &[u8; Segment::LEN] =
             root.value(i).and_then(|value| value.try_into().ok()).ok_or(Bad::Corrupt)?;
@@ -121,19 +120,19 @@ impl Segment {
 /// A table as the manifest describes it.
 #[derive(Debug)]
 pub struct Table {
-    /// Never used twice.
+    /// Never reused.
     pub number: u64,
-    /// The part of the key space it speaks of: from `first` up to, without, `end`.
+    /// Key range: from `first` up to, not including, `end`.
     pub first: Vec<u8>,
     pub end: Vec<u8>,
     pub root: At,
     pub entries: u64,
     pub deletions: u64,
-    /// All it occupies: first block and number of blocks, in order of taking.
+    /// Device space: first block and number of blocks, in order of allocation.
     pub runs: Vec<(u64, u64)>,
-    /// How many manifests there were before it. Not stored.
+    /// Number of manifests made before it. Not stored.
     pub born: u64,
-    /// Once read.
+    /// The root, after its first read.
     pub root_node: OnceLock<Node>,
 }
 
@@ -142,26 +141,26 @@ impl Table {
         self.runs.iter().map(|(_, units)| units * BLOCK as u64).sum()
     }
 
-    /// Its root, from what was read.
+    /// Validates and parses the root.
     pub fn open_root(&self, bytes: bytes::Bytes) -> Result<Node, Bad> {
         let root = open_node(bytes, self.root, Kind::Root)?;
         if root.is_within(&self.first, &self.end) { Ok(root) } else { Err(Bad::Corrupt) }
     }
 
-    /// A pointer found in the table leads out of it only if it is damaged: memory is not taken for those.
+    /// False for a damaged pointer that leads out of the table: no memory is allocated for it.
     pub fn holds(&self, unit: u64, units: u64) -> bool {
         let end = unit.checked_add(units);
         end.is_some_and(|end| self.runs.iter().any(|(start, len)| *start <= unit && end <= start + len))
     }
 
-    /// Memory it takes.
+    /// Memory of the table description and root.
     pub fn memory(&self) -> usize {
         let root = self.root_node.get().map_or(0, Node::bytes);
         size_of::<Table>() + self.first.len() + self.end.len() + self.runs.len() * 16 + root
     }
 }
 
-/// Check and parse a node that came from the device.
+/// Validates and parses a node.
 pub fn open_node(bytes: bytes::Bytes, at: At, kind: Kind) -> Result<Node, Bad> {
     if bytes.len() != at.len() || crate::checksum::crc32c(&bytes) != at.crc {
         return Err(Bad::Corrupt);

@@ -1,7 +1,7 @@
-//! Sorted entries into tables: blocks, segments, guides, roots, and where on the device they go.
+//! Writer of tables: builds blocks, segments, guides and roots of sorted entries, and places them on the device.
 //!
-//! Entries are pushed; whole segments queue up; [`Writer::pump`] takes space for them and writes them. A segment for
-//! which there is no run long enough is cut in two, down to single blocks, so a fragmented device is no obstacle.
+//! Entries are pushed; complete segments are queued; [`Writer::pump`] allocates space and writes them. A segment without a
+//! free run of its length is divided in two, down to single blocks, so a fragmented device is no obstacle.
 
 use super::node::{Builder, Kind, common};
 use super::table::{At, BlockAt, Segment, Table};
@@ -13,29 +13,29 @@ use device::{BLOCK, DeviceError, Durability};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-/// A block is closed at this size, unless that wastes much of it; then it may grow to a few.
+/// Largest block. A block is closed at one unit, unless that wastes much of it.
 const BLOCK_UNITS_MAX: usize = 4;
 const SEGMENT_BLOCKS_MAX: usize = 1024;
-/// Of lower bounds in one guide.
+/// Bytes of lower bounds in one guide.
 const GUIDE_KEYS_MAX: usize = 32 << 10;
-/// Segments that wait for space or for the device before no more are built.
+/// Queued segments and writes in flight at which building pauses.
 const UNDER_WAY_MAX: usize = 4;
 
 pub struct Writer {
     table_bytes: u64,
     segment_bytes: usize,
-    /// Part of the tokens of its writes: whose writer it is.
+    /// Token class of its writes.
     class: u64,
     block: Builder,
     bound: Vec<u8>,
-    /// The last thing pushed: an entry's key, or where a hole ends.
+    /// The key that was pushed last, or the end of the last hole.
     last: Vec<u8>,
     last_is_hole: bool,
-    segment: Draft,
+    segment: SegmentBuilder,
     /// Bytes of segments since the last table ended.
     table_len: u64,
     queue: VecDeque<Item>,
-    table: TableDraft,
+    table: TableBuilder,
     tables: Vec<Table>,
     writes: usize,
     next_token: u64,
@@ -43,16 +43,16 @@ pub struct Writer {
 }
 
 enum Item {
-    Segment(Draft, Bytes),
+    Segment(SegmentBuilder, Bytes),
     EndOfTable { end: Vec<u8> },
 }
 
-/// A segment before it has a place.
+/// A segment without a place on the device.
 #[derive(Default)]
-struct Draft {
+struct SegmentBuilder {
     data: Vec<u8>,
-    blocks: Vec<DraftBlock>,
-    /// Of all keys in order; those of the first block begin at `hashes_start`.
+    blocks: Vec<BuiltBlock>,
+    /// Hashes of all keys in order; those of the first block begin at `hashes_start`.
     hashes: Vec<u64>,
     hashes_start: usize,
     keys_len: usize,
@@ -60,25 +60,25 @@ struct Draft {
     deletions: u64,
 }
 
-struct DraftBlock {
+struct BuiltBlock {
     bound: Vec<u8>,
-    /// In the segment's data, in bytes; nothing for a hole.
+    /// Offset in the segment's data; `len` is 0 for a hole.
     start: usize,
     len: usize,
     crc: u32,
-    /// Where its hashes end.
+    /// End of its hashes.
     hashes: usize,
 }
 
 #[derive(Default)]
-struct TableDraft {
+struct TableBuilder {
     root: Builder,
     runs: Vec<(u64, u64)>,
     entries: u64,
     deletions: u64,
 }
 
-/// Where numbers and space come from while a writer works.
+/// Device, space and table numbers for a writer.
 pub struct Ground<'a> {
     pub io: &'a mut Io,
     pub space: &'a mut dyn TakeSpace,
@@ -98,10 +98,10 @@ impl Writer {
             bound: Vec::new(),
             last: Vec::new(),
             last_is_hole: false,
-            segment: Draft::default(),
+            segment: SegmentBuilder::default(),
             table_len: 0,
             queue: VecDeque::new(),
-            table: TableDraft::default(),
+            table: TableBuilder::default(),
             tables: Vec::new(),
             writes: 0,
             next_token: 0,
@@ -109,7 +109,7 @@ impl Writer {
         }
     }
 
-    /// False while enough waits for space or the device.
+    /// False while enough segments wait for space or the device.
     pub fn accepts(&self) -> bool {
         self.queue.len() + self.writes < UNDER_WAY_MAX
     }
@@ -118,7 +118,7 @@ impl Writer {
         self.failed
     }
 
-    /// Keys must ascend.
+    /// Adds an entry. Keys must ascend.
     pub fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
         if !self.block.is_empty() && !self.fits(key, value) {
             self.end_block();
@@ -136,25 +136,25 @@ impl Writer {
         self.last_is_hole = false;
     }
 
-    /// Nothing is known of the keys from `from` up to, without, `to`.
+    /// Adds a hole from `from` up to, not including, `to`.
     pub fn push_hole(&mut self, from: &[u8], to: &[u8]) {
         self.end_block();
         self.end_segment_if_full();
         let hashes = self.segment.hashes.len();
         self.segment.keys_len += from.len();
-        self.segment.blocks.push(DraftBlock { bound: from.to_vec(), start: 0, len: 0, crc: 0, hashes });
+        self.segment.blocks.push(BuiltBlock { bound: from.to_vec(), start: 0, len: 0, crc: 0, hashes });
         self.last = to.to_vec();
         self.last_is_hole = true;
     }
 
-    /// There is no more.
+    /// Ends the last table.
     pub fn finish(&mut self) {
         self.end_block();
         self.end_segment();
         self.end_table();
     }
 
-    /// Take space and write what is built. Returns true if something is left for want of space.
+    /// Allocates space for queued segments and writes them. Returns true if some are left without space.
     pub fn pump(&mut self, ground: &mut Ground) -> bool {
         while let Some(item) = self.queue.pop_front() {
             let left = match item {
@@ -176,23 +176,23 @@ impl Writer {
         }
     }
 
-    /// The tables, once all of them is written.
+    /// The tables, when all writes have completed.
     pub fn done(&mut self) -> Option<Vec<Table>> {
         let done = self.queue.is_empty() && self.writes == 0 && self.failed.is_none();
         done.then(|| std::mem::take(&mut self.tables))
     }
 
-    /// Whether what is built has no place yet.
+    /// True if queued segments have no space.
     pub fn waits_for_space(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether the device is still writing.
+    /// True if writes are in flight.
     pub fn is_writing(&self) -> bool {
         self.writes > 0
     }
 
-    /// Nobody will have its tables: their space, once nothing is written there any more.
+    /// Frees the space of a writer that was given up and has no writes in flight.
     pub fn give_back(&mut self, space: &mut dyn TakeSpace) {
         debug_assert!(self.writes == 0);
         self.queue.clear();
@@ -204,7 +204,7 @@ impl Writer {
         }
     }
 
-    /// Memory held.
+    /// Memory of queued segments and builders.
     pub fn memory(&self) -> usize {
         let queued = |item: &Item| match item {
             Item::Segment(draft, data) => data.len() + draft.hashes.len() * 8 + draft.keys_len,
@@ -221,7 +221,7 @@ impl Writer {
         then <= room || (room - now > room / 8 && then <= BLOCK_UNITS_MAX * BLOCK)
     }
 
-    /// The shortest key that is above what was pushed last and not above `key`.
+    /// The shortest key above the last pushed one and not above `key`.
     fn separator(&self, key: &[u8]) -> Vec<u8> {
         if self.is_table_empty() {
             key.to_vec()
@@ -247,10 +247,10 @@ impl Writer {
         let (len, crc) = (data.len(), crate::checksum::crc32c(data));
         let bound = std::mem::take(&mut self.bound);
         segment.keys_len += bound.len();
-        segment.blocks.push(DraftBlock { bound, start, len, crc, hashes: segment.hashes.len() });
+        segment.blocks.push(BuiltBlock { bound, start, len, crc, hashes: segment.hashes.len() });
     }
 
-    /// Between blocks.
+    /// Ends the segment, between two blocks, if it is full.
     fn end_segment_if_full(&mut self) {
         let segment = &self.segment;
         if segment.data.len() >= self.segment_bytes
@@ -270,7 +270,7 @@ impl Writer {
             return;
         }
         let data = Bytes::from(std::mem::take(&mut draft.data));
-        // A segment of holes counts as well, so that a table ends some day.
+        // Holes count, too, so that a table ends.
         self.table_len += (data.len() + BLOCK) as u64;
         self.queue.push_back(Item::Segment(draft, data));
     }
@@ -287,8 +287,8 @@ impl Writer {
         self.queue.push_back(Item::EndOfTable { end });
     }
 
-    /// As many segments as it takes; what found no space comes back.
-    fn place(&mut self, mut draft: Draft, data: Bytes, ground: &mut Ground) -> Option<Item> {
+    /// Places a segment, divided if needed. Returns the rest if there is no space.
+    fn place(&mut self, mut draft: SegmentBuilder, data: Bytes, ground: &mut Ground) -> Option<Item> {
         let (mut from, mut count) = (0, draft.blocks.len());
         while from < draft.blocks.len() {
             count = count.min(draft.blocks.len() - from);
@@ -329,7 +329,7 @@ impl Writer {
     fn place_root(&mut self, end: Vec<u8>, ground: &mut Ground) -> Option<Item> {
         let mut bytes = Vec::new();
         let first = self.table.root.first_key().to_vec();
-        // Space first: building the root uses the draft up.
+        // Space first: the root cannot be built twice.
         let len = self.table.root.len_bound().next_multiple_of(BLOCK) as u64;
         let Some(offset) = ground.space.take(len, ground.purpose) else {
             return Some(Item::EndOfTable { end });
@@ -372,8 +372,8 @@ impl Writer {
     }
 }
 
-/// The guide of `blocks`, whose data begins at `start` of the draft's.
-fn guide(blocks: &[DraftBlock], start: usize, hashes: &[u64]) -> Vec<u8> {
+/// The guide of `blocks`, whose data begins at `start` of the segment.
+fn guide(blocks: &[BuiltBlock], start: usize, hashes: &[u64]) -> Vec<u8> {
     let (mut builder, mut out) = (Builder::default(), Vec::new());
     for block in blocks {
         let at = match block.len {
@@ -386,7 +386,7 @@ fn guide(blocks: &[DraftBlock], start: usize, hashes: &[u64]) -> Vec<u8> {
         };
         builder.push(&block.bound, Some(&at.encode()));
     }
-    // A filter would say of keys in a hole that they are absent.
+    // A filter would report keys in a hole as absent.
     let holes = blocks.iter().any(|block| block.len == 0);
     let filter = if holes { Vec::new() } else { filter::build(hashes) };
     builder.finish(Kind::Guide, &filter, &mut out);

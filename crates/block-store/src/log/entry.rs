@@ -1,4 +1,4 @@
-//! What a log record says happened: physical redo, in order. Applying it twice does what applying it once does.
+//! Entries of a log record: physical redo, in order, idempotent.
 
 use crate::space::Run;
 use crate::varint;
@@ -14,19 +14,19 @@ const DELETE_RANGE: u8 = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A key of the index has this value.
+    /// Puts a key of the index.
     Put { key: &'a [u8], value: &'a [u8] },
-    /// A key of the index is gone.
+    /// Deletes a key of the index.
     Delete { key: &'a [u8] },
-    /// All keys of `from..to` that the index had are gone.
+    /// Deletes all keys of `from..to` that the index has.
     DeleteRange { from: &'a [u8], to: &'a [u8] },
-    /// Blocks hold data.
+    /// Marks blocks as used by data.
     Take(Run),
-    /// Blocks hold no data any more.
+    /// Marks blocks as free of data.
     Free(Run),
-    /// The next `len` bytes of the record's data, filled up with zeroes, belong in the blocks from `start` on.
+    /// Puts the next `len` bytes of the record's data, padded with zeroes, into the blocks from `start` on.
     Inline { start: u64, len: u64 },
-    /// Data went straight to its blocks: their checksums, to see whether it arrived.
+    /// Data was written to its blocks with the batch; their checksums tell if it arrived.
     Direct { start: u64, crcs: Vec<u32> },
 }
 
@@ -70,7 +70,7 @@ fn put_numbers(out: &mut Vec<u8>, kind: u8, a: u64, b: u64) {
     varint::put(out, b);
 }
 
-/// The entries of a record's body, one after the other.
+/// Iterator over the entries of a record's body.
 pub struct Entries<'a>(Reader<'a>);
 
 impl<'a> Entries<'a> {
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn entries_come_back_as_they_were_put() {
+    fn entries_round_trip() {
         let mut out = Vec::new();
         put_put(&mut out, b"key", b"value");
         put_delete(&mut out, b"gone");

@@ -1,4 +1,4 @@
-//! The log: a ring of records, each the effects of a batch of transactions, which is what makes them durable.
+//! The write-ahead log: a ring of records. A record holds the effects of a batch of transactions and makes them durable.
 
 mod entry;
 mod record;
@@ -8,6 +8,6 @@ mod ring;
 pub use entry::{
     Entries, Entry, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
 };
-pub use record::{Draft, Record, RecordHead};
+pub use record::{Record, RecordBuilder, RecordHead};
 pub use replay::{Mark, Replay, ReplayError};
 pub use ring::Ring;

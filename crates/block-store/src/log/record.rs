@@ -1,10 +1,10 @@
-//! One record of the log: header, counters, entries, and the data that rides along.
+//! One record of the log: header, totals, entries, and inline data.
 //!
 //! ```text
 //! 0   u32 magic          24  u32 body length       48  u64 flushed up to
 //! 4   u32 header crc     28  u32 body crc          56  u32 length of the entries
 //! 8   u64 shard          32  u32 chain             60  u32 zero
-//! 16  u64 sequence       36  12 zero bytes         64  body: counters, entries, data
+//! 16  u64 sequence       36  12 zero bytes         64  body: totals, entries, data
 //! ```
 
 use crate::checksum::crc32c;
@@ -18,23 +18,23 @@ use device::BLOCK;
 const MAGIC: u32 = 0x676c_4853; // "SHlg"
 pub(crate) const HEAD_LEN: usize = 64;
 
-/// What a record says of itself.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHead {
     pub shard_identity: u64,
     pub sequence: u64,
-    /// The header checksum of the record before this one: a record counts only after the one it was written after.
+    /// Header checksum of the preceding record: a record is valid only behind that one.
     pub chain: u32,
-    /// Up to this sequence the data that went straight to its blocks was known to be on stable storage.
+    /// Direct data of records up to this sequence was on stable storage.
     pub flushed_up_to: u64,
     body_len: u32,
     body_crc: u32,
     entries_len: u32,
-    /// Of this header: the next record's chain.
+    /// Checksum of this header: the chain of the next record.
     pub crc: u32,
 }
 
-/// A record as it was read, whole.
+/// A complete record.
 #[derive(Debug)]
 pub struct Record {
     pub head: RecordHead,
@@ -58,7 +58,7 @@ impl RecordHead {
         out
     }
 
-    /// `None` when these bytes do not begin with a whole header of a record of this shard.
+    /// `None` if the bytes do not begin with a complete record header of this shard.
     pub fn decode(bytes: &[u8], shard_identity: u64) -> Option<RecordHead> {
         let bytes: &[u8; HEAD_LEN] = bytes.get(..HEAD_LEN)?.try_into().ok()?;
         let head = RecordHead::decode_fields(bytes).ok()?;
@@ -88,7 +88,7 @@ impl RecordHead {
         })
     }
 
-    /// Header and body, without what fills up the last block.
+    /// Length of header and body, without padding.
     pub fn len(&self) -> u64 {
         HEAD_LEN as u64 + self.body_len as u64
     }
@@ -98,29 +98,29 @@ impl RecordHead {
     }
 }
 
-/// A record that is being gathered: its entries come one after the other, behind the room for header and counters.
-pub struct Draft(Vec<u8>);
+/// A record under construction: entries are appended behind the room for header and totals.
+pub struct RecordBuilder(Vec<u8>);
 
-impl Draft {
+impl RecordBuilder {
     const FRONT: usize = HEAD_LEN + Totals::ENCODED_LEN;
 
-    /// With room for so many bytes of entries before it has to grow.
-    pub fn with_capacity(entries_len: usize) -> Draft {
-        let mut bytes = Vec::with_capacity(Draft::FRONT + entries_len);
-        bytes.resize(Draft::FRONT, 0);
-        Draft(bytes)
+    /// A builder with capacity for so many bytes of entries.
+    pub fn with_capacity(entries_len: usize) -> RecordBuilder {
+        let mut bytes = Vec::with_capacity(RecordBuilder::FRONT + entries_len);
+        bytes.resize(RecordBuilder::FRONT, 0);
+        RecordBuilder(bytes)
     }
 
-    /// Entries are put to the end of this.
+    /// Buffer to append entries to.
     pub fn entries(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
 
     pub fn entries_len(&self) -> usize {
-        self.0.len() - Draft::FRONT
+        self.0.len() - RecordBuilder::FRONT
     }
 
-    /// The bytes to write, whole blocks, and the header's checksum, which the next record names. Nothing is copied.
+    /// The record in whole blocks, and its header's checksum, which is the chain of the next record. Copies no data.
     pub fn seal(
         self,
         shard_identity: u64,
@@ -132,10 +132,10 @@ impl Draft {
     ) -> (Rope, u32) {
         static ZEROES: [u8; BLOCK] = [0; BLOCK];
         let entries_len = self.entries_len();
-        let Draft(mut front) = self;
+        let RecordBuilder(mut front) = self;
         let mut counters = Vec::with_capacity(Totals::ENCODED_LEN);
         totals.put(&mut counters);
-        front[HEAD_LEN..Draft::FRONT].copy_from_slice(&counters);
+        front[HEAD_LEN..RecordBuilder::FRONT].copy_from_slice(&counters);
         let body_len = front.len() - HEAD_LEN + data.len();
         let body_crc = {
             let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -165,12 +165,12 @@ impl Draft {
 }
 
 impl Record {
-    /// How many blocks a record of so many bytes of entries and of data takes.
+    /// Blocks of a record with so many bytes of entries and data.
     pub fn blocks(entries_len: usize, data_len: usize) -> u64 {
         (HEAD_LEN + Totals::ENCODED_LEN + entries_len + data_len).div_ceil(BLOCK) as u64
     }
 
-    /// The record that begins with `head`, when its body is whole. `bytes` begin with the header.
+    /// The record with the header `head`, if its body is complete. `bytes` begin with the header.
     pub fn decode(head: RecordHead, bytes: &Bytes) -> Option<Record> {
         let body = bytes.get(HEAD_LEN..head.len() as usize)?;
         if crc32c(body) != head.body_crc && !planted::has(PlantedBug::TornRecordReplayed) {
@@ -186,7 +186,7 @@ impl Record {
         &self.body[Totals::ENCODED_LEN..Totals::ENCODED_LEN + self.head.entries_len as usize]
     }
 
-    /// What [`super::Entry::Inline`] takes its bytes from.
+    /// Inline data, in order of the [`super::Entry::Inline`] entries.
     pub fn data(&self) -> Bytes {
         self.body.slice(Totals::ENCODED_LEN + self.head.entries_len as usize..)
     }
@@ -197,10 +197,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_no_flipped_bit_goes_unseen() {
+    fn record_round_trips_and_any_flipped_bit_is_detected() {
         let totals = Totals { next_number: 9, data_bytes: 8, omap_bytes: 7, objects: 6 };
         let data: Rope = [Bytes::from(vec![3; 5000]), Bytes::from(vec![4; 10])].into_iter().collect();
-        let mut draft = Draft::with_capacity(4);
+        let mut draft = RecordBuilder::with_capacity(4);
         draft.entries().extend_from_slice(b"some entries");
         assert_eq!(draft.entries_len(), 12);
         let (rope, crc) = draft.seal(77, 5, 123, 4, &totals, data);

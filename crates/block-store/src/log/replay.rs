@@ -1,9 +1,10 @@
-//! Reading the log back: record after record, until one is not whole.
+//! Replay of the log: record after record, until one is incomplete.
 //!
-//! A record is *whole* when its checksums match and it names the one before it. Data that went straight to its blocks
-//! may be missing behind a whole record if nothing written later says that it was flushed: the caller looks, and stops
-//! there when it is. What is not whole was never acknowledged, unless a later record somewhere behind it says that it was
-//! on stable storage. Then what is not whole was damaged later, and to go on without it would lose what was acknowledged.
+//! A record is *complete* if its checksums match and its chain names its predecessor. Direct data of a complete record may
+//! be missing, if no later record says that it was flushed: the caller compares checksums and ends the replay there.
+//!
+//! An incomplete record was never acknowledged, unless a record behind it says that it was on stable storage. Then it was
+//! damaged later, and to open the store without it would lose acknowledged transactions.
 
 use super::{Record, RecordHead, Ring};
 use crate::format::Header;
@@ -12,10 +13,10 @@ use bytes::Bytes;
 use device::{BLOCK, DeviceError};
 use thiserror::Error;
 
-/// How much is read at once.
+/// Bytes of one read.
 const AHEAD_BLOCKS: u64 = 256;
-/// How far a record that follows is looked for where one is missing. Only a single transaction with as many bytes of keys
-/// makes a longer one.
+/// Distance in which a record behind a missing one is searched for. A longer record has a single transaction with as many
+/// bytes of keys.
 const LOOKED_BEHIND_BLOCKS: u64 = 32 << 20 >> 12;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -34,11 +35,11 @@ pub struct Replay {
     next_sequence: u64,
     chain: u32,
     ring: Ring,
-    /// What was read ahead, and at which block of the ring it begins.
+    /// Bytes read ahead, and their first block in the ring.
     ahead: (u64, Bytes),
 }
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     head: u64,
@@ -46,7 +47,7 @@ pub struct Mark {
     chain: u32,
 }
 
-/// Reads so many bytes at an offset of the device.
+/// Function that reads bytes at an offset of the device.
 pub type ReadAt<'a> = dyn FnMut(u64, usize) -> Result<Bytes, DeviceError> + 'a;
 
 impl Replay {
@@ -61,10 +62,10 @@ impl Replay {
         }
     }
 
-    /// The next whole record.
+    /// The next complete record.
     pub fn next(&mut self, read: &mut ReadAt<'_>) -> Result<Option<Record>, ReplayError> {
         let at = self.ring.block(self.ring.head());
-        // A record that did not fit before the ring's end was written to its beginning.
+        // A record that does not fit before the end of the ring is at its beginning.
         for block in [at, 0] {
             if let Some(record) = self.record_at(block, read)? {
                 self.ring.found(block, record.head.blocks());
@@ -79,13 +80,13 @@ impl Replay {
         }
     }
 
-    /// The sequence of a record that was written when the one that is not there was on stable storage.
+    /// The sequence of a record that was written after the missing one was on stable storage.
     fn later_record(&mut self, read: &mut ReadAt<'_>) -> Option<u64> {
         let at = self.ring.block(self.ring.head());
         let behind = at..(at + LOOKED_BEHIND_BLOCKS).min(self.run.len);
         let wrapped = 0..LOOKED_BEHIND_BLOCKS.min(at);
         for block in behind.chain(wrapped) {
-            // A block that cannot be read holds nothing back: what was not found before it is not found.
+            // An unreadable block ends the search.
             let Ok(Some(front)) = self.blocks_at(block, 1, read) else { continue };
             let head = RecordHead::decode(&front, self.shard_identity);
             let is_later =
@@ -106,7 +107,7 @@ impl Replay {
         Ok(Record::decode(head, &bytes))
     }
 
-    /// Blocks of the ring; `None` when it ends before.
+    /// Blocks of the ring; `None` beyond its end.
     fn blocks_at(
         &mut self,
         block: u64,
@@ -128,19 +129,19 @@ impl Replay {
         Ok(Some(bytes.slice(first..first + count as usize * BLOCK)))
     }
 
-    /// Where the last record that [`Replay::next`] gave ended.
+    /// End of the last record of [`Replay::next`].
     pub fn mark(&self) -> Mark {
         Mark { head: self.ring.head(), next_sequence: self.next_sequence, chain: self.chain }
     }
 
-    /// The records after this mark turned out not to be whole.
+    /// Drops the records after this mark, which are incomplete.
     pub fn rewind(&mut self, mark: Mark) {
         self.ring.rewind(mark.head);
         self.next_sequence = mark.next_sequence;
         self.chain = mark.chain;
     }
 
-    /// After the last record: the ring as it is, the next record's sequence and chain.
+    /// The ring after the last record, and the sequence and chain of the next record.
     pub fn finish(self) -> (Ring, u64, u32) {
         (self.ring, self.next_sequence, self.chain)
     }

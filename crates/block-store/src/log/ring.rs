@@ -1,18 +1,18 @@
-//! Where in the ring the next record goes, and how much of the ring is in use.
+//! Allocation in the ring of the log.
 
 use crate::space::Run;
 
-/// Positions count blocks since the store was opened and never go back; the block of one is its remainder.
+/// Positions count blocks since the store was opened and only grow; the block of a position is its remainder.
 pub struct Ring {
     run: Run,
-    /// What is needed begins here.
+    /// Position of the oldest record that is needed.
     tail: u64,
-    /// The next record goes here, or to the ring's beginning when it does not fit before its end.
+    /// Position of the next record, unless it does not fit before the end of the ring.
     head: u64,
 }
 
 impl Ring {
-    /// Empty, with the next record at `block` of the ring.
+    /// An empty ring with the next record at `block`.
     pub fn new(run: Run, block: u64) -> Ring {
         Ring { run, tail: block, head: block }
     }
@@ -25,25 +25,25 @@ impl Ring {
         self.head - self.tail
     }
 
-    /// Where the next record goes.
+    /// Position of the next record.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// The block, within the ring, of a position.
+    /// Block of a position, within the ring.
     pub fn block(&self, position: u64) -> u64 {
         position % self.run.len
     }
 
-    /// The largest record that could be placed now.
+    /// Largest record that fits now, in blocks.
     pub fn room(&self) -> u64 {
         let to_end = self.run.len - self.block(self.head);
         let free = self.run.len - self.used();
-        // Behind the head, or at the ring's beginning once the rest of the ring is given up.
+        // Behind the head, or at the beginning of the ring if the blocks up to its end are skipped.
         free.min(to_end).max(free.saturating_sub(to_end))
     }
 
-    /// Take the next `blocks`, which [`Ring::room`] has: where they lie on the device.
+    /// Allocates `blocks`, at most [`Ring::room`], and returns their place on the device.
     pub fn take(&mut self, blocks: u64) -> Run {
         assert!(blocks <= self.room(), "{blocks} blocks of log in {}", self.room());
         let to_end = self.run.len - self.block(self.head);
@@ -55,7 +55,7 @@ impl Ring {
         Run::new(start, blocks)
     }
 
-    /// When opening: a record was found at this block of the ring.
+    /// For recovery: a record was found at this block of the ring.
     pub fn found(&mut self, block: u64, blocks: u64) {
         let at = self.block(self.head);
         if block != at {
@@ -64,13 +64,13 @@ impl Ring {
         self.head += blocks;
     }
 
-    /// When opening: what was found after `head` is not whole.
+    /// For recovery: the records after `head` are incomplete.
     pub fn rewind(&mut self, head: u64) {
         debug_assert!((self.tail..=self.head).contains(&head));
         self.head = head;
     }
 
-    /// What lies before `position` is not needed any more.
+    /// Frees the blocks before `position`.
     pub fn free_before(&mut self, position: u64) {
         debug_assert!((self.tail..=self.head).contains(&position));
         self.tail = position;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_lie_in_one_piece_and_do_not_meet() {
+    fn records_are_contiguous_and_disjoint() {
         let mut ring = Ring::new(Run::new(100, 10), 0);
         assert_eq!(ring.take(6), Run::new(100, 6));
         assert_eq!(ring.room(), 4);

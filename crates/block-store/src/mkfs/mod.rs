@@ -41,12 +41,12 @@ pub fn format(
     }
     write_zeroes(&mut blocking, 2 * BLOCK as u64, END_BYTES)?;
     write_zeroes(&mut blocking, size - END_BYTES, size)?;
-    for (shard, part) in superblock.parts.iter().enumerate() {
-        let log = part.log();
+    for (shard, region) in superblock.regions.iter().enumerate() {
+        let log = region.log();
         write_zeroes(&mut blocking, log.offset(), log.offset() + log.bytes())?;
         let header = Header::first(superblock.identity.of_shard(shard));
-        blocking.write(part.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
-        blocking.write(part.header_slot(header.slot()).offset(), header.encode())?;
+        blocking.write(region.header_slot(0).offset(), vec![0; 2 * BLOCK])?;
+        blocking.write(region.header_slot(header.slot()).offset(), header.encode())?;
     }
     blocking.flush()?;
     blocking.write(0, [superblock.encode(), superblock.encode()].concat())?;

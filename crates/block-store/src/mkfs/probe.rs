@@ -143,7 +143,7 @@ impl<'a> Probe<'a> {
         Some(out)
     }
 
-    /// What the superblock's two copies say. A copy that cannot be read counts as zeroes: the other one decides.
+    /// The superblock, from its two copies. An unreadable copy counts as zeroes: the other one decides.
     fn superblock(&mut self) -> Option<Result<Superblock, SuperblockError>> {
         let copies = [0, BLOCK_BYTES].map(|offset| self.read(offset, BLOCK));
         if copies.iter().all(Option::is_none) {

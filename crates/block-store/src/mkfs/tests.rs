@@ -177,9 +177,9 @@ fn format_leaves_no_signature_but_its_own() {
     put(&device, 64 * 1024 + 0x40, b"_BHRfS_M");
     formatted(&device);
     // With the store's own blocks gone, nothing else is found.
-    let part = read_superblock(&mut device.clone(), &mut || ()).unwrap().parts[0];
+    let region = read_superblock(&mut device.clone(), &mut || ()).unwrap().regions[0];
     write(&mut device, 0, vec![0; 2 * BLOCK]);
-    write(&mut device, part.header_slot(0).offset(), vec![0; 2 * BLOCK]);
+    write(&mut device, region.header_slot(0).offset(), vec![0; 2 * BLOCK]);
     assert_eq!(contents(&device), Contents::Blank);
 }
 

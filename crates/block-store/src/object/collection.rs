@@ -1,30 +1,30 @@
-//! Where in the index a collection's objects are.
+//! The record of a collection: the places of its objects in the index.
 //!
 //! Keys of objects begin with an *area*, a number, not with the collection: a split gives the child a range of hashes of
 //! its parent's area, and moves no key. A collection is a list of segments that covers all (reversed) hashes, each with
-//! the area that the objects in it are kept in. A new collection has an area of its own; so has what a split takes
-//! away from its source, where nothing is found afterwards.
+//! the area of its objects. A new collection has a new area. A split gives its source a new, empty area for the range that
+//! it loses.
 //!
-//! Areas order by pool before hash, as objects do, and a listing goes through the pools that were ever seen: nearly
-//! always one.
+//! Within an area keys are ordered by pool before hash, as objects are, and a listing visits all pools that the collection
+//! ever had objects of: nearly always one.
 
 use crate::varint;
 use codec::{DecodeError, Reader};
 use smallvec::SmallVec;
 
-/// What has never moved is written as 1, which has neither flags nor a count.
+/// Version 2 adds flags and the number of moves; a collection that never moved is written as version 1.
 const VERSION: u8 = 1;
 const VERSION_MOVED: u8 = 2;
 
-/// In the flags of version 2.
+/// Flag of version 2.
 const ARRIVING: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionRecord {
     pub split_bits: u8,
-    /// Ascending by first reversed hash, the first of which is 0.
+    /// Ascending by first reversed hash; the first is 0.
     pub segments: SmallVec<[Segment; 2]>,
-    /// Of the objects that were ever created here, ascending.
+    /// Pools of all objects ever created here, ascending.
     pub pools: SmallVec<[i64; 1]>,
     /// See [`store::Placed`].
     pub moves: u32,
@@ -47,7 +47,7 @@ pub struct HashRange {
 impl HashRange {
     pub const ALL: HashRange = HashRange { first: 0, last: u32::MAX };
 
-    /// Of hashes whose low `split_bits` bits are `seed`; `None` when no hash has them.
+    /// Range of the hashes whose low `split_bits` bits are `seed`; `None` if there is no such hash.
     pub fn of_split(split_bits: u8, seed: u32) -> Option<HashRange> {
         let bits = split_bits.min(32) as u32;
         if bits < 32 && seed >> bits != 0 {
@@ -80,7 +80,7 @@ impl CollectionRecord {
         self.segments[after - 1].area
     }
 
-    /// The parts of `range`, each with its area, ascending.
+    /// The segments of `range` with their areas, ascending.
     pub fn areas(&self, range: HashRange) -> impl Iterator<Item = (HashRange, u64)> + '_ {
         (0..self.segments.len()).filter_map(move |i| {
             let last = self.segments.get(i + 1).map_or(u32::MAX, |next| next.first - 1);
@@ -89,7 +89,7 @@ impl CollectionRecord {
         })
     }
 
-    /// Objects of `range` are kept in `area` from now on.
+    /// Changes the area of `range`.
     pub fn put_area(&mut self, range: HashRange, area: u64) {
         let mut out: SmallVec<[Segment; 2]> = SmallVec::new();
         let mut push = |segment: Segment| {
@@ -109,7 +109,7 @@ impl CollectionRecord {
         self.segments = out;
     }
 
-    /// Whether the pool is new here.
+    /// Adds a pool. Returns true if it is new.
     pub fn add_pool(&mut self, pool: i64) -> bool {
         match self.pools.binary_search(&pool) {
             Ok(_) => false,
@@ -193,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_splits_range_is_the_hashes_that_end_in_its_seed() {
+    fn split_range_has_hashes_that_end_in_its_seed() {
         for (bits, seed) in [(0, 0), (1, 0), (1, 1), (3, 5), (32, 77)] {
             let range = HashRange::of_split(bits, seed).unwrap();
             for hash in [0, 1, 5, 13, 77, 0x8000_0005, u32::MAX] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_moved_is_written_as_it_always_was() {
+    fn unmoved_collection_is_written_as_version_1() {
         let still = CollectionRecord::new(3, 100);
         assert_eq!(still.encode()[0], VERSION);
         for (moves, arriving) in [(1, true), (1, false), (u32::MAX, false), (0, true)] {

@@ -1,4 +1,4 @@
-//! The index's keys. Their order, byte by byte, is the order in which things are listed.
+//! Keys of the index. Their byte order is the order of listings.
 //!
 //! | first byte | then | value |
 //! |---|---|---|
@@ -6,11 +6,11 @@
 //! | `11` | collection | the record of its PG meta object |
 //! | `20` | area, pool, reversed hash, namespace, key, name, snapshot, generation | [`super::record::ObjectRecord`] |
 //! | `30` | number, page | [`super::page::Page`] |
-//! | `40` | number, `00` | an omap's header |
-//! | `40` | number, `01`, key | an omap's value |
+//! | `40` | number, `00` | header of an omap |
+//! | `40` | number, `01`, key | value of an omap key |
 //! | `50` | block / 64 | [`super::refcount::Refcounts`] |
-//! | `60` | zone | bits: which blocks hold data |
-//! | `70` | number | what is left to be cleaned away of it |
+//! | `60` | zone | one bit per block: it holds data |
+//! | `70` | number | empty, or the pool: pages and omap keys of this number are to be cleaned away |
 //! | `80` | pool | [`super::packed::encode_pool`] |
 //!
 //! Numbers are big-endian. A name ends with `00 00`, and a zero within it is `00 ff`.
@@ -33,10 +33,10 @@ const POOL: u8 = 0x80;
 
 const OMAP_HEADER: u8 = 0;
 const OMAP_ENTRY: u8 = 1;
-/// First byte and number in front of an omap's own key.
+/// Bytes before the omap key: first byte, number, kind.
 const OMAP_PREFIX_LEN: usize = 10;
 
-/// The first key of a space and the first beyond it.
+/// The first key of a key space, and the first key behind it.
 pub fn whole_space(first_byte: u8) -> (Key, Key) {
     (vec![first_byte], vec![first_byte + 1])
 }
@@ -101,7 +101,7 @@ fn put_collection(out: &mut Key, id: Collection) {
     }
 }
 
-/// The collection of a key that [`collection`] or [`pg_meta`] made.
+/// Decodes a key of [`collection`] or [`pg_meta`].
 pub fn parse_collection(key: &[u8]) -> Result<Collection, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
@@ -121,7 +121,7 @@ pub fn parse_collection(key: &[u8]) -> Result<Collection, DecodeError> {
     Ok(out)
 }
 
-/// Signed numbers in the order of unsigned ones.
+/// Maps signed numbers to unsigned ones in the same order.
 fn flipped(value: i64) -> u64 {
     (value as u64) ^ (1 << 63)
 }
@@ -138,7 +138,7 @@ fn take_be_u32(r: &mut Reader<'_>) -> Result<u32, DecodeError> {
     Ok(u32::from_be_bytes(r.take("number", 4)?.try_into().expect("four bytes")))
 }
 
-/// The first key of a pool's objects in an area with at least this reversed hash.
+/// The first possible key of a pool's objects in an area, from this reversed hash on.
 pub fn objects_from(area: u64, pool: i64, reversed_hash: u32) -> Key {
     let mut out = Vec::with_capacity(21);
     out.push(OBJECT);
@@ -148,7 +148,7 @@ pub fn objects_from(area: u64, pool: i64, reversed_hash: u32) -> Key {
     out
 }
 
-/// The first key beyond a pool's objects in an area.
+/// The first key behind a pool's objects in an area.
 pub fn objects_after_pool(area: u64, pool: i64) -> Key {
     match pool.checked_add(1) {
         Some(next) => objects_from(area, next, 0),
@@ -169,7 +169,7 @@ pub fn object(area: u64, id: &ObjectId) -> Key {
     out.extend_from_slice(&id.object.reversed_hash().to_be_bytes());
     put_name(&mut out, namespace);
     put_name(&mut out, id.object.effective_key());
-    // Most names are their own key: one byte says so, in its place among names that are less or greater.
+    // Most objects have no locator: the byte 2 says so, and orders them between smaller and larger names.
     if key.is_empty() || key == name {
         out.push(2);
     } else {
@@ -181,7 +181,7 @@ pub fn object(area: u64, id: &ObjectId) -> Key {
     out
 }
 
-/// The area and the object of a key that [`object`] made.
+/// Decodes a key of [`object`]: the area and the object.
 pub fn parse_object(key: &[u8]) -> Result<(u64, ObjectId), DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
@@ -235,12 +235,12 @@ pub fn page(number: u64, page: u64) -> Key {
     out
 }
 
-/// Pages `from..to` of an object; all from `from` on when `to` is `None`.
+/// Key range of the pages `from..to` of an object; of all from `from` on if `to` is `None`.
 pub fn pages(number: u64, from: u64, to: Option<u64>) -> (Key, Key) {
     (page(number, from), to.map_or_else(|| numbered(PAGE, number + 1, 0), |to| page(number, to)))
 }
 
-/// The object's number and the page of a key that [`page`] made.
+/// Decodes a key of [`page`]: the object's number and the page.
 pub fn parse_page(key: &[u8]) -> Result<(u64, u64), DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
@@ -262,25 +262,25 @@ pub fn omap(number: u64, key: &[u8]) -> Key {
     out
 }
 
-/// The first key beyond an omap.
+/// The first key behind an omap.
 pub fn omap_end(number: u64) -> Key {
     numbered(OMAP, number + 1, 0)
 }
 
-/// An omap's own key, of one that [`omap`] made; `None` for its header.
+/// The omap key in a key of [`omap`]; `None` for the header.
 pub fn omap_own(key: &[u8]) -> Option<&[u8]> {
     let (front, own) = key.split_at_checked(OMAP_PREFIX_LEN)?;
     front.ends_with(&[OMAP_ENTRY]).then_some(own)
 }
 
-/// The omap's number, of a key of its space.
+/// The number of the omap that a key belongs to.
 pub fn parse_omap_number(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
     take_be_u64(&mut r)
 }
 
-/// The first key after this one.
+/// The next key in byte order.
 pub fn successor(mut key: Key) -> Key {
     key.push(0);
     key
@@ -308,7 +308,7 @@ pub fn cleaning(number: u64) -> Key {
     numbered(CLEANING, number, 0)
 }
 
-/// In the order of pools, those with negative numbers first.
+/// Key of a pool's compression totals. Keys are ordered by pool, negative numbers first.
 pub fn pool(pool: i64) -> Key {
     numbered(POOL, pool as u64 ^ 1 << 63, 0)
 }
@@ -317,7 +317,7 @@ pub fn parse_pool(key: &[u8]) -> Result<i64, DecodeError> {
     Ok((parse_number(key)? ^ 1 << 63) as i64)
 }
 
-/// The number of a key that [`cleaning`] or [`refcounts`] made.
+/// Decodes a key of [`cleaning`] or [`refcounts`].
 pub fn parse_number(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
@@ -343,7 +343,7 @@ mod tests {
         let generation = prop_oneof![Just(ObjectId::NO_GENERATION), 0u64..3];
         ((-2i64..2), (0u32..4), name(), name(), name(), snap, generation).prop_map(
             |(pool, hash, namespace, key, name, snap, generation)| {
-                // A key that is the name is none: the two are the same object to Ord.
+                // A locator that equals the name is none: both order the same.
                 let key = if key == name { Vec::new() } else { key };
                 let object = HObject {
                     pool,
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_order_as_objects_do(a in object_id(), b in object_id()) {
+        fn keys_order_as_objects(a in object_id(), b in object_id()) {
             let keys = (object(7, &a), object(7, &b));
             prop_assert_eq!(keys.0.cmp(&keys.1), a.cmp(&b));
             prop_assert_eq!(parse_object(&keys.0).unwrap(), (7, a.clone()));
@@ -370,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_refused_or_parsed(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_keys_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let _ = parse_object(&bytes);
             let _ = parse_collection(&bytes);
             let _ = parse_page(&bytes);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_order_as_keys_do() {
+    fn collection_keys_round_trip() {
         let pg = |pool, seed, shard| Collection::Pg(SpgId { pg: PgId { pool, seed }, shard: ShardId(shard) });
         for id in [Collection::Meta, pg(1, 2, -1), pg(i64::MAX, u32::MAX, 3)] {
             assert_eq!(parse_collection(&collection(id)), Ok(id));

@@ -1,4 +1,4 @@
-//! How collections and objects are kept in the index: the keys and the values.
+//! Index keys and values of collections and objects.
 
 pub mod collection;
 pub mod key;

@@ -1,7 +1,7 @@
-//! Blocks of an object that are compressed together, within a page: where they lie, and how they are packed and unpacked.
+//! Blocks of an object that are compressed together, within a page: their place, packing and unpacking.
 //!
-//! The checksums are those of the stored blocks, so a scrub need not unpack anything. The length that comes out is known
-//! before (`blocks`), so unpacking takes that much memory whatever the bytes say.
+//! Checksums are those of the stored blocks, so a scrub does not unpack. The unpacked length is recorded (`blocks`), so
+//! unpacking allocates that much, whatever the bytes say.
 
 use crate::varint;
 use bytes::Bytes;
@@ -14,20 +14,20 @@ const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 const ALGORITHM: u8 = 0x0f;
 const SHARED: u8 = 0x10;
-/// As `compressor_zstd_level` is by default.
+/// The default of Ceph's `compressor_zstd_level`.
 const ZSTD_LEVEL: i32 = 1;
 const POOL_VERSION: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// So many blocks of an object come out; at least 2, at most a page.
+    /// Unpacked blocks: from 2 to a whole page.
     pub blocks: u8,
     pub algorithm: CompressionAlgorithm,
-    /// Of what is unpacked; the last block is filled up with zeroes.
+    /// Packed length; the last block is padded with zeroes.
     pub len: u32,
-    /// Other pages may point to it too; how many do is counted for each of its blocks.
+    /// Other pages may point to it, too: owners are counted for each of its blocks.
     pub shared: bool,
-    /// The blocks of the device and the checksum of each; fewer than `blocks`. The first one names it.
+    /// Device blocks with their checksums, fewer than `blocks`. The first one is its name.
     pub units: SmallVec<[(u64, u32); 8]>,
 }
 
@@ -87,9 +87,9 @@ impl Packed {
     }
 }
 
-/// Compress whole blocks; `None` where that saves no block, or the result is more than `ratio` of them.
+/// Compresses whole blocks; `None` if that saves no block, or the result exceeds `ratio` of their length.
 pub fn pack(algorithm: CompressionAlgorithm, ratio: f64, data: &[u8]) -> Option<Vec<u8>> {
-    // More is of no use.
+    // A longer result saves no block.
     let room = (data.len() as f64 * ratio) as usize;
     let room = room.min(data.len().saturating_sub(BLOCK));
     if room == 0 {
@@ -104,7 +104,7 @@ pub fn pack(algorithm: CompressionAlgorithm, ratio: f64, data: &[u8]) -> Option<
         }
         CompressionAlgorithm::Zstd => {
             let mut out = vec![0; room];
-            // It says so where the room is too small.
+            // Fails if the room is too small.
             let len = zstd::bulk::compress_to_buffer(data, &mut out, ZSTD_LEVEL).ok()?;
             out.truncate(len);
             Some(out)
@@ -112,7 +112,7 @@ pub fn pack(algorithm: CompressionAlgorithm, ratio: f64, data: &[u8]) -> Option<
     }
 }
 
-/// What [`pack`] was given, which was `blocks` blocks; `None` when these bytes are not from there.
+/// Unpacks the bytes of [`pack`] to `blocks` blocks; `None` if they are malformed.
 pub fn unpack(algorithm: CompressionAlgorithm, blocks: u8, data: &[u8]) -> Option<Bytes> {
     let mut out = vec![0; blocks as usize * BLOCK];
     let len = match algorithm {
@@ -122,7 +122,7 @@ pub fn unpack(algorithm: CompressionAlgorithm, blocks: u8, data: &[u8]) -> Optio
     (len == out.len()).then(|| out.into())
 }
 
-/// What the index keeps of a pool.
+/// Encodes a pool's compression totals.
 pub fn encode_pool(compressed: &Compressed) -> Vec<u8> {
     let mut out = vec![POOL_VERSION];
     for number in [compressed.original, compressed.stored, compressed.allocated] {
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_saves_no_block_or_too_little_is_not_packed() {
+    fn data_that_saves_too_little_is_not_packed() {
         let zeroes = vec![0; 4 * BLOCK];
         let mut dice = device::dice::Dice::new(1);
         let noise: Vec<u8> = (0..4 * BLOCK).map(|_| dice.roll() as u8).collect();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_do_not_come_out_whole_are_refused() {
+    fn malformed_packed_bytes_are_refused() {
         for algorithm in [Lz4, Zstd] {
             let packed = pack(algorithm, 1.0, &vec![7; 4 * BLOCK]).unwrap();
             assert_eq!(unpack(algorithm, 4, &packed).unwrap()[..], vec![7; 4 * BLOCK]);
@@ -200,7 +200,7 @@ mod tests {
         fn anything_is_refused_or_unpacked(data in prop::collection::vec(any::<u8>(), 0..400), at in 0usize..400, blocks in 2u8..=16, is_lz4 in any::<bool>()) {
             let algorithm = if is_lz4 { Lz4 } else { Zstd };
             let _ = unpack(algorithm, blocks, &data);
-            // Nearly sound.
+            // Almost valid.
             let mut packed = pack(algorithm, 1.0, &vec![9; blocks as usize * BLOCK]).unwrap();
             let at = at % packed.len();
             packed[at] = data.first().copied().unwrap_or(0);

@@ -1,17 +1,18 @@
-//! 64 KiB of an object: which blocks of the device hold its bytes, and their checksums.
+//! A page: the device blocks and checksums of 64 KiB of an object.
 //!
-//! A *piece* is a range of bytes within one block of the object, kept at the same place within one block of the device.
-//! Nearly always it is the whole block. It is less at the object's end, and where part of a block was zeroed or cut off;
-//! several pieces are in a block where a hole was punched into it, or where part of a block that cannot be read any more
-//! was written anew. What no piece covers reads as zeroes. The checksum is that of the whole block of the device.
+//! A *piece* is a range of bytes within one block of the object, stored at the same place within one device block. It is
+//! nearly always a whole block. It is shorter at the object's end, and where part of a block was zeroed or truncated. A block
+//! has several pieces if a hole was punched into it, or if part of an unreadable block was written again. Bytes without a
+//! piece read as zeroes. The checksum is that of the whole device block.
 //!
-//! Several whole blocks that were compressed together lie in fewer blocks of the device ([`Packed`]). The pieces say which
-//! of its blocks they are; the checksums, the owners and the places are those of the packed blocks, and the page as a
-//! whole is one owner of them, however many pieces point there.
+//! Whole blocks that were compressed together occupy fewer device blocks ([`Packed`]). Each piece has the number of its
+//! unpacked block. Checksums, owners and places are those of the packed blocks, and the page is a single owner of them,
+//! whatever the number of its pieces.
 //!
-//! A piece may be *lost*: nobody knows any more what was there or where, and reading it fails until it is written anew.
+//! A *lost* piece has no device block: its bytes were unreadable when a write needed them. Reading it fails until it is
+//! written again.
 //!
-//! In the index a page is runs: neighbouring whole blocks that are neighbours on the device too cost four bytes each.
+//! A page is encoded as runs: whole blocks that are neighbours in the object and on the device cost four bytes each.
 
 use super::packed::Packed;
 use crate::varint;
@@ -20,7 +21,7 @@ use device::BLOCK;
 use smallvec::SmallVec;
 use store::Compressed;
 
-/// 1: the first. 2: some piece is lost. 3: some are compressed. Each is written where no lower one will do.
+/// 1: the first. 2: with lost pieces. 3: with compressed pieces. A page is written in the lowest version that can hold it.
 const VERSION: u8 = 1;
 const VERSION_LOST: u8 = 2;
 const VERSION_PACKED: u8 = 3;
@@ -32,28 +33,28 @@ const PARTIAL: u8 = 0x20;
 const LOST: u8 = 0x40;
 const PACKED: u8 = 0x80;
 
-/// The `unit` of a piece that is nowhere.
+/// The `unit` of a lost piece.
 const NOWHERE: u64 = u64::MAX;
 
-/// The place of what is lost.
+/// True for the unit of a lost piece.
 pub fn is_nowhere(unit: u64) -> bool {
     unit == NOWHERE
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Of the object, within the page.
+    /// Block of the object, within the page.
     pub block: u8,
-    /// Bytes of the block: `start..end`.
+    /// Range of bytes in the block: `start..end`.
     pub start: u16,
     pub end: u16,
-    /// Other blocks of objects may point to `unit` too: their number is in a record of its own.
+    /// `unit` may have other owners; a refcount record has their number.
     pub shared: bool,
     pub crc: u32,
-    /// The block of the device.
+    /// The device block.
     pub unit: u64,
-    /// It is compressed with others: which block of what comes out it is. Then `unit` names the [`Packed`] that says the
-    /// rest, `shared` and `crc` included.
+    /// Number of the unpacked block, if it is compressed. `unit` then is the name of its [`Packed`], which has `shared` and
+    /// the checksums.
     pub within: Option<u8>,
 }
 
@@ -62,12 +63,12 @@ impl Piece {
         Piece { block, start, end, shared: false, crc: 0, unit: NOWHERE, within: None }
     }
 
-    /// A whole block that is compressed with others.
+    /// A whole compressed block.
     pub fn packed(block: u8, name: u64, within: u8) -> Piece {
         Piece { within: Some(within), unit: name, ..Piece::lost(block, 0, BLOCK as u16) }
     }
 
-    /// Its bytes cannot be had any more; it has no block of the device.
+    /// Its bytes are lost, and it has no device block.
     pub fn is_lost(&self) -> bool {
         self.unit == NOWHERE
     }
@@ -80,7 +81,7 @@ impl Piece {
         self.start == 0 && self.end as usize == BLOCK
     }
 
-    /// Where it begins and ends in the page.
+    /// Range of bytes in the page.
     pub fn range(&self) -> (u64, u64) {
         let base = self.block as u64 * BLOCK as u64;
         (base + self.start as u64, base + self.end as u64)
@@ -89,21 +90,21 @@ impl Piece {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In order, not overlapping, none empty.
+    /// In order, disjoint, not empty.
     pub pieces: SmallVec<[Piece; 4]>,
-    /// What pieces of it point to, each once; none that no piece points to.
+    /// Packed blocks that pieces point to, each once.
     pub packed: Vec<Packed>,
 }
 
 impl Page {
-    /// A page of which nothing is known, in an object that has `bytes` bytes from its beginning on.
+    /// An unreadable page, in an object that has `bytes` bytes from the start of the page: all of them are lost.
     pub fn lost(bytes: u64) -> Page {
         let mut out = Page::default();
         out.lose(0, bytes.min(PAGE_BYTES));
         out
     }
 
-    /// Mark `from..to`, which is a hole, as lost.
+    /// Marks the hole `from..to` as lost.
     pub fn lose(&mut self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
@@ -122,20 +123,20 @@ impl Page {
         self.pieces.iter().map(Piece::len).sum()
     }
 
-    /// What a piece is compressed with.
+    /// The packed blocks of a compressed piece.
     pub fn packed_of(&self, piece: &Piece) -> Option<&Packed> {
         piece.within?;
         let found = self.packed.iter().find(|packed| packed.name() == piece.unit);
         Some(found.expect("a page names what its pieces are packed in"))
     }
 
-    /// Every block of the device that the page points to; one that several of its blocks point to may come again.
+    /// All device blocks that the page points to; some may be repeated.
     pub fn units(&self) -> impl Iterator<Item = u64> + '_ {
         let plain = self.pieces.iter().filter(|p| !p.is_lost() && p.within.is_none()).map(|p| p.unit);
         plain.chain(self.packed.iter().flat_map(|packed| packed.units.iter().map(|(unit, _)| *unit)))
     }
 
-    /// What compression has come to here.
+    /// Compression totals of the page.
     pub fn compressed(&self) -> Compressed {
         if self.packed.is_empty() {
             return Compressed::default();
@@ -153,7 +154,7 @@ impl Page {
         &self.pieces[first..last]
     }
 
-    /// The pieces that hold bytes of `from..to` of the page, cut to it.
+    /// Pieces with bytes of `from..to`, clipped to it.
     pub fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = Piece> + '_ {
         let first = self.pieces.partition_point(|p| p.range().1 <= from);
         self.pieces[first..].iter().take_while(move |p| p.range().0 < to).map(move |p| {
@@ -164,9 +165,8 @@ impl Page {
         })
     }
 
-    /// Make `from..to` of the page a hole; every piece that shrank or went is told, with the bytes it held in it, and
-    /// whether its block of the device is no longer pointed to by this block of the object; for compressed ones what is
-    /// returned says that of the page.
+    /// Makes `from..to` a hole. Each affected piece is reported with the bytes that it loses, and with true if the block of the
+    /// object has no other piece in its device block. Returns the packed blocks that the page no longer points to.
     #[must_use = "blocks that nothing points to any more are to be let go of"]
     pub fn punch(&mut self, from: u64, to: u64, mut gone: impl FnMut(Piece, u64, bool)) -> Vec<Packed> {
         let first = self.pieces.partition_point(|p| p.range().1 <= from);
@@ -191,7 +191,7 @@ impl Page {
         for (i, piece) in touched.iter().enumerate() {
             let (start, end) = piece.range();
             let held = end.min(to) - start.max(from);
-            // Told once for several pieces of one block in the range.
+            // Once for several pieces of a block in the range.
             let told = touched[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
             let left = self.of_block(piece.block).iter().any(|p| p.unit == piece.unit);
             gone(*piece, held, !left && !told && piece.within.is_none());
@@ -201,7 +201,7 @@ impl Page {
         self.packed.extract_if(.., |packed| !is_left(packed.name())).collect()
     }
 
-    /// Where there is a hole.
+    /// Inserts a piece into a hole.
     pub fn insert(&mut self, piece: Piece) {
         let at = self.pieces.partition_point(|p| p.range().0 < piece.range().0);
         debug_assert!(at == 0 || self.pieces[at - 1].range().1 <= piece.range().0);
@@ -375,14 +375,14 @@ mod tests {
     }
 
     #[test]
-    fn a_contiguous_page_costs_four_bytes_a_block() {
+    fn contiguous_page_costs_four_bytes_per_block() {
         let page = Page { pieces: (0..16).map(|i| whole(i, 1000 + i as u64)).collect(), ..Page::default() };
         assert_eq!(page.encode().len(), 1 + 2 + 2 + 64);
         assert_eq!(Page::decode(&page.encode()), Ok(page));
     }
 
     #[test]
-    fn a_hole_in_a_block_leaves_two_pieces_of_one_unit_and_lets_go_of_it_once() {
+    fn block_with_hole_has_two_pieces_and_is_released_once() {
         let mut page = Page { pieces: smallvec::smallvec![whole(0, 5), whole(1, 6)], ..Page::default() };
         let mut told = Vec::new();
         let _ = page.punch(100, 150, |p, bytes, let_go| told.push((p.unit, bytes, let_go)));
@@ -407,13 +407,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_together_is_let_go_of_when_its_last_piece_goes() {
+    fn packed_blocks_are_released_with_their_last_piece() {
         let mut page = Page { packed: vec![packed(100, 3, 8), packed(77, 1, 2)], ..Page::default() };
         (0..8).for_each(|i| page.insert(Piece::packed(i, 100, i)));
         page.insert(whole(9, 9));
         (10..12).for_each(|i| page.insert(Piece::packed(i, 77, i - 10)));
         assert_eq!(Page::decode(&page.encode()), Ok(page.clone()));
-        // 64 KiB of text in a third of it: three checksums.
+        // 64 KiB of text, compressed to a third.
         assert_eq!(page.encode().len(), 1 + 1 + (1 + 1 + 2 + 2 + 12) + (1 + 1 + 1 + 2 + 4) + 4 + 7 + 4);
         assert_eq!(page.units().collect::<Vec<_>>(), [9, 100, 101, 102, 77]);
         let all = Compressed { original: 10 * 4096, stored: 2 * 4096 + 14, allocated: 4 * 4096 };
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_blocks_that_do_not_add_up_are_refused() {
+    fn inconsistent_packed_blocks_are_refused() {
         let encode = |packed: &[Packed], pieces: &[Piece]| {
             Page { pieces: pieces.into(), packed: packed.to_vec() }.encode()
         };
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_bytes_are_told_from_others_and_may_be_written_anew() {
+    fn lost_bytes_can_be_written_again() {
         let mut page = Page { pieces: smallvec::smallvec![whole(0, 5)], ..Page::default() };
         let _ = page.punch(1000, 3000, |_, _, _| ());
         page.lose(1000, 2000);

@@ -1,11 +1,11 @@
-//! An object's record: what is known of it without its bytes and its omap.
+//! An object's record: size, attributes, and the numbers of its pages and its omap.
 
 use crate::varint;
 use bytes::Bytes;
 use codec::{DecodeError, Reader};
 
-/// 1: the first. 2: of a lost object. 3: with hints; then a flag says whether it is lost. Each is written where no lower
-/// one will do.
+/// 1: the first. 2: a lost object. 3: with hints, and a flag for a lost object. A record is written in the lowest version
+/// that can hold it.
 const VERSION: u8 = 1;
 const VERSION_LOST: u8 = 2;
 const VERSION_HINTS: u8 = 3;
@@ -15,31 +15,31 @@ const IS_LOST: u8 = 4;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// Names its pages. Never reused: a clone, or what comes after a removal, has another.
+    /// Number of its pages. Never reused: a clone, or an object created after a removal, has another.
     pub number: u64,
     pub size: u64,
-    /// Bytes that its pages' pieces hold.
+    /// Stored bytes, the sum over its pages.
     pub data_bytes: u64,
     pub omap: Option<OmapState>,
-    /// By name.
+    /// Sorted by name.
     pub attrs: Vec<(Bytes, Bytes)>,
-    /// Of a PG meta object, whose key does not say it: its key in an area numbered 0.
+    /// The key of a PG meta object, as in area 0: its index key does not contain it.
     pub own_key: Option<Bytes>,
-    /// Its record, or its omap, could not be read when it had to be changed. What was changed since is in here; what it
-    /// was before nobody knows, and every read fails until it is removed.
+    /// Its record or omap was unreadable when a write needed it. The record has only later changes, and every read fails
+    /// until the object is removed.
     pub is_lost: bool,
-    /// Of [`store::hint`], those that say something about compression.
+    /// Flags of [`store::hint`] that affect compression.
     pub hints: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OmapState {
-    /// Names its keys. Never reused: an omap that was cleared has another.
+    /// Number of its keys. Never reused: after a clear the omap has another.
     pub number: u64,
-    /// This and what follows stays 0 for a PG meta object: counting takes a look at what was there before each change,
-    /// and this one changes with every write.
+    /// This and the next fields are 0 for a PG meta object: counting would read the old value before each change, and every
+    /// write changes that object.
     pub keys: u64,
-    /// Of keys, values and header.
+    /// Bytes of keys, values and header.
     pub bytes: u64,
     pub header_len: u64,
 }
@@ -51,7 +51,7 @@ impl OmapState {
 }
 
 impl ObjectRecord {
-    /// Whether the keys and bytes of its omap are counted; see [`OmapState`].
+    /// True if keys and bytes of the omap are counted; see [`OmapState`].
     pub fn omap_is_counted(&self) -> bool {
         self.own_key.is_none()
     }
@@ -106,7 +106,7 @@ impl ObjectRecord {
         out
     }
 
-    /// Attributes are slices of `bytes`.
+    /// Decodes a record; attributes share the memory of `bytes`.
     pub fn decode(bytes: &Bytes) -> Result<ObjectRecord, DecodeError> {
         let mut r = Reader::new(bytes);
         let (version, flags) = (r.u8()?, r.u8()?);

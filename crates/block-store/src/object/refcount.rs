@@ -1,6 +1,6 @@
-//! How many objects' blocks point to a block that clones share.
+//! Reference counts of blocks that clones share.
 //!
-//! One record for 64 neighbouring blocks, with those that more than one points to; what is not in it has one owner.
+//! One record covers 64 neighbouring blocks and lists those with more than one owner; all others have one.
 
 use crate::varint;
 use codec::{DecodeError, Reader};
@@ -12,7 +12,7 @@ pub const GROUP_BLOCKS: u64 = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refcounts {
-    /// Block within the group and count, ascending; counts are at least 2.
+    /// Block within the group, and its count of at least 2; ascending.
     counts: SmallVec<[(u8, u64); 16]>,
 }
 
@@ -38,7 +38,7 @@ impl Refcounts {
         self.counts.is_empty()
     }
 
-    /// Blocks of `group` with more than one owner, and how many.
+    /// Blocks of `group` with more than one owner, and their counts.
     pub fn shared(&self, group: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().map(move |&(at, count)| (group * GROUP_BLOCKS + at as u64, count))
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_come_back_and_one_owner_takes_no_room() {
+    fn counts_round_trip_and_one_owner_takes_no_room() {
         let mut counts = Refcounts::default();
         counts.set(64 + 7, 3);
         counts.set(64 + 3, 2);

@@ -1,18 +1,18 @@
-//! Checkpoints: the log's older part is made superfluous, and freed.
+//! Checkpoints: they make the older part of the log superfluous, and free it.
 //!
 //! ```text
-//! begin (nothing gathered): records of changed zones into the index, the index is frozen, what the log holds of data
-//!       goes to its blocks
-//!   ─▶ settled: all of that is written, and the log is durable as far  ─▶ the manifest is written
-//!   ─▶ flush  ─▶ the header that names the manifest and the log's new start is written, flushed
-//!   ─▶ the log before that start, the old manifest and tables replaced since are free
+//! begin (with an empty open batch): put records of changed zones into the index, freeze the memtable, write deferred
+//!       data to its blocks
+//!   ─▶ settled: all of that is written, and the log is durable up to the mark  ─▶ write the manifest
+//!   ─▶ flush  ─▶ write the header, with the manifest and the new start of the log, and flush
+//!   ─▶ free the log before that start, the old manifest, and replaced tables
 //! ```
 //!
-//! When space is short, tables that a merge has replaced may be all that there is to be freed, and a checkpoint that has to
-//! write tables first cannot have it. Then a manifest of the tables as they are is written alone, under a header whose
-//! log begins where the last one's did, and the checkpoint goes on.
+//! When space is short, only the space of replaced tables may be left to free, and a checkpoint that must write tables first
+//! cannot use it. Then a manifest of the present tables is written alone, under a header with the old start of the log, and
+//! the checkpoint goes on.
 
-use super::{Shard, Transfer};
+use super::{DataRequest, Shard};
 use crate::checksum::crc32c;
 use crate::format::{Header, MANIFEST_RUNS_MAX, ManifestPlace, Totals};
 use crate::index::{LogMark, TakeSpace};
@@ -25,25 +25,25 @@ use bytes::Bytes;
 use codec::Rope;
 use device::{BLOCK, DeviceError, Durability};
 
-/// The most that is written to its blocks with one request.
+/// Blocks of one write of deferred data.
 const PLACE_BLOCKS_MAX: u64 = 256;
 
 pub(super) struct Checkpoints {
     /// The header on the device.
     header: Header,
-    step: Step,
-    /// One was asked for.
+    state: CheckpointState,
+    /// A checkpoint was requested.
     forced: bool,
-    /// A clean stop was asked for.
+    /// A clean stop was requested.
     stopping: bool,
-    /// The last header says that nothing was written after it.
+    /// The header of a clean stop is durable.
     stopped: bool,
-    /// There was no place for a manifest when so many blocks were free.
+    /// Number of free blocks when a manifest found no space.
     refused_at: Option<u64>,
 }
 
-/// What the checkpoint waits for.
-enum Step {
+/// State of the checkpoint: the work that it waits for.
+enum CheckpointState {
     Idle,
     Settling(Start),
     Manifest { goal: Goal, place: ManifestPlace, version: u64, writes: usize },
@@ -51,16 +51,16 @@ enum Step {
     Header { goal: Goal, header: Header, version: u64 },
 }
 
-/// What a header is written for.
+/// Purpose of a header.
 #[derive(Clone, Copy)]
 enum Goal {
-    /// The log before its new start is superfluous.
+    /// Frees the log before its new start.
     Checkpoint(Start),
-    /// Replaced tables are to be free; the log stays as it is. A checkpoint waits for that, if there is one.
+    /// Frees replaced tables; the log keeps its start. A checkpoint in progress goes on afterwards.
     Room { settling: Option<Start> },
 }
 
-/// The log's new start: after the last batch that the checkpoint covers.
+/// The new start of the log: behind the last batch of the checkpoint.
 #[derive(Clone, Copy)]
 struct Start {
     mark: u64,
@@ -73,7 +73,7 @@ impl Checkpoints {
     pub(super) fn new(header: Header) -> Checkpoints {
         Checkpoints {
             header,
-            step: Step::Idle,
+            state: CheckpointState::Idle,
             forced: false,
             stopping: false,
             stopped: false,
@@ -89,74 +89,76 @@ impl Checkpoints {
         self.stopping
     }
 
-    /// Where the newest durable manifest lies.
+    /// Place of the newest durable manifest.
     pub(super) fn manifest_runs(&self) -> impl Iterator<Item = Run> {
         self.header.manifest.iter().flat_map(|place| place.runs.iter().copied())
     }
 
-    /// One was asked for and has not begun, or is not complete.
+    /// True if a requested checkpoint is not complete.
     pub(super) fn must_run(&self) -> bool {
         self.forced || (self.stopping && !self.stopped)
     }
 
     pub(super) fn is_running(&self) -> bool {
-        !matches!(self.step, Step::Idle)
+        !matches!(self.state, CheckpointState::Idle)
     }
 }
 
 impl Shard {
-    /// Make a clean end: submit nothing more, and poll until [`Shard::is_stopped`].
+    /// Begins a clean stop: submit nothing more, and poll until [`Shard::is_stopped`].
     pub fn stop(&mut self) {
         self.checkpoints.stopping = true;
     }
 
-    /// Make a checkpoint soon, though nothing makes it necessary.
+    /// Requests a checkpoint.
     #[cfg(test)]
     pub(crate) fn force_checkpoint(&mut self) {
         self.checkpoints.force();
     }
 
-    /// Everything is on stable storage and the next opening has nothing to replay; or the store has failed; or it is so full
-    /// that the next opening has to.
+    /// True if all data is on stable storage and recovery will have nothing to replay; or if the store has failed; or if it is
+    /// too full for a checkpoint, and recovery will replay the log.
     pub fn is_stopped(&self) -> bool {
         let is_stuck = || self.io.under_way() == 0 && self.log.is_idle() && self.checkpoint_waits_for_room();
         self.checkpoints.stopped || self.failed.is_some() || self.checkpoints.stopping && is_stuck()
     }
 
     pub(super) fn checkpoint(&mut self) {
-        match self.checkpoints.step {
-            Step::Idle if self.is_checkpoint_due() => self.begin_checkpoint(),
-            Step::Idle if self.can_make_room() => self.write_manifest(Goal::Room { settling: None }),
-            Step::Settling(start) if self.is_settled(start.mark) => {
+        match self.checkpoints.state {
+            CheckpointState::Idle if self.is_checkpoint_due() => self.begin_checkpoint(),
+            CheckpointState::Idle if self.can_make_room() => {
+                self.write_manifest(Goal::Room { settling: None })
+            }
+            CheckpointState::Settling(start) if self.is_settled(start.mark) => {
                 self.write_manifest(Goal::Checkpoint(start));
             }
-            Step::Settling(start) if self.can_make_room() => {
+            CheckpointState::Settling(start) if self.can_make_room() => {
                 self.write_manifest(Goal::Room { settling: Some(start) });
             }
             _ => {}
         }
     }
 
-    /// Whether somebody waits for space that a manifest would free.
+    /// True if a manifest would free space that a job or the index waits for.
     fn can_make_room(&self) -> bool {
         !self.checkpoints.stopped
             && (self.index.is_starving() || self.jobs.lack_space())
             && self.index.holds_back()
     }
 
-    /// Whether the checkpoint goes on only when something else has made room.
+    /// True if the checkpoint waits until other work frees space.
     pub(super) fn checkpoint_waits_for_room(&self) -> bool {
         let is_refused = self.checkpoints.refused_at == Some(self.space.free_blocks());
         let starves = self.index.is_starving() && (is_refused || !self.index.holds_back());
-        match self.checkpoints.step {
-            Step::Settling(start) if self.is_settled(start.mark) => is_refused,
-            Step::Settling(_) | Step::Idle => starves,
+        match self.checkpoints.state {
+            CheckpointState::Settling(start) if self.is_settled(start.mark) => is_refused,
+            CheckpointState::Settling(_) | CheckpointState::Idle => starves,
             _ => false,
         }
     }
 
     fn is_checkpoint_due(&self) -> bool {
-        // What a checkpoint covers ends with a batch.
+        // A checkpoint ends with a batch.
         if !self.log.is_nothing_gathered() {
             return false;
         }
@@ -179,9 +181,9 @@ impl Shard {
         self.place_deferred(mark);
         let position = self.log.ring.head();
         let start = Start { mark, position, chain: self.log.chain(), totals: self.totals };
-        self.checkpoints.step = Step::Settling(start);
-        // What was frozen can be flushed.
-        self.turn_is_due = true;
+        self.checkpoints.state = CheckpointState::Settling(start);
+        // The frozen memtable can be flushed.
+        self.work_is_due = true;
     }
 
     fn is_settled(&self, mark: u64) -> bool {
@@ -190,14 +192,14 @@ impl Shard {
             && (self.staged.is_placed(mark) || planted::has(PlantedBug::LogFreedBeforePlaced))
     }
 
-    /// Write what the log holds of data to its blocks when there is much of it.
+    /// Writes deferred data to its blocks if there is much of it.
     pub(super) fn place_when_many(&mut self) {
         if self.staged.deferred_bytes() > self.options.deferred_bytes_max {
             self.place_deferred(self.log.durable());
         }
     }
 
-    /// Write what batches up to `mark` hold of data to its blocks, neighbours together.
+    /// Writes deferred data of batches up to `mark` to its blocks, neighbours together.
     fn place_deferred(&mut self, mark: u64) {
         let mut writes: Vec<(Run, Rope, Vec<u64>)> = Vec::new();
         for (start, run) in self.staged.at(Stage::Deferred).filter(|(_, run)| run.batch <= mark) {
@@ -215,7 +217,7 @@ impl Shard {
             let pinned = self.log.gathering();
             self.space.pin(pinned);
             let token = self.token();
-            self.transfers.insert(token, Transfer::Place { runs, pinned });
+            self.data_requests.insert(token, DataRequest::Place { runs, pinned });
             self.io.write(Owner::Data, token, whole.offset(), data, Durability::Later);
         }
     }
@@ -252,30 +254,35 @@ impl Shard {
             self.io.write(Owner::Header, 0, run.offset(), piece.into(), Durability::Later);
         }
         let place = ManifestPlace { runs, len, crc };
-        self.checkpoints.step = Step::Manifest { goal, place, version: manifest.version, writes };
+        self.checkpoints.state = CheckpointState::Manifest { goal, place, version: manifest.version, writes };
     }
 
-    /// A request of [`Owner::Header`] has completed.
+    /// Takes a completion of [`Owner::Header`].
     pub(super) fn on_checkpoint_done(&mut self, result: Result<(), DeviceError>) {
         if let Err(error) = result {
-            self.checkpoints.step = Step::Idle;
+            self.checkpoints.state = CheckpointState::Idle;
             return self.fail(error);
         }
-        match std::mem::replace(&mut self.checkpoints.step, Step::Idle) {
-            Step::Manifest { goal, place, version, writes } if writes > 1 => {
-                self.checkpoints.step = Step::Manifest { goal, place, version, writes: writes - 1 };
+        match std::mem::replace(&mut self.checkpoints.state, CheckpointState::Idle) {
+            CheckpointState::Manifest { goal, place, version, writes } if writes > 1 => {
+                self.checkpoints.state =
+                    CheckpointState::Manifest { goal, place, version, writes: writes - 1 };
             }
-            Step::Manifest { goal, place, version, .. } if planted::has(PlantedBug::HeaderBeforeTables) => {
+            CheckpointState::Manifest { goal, place, version, .. }
+                if planted::has(PlantedBug::HeaderBeforeTables) =>
+            {
                 self.write_header(goal, place, version);
             }
-            Step::Manifest { goal, place, version, .. } => {
+            CheckpointState::Manifest { goal, place, version, .. } => {
                 self.io.flush(Owner::Header, 0);
-                self.checkpoints.step = Step::Flush { goal, place, version };
+                self.checkpoints.state = CheckpointState::Flush { goal, place, version };
             }
-            Step::Flush { goal, place, version } => self.write_header(goal, place, version),
-            Step::Header { goal, header, version } => self.end_checkpoint(goal, header, version),
-            // It has failed, and this is what else was under way.
-            Step::Idle | Step::Settling(_) => debug_assert!(self.failed.is_some(), "nothing was asked for"),
+            CheckpointState::Flush { goal, place, version } => self.write_header(goal, place, version),
+            CheckpointState::Header { goal, header, version } => self.end_checkpoint(goal, header, version),
+            // A request that was in flight when the checkpoint failed.
+            CheckpointState::Idle | CheckpointState::Settling(_) => {
+                debug_assert!(self.failed.is_some(), "no request was made")
+            }
         }
     }
 
@@ -295,9 +302,9 @@ impl Shard {
                 ..next
             },
         };
-        let slot = self.part.header_slot(header.slot());
+        let slot = self.region.header_slot(header.slot());
         self.io.write(Owner::Header, 0, slot.offset(), header.encode().into(), Durability::Flushed);
-        self.checkpoints.step = Step::Header { goal, header, version };
+        self.checkpoints.state = CheckpointState::Header { goal, header, version };
     }
 
     fn end_checkpoint(&mut self, goal: Goal, header: Header, version: u64) {
@@ -307,7 +314,9 @@ impl Shard {
         }
         self.index.manifest_is_durable(version, &mut self.space);
         match goal {
-            Goal::Room { settling } => self.checkpoints.step = settling.map_or(Step::Idle, Step::Settling),
+            Goal::Room { settling } => {
+                self.checkpoints.state = settling.map_or(CheckpointState::Idle, CheckpointState::Settling)
+            }
             Goal::Checkpoint(start) => {
                 self.log.ring.free_before(start.position);
                 self.log.wants_room = false;

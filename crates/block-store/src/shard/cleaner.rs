@@ -1,8 +1,8 @@
-//! The cleaner: takes away, in the background, what removed objects and cleared omaps left in the index.
+//! The cleaner: removes pages and omap keys of removed objects and cleared omaps in the background.
 //!
-//! One step a poll, of a bounded number of index entries, whatever the size of what was removed. It waits while merges
-//! are behind, so that clients never do because of it; but not when there is no free space, which its steps make. A
-//! restart loses its place, and begins anew with the first number.
+//! Each poll does one cleaning step, of a bounded number of index entries, whatever the size of the object. The cleaner
+//! pauses while merges are behind, so that it never delays clients, unless space is short: its steps free space. After a
+//! restart it begins again with the first key of a number.
 
 use super::Shard;
 use crate::index::Ticket;
@@ -14,18 +14,18 @@ use std::collections::VecDeque;
 
 /// The index's ticket of the cleaner; jobs count from 1.
 pub(super) const CLEANER: Ticket = Ticket(0);
-/// Log entries gathered from cleaning alone before they are written, in bytes: fewer would be a write for every step, and
+/// Bytes of log entries from cleaning alone at which they are written. Without this, every step would be a log write, and
 /// clients' batches would wait for it.
 pub(super) const CLEANING_BATCH_BYTES: usize = 32 << 10;
 
 #[derive(Default)]
 pub(super) struct Cleaner {
-    /// Numbers of objects' data and of omaps; the first is being cleaned.
+    /// Numbers of object data and omaps; the first is being cleaned.
     numbers: VecDeque<u64>,
     /// Next key of the first number; `None` before its first step.
     next_key: Option<Key>,
     waits_for_index: bool,
-    /// This poll had its step.
+    /// This poll has done its step.
     pub(super) had_step: bool,
 }
 
@@ -57,7 +57,7 @@ impl Cleaner {
 }
 
 impl Shard {
-    /// Whether there is something to clean away, and nothing to wait for.
+    /// True if a cleaning step can be done now.
     pub(super) fn can_clean(&self) -> bool {
         let is_wanted = !self.cleaner.is_idle() && !self.checkpoints.is_stopping();
         is_wanted
@@ -66,7 +66,7 @@ impl Shard {
             && (self.index.has_slack() || self.jobs.lack_space())
     }
 
-    /// One cleaning step, the first time it is called in a poll.
+    /// Does one cleaning step, at the first call in a poll.
     pub(super) fn clean(&mut self) {
         if self.cleaner.had_step || !self.can_clean() {
             return;
@@ -91,7 +91,7 @@ impl Shard {
                     None => self.cleaner.end_number(),
                 }
             }
-            // A checkpoint makes room in the log; the step is planned again then.
+            // The step is repeated when a checkpoint has made room in the log.
             Ok(_) => {}
             Err(Wait::Bad(bad)) => {
                 tracing::error!(number, %bad, "cannot clean up after a removed object: its space stays taken");

@@ -1,20 +1,21 @@
-//! Batches: gathered, written, durable.
+//! Group commit: transactions are gathered in a batch, which is written and made durable as a whole.
 //!
-//! What is applied while batches are in flight gathers in the next. A batch with little data carries it in its log record
-//! and is durable with that one write. One with more writes its data to its blocks and its record to the log at the same
-//! time, and is durable with the flush that follows: whether the data arrived is then only in question for the log's last
-//! records, which recovery checks.
+//! Transactions applied while batches are in flight are gathered in the open batch. A small batch has its data in its log
+//! record and is durable with that one write. A large batch writes its data to its blocks and its record to the log at the
+//! same time, and is durable after the flush that follows. Only the last records of a log may then lack data; recovery
+//! compares their checksums.
 //!
-//! A second batch goes to the device beside the first when a good part of all that is asked at a time has gathered: then its
-//! writing and the processor's work go on during the first one's flush, and no flush is made for few. Batches are
-//! reported in order, whichever is written first, and a record says which one was known to be durable when it was sealed.
+//! A second batch is submitted beside the first if it has a good part of the recent concurrency: its write and the CPU work
+//! then overlap the first one's flush, without a flush for a few transactions. Batches are acknowledged in order. A record
+//! has the sequence of the last batch that was durable when it was sealed.
 
 use super::cleaner::CLEANING_BATCH_BYTES;
-use super::{Failure, Shard, Transfer};
+use super::{DataRequest, Failure, Shard};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
-    Draft, Record, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
+    Record, RecordBuilder, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put,
+    put_take,
 };
 use crate::plan::Effect;
 use crate::planted::{self, PlantedBug};
@@ -28,23 +29,23 @@ use store::Completion;
 pub(super) struct Log {
     pub(super) ring: Ring,
     shard_identity: u64,
-    /// Of the batch that is being gathered.
+    /// Sequence of the open batch.
     sequence: u64,
-    /// The header checksum of the last record handed to the device.
+    /// Header checksum of the last sealed record.
     chain: u32,
-    /// The last batch that is on stable storage.
+    /// Sequence of the last durable batch.
     durable: u64,
     open: Batch,
-    /// In order; at most [`FLIGHTS_MAX`].
+    /// Batches in flight, in order; at most [`FLIGHTS_MAX`].
     flights: VecDeque<Flight>,
-    /// The most transactions that were gathered and in flight at a time, lately.
-    crowd: usize,
-    /// What comes next does not fit into the ring: a checkpoint must free some of it.
+    /// Recent maximum of transactions that were gathered or in flight at a time.
+    concurrency: usize,
+    /// The next record does not fit into the ring: a checkpoint must free some of it.
     pub(super) wants_room: bool,
 }
 
 struct Batch {
-    record: Draft,
+    record: RecordBuilder,
     tags: Vec<u64>,
 }
 
@@ -52,22 +53,22 @@ struct Flight {
     sequence: u64,
     tags: Vec<u64>,
     writes_left: usize,
-    /// Its data went to its blocks: a flush makes it durable.
+    /// Its data is written to its blocks, and a flush makes it durable.
     direct: bool,
-    /// On stable storage; those before it may not be yet.
+    /// On stable storage; its predecessor may not be.
     done: bool,
 }
 
 const FLIGHTS_MAX: usize = 2;
-/// The second batch in flight has at least this part of the crowd.
-const CROWD_PART: usize = 3;
-/// After so many batches or so a larger crowd is forgotten.
-const CROWD_MEMORY: usize = 16;
+/// A second batch is submitted with at least this fraction (one third) of the concurrency.
+const CONCURRENCY_FRACTION: usize = 3;
+/// Number of batches in which a higher concurrency is forgotten.
+const CONCURRENCY_MEMORY: usize = 16;
 
 impl Batch {
-    /// The next one is like the last one, as likely as not.
+    /// A batch with the capacity of the last one.
     fn after(entries_len: usize) -> Batch {
-        Batch { record: Draft::with_capacity(entries_len + entries_len / 8), tags: Vec::new() }
+        Batch { record: RecordBuilder::with_capacity(entries_len + entries_len / 8), tags: Vec::new() }
     }
 
     fn is_empty(&self) -> bool {
@@ -75,10 +76,10 @@ impl Batch {
     }
 }
 
-/// What an entry takes beside keys, values and checksums, at most: its kind and two numbers.
+/// Upper bound of the bytes of an entry without keys, values and checksums: its kind and two numbers.
 const ENTRY_OVERHEAD: usize = 21;
 
-/// Tokens of [`Owner::Log`]: the batch's sequence, and in the lowest bit whether it is the flush that is done.
+/// Tokens of [`Owner::Log`]: the sequence of the batch; the lowest bit is set for its flush.
 fn written(sequence: u64) -> u64 {
     sequence << 1
 }
@@ -97,12 +98,12 @@ impl Log {
             durable: sequence - 1,
             open: Batch::after(0),
             flights: VecDeque::new(),
-            crowd: 0,
+            concurrency: 0,
             wants_room: false,
         }
     }
 
-    /// The batch that is being gathered.
+    /// Sequence of the open batch.
     pub(super) fn gathering(&self) -> u64 {
         self.sequence
     }
@@ -123,23 +124,24 @@ impl Log {
         self.open.is_empty()
     }
 
-    /// Whether the batch that is gathered goes to the device now.
-    fn takes_off(&self) -> bool {
-        let is_worth_a_flush = self.open.tags.len() * CROWD_PART >= self.crowd;
+    /// True if the open batch may be submitted now.
+    fn may_submit(&self) -> bool {
+        let is_worth_a_flush = self.open.tags.len() * CONCURRENCY_FRACTION >= self.concurrency;
         self.flights.is_empty() || self.flights.len() < FLIGHTS_MAX && is_worth_a_flush
     }
 
-    /// A batch takes off: so many are asked at a time.
-    fn count_crowd(&mut self) {
+    /// Updates the concurrency when a batch is submitted.
+    fn count_concurrency(&mut self) {
         let now = self.open.tags.len() + self.flights.iter().map(|flight| flight.tags.len()).sum::<usize>();
-        self.crowd = now.max(self.crowd - self.crowd.div_ceil(CROWD_MEMORY).min(self.crowd));
+        self.concurrency =
+            now.max(self.concurrency - self.concurrency.div_ceil(CONCURRENCY_MEMORY).min(self.concurrency));
     }
 
     fn flight(&mut self, batch: u64) -> Option<&mut Flight> {
         self.flights.iter_mut().find(|flight| flight.sequence == batch)
     }
 
-    /// The tags of all that will not become durable.
+    /// Drops all batches and returns the tags of their transactions.
     pub(super) fn abandon(&mut self) -> Vec<u64> {
         let mut tags: Vec<u64> = self.flights.drain(..).flat_map(|flight| flight.tags).collect();
         tags.append(&mut std::mem::replace(&mut self.open, Batch::after(0)).tags);
@@ -148,14 +150,14 @@ impl Log {
 }
 
 impl Shard {
-    /// Whether the batch that is being gathered takes another transaction.
+    /// True if the open batch takes another transaction.
     pub(super) fn log_has_room(&self) -> bool {
         let max = self.options.batch_bytes_max.min((self.log.ring.blocks() << 12) as usize / 8);
         !self.log.wants_room && self.log.open.record.entries_len() < max && self.index.has_room()
     }
 
-    /// Whether the batch that is being gathered fits into the log with this effect as well. If it does not, a checkpoint
-    /// makes room, and the plan is to be made again.
+    /// True if the open batch fits into the log with this effect. If not, a checkpoint makes room, and the plan must be
+    /// repeated.
     pub(super) fn fits(&mut self, effect: &Effect) -> bool {
         let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
             key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
@@ -173,14 +175,14 @@ impl Shard {
             return true;
         }
         if blocks > self.log.ring.blocks() / 2 && self.log.ring.used() == 0 {
-            tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction is larger than the log");
+            tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction exceeds half of the log");
             self.fail(Failure::TooLarge);
         }
         self.log.wants_room = true;
         false
     }
 
-    /// Make a plan's effect visible, and part of the batch that is being gathered.
+    /// Applies a plan's effect: makes it visible, and adds it to the open batch.
     pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
         let batch = self.log.sequence;
         let entries = self.log.open.record.entries();
@@ -221,14 +223,14 @@ impl Shard {
         self.log.open.tags.extend(tag);
     }
 
-    /// Hand the gathered batch to the device, if it is its turn.
+    /// Seals and submits the open batch, if it may be submitted now.
     pub(super) fn seal(&mut self) {
-        if self.log.open.is_empty() || !self.log.takes_off() || self.gathers_cleaning() {
+        if self.log.open.is_empty() || !self.log.may_submit() || self.gathers_cleaning() {
             return;
         }
         let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
         let inline = data_bytes <= self.options.inline_bytes_max;
-        self.log.count_crowd();
+        self.log.count_concurrency();
         let next = Batch::after(self.log.open.record.entries_len());
         let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
@@ -263,7 +265,7 @@ impl Shard {
         self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
     }
 
-    /// Whether all that was gathered is from the cleaner, and its next step, which can be had at once, will add to it.
+    /// True if the open batch has cleaning only, and the next poll can add to it.
     fn gathers_cleaning(&self) -> bool {
         let open = &self.log.open;
         open.tags.is_empty() && open.record.entries_len() < CLEANING_BATCH_BYTES && self.can_clean()
@@ -276,7 +278,7 @@ impl Shard {
         0
     }
 
-    /// Write a batch's data to its blocks, neighbours together; says how many writes that takes.
+    /// Writes a batch's data to its blocks, neighbours together. Returns the number of writes.
     fn write_direct(&mut self, batch: u64, runs: BTreeMap<u64, StagedRun>) -> usize {
         let mut writes: Vec<(u64, Rope, Vec<u64>)> = Vec::new();
         let mut end = 0;
@@ -294,7 +296,7 @@ impl Shard {
         let count = writes.len();
         for (start, data, runs) in writes {
             let token = self.token();
-            self.transfers.insert(token, Transfer::Direct { batch, runs });
+            self.data_requests.insert(token, DataRequest::Direct { batch, runs });
             let offset = start * device::BLOCK as u64;
             self.io.write(Owner::Data, token, offset, data, Durability::Later);
         }
@@ -322,7 +324,7 @@ impl Shard {
         if let Err(error) = result {
             return self.fail(error);
         }
-        // None, when the shard has failed meanwhile.
+        // None after the shard has failed.
         let Some(flight) = self.log.flight(batch) else { return };
         flight.writes_left -= 1;
         if flight.writes_left > 0 {
@@ -334,7 +336,7 @@ impl Shard {
         }
     }
 
-    /// A batch is on stable storage. It counts when all before it are.
+    /// A batch is on stable storage. It is acknowledged when all before it are, too.
     fn landed(&mut self, batch: u64) {
         let Some(flight) = self.log.flight(batch) else { return };
         flight.done = true;

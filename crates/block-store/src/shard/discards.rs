@@ -1,10 +1,10 @@
-//! Telling the device which blocks are free: in the background, one request at a time, after everything else.
+//! Discards of free blocks: in the background, one request at a time.
 //!
-//! A request is made when nothing is being written or read; if that does not come to pass, once in
-//! [`Options::discard_patience`](super::Options::discard_patience) batches. It is a hint: when the device fails at one,
-//! it is not asked again.
+//! A discard is made when the device is idle; on a busy device, once in
+//! [`Options::discard_patience`](super::Options::discard_patience) batches. Discards are hints: after a failed one they are
+//! disabled.
 
-use super::{Shard, Transfer};
+use super::{DataRequest, Shard};
 use crate::io::Owner;
 use crate::space::Run;
 use device::DeviceError;
@@ -12,12 +12,12 @@ use device::DeviceError;
 #[derive(Default)]
 pub(super) struct Discarding {
     is_under_way: bool,
-    /// How many batches there had been when the last request was made.
+    /// Number of batches at the last discard.
     at_batch: u64,
 }
 
 impl Shard {
-    /// Whether there may be something to discard, and nothing to wait for.
+    /// True if a discard can be made now.
     pub(super) fn can_discard(&self) -> bool {
         if self.discarding.is_under_way || !self.space.has_stale() || self.checkpoints.is_stopping() {
             return false;
@@ -35,14 +35,14 @@ impl Shard {
         self.discarding.at_batch = self.counts.batches;
         self.counts.discarded += run.bytes();
         let token = self.token();
-        self.transfers.insert(token, Transfer::Discard { run });
+        self.data_requests.insert(token, DataRequest::Discard { run });
         self.io.discard(Owner::Data, token, run.offset(), run.bytes());
     }
 
-    /// A planted bug; nothing waits for it.
+    /// A planted bug.
     pub(super) fn discard_too_early(&mut self, run: Run) {
         let token = self.token();
-        self.transfers.insert(token, Transfer::Direct { batch: 0, runs: Vec::new() });
+        self.data_requests.insert(token, DataRequest::Direct { batch: 0, runs: Vec::new() });
         self.io.discard(Owner::Data, token, run.offset(), run.bytes());
     }
 

@@ -1,26 +1,26 @@
-//! What a shard counts, for the person who asks what it is doing.
+//! Counters and gauges of a shard.
 
 use super::Shard;
 use device::BLOCK;
 
-/// Totals since the store was opened, and levels now.
+/// Counters since the store was opened, and present levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Transactions that became visible.
+    /// Applied transactions.
     pub transactions: u64,
-    /// Transactions that had to wait: the log was full and a checkpoint had to make room.
+    /// Transactions that waited for a checkpoint, because the log was full.
     pub waited_for_log: u64,
-    /// The same, because flushing and merging of the index were behind.
+    /// Transactions that waited because flushes and merges of the index were behind.
     pub waited_for_index: u64,
-    /// Log records written, each with a sync.
+    /// Log records; `transactions / batches` is the mean group-commit size.
     pub batches: u64,
     pub batch_bytes: u64,
-    /// Reads of blocks found in memory, and those that went to the device.
+    /// Blocks of reads that were in memory, and that were read from the device.
     pub blocks_in_memory: u64,
     pub blocks_read: u64,
-    /// Bytes that the device was told to forget.
+    /// Discarded bytes.
     pub discarded: u64,
-    /// In bytes, now: of objects, compressed; and what they were compressed to.
+    /// Levels in bytes: original and compressed length of compressed data.
     pub compressed_original: u64,
     pub compressed: u64,
     pub log_used: u64,
@@ -30,14 +30,14 @@ pub struct Figures {
     pub index_cache: u64,
     pub data_cache: u64,
     pub tables: u64,
-    /// Tables that no merge has taken up; many of them make look-ups slow, and too many make changes wait.
+    /// Runs in level 0 of the index: many of them slow down look-ups, and too many make changes wait.
     pub fresh_tables: u64,
-    /// Objects' data and omaps whose entries in the index are still to be cleaned away.
+    /// Removed objects and omaps with index entries that are not cleaned up yet.
     pub numbers_to_clean: u64,
 }
 
 impl Figures {
-    /// Of two shards together.
+    /// The sum of two shards.
     pub fn plus(self, other: Figures) -> Figures {
         Figures {
             transactions: self.transactions + other.transactions,
@@ -81,7 +81,7 @@ impl Shard {
         }
     }
 
-    /// A transaction waits because there is no room.
+    /// Counts a transaction that waits for room.
     pub(super) fn count_wait(&mut self) {
         match self.index.has_room() {
             true => self.counts.waited_for_log += 1,

@@ -1,4 +1,4 @@
-//! A shard as a check looks at it.
+//! Access of fsck to a shard at rest.
 
 use super::Shard;
 use crate::check::{Depth, Report, Walk, check};
@@ -12,17 +12,17 @@ use bytes::Bytes;
 use device::BLOCK;
 use store::Compressed;
 
-/// The index's ticket of the check.
+/// Ticket of fsck in the index.
 const CHECKER: Ticket = Ticket(u64::MAX);
 const RUN_BLOCKS_MAX: u64 = 256;
-/// Of its reads, how many are under way.
+/// Data reads of fsck in flight.
 const READS_AT_ONCE: usize = 32;
 
 impl Shard {
-    /// Check a shard in which nothing is under way, waiting for the device as opening does.
+    /// Checks a shard at rest, with blocking reads.
     ///
     /// # Panics
-    /// While something is under way.
+    /// If requests or jobs are pending.
     pub fn check(&mut self, depth: Depth, wait: &mut dyn FnMut()) -> Report {
         assert!(self.io.under_way() == 0 && self.log.is_idle(), "a check is for a store at rest");
         check(&mut AtRest { shard: self, wait }, depth)
@@ -35,7 +35,7 @@ struct AtRest<'a> {
 }
 
 impl AtRest<'_> {
-    /// Completions of the index to it; those of the check's own reads are returned, with their tokens.
+    /// Passes completions to the index; returns those of data reads, with their tokens.
     fn poll(&mut self) -> Vec<(u64, Option<Bytes>)> {
         let mut finished = Vec::new();
         self.shard.io.poll(&mut finished);
@@ -52,7 +52,7 @@ impl AtRest<'_> {
         own
     }
 
-    /// Read runs, several at a time; `each` gets the number of a run and its contents.
+    /// Reads runs, several at a time; `each` gets the number of a run and its contents.
     fn read(&mut self, runs: &[Run], each: &mut dyn FnMut(usize, Option<Bytes>)) {
         let (mut next, mut done) = (0, 0);
         while done < runs.len() {
@@ -115,7 +115,7 @@ impl Walk for AtRest<'_> {
 
     fn blocks(&mut self, units: &[u64], each: &mut dyn FnMut(usize, Option<&[u8]>)) {
         let mut runs: Vec<Run> = Vec::new();
-        // Of those to be read: the place in the list, by run.
+        // Places in the list of the blocks of each run.
         let mut places: Vec<Vec<usize>> = Vec::new();
         for (i, &unit) in units.iter().enumerate() {
             if let Some(block) = self.shard.staged.block(unit) {
@@ -144,7 +144,7 @@ impl Walk for AtRest<'_> {
                 }
             }
         });
-        // One bad sector does not make its neighbours unreadable.
+        // One bad sector must not affect its neighbours.
         let alone: Vec<Run> = failed.iter().map(|&i| Run::new(units[i], 1)).collect();
         self.read(&alone, &mut |run, data| each(failed[run], data.as_deref()));
     }
@@ -162,7 +162,7 @@ impl Walk for AtRest<'_> {
     }
 
     fn data_space(&self) -> Run {
-        self.shard.part.data()
+        self.shard.region.data()
     }
 
     fn stored_runs(&self) -> Vec<Run> {

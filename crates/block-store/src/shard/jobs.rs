@@ -1,9 +1,9 @@
-//! What was asked of the shard and cannot be done yet, in order.
+//! Waiting transactions and reads, in queues by collection.
 //!
-//! A transaction waits for those before it that share a collection with it; a read for the transactions before it. The
-//! first in a queue is the only one of it that is tried.
+//! A transaction waits for earlier ones of its collections, a read for earlier transactions. Only the head of a queue is
+//! tried.
 
-use super::{Failure, Shard, Transfer, collections_of};
+use super::{DataRequest, Failure, Shard, collections_of};
 use crate::index::Ticket;
 use crate::io::Owner;
 use crate::plan::{Effect, Fetched, Known, Plan};
@@ -20,9 +20,9 @@ pub(super) struct Jobs {
     next: u64,
     by_ticket: BTreeMap<u64, Job>,
     queues: BTreeMap<Collection, VecDeque<u64>>,
-    /// The heads of queues wait for room.
+    /// Heads of queues wait for room.
     stalled: bool,
-    /// One of them, for blocks.
+    /// One of them waits for blocks.
     out_of_space: bool,
 }
 
@@ -30,15 +30,15 @@ struct Job {
     tag: u64,
     work: Work,
     fetched: Fetched,
-    /// Blocks being read for it.
+    /// Number of blocks being read for it.
     fetching: usize,
-    /// Something else than room in the log is waited for.
+    /// It waits for anything but room in the log.
     waits: bool,
 }
 
 enum Work {
     Transaction(Transaction),
-    /// Queued behind transactions, or waiting for the index.
+    /// A read that is queued behind transactions, or waits for the index.
     Read(ReadRequest),
 }
 
@@ -54,7 +54,7 @@ impl Jobs {
         self.next
     }
 
-    /// One of them waits for blocks.
+    /// True if a job waits for blocks.
     pub(super) fn lack_space(&self) -> bool {
         self.out_of_space
     }
@@ -78,7 +78,7 @@ impl Shard {
         let is_free = collections_of(&transaction).all(|c| !self.jobs.queues.contains_key(&c));
         let mut wait = None;
         if is_free && self.log_has_room() {
-            // The ticket that the job gets when it has to wait.
+            // The ticket of the job, if it has to wait.
             match self.plan(Ticket(self.jobs.next + 1), &transaction, &Fetched::new()) {
                 Ok(effect) => return self.apply(effect, Some(tag)),
                 Err(why) => wait = Some(why),
@@ -135,7 +135,7 @@ impl Shard {
                 job.fetching = units.len();
                 for unit in units {
                     let token = self.token();
-                    self.transfers.insert(token, Transfer::Fetch { job: ticket, unit });
+                    self.data_requests.insert(token, DataRequest::Fetch { job: ticket, unit });
                     let run = Run::new(unit, 1);
                     self.io.read(Owner::Data, token, run.offset(), run.bytes() as usize);
                 }
@@ -157,11 +157,11 @@ impl Shard {
         }
     }
 
-    /// What a job waited for is there.
+    /// Repeats a job whose wait is over.
     pub(super) fn retry(&mut self, ticket: u64) {
         let Some(job) = self.jobs.by_ticket.get_mut(&ticket) else { return };
         if job.fetching > 0 {
-            return; // The index had read ahead for an earlier question.
+            return; // The index had read ahead for an earlier query.
         }
         job.waits = false;
         match &job.work {
@@ -173,7 +173,7 @@ impl Shard {
         }
     }
 
-    /// Go on with what waits first in a collection's queue, as far as possible.
+    /// Continues the jobs of a collection's queue, as far as possible.
     fn advance(&mut self, collection: Collection) {
         while let Some(&ticket) = self.jobs.queues.get(&collection).and_then(VecDeque::front) {
             let job = &self.jobs.by_ticket[&ticket];
@@ -201,7 +201,7 @@ impl Shard {
                         self.jobs.dequeue(ticket, *other);
                     }
                     self.apply(effect, Some(job.tag));
-                    // What waits in the other collection's queue may be first now.
+                    // The head of the other collection's queue may go on now.
                     self.jobs.stalled |= collections.len() > 1;
                 }
                 Err(wait) => {
@@ -214,12 +214,12 @@ impl Shard {
         }
     }
 
-    /// A batch landed: there may be room.
+    /// A batch is durable: there may be room.
     pub(super) fn jobs_may_go_on(&mut self) {
         self.jobs.stalled |= !self.jobs.queues.is_empty();
     }
 
-    /// Try again what waited for room.
+    /// Repeats jobs that waited for room.
     pub(super) fn advance_stalled(&mut self) {
         if !std::mem::take(&mut self.jobs.stalled) {
             return;
@@ -231,7 +231,7 @@ impl Shard {
         }
     }
 
-    /// Room that nothing under way can make is never there: the store is full.
+    /// Fails the store as full, if jobs wait for room and no work in progress can make any.
     pub(super) fn fail_when_stuck(&mut self) {
         let waits_for_checkpoint = !self.jobs.queues.is_empty() && !self.log_has_room();
         let lacks_room = self.jobs.out_of_space || waits_for_checkpoint && self.checkpoint_waits_for_room();
@@ -239,11 +239,11 @@ impl Shard {
             return;
         }
         if self.index.give_up_starving_merge() {
-            self.turn_is_due = true;
+            self.work_is_due = true;
         } else if !self.index.is_all_in_tables() && !self.checkpoint_waits_for_room() {
-            // What was deleted leaves tables when they are merged.
+            // Flushed deletions let merges drop entries.
             self.checkpoints.force();
-            self.turn_is_due = true;
+            self.work_is_due = true;
         } else {
             self.fail(Failure::Full);
         }
@@ -278,7 +278,7 @@ impl Shard {
 
     pub(super) fn read_job(&mut self, tag: u64, request: ReadRequest) {
         let is_free = !self.jobs.queues.contains_key(&request.collection);
-        // The ticket that the job gets when it has to wait.
+        // The ticket of the job, if it has to wait.
         if is_free && self.begin_read(Ticket(self.jobs.next + 1), tag, &request) {
             return;
         }

@@ -1,24 +1,23 @@
-//! A shard of the store: [`ObjectStore`] on one part of one device, owned by one core.
+//! A shard of the store: [`ObjectStore`] on one region of a device, owned by one core.
 //!
-//! The loop, all of it inside [`ObjectStore::poll`]: take completions from the device; let what waited for them go on;
-//! hand the gathered batch to the device when it is its turn; go on with tables, placement, cleaning and
-//! checkpoints; give out what has completed.
+//! All work is done in [`ObjectStore::poll`]: take completions of the device; continue the jobs that waited for them; seal
+//! and submit the open batch; continue flushes, merges, placement, cleaning and checkpoints; return completions.
 //!
 //! ```text
 //! submit ─▶ jobs ─▶ plan ─▶ apply ─▶ open batch ─▶ flights ─▶ Committed
 //!            │       ▲                  (one)       (two)
-//!            └ waits ┘ for the index, for old contents of a block, for room in the log
+//!            └ waits ┘ for index blocks, for old contents of a data block, for room in the log
 //! ```
 //!
-//! - **Order.** A transaction is applied, in memory, when all earlier ones of its collections have been; then reads see
-//!   it. Batches are sealed, written and reported in order, one or two in flight: what is gathered meanwhile
-//!   shares the next.
-//! - **Who owns what.** `jobs` has what waits. `space` says which blocks are free. `staged` has the bytes that are not
-//!   in their blocks yet. `index` has everything that is named by a key. Collections are in memory, too.
-//! - **Cost.** A transaction costs its changes of keys (once into the log's buffer, once into the memtable), a checksum
-//!   of its data, and no copy of it; a batch costs one write to the log with its data in it, or, when it has more than
-//!   [`Options::inline_bytes_max`] of it, one write a run of blocks beside the log's and a flush.
-//! - **Failure.** A write that fails fails the shard: nothing is acknowledged any more, reads go on.
+//! - **Order.** A transaction is applied in memory when all earlier ones of its collections have been; then reads see it.
+//!   Batches are sealed, written and acknowledged in order, with one or two in flight. Transactions that arrive meanwhile
+//!   share the next batch (group commit).
+//! - **State.** `jobs` has waiting transactions and reads. `space` allocates blocks. `staged` has bytes that are not in
+//!   their blocks yet. `index` has all keys. Collections are in memory, too.
+//! - **Cost.** A transaction costs its key changes (copied into the log buffer and into the memtable) and a checksum of its
+//!   data, which is not copied. A batch costs one log write that includes its data; or, with more data than
+//!   [`Options::inline_bytes_max`], one write per run of blocks beside the log write, and a flush.
+//! - **Failure.** A failed write fails the shard: no further transaction is acknowledged; reads go on.
 
 mod checkpoint;
 mod cleaner;
@@ -34,9 +33,9 @@ pub use figures::Figures;
 pub use open::{OpenError, read_superblock};
 
 use crate::clean::Clean;
-use crate::format::{Part, Totals};
+use crate::format::{Region, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
-use crate::io::{Finished, Io, Owner};
+use crate::io::{Io, IoCompletion, Owner};
 use crate::object::collection::CollectionRecord;
 use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
@@ -54,30 +53,29 @@ use store::{
 };
 use thiserror::Error;
 
-/// What the host may choose. The defaults suit production; tests make everything small.
+/// Options of the host. The defaults suit production; tests use small values.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A batch with at most so much data carries it in the log.
+    /// Most data of a batch that is written in its log record.
     pub inline_bytes_max: usize,
-    /// What the log holds for later is written to its blocks when there is more than this.
+    /// Deferred data above which it is written to its blocks.
     pub deferred_bytes_max: u64,
-    /// A batch takes no further transactions when its entries have grown to this.
+    /// Bytes of log entries at which a batch takes no further transactions.
     pub batch_bytes_max: usize,
-    /// A checkpoint begins when the log has grown to this, or to half of its ring: it bounds what an opening after a
-    /// crash replays, and keeps in memory.
+    /// Log length at which a checkpoint begins, unless half of the ring is less. It bounds the time and memory of recovery.
     pub log_bytes_max: u64,
-    /// The device is told which blocks are free, in aligned pieces of so many; `None`: it is not.
+    /// Free blocks are discarded in aligned granules of so many; `None` disables discards.
     pub discard_blocks: Option<u64>,
-    /// That is done when nothing else is, or once in so many batches.
+    /// Discards are made when the device is idle, or once in so many batches.
     pub discard_patience: u64,
-    /// The removal of a range of an omap that takes away more keys than this is one entry of the log, which could not hold
-    /// them all. An opening has to look for them again.
+    /// Omap keys above which the removal of a range is a single log entry: the log could not hold a deletion for each key.
+    /// Recovery then looks up the keys again.
     pub range_keys_min: usize,
-    /// How what is written is compressed, by pool, until [`ObjectStore::set_compression`] says it.
+    /// Compression of writes by pool, until [`ObjectStore::set_compression`].
     pub compression: BTreeMap<i64, Compression>,
-    /// For tests: take the first free blocks, which were the last to be freed as likely as not.
+    /// For tests: allocates the first free blocks, often the ones freed last.
     pub first_fit: bool,
-    /// For tests: manifests lie in as many pieces as they have blocks.
+    /// For tests: each block of a manifest is a piece of its own.
     pub manifest_in_pieces: bool,
     pub index: index::Options,
 }
@@ -100,93 +98,93 @@ impl Default for Options {
     }
 }
 
-/// Why a store takes no transactions any more.
+/// Reason that a shard takes no further transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// A write or a flush failed: what is on the device is not known any more.
+    /// A write or flush failed: the contents of the device are unknown.
     #[error("the device: {0}")]
     Device(#[from] DeviceError),
-    /// What a transaction must know to be carried out cannot be read.
+    /// The index is unreadable where a transaction needs it.
     #[error("the index: {0}")]
     Index(#[from] Bad),
-    /// A transaction needs more than there is, and nothing under way will free any.
+    /// A transaction needs more space than is free, and no work in progress will free any.
     #[error("there is no space left")]
     Full,
-    /// A transaction's changes of metadata do not fit into half of the log.
+    /// A transaction's log record exceeds half of the log.
     #[error("a transaction is larger than the log")]
     TooLarge,
 }
 
-/// How often a poll looks for completions of what it started itself.
+/// Rounds of a poll: it takes completions of requests that it started itself.
 const ROUNDS_MAX: usize = 16;
 
 pub struct Shard {
-    part: Part,
+    region: Region,
     options: Options,
     io: Io,
     index: Index,
     space: Space,
     staged: Staged,
     clean: Clean,
-    /// In bytes: for the index and for clean data.
+    /// Budget in bytes for index blocks and clean data.
     cache_budget: usize,
     collections: Collections,
     pools: Pools,
-    /// What is wished, by pool.
+    /// Compression settings by pool.
     compression: BTreeMap<i64, Compression>,
     totals: Totals,
     log: Log,
     jobs: Jobs,
-    /// What only grows of its figures, counted where it happens.
+    /// Monotonic counters of its figures.
     counts: Figures,
-    /// Reads whose bytes are being fetched, by number.
+    /// Reads with device requests in flight, by number.
     reading: BTreeMap<u64, (Resolved, u64)>,
-    /// What the device is doing for whom, by token of [`Owner::Data`].
-    transfers: BTreeMap<u64, Transfer>,
+    /// Requests of [`Owner::Data`] in flight, by token.
+    data_requests: BTreeMap<u64, DataRequest>,
     next_token: u64,
     checkpoints: Checkpoints,
     discarding: discards::Discarding,
     cleaner: Cleaner,
-    /// Flushing or merging could go on at once.
+    /// A flush or merge has more work at once.
     index_has_more: bool,
-    /// Completions came after the last turn.
-    turn_is_due: bool,
-    /// Done, and reported by this or the next `poll`.
+    /// Completions arrived after the last turn.
+    work_is_due: bool,
+    /// Completions for this or the next `poll`.
     ready: Vec<Completion>,
     failed: Option<Failure>,
     damage: Vec<Damage>,
-    finished: Vec<Finished>,
-    /// The tags of transactions and their batches, in the order applied: what a test compares a crash with.
+    finished: Vec<IoCompletion>,
+    /// Tags and batches of transactions in the order applied, for crash tests.
     #[cfg(test)]
     trace: Vec<(u64, u64)>,
 }
 
-/// One request for data.
-enum Transfer {
-    /// A block's old contents, for the job of this ticket.
+/// A device request of [`Owner::Data`] and its purpose.
+enum DataRequest {
+    /// Reads a block's old contents for a job.
     Fetch { job: u64, unit: u64 },
-    /// Part of what a read wants.
+    /// Reads a run of blocks for a read.
     Read { reading: u64, read: usize },
-    /// Runs of a batch in flight, straight to their blocks.
+    /// Writes runs of a batch in flight to their blocks.
     Direct { batch: u64, runs: Vec<u64> },
-    /// Runs that the log holds, to their blocks.
+    /// Writes deferred runs to their blocks.
     Place { runs: Vec<u64>, pinned: u64 },
-    /// Free blocks, forgotten by the device.
+    /// Discards free blocks.
     Discard { run: Run },
 }
 
 impl Shard {
-    /// What could not be read, or did not match its checksum, since this was asked the last time.
+    /// Unreadable data and checksum mismatches since the last call.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         std::mem::take(&mut self.damage)
     }
 
-    /// Why the store takes no transactions any more.
+    /// Reason that the shard takes no further transactions.
     pub fn failure(&self) -> Option<Failure> {
         self.failed
     }
 
-    /// How much memory caches may take, in bytes.
+    /// Sets the budget of the caches, in bytes.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         self.cache_budget = bytes;
         self.index.set_cache_budget(bytes / 8 * 7);
@@ -198,11 +196,11 @@ impl Shard {
         self.next_token
     }
 
-    /// Nothing is acknowledged from now on.
+    /// Fails the shard: no further transaction is acknowledged.
     fn fail(&mut self, why: impl Into<Failure>) {
         if self.failed.is_none() {
             let why = why.into();
-            tracing::error!(%why, "the store takes no further transactions");
+            tracing::error!(%why, "the store has failed and takes no further transactions");
             self.failed = Some(why);
         }
         let tags = self.log.abandon();
@@ -210,24 +208,24 @@ impl Shard {
         self.fail_jobs();
     }
 
-    fn on_finished(&mut self, finished: Finished) {
-        let Finished { owner, token, result } = finished;
+    fn on_finished(&mut self, finished: IoCompletion) {
+        let IoCompletion { owner, token, result } = finished;
         match owner {
             Owner::Log => self.on_log_done(token, result.map(drop)),
             Owner::Header => self.on_checkpoint_done(result.map(drop)),
             Owner::Index => self.index.on_done(token, result, &mut self.io),
-            Owner::Data => match self.transfers.remove(&token).expect("a transfer was begun") {
-                Transfer::Fetch { job, unit } => self.on_fetched(job, unit, result.ok()),
-                Transfer::Read { reading, read } => self.on_read(reading, read, result.ok()),
-                Transfer::Direct { batch, runs } => self.on_direct_done(batch, runs, result.map(drop)),
-                Transfer::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
-                Transfer::Discard { run } => self.on_discarded(run, result.map(drop)),
+            Owner::Data => match self.data_requests.remove(&token).expect("a request in flight") {
+                DataRequest::Fetch { job, unit } => self.on_fetched(job, unit, result.ok()),
+                DataRequest::Read { reading, read } => self.on_read(reading, read, result.ok()),
+                DataRequest::Direct { batch, runs } => self.on_direct_done(batch, runs, result.map(drop)),
+                DataRequest::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
+                DataRequest::Discard { run } => self.on_discarded(run, result.map(drop)),
             },
         }
     }
 
-    /// Whatever can be done now. Each part does a bounded step.
-    fn turn(&mut self) {
+    /// Continues all work that can go on. Each kind does a bounded amount.
+    fn work(&mut self) {
         let mut tickets = Vec::new();
         self.index.ready(&mut tickets);
         for ticket in tickets {
@@ -253,40 +251,39 @@ impl Shard {
         }
     }
 
-    /// Whether anything is to be waited for.
+    /// True if requests, jobs or background work are pending.
     fn is_busy(&self) -> bool {
         let cleans = !self.cleaner.is_idle() && !self.checkpoints.is_stopping();
         let checkpoints = self.checkpoints.is_running() || self.checkpoints.must_run();
         let background = !self.log.is_idle()
             || checkpoints && !self.checkpoint_waits_for_room()
             || self.index_has_more
-            || self.turn_is_due
+            || self.work_is_due
             || self.can_discard()
             || cleans;
         let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
     }
 
-    /// Whether a poll would get further though the device has nothing to tell. Who waits for the device alone, and not for
-    /// this, leaves the store standing still with work to do.
+    /// If true, poll again at once; no device completion will wake the store.
     pub fn wants_poll(&self) -> bool {
         let is_sound = self.failed.is_none();
-        self.turn_is_due
+        self.work_is_due
             || !self.ready.is_empty()
             || is_sound && (self.index_has_more || self.can_clean() || self.can_discard())
     }
 
-    pub fn part(&self) -> Part {
-        self.part
+    pub fn region(&self) -> Region {
+        self.region
     }
 
-    /// How many bytes of keys and values it takes in one transaction, beside what a PG adds of its own: a record is one
-    /// piece, and there must be room for one whatever the log's head stands at.
+    /// Largest size of keys and values in one transaction, in bytes, with a margin for the PG's own keys. A log record is
+    /// contiguous and must fit at any position of the log's head.
     pub fn metadata_max(&self) -> u64 {
         (self.log.ring.blocks() * device::BLOCK as u64 / 2).saturating_sub(1 << 20)
     }
 
-    /// Where on the device objects' bytes are.
+    /// Device runs with object data.
     pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.space.stored_runs()
     }
@@ -309,13 +306,13 @@ impl ObjectStore for Shard {
         let mut finished = std::mem::take(&mut self.finished);
         self.cleaner.had_step = false;
         for _ in 0..ROUNDS_MAX {
-            self.turn_is_due = false;
-            self.turn();
+            self.work_is_due = false;
+            self.work();
             self.io.poll(&mut finished);
             if finished.is_empty() {
                 break;
             }
-            self.turn_is_due = true;
+            self.work_is_due = true;
             for one in finished.drain(..) {
                 self.on_finished(one);
             }
@@ -323,7 +320,10 @@ impl ObjectStore for Shard {
         self.finished = finished;
         out.append(&mut self.ready);
         let is_busy = self.is_busy();
-        debug_assert!(!is_busy || self.io.under_way() > 0 || self.wants_poll(), "nobody would come again");
+        debug_assert!(
+            !is_busy || self.io.under_way() > 0 || self.wants_poll(),
+            "the store would not be polled again"
+        );
         is_busy
     }
 
@@ -338,7 +338,7 @@ impl ObjectStore for Shard {
     fn usage(&self) -> Usage {
         let block = device::BLOCK as u64;
         let space = &self.space;
-        // A manifest is written when it is needed for that.
+        // The space of replaced tables is available: a manifest frees it on demand.
         let replaced = self.index.replaced_bytes() / block;
         let free = space.free_blocks() + space.released_blocks() + space.discarding_blocks() + replaced;
         Usage {
@@ -360,7 +360,7 @@ impl ObjectStore for Shard {
     }
 }
 
-/// The collections whose order a transaction must keep.
+/// The collections of a transaction.
 fn collections_of(transaction: &Transaction) -> impl Iterator<Item = Collection> + '_ {
     let others = transaction.changes.iter().filter_map(Change::other_collection);
     std::iter::once(transaction.collection).chain(others)

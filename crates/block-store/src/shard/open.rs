@@ -1,10 +1,9 @@
-//! A store opened again.
+//! Recovery of a shard when a store is opened.
 //!
-//! Opening happens before a reactor runs and waits for the device, letting the caller decide how: `wait` is called when
-//! there is nothing to do until the device has done something.
+//! Recovery runs before the reactor and blocks: it calls `wait` when only the device can go on.
 //!
-//! superblock ─▶ newest header ─▶ manifest ─▶ bitmap, collections, numbers to clean, from the index ─▶ log after the
-//! header's start ─▶ flush: what was found may have been in a cache when the last process died ─▶ ready
+//! superblock ─▶ newest header ─▶ manifest ─▶ bitmap, collections and numbers to clean, from the index ─▶ replay of the log
+//! from the header's start ─▶ flush (a killed process may have left writes in the device's cache) ─▶ ready
 
 use super::checkpoint::Checkpoints;
 use super::commit::Log;
@@ -12,9 +11,9 @@ use super::{Options, Shard};
 use crate::blocking::Blocking;
 use crate::checksum::crc32c;
 use crate::clean::Clean;
-use crate::format::{Header, ManifestPlace, Part, Superblock, SuperblockError};
+use crate::format::{Header, ManifestPlace, Region, Superblock, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
-use crate::io::{Finished, Io, Owner};
+use crate::io::{Io, IoCompletion, Owner};
 use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
 use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
@@ -38,9 +37,9 @@ pub enum OpenError {
     Superblock(#[from] SuperblockError),
     #[error("the store has {0} shards")]
     NoSuchShard(usize),
-    #[error("neither of the shard's headers is whole")]
+    #[error("both headers of the shard are damaged")]
     Headers,
-    #[error("the shard's header has version {0}, of a newer shoal: open the store with that")]
+    #[error("the shard's header has version {0}, of a newer release: open the store with that release")]
     NewerHeader(u32),
     #[error("the index's manifest is damaged")]
     Manifest,
@@ -50,7 +49,7 @@ pub enum OpenError {
     Damaged(&'static str),
     #[error("the store is damaged: {0}")]
     Undecodable(#[from] DecodeError),
-    #[error("{0}: what was acknowledged since cannot be brought back from here")]
+    #[error("{0}: acknowledged transactions behind it cannot be replayed")]
     Log(ReplayError),
     #[error("the device: {0}")]
     Device(#[from] DeviceError),
@@ -65,7 +64,7 @@ impl From<ReplayError> for OpenError {
     }
 }
 
-/// Whose store a device has, and how many shards are to be opened.
+/// Reads the superblock of a device: the owner and the shards of its store.
 pub fn read_superblock(
     device: &mut dyn BlockDevice,
     wait: &mut dyn FnMut(),
@@ -75,11 +74,11 @@ pub fn read_superblock(
     Ok(Superblock::read(&blocks, size)?)
 }
 
-/// What is known so far of a shard that is being opened.
-struct Opening<'a> {
+/// State of a shard during recovery.
+struct Recovery<'a> {
     io: Io,
     index: Index,
-    /// What the index's tables hold already.
+    /// Mark up to which tables have all changes.
     flushed: LogMark,
     wait: &'a mut dyn FnMut(),
     space: Space,
@@ -90,7 +89,7 @@ struct Opening<'a> {
 }
 
 impl Shard {
-    /// Open one shard of the store on `device`, a handle of its own.
+    /// Opens one shard of the store on `device`, which is a handle of its own.
     pub fn open(
         mut device: Box<dyn BlockDevice>,
         shard: usize,
@@ -98,14 +97,15 @@ impl Shard {
         wait: &mut dyn FnMut(),
     ) -> Result<Shard, OpenError> {
         let superblock = read_superblock(&mut *device, wait)?;
-        let part = *superblock.parts.get(shard).ok_or(OpenError::NoSuchShard(superblock.parts.len()))?;
+        let region =
+            *superblock.regions.get(shard).ok_or(OpenError::NoSuchShard(superblock.regions.len()))?;
         let shard_identity = superblock.identity.of_shard(shard);
         let mut blocking = Blocking { device: &mut *device, wait };
-        let slots = blocking.read(part.header_slot(0).offset(), 2 * BLOCK)?;
+        let slots = blocking.read(region.header_slot(0).offset(), 2 * BLOCK)?;
         let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
             .map_err(OpenError::NewerHeader)?
             .ok_or(OpenError::Headers)?;
-        let mut space = Space::new(part.data());
+        let mut space = Space::new(region.data());
         space.set_first_fit(options.first_fit);
         let index = match &header.manifest {
             Some(place) => {
@@ -114,7 +114,7 @@ impl Shard {
             }
             None => Index::new(options.index.clone()),
         };
-        let mut opening = Opening {
+        let mut recovery = Recovery {
             io: Io::new(device),
             flushed: index.flushed_mark(),
             index,
@@ -125,9 +125,9 @@ impl Shard {
             pools: Pools::new(),
             to_clean: BTreeSet::new(),
         };
-        opening.load()?;
-        let (log, totals) = opening.replay(&header, part)?;
-        opening.finish(header, part, log, totals, options)
+        recovery.load()?;
+        let (log, totals) = recovery.replay(&header, region)?;
+        recovery.finish(header, region, log, totals, options)
     }
 }
 
@@ -153,14 +153,14 @@ fn read_manifest(
     }
 }
 
-impl Opening<'_> {
-    /// Completions of the device: the index's to it, the one that is waited for to the caller.
+impl Recovery<'_> {
+    /// Passes completions to the index; returns that of the awaited request.
     fn poll(&mut self) -> Option<Result<Bytes, DeviceError>> {
-        let mut finished: Vec<Finished> = Vec::new();
+        let mut finished: Vec<IoCompletion> = Vec::new();
         self.io.poll(&mut finished);
         let idle = finished.is_empty();
         let mut own = None;
-        for Finished { owner, token, result } in finished {
+        for IoCompletion { owner, token, result } in finished {
             match owner {
                 Owner::Index => self.index.on_done(token, result, &mut self.io),
                 _ => own = Some(result),
@@ -190,7 +190,7 @@ impl Opening<'_> {
         }
     }
 
-    /// All entries of a key space.
+    /// Reads all entries of a key space.
     fn scan(&mut self, range: (Key, Key)) -> Result<Vec<(Key, Bytes)>, OpenError> {
         loop {
             let mut out = Vec::new();
@@ -206,13 +206,13 @@ impl Opening<'_> {
         }
     }
 
-    /// What is kept in memory, from the index.
+    /// Loads the state that is kept in memory from the index.
     fn load(&mut self) -> Result<(), OpenError> {
         if let Err(error) = self.load_zones() {
             if matches!(error, OpenError::Index(bad) if !bad.is_lost()) {
                 return Err(error);
             }
-            tracing::warn!(%error, "the record of which blocks hold data is damaged: it is made anew from the objects");
+            tracing::warn!(%error, "the bitmap of used blocks is damaged: it is rebuilt from the objects");
             self.rebuild_zones()?;
         }
         for (key, record) in self.scan(key::all_collections())? {
@@ -224,8 +224,10 @@ impl Opening<'_> {
                     self.pools.insert(key::parse_pool(&key)?, decode_pool(&record)?);
                 }
             }
-            // They are figures, and nothing else depends on them.
-            Err(OpenError::Index(bad)) => tracing::warn!(%bad, "what compression has come to is forgotten"),
+            // Only figures depend on them.
+            Err(OpenError::Index(bad)) => {
+                tracing::warn!(%bad, "compression totals are unreadable and start at zero")
+            }
             Err(error) => return Err(error),
         }
         match self.scan(key::all_cleanings()) {
@@ -235,9 +237,9 @@ impl Opening<'_> {
                 }
                 Ok(())
             }
-            // What removed objects left behind stays, and takes room.
+            // Their space stays taken.
             Err(OpenError::Index(bad)) if bad.is_lost() => {
-                tracing::warn!(%bad, "what removed objects left behind is forgotten: `fsck` counts it");
+                tracing::warn!(%bad, "the list of removed objects is unreadable: their space stays taken, and fsck reports it");
                 Ok(())
             }
             Err(error) => Err(error),
@@ -250,7 +252,7 @@ impl Opening<'_> {
                 .into_iter()
                 .map(|(key, bits)| Ok((key::parse_zone(&key)?, bits)))
                 .collect::<Result<Vec<_>, DecodeError>>()?,
-            // They may all have been put anew since.
+            // All of them may have newer entries elsewhere.
             Err(OpenError::Index(bad)) if bad.is_lost() => {
                 let mut zones = Vec::new();
                 for zone in 0..self.space.zones() {
@@ -279,9 +281,9 @@ impl Opening<'_> {
         }
     }
 
-    /// The bitmap, from what points to blocks. That is as the tables have it, which may be further than the bitmap would
-    /// be; but then the log says of each block that changed since what became of it. Not where pages cannot be read
-    /// either: their blocks would be given away, and if they can be read again some day they have two owners.
+    /// Rebuilds the bitmap from pages. The tables may be newer than the bitmap was; the log then has every later change of a
+    /// block. Fails on unreadable pages: their blocks would be allocated again, and have two owners if the pages become
+    /// readable later.
     fn rebuild_zones(&mut self) -> Result<(), OpenError> {
         self.space.forget_stored();
         let (mut at, end) = key::all_pages();
@@ -289,7 +291,7 @@ impl Opening<'_> {
         loop {
             let mut units: Vec<u64> = Vec::new();
             let mut undecodable = None;
-            let Opening { index, io, .. } = self;
+            let Recovery { index, io, .. } = self;
             let scanned =
                 index.scan(&at, &end, limit, Ticket(0), io, &mut |_, value| match Page::decode(value) {
                     Ok(page) => units.extend(page.units()),
@@ -300,9 +302,7 @@ impl Opening<'_> {
             }
             for unit in units {
                 if !self.space.replay(Run::new(unit, 1), true) {
-                    return Err(OpenError::Damaged(
-                        "an object's page names blocks outside of the data space",
-                    ));
+                    return Err(OpenError::Damaged("a page names blocks outside of the data space"));
                 }
             }
             match scanned {
@@ -322,11 +322,11 @@ impl Opening<'_> {
         }
     }
 
-    /// Apply the log after the header's start.
-    fn replay(&mut self, header: &Header, part: Part) -> Result<(Log, crate::format::Totals), OpenError> {
-        let mut replay = Replay::new(header, part.log());
+    /// Replays the log from the header's start.
+    fn replay(&mut self, header: &Header, region: Region) -> Result<(Log, crate::format::Totals), OpenError> {
+        let mut replay = Replay::new(header, region.log());
         let mut totals = header.totals;
-        // The last records found, not applied before a later one says that their data is there, or a look at it does.
+        // Records that are not applied before a later record, or their checksums, prove that their direct data is there.
         let mut held: VecDeque<(Mark, Record)> = VecDeque::new();
         let mut flushed_up_to = 0;
         loop {
@@ -353,9 +353,9 @@ impl Opening<'_> {
         Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
     }
 
-    /// How many of the log's last records have their data. What one of them wrote and a later one let go of is not looked
-    /// for: when both were on stable storage those blocks could be taken again. (If the later one was not, they were
-    /// not taken; then fewer records are whole, and those blocks are looked at.)
+    /// Number of the last records that have their direct data. Blocks that a later one of them released are not compared:
+    /// with both on stable storage, those blocks may have been allocated again. (If the later record is not valid, fewer
+    /// records are counted, and those blocks are compared.)
     fn whole_of(&mut self, last: &[(Mark, Record)]) -> Result<usize, OpenError> {
         'fewer: for count in (1..=last.len()).rev() {
             let mut freed: Vec<Run> = Vec::new();
@@ -374,7 +374,7 @@ impl Opening<'_> {
         Ok(0)
     }
 
-    /// Whether what went straight to its blocks has arrived there; those in `freed` do not matter.
+    /// True if the direct data of a record is in its blocks; blocks in `freed` are skipped.
     fn has_its_data(&mut self, record: &Record, freed: &[Run]) -> Result<bool, OpenError> {
         for entry in Entries::new(record.entries()) {
             let Entry::Direct { start, crcs } = entry? else { continue };
@@ -382,7 +382,7 @@ impl Opening<'_> {
             if !self.space.contains(run) {
                 return Err(OpenError::Damaged("the log names blocks outside of the data space"));
             }
-            // A block that cannot be read was not torn by a power cut: its object is damaged, the log is not.
+            // An unreadable block is no torn write: its object is damaged, the log is not.
             let Ok(data) = self.read(run.offset(), run.bytes() as usize) else { continue };
             let matters = |block: u64| !freed.iter().any(|run| run.blocks().contains(&block));
             let blocks = run.blocks().zip(data.chunks(BLOCK).zip(&crcs));
@@ -397,7 +397,7 @@ impl Opening<'_> {
 
     fn apply(&mut self, record: &Record) -> Result<(), OpenError> {
         let outside = OpenError::Damaged("the log names blocks outside of the data space");
-        // The log begins where the oldest of what needs it does; the tables may be further.
+        // The tables may be newer than the start of the log.
         let mark = LogMark(record.head.sequence);
         let is_in_tables = mark <= self.flushed;
         let mut changes: Vec<(Cow<[u8]>, Option<Bytes>)> = Vec::new();
@@ -437,7 +437,7 @@ impl Opening<'_> {
                     let Some(end) = end.filter(|end| *end <= data.len()) else {
                         return Err(OpenError::Damaged("a log record is shorter than its data"));
                     };
-                    // A slice would keep the whole record in memory for as long as its last block is not placed.
+                    // A slice would keep the whole record in memory until its last block is placed.
                     let data = Rope::from(Bytes::copy_from_slice(&data[data_at..end]));
                     data_at = end;
                     let mut crcs = SmallVec::new();
@@ -459,14 +459,13 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The keys that the index has in a range, as far as it can still be read: what it lost since is damaged either way,
-    /// and is no reason not to open.
+    /// Keys of the index in a range, except unreadable ones: those are damaged in any case, and must not prevent recovery.
     fn keys_in(&mut self, from: &[u8], to: &[u8]) -> Result<Vec<Key>, OpenError> {
         let limit = Limit::new(4096, 1 << 20);
         let mut out: Vec<Key> = Vec::new();
         let mut at = from.to_vec();
         loop {
-            let Opening { index, io, .. } = self;
+            let Recovery { index, io, .. } = self;
             let range = (&at[..], to);
             match index
                 .scan_over(range, (limit, Holes::Show), Ticket(0), io, &mut |key, _| out.push(key.into()))
@@ -479,7 +478,7 @@ impl Opening<'_> {
         }
     }
 
-    /// A change of a key whose record is also kept in memory.
+    /// Applies a logged change to the state that is kept in memory.
     fn note(&mut self, changed: &[u8], value: Option<&[u8]>) -> Result<(), OpenError> {
         let is_in = |(from, to): (Key, Key)| changed >= &from[..] && changed < &to[..];
         if is_in(key::all_collections()) {
@@ -505,7 +504,7 @@ impl Opening<'_> {
     fn finish(
         mut self,
         header: Header,
-        part: Part,
+        region: Region,
         log: Log,
         totals: crate::format::Totals,
         options: Options,
@@ -517,11 +516,11 @@ impl Opening<'_> {
         let tables = self.index.runs().map(|(offset, len)| Run::of_bytes(offset, len));
         for run in tables.chain(manifest) {
             if !self.space.occupy(run) {
-                return Err(OpenError::Damaged("two things lie in the same blocks"));
+                return Err(OpenError::Damaged("an index table or manifest overlaps other blocks"));
             }
         }
         Ok(Shard {
-            part,
+            region,
             io: self.io,
             index: self.index,
             space: self.space,
@@ -537,13 +536,13 @@ impl Opening<'_> {
             jobs: super::Jobs::default(),
             counts: super::Figures::default(),
             reading: BTreeMap::new(),
-            transfers: BTreeMap::new(),
+            data_requests: BTreeMap::new(),
             next_token: 0,
             checkpoints: Checkpoints::new(header),
             discarding: super::discards::Discarding::default(),
             cleaner: super::Cleaner::new(self.to_clean),
             index_has_more: false,
-            turn_is_due: true,
+            work_is_due: true,
             ready: Vec::new(),
             failed: None,
             damage: Vec::new(),

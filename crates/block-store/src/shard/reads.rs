@@ -1,6 +1,6 @@
-//! Reads: from the index at one moment, then from the device.
+//! Reads: resolved in the index at one moment, then read from the device.
 
-use super::{Shard, Transfer};
+use super::{DataRequest, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
 use crate::planted::{self, PlantedBug};
@@ -9,11 +9,11 @@ use crate::view::View;
 use bytes::Bytes;
 use store::{Completion, Query, ReadError, ReadRequest};
 
-/// What nobody asks for is not kept without end.
+/// Most damage reports that are kept until the host takes them.
 const DAMAGE_MAX: usize = 10_000;
 
 impl Shard {
-    /// Whether the read has begun or is done; otherwise its ticket waits for the index.
+    /// Begins a read. Returns false if its ticket waits for the index.
     pub(super) fn begin_read(&mut self, ticket: Ticket, tag: u64, request: &ReadRequest) -> bool {
         let Shard { index, io, staged, clean, collections, .. } = self;
         let mut view = View { index, io, ticket };
@@ -45,7 +45,7 @@ impl Shard {
             self.ready.push(Completion::Read { tag, answers });
             return true;
         }
-        // What is pointed to now is not taken again until it was read.
+        // Released blocks are not allocated again until the read has completed.
         let pinned = match planted::has(PlantedBug::ReadNotPinned) {
             true => u64::MAX,
             false => self.log.gathering(),
@@ -54,7 +54,7 @@ impl Shard {
         let reading = self.token();
         for (read, run) in resolved.reads.iter().enumerate() {
             self.next_token += 1;
-            self.transfers.insert(self.next_token, Transfer::Read { reading, read });
+            self.data_requests.insert(self.next_token, DataRequest::Read { reading, read });
             self.io.read(Owner::Data, self.next_token, run.offset(), run.bytes() as usize);
         }
         self.reading.insert(reading, (resolved, pinned));
@@ -62,14 +62,14 @@ impl Shard {
     }
 
     fn note_damage(&mut self, damaged: Damage) {
-        tracing::debug!(?damaged, "it cannot be read, or does not match its checksum");
+        tracing::debug!(?damaged, "data is unreadable or does not match its checksum");
         if self.damage.len() < DAMAGE_MAX {
             self.damage.push(damaged);
         }
     }
 
     pub(super) fn on_read(&mut self, reading: u64, read: usize, contents: Option<Bytes>) {
-        let (resolved, _) = self.reading.get_mut(&reading).expect("its parts are being read");
+        let (resolved, _) = self.reading.get_mut(&reading).expect("a read in flight");
         resolved.on_read(read, contents);
         if resolved.reads_left > 0 {
             return;
@@ -86,7 +86,7 @@ impl Shard {
     }
 }
 
-/// What is left of the caches' budget for data. The index comes first: a block of it saves many more readings.
+/// Share of the budget for clean data. Index blocks have priority: each of them saves many more device reads.
 pub(super) fn clean_budget(budget: usize, index: usize) -> usize {
     budget.saturating_sub(index).max(budget / 8)
 }

@@ -1,21 +1,21 @@
-//! One bit a block, with the number of clear bits of each zone, so that full zones are skipped.
+//! Bitmap of blocks, with the number of clear bits per zone, so that a search skips full zones.
 
 use super::Run;
 
-/// Blocks of a zone: 64 MiB. The bits of one are one record of the index.
+/// Blocks of a zone: 64 MiB. The bits of a zone are one index record.
 pub const ZONE_BLOCKS: u64 = 1 << 14;
 const ZONE_WORDS: usize = (ZONE_BLOCKS / 64) as usize;
 
 pub struct Bitmap {
     words: Vec<u64>,
-    /// Clear bits, by zone.
+    /// Number of clear bits, by zone.
     clear_in_zone: Vec<u32>,
     clear: u64,
     len: u64,
 }
 
 impl Bitmap {
-    /// All clear.
+    /// A bitmap with all bits clear.
     pub fn new(len: u64) -> Bitmap {
         let zones = len.div_ceil(ZONE_BLOCKS);
         let clear_in_zone = (0..zones).map(|z| (len - z * ZONE_BLOCKS).min(ZONE_BLOCKS) as u32).collect();
@@ -30,7 +30,7 @@ impl Bitmap {
         self.clear_in_zone.len()
     }
 
-    /// How many bits are clear.
+    /// Number of clear bits.
     pub fn clear(&self) -> u64 {
         self.clear
     }
@@ -39,7 +39,7 @@ impl Bitmap {
         self.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Set or clear a run of bits; gives how many of them changed.
+    /// Sets or clears a run of bits. Returns the number of changed bits.
     pub fn put(&mut self, run: Run, value: bool) -> u64 {
         assert!(run.end() <= self.len, "{run:?} of {} bits", self.len);
         let (mut at, mut changed) = (run.start, 0);
@@ -60,7 +60,7 @@ impl Bitmap {
         changed
     }
 
-    /// The first run of clear bits that begins at or after `from`, cut at `max` bits.
+    /// The first run of clear bits at or after `from`, of at most `max` bits.
     pub fn next_clear(&self, from: u64, max: u64) -> Option<Run> {
         let start = self.next_with(from, false)?;
         let limit = self.len.min(start.saturating_add(max));
@@ -68,7 +68,7 @@ impl Bitmap {
         Some(Run::new(start, end - start))
     }
 
-    /// The first set bit from `from` on, or `limit`.
+    /// The first set bit at or after `from`, or `limit`.
     fn next_set_before(&self, from: u64, limit: u64) -> u64 {
         let mut at = from;
         while at < limit {
@@ -81,12 +81,12 @@ impl Bitmap {
         limit
     }
 
-    /// The first set bit from `from` on.
+    /// The first set bit at or after `from`.
     pub fn next_set(&self, from: u64) -> Option<u64> {
         self.next_with(from, true)
     }
 
-    /// Whether no bit of a run is set.
+    /// True if no bit of the run is set.
     pub fn is_clear(&self, run: Run) -> bool {
         self.next_set_before(run.start, run.end()) == run.end()
     }
@@ -128,7 +128,7 @@ impl Bitmap {
         })
     }
 
-    /// The bits of a zone, as they are kept in the index; `None` when all are clear.
+    /// The index record of a zone; `None` if all bits are clear.
     pub fn zone_bytes(&self, zone: usize) -> Option<Vec<u8>> {
         let words = self.zone_words(zone);
         if words.iter().all(|w| *w == 0) {
@@ -137,7 +137,7 @@ impl Bitmap {
         Some(words.iter().flat_map(|w| w.to_le_bytes()).collect())
     }
 
-    /// Set what a record says is set; false when it is not a zone's record.
+    /// Sets the bits of an index record. Returns false if it is malformed.
     pub fn load_zone(&mut self, zone: usize, bytes: &[u8]) -> bool {
         if zone >= self.zones() || bytes.len() != self.zone_words(zone).len() * 8 {
             return false;

@@ -1,34 +1,35 @@
-//! Which free blocks the device still keeps contents of, though nobody needs them any more.
+//! Free blocks that the device has not discarded.
 //!
-//! A device is told in pieces of an aligned *granule*: one is told of when all of its blocks are free and one at least
-//! became free since it was told the last time. So what matters is a bit a granule, set when something in it is freed,
-//! and nothing has to be done when something is taken: whether a granule is free as a whole is looked at when its turn
-//! comes. If it is not, its bit goes too: what is in use there comes back here when it is freed.
+//! Discards are made in aligned *granules*: one is discarded when all its blocks are free, and at least one was freed since
+//! its last discard. So one bit per granule is enough. It is set when a block of the granule is freed; allocations do not
+//! touch it. When the granule is visited, its bit is cleared, and it is discarded if it is free as a whole. Otherwise the
+//! release of its other blocks sets the bit again.
 //!
-//! It is in memory only. What was freed before the store was opened is told again when a neighbour in its granule is.
+//! The bits are in memory only. A granule that was freed before the store was opened is discarded when another of its blocks
+//! is freed.
 
 use super::bitmap::Bitmap;
 use super::run::Run;
 
-/// The most that is told with one request: 16 MiB, which a disk forgets in milliseconds.
+/// Blocks of one discard: 16 MiB, which takes a disk milliseconds.
 const RUN_BLOCKS_MAX: u64 = 4096;
-/// How many granules are looked at in one go.
+/// Granules visited in one call.
 const LOOKED_AT_MAX: u64 = 1024;
 
 pub struct Discards {
-    /// Of the device, in blocks.
+    /// Blocks of a granule, which is aligned on the device.
     granule: u64,
-    /// How many blocks of the device's first granule lie before the first block of all.
+    /// Blocks of the first granule that lie before the data space.
     askew: u64,
     blocks: u64,
     stale: Bitmap,
     cursor: u64,
-    /// Being forgotten by the device.
+    /// Blocks that are being discarded.
     pub(super) under_way: u64,
 }
 
 impl Discards {
-    /// Of `blocks` blocks, the first of which is the device's block `first`.
+    /// For `blocks` blocks from the device's block `first` on.
     pub fn new(granule: u64, first: u64, blocks: u64) -> Discards {
         let askew = first % granule;
         let granules = (askew + blocks).div_ceil(granule);
@@ -43,20 +44,20 @@ impl Discards {
         }
     }
 
-    /// Whether there may be something to tell of.
+    /// True if a granule may have to be discarded.
     pub fn has_stale(&self) -> bool {
         self.stale.clear() < self.stale.len()
     }
 
-    /// The blocks of a granule; of the first and last one those that there are.
+    /// The blocks of a granule that lie in the data space.
     fn blocks_of(&self, granule: u64) -> Run {
         let start = (granule * self.granule).saturating_sub(self.askew);
         let end = ((granule + 1) * self.granule - self.askew).min(self.blocks);
         Run::new(start, end - start)
     }
 
-    /// Neighbouring granules that are to be told of; `is_free`: whether all blocks of a run are free now. `None` may mean
-    /// that only so many were looked at: see [`Discards::has_stale`].
+    /// Neighbouring granules to discard; `is_free` tells if all blocks of a run are free. `None` may mean that only some were
+    /// visited: see [`Discards::has_stale`].
     pub fn next(&mut self, is_free: impl Fn(Run) -> bool) -> Option<Run> {
         let mut found: Option<Run> = None;
         for _ in 0..LOOKED_AT_MAX {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_granules_are_told_of_once_their_last_block_is_free() {
+    fn granule_is_discarded_when_its_last_block_is_free() {
         let mut discards = Discards::new(16, 0, 100);
         discards.freed(Run::new(20, 1));
         assert_eq!(all(&mut discards, |run| run.start != 16), []);

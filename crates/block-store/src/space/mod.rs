@@ -1,21 +1,19 @@
-//! Which blocks of a shard's part are free, and when a block that was let go of may be taken again.
+//! Allocation of the blocks of a shard, and the release of blocks that may be in use.
 //!
-//! Two bitmaps. `stored` says what objects' data occupy after all transactions applied so far: this is what the index
-//! keeps (a record a zone), what the log's records change, and what fsck compares with the extents. `busy` is what the
-//! allocator goes by: `stored`, and the index's tables, and blocks that are let go of and not yet free. A block is free
-//! when the batch that let go of it is durable *and* nothing that began before can still read or write it: a read under
-//! way, or the deferred writing of what the log holds ([`Space::pin`]).
+//! There are two bitmaps. `stored` has the blocks of object data after all applied transactions: the index stores it (one
+//! record per zone), log records change it, and fsck compares it with the pages. `busy` is the allocator's: `stored`, plus
+//! index tables, plus released blocks that are not free yet. A released block is free when the batch that released it is
+//! durable *and* no earlier read or deferred write can still use it ([`Space::pin`]).
 //!
-//! Allocation is next-fit: what is written together lies together, and the cursor sweeps over the part. It costs a scan
-//! of words, and takes what there is in a bounded number of fragments when nothing contiguous is found soon.
+//! Allocation is next-fit: data written together lies together, and the cursor sweeps over the data space. It scans words of
+//! the bitmap, and takes fragments when it finds no contiguous run within a bounded search.
 //!
-//! Some blocks are kept for tables and manifests, which deleting needs as much as writing: of all that is free as many, and
-//! those at the end of the part, where data never goes. What data leaves free may be single blocks, and a table takes
-//! runs; so runs are to be had there.
+//! A reserve is kept for tables and manifests, which deletes need, too: a number of free blocks, and the blocks at the end
+//! of the data space, where no data goes. Data leaves single blocks free, and tables need runs, which are there.
 //!
-//! What is free may be discarded, and is not free while that goes on. No rule beyond "free" is needed: a free block may
-//! be taken by the next batch and overwritten before that batch is durable, so whatever a crash brings back does
-//! without what the block held; and a discard changes nothing that such a write would not.
+//! Free blocks may be discarded; they are not free meanwhile. No further rule is needed: the next batch may overwrite a free
+//! block before it is durable, so no state after a crash needs its contents, and a discard changes no more than such a
+//! write.
 
 mod bitmap;
 mod discards;
@@ -30,42 +28,42 @@ use crate::planted::{self, PlantedBug};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many free runs are looked at before the ones found are taken as they are.
+/// Free runs that a search visits before it takes fragments.
 const FRAGMENTS_TRIED: usize = 16;
 
-/// Blocks that data does not get: deletes need tables, and tables need room. A 50th of the part within these bounds.
-/// Merges leave half of it to flushes, and those an 8th to manifests, which make replaced tables free.
+/// Bounds of the reserve, a 50th of the data space, which data does not get: deletes need tables, and tables need room.
+/// Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced tables.
 const RESERVE_BLOCKS_MIN: u64 = 256;
 const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
 pub struct Space {
-    /// The device's number of the first block.
+    /// First block on the device.
     first: u64,
     stored: Bitmap,
     busy: Bitmap,
-    /// Where the next search begins.
+    /// Cursor of the next search.
     cursor: u64,
     /// Zones of `stored` that differ from the index's records.
     dirty: BTreeSet<usize>,
-    /// Let go of by batches, oldest first.
+    /// Released blocks with their batches, oldest first.
     released: VecDeque<(u64, Run)>,
-    /// Blocks in `released`.
+    /// Number of blocks in `released`.
     released_blocks: u64,
-    /// How many reads and deferred writes began in which batch.
+    /// Number of reads and deferred writes in flight, by the batch in which they began.
     pins: BTreeMap<u64, u32>,
-    /// Kept for deletes and for the index.
+    /// Blocks reserved for the index.
     reserve: u64,
-    /// Begin every search at the beginning.
+    /// Start every search at the first block.
     first_fit: bool,
-    /// Whether, and which, free blocks are to be discarded.
+    /// Free blocks to discard, if discards are enabled.
     discards: Option<Discards>,
 }
 
-/// Where data goes: mostly one run.
+/// Allocated blocks: mostly one run.
 pub type Runs = SmallVec<[Run; 2]>;
 
 impl Space {
-    /// All free; `run` is the data space on the device.
+    /// A data space with all blocks free.
     pub fn new(run: Run) -> Space {
         Space {
             first: run.start,
@@ -82,17 +80,17 @@ impl Space {
         }
     }
 
-    /// Discard what is freed from now on, in aligned pieces of `granule` blocks; `None`: do not.
+    /// Enables discards in granules of so many blocks.
     pub fn set_discards(&mut self, granule: Option<u64>) {
         self.discards = granule.map(|granule| Discards::new(granule, self.first, self.stored.len()));
     }
 
-    /// Whether there may be something to discard.
+    /// True if there may be blocks to discard.
     pub fn has_stale(&self) -> bool {
         self.discards.as_ref().is_some_and(Discards::has_stale)
     }
 
-    /// Free blocks for the device to forget: nobody gets them before [`Space::discarded`].
+    /// Free blocks to discard. They are not allocated before [`Space::discarded`].
     pub fn next_discard(&mut self) -> Option<Run> {
         let discards = self.discards.as_mut()?;
         let run = discards.next(|run| self.busy.is_clear(run))?;
@@ -101,7 +99,7 @@ impl Space {
         Some(Run::new(run.start + self.first, run.len))
     }
 
-    /// The device has forgotten them, or not: they are free again.
+    /// Ends a discard, successful or not: the blocks are free again.
     pub fn discarded(&mut self, run: Run) {
         let local = self.local_of_own(run);
         self.busy.put(local, false);
@@ -110,7 +108,7 @@ impl Space {
         }
     }
 
-    /// Blocks that will be free once the device has forgotten them.
+    /// Number of blocks that are being discarded.
     pub fn discarding_blocks(&self) -> u64 {
         self.discards.as_ref().map_or(0, |discards| discards.under_way)
     }
@@ -122,12 +120,12 @@ impl Space {
         }
     }
 
-    /// For tests: what was freed is taken again as soon as it may be, so that what may not is seen.
+    /// For tests: allocates freed blocks as soon as possible, so that an early release is detected.
     pub fn set_first_fit(&mut self, first_fit: bool) {
         self.first_fit = first_fit;
     }
 
-    /// The bits that are `run`; `None` when it is not within the data space.
+    /// The bits of `run`; `None` if it is not within the data space.
     fn local(&self, run: Run) -> Option<Run> {
         let start = run.start.checked_sub(self.first)?;
         (start.checked_add(run.len)? <= self.stored.len()).then_some(Run::new(start, run.len))
@@ -145,12 +143,12 @@ impl Space {
         self.stored.len()
     }
 
-    /// Blocks that may be taken, the reserve among them.
+    /// Number of free blocks, with the reserve.
     pub fn free_blocks(&self) -> u64 {
         self.busy.clear()
     }
 
-    /// Blocks that will be free once reads end and batches are durable.
+    /// Number of released blocks that are not free yet.
     pub fn released_blocks(&self) -> u64 {
         self.released_blocks
     }
@@ -159,7 +157,7 @@ impl Space {
         self.reserve
     }
 
-    /// Take blocks for data; `None` when there are not so many beside the reserve.
+    /// Allocates blocks for data; `None` if there are not enough beside the reserve.
     pub fn take(&mut self, blocks: u64) -> Option<Runs> {
         if self.free_blocks() < blocks + self.reserve {
             return None;
@@ -172,8 +170,8 @@ impl Space {
         Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
     }
 
-    /// Take blocks for a manifest, of all that are free, in as few pieces as may be, none longer than `piece_max`; `None` when
-    /// there are not so many, or only in more than `pieces_max`.
+    /// Allocates blocks for a manifest, reserve included, in as few pieces as possible, each of at most `piece_max` blocks.
+    /// `None` if there are not enough, or only in more than `pieces_max` pieces.
     pub fn take_pieces(&mut self, blocks: u64, piece_max: u64, pieces_max: usize) -> Option<Runs> {
         if self.free_blocks() < blocks {
             return None;
@@ -187,7 +185,7 @@ impl Space {
                 break;
             }
         }
-        // The longest first.
+        // Longest first.
         runs.sort_by_key(|run| std::cmp::Reverse(run.len));
         let runs = trimmed(runs.into_iter().collect(), blocks);
         if runs.len() > pieces_max {
@@ -199,14 +197,14 @@ impl Space {
         Some(runs.into_iter().map(|r| Run::new(r.start + self.first, r.len)).collect())
     }
 
-    /// Undo [`Space::take`], before anything was made of it.
+    /// Undoes [`Space::take`] of a plan that is dropped.
     pub fn untake(&mut self, run: Run) {
         let run = self.local_of_own(run);
         self.mark_stored(run, false);
         self.free(run);
     }
 
-    /// The batch lets go of data's blocks. They are free when [`Space::release`] finds them to be.
+    /// Releases data blocks with a batch. They are free after a later [`Space::release`].
     pub fn let_go(&mut self, run: Run, batch: u64) {
         let local = self.local_of_own(run);
         let changed = self.mark_stored(local, false);
@@ -223,7 +221,7 @@ impl Space {
         changed
     }
 
-    /// Where the blocks begin that data does not get.
+    /// First block at the end of the data space that data does not get.
     fn kept_from(&self) -> u64 {
         self.busy.len() - self.reserve
     }
@@ -254,7 +252,7 @@ impl Space {
         found
     }
 
-    /// The first run of so many free blocks that begins and ends within these bounds.
+    /// The first run of so many free blocks within bounds.
     fn first_run(&self, from: u64, to: u64, blocks: u64) -> Option<Run> {
         let mut at = from;
         while let Some(run) = self.busy.next_clear(at, blocks).filter(|run| run.start + blocks <= to) {
@@ -266,7 +264,7 @@ impl Space {
         None
     }
 
-    /// What begins now, in this batch, can still read or write what later batches let go of.
+    /// Protects blocks that later batches release: a read or deferred write begins in this batch.
     pub fn pin(&mut self, batch: u64) {
         *self.pins.entry(batch).or_default() += 1;
     }
@@ -279,7 +277,7 @@ impl Space {
         }
     }
 
-    /// Free what was let go of by durable batches and is not pinned.
+    /// Frees blocks that durable batches have released and that are not pinned.
     pub fn release(&mut self, durable: u64) {
         let oldest_pin = self.pins.keys().next().copied().unwrap_or(u64::MAX);
         while let Some((batch, run)) = self.released.front().copied() {
@@ -293,7 +291,7 @@ impl Space {
         }
     }
 
-    /// The records of zones that changed, to be put into the index: number and bits (`None`: all free).
+    /// Index records of changed zones: number and bits; `None` if all blocks are free.
     pub fn take_dirty(&mut self) -> Vec<(u32, Option<Vec<u8>>)> {
         std::mem::take(&mut self.dirty)
             .into_iter()
@@ -301,7 +299,7 @@ impl Space {
             .collect()
     }
 
-    /// When opening: what the index says of a zone.
+    /// For recovery: loads the index record of a zone.
     pub fn load_zone(&mut self, zone: u32, bytes: &[u8]) -> bool {
         self.stored.load_zone(zone as usize, bytes)
     }
@@ -310,20 +308,20 @@ impl Space {
         self.stored.zones() as u32
     }
 
-    /// When opening: what the index says cannot be used. All zones will be recorded anew.
+    /// For recovery: the records of zones are damaged. All zones will be written again.
     pub fn forget_stored(&mut self) {
         self.stored = Bitmap::new(self.stored.len());
         self.dirty = (0..self.stored.zones()).collect();
     }
 
-    /// When opening: what a record of the log took or let go of.
+    /// For recovery: replays an allocation or release of the log.
     pub fn replay(&mut self, run: Run, taken: bool) -> bool {
         let Some(run) = self.local(run) else { return false };
         self.mark_stored(run, taken);
         true
     }
 
-    /// When opening, at the end: the allocator's view.
+    /// For recovery, at its end: derives the allocator's bitmap.
     pub fn begin(&mut self) {
         let runs: Vec<Run> = self.stored.set_runs().collect();
         for run in runs {
@@ -331,19 +329,19 @@ impl Space {
         }
     }
 
-    /// When opening: blocks that are not data's.
+    /// For recovery: marks blocks of index tables and manifests.
     pub fn occupy(&mut self, run: Run) -> bool {
         let Some(local) = self.local(run) else { return false };
         self.busy.put(local, true) == local.len
     }
 
-    /// Runs of blocks that hold objects' data, by the device's numbers.
+    /// Runs of device blocks with object data.
     pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.stored.set_runs().map(|r| Run::new(r.start + self.first, r.len))
     }
 }
 
-/// The first of these runs, `blocks` in all.
+/// The first of these runs, with `blocks` blocks in total.
 fn trimmed(runs: Runs, blocks: u64) -> Runs {
     let mut left = blocks;
     let mut out: Runs = SmallVec::new();
@@ -359,7 +357,7 @@ fn trimmed(runs: Runs, blocks: u64) -> Runs {
 }
 
 impl TakeSpace for Space {
-    /// The first contiguous run after the cursor, or after the beginning.
+    /// The first contiguous run behind the cursor, or from the beginning.
     fn take(&mut self, len: u64, purpose: Purpose) -> Option<u64> {
         let blocks = Run::of_bytes(0, len).len;
         let left = match purpose {
@@ -391,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_let_go_of_is_free_when_durable_and_unread() {
+    fn released_blocks_are_free_when_durable_and_unpinned() {
         let mut space = Space { reserve: 0, ..Space::new(Run::new(100, 64)) };
         let runs = Space::take(&mut space, 64).unwrap();
         assert_eq!(runs.as_slice(), [Run::new(100, 64)]);
@@ -410,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_taken_where_nothing_is_contiguous() {
+    fn fragments_are_allocated_without_contiguous_runs() {
         let mut space = Space { reserve: 0, ..Space::new(Run::new(0, 1000)) };
         Space::take(&mut space, 1000).unwrap();
         for i in 0..100 {
@@ -426,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_for_tables_and_the_rest_of_it_for_manifests() {
+    fn reserve_is_for_tables_and_its_last_part_for_manifests() {
         let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000)) };
         assert_eq!(Space::take(&mut space, 900).unwrap().len(), 1);
         assert!(Space::take(&mut space, 40).is_none());
@@ -454,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_busy_and_not_stored() {
+    fn tables_are_busy_but_not_stored() {
         let mut space = Space::new(Run::new(8, 100));
         let at = TakeSpace::take(&mut space, 40 << 12, Purpose::Flush).unwrap();
         assert_eq!(at, 8 << 12);

@@ -1,4 +1,4 @@
-//! Blocks in a row.
+//! Runs of contiguous blocks.
 
 use device::BLOCK;
 use std::ops::Range;
@@ -28,7 +28,7 @@ impl Run {
         self.start..self.end()
     }
 
-    /// Where it begins on the device, in bytes.
+    /// Offset on the device, in bytes.
     pub fn offset(&self) -> u64 {
         self.start * BLOCK as u64
     }

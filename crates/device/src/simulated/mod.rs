@@ -1,7 +1,7 @@
-//! A disk in memory that does everything a disk may: any order of completion, loss and tearing of what was not
-//! flushed, errors, and the end of space.
+//! A disk in memory that does everything the contract allows: completions in any order, loss and tearing of unflushed
+//! writes, errors, and a full file system.
 //!
-//! The handle is shared: a test keeps a clone of the one that it gives to the engine, to break things and to look.
+//! Handles are shared: a test keeps a clone of the one that it gives to the store, to inject faults and to inspect blocks.
 
 mod power_cut;
 #[cfg(test)]
@@ -16,21 +16,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What a block holds that nobody has written: never zeroes, lest somebody counts on them.
+/// Byte of blocks that were never written. Not zero, so that no code relies on zeroes.
 const NEVER_WRITTEN: u8 = 0xa5;
 
-/// How requests complete.
+/// Order and number of completions in a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Everything, in the order submitted, at the next poll.
+    /// All requests, in the order submitted, at the next poll.
     AtOnce,
-    /// In any order; a poll completes at most this many, and sometimes none.
+    /// Random order; a poll completes between none and this many.
     Shuffled { per_poll_max: usize },
-    /// One request, any of them, at every second poll: whoever polls until nothing comes sees every step.
+    /// One random request at every second poll. A test that polls until nothing completes sees each of them apart.
     Steps,
 }
 
-/// See the head of this file. Cloning gives a second handle to the same disk.
+/// A simulated disk. A clone is a second handle to it.
 #[derive(Clone)]
 pub struct Simulated(Rc<RefCell<Disk>>);
 
@@ -38,16 +38,16 @@ struct Disk {
     size: u64,
     pace: Pace,
     dice: Dice,
-    /// What a power cut cannot take away, by block number. What is not here was never written.
+    /// Blocks on stable storage, by number; others were never flushed.
     durable: BTreeMap<u64, Bytes>,
-    /// What a read sees where it differs from `durable`.
+    /// Blocks whose newest contents are not in `durable`.
     cached: BTreeMap<u64, Bytes>,
-    /// Blocks written and not yet flushed, oldest first.
+    /// Unflushed writes, oldest first.
     unflushed: Vec<BlockWrite>,
     queue: Vec<Queued>,
-    /// The last poll gave something.
-    gave: bool,
-    /// Counts submissions and completions: an order among them.
+    /// The last poll completed a request.
+    last_poll_completed: bool,
+    /// Counts submissions and completions, to order them.
     moment: u64,
     faults: Faults,
     counts: Counts,
@@ -75,12 +75,12 @@ struct Faults {
     flushes: bool,
     discards: bool,
     gone: bool,
-    /// How many blocks may still be written that never were.
+    /// Number of never-written blocks that may still be written.
     fresh_blocks_left: Option<u64>,
     written: BTreeSet<u64>,
 }
 
-/// What the disk was asked for since its start.
+/// Requests since the disk was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub reads: u64,
@@ -107,7 +107,7 @@ impl Simulated {
             cached: BTreeMap::new(),
             unflushed: Vec::new(),
             queue: Vec::new(),
-            gave: false,
+            last_poll_completed: false,
             moment: 0,
             faults: Faults::default(),
             counts: Counts::default(),
@@ -122,12 +122,12 @@ impl Simulated {
         self.0.borrow_mut().pace = pace;
     }
 
-    /// Requests submitted and not completed.
+    /// Requests in flight.
     pub fn under_way(&self) -> usize {
         self.0.borrow().queue.len()
     }
 
-    /// Changes whenever something happened that may change what a power cut leaves.
+    /// Changes with every event that may change the outcome of a power cut.
     pub fn moment(&self) -> u64 {
         self.0.borrow().moment
     }
@@ -137,8 +137,7 @@ impl Simulated {
         self.0.borrow_mut().faults.reads.push(range);
     }
 
-    /// Reads of this block fail until something else is written there, as a drive puts that in another place; or until
-    /// [`Simulated::heal`].
+    /// Reads of this block fail until it is written, as a drive remaps it then; or until [`Simulated::heal`].
     pub fn fail_reads_until_written(&self, offset: u64) {
         self.0.borrow_mut().faults.rotten.insert(offset / BLOCK as u64);
     }
@@ -158,12 +157,12 @@ impl Simulated {
         self.0.borrow_mut().faults.discards = true;
     }
 
-    /// Nothing works any more, until [`Simulated::heal`].
+    /// Every request fails, until [`Simulated::heal`].
     pub fn unplug(&self) {
         self.0.borrow_mut().faults.gone = true;
     }
 
-    /// Blocks that were never written can be written only `blocks` more times: a sparse file on a full file system.
+    /// Only so many more never-written blocks can be written: a sparse file on a file system that fills up.
     pub fn limit_fresh_blocks(&self, blocks: u64) {
         let disk = &mut *self.0.borrow_mut();
         disk.faults.fresh_blocks_left = Some(blocks);
@@ -174,12 +173,12 @@ impl Simulated {
         self.0.borrow_mut().faults = Faults::default();
     }
 
-    /// What a read of the block would find.
+    /// The block that a read would return.
     pub fn peek(&self, offset: u64) -> Bytes {
         self.0.borrow().block(offset / BLOCK as u64)
     }
 
-    /// Change stored bytes behind the engine's back.
+    /// Changes stored bytes without a request.
     pub fn poke(&self, offset: u64, change: impl FnOnce(&mut [u8])) {
         let disk = &mut *self.0.borrow_mut();
         let block = offset / BLOCK as u64;
@@ -196,7 +195,7 @@ fn never_written() -> Bytes {
     Bytes::from_static(&BLANK)
 }
 
-/// What the blocks of a discarded range hold: anything, and each of them something else every time.
+/// Contents of the blocks of a discarded range: random, and different each time.
 fn discarded(offset: u64, len: u64, moment: u64) -> impl Iterator<Item = (u64, Bytes)> {
     let first = offset / BLOCK as u64;
     (first..first + len / BLOCK as u64).map(move |block| {
@@ -205,7 +204,7 @@ fn discarded(offset: u64, len: u64, moment: u64) -> impl Iterator<Item = (u64, B
     })
 }
 
-/// The blocks of a write, each a buffer of its own.
+/// The blocks of a write, each in a buffer of its own.
 fn blocks_of(offset: u64, data: &Rope) -> impl Iterator<Item = (u64, Bytes)> + '_ {
     let first = offset / BLOCK as u64;
     (0..data.len() / BLOCK).map(move |i| {
@@ -228,7 +227,7 @@ impl Disk {
         self.unflushed.push(BlockWrite { block, data, done_at: self.moment });
     }
 
-    /// Everything that was done before `before` is durable.
+    /// Makes writes that were done before `before` durable.
     fn flush(&mut self, before: u64) {
         let kept_from = self.unflushed.partition_point(|w| w.done_at < before);
         for write in self.unflushed.drain(..kept_from) {
@@ -237,7 +236,7 @@ impl Disk {
         self.forget_cached();
     }
 
-    /// Keep in the cache only what is not durable.
+    /// Keeps only blocks in the cache that are not durable.
     fn forget_cached(&mut self) {
         let dirty: BTreeSet<u64> = self.unflushed.iter().map(|w| w.block).collect();
         self.cached.retain(|block, _| dirty.contains(block));
@@ -315,7 +314,7 @@ impl Disk {
         for (block, bytes) in blocks_of(offset, data) {
             self.faults.rotten.remove(&block);
             if durability == Durability::Flushed {
-                // Older contents of these blocks cannot come back; other blocks are as unflushed as before.
+                // Older contents of these blocks cannot come back. Other blocks stay unflushed.
                 self.unflushed.retain(|w| w.block != block);
                 self.cached.remove(&block);
                 self.durable.insert(block, bytes);
@@ -355,9 +354,9 @@ impl BlockDevice for Simulated {
         let count = match disk.pace {
             Pace::AtOnce => disk.queue.len(),
             Pace::Shuffled { per_poll_max } => disk.dice.below(per_poll_max as u64 + 1) as usize,
-            Pace::Steps => !disk.gave as usize,
+            Pace::Steps => !disk.last_poll_completed as usize,
         };
-        disk.gave = count > 0 && !disk.queue.is_empty();
+        disk.last_poll_completed = count > 0 && !disk.queue.is_empty();
         for _ in 0..count {
             let Some(queued) = disk.take_next() else { break };
             let result = disk.execute(&queued);

@@ -1,27 +1,27 @@
-//! What a power cut may leave of a disk: everything that was flushed, and of the rest any subset, torn or not.
+//! Images of the disk after a power cut: all flushed writes, and any subset of the others, torn or not.
 
 use super::{BlockWrite, Disk, Simulated, blocks_of, discarded, never_written};
 use crate::dice::Dice;
 use crate::{BLOCK, Request};
 use bytes::Bytes;
 
-/// What a disk may write by halves even within a block.
+/// Unit that a disk writes atomically. A block may be torn between two of them.
 const SECTOR: usize = 512;
 
-/// Which of the writes that were not flushed a power cut leaves.
+/// Unflushed writes that survive a power cut.
 struct Survivors {
     kept: Vec<bool>,
-    /// One write, and how many bytes of it were done.
+    /// One torn write, and the length of its part that was done.
     torn: Option<(usize, usize)>,
 }
 
 impl Simulated {
-    /// How many blocks a power cut at this moment may take or leave.
+    /// Number of blocks that a power cut at this moment may take or leave.
     pub fn at_risk(&self) -> usize {
         self.0.borrow().at_risk().len()
     }
 
-    /// One of the disks that a power cut at this moment may leave, at random. Nothing is under way on it.
+    /// A random image of a power cut at this moment. No request is in flight on it.
     pub fn power_cut(&self, dice: &mut Dice) -> Simulated {
         let disk = self.0.borrow();
         let at_risk = disk.at_risk();
@@ -29,8 +29,8 @@ impl Simulated {
         disk.image(&at_risk, &choice, dice)
     }
 
-    /// The disk as its user's sudden death leaves it: what was under way is done or not, and what was not flushed is still
-    /// there, and still not flushed.
+    /// The disk after its owner was killed: each request in flight is done or not, and unflushed writes are there and stay
+    /// unflushed.
     pub fn killed(&self, dice: &mut Dice) -> Simulated {
         let disk = self.0.borrow();
         let out = Simulated::with_durable(disk.size, disk.pace, Dice::new(dice.roll()), disk.durable.clone());
@@ -41,7 +41,7 @@ impl Simulated {
             new.moment = disk.moment;
             for queued in &disk.queue {
                 if dice.chance(50) && !matches!(queued.request, Request::Read { .. }) {
-                    // Whether it worked is nobody's any more.
+                    // The killed owner does not see the result.
                     let _ = new.execute(queued);
                 }
             }
@@ -49,9 +49,9 @@ impl Simulated {
         out
     }
 
-    /// All that a power cut at this moment may leave, when these are at most `images_max`; otherwise none of the
-    /// blocks at risk, all of them, all but each one, each one alone, and the rest at random. Then, of images where
-    /// everything before one block is there, some with that block torn.
+    /// All images of a power cut at this moment, if there are at most `images_max`. Otherwise: none of the blocks at risk,
+    /// all of them, all but each one, each one alone, and random subsets. In addition some images that end with a torn
+    /// block.
     pub fn power_cuts(&self, images_max: usize, dice: &mut Dice) -> impl Iterator<Item = Simulated> {
         let disk = self.0.borrow();
         let at_risk = disk.at_risk();

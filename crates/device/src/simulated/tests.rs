@@ -1,11 +1,11 @@
-//! The simulated disk loses what it may, keeps what it must.
+//! The simulated disk keeps what the contract promises and may lose the rest.
 
 use super::*;
 use crate::conformance::{SIZE_MIN, suite};
 use std::collections::BTreeSet as Set;
 
 #[test]
-fn it_is_a_device() {
+fn simulated_disk_conforms() {
     let seed = std::cell::Cell::new(0);
     let make = |pace| {
         seed.set(seed.get() + 1);
@@ -34,7 +34,7 @@ fn first_bytes(disk: &Simulated, blocks: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_power_cut_leaves_every_subset_of_what_was_not_flushed_and_all_that_was() {
+fn power_cut_leaves_every_subset_of_unflushed_writes() {
     let mut disk = Simulated::new(1 << 20, Pace::AtOnce, 1);
     write(&mut disk, 1, 0, 1, Durability::Later);
     settle(&mut disk);
@@ -42,7 +42,7 @@ fn a_power_cut_leaves_every_subset_of_what_was_not_flushed_and_all_that_was() {
     settle(&mut disk);
     write(&mut disk, 3, 1, 2, Durability::Later);
     settle(&mut disk);
-    write(&mut disk, 4, 2, 3, Durability::Flushed); // Under way: it may be there, or not.
+    write(&mut disk, 4, 2, 3, Durability::Flushed); // In flight: it may be there or not.
     let whole: Set<Vec<u8>> =
         disk.power_cuts(64, &mut Dice::new(5)).map(|image| first_bytes(&image, 3)).collect();
     let expected: Set<Vec<u8>> = [[1, 0xa5, 0xa5], [1, 2, 0xa5], [1, 0xa5, 3], [1, 2, 3]]
@@ -59,7 +59,7 @@ fn a_power_cut_leaves_every_subset_of_what_was_not_flushed_and_all_that_was() {
 }
 
 #[test]
-fn a_flush_covers_only_what_had_completed_when_it_was_submitted() {
+fn flush_covers_only_writes_completed_before_it() {
     let mut disk = Simulated::new(1 << 20, Pace::AtOnce, 1);
     write(&mut disk, 1, 0, 1, Durability::Later);
     disk.submit(2, Request::Flush);
@@ -70,7 +70,7 @@ fn a_flush_covers_only_what_had_completed_when_it_was_submitted() {
 }
 
 #[test]
-fn a_torn_block_has_sectors_of_both() {
+fn torn_block_has_sectors_of_old_and_new() {
     let mut disk = Simulated::new(1 << 20, Pace::AtOnce, 1);
     write(&mut disk, 1, 0, 1, Durability::Later);
     settle(&mut disk);
@@ -82,7 +82,7 @@ fn a_torn_block_has_sectors_of_both() {
 }
 
 #[test]
-fn shuffled_completions_come_in_any_order_and_all_come() {
+fn shuffled_pace_completes_all_requests_in_any_order() {
     let mut disk = Simulated::new(1 << 20, Pace::Shuffled { per_poll_max: 3 }, 9);
     (0..50).for_each(|i| write(&mut disk, i, i, i as u8, Durability::Later));
     let tokens: Vec<u64> = settle(&mut disk).iter().map(|d| d.token).collect();
@@ -92,7 +92,7 @@ fn shuffled_completions_come_in_any_order_and_all_come() {
 }
 
 #[test]
-fn errors_are_where_they_were_put() {
+fn injected_faults_hit_their_ranges_only() {
     let mut disk = Simulated::new(1 << 20, Pace::AtOnce, 1);
     disk.fail_reads(4096..8192);
     disk.submit(1, Request::Read { offset: 0, len: 8192 });

@@ -1,8 +1,7 @@
-//! Memory as `O_DIRECT` wants it: aligned to a block.
+//! Memory for `O_DIRECT`, aligned to a block.
 //!
-//! There is no pool of it here, because the allocator is one: it hands out block-aligned pages and keeps those that are
-//! freed, warm, for the next request (see [`crate::memory`]). A pool of our own would hold them back from everything
-//! else and would need a lock, since what was read is dropped on whichever core sends it.
+//! There is no pool of such buffers: the allocator keeps freed pages for the next request (see [`crate::memory`]). A pool
+//! would withhold them from all other uses, and would need a lock, since a buffer is dropped on the core that sends it.
 
 use bytes::Bytes;
 use device::BLOCK;
@@ -10,7 +9,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// A buffer of a fixed capacity that is filled from its front.
+/// A buffer of fixed capacity that is filled from its front.
 pub(super) struct Aligned {
     start: NonNull<u8>,
     capacity: usize,
@@ -22,7 +21,7 @@ fn layout(capacity: usize) -> Layout {
     Layout::from_size_align(capacity, BLOCK).expect("a request's length fits into memory")
 }
 
-#[allow(unsafe_code, reason = "no safe type of the standard library has an alignment of one's own")]
+#[allow(unsafe_code, reason = "no safe type of the standard library has a chosen alignment")]
 impl Aligned {
     /// `capacity` is more than zero.
     pub fn with_capacity(capacity: usize) -> Aligned {
@@ -34,7 +33,7 @@ impl Aligned {
     }
 
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: `len..capacity` lies in the allocation, and `&mut self` says that nobody else looks at it.
+        // SAFETY: `len..capacity` lies in the allocation, and `&mut self` excludes other references.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr().add(self.len).cast(), self.capacity - self.len)
         }
@@ -52,11 +51,11 @@ impl Aligned {
     /// # Safety
     /// The first `count` bytes of [`Self::spare`] have been initialised.
     pub unsafe fn advance(&mut self, count: usize) {
-        assert!(count <= self.capacity - self.len, "the system says that it read beyond the buffer");
+        assert!(count <= self.capacity - self.len, "the kernel reports a read beyond the buffer");
         self.len += count;
     }
 
-    /// Leaves a buffer that is full with nothing.
+    /// Takes the buffer and leaves an empty one.
     pub fn take(&mut self) -> Aligned {
         std::mem::replace(self, Aligned { start: NonNull::dangling(), capacity: 0, len: 0 })
     }
@@ -66,7 +65,7 @@ impl Aligned {
     }
 }
 
-#[allow(unsafe_code, reason = "the slice that it stands for")]
+#[allow(unsafe_code, reason = "a slice of memory that it owns")]
 impl AsRef<[u8]> for Aligned {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the first `len` bytes are initialised, and change only through `&mut self`.
@@ -85,7 +84,7 @@ impl Drop for Aligned {
 }
 
 // SAFETY: it owns its bytes alone, as a `Vec<u8>` does.
-#[allow(unsafe_code, reason = "a raw pointer says nothing of threads")]
+#[allow(unsafe_code, reason = "a raw pointer is not Send by itself")]
 unsafe impl Send for Aligned {}
 
 #[cfg(test)]
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_aligned_and_holds_what_was_put_in() {
+    fn buffer_is_aligned_and_keeps_its_bytes() {
         for capacity in [BLOCK, 3 * BLOCK, 1 << 20] {
             let mut buffer = Aligned::with_capacity(capacity);
             assert!(buffer.spare().as_ptr().addr().is_multiple_of(BLOCK));

@@ -1,6 +1,6 @@
-//! One request carried out by the thread that asks, which waits until it is done.
+//! Requests as blocking system calls on the calling thread.
 
-use super::transfer::{Finished, Step, Transfer, Work};
+use super::transfer::{Completed, Progress, Transfer, Work};
 use device::Durability;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// A disk, as a thread that may wait uses it.
+/// A disk for threads that may block.
 #[derive(Clone)]
 pub(super) struct Blocking {
     pub file: Arc<File>,
@@ -19,25 +19,25 @@ pub(super) struct Blocking {
 }
 
 impl Blocking {
-    pub fn carry_out(&self, mut transfer: Transfer) -> Finished {
+    pub fn carry_out(&self, mut transfer: Transfer) -> Completed {
         loop {
             let result = self.call(&mut transfer);
-            // SAFETY: a read's result is the system's own count of what it put into the spare room.
-            #[allow(unsafe_code, reason = "see there")]
-            let step = unsafe { transfer.on_result(result) };
-            if let Step::Finished(result) = step {
+            // SAFETY: a read's result is the kernel's count of the bytes that it put into the spare room.
+            #[allow(unsafe_code, reason = "only the kernel knows what it filled")]
+            let progress = unsafe { transfer.on_result(result) };
+            if let Progress::Ended(result) = progress {
                 let is_whole = result.is_ok() && transfer.needs_sync() && !self.writes_through;
                 let result = match is_whole {
                     true => self.sync().map_err(|errno| transfer.fault(errno)).and(result),
                     false => result,
                 };
-                return Finished { token: transfer.token, result };
+                return Completed { token: transfer.token, result };
             }
         }
     }
 
-    /// Where the disk has a cache that it cannot write through, one sync after the write is quicker than `RWF_DSYNC`, which
-    /// leaves the sync to another thread of the kernel (100 against 130 us).
+    /// One system call. On a disk that cannot write through its cache, a sync after the write is faster than `RWF_DSYNC`,
+    /// which leaves the sync to another kernel thread (100 against 130 us).
     fn call(&self, transfer: &mut Transfer) -> Result<usize, Errno> {
         let offset = transfer.offset;
         match &mut transfer.work {
@@ -66,7 +66,7 @@ impl Blocking {
         }
     }
 
-    /// A disk that knows no discards keeps what it has, which is as good.
+    /// Discards a range. A disk without discards keeps its contents, which the contract allows.
     fn discard(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let result = if self.is_block_device {
             discard_blocks(&self.file, offset, len)
@@ -81,12 +81,12 @@ impl Blocking {
     }
 }
 
-/// `BLKDISCARD`.
+/// The ioctl `BLKDISCARD`.
 fn discard_blocks(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
     const BLKDISCARD: libc::Ioctl = 0x1277;
     let range = [offset, len];
     // SAFETY: this request reads two 64-bit numbers, which live until it returns.
-    #[allow(unsafe_code, reason = "the request has no safe name")]
+    #[allow(unsafe_code, reason = "the ioctl has no safe wrapper")]
     let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     match result {
         0 => Ok(()),

@@ -1,12 +1,12 @@
-//! A real disk: [`BlockDevice`] on a file or a block device, past the page cache.
+//! Real disks: [`BlockDevice`] on a file or a block device, past the page cache.
 //!
-//! [`Disk`] is the open, locked device; each core has a [`Queue`] to it, and queues share nothing but the file.
+//! [`Disk`] is the open, locked device. Each core has a [`Queue`] to it; queues share only the file.
 //!
 //! ```text
-//! submit ─▶ transfer (memory as the disk wants it) ─▶ ring     io_uring, one call a turn
-//!                                                  ├▶ threads  where that is not allowed
-//!                                                  └▶ waiting  the core itself, for a caller who is alone
-//! completion ─▶ wake (an eventfd) ─▶ the reactor turns ─▶ poll ─▶ Done
+//! submit ─▶ transfer (aligned memory) ─▶ ring      io_uring, one call per turn
+//!                                      ├▶ threads   where io_uring is not allowed
+//!                                      └▶ waiting   a blocking call on the core, for a single client
+//! completion ─▶ wake (an eventfd) ─▶ turn of the reactor ─▶ poll ─▶ Done
 //! ```
 
 mod aligned;
@@ -28,27 +28,27 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use threads::Threads;
-use transfer::{Finished, Transfer, Work};
+use transfer::{Completed, Transfer, Work};
 use waiting::Waiting;
 
-/// Set to anything, it keeps us from using io_uring.
+/// Environment variable that disables io_uring, whatever its value.
 pub const NO_RING_VARIABLE: &str = "SHOAL_NO_IO_URING";
-/// Threads of a queue that has no ring: as many requests as it has under way at once.
+/// Threads of a queue without io_uring: its greatest number of requests in flight.
 const THREADS: usize = 8;
-/// Faults that are all written to the log; of those that follow, the 64th, the 128th, the 256th …
+/// Faults that are all logged; of later ones only the 64th, 128th, 256th … is.
 const FAULTS_LOGGED: u64 = 32;
 
-/// How requests reach the kernel.
+/// Path of requests to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Ring,
     Threads,
 }
 
-/// One core's way to a disk. It stays on the thread that made it. Clones are the same queue: one goes into the store,
-/// one stays with the host, who looks whether it has news.
+/// Requests of one core to a disk. It stays on the thread that made it. Clones are the same queue: the store has one, and
+/// the host keeps one to ask for news.
 ///
-/// Dropping the last waits for what is under way; whether that reached the disk, nobody knows.
+/// Dropping the last clone waits for requests in flight. Their results are lost.
 #[derive(Clone)]
 pub struct Queue {
     size: u64,
@@ -59,12 +59,12 @@ pub struct Queue {
 struct State {
     disk: Disk,
     transport: Transport,
-    /// Discards have a thread of their own beside a ring: for a block device io_uring has no name for them before
-    /// Linux 6.12, and for a file it would use a thread too.
+    /// Thread for discards beside a ring: io_uring has no discards of block devices before Linux 6.12, and uses a thread for
+    /// those of files.
     discards: Option<Threads>,
     waiting: Waiting,
     wake: Wake,
-    finished: Vec<Finished>,
+    completed: Vec<Completed>,
     faults: u64,
 }
 
@@ -74,14 +74,14 @@ enum Transport {
 }
 
 impl Disk {
-    /// A queue for the calling thread: a ring where the system allows it, and threads elsewhere.
+    /// A queue for the calling thread: io_uring where the system allows it, threads elsewhere.
     pub fn queue(&self) -> io::Result<Queue> {
         if std::env::var_os(NO_RING_VARIABLE).is_some() {
             return self.queue_by(Method::Threads);
         }
         match self.queue_by(Method::Ring) {
             Err(error) => {
-                tracing::info!("{}: io_uring is not to be had ({error}): using threads", self.path.display());
+                tracing::info!("{}: io_uring is not available ({error}): using threads", self.path.display());
                 self.queue_by(Method::Threads)
             }
             ring => ring,
@@ -103,7 +103,7 @@ impl Disk {
             discards: None,
             waiting: Waiting::new(self.blocking()),
             wake: wake.clone(),
-            finished: Vec::new(),
+            completed: Vec::new(),
             faults: 0,
         };
         Ok(Queue { size: self.size(), wake, state: Rc::new(RefCell::new(state)) })
@@ -130,17 +130,17 @@ impl Queue {
         }
     }
 
-    /// Signalled whenever something completes.
+    /// Signalled when a request completes.
     pub fn wake(&self) -> &Wake {
         &self.wake
     }
 
-    /// Whether the thread may wait for a write to reach the disk, because there is nothing else for it to do.
+    /// Allows the thread to block until a write is on the disk: there is no other client to serve.
     pub fn may_wait(&mut self, may_wait: bool) {
         self.state.borrow_mut().waiting.allow(may_wait);
     }
 
-    /// Whether a poll would find something, or has something to hand over, without a system call.
+    /// True if a poll would find completions or submit requests. Makes no system call.
     pub fn has_news(&self) -> bool {
         let state = self.state.borrow();
         let main = match &state.transport {
@@ -188,23 +188,23 @@ impl State {
     }
 
     fn poll(&mut self, out: &mut Vec<Done>) -> bool {
-        let mut finished = std::mem::take(&mut self.finished);
-        finished.extend(self.waiting.carry_out());
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.extend(self.waiting.carry_out());
         match &mut self.transport {
-            Transport::Ring(ring) => ring.poll(&mut finished),
-            Transport::Threads(threads) => threads.poll(&mut finished),
+            Transport::Ring(ring) => ring.poll(&mut completed),
+            Transport::Threads(threads) => threads.poll(&mut completed),
         }
         if let Some(discards) = &mut self.discards {
-            discards.poll(&mut finished);
+            discards.poll(&mut completed);
         }
-        for Finished { token, result } in finished.drain(..) {
+        for Completed { token, result } in completed.drain(..) {
             let result = result.map_err(|fault| {
                 self.log(&fault);
                 DeviceError::from(fault)
             });
             out.push(Done { token, result });
         }
-        self.finished = finished;
+        self.completed = completed;
         self.under_way() > 0
     }
 
@@ -221,9 +221,9 @@ impl State {
             match self.disk.threads(&self.wake, 1) {
                 Ok(threads) => self.discards = Some(threads),
                 Err(error) => {
-                    // A discard is a hint: one that is not carried out has been obeyed.
-                    tracing::warn!("no thread for discards: {error}");
-                    self.finished.push(Finished { token: transfer.token, result: Ok(bytes::Bytes::new()) });
+                    // A discard is a hint: it may be skipped.
+                    tracing::warn!("cannot start the thread for discards, they are skipped: {error}");
+                    self.completed.push(Completed { token: transfer.token, result: Ok(bytes::Bytes::new()) });
                     return self.wake.signal();
                 }
             }
@@ -236,9 +236,12 @@ impl State {
     fn log(&mut self, fault: &transfer::Fault) {
         self.faults += 1;
         if self.faults <= FAULTS_LOGGED || self.faults.is_power_of_two() {
-            let transfer::Fault { what, offset, errno } = fault;
+            let transfer::Fault { operation, offset, errno } = fault;
             let path = self.disk.path.display();
-            tracing::error!("{path}: {what} at {offset}: {errno} (fault {} of this queue)", self.faults);
+            tracing::error!(
+                "{path}: {operation} at byte {offset} failed: {errno} (fault {} of this queue)",
+                self.faults
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How does a path become a disk that this process alone may use?
+//! Opening a path as a disk that this process alone uses.
 
 use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A file or block device, open and locked. Its [`super::Queue`]s share it.
+/// An open, locked file or block device, shared by its [`super::Queue`]s.
 #[derive(Clone, Debug)]
 pub struct Disk {
     pub(super) file: Arc<File>,
     pub(super) path: Arc<Path>,
     size: u64,
     is_block_device: bool,
-    /// It bypasses the page cache.
+    /// Opened with `O_DIRECT`.
     is_direct: bool,
-    /// What it asks of an address in memory.
+    /// Alignment of memory that the disk needs.
     pub(super) alignment: usize,
-    /// It can write through its cache, or has none that forgets.
+    /// A write can be durable by itself: the disk has FUA, or no volatile cache.
     pub(super) writes_through: bool,
 }
 
@@ -30,8 +30,8 @@ pub enum OpenError {
     Missing(PathBuf),
     #[error("{} is neither a file nor a block device", .0.display())]
     NotADisk(PathBuf),
-    /// `holder` where the system tells.
-    #[error("{} is in use{}: stop that one first", .path.display(), .holder.as_deref().map_or(" by another process or mounted".into(), |holder| format!(" by {holder}")))]
+    /// `holder` is the process, where the system tells it.
+    #[error("{} is in use{}: stop that process first", .path.display(), .holder.as_deref().map_or(" by another process or mounted".into(), |holder| format!(" by {holder}")))]
     InUse { path: PathBuf, holder: Option<String> },
     #[error("{} has sectors of {sector} bytes, and {BLOCK} is the most that works", .path.display())]
     LargeSectors { path: PathBuf, sector: u32 },
@@ -40,7 +40,7 @@ pub enum OpenError {
 }
 
 impl Disk {
-    /// Opens what is there, for this process alone until the last clone and queue are dropped.
+    /// Opens and locks a file or block device, until the last clone and queue are dropped.
     pub fn open(path: &Path) -> Result<Disk, OpenError> {
         let failed = |error| OpenError::Io { path: path.to_owned(), error };
         let kind = match std::fs::metadata(path) {
@@ -54,12 +54,12 @@ impl Disk {
         if !is_block_device && !kind.is_file() {
             return Err(OpenError::NotADisk(path.to_owned()));
         }
-        // Of a block device, O_EXCL asks that nobody has it mounted or holds it so.
+        // O_EXCL on a block device fails if it is mounted, or opened so by another process.
         let exclusive = if is_block_device { libc::O_EXCL } else { 0 };
         let open =
             |flags| OpenOptions::new().read(true).write(true).custom_flags(flags | exclusive).open(path);
         let (mut file, is_direct) = match open(libc::O_DIRECT) {
-            // A file system that knows no direct I/O. Flushes make up for it.
+            // A file system without direct I/O: flushes still reach the disk.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (open(0).map_err(failed)?, false),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 return Err(OpenError::InUse { path: path.to_owned(), holder: None });
@@ -107,8 +107,7 @@ impl Disk {
         self.is_direct
     }
 
-    /// Choose how flushed writes are made, whatever the kernel says of the disk: to measure, and to test both. (Either is
-    /// right on any disk.)
+    /// Overrides the kernel's answer about the write cache, to measure and test both ways. Both are correct on any disk.
     pub fn with_writes_through(self, writes_through: bool) -> Disk {
         Disk { writes_through, ..self }
     }
@@ -117,7 +116,7 @@ impl Disk {
 /// Alignment of memory, and of offsets.
 fn direct_io_needs(file: &File) -> (usize, u32) {
     let block = BLOCK as u32;
-    // Linux 6.1. Before that, what a block is aligned to is right for every disk.
+    // Linux 6.1. Before that, the alignment of a block is right for every disk.
     match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(facts) if facts.stx_dio_mem_align > 0 => {
             (facts.stx_dio_mem_align as usize, facts.stx_dio_offset_align)
@@ -126,20 +125,20 @@ fn direct_io_needs(file: &File) -> (usize, u32) {
     }
 }
 
-/// What the kernel says of the disk below: that of a file is where its file system is, when that is one disk.
+/// The kernel's description of the disk. The disk of a file is that of its file system, if that is a single one.
 fn writes_through(file: &File, is_block_device: bool) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let device = if is_block_device { metadata.rdev() } else { metadata.dev() };
     let directory = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
-    // A partition's queue is its disk's.
-    let say = |name: &str| {
+    // A partition has the queue of its disk.
+    let read_setting = |name: &str| {
         let read = |queue: &str| std::fs::read_to_string(format!("{directory}/{queue}/{name}"));
         read("queue").or_else(|_| read("../queue")).unwrap_or_default()
     };
-    say("write_cache").trim() == "write through" || say("fua").trim() == "1"
+    read_setting("write_cache").trim() == "write through" || read_setting("fua").trim() == "1"
 }
 
-/// Who has the lock: the kernel's list names a process by file.
+/// The process that holds the lock, from the kernel's list of locks.
 fn holder_of(file: &File) -> Option<String> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));

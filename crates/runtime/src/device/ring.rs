@@ -1,18 +1,16 @@
-//! Requests through io_uring: those of one turn go to the kernel in one call, and what has completed is found in shared
-//! memory, without one.
+//! Requests through io_uring. One system call submits all requests of a turn; completions are found in shared memory,
+//! without a call.
 //!
-//! - A write that must be on stable storage is one request with `RWF_DSYNC` where the disk can write through its cache
-//!   (FUA) or has none: no flush at all. Elsewhere it is a write with an fdatasync linked to it. `RWF_DSYNC` would do the
-//!   same there in one request and a third less CPU (measured on a disk without FUA: 23 against 37 us for 4 KiB), but
-//!   the kernel does its flush on the worker that is bound to the processor on which the write completed; where that is
-//!   busy, as a storage server's is, the flush waits for its turn (median 2 ms against 90 us).
-//! - `DEFER_TASKRUN`, where the kernel has it: completions are prepared when we look for them, not whenever an
-//!   interrupt finds us in the middle of something else, and a flag in shared memory says that there are some.
-//! - No fixed buffers: they would have to be one pool for network and disk, and what they save (pinning a page) is
-//!   some 100 ns a request. No registered file: the kernel lets go of it some time after the ring has ended, and with it
-//!   of the lock that keeps two processes apart.
+//! - A flushed write is one request with `RWF_DSYNC` where the disk has FUA or no volatile cache: no flush at all. On other
+//!   disks it is a write with a linked fdatasync. `RWF_DSYNC` would take one request and a third less CPU there (23 against
+//!   37 us for 4 KiB, on a disk without FUA), but the kernel then flushes on the worker that is bound to the processor on
+//!   which the write completed. On a busy storage server that worker waits for its processor (median 2 ms against 90 us).
+//! - `DEFER_TASKRUN`, where the kernel has it: completions are prepared when the ring is polled, not by an interrupt, and a
+//!   flag in shared memory announces them.
+//! - No fixed buffers: network and disk would have to share one pool, to save some 100 ns per request (pinning a page). No
+//!   registered file: the kernel keeps it open for some time after the ring has ended, and with it the lock on the disk.
 
-use super::transfer::{Finished, Step, Transfer, Work};
+use super::transfer::{Completed, Progress, Transfer, Work};
 use super::wake::Wake;
 use device::Durability;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -24,9 +22,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Requests that one call hands over.
+/// Requests of one system call.
 const SUBMISSIONS_MAX: u32 = 256;
-/// Requests under way in the kernel. More wait here: a disk has no use for them yet.
+/// Requests in flight in the kernel. Others are queued here: no disk uses a deeper queue.
 const UNDER_WAY_MAX: usize = 1024;
 /// A single call transfers less than 2 GiB.
 const CALL_LEN_MAX: usize = 1 << 30;
@@ -34,7 +32,7 @@ const CALL_LEN_MAX: usize = 1 << 30;
 pub(super) struct Ring {
     ring: IoUring,
     file: Arc<File>,
-    /// By the ring's `user_data`.
+    /// Requests in the kernel, by the ring's `user_data`.
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     under_way: usize,
@@ -42,26 +40,26 @@ pub(super) struct Ring {
     completions: Vec<(u64, i32)>,
     wake: Wake,
     is_quiet: bool,
-    /// The kernel's flag says that there are completions to prepare, and there were none when we last looked.
+    /// The kernel's flag announces completions, and the last look found none.
     flag_is_stale: bool,
     /// See [`super::Disk`].
     writes_through: bool,
 }
 
-/// What the kernel works on: it must stay where it is until the completion has come. Everything that the kernel is
-/// given addresses of lies on the heap, so the slot itself may move.
+/// A request in the kernel. The memory that the kernel has addresses of lives until the completion. It lies on the heap, so
+/// the slot itself may move.
 struct Slot {
     transfer: Transfer,
     iovecs: Vec<libc::iovec>,
-    /// The write's result while the sync that is linked to it is still to come.
+    /// The write's result, until its linked sync completes.
     written: Option<i32>,
 }
 
-/// Beside a slot's number in `user_data`: it is the completion of the linked sync.
+/// Flag beside a slot's number in `user_data`: the completion is that of the linked sync.
 const OF_SYNC: u64 = 1 << 32;
 
 impl Ring {
-    /// The ring is for the thread that calls this.
+    /// A ring for the calling thread.
     pub fn new(file: Arc<File>, writes_through: bool, wake: Wake) -> io::Result<Ring> {
         let (ring, is_quiet) = build()?;
         let mut probe = Probe::new();
@@ -109,7 +107,7 @@ impl Ring {
         self.under_way + self.waiting.len()
     }
 
-    /// Whether a poll would find something, or has something to hand over: looks at shared memory only.
+    /// True if a poll would find completions or submit requests. Reads shared memory only.
     #[allow(unsafe_code, reason = "a look at the queue from a shared reference")]
     pub fn has_news(&self) -> bool {
         // SAFETY: this thread owns the ring, and every other view of this queue ends within the method that makes it.
@@ -125,19 +123,19 @@ impl Ring {
         is_ready || flag && !self.flag_is_stale
     }
 
-    pub fn poll(&mut self, out: &mut Vec<Finished>) {
+    pub fn poll(&mut self, out: &mut Vec<Completed>) {
         self.flag_is_stale = false;
         loop {
             self.set_signals(false);
             self.reap(out);
             self.set_signals(true);
-            // What came in between was not signalled.
+            // Completions that came in between were not signalled.
             if !self.has_completions() {
                 return;
             }
-            // With signals on, whatever comes after this call is signalled. The kernel sets its flag after it has queued
-            // the work, so it may do so when we have just run that work: then the flag stays until the next completion,
-            // and to wait for it to go away would be to wait for ever.
+            // With signals on, completions after this call are signalled. The kernel sets its flag after it has queued the
+            // work, perhaps when that work has just run here. The flag then stays until the next completion: a loop that
+            // waits for it to clear would never end.
             self.enter();
             if self.ring.completion().is_empty() {
                 self.flag_is_stale = true;
@@ -146,8 +144,8 @@ impl Ring {
         }
     }
 
-    /// Completions are signalled when the kernel has them, and again when it hands them over in our own call; that
-    /// second signal would make every turn with completions be followed by an empty one.
+    /// Turns signals off during the poll. The kernel signals a completion when it has it, and again when this thread's call
+    /// takes it; after every turn with completions the second signal would cause an empty turn.
     fn set_signals(&mut self, on: bool) {
         if !self.is_quiet {
             return;
@@ -155,14 +153,14 @@ impl Ring {
         let queue = self.ring.completion();
         if on {
             queue.enable_eventfd();
-            // Before the look at what has come. The kernel has its own between announcing and signalling.
+            // Before completions are looked for. The kernel has its own fence between announcing and signalling.
             fence(Ordering::SeqCst);
         } else {
             queue.disable_eventfd();
         }
     }
 
-    fn reap(&mut self, out: &mut Vec<Finished>) {
+    fn reap(&mut self, out: &mut Vec<Completed>) {
         loop {
             self.enter();
             self.ring
@@ -184,7 +182,7 @@ impl Ring {
         }
     }
 
-    fn on_completion(&mut self, user_data: u64, result: i32, out: &mut Vec<Finished>) {
+    fn on_completion(&mut self, user_data: u64, result: i32, out: &mut Vec<Completed>) {
         let at = (user_data & !OF_SYNC) as usize;
         let slot = self.slots[at].as_mut().expect("a completion is of something under way");
         let (result, sync) = if user_data & OF_SYNC != 0 {
@@ -196,16 +194,16 @@ impl Ring {
         } else {
             (result, Ok(0))
         };
-        // SAFETY: a read's result is the kernel's own count of what it put into the spare room.
-        #[allow(unsafe_code, reason = "see there")]
-        let step = unsafe { slot.transfer.on_result(outcome(result)) };
-        match step {
-            // A write that was cut short has cancelled its sync, and what is left of it brings another.
-            Step::Again => self.push(at),
-            Step::Finished(result) => {
+        // SAFETY: a read's result is the kernel's count of the bytes that it put into the spare room.
+        #[allow(unsafe_code, reason = "only the kernel knows what it filled")]
+        let progress = unsafe { slot.transfer.on_result(outcome(result)) };
+        match progress {
+            // A short write has cancelled its sync; its remainder has another.
+            Progress::Again => self.push(at),
+            Progress::Ended(result) => {
                 let fault = |errno| slot.transfer.fault(errno);
                 let result = result.and_then(|bytes| sync.map(|_| bytes).map_err(fault));
-                out.push(Finished { token: slot.transfer.token, result });
+                out.push(Completed { token: slot.transfer.token, result });
                 self.slots[at] = None;
                 self.free.push(at);
                 self.under_way -= 1;
@@ -213,7 +211,7 @@ impl Ring {
         }
     }
 
-    /// What is left of the transfer goes to the kernel with the next call.
+    /// Queues the rest of a transfer for the next system call.
     fn push(&mut self, at: usize) {
         let queue = self.ring.submission();
         let is_full = queue.capacity() - queue.len() < 2;
@@ -230,14 +228,14 @@ impl Ring {
             sync = Some(flush(file).user_data(at as u64 | OF_SYNC));
         }
         for entry in [Some(entry), sync].into_iter().flatten() {
-            // SAFETY: what the entry points to is on the heap and owned by the slot, which stays until the completion.
-            #[allow(unsafe_code, reason = "the kernel is given addresses")]
+            // SAFETY: the entry points to the heap, to memory that the slot owns until the completion.
+            #[allow(unsafe_code, reason = "the kernel gets addresses")]
             let pushed = unsafe { self.ring.submission().push(&entry) };
-            pushed.expect("the kernel has taken what was queued");
+            pushed.expect("there is room: the queue was just submitted");
         }
     }
 
-    /// One call, if there is anything to tell the kernel or to be told.
+    /// One system call, if there are requests to submit or completions to fetch.
     fn enter(&mut self) {
         let queue = self.ring.submission();
         if queue.is_empty() && !queue.taskrun() && !queue.cq_overflow() {
@@ -247,8 +245,8 @@ impl Ring {
         while let Err(error) = self.ring.submit() {
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                // The kernel lacks memory, or we must fetch completions first. What is queued stays queued, and the
-                // next turn tries again.
+                // The kernel lacks memory, or completions must be fetched first. Queued requests stay queued, and the next
+                // turn tries again.
                 Some(libc::EAGAIN | libc::EBUSY) => return self.wake.signal(),
                 _ => panic!("io_uring refuses a well-formed call: {error}"),
             }
@@ -265,7 +263,7 @@ fn flush(file: types::Fd) -> squeue::Entry {
 }
 
 impl Slot {
-    /// Whether its transfer is a write that needs a sync of its own.
+    /// True for a flushed write on a disk that cannot write through its cache.
     fn has_link(&self, writes_through: bool) -> bool {
         self.transfer.needs_sync() && !writes_through
     }
@@ -307,24 +305,24 @@ impl Slot {
 }
 
 impl Drop for Ring {
-    /// The kernel writes into memory that the slots own, so they stay until it has done so.
+    /// Waits for the kernel: it writes into memory that the slots own.
     fn drop(&mut self) {
         self.waiting.clear();
-        let mut finished = Vec::new();
+        let mut completed = Vec::new();
         while self.under_way > 0 {
             if let Err(error) = self.ring.submit_and_wait(1)
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                tracing::error!("cannot wait for the disk: {error}");
+                tracing::error!("cannot wait for requests in flight, their memory is leaked: {error}");
                 return std::mem::forget(std::mem::take(&mut self.slots));
             }
-            self.poll(&mut finished);
+            self.poll(&mut completed);
         }
     }
 }
 
-/// The best ring that this kernel makes, and whether its signals may be turned off for a moment: where completions are
-/// announced by one locked instruction, so that a look after turning them on misses nothing.
+/// The best ring that this kernel supports, and whether its signals may be turned off for a moment. They may where the
+/// kernel announces completions with a locked instruction: a look after turning them on then misses none.
 fn build() -> io::Result<(IoUring, bool)> {
     let builder = || {
         let mut builder = IoUring::builder();

@@ -1,10 +1,10 @@
-//! Requests carried out by threads that block, for systems where io_uring is not allowed (containers often forbid it),
-//! and for what io_uring has no name for.
+//! Requests on threads that block: for systems that forbid io_uring, as many containers do, and for requests that io_uring
+//! lacks.
 //!
-//! One lock and a wake hand over a turn's requests, one lock takes back what has completed since.
+//! One lock and a wake submit all requests of a turn; one lock takes all completions.
 
 use super::blocking::Blocking;
-use super::transfer::{Finished, Transfer};
+use super::transfer::{Completed, Transfer};
 use super::wake::Wake;
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 pub(super) struct Threads {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
-    /// For the next poll.
+    /// Submitted with the next poll.
     pending: Vec<Transfer>,
     under_way: usize,
 }
@@ -24,7 +24,7 @@ struct Shared {
     disk: Blocking,
     jobs: Mutex<Jobs>,
     work: Condvar,
-    done: Mutex<Vec<Finished>>,
+    done: Mutex<Vec<Completed>>,
     has_done: AtomicBool,
     wake: Wake,
 }
@@ -67,7 +67,7 @@ impl Threads {
         self.under_way
     }
 
-    pub fn poll(&mut self, out: &mut Vec<Finished>) {
+    pub fn poll(&mut self, out: &mut Vec<Completed>) {
         if !self.pending.is_empty() {
             let count = self.pending.len();
             lock(&self.shared.jobs).queue.extend(self.pending.drain(..));
@@ -82,7 +82,7 @@ impl Threads {
 }
 
 impl Drop for Threads {
-    /// What is under way ends; what has not begun never does.
+    /// Requests in flight end; queued ones are dropped.
     fn drop(&mut self) {
         let mut jobs = lock(&self.shared.jobs);
         jobs.stop = true;
@@ -95,7 +95,7 @@ impl Drop for Threads {
     }
 }
 
-/// Nothing that holds these locks can panic half way through a change.
+/// No holder of these locks can panic half way through a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -103,8 +103,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     fn serve(&self) {
         while let Some(transfer) = self.next() {
-            let finished = self.disk.carry_out(transfer);
-            lock(&self.done).push(finished);
+            let completed = self.disk.carry_out(transfer);
+            lock(&self.done).push(completed);
             if !self.has_done.swap(true, Ordering::AcqRel) {
                 self.wake.signal();
             }

@@ -1,4 +1,4 @@
-//! A request as the system sees it: what memory it uses, and what is left of it after a part was done.
+//! A request for the kernel: its memory, and its remainder after a short read or write.
 
 use super::aligned::Aligned;
 use bytes::{Buf, Bytes};
@@ -7,15 +7,14 @@ use device::{BLOCK, DeviceError, Durability, Request};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 
-/// A piece that is at least so long goes to the device from where it lies, if it lies right. A shorter one is cheaper
-/// to copy than to describe.
+/// Shortest aligned piece that is written in place. Copying a shorter one is cheaper than describing it.
 const UNCOPIED_LEN_MIN: usize = 2 * BLOCK;
-/// What the system takes in one call (`UIO_MAXIOV`).
+/// Pieces that the kernel takes in one call (`UIO_MAXIOV`).
 const PIECES_MAX: usize = 1024;
 
 pub(super) struct Transfer {
     pub token: u64,
-    /// Of what is left.
+    /// Offset of the remainder.
     pub offset: u64,
     pub work: Work,
 }
@@ -24,7 +23,7 @@ pub(super) enum Work {
     Read {
         into: Aligned,
     },
-    /// What is left, in pieces that the device can take.
+    /// The remainder, in pieces with the alignment of the device.
     Write {
         pieces: VecDeque<Bytes>,
         durability: Durability,
@@ -36,27 +35,28 @@ pub(super) enum Work {
 }
 
 /// A transfer that has ended.
-pub(super) struct Finished {
+pub(super) struct Completed {
     pub token: u64,
     pub result: Result<Bytes, Fault>,
 }
 
-/// What went wrong, for the log.
+/// A failed transfer, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    pub what: &'static str,
+    pub operation: &'static str,
     pub offset: u64,
     pub errno: Errno,
 }
 
-pub(super) enum Step {
-    /// Hand it to the system again.
+/// State of a transfer after a system call.
+pub(super) enum Progress {
+    /// A remainder is to be submitted again.
     Again,
-    Finished(Result<Bytes, Fault>),
+    Ended(Result<Bytes, Fault>),
 }
 
 impl Transfer {
-    /// `alignment`: what the device asks of an address. The length of a piece is a multiple of [`BLOCK`] in any case.
+    /// `alignment` is that of memory. The length of a piece is always a multiple of [`BLOCK`].
     pub fn new(token: u64, request: Request, alignment: usize) -> Transfer {
         let (offset, work) = match request {
             Request::Read { offset, len } => (offset, Work::Read { into: Aligned::with_capacity(len) }),
@@ -69,20 +69,20 @@ impl Transfer {
         Transfer { token, offset, work }
     }
 
-    /// What the system has said to it.
+    /// Takes the result of a system call.
     ///
     /// # Safety
-    /// For a read that succeeded with `Ok(n)`, the system has filled the first `n` bytes of the buffer's spare room.
-    #[allow(unsafe_code, reason = "only the system knows what it filled")]
-    pub unsafe fn on_result(&mut self, result: Result<usize, Errno>) -> Step {
+    /// For a read that succeeded with `Ok(n)`, the kernel has filled the first `n` bytes of the buffer's spare room.
+    #[allow(unsafe_code, reason = "only the kernel knows what it filled")]
+    pub unsafe fn on_result(&mut self, result: Result<usize, Errno>) -> Progress {
         let count = match result {
             Ok(count) => count,
-            Err(Errno::INTR | Errno::AGAIN) => return Step::Again,
-            Err(errno) => return Step::Finished(Err(self.fault(errno))),
+            Err(Errno::INTR | Errno::AGAIN) => return Progress::Again,
+            Err(errno) => return Progress::Ended(Err(self.fault(errno))),
         };
         let is_whole = match &mut self.work {
             Work::Read { into } => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees it.
                 unsafe { into.advance(count) };
                 into.is_full()
             }
@@ -90,31 +90,31 @@ impl Transfer {
                 skip(pieces, count);
                 pieces.is_empty()
             }
-            Work::Flush | Work::Discard { .. } => return Step::Finished(Ok(Bytes::new())),
+            Work::Flush | Work::Discard { .. } => return Progress::Ended(Ok(Bytes::new())),
         };
         self.offset += count as u64;
         match &mut self.work {
-            Work::Read { into } if is_whole => Step::Finished(Ok(into.take().freeze())),
-            _ if is_whole => Step::Finished(Ok(Bytes::new())),
-            // The end of the file, which was longer when it was opened.
-            _ if count == 0 => Step::Finished(Err(self.fault(Errno::IO))),
-            _ => Step::Again,
+            Work::Read { into } if is_whole => Progress::Ended(Ok(into.take().freeze())),
+            _ if is_whole => Progress::Ended(Ok(Bytes::new())),
+            // The file was truncated since it was opened.
+            _ if count == 0 => Progress::Ended(Err(self.fault(Errno::IO))),
+            _ => Progress::Again,
         }
     }
 
-    /// Whether it is a write that is to be on stable storage.
+    /// True for a flushed write.
     pub fn needs_sync(&self) -> bool {
         matches!(self.work, Work::Write { durability: Durability::Flushed, .. })
     }
 
     pub fn fault(&self, errno: Errno) -> Fault {
-        let what = match self.work {
+        let operation = match self.work {
             Work::Read { .. } => "read",
             Work::Write { .. } => "write",
             Work::Flush => "flush",
             Work::Discard { .. } => "discard",
         };
-        Fault { what, offset: self.offset, errno }
+        Fault { operation, offset: self.offset, errno }
     }
 }
 
@@ -130,7 +130,7 @@ impl From<Fault> for DeviceError {
 
 fn skip(pieces: &mut VecDeque<Bytes>, mut count: usize) {
     while count > 0 {
-        let front = pieces.front_mut().expect("the system does not write more than it was given");
+        let front = pieces.front_mut().expect("the kernel writes no more than it was given");
         let here = count.min(front.len());
         front.advance(here);
         count -= here;
@@ -140,23 +140,23 @@ fn skip(pieces: &mut VecDeque<Bytes>, mut count: usize) {
     }
 }
 
-/// The same bytes in pieces that begin at aligned addresses and are whole blocks long. What lies right and is long is
-/// taken as it is; everything between is copied, into one buffer.
+/// The same bytes in pieces of whole blocks at aligned addresses. Long aligned pieces are used in place; the bytes between
+/// them are copied into one buffer.
 fn aligned_pieces(data: Rope, alignment: usize) -> VecDeque<Bytes> {
-    let parts = split(&data, alignment);
-    let copied_len: usize = parts.iter().map(|part| if part.copied { part.len } else { 0 }).sum();
+    let sections = split(&data, alignment);
+    let copied_len: usize = sections.iter().map(|section| if section.copied { section.len } else { 0 }).sum();
     if copied_len == 0 {
         return data.into_pieces().collect();
     }
     let mut buffer = Aligned::with_capacity(copied_len);
-    let mut pieces = VecDeque::with_capacity(parts.len());
+    let mut pieces = VecDeque::with_capacity(sections.len());
     let mut at = 0;
-    for part in &parts {
-        let slice = data.slice(at, part.len).expect("the parts are the whole");
-        at += part.len;
-        if part.copied {
+    for section in &sections {
+        let slice = data.slice(at, section.len).expect("the sections are the whole");
+        at += section.len;
+        if section.copied {
             slice.pieces().iter().for_each(|piece| buffer.extend_from_slice(piece));
-            // Its place, for now.
+            // A placeholder, filled below.
             pieces.push_back(Bytes::new());
         } else {
             pieces.extend(slice.into_pieces());
@@ -164,40 +164,41 @@ fn aligned_pieces(data: Rope, alignment: usize) -> VecDeque<Bytes> {
     }
     let buffer = buffer.freeze();
     let mut at = 0;
-    for (piece, part) in pieces.iter_mut().zip(&parts).filter(|(_, part)| part.copied) {
-        *piece = buffer.slice(at..at + part.len);
-        at += part.len;
+    for (piece, section) in pieces.iter_mut().zip(&sections).filter(|(_, section)| section.copied) {
+        *piece = buffer.slice(at..at + section.len);
+        at += section.len;
     }
     pieces
 }
 
+/// Whole blocks of a write that are copied together, or are one piece in place.
 #[derive(Debug, PartialEq)]
-struct Part {
+struct Section {
     len: usize,
     copied: bool,
 }
 
-/// How `data` is cut: parts that are whole blocks, each of them copied or one piece as it is.
-fn split(data: &Rope, alignment: usize) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+/// Divides `data` into sections of whole blocks.
+fn split(data: &Rope, alignment: usize) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
     let mut copied = 0;
     for piece in data.pieces() {
         let direct = piece.len() - piece.len() % BLOCK;
-        let lies_right = copied % BLOCK == 0 && piece.as_ptr().addr().is_multiple_of(alignment);
-        if lies_right && direct >= UNCOPIED_LEN_MIN && parts.len() + 2 < PIECES_MAX {
+        let is_aligned = copied % BLOCK == 0 && piece.as_ptr().addr().is_multiple_of(alignment);
+        if is_aligned && direct >= UNCOPIED_LEN_MIN && sections.len() + 2 < PIECES_MAX {
             if copied > 0 {
-                parts.push(Part { len: copied, copied: true });
+                sections.push(Section { len: copied, copied: true });
             }
-            parts.push(Part { len: direct, copied: false });
+            sections.push(Section { len: direct, copied: false });
             copied = piece.len() - direct;
         } else {
             copied += piece.len();
         }
     }
     if copied > 0 {
-        parts.push(Part { len: copied, copied: true });
+        sections.push(Section { len: copied, copied: true });
     }
-    parts
+    sections
 }
 
 #[cfg(test)]
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn long_aligned_pieces_are_not_copied_and_the_rest_is_joined() {
+    fn only_short_or_unaligned_pieces_are_copied() {
         let large = block_aligned(4 * BLOCK + 100, 1);
         let data: Rope = [
             Bytes::from(vec![2; 1000]),
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_never_given_more_pieces_than_it_takes() {
+    fn pieces_never_exceed_the_kernel_limit() {
         let data: Rope = (0..4000).map(|n| block_aligned(2 * BLOCK, n as u8)).collect();
         let whole = data.to_bytes();
         let pieces = aligned_pieces(data, 512);
@@ -240,25 +241,25 @@ mod tests {
     }
 
     #[test]
-    #[allow(unsafe_code, reason = "the test plays the system")]
-    fn a_transfer_goes_on_where_the_system_stopped() {
+    #[allow(unsafe_code, reason = "the test stands in for the kernel")]
+    fn transfer_resumes_after_short_results() {
         let data: Rope = [block_aligned(2 * BLOCK, 1), block_aligned(2 * BLOCK, 2)].into_iter().collect();
         let request = Request::Write { offset: 8192, data, durability: Durability::Later };
         let mut write = Transfer::new(1, request, 512);
-        // SAFETY: these are no reads that succeeded.
+        // SAFETY: none of these is a successful read.
         unsafe {
-            assert!(matches!(write.on_result(Err(Errno::INTR)), Step::Again));
-            assert!(matches!(write.on_result(Ok(BLOCK + 512)), Step::Again));
+            assert!(matches!(write.on_result(Err(Errno::INTR)), Progress::Again));
+            assert!(matches!(write.on_result(Ok(BLOCK + 512)), Progress::Again));
             assert_eq!(write.offset, 8192 + 4096 + 512);
-            assert!(matches!(write.on_result(Ok(BLOCK)), Step::Again));
+            assert!(matches!(write.on_result(Ok(BLOCK)), Progress::Again));
             let Work::Write { pieces, .. } = &write.work else { panic!() };
             assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [2 * BLOCK - 512]);
-            assert!(matches!(write.on_result(Ok(2 * BLOCK - 512)), Step::Finished(Ok(_))));
+            assert!(matches!(write.on_result(Ok(2 * BLOCK - 512)), Progress::Ended(Ok(_))));
 
             let mut read = Transfer::new(2, Request::Read { offset: 0, len: BLOCK }, 512);
-            let Step::Finished(Err(fault)) = read.on_result(Ok(0)) else { panic!("the end of the file") };
+            let Progress::Ended(Err(fault)) = read.on_result(Ok(0)) else { panic!("the end of the file") };
             assert_eq!(DeviceError::from(fault), DeviceError::Io);
-            let Step::Finished(Err(fault)) = read.on_result(Err(Errno::NODEV)) else { panic!() };
+            let Progress::Ended(Err(fault)) = read.on_result(Err(Errno::NODEV)) else { panic!() };
             assert_eq!(DeviceError::from(fault), DeviceError::Gone);
         }
     }

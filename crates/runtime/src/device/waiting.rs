@@ -1,30 +1,31 @@
-//! When does a core wait for its disk itself?
+//! Blocking writes on the core, for a single client.
 //!
-//! A write with its sync through the ring wakes a thread of the kernel for the sync, and that one, or an interrupt, wakes
-//! the core again: with a caller who waits for each answer, the wake-ups are a good part of the whole. So where nobody
-//! else would be kept waiting (the reactor knows: see [`crate::Turn::is_caller_alone`]), the core makes such a write with
-//! two calls that block. A disk that takes long is not worth it, and may take very long: a wait that was short earns credit,
-//! a long one costs the more the longer it was, and without credit everything goes through the ring for a while. So a
-//! disk that hesitates now and then is waited for, and a slow one hardly ever.
+//! A flushed write through the ring wakes a kernel thread for the sync, and that thread, or an interrupt, wakes the core:
+//! for a client that waits for each reply, wake-ups are a large part of the latency. If blocking delays no other client
+//! (see [`crate::Turn::is_caller_alone`]), the core makes such a write with two blocking calls.
+//!
+//! Blocking on a slow disk gains nothing and may last long. A short wait earns credit, a long one costs credit by its
+//! length, and without credit all writes go through the ring for a while. So a disk with occasional pauses is used this
+//! way, and a slow one hardly ever.
 
 use super::blocking::Blocking;
-use super::transfer::{Finished, Transfer, Work};
+use super::transfer::{Completed, Transfer, Work};
 use std::time::{Duration, Instant};
 
-/// A wake-up costs some ten microseconds. Beside a wait of this length it does not matter any more.
+/// Longest wait that blocking improves: a wake-up costs some ten microseconds.
 const SHORT: Duration = Duration::from_micros(500);
-/// Short waits beyond which no more are counted: a single wait of 8 ms uses them up.
+/// Highest credit; a single wait of 8 ms uses it up.
 const CREDIT_MAX: u32 = 16;
-/// Without credit, so many times as long as the last wait passes before the next.
+/// Without credit the ring is used for so many times the length of the last wait.
 const REST_FACTOR: u32 = 64;
 
 pub(super) struct Waiting {
     disk: Blocking,
     is_allowed: bool,
     credit: u32,
-    /// Not before then.
+    /// The ring is used until then.
     rest_until: Option<Instant>,
-    /// For the next poll, if nothing else comes.
+    /// Carried out by the next poll, unless another request comes before it.
     next: Option<Transfer>,
 }
 
@@ -37,7 +38,7 @@ impl Waiting {
         self.is_allowed = is_allowed;
     }
 
-    /// Whether this one, under way alone, would be waited for.
+    /// True if this request is to be carried out by a blocking call, provided that it is the only one.
     pub fn wants(&mut self, transfer: &Transfer) -> bool {
         if !self.is_allowed || !transfer.needs_sync() && !matches!(transfer.work, Work::Flush) {
             return false;
@@ -61,12 +62,12 @@ impl Waiting {
         self.next.is_some()
     }
 
-    pub fn carry_out(&mut self) -> Option<Finished> {
+    pub fn carry_out(&mut self) -> Option<Completed> {
         let transfer = self.next.take()?;
         let began = Instant::now();
-        let finished = self.disk.carry_out(transfer);
+        let completed = self.disk.carry_out(transfer);
         self.on_waited(began, began.elapsed());
-        Some(finished)
+        Some(completed)
     }
 
     fn on_waited(&mut self, began: Instant, took: Duration) {
@@ -76,7 +77,7 @@ impl Waiting {
             cost => self.credit.saturating_sub(cost),
         };
         if self.credit == 0 {
-            // One try, then.
+            // Enough for one attempt after the rest.
             self.credit = 1;
             self.rest_until = began.checked_add(took.saturating_mul(REST_FACTOR));
         }
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     fn waiting() -> Waiting {
-        let file = std::fs::File::open("/dev/null").expect("it is there").into();
+        let file = std::fs::File::open("/dev/null").expect("/dev/null exists").into();
         let mut waiting = Waiting::new(Blocking { file, is_block_device: false, writes_through: false });
         waiting.allow(true);
         waiting
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hesitates_is_waited_for_and_a_slow_one_is_not() {
+    fn slow_disk_is_not_waited_for() {
         let (quick, long) = (Duration::from_micros(90), Duration::from_millis(5));
         let mut hesitant = waiting();
         let now = Instant::now();
@@ -111,15 +112,15 @@ mod tests {
 
         let mut slow = waiting();
         slow.on_waited(now, long);
-        assert!(!slow.wants(&flush()), "it is at rest");
+        assert!(!slow.wants(&flush()), "during the rest");
         slow.on_waited(now.checked_sub(Duration::from_secs(1)).expect("a second ago"), long);
-        assert!(slow.wants(&flush()), "for a while");
+        assert!(slow.wants(&flush()), "after the rest");
         slow.on_waited(now, long);
         assert!(!slow.wants(&flush()), "and again");
     }
 
     #[test]
-    fn only_what_must_be_on_the_disk_is_waited_for() {
+    fn only_flushes_and_flushed_writes_are_waited_for() {
         let mut waiting = waiting();
         assert!(waiting.wants(&flush()));
         let read = device::Request::Read { offset: 0, len: 4096 };

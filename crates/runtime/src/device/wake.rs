@@ -1,4 +1,4 @@
-//! How a device says that something has completed: an eventfd, which a reactor's epoll or a blocked thread sees.
+//! Signals of completions: an eventfd for a reactor's epoll or a blocked thread.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Becomes readable with each completion; clones are the same one.
+/// An eventfd that becomes readable with each completion. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Wake(Arc<OwnedFd>);
 
@@ -16,11 +16,11 @@ impl Wake {
     }
 
     pub(super) fn signal(&self) {
-        // It fails only when 2^64 signals wait already, and then it is readable.
+        // Fails only at a count of 2^64 signals, and then it is readable already.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 
-    /// For who is not a reactor: returns when something has completed since the last call, or after `patience`.
+    /// For threads without a reactor: returns when a request has completed since the last call, or after `patience`.
     pub fn wait(&self, patience: Duration) -> io::Result<()> {
         let patience = Timespec {
             tv_sec: patience.as_secs().try_into().unwrap_or(i64::MAX),

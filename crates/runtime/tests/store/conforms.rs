@@ -1,4 +1,4 @@
-//! The contract's own suite on an engine on a real disk.
+//! The conformance suite of stores on real disks.
 
 use super::disks::{LoopDevice, OnDisk, TemporaryFile, format};
 use runtime::device::{Disk, Method};
@@ -25,19 +25,19 @@ fn conforms(path: &Path, method: Method) {
 }
 
 #[test]
-fn on_a_file_through_the_ring() {
+fn conforms_on_file_through_ring() {
     let file = TemporaryFile::new("ring", DISK_BYTES);
     conforms(&file.0, Method::Ring);
 }
 
 #[test]
-fn on_a_file_through_threads() {
+fn conforms_on_file_through_threads() {
     let file = TemporaryFile::new("threads", DISK_BYTES);
     conforms(&file.0, Method::Threads);
 }
 
 #[test]
-fn on_a_loop_device() {
+fn conforms_on_loop_device() {
     let file = TemporaryFile::new("loop", DISK_BYTES);
     let device = match LoopDevice::over(&file.0) {
         Ok(device) => device,

@@ -1,4 +1,4 @@
-//! Files and loop devices with a store on them, driven from a test's thread.
+//! Files and loop devices with a store, driven by the thread of a test.
 
 use block_store::format::{FormatOptions, Identity};
 use block_store::{Options, Shard};
@@ -47,7 +47,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A shard that sleeps until its disk has done something, as a reactor would, instead of being polled in vain.
+/// A shard that sleeps until its disk has completions, as a reactor does.
 pub struct OnDisk {
     pub shard: Shard,
     queue: Queue,
@@ -58,7 +58,7 @@ fn waiting(queue: &Queue) -> impl FnMut() + use<> {
     move || wake.wait(PATIENCE).unwrap()
 }
 
-/// Makes a store of one shard, over whatever is there.
+/// Formats a store of one shard.
 pub fn format(disk: &Disk, method: Method, log_bytes: u64, identity: u8) {
     let mut queue = disk.queue_by(method).unwrap();
     let mut wait = waiting(&queue);

@@ -1,8 +1,8 @@
-//! Bit rot on a real file: random bits are flipped behind the store's back, in data, in the index, in the log and in what
-//! is free. Not one wrong byte may be returned, and a deep check must find every flip that lies in live data.
+//! Bit rot on a real file: random bits are flipped in data, index, log and free blocks. No read may return a wrong byte, and a
+//! deep check must find every flip in live data.
 //!
 //! A sample runs with the other tests; `SHOAL_ROT_FLIPS=1000` flips a thousand bits. Flips come in rounds of
-//! [`ROUND_FLIPS`], each on a store made anew, so that not all of them hide behind one that keeps it from opening.
+//! [`ROUND_FLIPS`], each on a new store, so that one flip that prevents recovery does not hide all others.
 
 use super::disks::{OnDisk, TemporaryFile, format};
 use block_store::check::{Depth, Finding};
@@ -40,7 +40,7 @@ fn bytes(dice: &mut Dice, len: u64) -> Vec<u8> {
     words.take(len as usize).collect()
 }
 
-/// To both stores, and durable in both.
+/// Applies a transaction to both stores, durably.
 fn apply(disk: &mut OnDisk, memory: &mut MemoryStore, changes: Vec<Change>) {
     for store in [disk as &mut dyn ObjectStore, memory] {
         store.submit(1, Transaction { collection: home(), changes: changes.clone() });
@@ -60,7 +60,7 @@ fn ask(store: &mut dyn ObjectStore, object: &ObjectId, query: Query) -> Result<A
     }
 }
 
-/// Objects of all sizes, written over in part, cloned and removed, with attributes and omaps.
+/// Objects of all sizes with overwrites, clones, removals, attributes and omaps.
 fn fill(disk: &mut OnDisk, memory: &mut MemoryStore, dice: &mut Dice) {
     apply(disk, memory, vec![Change::CreateCollection { split_bits: 0 }]);
     for n in 0..OBJECTS {
@@ -141,14 +141,14 @@ fn round(seed: u64, flips: usize, counts: &mut Counts) {
         assert!(store.shard.is_stopped());
         store.shard.stored_runs().flat_map(|run| run.blocks()).collect()
     };
-    // Half of them anywhere, half of them in live data.
+    // Half of the flips anywhere, half in live data.
     let mut flipped = BTreeSet::new();
     for n in 0..flips {
         let block = match n % 2 {
             0 => dice.below(DISK_BYTES / BLOCK_BYTES),
             _ => live[dice.below(live.len() as u64) as usize],
         };
-        // A block once: a second flip could undo the first.
+        // At most one per block: a second flip could undo the first.
         if flipped.insert(block) {
             flip(&file.0, block * BLOCK_BYTES + dice.below(BLOCK_BYTES), dice.below(8));
         }
@@ -213,7 +213,7 @@ fn same(found: &Answer, expected: &Answer) -> bool {
 }
 
 #[test]
-fn no_flipped_bit_is_served_and_a_deep_check_finds_each_in_live_data() {
+fn flipped_bits_are_never_read_and_deep_check_finds_them() {
     let flips =
         std::env::var("SHOAL_ROT_FLIPS").map_or(2 * ROUND_FLIPS, |text| text.parse().expect("a number"));
     let mut counts = Counts::default();

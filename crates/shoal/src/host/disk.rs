@@ -139,7 +139,7 @@ impl Device {
     }
 
     pub fn shards(&self) -> usize {
-        self.superblock.parts.len()
+        self.superblock.regions.len()
     }
 
     /// The shards that the `core`th of `cores` has.

@@ -9,7 +9,7 @@ use store::{Compressed, ObjectStore};
 pub fn json(store: &Opened) -> Value {
     let superblock = &store.device.superblock;
     let shards = store.shards().enumerate().map(|(number, shard)| {
-        let (part, usage) = (shard.part(), shard.usage());
+        let (part, usage) = (shard.region(), shard.usage());
         let compressed = compressed(shard);
         json!({
             "shard": number,
@@ -60,7 +60,7 @@ pub fn text(store: &Opened) -> String {
             usage.data,
             usage.omap,
             usage.metadata,
-            shard.part().log_blocks * BLOCK as u64,
+            shard.region().log_blocks * BLOCK as u64,
         ));
         let Compressed { original, allocated, .. } = compressed(shard);
         if original > 0 {

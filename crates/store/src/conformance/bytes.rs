@@ -1,42 +1,42 @@
-//! An object's bytes: sparse, with clones that share.
+//! Bytes of objects: sparse, and shared by clones.
 
 use super::{Case, Harness, object, write};
 use crate::{Answer, Change, Query, ReadError};
 
 pub(super) const CASES: &[Case] = &[
-    a_missing_object_says_so,
-    a_write_beyond_the_end_leaves_zeroes_between,
-    an_overwrite_replaces_exactly_its_range,
-    a_read_is_clipped_at_the_end,
+    missing_object_is_reported,
+    write_beyond_end_leaves_zeroes,
+    overwrite_replaces_its_range_only,
+    read_is_clipped_at_end,
     zero_extends_and_reads_as_zeroes,
-    truncate_cuts_and_extends,
-    what_truncate_cut_off_does_not_come_back,
-    an_empty_write_creates_without_extending,
-    the_extent_map_covers_every_byte_that_is_not_zero,
-    a_clone_lives_its_own_life,
-    a_clone_replaces_what_was_there,
+    truncate_shortens_and_extends,
+    truncated_bytes_do_not_return,
+    empty_write_creates_without_extending,
+    extents_cover_all_nonzero_bytes,
+    clone_is_independent_of_source,
+    clone_replaces_target,
     clone_range_copies_bytes_and_holes,
     clone_range_within_one_object,
     large_and_small_writes_mix,
-    clones_must_have_a_source,
-    remove_must_find_its_object,
+    clone_of_missing_object_panics,
+    removal_of_missing_object_panics,
 ];
 
-fn a_missing_object_says_so(h: &mut Harness) {
+fn missing_object_is_reported(h: &mut Harness) {
     let a = object("a", 1);
     for query in [Query::Stat, Query::Data { offset: 0, len: 1 }, Query::Attrs, Query::OmapHeader] {
         assert_eq!(h.ask(&a, query), Err(ReadError::NoObject));
     }
 }
 
-fn a_write_beyond_the_end_leaves_zeroes_between(h: &mut Harness) {
+fn write_beyond_end_leaves_zeroes(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 5, b"xyz"));
     assert_eq!(h.size(&a), 8);
     assert_eq!(h.data(&a, 0, 100), b"\0\0\0\0\0xyz");
 }
 
-fn an_overwrite_replaces_exactly_its_range(h: &mut Harness) {
+fn overwrite_replaces_its_range_only(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, &[1; 10_000]));
     h.change(write(&a, 3000, &[2; 4096]));
@@ -45,7 +45,7 @@ fn an_overwrite_replaces_exactly_its_range(h: &mut Harness) {
     assert_eq!(h.data(&a, 0, 10_000), expected);
 }
 
-fn a_read_is_clipped_at_the_end(h: &mut Harness) {
+fn read_is_clipped_at_end(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, b"hello"));
     assert_eq!(h.data(&a, 3, u64::MAX), b"lo");
@@ -66,7 +66,7 @@ fn zero_extends_and_reads_as_zeroes(h: &mut Harness) {
     assert_eq!(h.data(&a, 0, u64::MAX), expected);
 }
 
-fn truncate_cuts_and_extends(h: &mut Harness) {
+fn truncate_shortens_and_extends(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, b"abcdef"));
     h.change(Change::Truncate { object: a.clone(), size: 3 });
@@ -79,7 +79,7 @@ fn truncate_cuts_and_extends(h: &mut Harness) {
     assert_eq!(h.data(&b, (1 << 40) - 2, 10), [0, 0]);
 }
 
-fn what_truncate_cut_off_does_not_come_back(h: &mut Harness) {
+fn truncated_bytes_do_not_return(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, &[7; 200_000]));
     h.change(Change::Truncate { object: a.clone(), size: 10 });
@@ -90,13 +90,13 @@ fn what_truncate_cut_off_does_not_come_back(h: &mut Harness) {
     assert_eq!(h.data(&a, 0, u64::MAX), expected);
 }
 
-fn an_empty_write_creates_without_extending(h: &mut Harness) {
+fn empty_write_creates_without_extending(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 100, b""));
     assert_eq!(h.size(&a), 0);
 }
 
-fn the_extent_map_covers_every_byte_that_is_not_zero(h: &mut Harness) {
+fn extents_cover_all_nonzero_bytes(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 10_000, &[1; 5000]));
     h.change(write(&a, 1_000_000, &[2; 5000]));
@@ -114,7 +114,7 @@ fn the_extent_map_covers_every_byte_that_is_not_zero(h: &mut Harness) {
     assert!(!covered(500_000), "a hole of a megabyte is a hole");
 }
 
-fn a_clone_lives_its_own_life(h: &mut Harness) {
+fn clone_is_independent_of_source(h: &mut Harness) {
     let (a, b) = (object("a", 1), object("b", 2));
     h.change(write(&a, 0, &[1; 100_000]));
     h.change(Change::Clone { from: a.clone(), to: b.clone() });
@@ -128,7 +128,7 @@ fn a_clone_lives_its_own_life(h: &mut Harness) {
     assert_eq!(h.size(&b), 100_000);
 }
 
-fn a_clone_replaces_what_was_there(h: &mut Harness) {
+fn clone_replaces_target(h: &mut Harness) {
     let (a, b) = (object("a", 1), object("b", 2));
     h.change(write(&a, 0, b"new"));
     h.change(write(&b, 0, b"something older"));
@@ -145,7 +145,7 @@ fn clone_range_copies_bytes_and_holes(h: &mut Harness) {
     h.change(write(&b, 0, b"0123456789ABCDEF"));
     h.change(Change::CloneRange { from: a.clone(), to: b.clone(), from_offset: 1, len: 6, to_offset: 4 });
     assert_eq!(h.data(&b, 0, 100), b"0123bc\0\0\0gABCDEF");
-    // Clipped at the source's end; the target is extended by what there is.
+    // Clipped at the end of the source, and the target is extended by the rest.
     h.change(Change::CloneRange { from: a.clone(), to: b.clone(), from_offset: 8, len: 100, to_offset: 20 });
     assert_eq!(h.data(&b, 10, 100), b"ABCDEF\0\0\0\0i");
     let c = object("c", 3);
@@ -175,10 +175,10 @@ fn large_and_small_writes_mix(h: &mut Harness) {
     assert!(h.data(&a, 0, u64::MAX) == expected);
 }
 
-fn clones_must_have_a_source(h: &mut Harness) {
+fn clone_of_missing_object_panics(h: &mut Harness) {
     h.must_panic("a clone of nothing", vec![Change::Clone { from: object("no", 1), to: object("b", 1) }]);
 }
 
-fn remove_must_find_its_object(h: &mut Harness) {
+fn removal_of_missing_object_panics(h: &mut Harness) {
     h.must_panic("the removal of nothing", vec![Change::Remove { object: object("no", 1) }]);
 }

@@ -1,31 +1,31 @@
-//! Collections, listing in hash order, names.
+//! Collections, listings in hash order, names.
 
 use super::{Case, Harness, end_of_listing, home, object, pg, write};
 use crate::{Change, Collection, ObjectId, Query, ReadError, Transaction};
 use wire::types::HObject;
 
 pub(super) const CASES: &[Case] = &[
-    a_missing_collection_says_so,
-    collections_come_and_go,
+    missing_collection_is_reported,
+    collections_are_created_and_removed,
     listing_follows_the_reversed_hash,
-    listing_obeys_its_bounds,
-    names_with_the_same_hash_are_apart,
-    the_pg_meta_object_is_not_listed,
+    listing_respects_bounds,
+    objects_of_equal_hash_are_distinct,
+    pg_meta_object_is_not_listed,
     rename_moves_everything,
-    rename_onto_an_object_is_refused,
+    rename_onto_object_panics,
     split_moves_by_hash,
-    merge_brings_back,
-    a_collection_with_objects_is_not_removed,
-    a_collection_is_not_created_twice,
-    usage_follows_what_is_stored,
+    merge_moves_all_objects,
+    removal_of_nonempty_collection_panics,
+    second_creation_of_collection_panics,
+    usage_follows_stored_bytes,
 ];
 
-fn a_missing_collection_says_so(h: &mut Harness) {
+fn missing_collection_is_reported(h: &mut Harness) {
     let elsewhere = Collection::Pg(pg(77));
     assert_eq!(h.ask_in(elsewhere, &object("a", 1), vec![Query::Stat]), Err(ReadError::NoCollection));
 }
 
-fn collections_come_and_go(h: &mut Harness) {
+fn collections_are_created_and_removed(h: &mut Harness) {
     h.apply(Collection::Meta, vec![Change::CreateCollection { split_bits: 0 }]);
     h.apply(Collection::Pg(pg(3)), vec![Change::CreateCollection { split_bits: 2 }]);
     assert_eq!(h.store.collections(), [(Collection::Meta, 0), (home(), 0), (Collection::Pg(pg(3)), 2)]);
@@ -52,7 +52,7 @@ fn listing_follows_the_reversed_hash(h: &mut Harness) {
     }
 }
 
-fn listing_obeys_its_bounds(h: &mut Harness) {
+fn listing_respects_bounds(h: &mut Harness) {
     let mut all: Vec<ObjectId> = hashes().into_iter().map(|hash| object("o", hash)).collect();
     for o in &all {
         h.change(Change::Touch { object: o.clone() });
@@ -61,12 +61,12 @@ fn listing_obeys_its_bounds(h: &mut Harness) {
     assert_eq!(h.list(home(), all[10].clone(), all[20].clone(), 3), all[10..20]);
     assert_eq!(h.list(home(), all[20].clone(), all[10].clone(), 3), []);
     assert_eq!(h.list(home(), end_of_listing(), end_of_listing(), 3), []);
-    // A start that is no object.
+    // A start where no object is.
     let between = object("p", all[30].object.hash);
     assert_eq!(h.list(home(), between, all[33].clone(), 3), all[31..33]);
 }
 
-fn names_with_the_same_hash_are_apart(h: &mut Harness) {
+fn objects_of_equal_hash_are_distinct(h: &mut Harness) {
     let mut all = Vec::new();
     let names: [(&[u8], &[u8], &[u8]); _] = [
         (b"", b"", b"a"),
@@ -104,7 +104,7 @@ fn names_with_the_same_hash_are_apart(h: &mut Harness) {
     assert_eq!(h.list_all(home()), all);
 }
 
-fn the_pg_meta_object_is_not_listed(h: &mut Harness) {
+fn pg_meta_object_is_not_listed(h: &mut Harness) {
     let meta = ObjectId::pg_meta(pg(0));
     h.change(write(&meta, 0, b"info"));
     assert_eq!(h.data(&meta, 0, 10), b"info");
@@ -122,7 +122,7 @@ fn rename_moves_everything(h: &mut Harness) {
     assert_eq!(h.list_all(home()), [b]);
 }
 
-fn rename_onto_an_object_is_refused(h: &mut Harness) {
+fn rename_onto_object_panics(h: &mut Harness) {
     let (a, b) = (object("a", 1), object("b", 2));
     h.change(write(&a, 0, b"a"));
     h.change(write(&b, 0, b"b"));
@@ -149,7 +149,7 @@ fn split_moves_by_hash(h: &mut Harness) {
     assert_eq!(h.store.collections(), [(home(), 1), (child, 1)]);
 }
 
-fn merge_brings_back(h: &mut Harness) {
+fn merge_moves_all_objects(h: &mut Harness) {
     let child = Collection::Pg(pg(1));
     h.apply(child, vec![Change::CreateCollection { split_bits: 1 }]);
     h.apply(child, vec![Change::Touch { object: ObjectId::pg_meta(pg(1)) }, write(&object("b", 1), 0, b"b")]);
@@ -161,16 +161,16 @@ fn merge_brings_back(h: &mut Harness) {
     assert_eq!(h.ask(&ObjectId::pg_meta(pg(1)), Query::Stat), Err(ReadError::NoObject));
 }
 
-fn a_collection_with_objects_is_not_removed(h: &mut Harness) {
+fn removal_of_nonempty_collection_panics(h: &mut Harness) {
     h.change(Change::Touch { object: object("a", 1) });
     h.must_panic("the removal of a collection with objects", vec![Change::RemoveCollection]);
 }
 
-fn a_collection_is_not_created_twice(h: &mut Harness) {
+fn second_creation_of_collection_panics(h: &mut Harness) {
     h.must_panic("a collection twice", vec![Change::CreateCollection { split_bits: 0 }]);
 }
 
-/// A store may compress.
+/// Bytes that do not compress: a store may compress.
 fn incompressible(len: usize) -> Vec<u8> {
     let mut state = 1u64;
     let next = |_| {
@@ -182,7 +182,7 @@ fn incompressible(len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-fn usage_follows_what_is_stored(h: &mut Harness) {
+fn usage_follows_stored_bytes(h: &mut Harness) {
     let empty = h.store.usage();
     assert!(empty.available <= empty.total);
     let a = object("a", 1);

@@ -7,14 +7,14 @@ use bytes::Bytes;
 pub(super) const CASES: &[Case] = &[
     attributes_are_set_replaced_and_removed,
     attribute_and_omap_names_are_any_bytes,
-    what_takes_away_does_not_create,
-    what_writes_creates,
+    removals_do_not_create_objects,
+    writes_create_objects,
     omap_lists_in_order_with_bounds,
     omap_removes_keys_and_ranges,
-    omap_gets_only_what_exists_once_and_sorted,
-    clearing_takes_keys_and_header_and_nothing_else,
-    a_clone_has_its_own_attributes_and_omap,
-    a_log_that_is_appended_and_trimmed,
+    omap_get_returns_existing_keys_sorted,
+    omap_clear_removes_keys_and_header_only,
+    clone_has_its_own_attributes_and_omap,
+    log_is_appended_and_trimmed,
 ];
 
 fn pairs(entries: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
@@ -92,7 +92,7 @@ fn attribute_and_omap_names_are_any_bytes(h: &mut Harness) {
     assert_eq!(omap(h, &a), rest);
 }
 
-fn what_takes_away_does_not_create(h: &mut Harness) {
+fn removals_do_not_create_objects(h: &mut Harness) {
     let a = object("a", 1);
     for change in [
         Change::RemoveAttr { object: a.clone(), name: "x".into() },
@@ -107,7 +107,7 @@ fn what_takes_away_does_not_create(h: &mut Harness) {
     }
 }
 
-fn what_writes_creates(h: &mut Harness) {
+fn writes_create_objects(h: &mut Harness) {
     for (i, change) in [
         Change::Touch { object: object("o0", 1) },
         write(&object("o1", 1), 0, b"x"),
@@ -163,14 +163,14 @@ fn omap_removes_keys_and_ranges(h: &mut Harness) {
     assert_eq!(omap(h, &a), pairs(&[("d", "4")]));
 }
 
-fn omap_gets_only_what_exists_once_and_sorted(h: &mut Harness) {
+fn omap_get_returns_existing_keys_sorted(h: &mut Harness) {
     let a = object("a", 1);
     h.change(Change::OmapSet { object: a.clone(), entries: pairs(&[("a", "1"), ("b", ""), ("c", "3")]) });
     let query = Query::OmapGet { keys: keys(&["c", "x", "b", "c"]) };
     assert_eq!(h.ask(&a, query), Ok(Answer::OmapGet(pairs(&[("b", ""), ("c", "3")]))));
 }
 
-fn clearing_takes_keys_and_header_and_nothing_else(h: &mut Harness) {
+fn omap_clear_removes_keys_and_header_only(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, b"data"));
     h.change(Change::SetAttr { object: a.clone(), name: "x".into(), value: "y".into() });
@@ -184,7 +184,7 @@ fn clearing_takes_keys_and_header_and_nothing_else(h: &mut Harness) {
     assert_eq!(h.ask(&a, Query::Attr { name: "x".into() }), Ok(Answer::Attr(Some("y".into()))));
 }
 
-fn a_clone_has_its_own_attributes_and_omap(h: &mut Harness) {
+fn clone_has_its_own_attributes_and_omap(h: &mut Harness) {
     let (a, b) = (object("a", 1), object("b", 2));
     h.change(Change::SetAttr { object: a.clone(), name: "x".into(), value: "y".into() });
     h.change(Change::OmapSet { object: a.clone(), entries: pairs(&[("k", "v")]) });
@@ -197,8 +197,8 @@ fn a_clone_has_its_own_attributes_and_omap(h: &mut Harness) {
     assert_eq!(h.ask(&b, Query::Attr { name: "x".into() }), Ok(Answer::Attr(Some("y".into()))));
 }
 
-/// What a PG does at every write: a key at the end goes in, old ones go out, in the PG's own object.
-fn a_log_that_is_appended_and_trimmed(h: &mut Harness) {
+/// The pattern of a PG log: keys are added at the end and removed from the front.
+fn log_is_appended_and_trimmed(h: &mut Harness) {
     let meta = ObjectId::pg_meta(super::pg(0));
     let key = |i: u64| Bytes::from(format!("{i:020}"));
     for i in 0..300u64 {

@@ -1,7 +1,7 @@
-//! The suite that any store must pass: the contract of [`ObjectStore`], case by case, then against a naive model.
+//! Conformance tests for stores: the contract of [`ObjectStore`] case by case, then random transactions against a model.
 //!
-//! A store's tests call [`suite`] with a function that makes an empty store. Delays of its own choosing are welcome:
-//! the suite waits for completions, and looks at their order.
+//! A store's tests call [`suite`] with a function that makes an empty store. The store may delay completions as it likes:
+//! the suite waits for them, and checks their order.
 
 mod bytes;
 mod collections;
@@ -17,7 +17,7 @@ use crate::{
 };
 use wire::types::{HObject, PgId, SnapId, SpgId};
 
-/// Run every case, each on a store of its own.
+/// Runs every case, each on a new store.
 pub fn suite(new: impl Fn() -> Box<dyn ObjectStore>) {
     for case in bytes::CASES
         .iter()
@@ -33,16 +33,16 @@ pub fn suite(new: impl Fn() -> Box<dyn ObjectStore>) {
     }
 }
 
-/// A property of the contract, tried on an empty store.
+/// A test of the contract on an empty store.
 type Case = fn(&mut Harness);
 
-/// A store with one PG's collection, driven one step at a time.
+/// A store with the collection of one PG.
 struct Harness {
     store: Box<dyn ObjectStore>,
     next_tag: u64,
 }
 
-/// How often a store may say "not yet" before the suite calls it stuck.
+/// Polls without completion after which a store counts as stuck.
 const POLLS_MAX: usize = 100_000;
 
 fn pg(seed: u32) -> SpgId {
@@ -53,7 +53,7 @@ fn home() -> Collection {
     Collection::Pg(pg(0))
 }
 
-/// An object of pool 1. `hash` decides where it is listed.
+/// An object of pool 1; `hash` determines its place in listings.
 fn object(name: &str, hash: u32) -> ObjectId {
     HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }.into()
 }
@@ -74,7 +74,7 @@ impl Harness {
         self.next_tag
     }
 
-    /// Everything that is under way, completed.
+    /// Polls until the store is at rest. Returns the completions.
     fn settle(&mut self) -> Vec<Completion> {
         let mut out = Vec::new();
         for _ in 0..POLLS_MAX {
@@ -82,10 +82,10 @@ impl Harness {
                 return out;
             }
         }
-        panic!("the store says that something is under way and does not complete it");
+        panic!("the store stays busy");
     }
 
-    /// Submit and wait for the commit.
+    /// Submits a transaction and waits for its commit.
     fn apply(&mut self, collection: Collection, changes: Vec<Change>) {
         let tag = self.tag();
         self.store.submit(tag, Transaction { collection, changes });
@@ -145,7 +145,7 @@ impl Harness {
         }
     }
 
-    /// The objects of a collection, listed in steps of `max`.
+    /// All objects of a collection, by listings of `max` objects.
     fn list(&mut self, collection: Collection, start: ObjectId, end: ObjectId, max: usize) -> Vec<ObjectId> {
         let (mut at, mut out) = (start, Vec::new());
         loop {
@@ -168,7 +168,7 @@ impl Harness {
         self.list(collection, HObject::min().into(), end_of_listing(), 1000)
     }
 
-    /// Apply what the contract forbids, and see the store refuse it.
+    /// Submits a transaction that breaks the contract: the store must panic.
     fn must_panic(&mut self, what: &str, changes: Vec<Change>) {
         let tag = self.tag();
         let transaction = Transaction { collection: home(), changes };

@@ -1,4 +1,4 @@
-//! A store against the simplest thing that could be one: random transactions, then every answer compared.
+//! Random transactions on a store and on a naive model, with all answers compared.
 
 use super::{Harness, end_of_listing, home, pg};
 use crate::memory::Dice;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use wire::types::{HObject, SnapId};
 
-/// Small enough that changes meet, large enough that a write can be of the kind that is not copied.
+/// Object size: small enough for overlapping changes, large enough for writes that are stored without a copy.
 const OBJECT_BYTES_MAX: u64 = 300_000;
 
 #[derive(Clone, Default)]
@@ -25,10 +25,10 @@ struct Model {
     collections: BTreeMap<Collection, (u8, ModelCollection)>,
 }
 
-/// Submit `steps` random transactions, valid by the contract, and compare all that can be asked after each.
+/// Submits `steps` random valid transactions, and compares all answers after each.
 ///
 /// # Panics
-/// Where the store and the model differ, naming the seed and the step.
+/// If the store differs from the model, with the seed and the step.
 pub fn agrees_with_model(store: Box<dyn ObjectStore>, seed: u64, steps: usize) {
     let mut dice = Dice(seed);
     let mut h = Harness::new(store);
@@ -58,7 +58,7 @@ fn pick_object(dice: &mut Dice) -> ObjectId {
     if n == 0 {
         return ObjectId::pg_meta(pg(0));
     }
-    // Hashes that collide, and snapshots of one name.
+    // Colliding hashes, and snapshots of the same name.
     let snap = if n > 9 { SnapId(n as u64) } else { SnapId::HEAD };
     let name = format!("o{}", n / 2);
     HObject { pool: 1, hash: n % 5, snap, name: name.into(), ..HObject::min() }.into()
@@ -99,7 +99,7 @@ impl Model {
         if object.is_pg_meta() && collection != home() {
             object = super::object("o1", 1);
         }
-        // What must exist for some changes: fall back to making one.
+        // Some changes need an existing object: create one if there is none.
         let existing =
             objects.keys().filter(|o| !o.is_pg_meta()).nth(dice.below(objects.len() as u64) as usize);
         match (dice.below(24), existing.cloned()) {
@@ -142,7 +142,7 @@ impl Model {
         }
     }
 
-    /// Create, split and merge between the home collection and one other.
+    /// Creates, splits and merges the home collection and a second one.
     fn random_structure(&self, collection: Collection, dice: &mut Dice) -> Option<Change> {
         let other = Collection::Pg(pg(1));
         if !self.collections.contains_key(&other) {
@@ -227,7 +227,7 @@ impl Model {
             let absent = super::object("never written", 3);
             assert_eq!(h.ask_in(collection, &absent, vec![Query::Stat]), Err(ReadError::NoObject), "{told}");
         }
-        // Now and then the other collection comes into being, so that splits and merges have a partner.
+        // The second collection is created now and then, for splits and merges.
         let other = Collection::Pg(pg(1));
         if !self.collections.contains_key(&other) && dice.below(3) == 0 {
             let create = Change::CreateCollection { split_bits: 0 };
@@ -331,7 +331,7 @@ impl ModelObject {
     }
 }
 
-/// Ropes are equal when their bytes are, however they are cut.
+/// Compares answers; ropes are equal if their bytes are.
 fn same(a: &Answer, b: &Answer) -> bool {
     match (a, b) {
         (Answer::Data(a), Answer::Data(b)) => a.to_bytes() == b.to_bytes(),

@@ -1,16 +1,16 @@
-//! A collection that comes from another store shard.
+//! Collections that arrive from another store shard.
 
 use super::{Case, Harness, home, object, pg, write};
 use crate::moving::{ObjectCopy, STEP_BYTES, leftovers, remove};
 use crate::{Change, Collection, ObjectId, Placed, Query};
 
 pub(super) const CASES: &[Case] = &[
-    what_arrives_is_not_there_until_it_has_arrived,
-    it_arrives_together_with_the_last_changes,
-    what_is_there_does_not_arrive,
-    a_leftover_goes_with_all_that_is_in_it,
-    a_copied_object_is_the_same,
-    a_copy_made_again_has_nothing_of_the_first,
+    arriving_collection_is_hidden_until_arrived,
+    arrival_and_last_changes_are_atomic,
+    second_arrival_panics,
+    leftover_is_removed_with_its_objects,
+    copied_object_equals_source,
+    repeated_copy_replaces_the_first,
 ];
 
 fn there() -> Collection {
@@ -21,7 +21,7 @@ fn begin(h: &mut Harness, moves: u32) {
     h.apply(there(), vec![Change::BeginArrival { split_bits: 3, moves }]);
 }
 
-fn what_arrives_is_not_there_until_it_has_arrived(h: &mut Harness) {
+fn arriving_collection_is_hidden_until_arrived(h: &mut Harness) {
     begin(h, 7);
     assert_eq!(h.store.collections(), [(home(), 0)]);
     let arriving = Placed { split_bits: 3, moves: 7, arriving: true };
@@ -34,7 +34,7 @@ fn what_arrives_is_not_there_until_it_has_arrived(h: &mut Harness) {
     assert_eq!(h.list_all(there()), [object("a", 5)]);
 }
 
-fn it_arrives_together_with_the_last_changes(h: &mut Harness) {
+fn arrival_and_last_changes_are_atomic(h: &mut Harness) {
     begin(h, 1);
     let meta = ObjectId::pg_meta(pg(5));
     h.apply(
@@ -46,11 +46,11 @@ fn it_arrives_together_with_the_last_changes(h: &mut Harness) {
     assert_eq!(h.list_all(there()), [object("a", 5)]);
 }
 
-fn what_is_there_does_not_arrive(h: &mut Harness) {
+fn second_arrival_panics(h: &mut Harness) {
     h.must_panic("the arrival of what is there", vec![Change::Arrive]);
 }
 
-fn a_leftover_goes_with_all_that_is_in_it(h: &mut Harness) {
+fn leftover_is_removed_with_its_objects(h: &mut Harness) {
     begin(h, 1);
     h.apply(there(), vec![Change::Touch { object: ObjectId::pg_meta(pg(5)) }]);
     for i in 0..200 {
@@ -69,7 +69,7 @@ fn a_leftover_goes_with_all_that_is_in_it(h: &mut Harness) {
     begin(h, 1);
 }
 
-/// From the home collection to the one that arrives.
+/// Copies an object from the home collection to the arriving one.
 fn copy(h: &mut Harness, id: &ObjectId, again: bool) {
     let mut copy = ObjectCopy::new(id.clone(), again);
     while !copy.is_done() {
@@ -101,7 +101,7 @@ fn everything(h: &mut Harness, collection: Collection, id: &ObjectId) -> Vec<cra
     answers
 }
 
-/// Objects of every kind that a move must keep.
+/// Objects of every kind that a move must preserve.
 fn objects(h: &mut Harness) -> Vec<ObjectId> {
     let (empty, sparse, long, keys) =
         (object("empty", 5), object("sparse", 13), object("long", 21), object("keys", 29));
@@ -124,7 +124,7 @@ fn objects(h: &mut Harness) -> Vec<ObjectId> {
     vec![empty, sparse, long, old, keys]
 }
 
-fn a_copied_object_is_the_same(h: &mut Harness) {
+fn copied_object_equals_source(h: &mut Harness) {
     let objects = objects(h);
     begin(h, 1);
     for id in &objects {
@@ -133,11 +133,11 @@ fn a_copied_object_is_the_same(h: &mut Harness) {
     }
 }
 
-fn a_copy_made_again_has_nothing_of_the_first(h: &mut Harness) {
+fn repeated_copy_replaces_the_first(h: &mut Harness) {
     let objects = objects(h);
     begin(h, 1);
     objects.iter().for_each(|id| copy(h, id, false));
-    // Each becomes another, and the last goes.
+    // Each object is replaced by the next, and the last is removed.
     for (i, id) in objects[1..].iter().enumerate() {
         h.change(Change::Clone { from: id.clone(), to: objects[i].clone() });
     }

@@ -1,15 +1,15 @@
-//! Which completion comes when, and what a read may see.
+//! Order of completions, and visibility of transactions to reads.
 
 use super::{Case, Harness, POLLS_MAX, home, object, pg, write};
 use crate::{Answer, Change, Collection, Completion, Query, ReadRequest, Transaction};
 use std::collections::BTreeMap;
 
 pub(super) const CASES: &[Case] = &[
-    nothing_completes_twice_or_not_at_all,
-    commits_of_a_collection_come_in_order,
-    a_read_sees_what_was_submitted_before_it,
-    queries_of_one_request_see_one_moment,
-    a_split_is_ordered_in_both_collections,
+    everything_completes_exactly_once,
+    commits_of_collection_are_in_order,
+    read_sees_earlier_transactions,
+    queries_of_request_see_one_moment,
+    split_is_ordered_in_both_collections,
 ];
 
 fn two_collections(h: &mut Harness) -> [Collection; 2] {
@@ -18,7 +18,7 @@ fn two_collections(h: &mut Harness) -> [Collection; 2] {
     [home(), other]
 }
 
-fn nothing_completes_twice_or_not_at_all(h: &mut Harness) {
+fn everything_completes_exactly_once(h: &mut Harness) {
     let a = object("a", 1);
     let mut expected = Vec::new();
     for i in 0..50 {
@@ -44,7 +44,7 @@ fn nothing_completes_twice_or_not_at_all(h: &mut Harness) {
     assert_eq!(h.settle(), []);
 }
 
-fn commits_of_a_collection_come_in_order(h: &mut Harness) {
+fn commits_of_collection_are_in_order(h: &mut Harness) {
     let collections = two_collections(h);
     let mut of_tag = BTreeMap::new();
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ fn commits_of_a_collection_come_in_order(h: &mut Harness) {
     }
 }
 
-fn a_read_sees_what_was_submitted_before_it(h: &mut Harness) {
+fn read_sees_earlier_transactions(h: &mut Harness) {
     let a = object("a", 1);
     for i in 0..50u8 {
         let tag = h.tag();
@@ -83,8 +83,8 @@ fn a_read_sees_what_was_submitted_before_it(h: &mut Harness) {
     }
 }
 
-/// Two ends of an object are written together, always with the same byte; a read never finds them different.
-fn queries_of_one_request_see_one_moment(h: &mut Harness) {
+/// Both ends of an object are written in one transaction, with the same byte: a read must never see them differ.
+fn queries_of_request_see_one_moment(h: &mut Harness) {
     let a = object("a", 1);
     h.change(write(&a, 0, &[0; 2]));
     let mut out = Vec::new();
@@ -109,7 +109,7 @@ fn queries_of_one_request_see_one_moment(h: &mut Harness) {
     assert_eq!(reads, 100);
 }
 
-fn a_split_is_ordered_in_both_collections(h: &mut Harness) {
+fn split_is_ordered_in_both_collections(h: &mut Harness) {
     let [source, target] = two_collections(h);
     h.change(Change::Touch { object: object("a", 1) });
     let (before, split, after) = (h.tag(), h.tag(), h.tag());

@@ -1,13 +1,13 @@
-//! The memory store as bytes: what a clean stop writes and a start reads.
+//! Store images: the memory store as a file, written at a clean stop and read by the next start.
 //!
 //! ```text
 //! magic "shoalmem" | u32 version
 //! record*: u8 kind | u32 length | body | u32 crc32c of kind, length and body
 //! ```
-//! Records come in order: a collection, its objects, each followed by its parts, and last an end record that
-//! counts them, so that an image that was cut short is told from a whole one.
+//! Records are in order: a collection, its objects, each followed by its contents; and last an end record with their counts,
+//! so that a truncated image is detected.
 //!
-//! Version 2: a collection's record says how often it has moved, and whether it is arriving. Version 1: the first.
+//! Version 2 adds to a collection's record the number of moves and the arriving flag. Version 1 was the first.
 
 use super::extents::COPY_BELOW;
 use super::object::Object;
@@ -23,30 +23,30 @@ use wire::types::{HObject, SpgId};
 const MAGIC: &[u8; 8] = b"shoalmem";
 const VERSION: u32 = 2;
 
-/// The longest body that is written, and the longest that is read back: more than one client operation carries.
+/// Longest body that is written or read: more than the data of one client operation.
 const BODY_MAX: usize = 129 << 20;
-/// Extents are written in parts of at most this.
+/// Longest piece of an extent in a record.
 const EXTENT_PART: usize = 8 << 20;
-/// Omap entries are gathered into records of about this size.
+/// Approximate size of a record of omap entries.
 const OMAP_PART: usize = 256 << 10;
 
 #[derive(Debug, Error)]
 pub enum ImageError {
-    #[error("reading or writing the image: {0}")]
+    #[error("cannot read or write the image: {0}")]
     Io(#[from] io::Error),
     #[error("not an image of a memory store")]
     Magic,
     #[error("image version {0}; this program reads versions 1 to {VERSION}")]
     Version(u32),
-    #[error("record {record}: a checksum does not match")]
+    #[error("record {record}: checksum mismatch")]
     Checksum { record: u64 },
-    #[error("record {record}: {bytes} bytes, more than any record has")]
+    #[error("record {record}: a length of {bytes} bytes exceeds the maximum")]
     TooLong { record: u64, bytes: u32 },
     #[error("record {record}: {why}")]
     Malformed { record: u64, why: &'static str },
     #[error("record {record}: {source}")]
     Decode { record: u64, source: DecodeError },
-    #[error("a value of {bytes} bytes is too long for an image")]
+    #[error("a value of {bytes} bytes exceeds the maximum of an image")]
     ValueTooLong { bytes: usize },
 }
 
@@ -61,7 +61,7 @@ mod kind {
 }
 
 impl MemoryStore {
-    /// Write all that has been submitted. The caller has stopped submitting and has seen every completion.
+    /// Writes the whole store. The caller has stopped submitting and has taken every completion.
     pub fn save(&self, out: &mut impl Write) -> Result<(), ImageError> {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
@@ -87,7 +87,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Read an image back. Nothing is taken on trust: an image that is damaged or cut short is an error.
+    /// Reads an image. A damaged or truncated image is an error.
     pub fn load(config: Config, input: &mut impl Read) -> Result<MemoryStore, ImageError> {
         let mut magic = [0; 8];
         input.read_exact(&mut magic)?;
@@ -206,11 +206,11 @@ fn read_record(input: &mut impl Read, record: u64) -> Result<(u8, Bytes), ImageE
     if len as usize > BODY_MAX {
         return Err(ImageError::TooLong { record, bytes: len });
     }
-    // Grows as bytes arrive, so that a short file cannot make it take what it does not hold.
+    // Grows with the bytes read, so that a short file cannot cause a large allocation.
     let mut body = Vec::new();
     input.by_ref().take(len as u64).read_to_end(&mut body)?;
     if body.len() != len as usize {
-        return Err(ImageError::Malformed { record, why: "the image ends within it" });
+        return Err(ImageError::Malformed { record, why: "the image is truncated" });
     }
     if read_u32(input)? != checksum(kind[0], &body) {
         return Err(ImageError::Checksum { record });
@@ -218,7 +218,7 @@ fn read_record(input: &mut impl Read, record: u64) -> Result<(u8, Bytes), ImageE
     Ok((kind[0], body.into()))
 }
 
-/// The state as far as it has been read: a record adds to the collection and object that came last.
+/// The state read so far. A record adds to the last collection and object.
 #[derive(Default)]
 struct Loader {
     version: u32,
@@ -231,7 +231,7 @@ struct Loader {
 }
 
 impl Loader {
-    /// True at the end record.
+    /// Takes a record. Returns true at the end record.
     fn take(&mut self, kind: u8, body: &Bytes, r: &mut Reader<'_>) -> Result<bool, ImageError> {
         let record = self.record;
         let decode = |source| ImageError::Decode { record, source };
@@ -258,7 +258,7 @@ impl Loader {
                 let offset = r.u64().map_err(decode)?;
                 let data = Bytes::copy_from_slice(r.rest());
                 if !self.object()?.restore_extent(offset, data) {
-                    return Err(self.malformed("an extent that does not fit its object"));
+                    return Err(self.malformed("an extent outside of its object"));
                 }
             }
             kind::ATTR => {
@@ -281,11 +281,11 @@ impl Loader {
                 self.end_collection()?;
                 let counted = (r.u64().map_err(decode)?, r.u64().map_err(decode)?);
                 if counted != (self.collections, self.objects) {
-                    return Err(self.malformed("the counts at the end are not those of the image"));
+                    return Err(self.malformed("the counts of the end record do not match"));
                 }
                 return Ok(true);
             }
-            _ => return Err(self.malformed("a kind of record that is not known")),
+            _ => return Err(self.malformed("an unknown kind of record")),
         }
         Ok(false)
     }
@@ -298,14 +298,14 @@ impl Loader {
         let record = self.record;
         match &mut self.object {
             Some((_, object)) => Ok(object),
-            None => Err(ImageError::Malformed { record, why: "a part of an object without its object" }),
+            None => Err(ImageError::Malformed { record, why: "contents without an object" }),
         }
     }
 
     fn end_object(&mut self) -> Result<(), ImageError> {
         let Some((id, object)) = self.object.take() else { return Ok(()) };
         if id.object.max {
-            return Err(self.malformed("an object with the name of the end of a listing"));
+            return Err(self.malformed("an object with the reserved maximal name"));
         }
         let Some((_, objects)) = &mut self.collection else {
             return Err(self.malformed("an object outside any collection"));
@@ -327,7 +327,7 @@ impl Loader {
     }
 }
 
-/// A part of the record as a value of its own: long ones share the record's buffer when they are most of it.
+/// A value of a record: shares the record's buffer if it is long and most of it, otherwise a copy.
 fn slice(body: &Bytes, part: &[u8]) -> Bytes {
     if part.len() >= COPY_BELOW && part.len() * 2 >= body.len() {
         body.slice_ref(part)
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_what_is_loaded() {
+    fn image_round_trips() {
         let mut loaded = MemoryStore::load(config(), &mut &image()[..]).unwrap();
         loaded.check();
         let mut original = sample();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_cut_anywhere_is_refused() {
+    fn truncated_image_is_refused() {
         let image = image();
         for len in (0..image.len()).step_by(97).chain(image.len() - 40..image.len()) {
             assert!(MemoryStore::load(config(), &mut &image[..len]).is_err(), "cut to {len}");
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_found() {
+    fn flipped_bit_is_detected() {
         let image = image();
         for at in (0..image.len()).step_by(499) {
             let mut damaged = image.clone();
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    /// Records with right checksums and arbitrary contents: what a checksum does not protect from.
+    /// Records with correct checksums and arbitrary contents.
     fn arbitrary_records() -> impl Strategy<Value = Vec<u8>> {
         let record = (0u8..9, proptest::collection::vec(any::<u8>(), 0..80));
         proptest::collection::vec(record, 0..20).prop_map(|records| {

@@ -1,25 +1,25 @@
-//! One object: its bytes, attributes and omap, and what each change does to them.
+//! One object: bytes, attributes and omap, and the effect of each change.
 
 use super::extents::Extents;
 use super::omap::{Omap, own};
 use bytes::Bytes;
 use codec::Rope;
 
-/// What an object costs beside its contents; near enough for an account.
+/// Approximate overhead of an object, for space accounting.
 const OBJECT_OVERHEAD: u64 = 256;
 
 #[derive(Clone, Default)]
 pub(super) struct Object {
     size: u64,
     extents: Extents,
-    /// By name.
+    /// Sorted by name.
     attrs: Vec<(Bytes, Bytes)>,
     attr_bytes: u64,
-    /// Most objects have none.
+    /// Boxed: most objects have none.
     omap: Option<Box<Omap>>,
 }
 
-/// Bytes that something takes. A buffer shared by clones counts for each of them.
+/// Bytes of contents. A buffer shared by clones counts for each of them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Footprint {
     pub(super) data: u64,
@@ -98,7 +98,7 @@ impl Object {
         self.extents.map(start, end)
     }
 
-    /// The stored parts of a range and where the range ends once clipped, for a clone that keeps holes.
+    /// Stored bytes of a range, and the end of the clipped range, for a clone that keeps holes.
     pub(super) fn stored(&self, offset: u64, len: u64) -> (Vec<(u64, Bytes)>, u64) {
         let (start, end) = self.clip(offset, len);
         (self.extents.overlapping(start, end).collect(), end)
@@ -142,7 +142,7 @@ impl Object {
         self.omap.as_deref()
     }
 
-    /// The omap, to change it without bringing one into being.
+    /// The omap, if there is one.
     pub(super) fn omap_existing(&mut self) -> Option<&mut Omap> {
         self.omap.as_deref_mut()
     }
@@ -159,18 +159,18 @@ impl Object {
         &self.extents
     }
 
-    /// From an image: an object of `size` without contents.
+    /// For images: an object of `size` without contents.
     pub(super) fn with_size(size: u64) -> Object {
         Object { size, ..Object::default() }
     }
 
-    /// From an image: false when the extent does not belong there.
+    /// For images: inserts an extent. Returns false if it does not fit.
     pub(super) fn restore_extent(&mut self, offset: u64, data: Bytes) -> bool {
         let fits = offset.checked_add(data.len() as u64).is_some_and(|end| end <= self.size);
         fits && self.extents.restore(offset, data)
     }
 
-    /// Panics when an invariant does not hold.
+    /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
         self.extents.check(self.size);
         assert!(self.attrs.is_sorted_by(|a, b| a.0 < b.0), "attributes are sorted and unique");

@@ -1,4 +1,4 @@
-//! An object's ordered map and its header.
+//! The omap of an object, and its header.
 
 use super::extents::COPY_BELOW;
 use bytes::Bytes;
@@ -7,11 +7,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-/// A key such that most comparisons are of two numbers: its first 16 bytes as one, and all of it, which lies in the
-/// tree's node when it is short. A PG's log, written at every write, has keys of nine bytes.
+/// A key with its first 16 bytes as a number, so that most comparisons are of two numbers. A short key lies in the tree's
+/// node. Keys of a PG log, which every write adds to, have nine bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    /// Big-endian, padded with zeroes: orders as the bytes do, where it differs.
+    /// Big-endian, padded with zeroes. If two differ, they order as the keys do.
     head: u128,
     bytes: SmallVec<[u8; 24]>,
 }
@@ -29,14 +29,14 @@ impl Key {
 pub(super) struct Omap {
     header: Bytes,
     entries: BTreeMap<Key, Bytes>,
-    /// What was added in ascending order, beyond all of `entries`, and is taken away from its front: a log costs no
-    /// search. Anything else moves it into the tree.
+    /// Entries added in ascending order behind all of `entries`, and removed from the front: a log needs no search. Any other
+    /// change moves them into the tree.
     tail: VecDeque<(Key, Bytes)>,
-    /// Keys, values and header.
+    /// Bytes of keys, values and header.
     bytes: u64,
 }
 
-/// A key or value as it is kept: a short one is copied, so that it does not keep the message alive that it came in.
+/// A key or value to store. A short one is copied, so that it does not keep its message alive.
 pub(super) fn own(b: Bytes) -> Bytes {
     if b.len() < COPY_BELOW { Bytes::copy_from_slice(&b) } else { b }
 }
@@ -93,7 +93,7 @@ impl Omap {
         self.tail.binary_search_by(|(other, _)| other.cmp(key)).ok()
     }
 
-    /// All of the tail into the tree: each entry moves at most once.
+    /// Moves the tail into the tree. Each entry moves at most once.
     fn settle(&mut self) {
         self.entries.extend(self.tail.drain(..));
     }
@@ -113,7 +113,7 @@ impl Omap {
         }
     }
 
-    /// Keys in `from..to`.
+    /// Removes keys in `from..to`.
     pub(super) fn remove_range(&mut self, from: Bytes, to: Bytes) {
         if from >= to {
             return;
@@ -133,7 +133,7 @@ impl Omap {
         }
     }
 
-    /// Entries with keys greater than `after`, at least `from`, and starting with `prefix`, ascending.
+    /// Entries whose keys are greater than `after`, at least `from`, and start with `prefix`; ascending.
     pub(super) fn list<'a>(
         &'a self,
         after: Option<&[u8]>,
@@ -160,7 +160,7 @@ impl Omap {
         self.entries.iter().chain(tail).map(|(key, value)| (&key.bytes[..], value))
     }
 
-    /// Panics when an invariant does not hold.
+    /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
         let mut last = None;
         for (key, _) in self.iter() {

@@ -1,4 +1,4 @@
-//! How the memory store answers queries.
+//! Answers of the memory store to queries.
 
 use super::object::Object;
 use super::state::{Objects, State};

@@ -1,11 +1,11 @@
-//! All collections of one shard, and what a transaction does to them.
+//! All collections of a memory store, and the effect of transactions.
 
 use super::directory::Directory;
 use super::object::{Footprint, Object};
 use crate::{Change, Collection, ObjectId, Placed, Transaction};
 use std::collections::BTreeMap;
 
-/// What is stored. A value: cloning it is cheap per byte (buffers are shared), and gives a second, independent store.
+/// The contents of a store. A clone is an independent copy that shares buffers.
 #[derive(Clone, Default)]
 pub(super) struct State {
     collections: BTreeMap<Collection, Objects>,
@@ -15,7 +15,7 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Objects {
     pub(super) placed: Placed,
-    /// The PG's own object: found without a search, and never listed.
+    /// The PG meta object: found without a search, never listed.
     pub(super) pg_meta: Option<Box<(ObjectId, Object)>>,
     pub(super) directory: Directory,
 }
@@ -39,7 +39,7 @@ impl Objects {
         self.directory.get_mut(id)
     }
 
-    /// The object and whether it was brought into being by this call.
+    /// The object, and true if this call created it.
     fn get_or_create(&mut self, id: &ObjectId) -> (&mut Object, bool) {
         if !id.is_pg_meta() {
             return self.directory.get_or_create(id);
@@ -50,7 +50,7 @@ impl Objects {
         (&mut meta.1, created)
     }
 
-    /// Put an object in; gives back the one that was there.
+    /// Inserts an object and returns the one that it replaces.
     pub(super) fn insert(&mut self, id: ObjectId, object: Object) -> Option<Object> {
         if !id.is_pg_meta() {
             return self.directory.insert(id, object);
@@ -85,13 +85,13 @@ impl State {
         self.collections.iter().map(|(&id, c)| (id, c))
     }
 
-    /// From an image; false when there is one already.
+    /// For images: adds a collection. Returns false if it exists.
     pub(super) fn restore_collection(&mut self, id: Collection, objects: Objects) -> bool {
         objects.iter().for_each(|(_, o)| self.used.add(o.footprint()));
         self.collections.insert(id, objects).is_none()
     }
 
-    /// Apply a whole transaction. Consecutive changes of one object look it up once.
+    /// Applies a transaction. Consecutive changes of one object look it up once.
     pub(super) fn apply(&mut self, transaction: Transaction) {
         let mut changes = transaction.changes.into_iter();
         while let Some(first) = changes.as_slice().first() {
@@ -133,7 +133,7 @@ impl State {
         assert!(old.is_none(), "{id} exists, and a transaction creates it");
     }
 
-    /// What changes which objects and collections there are, rather than what is in one.
+    /// Applies a change of the existence or name of objects and collections.
     fn apply_structural(&mut self, collection: Collection, change: Change) {
         match change {
             Change::CreateCollection { split_bits } => {
@@ -240,7 +240,7 @@ impl State {
         }
     }
 
-    /// Panics when an invariant does not hold. Walks everything.
+    /// Panics if an invariant is broken. Walks the whole store.
     pub(super) fn check(&self) {
         let mut used = Footprint::default();
         for objects in self.collections.values() {

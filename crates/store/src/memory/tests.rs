@@ -1,4 +1,4 @@
-//! The memory store through the conformance suite, under delays, and what only it promises: crash images.
+//! The memory store: conformance with and without delays, and crash images.
 
 use super::*;
 use crate::conformance::{agrees_with_model, suite};
@@ -38,7 +38,7 @@ fn conforms() {
 }
 
 #[test]
-fn conforms_under_delays_while_the_committed_state_is_tracked() {
+fn conforms_with_delays_and_committed_state() {
     for seed in 0..2 {
         let delay = Delay { seed, hold: 200 };
         suite(|| Box::new(Checked(MemoryStore::new(config(Some(delay), true)))));
@@ -82,7 +82,7 @@ fn contents(store: &mut MemoryStore) -> Vec<u8> {
 }
 
 #[test]
-fn a_crash_keeps_what_was_reported_and_a_prefix_of_the_rest() {
+fn crash_keeps_committed_and_a_prefix_of_the_rest() {
     let create =
         Transaction { collection: home(), changes: vec![Change::CreateCollection { split_bits: 0 }] };
     let mut store = MemoryStore::new(config(Some(Delay { seed: 7, hold: 200 }), true));
@@ -107,7 +107,7 @@ fn a_crash_keeps_what_was_reported_and_a_prefix_of_the_rest() {
 }
 
 #[test]
-fn a_full_store_fails_whole_transactions_and_stays_failed() {
+fn full_store_fails_whole_transactions() {
     let mut store = MemoryStore::new(Config::with_total(10_000));
     let create =
         Transaction { collection: home(), changes: vec![Change::CreateCollection { split_bits: 0 }] };

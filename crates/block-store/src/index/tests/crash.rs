@@ -1,10 +1,9 @@
-//! The power fails at any moment: the manifest that the header names, its tables and the log give the state that was
-//! acknowledged.
+//! Power cuts at any moment: manifest, tables and log restore the acknowledged state.
 
 use super::rig::{Rig, small};
 
 #[test]
-fn every_crash_leaves_what_the_log_promised() {
+fn every_crash_keeps_durable_changes() {
     for seed in 100..112 {
         let mut rig = Rig::new(small(), seed);
         for _ in 0..8 {

@@ -1,11 +1,11 @@
-//! Damaged blocks: never a wrong answer, and no wider than they are.
+//! Damaged blocks: no wrong answer, and no damage beyond the block.
 
 use super::rig::{Rig, small};
 use crate::index::{Bad, Get, Index, Limit, Scan};
 use device::BLOCK;
 use proptest::prelude::*;
 
-/// A rig with all in tables, and everything damaged that `which` says of its blocks.
+/// A rig with all entries in tables, with the blocks damaged that `which` chooses.
 fn damaged(seed: u64, mut which: impl FnMut(usize) -> bool) -> Rig {
     let mut rig = Rig::new(small(), seed);
     for _ in 0..150 {
@@ -26,7 +26,7 @@ fn damaged(seed: u64, mut which: impl FnMut(usize) -> bool) -> Rig {
     rig.crash(small())
 }
 
-/// How many keys cannot be read; the others are right.
+/// Number of unreadable keys; all others are compared.
 fn unreadable(rig: &mut Rig) -> usize {
     let keys: Vec<_> = rig.model.keys().cloned().collect();
     let mut bad = 0;
@@ -48,7 +48,7 @@ fn unreadable(rig: &mut Rig) -> usize {
 }
 
 #[test]
-fn one_damaged_block_hides_few_keys_and_stays_put_through_merges() {
+fn damaged_block_hides_few_keys_through_merges() {
     for seed in 0..8 {
         let mut rig = damaged(seed, |i| i == 20 + seed as usize * 5);
         let before = unreadable(&mut rig);
@@ -68,7 +68,7 @@ fn one_damaged_block_hides_few_keys_and_stays_put_through_merges() {
 }
 
 #[test]
-fn much_damage_is_never_a_wrong_answer() {
+fn heavy_damage_gives_no_wrong_answer() {
     for seed in 0..6 {
         let mut rig = damaged(seed, |i| (i as u64 + seed).is_multiple_of(5));
         assert!(unreadable(&mut rig) > 0);
@@ -83,7 +83,7 @@ fn much_damage_is_never_a_wrong_answer() {
     }
 }
 
-/// A scan gives what it can, and says where it cannot.
+/// Scans past damage, and compares the readable entries.
 fn scan_past_damage(rig: &mut Rig) {
     let (mut from, to, mut stops) = (Vec::new(), vec![255; 40], 0);
     let ticket = rig.ticket();
@@ -119,7 +119,7 @@ fn scan_past_damage(rig: &mut Rig) {
 }
 
 #[test]
-fn a_device_that_cannot_read_says_so_and_one_bad_sector_costs_one_block() {
+fn one_bad_sector_costs_one_block() {
     let mut rig = damaged(3, |_| false);
     let table =
         rig.index.levels.deep.last().and_then(|run| run.first()).expect("a table in the deepest level");
@@ -149,7 +149,7 @@ fn a_device_that_cannot_read_says_so_and_one_bad_sector_costs_one_block() {
 }
 
 #[test]
-fn a_failed_write_stops_the_background_and_loses_nothing() {
+fn failed_write_stops_background_without_loss() {
     let mut rig = Rig::new(small(), 4);
     let changes = rig.random_changes(300);
     rig.apply(changes);
@@ -163,7 +163,7 @@ fn a_failed_write_stops_the_background_and_loses_nothing() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_as_a_manifest_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_manifest_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(Index::open(small(), &bytes).is_err());
     }
 

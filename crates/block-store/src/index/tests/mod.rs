@@ -1,4 +1,4 @@
-//! The index on a simulated disk: is it the ordered map it says it is?
+//! Tests of the index on a simulated disk.
 
 mod crash;
 mod damage;

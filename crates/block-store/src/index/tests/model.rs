@@ -1,4 +1,4 @@
-//! Random changes, flushes, merges and questions against an ordered map.
+//! Random changes, flushes, merges and queries compared with an ordered map.
 
 use super::rig::{Rig, small};
 use crate::index::{Get, Limit, LogMark, Options};
@@ -57,7 +57,7 @@ impl Rig {
 }
 
 #[test]
-fn it_is_an_ordered_map_whatever_goes_on() {
+fn index_equals_ordered_map() {
     for seed in 0..12 {
         let mut rig = play(seed, 700);
         rig.check_all();
@@ -67,7 +67,7 @@ fn it_is_an_ordered_map_whatever_goes_on() {
 }
 
 #[test]
-fn it_reaches_deep_levels_and_gives_space_back() {
+fn deep_levels_are_reached_and_space_is_freed() {
     let mut rig = Rig::new(small(), 1);
     for round in 0..600 {
         let changes = rig.random_changes(40);
@@ -93,7 +93,7 @@ fn it_reaches_deep_levels_and_gives_space_back() {
 }
 
 #[test]
-fn deleting_everything_leaves_nothing() {
+fn deleting_all_keys_frees_all_space() {
     let mut rig = Rig::new(small(), 5);
     for i in 0..3000u32 {
         rig.apply(vec![(i.to_be_bytes().to_vec(), Some(Bytes::from(vec![1; 100])))]);
@@ -118,7 +118,7 @@ fn deleting_everything_leaves_nothing() {
 }
 
 #[test]
-fn a_value_of_some_mebibytes_and_long_keys() {
+fn large_values_and_long_keys_round_trip() {
     let mut rig = Rig::new(Options { memtable_bytes: 16 << 20, ..small() }, 3);
     let long = |i: u8| [vec![7; 2000], vec![i]].concat();
     for i in 0..200 {
@@ -134,7 +134,7 @@ fn a_value_of_some_mebibytes_and_long_keys() {
 }
 
 #[test]
-fn one_ticket_may_wait_for_many_keys() {
+fn ticket_waits_for_many_keys_at_once() {
     let mut rig = Rig::new(small(), 8);
     for i in 0..2000u32 {
         rig.apply(vec![(i.to_be_bytes().to_vec(), Some(Bytes::from(vec![1; 100])))]);
@@ -156,7 +156,7 @@ fn one_ticket_may_wait_for_many_keys() {
 }
 
 #[test]
-fn nothing_is_flushed_before_the_log_has_it() {
+fn changes_are_flushed_only_when_durable_in_log() {
     let mut rig = Rig::new(small(), 2);
     for i in 0..500u32 {
         rig.apply(vec![(i.to_be_bytes().to_vec(), Some(Bytes::from(vec![1; 100])))]);

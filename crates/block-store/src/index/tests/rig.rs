@@ -1,4 +1,4 @@
-//! An index, its disk, space and log, and the map that it should equal.
+//! An index with its disk, space and log, and the map that it must equal.
 
 use crate::index::{Get, Index, Limit, LogMark, Options, Purpose, Scan, TakeSpace, Ticket};
 use crate::io::{Io, Owner};
@@ -13,7 +13,7 @@ pub type Changes = Vec<(Vec<u8>, Option<Bytes>)>;
 
 pub const DEVICE_BYTES: u64 = 64 << 20;
 
-/// Small in all respects, so that a few hundred changes reach the deepest level.
+/// Small options: a few hundred changes reach the deepest level.
 pub fn small() -> Options {
     Options {
         memtable_bytes: 24 << 10,
@@ -31,20 +31,20 @@ pub struct Rig {
     pub index: Index,
     pub space: Space,
     pub model: Model,
-    /// All changes ever; the mark of each is its place, from 1.
+    /// All changes; the mark of each is its number, from 1.
     pub log: Vec<Changes>,
     pub durable: usize,
-    /// As the header names it.
+    /// The manifest of the header.
     pub manifest: Option<Bytes>,
     pub dice: Dice,
     next_ticket: u64,
 }
 
-/// Free blocks, and whether long runs are to be had.
+/// Free blocks, optionally without long runs.
 pub struct Space {
     pub free: Vec<bool>,
     next: usize,
-    /// In blocks.
+    /// Longest run, in blocks.
     pub run_max: usize,
     disk: Simulated,
 }
@@ -125,7 +125,7 @@ impl Rig {
         more || self.io.under_way() > 0
     }
 
-    /// Until the background has nothing to do.
+    /// Polls until background work is done.
     pub fn settle(&mut self) {
         self.durable = self.log.len();
         for _ in 0..1_000_000 {
@@ -150,7 +150,7 @@ impl Rig {
         Ticket(self.next_ticket)
     }
 
-    /// Let the device work until a ticket is ready.
+    /// Polls until a ticket is ready.
     pub fn wait_for(&mut self, ticket: Ticket) {
         let mut ready = Vec::new();
         for _ in 0..10_000 {
@@ -163,7 +163,7 @@ impl Rig {
         panic!("a ticket is never ready");
     }
 
-    /// The answer, however long it takes, with something else going on meanwhile.
+    /// Repeats a query until it is answered, with other work meanwhile.
     pub fn get(&mut self, key: &[u8], mut meanwhile: impl FnMut(&mut Rig)) -> Get {
         let ticket = self.ticket();
         for _ in 0..1000 {
@@ -183,7 +183,7 @@ impl Rig {
         assert_eq!(answer, self.model.get(key).cloned().map_or(Get::Absent, Get::Found), "{key:?}");
     }
 
-    /// Every answer of a scan, each compared with the map of its moment.
+    /// Scans a range, and compares each answer with the map at its moment.
     pub fn check_scan(&mut self, from: &[u8], to: &[u8], limit: Limit, mut meanwhile: impl FnMut(&mut Rig)) {
         let (ticket, mut from) = (self.ticket(), from.to_vec());
         for _ in 0..100_000 {
@@ -232,7 +232,7 @@ impl Rig {
         assert!(tables <= occupied && self.index.usage().device == tables * BLOCK as u64);
     }
 
-    /// A manifest that is durable and named by the header.
+    /// Makes a checkpoint: a durable manifest, named by the header.
     pub fn checkpoint(&mut self) {
         self.index.freeze();
         self.durable = self.log.len();
@@ -242,7 +242,7 @@ impl Rig {
         self.store_manifest();
     }
 
-    /// The same without flushing first: the log is needed from further back.
+    /// A checkpoint without a flush: more of the log is needed.
     pub fn store_manifest(&mut self) {
         let manifest = self.index.manifest();
         self.disk.set_pace(Pace::AtOnce);
@@ -257,7 +257,7 @@ impl Rig {
         self.index.manifest_is_durable(manifest.version, &mut self.space);
     }
 
-    /// The power fails: what was not flushed may be there or not, and the log is there as far as it was durable.
+    /// A power cut: unflushed writes may be lost, and the log has its durable changes.
     pub fn crash(self, options: Options) -> Rig {
         let mut dice = self.dice;
         let disk = self.disk.power_cut(&mut dice);
@@ -298,14 +298,14 @@ impl Rig {
         }
     }
 
-    /// Random changes that no crash takes back.
+    /// Random changes, durable in the log.
     pub fn change_durably(&mut self, count: u64) {
         let changes = self.random_changes(count);
         self.apply(changes);
         self.durable = self.log.len();
     }
 
-    /// Keys that collide, neighbour and share prefixes; values short, or sometimes long.
+    /// Keys that collide, are neighbours and share prefixes; values that are short, or sometimes long.
     pub fn random_changes(&mut self, count: u64) -> Changes {
         (0..count).map(|_| (self.random_key(), self.random_value())).collect()
     }

@@ -1,10 +1,10 @@
-//! Flushes and merges that find no space, or cannot read, and go on when that is over.
+//! Flushes and merges without space or with read errors, which go on later.
 
 use super::rig::{Rig, small};
 use crate::index::Get;
 use device::BLOCK;
 
-/// Until a flush or a merge waits for space.
+/// Works until a flush or a merge waits for space.
 fn starve(rig: &mut Rig) {
     rig.space.run_max = 0;
     for _ in 0..400 {
@@ -15,7 +15,7 @@ fn starve(rig: &mut Rig) {
 }
 
 #[test]
-fn what_starved_goes_on_when_there_is_space() {
+fn starved_flush_goes_on_with_space() {
     for seed in 0..6 {
         let mut rig = Rig::new(small(), seed);
         for _ in 0..seed * 40 {
@@ -32,7 +32,7 @@ fn what_starved_goes_on_when_there_is_space() {
 }
 
 #[test]
-fn a_merge_that_starved_to_its_end_goes_on_when_there_is_space() {
+fn starved_merge_goes_on_with_space() {
     for seed in 0..6 {
         let mut rig = Rig::new(small(), seed);
         while rig.index.background.merge.is_none() {
@@ -51,7 +51,7 @@ fn a_merge_that_starved_to_its_end_goes_on_when_there_is_space() {
 }
 
 #[test]
-fn a_merge_that_holds_what_a_flush_needs_gives_it_back() {
+fn starving_merge_gives_space_to_flush() {
     for seed in 0..6 {
         let mut rig = Rig::new(small(), seed);
         while rig.index.background.merge.is_none() {
@@ -74,7 +74,7 @@ fn a_merge_that_holds_what_a_flush_needs_gives_it_back() {
 }
 
 #[test]
-fn a_drive_s_bad_minute_costs_nothing() {
+fn transient_read_errors_lose_no_data() {
     for seed in 0..6 {
         let mut rig = Rig::new(small(), seed);
         for _ in 0..100 {

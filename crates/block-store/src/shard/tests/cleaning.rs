@@ -1,4 +1,4 @@
-//! Cleaning after large objects: bounded in each poll, linear in all, and never in the way of clients.
+//! Cleaning after the removal of large objects: bounded per poll, linear in total, without delay of clients.
 
 use super::operations::{home, object};
 use super::{formatted, open, settle, small};
@@ -12,7 +12,7 @@ use device::simulated::{Pace, Simulated};
 use store::{Change, Completion, ObjectId, ObjectStore, Transaction};
 
 const KEYS: u64 = 20_000;
-/// More than are removed at once.
+/// More than one transaction removes at once.
 const PAGES: u64 = 500;
 
 fn large() -> ObjectId {
@@ -65,7 +65,7 @@ fn entries_left(shard: &mut Shard) -> usize {
     count
 }
 
-/// Polls until nothing is under way. Returns the most index entries that one poll looked at, and those of all polls.
+/// Polls until the shard is at rest. Returns the largest number of index entries that one poll looked at, and the total.
 fn clean_all(shard: &mut Shard) -> (u64, u64) {
     let (mut most, first) = (0, shard.index.scan_steps());
     loop {
@@ -134,7 +134,7 @@ fn page_cleaning_is_linear_and_gives_back_blocks() {
 }
 
 #[test]
-fn cleaning_goes_on_after_a_kill() {
+fn cleaning_completes_after_kills() {
     let (disk, mut shard) = with_large_omap();
     submit(&mut shard, 1, vec![Change::Remove { object: large() }]);
     for kill in 0..20 {

@@ -1,4 +1,4 @@
-//! What is compressed, what it comes to, and what becomes of it when part of it is written over, shared, or rots.
+//! Compression: space saved, partial overwrites, clones, damage.
 
 use super::dump::ask;
 use super::operations::{home, object};
@@ -77,7 +77,7 @@ fn stored_blocks(shard: &Shard) -> u64 {
 }
 
 #[test]
-fn it_takes_a_third_of_the_room_and_survives_reopening() {
+fn compressed_object_takes_a_third_and_survives_reopening() {
     for algorithm in [CompressionAlgorithm::Lz4, CompressionAlgorithm::Zstd] {
         let (disk, mut shard) = begun(small());
         shard.set_compression(BTreeMap::from([(1, how(CompressionMode::Force, algorithm))]));
@@ -107,7 +107,7 @@ fn it_takes_a_third_of_the_room_and_survives_reopening() {
 }
 
 #[test]
-fn what_does_not_compress_is_stored_as_it_is() {
+fn incompressible_data_is_stored_uncompressed() {
     let (_, mut shard) = begun(forced());
     let mut dice = Dice::new(9);
     let noise: Vec<u8> = (0..PAGE).map(|_| dice.roll() as u8).collect();
@@ -119,7 +119,7 @@ fn what_does_not_compress_is_stored_as_it_is() {
 }
 
 #[test]
-fn what_is_written_over_part_of_it_lies_beside_it_until_too_little_is_left() {
+fn partial_overwrite_repacks_when_little_is_left() {
     let (_, mut shard) = begun(forced());
     let mut data = text(1, PAGE);
     write(&mut shard, 0, &data);
@@ -144,7 +144,7 @@ fn what_is_written_over_part_of_it_lies_beside_it_until_too_little_is_left() {
 }
 
 #[test]
-fn clones_share_it_and_the_last_one_lets_go_of_it() {
+fn clones_share_packed_blocks_until_the_last_is_removed() {
     let (_, mut shard) = begun(forced());
     let data = text(1, 2 * PAGE);
     write(&mut shard, 0, &data);
@@ -204,7 +204,7 @@ fn modes_and_hints_decide() {
 }
 
 #[test]
-fn rot_in_it_is_an_error_and_named_and_what_is_written_anew_is_sound() {
+fn damaged_packed_block_is_reported_until_rewritten() {
     let (disk, mut shard) = begun(forced());
     write(&mut shard, 0, &text(1, 2 * PAGE));
     shard.stop();

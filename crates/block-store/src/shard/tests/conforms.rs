@@ -1,4 +1,4 @@
-//! The contract's own suite, at every pace of the disk.
+//! The conformance suite of the store contract, at every pace of the disk.
 
 use super::compressing::forced;
 use super::{formatted, open, small};
@@ -17,12 +17,12 @@ fn conforms(pace: Pace, options: Options) {
 }
 
 #[test]
-fn on_a_disk_that_completes_at_once() {
+fn conforms_with_completions_at_once() {
     conforms(Pace::AtOnce, small());
 }
 
 #[test]
-fn on_a_disk_that_completes_in_any_order() {
+fn conforms_with_completions_in_any_order() {
     conforms(Pace::Shuffled { per_poll_max: 2 }, small());
 }
 

@@ -1,4 +1,4 @@
-//! What a client's write costs the engine in CPU time, on a device that costs nothing.
+//! CPU time of a client's write in the block store, on a device without cost.
 //!
 //! `cargo test -p block-store --release cost -- --ignored --nocapture`
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use store::{Change, Completion, ObjectId, ObjectStore, Transaction};
 
-/// Remembers what it needs to be opened, and forgets the rest.
+/// A device that keeps the first blocks, which recovery needs, and drops all others.
 struct Nothing {
     size: u64,
     front: BTreeMap<u64, Bytes>,
@@ -58,13 +58,13 @@ fn shard() -> Shard {
     };
     let superblock = format(&mut device, &options, &mut || ()).unwrap();
     // Headers are read as two blocks at once.
-    let header = device.front[&superblock.parts[0].header_slot(1).offset()].clone();
+    let header = device.front[&superblock.regions[0].header_slot(1).offset()].clone();
     let slots = [vec![0; 4096], header.to_vec()].concat();
-    device.front.insert(superblock.parts[0].header_slot(0).offset(), slots.into());
+    device.front.insert(superblock.regions[0].header_slot(0).offset(), slots.into());
     Shard::open(Box::new(device), 0, Options::default(), &mut || ()).unwrap()
 }
 
-/// As an OSD makes it of a client's write: bytes, object info, log entry, progress, and a log entry that goes.
+/// The transaction of a client's write: bytes, object info, log entry, progress, and the removal of an old log entry.
 fn client_write(object: &ObjectId, offset: u64, data: &Bytes, version: u64) -> Transaction {
     let meta = ObjectId::pg_meta(pg(0));
     let key = |version: u64| Bytes::from([&b"l"[..], &version.to_be_bytes()].concat());

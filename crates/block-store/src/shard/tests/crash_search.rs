@@ -1,9 +1,9 @@
-//! Every sequence of up to three operations, with the power cut at every boundary of a write or a flush.
+//! Crash search: every sequence of up to three operations, with a power cut at every boundary of a write or flush.
 //!
-//! After each step of the disk, every subset of the blocks not flushed is tried where there are at most as many subsets
-//! as [`IMAGES_MAX`]; otherwise none, all, all but each, each alone, and random ones up to that number; and some with a
-//! block torn within. Each disk that a cut may leave is opened: it must hold a prefix of what was applied, with all that
-//! was acknowledged, and agree with itself; some are written to, and opened once more.
+//! After each completion of the disk, all subsets of the unflushed blocks are tried, if there are at most [`IMAGES_MAX`];
+//! otherwise none, all, all but each, each alone, and random ones up to that number; and some with a torn block. Each image
+//! is opened: it must hold a prefix of the applied transactions, with all acknowledged ones, and pass fsck. Some are
+//! written to and opened once more.
 //!
 //! A sample runs with the other tests. All of it:
 //! `SHOAL_BLOCK_STORE_CRASH_SEARCH=full cargo test -p block-store --release crash_search -- --nocapture`.
@@ -21,15 +21,15 @@ use store::{
     Change, Collection, Compression, CompressionMode, MemoryStore, ObjectId, ObjectStore, Query, Transaction,
 };
 
-/// All subsets of up to five blocks; of more, so many.
+/// Images of one cut: all subsets of up to five blocks, or a sample of this size.
 const IMAGES_MAX: usize = 32;
 
-/// Something to do, if it can be done to what is there.
+/// An operation, if the state allows it.
 type Operation = fn(&mut MemoryStore) -> Option<Step>;
 
 enum Step {
     Do(Transaction),
-    /// Make the shard write a checkpoint.
+    /// Requests a checkpoint.
     Checkpoint,
 }
 
@@ -108,7 +108,7 @@ fn rename(front: &mut MemoryStore) -> Option<Step> {
     can.then(|| vec![Change::Rename { from: a(), to }]).and_then(at_home)
 }
 
-/// What a PG does at every write.
+/// A PG's own changes of every write.
 fn log_entry(_: &mut MemoryStore) -> Option<Step> {
     let meta = ObjectId::pg_meta(pg(0));
     let entry = vec![("0009".into(), bytes(&mut Dice::new(9), 200).into())];
@@ -135,8 +135,8 @@ fn merge(front: &mut MemoryStore) -> Option<Step> {
     can.then_some(Step::Do(Transaction { collection: other(), changes }))
 }
 
-/// What the sequences begin from: `a` of three blocks, the last not full, with attributes and an omap; a clone of it;
-/// the PG's own object; and a second collection to split into.
+/// The initial state of all sequences: `a` with three blocks, the last one partial, attributes and an omap; a clone of it;
+/// the PG meta object; and a second collection to split into.
 fn begun(options: &Options) -> Rig {
     let mut rig = Rig::new(8 << 20, 256 << 10, Pace::AtOnce, 1, options.clone());
     let meta = ObjectId::pg_meta(pg(0));
@@ -167,7 +167,7 @@ struct Counts {
     images: u64,
 }
 
-/// Opens what a cut may leave, and knows what may be in it.
+/// Opens images of cuts and checks their contents.
 struct Examiner {
     options: Options,
     dice: Dice,
@@ -179,7 +179,7 @@ impl Examiner {
         Examiner { options, dice: Dice::new(seed), counts: Counts::default() }
     }
 
-    /// Poll until nothing is under way, with the power cut after every step.
+    /// Polls until the shard is at rest, with a power cut after every completion.
     fn settle(&mut self, rig: &mut Rig, images_max: usize, told: &dyn Fn() -> String) {
         let mut seen = None;
         let mut dumps = BTreeMap::new();
@@ -225,7 +225,7 @@ impl Examiner {
         }
     }
 
-    /// A store that came back from a cut is one: it takes transactions, and comes back again.
+    /// A recovered store takes transactions, and recovers again.
     fn go_on(&mut self, rig: &Rig, image: Simulated, mut reopened: Shard, survivors: &[u64]) {
         let mut expected = rig.expected(survivors);
         for tag in 0..2 {
@@ -257,7 +257,7 @@ impl Examiner {
         self.counts.sequences += 1;
     }
 
-    /// A longer sequence of random transactions, some of them under way together.
+    /// A longer sequence of random transactions, some of them concurrent.
     fn random(&mut self, begun: &Rig, seed: u64) {
         let mut rig = begun.fork(&mut self.dice);
         rig.disk.set_pace(Pace::Steps);
@@ -291,12 +291,12 @@ fn is_full() -> bool {
     std::env::var("SHOAL_BLOCK_STORE_CRASH_SEARCH").is_ok_and(|v| v == "full")
 }
 
-/// Small enough that a write of five blocks goes straight to its blocks, and that what is deferred is placed soon.
+/// Options with which a write of five blocks is direct, and deferred data is placed soon.
 fn options() -> Options {
     Options { inline_bytes_max: 16 << 10, deferred_bytes_max: 8 << 10, ..small() }
 }
 
-/// Compressed is whatever can be.
+/// Options with forced compression.
 fn forced() -> BTreeMap<i64, Compression> {
     let is_forced = |pools: &BTreeMap<i64, Compression>| {
         pools.values().all(|how| how.mode == CompressionMode::Force && how.bytes_min == 8192)
@@ -305,12 +305,12 @@ fn forced() -> BTreeMap<i64, Compression> {
 }
 
 #[test]
-fn no_cut_during_short_sequences_breaks_a_promise() {
+fn short_sequences_survive_every_power_cut() {
     short_sequences("short sequences", options(), 0);
 }
 
 #[test]
-fn no_cut_during_short_compressed_sequences_breaks_a_promise() {
+fn short_compressed_sequences_survive_every_power_cut() {
     short_sequences("short sequences, compressed", Options { compression: forced(), ..options() }, 1);
 }
 
@@ -339,7 +339,7 @@ fn short_sequences(what: &str, options: Options, turn: usize) {
 }
 
 #[test]
-fn no_cut_during_random_sequences_breaks_a_promise() {
+fn random_sequences_survive_power_cuts() {
     random_sequences(0..if is_full() { 5_000 } else { 60 });
 }
 

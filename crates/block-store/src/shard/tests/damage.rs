@@ -1,4 +1,4 @@
-//! Transactions that meet damage: they are carried out, nothing wrong is read, and what is lost is said to be.
+//! Transactions on a damaged index: they succeed, no read returns wrong bytes, and lost bytes are reported.
 
 use super::dump::{ask, list};
 use super::operations::{bytes, home, object, other, transaction};
@@ -28,7 +28,7 @@ fn apply(shard: &mut Shard, changes: Vec<Change>) {
     commit(shard, Transaction { collection: home(), changes });
 }
 
-/// Everything in its place, and a clean end.
+/// A clean stop: all data is in its blocks.
 fn stop(mut shard: Shard) {
     shard.stop();
     settle(&mut shard);
@@ -55,7 +55,7 @@ fn read(shard: &mut Shard, id: &ObjectId, offset: u64, len: u64) -> Result<Vec<u
 }
 
 #[test]
-fn a_copy_of_what_cannot_be_read_cannot_be_read() {
+fn copy_of_unreadable_range_is_unreadable() {
     let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 1);
     let data = bytes(&mut Dice::new(1), 20_000);
     let mut shard = open(&disk, small());
@@ -104,12 +104,12 @@ fn a_copy_of_what_cannot_be_read_cannot_be_read() {
     assert_eq!(shard.usage().data, 0);
 }
 
-/// Blocks of the index's tables.
+/// Blocks of index tables.
 fn tables(shard: &Shard) -> Vec<u64> {
     shard.index.runs().flat_map(|(offset, len)| Run::of_bytes(offset, len).blocks()).collect()
 }
 
-/// Reads are right or refused; says how many were which.
+/// Compares all reads with the model. Returns the number of correct and of refused ones.
 fn compare(shard: &mut Shard, front: &mut MemoryStore, collection: Collection, id: &ObjectId) -> (u64, u64) {
     let all = |max| Query::OmapList { after: None, from: "".into(), prefix: "".into(), max, values: true };
     let queries = [
@@ -145,9 +145,9 @@ fn compare(shard: &mut Shard, front: &mut MemoryStore, collection: Collection, i
     (right, refused)
 }
 
-/// Bits of the index flip while transactions go on: none fails, none is torn, no read is wrong.
+/// Flips bits of the index during transactions: none fails, none is torn, no read is wrong.
 #[test]
-fn a_rotten_index_fails_reads_and_nothing_else() {
+fn corrupt_index_fails_reads_only() {
     let (mut right, mut refused, mut opened) = (0, 0, 0);
     for seed in 0..24 {
         let mut dice = Dice::new(seed);
@@ -195,7 +195,7 @@ fn a_rotten_index_fails_reads_and_nothing_else() {
     );
 }
 
-/// Objects of all kinds: of one page and of many, shared, with few and many keys.
+/// Objects of all kinds: with one page and with many, shared, with few and many keys.
 fn populated() -> Vec<Transaction> {
     let mut dice = Dice::new(3);
     let mut out = vec![vec![Change::CreateCollection { split_bits: 0 }]];
@@ -219,7 +219,7 @@ fn populated() -> Vec<Transaction> {
     out.into_iter().map(|changes| Transaction { collection: home(), changes }).collect()
 }
 
-/// Every kind of change, to every object; each a transaction of its own.
+/// Every kind of change of every object, each in its own transaction.
 fn every_change(ids: &[ObjectId]) -> Vec<Transaction> {
     let mut dice = Dice::new(4);
     let mut out = Vec::new();
@@ -263,10 +263,10 @@ fn apply_to(front: &mut MemoryStore, transaction: &Transaction) {
     while front.poll(&mut Vec::new()) {}
 }
 
-/// One block of the index after the other is lost, rotten or refused by the disk: every change is carried out, whatever it
-/// needs of that block; what is read is right or refused, and in the end all can be removed.
+/// Each block of the index in turn is corrupt or unreadable: every change succeeds, whatever it needs of that block; reads are
+/// correct or refused; at the end all objects can be removed.
 #[test]
-fn whichever_block_of_the_index_is_lost_the_store_goes_on() {
+fn store_goes_on_without_any_one_index_block() {
     let disk = formatted(32 << 20, 2 << 20, Pace::AtOnce, 7);
     let mut shard = open(&disk, small());
     let mut ids: Vec<ObjectId> = Vec::new();
@@ -347,7 +347,7 @@ fn zones_are_readable(shard: &mut Shard) -> bool {
 }
 
 #[test]
-fn a_rotten_bitmap_is_made_anew() {
+fn corrupt_bitmap_is_rebuilt() {
     let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 1);
     let mut dice = Dice::new(5);
     let mut shard = open(&disk, small());
@@ -390,9 +390,9 @@ fn a_rotten_bitmap_is_made_anew() {
     assert!(rebuilt > 0, "none of {} blocks of the index is that of the bitmap", blocks.len());
 }
 
-/// What a read points to stays until it has been read, whatever is written meanwhile.
+/// Blocks of a read in flight are not allocated again, whatever is written meanwhile.
 #[test]
-fn a_read_under_way_keeps_its_blocks() {
+fn pending_read_keeps_its_blocks() {
     let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 9);
     let data = bytes(&mut Dice::new(9), 40_000);
     let mut shard = open(&disk, small());

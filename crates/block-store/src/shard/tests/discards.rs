@@ -1,4 +1,4 @@
-//! Freed space is given back to the device: all of it, nothing else, and not before other work.
+//! Discards: of all freed space, of nothing else, and after other work.
 
 use super::operations::{home, object};
 use super::{formatted, open, settle, small};
@@ -18,7 +18,7 @@ fn write(name: &str) -> Transaction {
 }
 
 #[test]
-fn what_was_freed_is_discarded_and_can_be_taken_again() {
+fn freed_blocks_are_discarded_and_reused() {
     for granule in [1, 16] {
         let disk = formatted(32 << 20, 1 << 20, Pace::Shuffled { per_poll_max: 3 }, granule);
         let options =
@@ -46,7 +46,7 @@ fn what_was_freed_is_discarded_and_can_be_taken_again() {
 }
 
 #[test]
-fn a_busy_store_discards_once_in_so_many_batches() {
+fn busy_store_discards_once_in_many_batches() {
     for (patience, expected) in [(u64::MAX - (1 << 32), false), (5, true)] {
         let disk = formatted(32 << 20, 1 << 20, Pace::Steps, 3);
         let options = Options { discard_blocks: Some(1), discard_patience: patience, ..small() };
@@ -69,7 +69,7 @@ fn a_busy_store_discards_once_in_so_many_batches() {
 }
 
 #[test]
-fn a_device_that_fails_to_discard_is_not_asked_again() {
+fn failed_discard_disables_discards() {
     let disk = formatted(32 << 20, 1 << 20, Pace::AtOnce, 4);
     let mut shard = open(&disk, Options { discard_blocks: Some(1), ..small() });
     shard.submit(0, one(Change::CreateCollection { split_bits: 0 }));

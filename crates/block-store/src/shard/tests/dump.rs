@@ -1,4 +1,4 @@
-//! Everything that a store can be asked, as one value: two stores are equal when these are.
+//! The whole contents of a store as one value, to compare stores.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -92,7 +92,7 @@ pub(crate) fn list(store: &mut dyn ObjectStore, collection: Collection) -> Vec<O
 }
 
 impl Dump {
-    /// Bytes of omaps, but for those of PG meta objects, which nobody counts.
+    /// Bytes of omaps, except those of PG meta objects, which are not counted.
     pub(crate) fn omap_bytes(&self) -> u64 {
         let objects = self.0.values().flat_map(|(_, objects)| objects).filter(|(id, _)| !id.is_pg_meta());
         let entries = |o: &Object| o.omap.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
@@ -119,7 +119,7 @@ impl Dump {
         Dump(out)
     }
 
-    /// What differs, for a person.
+    /// A readable description of the differences.
     pub(crate) fn differences(&self, other: &Dump) -> Vec<String> {
         let mut out = Vec::new();
         if !self.0.keys().eq(other.0.keys()) {

@@ -1,4 +1,4 @@
-//! Devices that fail, rot and fill up.
+//! Failing, corrupt and full devices.
 
 use super::dump::{Dump, ask, list};
 use super::operations::{bytes, home, object, transaction};
@@ -46,7 +46,7 @@ fn read(shard: &mut Shard, name: &str) -> Result<Vec<u8>, ReadError> {
     })
 }
 
-/// A store at rest on a disk, everything in its place.
+/// A store at rest, with all data in its blocks.
 fn at_rest(transactions: &[Transaction]) -> (Simulated, Shard) {
     let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 3);
     let mut shard = open(&disk, small());
@@ -69,7 +69,7 @@ fn keys_removed(object: &ObjectId, keys: Range<usize>) -> Change {
     Change::OmapRemoveRange { object: object.clone(), from: of(keys.start), to: of(keys.end) }
 }
 
-/// An object with an omap of 20,000 keys, of which half would not fit into the log.
+/// An object with an omap of 20,000 keys; deletions of half of them exceed the log.
 fn with_many_keys() -> (Rig, ObjectId) {
     let mut rig = Rig::new(32 << 20, 512 << 10, Pace::AtOnce, 5, small());
     let a = object("a", 1);
@@ -89,7 +89,7 @@ fn do_at_home(rig: &mut Rig, changes: Vec<Change>) {
 }
 
 #[test]
-fn a_range_of_very_many_keys_is_removed_though_the_log_is_small() {
+fn large_omap_range_is_removed_with_a_small_log() {
     let (mut rig, a) = with_many_keys();
     do_at_home(&mut rig, vec![keys_removed(&a, 10..19_990)]);
     do_at_home(&mut rig, vec![keys_set(&a, 500..501, "anew")]);
@@ -99,7 +99,7 @@ fn a_range_of_very_many_keys_is_removed_though_the_log_is_small() {
 }
 
 #[test]
-fn so_is_one_of_which_very_many_keys_stay() {
+fn large_omap_range_is_removed_when_many_keys_stay() {
     let (mut rig, a) = with_many_keys();
     // In one batch: what is put into the range before it goes, with it and after it.
     do_at_home(&mut rig, vec![keys_set(&a, 20_000..20_010, "goes")]);
@@ -115,7 +115,7 @@ fn so_is_one_of_which_very_many_keys_stay() {
 }
 
 #[test]
-fn what_cannot_be_read_of_the_index_is_an_error_for_who_reads_it_and_the_store_goes_on() {
+fn unreadable_index_block_fails_its_readers_only() {
     // So many that opening does not come by all of their blocks, and keeps them.
     let writes: Vec<Transaction> = (0..300).map(|n| write(&format!("o{n}"), 0, 5000)).collect();
     let (disk, shard) = at_rest(&writes);
@@ -136,11 +136,11 @@ fn what_cannot_be_read_of_the_index_is_an_error_for_who_reads_it_and_the_store_g
 }
 
 #[test]
-fn a_block_that_cannot_be_read_is_an_error_there_and_nowhere_else() {
+fn unreadable_data_block_fails_its_reads_only() {
     let (disk, _) = at_rest(&[write("a", 0, 20_000), write("b", 0, 20_000)]);
     let mut shard = open(&disk, small());
     let good = read(&mut shard, "b").unwrap();
-    let data = shard.part().data();
+    let data = shard.region().data();
     disk.fail_reads(data.offset()..data.offset() + BLOCK_BYTES);
     assert_eq!(read(&mut shard, "a"), Err(ReadError::Io));
     let found = shard.take_damage();
@@ -163,7 +163,7 @@ fn a_block_that_cannot_be_read_is_an_error_there_and_nowhere_else() {
 }
 
 #[test]
-fn a_failed_write_fails_the_store_and_what_was_acknowledged_is_there_after() {
+fn failed_write_fails_store_and_keeps_acknowledged_data() {
     for what in 0..4u64 {
         let mut rig = Rig::new(32 << 20, 512 << 10, Pace::Shuffled { per_poll_max: 2 }, what, small());
         let mut dice = Dice::new(what);
@@ -172,7 +172,7 @@ fn a_failed_write_fails_the_store_and_what_was_acknowledged_is_there_after() {
             rig.submit(next);
             rig.poll();
         }
-        let part = rig.shard.part();
+        let part = rig.shard.region();
         match what {
             0 => rig.disk.fail_writes(part.log().offset()..part.log().offset() + part.log().bytes()),
             1 => rig.disk.fail_writes(part.data().offset()..part.whole.end() * BLOCK_BYTES),
@@ -199,7 +199,7 @@ fn a_failed_write_fails_the_store_and_what_was_acknowledged_is_there_after() {
 }
 
 #[test]
-fn reads_go_on_when_writes_do_not() {
+fn reads_go_on_after_failed_write() {
     let (disk, mut shard) = at_rest(&[write("a", 0, 20_000)]);
     let good = read(&mut shard, "a");
     disk.fail_writes(0..disk_size(&disk));
@@ -215,9 +215,9 @@ fn disk_size(disk: &Simulated) -> u64 {
     device::BlockDevice::size(disk)
 }
 
-/// Flip bits all over the device: what can be read is right, and a deep check finds every flip in live data.
+/// Flips bits all over the device: reads are correct or refused, and a deep check finds every flip in live data.
 #[test]
-fn rot_is_never_served_and_a_deep_check_finds_all_of_it() {
+fn flipped_bits_are_never_read_and_deep_check_finds_them() {
     rot();
 }
 
@@ -236,7 +236,7 @@ pub(super) fn rot() {
         settle(&mut shard);
         assert!(shard.is_stopped());
         let live: BTreeSet<u64> = shard.space.stored_runs().flat_map(|run| run.blocks()).collect();
-        let data = shard.part().data();
+        let data = shard.region().data();
         drop(shard);
 
         let rot = Rot::default();
@@ -280,7 +280,7 @@ pub(super) fn rot() {
     assert!(opened >= 3 && corrupt_reads > 50, "{opened} opened, {corrupt_reads} reads refused");
 }
 
-/// Reads of an object either fail or are right; says how many failed.
+/// Compares reads of an object with the model. Returns the number of failed ones.
 fn compare(
     shard: &mut Shard,
     front: &mut MemoryStore,
@@ -312,7 +312,7 @@ fn compare(
 }
 
 #[test]
-fn a_full_store_refuses_takes_deletes_and_goes_on() {
+fn full_store_takes_deletes_and_recovers() {
     let disk = formatted(16 << 20, 512 << 10, Pace::AtOnce, 5);
     let mut shard = open(&disk, small());
     assert!(commit(&mut shard, create()));
@@ -341,7 +341,7 @@ fn a_full_store_refuses_takes_deletes_and_goes_on() {
 }
 
 #[test]
-fn what_does_not_fit_fails_whole_and_deletes_work_after_reopening() {
+fn oversized_transaction_fails_whole_and_deletes_work_later() {
     let disk = formatted(16 << 20, 512 << 10, Pace::AtOnce, 6);
     let mut shard = open(&disk, small());
     let mut front = MemoryStore::new(store::memory::Config::with_total(1 << 40));

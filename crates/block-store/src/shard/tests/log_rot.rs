@@ -1,4 +1,4 @@
-//! A log that was damaged is told from one that ends.
+//! A damaged log is distinguished from the end of a log.
 
 use super::{formatted, open, small};
 use crate::log::{RecordHead, ReplayError};
@@ -10,7 +10,7 @@ use wire::types::{HObject, PgId};
 
 const COUNT: u64 = 8;
 
-/// A store that was killed after so many transactions had been acknowledged, one a record.
+/// A store killed after so many acknowledged transactions, one per record.
 fn killed() -> Simulated {
     let disk = formatted(64 << 20, 1 << 20, Pace::AtOnce, 1);
     let mut shard = open(&disk, small());
@@ -34,10 +34,10 @@ fn killed() -> Simulated {
     disk
 }
 
-/// Offsets of the log's records on the device, with their sequences.
+/// Device offsets of log records, with their sequences.
 fn records(disk: &Simulated) -> Vec<(u64, u64)> {
     let superblock = read_superblock(&mut disk.clone(), &mut || ()).unwrap();
-    let log = superblock.parts[0].log();
+    let log = superblock.regions[0].log();
     let offsets = log.blocks().map(|block| block * BLOCK as u64);
     let identity = superblock.identity.of_shard(0);
     offsets
@@ -50,7 +50,7 @@ fn reopen(disk: &Simulated) -> Result<Shard, OpenError> {
 }
 
 #[test]
-fn a_damaged_record_that_others_follow_is_not_taken_for_the_end() {
+fn damaged_record_before_others_is_not_the_end_of_log() {
     let disk = killed();
     let records = records(&disk);
     assert_eq!(records.len() as u64, COUNT);
@@ -70,7 +70,7 @@ fn a_damaged_record_that_others_follow_is_not_taken_for_the_end() {
     reopen(&disk).expect("whole again");
 }
 
-/// Nothing tells it from one that was never finished.
+/// A damaged last record looks like an unfinished one.
 #[test]
 fn the_last_record_may_be_torn() {
     let disk = killed();

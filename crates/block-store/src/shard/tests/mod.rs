@@ -1,4 +1,4 @@
-//! A shard on the simulated disk.
+//! Tests of a shard on the simulated disk.
 
 mod cleaning;
 mod compressing;
@@ -28,7 +28,7 @@ use device::simulated::{Pace, Simulated};
 use std::collections::BTreeMap;
 use store::{Completion, ObjectStore};
 
-/// Everything small, so that what takes gigabytes in production happens within a test.
+/// Small options, so that effects of gigabytes in production happen within a test.
 pub(crate) fn small() -> Options {
     Options {
         inline_bytes_max: 16 << 10,
@@ -52,7 +52,7 @@ pub(crate) fn small() -> Options {
     }
 }
 
-/// Until nothing is under way: what has completed.
+/// Polls until the shard is at rest. Returns the completions.
 pub(crate) fn settle(shard: &mut Shard) -> Vec<Completion> {
     let mut out = Vec::new();
     for _ in 0..1_000_000 {
@@ -60,10 +60,10 @@ pub(crate) fn settle(shard: &mut Shard) -> Vec<Completion> {
             return out;
         }
     }
-    panic!("the shard says that something is under way and does not complete it");
+    panic!("the shard stays busy");
 }
 
-/// A disk with a store on it.
+/// A disk with a store.
 pub(crate) fn formatted(size: u64, log_bytes: u64, pace: Pace, seed: u64) -> Simulated {
     let disk = Simulated::new(size, Pace::AtOnce, seed);
     let options = FormatOptions {

@@ -1,4 +1,4 @@
-//! Random transactions against the memory store, with crashes and reopenings in between.
+//! Random transactions compared with the memory store, with crashes and reopenings.
 //!
 //! A sample runs with the other tests. The long run: `SHOAL_BLOCK_STORE_OPERATIONS=1000000 cargo test -p block-store --release
 //! model -- --nocapture`; `SHOAL_BLOCK_STORE_SEED` repeats one that failed.
@@ -15,7 +15,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// As many changes as asked for, on one disk; says how many crashes there were.
+/// Applies so many changes on one disk. Returns the number of crashes.
 pub(super) fn run(seed: u64, changes: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let pace = match dice.below(3) {
@@ -61,7 +61,7 @@ pub(super) fn run(seed: u64, changes: u64) -> u64 {
 }
 
 #[test]
-fn it_is_the_memory_store_through_crashes() {
+fn shard_equals_memory_store_through_crashes() {
     let operations = number("SHOAL_BLOCK_STORE_OPERATIONS").unwrap_or(12_000);
     let first = number("SHOAL_BLOCK_STORE_SEED");
     let (mut seed, mut done, mut crashes) = (first.unwrap_or(1), 0, 0);

@@ -1,6 +1,6 @@
-//! A collection moves from one shard of a disk to the other and back, while its client goes on writing, and the power is
-//! cut at every boundary of a write or a flush. Whatever disk that leaves, its shards together hold the collection once,
-//! with everything that was acknowledged; what else there is of it counts for nothing, and can be removed.
+//! Moves of a collection between two shards of a disk, during writes, with a power cut at every boundary of a write or flush.
+//! In every image the shards together hold the collection once, with all acknowledged transactions; any other copy does not
+//! count and can be removed.
 
 use super::dump::{Dump, ask, list};
 use super::operations::{bytes, home, object, pg};
@@ -20,10 +20,10 @@ use store::{Change, Completion, MemoryStore, ObjectId, ObjectStore, Transaction}
 
 const IMAGES_MAX: usize = 5;
 
-/// In a token: it is the second handle's.
+/// Token flag of the second handle.
 const OTHER: u64 = 1 << 50;
 
-/// One of two handles to a disk: each is told of its own requests' ends.
+/// One of two handles to a disk: each gets the completions of its own requests.
 struct Handle {
     disk: Simulated,
     who: usize,
@@ -72,15 +72,15 @@ fn rest(shards: &mut [Shard; 2]) -> Vec<Completion> {
     panic!("the shards say that something is under way and do not complete it");
 }
 
-/// A disk of two shards, what its client has written, and what a cut may leave of that.
+/// A disk with two shards, the transactions of its client, and the states that a cut may leave.
 struct Story {
     disk: Simulated,
     shards: [Shard; 2],
-    /// Where the collection is.
+    /// Shard of the collection.
     at: usize,
     moves: u32,
     front: MemoryStore,
-    /// The collection after each of the client's transactions.
+    /// States of the collection after each transaction of the client.
     states: Vec<Dump>,
     acknowledged: usize,
     options: Options,
@@ -89,7 +89,7 @@ struct Story {
     images: u64,
 }
 
-/// Of what the client submits; everything else has smaller ones.
+/// First tag of the client; all others are smaller.
 const CLIENT: u64 = 1 << 32;
 
 impl Story {
@@ -138,7 +138,7 @@ impl Story {
         story
     }
 
-    /// The client's next transaction.
+    /// Submits the client's next transaction.
     fn client(&mut self, changes: Vec<Change>) {
         let transaction = Transaction { collection: home(), changes };
         self.front.submit(0, transaction.clone());
@@ -147,7 +147,7 @@ impl Story {
         self.states.push(Dump::of(&mut self.front));
     }
 
-    /// Until nothing is under way, with the power cut after every step.
+    /// Polls until the shards are at rest, with a power cut after every completion.
     fn settle(&mut self) {
         let mut seen = None;
         loop {
@@ -174,7 +174,7 @@ impl Story {
         }
     }
 
-    /// A start on what a cut has left.
+    /// Opens an image of a cut.
     fn examine(&mut self, image: Simulated) {
         self.images += 1;
         image.set_pace(Pace::AtOnce);
@@ -303,7 +303,7 @@ fn meta_entry(n: usize) -> Change {
 }
 
 #[test]
-fn no_cut_during_a_move_loses_or_doubles_a_collection() {
+fn collection_survives_every_power_cut_during_a_move() {
     // All data straight to its blocks, or as it comes.
     two_moves(Options { inline_bytes_max: 0, ..small() });
     two_moves(Options { deferred_bytes_max: 8 << 10, ..small() });
@@ -323,9 +323,9 @@ fn two_moves(options: Options) {
     assert!(story.images > story.boundaries, "cuts were tried");
 }
 
-/// What arrives, and what left, is no less a part of its shard than anything else.
+/// fsck covers copies that arrive or are left over.
 #[test]
-fn a_move_that_a_start_finds_half_done_can_be_made_again() {
+fn half_done_move_can_be_repeated_after_a_start() {
     let options = small();
     let mut story = Story::begin(options.clone());
     story.submit(1, vec![Change::BeginArrival { split_bits: 0, moves: 1 }]);

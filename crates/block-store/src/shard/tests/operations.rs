@@ -1,4 +1,4 @@
-//! Random transactions that the contract allows, small and large, meeting one another.
+//! Random valid transactions, small and large, on overlapping objects.
 
 use super::dump::{ask, list};
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub(crate) fn object(name: &str, hash: u32) -> ObjectId {
     HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }.into()
 }
 
-/// Some way to compress these objects, or none.
+/// Random compression settings.
 pub(crate) fn compression(dice: &mut Dice) -> BTreeMap<i64, Compression> {
     use CompressionMode::*;
     let mode = [None, Passive, Aggressive, Force, Force][dice.below(5) as usize];
@@ -79,7 +79,7 @@ fn exists(front: &mut MemoryStore, collection: Collection, id: &ObjectId) -> boo
     ask(front, collection, id, vec![Query::Stat]).is_ok()
 }
 
-/// One change that may follow on what `front` holds.
+/// A random change that is valid in the state of `front`.
 fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> Change {
     let mut id = pick_object(dice);
     if id.is_pg_meta() && collection != home() {
@@ -140,7 +140,7 @@ fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> C
     }
 }
 
-/// A split or merge between the home collection and the other one, where no names clash.
+/// A split or merge between the two collections, if no names clash.
 fn structure(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> Option<Change> {
     let collections = front.collections();
     if !collections.iter().any(|(id, _)| *id == other()) {
@@ -165,7 +165,7 @@ fn now(front: &mut MemoryStore, transaction: Transaction) {
     while front.poll(&mut out) {}
 }
 
-/// The next transaction; `front` has it applied afterwards.
+/// A random transaction, applied to `front`.
 pub(crate) fn transaction(front: &mut MemoryStore, dice: &mut Dice) -> Transaction {
     let collections = front.collections();
     if !collections.iter().any(|(id, _)| *id == home()) {

@@ -1,4 +1,4 @@
-//! A read under way while what it reads is written over, freed and taken again.
+//! Reads in flight while their blocks are overwritten, freed and allocated again.
 
 use super::operations::{home, object};
 use super::{formatted, open, small};
@@ -11,11 +11,11 @@ use store::{Answer, Change, Completion, ObjectStore, Query, ReadRequest, Transac
 const LEN: usize = 40_000;
 
 #[test]
-fn a_read_finds_one_version_whatever_is_written_meanwhile() {
+fn read_returns_one_version_during_writes() {
     one_version_whatever_is_written();
 }
 
-/// Every version of the object has one byte all over: a read finds one version, whole.
+/// Every version of the object has a single byte value: a read must return one version.
 pub fn one_version_whatever_is_written() {
     let (mut seen, mut blocks_read) = (0, 0);
     for seed in 0..8 {

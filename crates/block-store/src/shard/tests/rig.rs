@@ -1,5 +1,5 @@
-//! A shard, its disk, and two memory stores: `base`, which has what the shard has acknowledged before the last crash, and
-//! `front`, which has everything that was submitted.
+//! A shard, its disk, and two memory stores: `base` with the state after the last crash, and `front` with all submitted
+//! transactions.
 
 use super::dump::Dump;
 use super::{formatted, open};
@@ -16,7 +16,7 @@ pub(crate) struct Rig {
     pub(crate) front: MemoryStore,
     base: MemoryStore,
     options: Options,
-    /// Submitted since the last crash; tags are places in it.
+    /// Transactions submitted since the last crash; a tag is an index.
     submitted: Vec<Transaction>,
     acknowledged: Vec<u64>,
 }
@@ -45,7 +45,7 @@ impl Rig {
         }
     }
 
-    /// The same again, at rest, to go on with apart.
+    /// An independent copy, at rest.
     pub(crate) fn fork(&self, dice: &mut Dice) -> Rig {
         let disk = self.disk.killed(dice);
         let fork = |store: &MemoryStore| store.crash_image(0).expect("what is committed is tracked");
@@ -64,13 +64,13 @@ impl Rig {
         apply(&mut self.front, transaction);
     }
 
-    /// Submit what `front` has applied already.
+    /// Submits a transaction that `front` has applied.
     pub(crate) fn submit(&mut self, transaction: Transaction) {
         self.submitted.push(transaction.clone());
         self.shard.submit(self.submitted.len() as u64 - 1, transaction);
     }
 
-    /// Whether the shard is still busy.
+    /// Polls once. Returns true while the shard is busy.
     pub(crate) fn poll(&mut self) -> bool {
         let mut out = Vec::new();
         let busy = self.shard.poll(&mut out);
@@ -83,7 +83,7 @@ impl Rig {
         busy
     }
 
-    /// Poll a shard whose device fails; says how many transactions failed.
+    /// Polls a shard whose device fails. Returns the number of failed transactions.
     pub(crate) fn poll_failing(&mut self) -> usize {
         let mut out = Vec::new();
         self.shard.poll(&mut out);
@@ -107,7 +107,7 @@ impl Rig {
         panic!("the shard says that something is under way and does not complete it");
     }
 
-    /// How many of the applied transactions, in the order applied, `reopened` must have; it has no others.
+    /// Number of applied transactions, in the order applied, that `reopened` has; it must have no others.
     pub(crate) fn survivors(&self, reopened: &Shard) -> Vec<u64> {
         let durable = reopened.log.durable();
         let survivors: Vec<u64> =
@@ -118,14 +118,14 @@ impl Rig {
         survivors
     }
 
-    /// What a store with these transactions holds.
+    /// Contents of a store with these transactions.
     pub(crate) fn expected(&self, survivors: &[u64]) -> MemoryStore {
         let mut out = self.base.crash_image(0).expect("what is committed is tracked");
         survivors.iter().for_each(|tag| apply(&mut out, self.submitted[*tag as usize].clone()));
         out
     }
 
-    /// Go on with what a crash left on `disk`.
+    /// Goes on with the image of a crash.
     pub(crate) fn crash(&mut self, disk: Simulated, depth: Depth) {
         let mut reopened = open(&disk, self.options.clone());
         let survivors = self.survivors(&reopened);
@@ -138,14 +138,14 @@ impl Rig {
         self.acknowledged.clear();
     }
 
-    /// Everything was acknowledged: compare with what was submitted.
+    /// Compares the shard with all submitted transactions, which were acknowledged.
     pub(crate) fn compare(&mut self, depth: Depth) {
         self.settle();
         assert_eq!(self.acknowledged.len(), self.submitted.len(), "everything is acknowledged");
         same(&mut self.shard, &mut self.front, depth);
     }
 
-    /// Forget what need not be replayed for a comparison any more.
+    /// Moves acknowledged transactions into `base`.
     pub(crate) fn rebase(&mut self) {
         self.settle();
         self.base = self.front.crash_image(0).expect("what is committed is tracked");
@@ -154,14 +154,14 @@ impl Rig {
         self.shard.trace.clear();
     }
 
-    /// A power cut, or a sudden death of the process, now.
+    /// Crashes now: a power cut, or a kill of the process.
     pub(crate) fn crash_now(&mut self, dice: &mut Dice, depth: Depth) {
         let disk = if dice.chance(70) { self.disk.power_cut(dice) } else { self.disk.killed(dice) };
         self.crash(disk, depth);
     }
 }
 
-/// The shard holds what the memory store holds, and everything in it agrees.
+/// Compares the shard with the memory store, and runs fsck.
 pub(crate) fn same(shard: &mut Shard, expected: &mut MemoryStore, depth: Depth) {
     let (found, expected_dump) = (Dump::of(shard), Dump::of(expected));
     if found != expected_dump {

@@ -1,4 +1,4 @@
-//! Blocks with several owners: counted right, and free when the last one lets go.
+//! Shared blocks: correct reference counts, and release by the last owner.
 
 use super::operations::{bytes, home, object};
 use super::rig::Rig;
@@ -24,7 +24,7 @@ fn range(from: ObjectId, to: ObjectId, from_offset: u64, len: u64, to_offset: u6
     Change::CloneRange { from, to, from_offset, len, to_offset }
 }
 
-/// Each change a transaction; after each everything agrees, and at the end nothing is left.
+/// Applies each change as a transaction, with fsck after each; at the end no block is left.
 fn check(changes: Vec<Change>) {
     let mut rig = Rig::new(16 << 20, 512 << 10, Pace::AtOnce, 1, small());
     let create = vec![Change::CreateCollection { split_bits: 0 }];
@@ -40,7 +40,7 @@ fn check(changes: Vec<Change>) {
 }
 
 #[test]
-fn a_block_whose_end_the_target_points_to_already_is_not_counted_twice() {
+fn block_cloned_in_two_ranges_is_counted_once() {
     check(vec![
         write(a(), 0, 10_000),
         Change::Clone { from: a(), to: b() },
@@ -50,7 +50,7 @@ fn a_block_whose_end_the_target_points_to_already_is_not_counted_twice() {
 }
 
 #[test]
-fn a_range_onto_itself_and_beside_itself() {
+fn range_is_cloned_onto_and_beside_itself() {
     check(vec![
         write(a(), 0, 30_000),
         range(a(), a(), 0, 30_000, 0),
@@ -62,7 +62,7 @@ fn a_range_onto_itself_and_beside_itself() {
 }
 
 #[test]
-fn a_block_in_pieces_is_shared_as_one() {
+fn block_in_pieces_is_shared_as_one() {
     check(vec![
         write(a(), 0, 8192),
         Change::Zero { object: a(), offset: 100, len: 50 },

@@ -1,5 +1,4 @@
-//! A store that is mostly metadata, and nearly full of it: tables are merged, replaced and given back with hardly a block
-//! to spare, and the power fails meanwhile.
+//! A store that is nearly full of metadata: tables are merged, replaced and freed with hardly a free block, with power cuts.
 
 use super::operations::{home, object};
 use super::rig::Rig;
@@ -13,10 +12,10 @@ use store::{Change, ObjectStore, Transaction};
 
 const KEYS: u64 = 8_000;
 const OBJECTS: u64 = 24;
-/// Data is written only while there is so much.
+/// Free space that data writes need.
 const ROOM: u64 = 64 << 10;
 
-/// Keys of a few omaps and bytes of a few objects, put or taken away.
+/// Random changes of a few omaps and objects.
 fn changes(dice: &mut Dice, takes_room: bool, available: u64) -> Vec<Change> {
     let omap = object("omap", dice.below(4) as u32 + 1);
     let key = |dice: &mut Dice| format!("{:05}", dice.below(KEYS)).into();
@@ -45,7 +44,7 @@ fn changes(dice: &mut Dice, takes_room: bool, available: u64) -> Vec<Change> {
     }
 }
 
-/// Says how often there was no room.
+/// Returns the number of times that the store ran out of space.
 fn run(seed: u64, steps: u64) -> u64 {
     let mut dice = Dice::new(seed);
     let options = Options {
@@ -94,14 +93,14 @@ fn run(seed: u64, steps: u64) -> u64 {
 }
 
 #[test]
-fn it_keeps_going_and_loses_nothing() {
+fn nearly_full_store_keeps_all_data() {
     let times: Vec<u64> = (1..5).map(|seed| run(seed, 2000)).collect();
     assert!(times.iter().all(|times| *times > 0), "it was never full: {times:?}");
 }
 
-/// All of the store is tables that were replaced, and neither the log nor their number is a reason for a checkpoint.
+/// The store is full of replaced tables, and neither the log nor their number causes a checkpoint.
 #[test]
-fn what_merges_replaced_is_given_back_when_space_is_short() {
+fn replaced_tables_are_freed_when_space_is_short() {
     let index = index::Options { level_bytes: 64 << 20, cache_bytes: 8 << 20, ..small().index };
     let options = Options { index, log_bytes_max: 64 << 20, ..small() };
     let mut rig = Rig::new(16 << 20, 7 << 20, Pace::AtOnce, 1, options);
