@@ -9,7 +9,7 @@ use osd::node::stale::Scan;
 use osd::node::{StoreContents, StoreUsage};
 use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
-use store::moving::{Stays, remove};
+use store::moving::{RemovalError, remove};
 use store::{Collection, Completion, Compression, ObjectStore, Placed, ReadRequest, Transaction};
 
 /// Which of them.
@@ -114,7 +114,7 @@ impl OsdStore {
         }
     }
 
-    fn remove(&mut self, collection: Collection) -> Result<(), Stays> {
+    fn remove(&mut self, collection: Collection) -> Result<(), RemovalError> {
         match self {
             OsdStore::Memory(store) => remove(store, collection, &mut |_| ()),
             OsdStore::Disk(disk) => remove(disk.shard(), collection, &mut |_| ()),
