@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// What monitors tell; nothing is changed by asking.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ClusterState {
     pub status: Value,
     pub osd_dump: Value,
     pub df: Value,
@@ -16,10 +16,10 @@ pub struct Facts {
     pub balancer: Value,
 }
 
-pub fn ask(cluster: &mut dyn Cluster) -> Facts {
+pub fn ask(cluster: &mut dyn Cluster) -> ClusterState {
     let mut ask =
         |prefix: &str| cluster.ask(json!({"prefix": prefix, "format": "json"})).unwrap_or(Value::Null);
-    Facts {
+    ClusterState {
         status: ask("status"),
         osd_dump: ask("osd dump"),
         df: ask("df"),
@@ -28,11 +28,11 @@ pub fn ask(cluster: &mut dyn Cluster) -> Facts {
     }
 }
 
-pub fn all(f: &Facts) -> Vec<Finding> {
+pub fn all(f: &ClusterState) -> Vec<Finding> {
     [health, pgs_per_osd, pools, fullness, background, one_version].iter().map(|check| check(f)).collect()
 }
 
-pub fn health(f: &Facts) -> Finding {
+pub fn health(f: &ClusterState) -> Finding {
     let word = f.status["health"]["status"].as_str().unwrap_or("unknown");
     let checks: Vec<&String> =
         f.status["health"]["checks"].as_object().into_iter().flat_map(|c| c.keys()).collect();
@@ -53,7 +53,7 @@ pub fn health(f: &Facts) -> Finding {
     )
 }
 
-pub fn pgs_per_osd(f: &Facts) -> Finding {
+pub fn pgs_per_osd(f: &ClusterState) -> Finding {
     let why = "with few PGs the data lies in lumps and locks are fought over; random reads gained up to 270 PGs an OSD \
                and more";
     let osds = f.osd_dump["osds"].as_array().map_or(0, |o| o.iter().filter(|o| o["in"] == 1).count());
@@ -83,7 +83,7 @@ pub fn pgs_per_osd(f: &Facts) -> Finding {
 }
 
 /// Pools whose PGs are about to change, or lie unevenly by their number.
-pub fn pools(f: &Facts) -> Finding {
+pub fn pools(f: &ClusterState) -> Finding {
     let all = f.osd_dump["pools"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut moving, mut odd) = (Vec::new(), Vec::new());
     for pool in all {
@@ -115,7 +115,7 @@ pub fn pools(f: &Facts) -> Finding {
     )
 }
 
-pub fn fullness(f: &Facts) -> Finding {
+pub fn fullness(f: &ClusterState) -> Finding {
     let used = f.df["stats"]["total_used_raw_ratio"].as_f64();
     let near = f.osd_dump["nearfull_ratio"].as_f64().unwrap_or(0.85);
     let ratio = |key: &str| f.osd_dump[key].as_f64();
@@ -143,7 +143,7 @@ pub fn fullness(f: &Facts) -> Finding {
     )
 }
 
-pub fn background(f: &Facts) -> Finding {
+pub fn background(f: &ClusterState) -> Finding {
     let flags = f.osd_dump["flags"].as_str().unwrap_or("");
     let states = f.status["pgmap"]["pgs_by_state"].as_array().cloned().unwrap_or_default();
     let busy: Vec<&str> = states
@@ -175,7 +175,7 @@ pub fn background(f: &Facts) -> Finding {
     )
 }
 
-pub fn one_version(f: &Facts) -> Finding {
+pub fn one_version(f: &ClusterState) -> Finding {
     let overall = f.versions["overall"].as_object().map_or(0, |v| v.len());
     let (severity, measured) = match overall {
         0 => (Unknown, "unknown".to_owned()),

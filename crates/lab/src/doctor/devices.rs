@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::Severity::{Bad, Good, Unknown, Warning};
-use super::facts::{Device, Facts};
+use super::inventory::{Device, HostInventory};
 use super::probe::Probes;
 use crate::judge::stats::median;
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 /// How far a disk may be from the median of its peers.
 const PEER_SPREAD: f64 = 0.15;
 
-pub fn all(facts: &Facts, probes: &Probes) -> Vec<Finding> {
-    let mut out = vec![slots(facts), numa(facts), mtu(facts)];
+pub fn all(host: &HostInventory, probes: &Probes) -> Vec<Finding> {
+    let mut out = vec![slots(host), numa(host), mtu(host)];
     out.extend(
-        [pings(probes), streams(facts, probes), sync_writes(probes), peers(probes)].into_iter().flatten(),
+        [pings(probes), streams(host, probes), sync_writes(probes), peers(probes)].into_iter().flatten(),
     );
     out
 }
 
-fn real_devices(f: &Facts) -> impl Iterator<Item = &Device> {
+fn real_devices(f: &HostInventory) -> impl Iterator<Item = &Device> {
     f.disks.iter().chain(&f.cards)
 }
 
-pub fn slots(f: &Facts) -> Finding {
+pub fn slots(f: &HostInventory) -> Finding {
     let why = "a fast device in a slow slot is a slow device, and nothing else tells";
     let slow: Vec<String> = real_devices(f)
         .filter_map(|d| Some((d, d.link?)))
@@ -46,7 +46,7 @@ pub fn slots(f: &Facts) -> Finding {
     )
 }
 
-pub fn numa(f: &Facts) -> Finding {
+pub fn numa(f: &HostInventory) -> Finding {
     let why = "data that crosses between sockets pays for it twice";
     let node = |d: &Device| d.numa_node.filter(|n| *n >= 0);
     let of_cards: Vec<i64> = f.cards.iter().filter_map(node).collect();
@@ -72,7 +72,7 @@ pub fn numa(f: &Facts) -> Finding {
     )
 }
 
-pub fn mtu(f: &Facts) -> Finding {
+pub fn mtu(f: &HostInventory) -> Finding {
     let why =
         "larger frames help large transfers; hosts that differ lose frames. Measure: it is not always better";
     let fast: Vec<&Device> = f.cards.iter().filter(|c| c.speed_mbit.is_some_and(|s| s >= 10_000)).collect();
@@ -129,7 +129,7 @@ pub fn pings(p: &Probes) -> Vec<Finding> {
     p.pings.iter().map(one).collect()
 }
 
-pub fn streams(f: &Facts, p: &Probes) -> Vec<Finding> {
+pub fn streams(f: &HostInventory, p: &Probes) -> Vec<Finding> {
     let why = "one TCP stream fills about 40 Gbit/s; four show what the link can do";
     let link = f.cards.iter().filter_map(|c| c.speed_mbit).max().map(|s| s as f64 / 1e3).filter(|s| *s > 0.0);
     let one = |(host, streams, gbit): &(String, u32, f64)| {

@@ -2,19 +2,19 @@
 
 use super::Finding;
 use super::Severity::{Bad, Good, Unknown, Warning};
-use super::facts::Facts;
+use super::inventory::HostInventory;
 
 /// An idle state that takes longer to leave costs every hop of an operation.
 const EXIT_LATENCY_US: u64 = 10;
 
-pub fn all(facts: &Facts) -> Vec<Finding> {
+pub fn all(host: &HostInventory) -> Vec<Finding> {
     [governor, frequency, idle_states, iommu, mitigations, smt, buffers, app_armor, quiet, build]
         .iter()
-        .map(|check| check(facts))
+        .map(|check| check(host))
         .collect()
 }
 
-pub fn governor(f: &Facts) -> Finding {
+pub fn governor(f: &HostInventory) -> Finding {
     let why = "an OSD waits more than it computes, so a power-saving governor keeps the clock low: 441 synchronous \
                writes a second became 2369 by this alone";
     let slow = f.governors.iter().filter(|g| *g != "performance").count();
@@ -40,7 +40,7 @@ pub fn governor(f: &Facts) -> Finding {
     )
 }
 
-pub fn frequency(f: &Facts) -> Finding {
+pub fn frequency(f: &HostInventory) -> Finding {
     let why = "a firmware setting can lock out turbo: 66 thousand writes a second instead of 90";
     let fastest = f.mhz_now.iter().copied().fold(0.0, f64::max);
     let expected = f.mhz_max.map_or("unknown".into(), |m| format!("near {m:.0} MHz under load"));
@@ -59,7 +59,7 @@ pub fn frequency(f: &Facts) -> Finding {
     )
 }
 
-pub fn idle_states(f: &Facts) -> Finding {
+pub fn idle_states(f: &HostInventory) -> Finding {
     let why = "a sleeping processor wakes late for every message: pings of 0.178 ms became 0.054 ms without the \
                deepest state. It can cost turbo: measure both";
     let deep: Vec<String> = f
@@ -83,7 +83,7 @@ pub fn idle_states(f: &Facts) -> Finding {
     )
 }
 
-pub fn iommu(f: &Facts) -> Finding {
+pub fn iommu(f: &HostInventory) -> Finding {
     let why = "translating every transfer takes a lock in the kernel: with several fast drives three quarters of the \
                time went there";
     let words = |w: &str| f.command_line.split_whitespace().any(|x| x == w);
@@ -108,7 +108,7 @@ pub fn iommu(f: &Facts) -> Finding {
     )
 }
 
-pub fn mitigations(f: &Facts) -> Finding {
+pub fn mitigations(f: &HostInventory) -> Finding {
     let why = "every system call pays for them; an OSD makes many. Off is only for isolated networks";
     let active = f.vulnerabilities.iter().filter(|v| v.contains("Mitigation")).count();
     let off = f.command_line.split_whitespace().any(|w| w == "mitigations=off");
@@ -127,7 +127,7 @@ pub fn mitigations(f: &Facts) -> Finding {
     )
 }
 
-pub fn smt(f: &Facts) -> Finding {
+pub fn smt(f: &HostInventory) -> Finding {
     let why = "it makes little difference to storage, and a large one to what \"100 % busy\" means";
     let severity = if f.smt.is_empty() { Unknown } else { Good };
     let measured = if f.smt.is_empty() { "unknown" } else { &f.smt };
@@ -141,7 +141,7 @@ pub fn smt(f: &Facts) -> Finding {
     )
 }
 
-pub fn buffers(f: &Facts) -> Finding {
+pub fn buffers(f: &HostInventory) -> Finding {
     let why = "one stream cannot fill a fast link through a small window; above 25 Gbit/s it shows";
     let fast = f.cards.iter().any(|c| c.speed_mbit.is_some_and(|s| s >= 25_000));
     let small = f.receive_buffer_max.is_some_and(|b| b < 4 << 20);
@@ -163,7 +163,7 @@ pub fn buffers(f: &Facts) -> Finding {
     )
 }
 
-pub fn app_armor(f: &Facts) -> Finding {
+pub fn app_armor(f: &HostInventory) -> Finding {
     let why = "a check on every file and socket call";
     let (severity, measured) = if f.app_armor { (Warning, "on") } else { (Good, "off") };
     Finding::new(
@@ -176,7 +176,7 @@ pub fn app_armor(f: &Facts) -> Finding {
     )
 }
 
-pub fn quiet(f: &Facts) -> Finding {
+pub fn quiet(f: &HostInventory) -> Finding {
     let why = "what other programs take is missing from what is measured, and never the same twice";
     let severity = match f.load_per_cpu {
         None => Unknown,
@@ -195,7 +195,7 @@ pub fn quiet(f: &Facts) -> Finding {
     )
 }
 
-pub fn build(f: &Facts) -> Finding {
+pub fn build(f: &HostInventory) -> Finding {
     let why = "an OSD without tcmalloc, or one built without optimisation, has half the rate of small writes or less";
     let mend = "use packages built with -DALLOCATOR=tcmalloc and -DCMAKE_BUILD_TYPE=RelWithDebInfo. How RocksDB was \
                 compiled cannot be read from the program: compare compaction times with another build";

@@ -1,16 +1,16 @@
-//! What on a host or in a cluster would spoil a measurement, and how is it mended?
+//! Checks of hosts and clusters for properties that spoil measurements, each with its remedy.
 //!
-//! - [`facts`]: what is read of a host: sysfs, procfs, programs.
+//! - [`inventory`]: a host's settings and devices, read from sysfs, procfs and programs.
 //! - [`record`]: the same of another host, or of a file.
-//! - [`probe`]: what is measured: pings, disks.
-//! - [`host`], [`devices`], [`cluster`]: the checks, each a function of facts.
+//! - [`probe`]: measurements: pings, streams, disks.
+//! - [`host`], [`devices`], [`cluster`]: the checks, each a function of an inventory.
 //! - [`apply`]: changes on request, and their way back.
 
 pub mod apply;
 pub mod cluster;
 pub mod devices;
-pub mod facts;
 pub mod host;
+pub mod inventory;
 pub mod probe;
 pub mod record;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     Good,
-    /// Nothing can be said here.
+    /// This host does not tell.
     Unknown,
     Warning,
     Bad,
@@ -30,7 +30,7 @@ pub enum Severity {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What `--apply` calls it.
+    /// The name that `--apply` takes.
     pub id: &'static str,
     pub severity: Severity,
     pub measured: String,
@@ -53,8 +53,8 @@ impl Finding {
 }
 
 /// Hosts of one cluster should be alike: the slowest sets the pace, and a mixture is hard to explain.
-pub fn alike(hosts: &[(String, facts::Facts)]) -> Option<Finding> {
-    type Trait = (&'static str, fn(&facts::Facts) -> String);
+pub fn alike(hosts: &[(String, inventory::HostInventory)]) -> Option<Finding> {
+    type Trait = (&'static str, fn(&inventory::HostInventory) -> String);
     let traits: [Trait; 6] = [
         ("governor", |f| f.governors.first().cloned().unwrap_or_default()),
         ("highest clock", |f| f.mhz_max.map_or(String::new(), |m| format!("{m:.0} MHz"))),
@@ -70,7 +70,7 @@ pub fn alike(hosts: &[(String, facts::Facts)]) -> Option<Finding> {
     ];
     let (first, rest) = hosts.split_first()?;
     let differs = |(name, of): &Trait| {
-        let other = rest.iter().find(|(_, facts)| of(facts) != of(&first.1))?;
+        let other = rest.iter().find(|(_, host)| of(host) != of(&first.1))?;
         Some(format!("{name}: {} on {}, {} on {}", of(&first.1), first.0, of(&other.1), other.0))
     };
     let found: Vec<String> = traits.iter().filter_map(differs).collect();
@@ -89,10 +89,14 @@ pub fn alike(hosts: &[(String, facts::Facts)]) -> Option<Finding> {
     ))
 }
 
-/// All that can be said, the worst first.
-pub fn judge(facts: &facts::Facts, probes: &probe::Probes, cluster: Option<&cluster::Facts>) -> Vec<Finding> {
-    let mut out = host::all(facts);
-    out.extend(devices::all(facts, probes));
+/// All findings, the worst first.
+pub fn judge(
+    host: &inventory::HostInventory,
+    probes: &probe::Probes,
+    cluster: Option<&cluster::ClusterState>,
+) -> Vec<Finding> {
+    let mut out = host::all(host);
+    out.extend(devices::all(host, probes));
     out.extend(cluster.into_iter().flat_map(cluster::all));
     out.sort_by_key(|f| std::cmp::Reverse(f.severity));
     out

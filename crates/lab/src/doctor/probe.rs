@@ -148,7 +148,7 @@ pub fn mhz_under_load() -> Vec<f64> {
         std::thread::sleep(Duration::from_millis(300));
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         done.store(true, Ordering::Relaxed);
-        super::facts::cpuinfo_mhz(&text)
+        super::inventory::cpuinfo_mhz(&text)
     })
 }
 

@@ -1,7 +1,7 @@
 //! How does another host tell of itself? A few lines of shell, which any host runs, print the files that the checks
 //! read; what they print is unpacked into a tree, and read as this host's own are. A record kept in a file is the same.
 
-use super::facts::Facts;
+use super::inventory::HostInventory;
 use anyhow::{Context, bail, ensure};
 use std::path::{Component, Path};
 use std::process::Command;
@@ -56,11 +56,11 @@ pub fn here() -> anyhow::Result<String> {
 }
 
 /// What a record says. `scratch` is a folder for the moment, which must not be there.
-pub fn read(record: &str, scratch: &Path) -> anyhow::Result<Facts> {
+pub fn read(record: &str, scratch: &Path) -> anyhow::Result<HostInventory> {
     std::fs::create_dir(scratch).with_context(|| scratch.display().to_string())?;
-    let facts = unpack(record, scratch).map(|()| Facts::read(scratch));
+    let found = unpack(record, scratch).map(|()| HostInventory::read(scratch));
     drop(std::fs::remove_dir_all(scratch));
-    facts
+    found
 }
 
 fn unpack(record: &str, root: &Path) -> anyhow::Result<()> {
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn this_host_reads_the_same_from_its_record() {
-        let direct = Facts::read(Path::new("/"));
-        let facts = read(&here().unwrap(), &folder("here")).unwrap();
-        assert_eq!(facts.governors, direct.governors);
-        assert_eq!(facts.vulnerabilities, direct.vulnerabilities);
-        assert_eq!((facts.numa_nodes, facts.mhz_now.len()), (direct.numa_nodes, direct.mhz_now.len()));
-        assert_eq!(facts.disks.len(), direct.disks.len());
-        assert_eq!(facts.cards.len(), direct.cards.len());
-        assert_eq!(facts.receive_buffer_max, direct.receive_buffer_max);
+        let direct = HostInventory::read(Path::new("/"));
+        let found = read(&here().unwrap(), &folder("here")).unwrap();
+        assert_eq!(found.governors, direct.governors);
+        assert_eq!(found.vulnerabilities, direct.vulnerabilities);
+        assert_eq!((found.numa_nodes, found.mhz_now.len()), (direct.numa_nodes, direct.mhz_now.len()));
+        assert_eq!(found.disks.len(), direct.disks.len());
+        assert_eq!(found.cards.len(), direct.cards.len());
+        assert_eq!(found.receive_buffer_max, direct.receive_buffer_max);
         assert!(!folder("here").exists());
     }
 

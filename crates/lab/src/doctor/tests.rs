@@ -1,6 +1,6 @@
 //! Good and bad hosts, as trees of files; good and bad clusters, as what monitors say.
 
-use super::facts::Facts;
+use super::inventory::HostInventory;
 use super::probe::{Disk, Ping, Probes, round_trips};
 use super::{Finding, Severity, apply, cluster, judge};
 use serde_json::json;
@@ -73,7 +73,7 @@ fn good(tree: &Tree) {
 }
 
 fn findings(tree: &Tree) -> Vec<Finding> {
-    judge(&Facts::read(&tree.0), &Probes::default(), None)
+    judge(&HostInventory::read(&tree.0), &Probes::default(), None)
 }
 
 fn severity(findings: &[Finding], id: &str) -> Severity {
@@ -133,7 +133,7 @@ fn each_fault_has_its_finding() {
 
 #[test]
 fn a_host_that_tells_nothing_is_unknown_not_good() {
-    let found = judge(&Facts::read(Path::new("/nonexistent")), &Probes::default(), None);
+    let found = judge(&HostInventory::read(Path::new("/nonexistent")), &Probes::default(), None);
     for id in ["governor", "idle-states", "mitigations", "pcie", "ceph-build"] {
         assert_eq!(severity(&found, id), Severity::Unknown, "{id}");
     }
@@ -151,7 +151,7 @@ fn round_trips_and_disks_are_judged() {
         writes_per_s: rate,
     };
     let judged = |pings: Vec<Ping>, disks: Vec<Disk>| {
-        judge(&Facts::default(), &Probes { pings, disks, streams: vec![] }, None)
+        judge(&HostInventory::default(), &Probes { pings, disks, streams: vec![] }, None)
     };
     for (ms, expected) in [(0.061, Severity::Good), (0.1, Severity::Warning), (0.215, Severity::Bad)] {
         assert_eq!(severity(&judged(vec![ping(ms)], vec![]), "ping"), expected);
@@ -174,7 +174,7 @@ fn round_trips_and_disks_are_judged() {
 
 #[test]
 fn a_cluster_is_judged() {
-    let facts = |health: &str, state: &str, pg_num: u32, flags: &str, used: f64| cluster::Facts {
+    let state_of = |health: &str, state: &str, pg_num: u32, flags: &str, used: f64| cluster::ClusterState {
         status: json!({"health": {"status": health, "checks": {"OSD_DOWN": {}}}, "pgmap": {"pgs_by_state": [{"state_name": state}]}}),
         osd_dump: json!({"osds": [{"in": 1}], "pools": [{"pg_num": pg_num, "size": 1}], "flags": flags, "nearfull_ratio": 0.85}),
         df: json!({"stats": {"total_used_raw_ratio": used}}),
@@ -182,21 +182,21 @@ fn a_cluster_is_judged() {
         balancer: json!({"active": false}),
     };
     let good =
-        cluster::all(&facts("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1));
+        cluster::all(&state_of("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1));
     assert!(good.iter().all(|f| f.severity == Severity::Good), "{good:#?}");
-    let bad = cluster::all(&facts("HEALTH_ERR", "active+clean+scrubbing", 8, "", 0.9));
+    let bad = cluster::all(&state_of("HEALTH_ERR", "active+clean+scrubbing", 8, "", 0.9));
     for id in ["health", "fullness", "background"] {
         assert_eq!(severity(&bad, id), Severity::Bad, "{id}");
     }
     assert_eq!(severity(&bad, "pgs"), Severity::Warning);
-    let calm = || facts("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1);
-    let balanced = cluster::Facts { balancer: json!({"active": true}), ..calm() };
+    let calm = || state_of("HEALTH_OK", "active+clean", 128, "noscrub,nodeep-scrub,norebalance", 0.1);
+    let balanced = cluster::ClusterState { balancer: json!({"active": true}), ..calm() };
     assert_eq!(severity(&cluster::all(&balanced), "background"), Severity::Warning);
     let with = |pool: serde_json::Value, ratio: f64| {
-        let mut facts = calm();
-        facts.osd_dump["pools"] = json!([pool]);
-        facts.osd_dump["full_ratio"] = json!(ratio);
-        cluster::all(&facts)
+        let mut state = calm();
+        state.osd_dump["pools"] = json!([pool]);
+        state.osd_dump["full_ratio"] = json!(ratio);
+        cluster::all(&state)
     };
     let splits = with(json!({"pool_name": "p", "pg_num": 128, "pg_num_target": 256, "size": 1}), 0.95);
     assert_eq!(severity(&splits, "pools"), Severity::Bad);
@@ -212,11 +212,11 @@ fn a_cluster_is_judged() {
 fn hosts_that_differ_are_told() {
     let tree = Tree::new("alike");
     good(&tree);
-    let one = Facts::read(&tree.0);
-    let other = Facts { smt: "off".into(), ..one.clone() };
-    let told = |facts: &[&Facts]| {
-        let hosts: Vec<(String, Facts)> =
-            facts.iter().enumerate().map(|(n, f)| (format!("host{n}"), (*f).clone())).collect();
+    let one = HostInventory::read(&tree.0);
+    let other = HostInventory { smt: "off".into(), ..one.clone() };
+    let told = |hosts: &[&HostInventory]| {
+        let hosts: Vec<(String, HostInventory)> =
+            hosts.iter().enumerate().map(|(n, f)| (format!("host{n}"), (*f).clone())).collect();
         super::alike(&hosts)
     };
     assert_eq!(told(&[&one, &one]).unwrap().severity, Severity::Good);
@@ -246,8 +246,8 @@ fn what_is_applied_can_be_taken_back() {
 #[test]
 fn a_recorded_machine_has_its_findings() {
     let scratch = std::env::temp_dir().join(format!("shoal-doctor-recorded-{}", std::process::id()));
-    let facts = super::record::read(include_str!("../../fixtures/host-virtual.txt"), &scratch).unwrap();
-    let found = judge(&facts, &Probes::default(), None);
+    let host = super::record::read(include_str!("../../fixtures/host-virtual.txt"), &scratch).unwrap();
+    let found = judge(&host, &Probes::default(), None);
     for (id, expected) in [
         ("governor", Severity::Unknown),
         ("frequency", Severity::Unknown),

@@ -1,4 +1,4 @@
-//! What does a run keep of the host, so that a number can be judged years later?
+//! The description of the host that a run keeps, so that a figure can be judged years later.
 
 use serde_json::{Value, json};
 use std::fs::read_to_string;
@@ -26,7 +26,7 @@ fn version_of(program: &str, argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }
 
-pub fn facts() -> Value {
+pub fn describe() -> Value {
     let cpuinfo = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':').map(|(_, v)| v.trim()));

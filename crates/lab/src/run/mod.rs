@@ -66,7 +66,7 @@ pub fn run(
         state: "running".into(),
         file: wish.text.to_owned(),
         notes: wish.matrix.notes.clone(),
-        host: host::facts(),
+        host: host::describe(),
     };
     std::fs::create_dir_all(wish.scratch)?;
     results.begin(&run)?;

@@ -3,7 +3,7 @@
 use crate::cli::term;
 use anyhow::Context;
 use lab::cluster::Login;
-use lab::doctor::facts::Facts;
+use lab::doctor::inventory::HostInventory;
 use lab::doctor::probe::{self, Probes};
 use lab::doctor::{Finding, Severity, alike, apply, cluster, judge, record};
 use std::io::stdout;
@@ -119,12 +119,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
             record::read(&text, &scratch(0)).with_context(|| path.display().to_string())?
         }
-        None => Facts { mhz_now: probe::mhz_under_load(), ..Facts::read(Path::new("/")) },
+        None => HostInventory { mhz_now: probe::mhz_under_load(), ..HostInventory::read(Path::new("/")) },
     };
     let mut all = vec![(None, judge(&own, &probes, cluster.as_ref()))];
     hosts.insert(0, ("this host".to_owned(), own));
-    for (host, facts) in &hosts[1..] {
-        all.push((Some(host.as_str()), judge(facts, &Probes::default(), None)));
+    for (name, host) in &hosts[1..] {
+        all.push((Some(name.as_str()), judge(host, &Probes::default(), None)));
     }
     all[0].1.extend(alike(&hosts));
     all[0].1.sort_by_key(|f| std::cmp::Reverse(f.severity));

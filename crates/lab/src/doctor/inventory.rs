@@ -1,10 +1,11 @@
-//! What does a host tell of itself? Read below a root, so that a recorded tree of another machine reads the same.
+//! The inventory of a host: settings and devices as the kernel tells them. Read below a root folder, so that the
+//! recorded tree of another machine reads the same.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Facts {
+pub struct HostInventory {
     pub governors: Vec<String>,
     /// MHz of now, and the highest there can be.
     pub mhz_now: Vec<f64>,
@@ -82,9 +83,9 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-impl Facts {
+impl HostInventory {
     /// `root` is `/`, or a recorded tree.
-    pub fn read(root: &Path) -> Facts {
+    pub fn read(root: &Path) -> HostInventory {
         let sys = root.join("sys/devices/system");
         let is_cpu = |p: &PathBuf| name(p).strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok());
         let cpus: Vec<PathBuf> = entries(&sys.join("cpu")).into_iter().filter(is_cpu).collect();
@@ -101,7 +102,7 @@ impl Facts {
         let load: Option<f64> = number(&root.join("proc/loadavg"));
         let max_khz = cpus.iter().filter_map(|c| number::<f64>(&c.join("cpufreq/cpuinfo_max_freq")));
         let max_khz = max_khz.fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))));
-        Facts {
+        HostInventory {
             governors: cpus.iter().filter_map(|c| text(&c.join("cpufreq/scaling_governor"))).collect(),
             mhz_now: cpuinfo_mhz(&text(&root.join("proc/cpuinfo")).unwrap_or_default()),
             mhz_max: max_khz.map(|khz| khz / 1e3),
