@@ -13,5 +13,5 @@ pub trait LabHost: Sync {
     /// Start the daemons of this folder that do not run, with the data that they stored.
     fn restart_cluster(&self, dir: &Path, spec: &ClusterSpec, port: u16) -> anyhow::Result<()>;
 
-    fn stop_cluster(&self, dir: &Path) -> anyhow::Result<()>;
+    fn stop_cluster(&self, dir: &Path, spec: &ClusterSpec) -> anyhow::Result<()>;
 }

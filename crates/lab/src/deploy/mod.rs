@@ -53,8 +53,10 @@ pub fn start<'a>(
     };
     match &spec.deploy {
         Deploy::Existing => {
-            let conf = existing
-                .context("which cluster? Give --conf CEPH_CONF, or `cluster: {deploy: shoal}` in the file")?;
+            let conf =
+                spec.conf.as_deref().or(existing).context(
+                    "which cluster? Give --conf CEPH_CONF, or `cluster: {deploy: shoal}` in the file",
+                )?;
             ensure!(conf.exists(), "{} is not there", conf.display());
             Ok(with(Kind::Existing, std::path::absolute(conf)?, false))
         }
@@ -161,7 +163,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let result = match &self.kind {
             Kind::Existing => Ok(()),
-            Kind::Shoal => self.lab_host.stop_cluster(&self.dir),
+            Kind::Shoal => self.lab_host.stop_cluster(&self.dir, &self.spec),
             Kind::Stock(stock) => stock.down(),
         };
         if let Err(error) = result {

@@ -36,6 +36,14 @@ pub fn differences(a: (&RunRecord, &[Conditions]), b: (&RunRecord, &[Conditions]
             out.push(format!("{words} differs: {left} in A, {right} in B"));
         }
     }
+    if let (Some(apart_s), longest_s) = (gap_s(a.0, b.0), duration_s(a.0).max(duration_s(b.0)))
+        && apart_s > longest_s.max(600.0)
+    {
+        out.push(format!(
+            "{:.1} hours lie between the runs: the promise of at most 5 false alarms in 100 holds for successive runs",
+            apart_s / 3600.0
+        ));
+    }
     let average = |side: &[Conditions], of: fn(&Conditions) -> f64| {
         let all: Vec<f64> = side.iter().map(of).collect();
         (!all.is_empty()).then(|| mean(&all))
@@ -61,10 +69,32 @@ pub fn differences(a: (&RunRecord, &[Conditions]), b: (&RunRecord, &[Conditions]
     out
 }
 
+fn duration_s(run: &RunRecord) -> f64 {
+    run.ended_unix_s.map_or(0.0, |ended| ended - run.started_unix_s)
+}
+
+/// Seconds from the end of the earlier run to the start of the later one.
+fn gap_s(a: &RunRecord, b: &RunRecord) -> Option<f64> {
+    let (first, second) = if a.started_unix_s <= b.started_unix_s { (a, b) } else { (b, a) };
+    Some(second.started_unix_s - first.ended_unix_s?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn runs_far_apart_are_told() {
+        let at = |started: f64| RunRecord {
+            started_unix_s: started,
+            ended_unix_s: Some(started + 100.0),
+            ..run("6.1")
+        };
+        assert!(differences((&at(0.0), &[]), (&at(200.0), &[])).is_empty());
+        let told = differences((&at(90_100.0), &[]), (&at(0.0), &[])).join("");
+        assert!(told.contains("25.0 hours"), "{told}");
+    }
 
     fn run(kernel: &str) -> RunRecord {
         RunRecord {

@@ -1,17 +1,18 @@
-//! What do measurements say? Pure functions over what was recorded.
+//! Verdicts on measurements: pure functions over recorded values.
 //!
 //! - [`stats`]: quantiles, means with their uncertainty.
 //! - [`steady`]: whether a load had settled.
-//! - [`disturbed`]: what else happened meanwhile.
-//! - [`bottleneck`]: what held a phase back, and the evidence.
-//! - [`compare`]: whether two runs differ.
-//! - [`conditions`]: whether they were measured under the same conditions.
+//! - [`disturbed`]: events beside the load.
+//! - [`bottleneck`]: the resource or stage that held a point back, with its evidence.
+//! - [`compare`]: whether two measurements differ; [`drift`]: the error of successive runs.
+//! - [`calibrate`]: the rate of false alarms of a comparison on recorded rounds.
+//! - [`conditions`]: whether two runs were measured under the same conditions.
 
 pub mod bottleneck;
+pub mod calibrate;
 pub mod compare;
 pub mod conditions;
 pub mod disturbed;
-#[cfg(test)]
-mod recorded;
+pub mod drift;
 pub mod stats;
 pub mod steady;

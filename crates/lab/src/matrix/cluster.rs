@@ -1,14 +1,17 @@
-//! Which clusters does a file ask for? The `cluster` section, the same in both forms.
+//! The `cluster` section of a file, the same in both forms: the clusters to measure.
 //!
-//! Each of `deploy`, `release`, `store`, `auth`, `osds` and `cores` may be a list. `tools` is the release of the stock
-//! programs that measure, where it is not the cluster's own.
+//! Each of `deploy`, `release`, `store`, `auth`, `osds`, `cores`, `conf` (of existing clusters) and `program` (of
+//! shoal's own) may be a list. `tools` is the release of the stock programs that measure, where it is not the
+//! cluster's own.
 
 use super::spec::{ClusterSpec, Deploy};
 use super::tree::{Problem, Tree, axis, text_of};
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 
 /// The keys of a cluster section that the lab reads.
-pub(super) const KEYS: &[&str] = &["deploy", "release", "store", "auth", "osds", "cores", "tools"];
+pub(super) const KEYS: &[&str] =
+    &["deploy", "release", "store", "auth", "osds", "cores", "tools", "conf", "program"];
 
 pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<ClusterSpec>, Problem> {
     let words = |key: &str, otherwise: &str| match section.get(key) {
@@ -30,6 +33,14 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
         })
     };
     let (deploys, auths) = (words("deploy", "existing"), words("auth", "cephx"));
+    let paths = |key: &str| -> Vec<Option<PathBuf>> {
+        let given = |value| axis(value).iter().map(|v| Some(text_of(v).into())).collect();
+        section.get(key).map_or_else(|| vec![None], given)
+    };
+    let (confs, programs) = (paths("conf"), paths("program"));
+    if section.contains_key("conf") && deploys.iter().any(|deploy| deploy != "existing") {
+        return Err(tree.problem(&["cluster", "conf"], "conf names an existing cluster, not one to deploy"));
+    }
     known("deploy", &deploys, &["existing", "shoal", "stock"])?;
     known("auth", &auths, &["cephx", "none"])?;
     let stores = words("store", "memstore");
@@ -39,7 +50,12 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
     for deploy in &deploys {
         let releases: Vec<Option<String>> = match (deploy.as_str(), section.get("release")) {
             ("existing", _) => {
-                out.push(ClusterSpec { tools: tools.clone(), ..ClusterSpec::existing() });
+                let of_conf = |conf: &Option<PathBuf>| ClusterSpec {
+                    tools: tools.clone(),
+                    conf: conf.clone(),
+                    ..ClusterSpec::existing()
+                };
+                out.extend(confs.iter().map(of_conf));
                 continue;
             }
             ("stock", Some(value)) => axis(value).iter().map(|v| Some(text_of(v))).collect(),
@@ -58,15 +74,20 @@ pub(super) fn read(tree: &Tree, section: &Map<String, Value>) -> Result<Vec<Clus
             for store in &stores {
                 for auth in &auths {
                     for &osds in &osds {
-                        for &cores in if deploy == Deploy::Shoal { &cores[..] } else { &[1] } {
-                            out.push(ClusterSpec {
-                                deploy: deploy.clone(),
-                                osds,
-                                auth: auth.clone(),
-                                store: (*store).to_owned(),
-                                cores,
-                                tools: tools.clone(),
-                            });
+                        let is_shoal = deploy == Deploy::Shoal;
+                        for &cores in if is_shoal { &cores[..] } else { &[1] } {
+                            for program in if is_shoal { &programs[..] } else { &[None] } {
+                                out.push(ClusterSpec {
+                                    deploy: deploy.clone(),
+                                    osds,
+                                    auth: auth.clone(),
+                                    store: (*store).to_owned(),
+                                    cores,
+                                    tools: tools.clone(),
+                                    conf: None,
+                                    program: program.clone(),
+                                });
+                            }
                         }
                     }
                 }

@@ -315,6 +315,12 @@ impl Spec {
     }
 }
 
+/// A cluster's folder is named after it; `/etc/ceph/NAME.conf` is, too.
+fn cluster_name(conf: &std::path::Path) -> String {
+    let folder = conf.parent().and_then(|dir| dir.file_name()).filter(|_| conf.ends_with("ceph.conf"));
+    folder.or(conf.file_stem()).unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// Where a cluster comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -340,6 +346,12 @@ pub struct ClusterSpec {
     /// The release of the stock client programs. `None`: stock's own release, or what is installed.
     #[serde(default)]
     pub tools: Option<String>,
+    /// The `ceph.conf` of an existing cluster. `None`: the one of `--conf`.
+    #[serde(default)]
+    pub conf: Option<PathBuf>,
+    /// The binary that a cluster of shoal's runs. `None`: this one.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
 }
 
 impl ClusterSpec {
@@ -351,13 +363,26 @@ impl ClusterSpec {
             store: String::new(),
             cores: 0,
             tools: None,
+            conf: None,
+            program: None,
         }
+    }
+
+    /// The existing cluster of this `ceph.conf`.
+    pub fn of_conf(conf: PathBuf) -> ClusterSpec {
+        ClusterSpec { conf: Some(conf), ..ClusterSpec::existing() }
     }
 
     pub fn label(&self) -> String {
         let kind = match &self.deploy {
-            Deploy::Existing => return format!("the cluster{}", self.tools_label(" (", ")")),
-            Deploy::Shoal => "shoal".to_owned(),
+            Deploy::Existing => {
+                let name = self.conf.as_ref().map_or("the cluster".to_owned(), |c| cluster_name(c));
+                return format!("{name}{}", self.tools_label(" (", ")"));
+            }
+            Deploy::Shoal => match self.program.as_ref().and_then(|program| program.file_name()) {
+                None => "shoal".to_owned(),
+                Some(name) => name.to_string_lossy().into_owned(),
+            },
             Deploy::Stock { release: None } => "stock".to_owned(),
             Deploy::Stock { release: Some(release) } => format!("stock {release}"),
         };

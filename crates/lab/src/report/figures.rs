@@ -341,7 +341,7 @@ mod tests {
                     auth: auth.into(),
                     store: store.into(),
                     cores: 1,
-                    tools: None,
+                    ..ClusterSpec::existing()
                 };
                 let measured = Measured {
                     ops_per_s: 100.0 * f64::from(depth),

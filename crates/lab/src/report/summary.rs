@@ -2,7 +2,7 @@
 //! back, how far it can be trusted.
 
 use super::Group;
-use crate::judge::compare::{Metric, noise_floor, repeats};
+use crate::judge::compare::{Metric, noise_floor, rounds};
 use crate::results::{PointRecord, RunRecord};
 use crate::size;
 
@@ -45,7 +45,7 @@ pub fn paragraph(run: &RunRecord, points: &[PointRecord], groups: &[Group]) -> S
             None => out += ".",
         }
     }
-    match noise_floor(&repeats(points, Metric::OpsPerS, false)) {
+    match noise_floor(&rounds(points, Metric::OpsPerS, false)) {
         Some(noise) => {
             out += &format!(" Repeats of the same point differ by {:.1} % (median).", noise * 100.0)
         }

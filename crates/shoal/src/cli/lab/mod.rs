@@ -1,12 +1,14 @@
 //! `shoal lab`: measure a cluster, shoal's or any Ceph's, and say what the measurements mean.
 
 mod agent;
+mod calibrate;
 mod data;
 mod doctor;
 mod host;
 mod peer;
 mod report;
 mod run;
+mod versus;
 
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -38,7 +40,8 @@ enum Command {
     Report(report::ReportArgs),
     Compare(report::CompareArgs),
     Gate(report::GateArgs),
-    Versus(peer::VersusArgs),
+    Calibrate(calibrate::Args),
+    Versus(versus::VersusArgs),
     Peer(peer::PeerArgs),
     List(data::ListArgs),
     Export(data::ExportArgs),
@@ -85,7 +88,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Report(args) => report::report(args),
         Command::Compare(args) => report::compare_runs(args),
         Command::Gate(args) => report::gate(args),
-        Command::Versus(args) => peer::versus(args),
+        Command::Calibrate(args) => calibrate::run(args),
+        Command::Versus(args) => versus::versus(args),
         Command::Peer(args) => peer::peer(args),
         Command::List(args) => data::list(args),
         Command::Export(args) => data::export(args),

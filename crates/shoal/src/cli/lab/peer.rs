@@ -1,14 +1,9 @@
-//! `shoal lab peer`: stock Ceph on loopback beside shoal; `shoal lab versus`: the two against each other.
+//! `shoal lab peer`: stock Ceph on loopback, to compare with.
 
-use super::Where;
 use super::host::ThisBinary;
-use super::report::print;
-use super::run::{Options, execute};
-use anyhow::Context;
 use clap::Subcommand;
 use lab::deploy::Stock;
-use lab::judge::compare::{Design, Metric, compare, noise_floor, repeats};
-use lab::matrix::{ClusterSpec, Deploy, Matrix};
+use lab::matrix::{ClusterSpec, Deploy};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -80,7 +75,7 @@ pub fn peer(args: &PeerArgs) -> anyhow::Result<ExitCode> {
                 auth: auth.clone(),
                 store: store.clone(),
                 cores: 1,
-                tools: None,
+                ..ClusterSpec::existing()
             };
             let dir = std::path::absolute(dir)?;
             let says = lab::deploy::start(&ThisBinary, &spec, None, &dir, *port)?.leave();
@@ -89,78 +84,4 @@ pub fn peer(args: &PeerArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Measure shoal and stock Ceph with the same short matrix, in turns, and print the ratios
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  shoal lab versus                          4 KiB writes and reads, depth 1 and 64, three repeats: some minutes
-  shoal lab versus --time 30 --release 20.2 longer, against another release
-  shoal lab versus --matrix my.yaml         the workloads of a file")]
-pub struct VersusArgs {
-    /// Seconds of each point
-    #[arg(long, default_value_t = 5.0)]
-    time: f64,
-    /// Repeats of every point; two or more are needed to tell a difference from noise
-    #[arg(long, default_value_t = 3)]
-    iterations: u32,
-    /// Stock's release [default: what is installed]
-    #[arg(long)]
-    release: Option<String>,
-    /// A file whose workloads are measured; its clusters are not used
-    #[arg(long)]
-    matrix: Option<PathBuf>,
-    /// The first port of the clusters
-    #[arg(long, default_value_t = 13700)]
-    port: u16,
-    #[command(flatten)]
-    place: Where,
-}
-
-const SHORT: &str = "\
-name: versus
-workloads:
-  - { tool: rados-bench, op: [write, randread], op_size: 4k, depth: [1, 64] }
-  - { tool: shoal, op: [randwrite, randread], op_size: 4k, depth: 64, ramp: 1 }
-";
-
-pub fn versus(args: &VersusArgs) -> anyhow::Result<ExitCode> {
-    let text = match &args.matrix {
-        Some(path) => std::fs::read_to_string(path).with_context(|| path.display().to_string())?,
-        None => SHORT.to_owned(),
-    };
-    let mut matrix = Matrix::parse(&text, "versus")?;
-    let cluster = |deploy, store: &str| ClusterSpec {
-        deploy,
-        osds: 1,
-        auth: "cephx".into(),
-        store: store.into(),
-        cores: 1,
-        // The same programs measure both.
-        tools: args.release.clone(),
-    };
-    let stock = cluster(Deploy::Stock { release: args.release.clone() }, "memstore");
-    let shoal = cluster(Deploy::Shoal, "mem");
-    matrix.clusters = vec![stock.clone(), shoal.clone()];
-    matrix.iterations = args.iterations.max(1);
-    if args.matrix.is_none() {
-        matrix.specs.iter_mut().for_each(|spec| spec.seconds = args.time);
-    }
-    let options = Options { port: args.port, ..Options::default() };
-    let (code, run) = execute(&matrix, &text, None, None, &args.place, options)?;
-    let points = args.place.open()?.points(&run.context("nothing was measured")?)?;
-    let of = |cluster: &ClusterSpec| {
-        let own: Vec<_> = points.iter().filter(|p| p.cluster == *cluster).cloned().collect();
-        repeats(&own, Metric::OpsPerS, true)
-    };
-    let (a, b) = (of(&stock), of(&shoal));
-    let (each, whole) = compare(&a, &b, Design::InTurns);
-    if a.is_empty() || b.is_empty() {
-        println!("there is nothing to compare: see why each point failed above");
-        return Ok(ExitCode::FAILURE);
-    }
-    println!("\nshoal's rate over stock's, the same tool and load:");
-    print(&each, &whole.context("no point was measured on both")?, noise_floor(&a));
-    Ok(code)
 }

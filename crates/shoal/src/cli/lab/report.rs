@@ -4,8 +4,8 @@ use super::Where;
 use crate::cli::term;
 use anyhow::Context;
 use lab::judge::compare::{
-    Design, Difference, Metric, REPEATS_MAX, REPEATS_OF_PATIENCE, Repeats, Verdict, compare, noise_floor,
-    repeats,
+    Design, Difference, Metric, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_OF_PATIENCE, Rounds, Verdict, compare,
+    noise_floor, rounds,
 };
 use lab::judge::conditions::{self, Conditions};
 use lab::matrix::Tool;
@@ -79,7 +79,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum By {
+pub enum By {
     /// Operations a second
     Rate,
     /// Mean latency
@@ -90,12 +90,23 @@ enum By {
     Cpu,
 }
 
+impl By {
+    pub fn metric(self) -> Metric {
+        match self {
+            By::Rate => Metric::OpsPerS,
+            By::Latency => Metric::Latency,
+            By::Tail => Metric::Tail,
+            By::Cpu => Metric::Processor,
+        }
+    }
+}
+
 #[derive(Clone, Debug, clap::Args)]
 struct Pair {
-    /// The run that is compared with
+    /// The run that is compared with; alone: a run whose matrix measured two clusters in turns
     a: String,
     /// The run that is judged
-    b: String,
+    b: Option<String>,
     /// What is compared
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
@@ -111,12 +122,15 @@ struct Pair {
 #[command(after_help = "\
 Examples:
   shoal lab compare last-1 last               the two newest runs, by operations a second
+  shoal lab compare last                      the two clusters of one run, which were measured in turns
   shoal lab compare monday 19c0 --by tail     by name or the beginning of an id; by the 99th percentile
   shoal lab compare last-1 last --by cpu      by processor time: of use where the host is shared
   shoal lab compare last-1 last --json        for a program
 
 Points of the same description are paired. A ratio above 1 is B's advantage, whatever it is compared by. Of 100
-comparisons of a thing with itself at most 5 say anything but \"no difference shown\", of the whole or of any point.")]
+comparisons of a thing with itself at most 5 say anything but \"no difference shown\", of the whole or of any point;
+shoal lab calibrate measures that. Two runs one after the other differ by the machine's drift, too, so their intervals
+are wide; shoal lab versus measures two clusters in turns and finds smaller differences in less time.")]
 pub struct CompareArgs {
     #[command(flatten)]
     pair: Pair,
@@ -129,7 +143,7 @@ Examples:
   shoal lab gate baseline last --threshold 5
   shoal lab gate baseline last --by cpu       on a shared host of CI, where rates vary and processor time does not
 
-Exit codes: 0 no regression beyond the threshold is shown; 1 one is; 2 there are too few repeats to tell.")]
+Exit codes: 0 no regression beyond the threshold is shown; 1 one is; 2 there are too few rounds to tell.")]
 pub struct GateArgs {
     #[command(flatten)]
     pair: Pair,
@@ -158,49 +172,83 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<ExitCode> {
     }
     Ok(match (bad.is_empty(), whole.verdict) {
         (false, _) => ExitCode::from(1),
-        (true, Verdict::TooFewRepeats) => ExitCode::from(2),
+        (true, Verdict::TooFewRounds) => ExitCode::from(2),
         (true, _) => ExitCode::SUCCESS,
     })
 }
 
 fn judged(pair: &Pair) -> anyhow::Result<(Vec<Difference>, Difference)> {
     let results = pair.place.read()?;
-    let metric = match pair.by {
-        By::Rate => Metric::OpsPerS,
-        By::Latency => Metric::Latency,
-        By::Tail => Metric::Tail,
-        By::Cpu => Metric::Processor,
-    };
+    let metric = pair.by.metric();
+    let Some(b) = &pair.b else { return judged_in_turns(pair, &results, metric) };
     let a = Compared::read(&results, &pair.a, metric)?;
-    let b = Compared::read(&results, &pair.b, metric)?;
-    anyhow::ensure!(a.run.id != b.run.id, "{} and {} are the same run: {}", pair.a, pair.b, a.run.id);
-    for (side, name) in [(&a, &pair.a), (&b, &pair.b)] {
-        anyhow::ensure!(!side.repeats.is_empty(), "no point of {name} has a value to compare by");
+    let b = Compared::read(&results, b, metric)?;
+    anyhow::ensure!(a.run.id != b.run.id, "both are the same run: {}", a.run.id);
+    for side in [&a, &b] {
+        anyhow::ensure!(!side.rounds.is_empty(), "no point of {} has a value to compare by", side.run.name);
     }
-    let (each, whole) = compare(&a.repeats, &b.repeats, Design::Apart);
-    let whole = whole.with_context(|| no_common_point(&a.repeats, &b.repeats))?;
+    let (each, whole) = compare(&a.rounds, &b.rounds, Design::Successive);
+    let whole = whole.with_context(|| no_common_point(&a.rounds, &b.rounds))?;
     let differs = conditions::differences((&a.run, &a.conditions), (&b.run, &b.conditions));
     if pair.json {
         println!("{}", serde_json::json!({"points": each, "all": whole, "conditions": differs}));
         return Ok((each, whole));
     }
     println!("A: {} ({})   B: {} ({})", a.run.name, a.run.id, b.run.name, b.run.id);
-    print(&each, &whole, noise_floor(&a.repeats));
+    print(&each, &whole, noise_floor(&a.rounds), Design::Successive);
     for words in differs {
         println!("{} {words}", term::yellow(&stdout(), "conditions:"));
     }
-    let alone = |x: &Repeats, y: &Repeats| x.keys().filter(|k| !y.contains_key(*k)).count();
-    let (only_a, only_b) = (alone(&a.repeats, &b.repeats), alone(&b.repeats, &a.repeats));
+    let alone = |x: &Rounds, y: &Rounds| x.keys().filter(|k| !y.contains_key(*k)).count();
+    let (only_a, only_b) = (alone(&a.rounds, &b.rounds), alone(&b.rounds, &a.rounds));
     if only_a + only_b > 0 {
         println!("not compared: {only_a} points that only A has, {only_b} that only B has");
     }
     Ok((each, whole))
 }
 
+/// The two clusters of one run.
+fn judged_in_turns(
+    pair: &Pair,
+    results: &Results,
+    metric: Metric,
+) -> anyhow::Result<(Vec<Difference>, Difference)> {
+    let run = results.find(&pair.a)?;
+    let points = results.points(&run.id)?;
+    let mut clusters: Vec<String> = Vec::new();
+    for label in points.iter().map(|p| p.cluster.label()) {
+        if !clusters.contains(&label) {
+            clusters.push(label);
+        }
+    }
+    clusters.sort();
+    let [a, b] = clusters.as_slice() else {
+        anyhow::bail!(
+            "{} measured {} clusters: name a second run, or measure two clusters in turns",
+            run.name,
+            clusters.len()
+        );
+    };
+    let of = |label: &String| {
+        let own: Vec<_> = points.iter().filter(|p| p.cluster.label() == *label).cloned().collect();
+        rounds(&own, metric, true)
+    };
+    let (of_a, of_b) = (of(a), of(b));
+    let (each, whole) = compare(&of_a, &of_b, Design::InTurns);
+    let whole = whole.with_context(|| no_common_point(&of_a, &of_b))?;
+    if pair.json {
+        println!("{}", serde_json::json!({"points": each, "all": whole, "conditions": []}));
+        return Ok((each, whole));
+    }
+    println!("A: {a}   B: {b}   in turns, {} ({})", run.name, run.id);
+    print(&each, &whole, noise_floor(&of_a), Design::InTurns);
+    Ok((each, whole))
+}
+
 /// One side of a comparison.
 struct Compared {
     run: RunRecord,
-    repeats: Repeats,
+    rounds: Rounds,
     conditions: Vec<Conditions>,
 }
 
@@ -212,19 +260,19 @@ impl Compared {
         for point in &points {
             seen.extend(conditions::of(&results.samples(point.id)?, point.spec.ramp_s));
         }
-        Ok(Compared { repeats: repeats(&points, metric, false), run, conditions: seen })
+        Ok(Compared { rounds: rounds(&points, metric, false), run, conditions: seen })
     }
 }
 
-fn no_common_point(a: &Repeats, b: &Repeats) -> String {
-    let first = |r: &Repeats| r.keys().next().cloned().unwrap_or_default();
-    format!("the two runs have no point in common: A has \"{}\", B has \"{}\"", first(a), first(b))
+fn no_common_point(a: &Rounds, b: &Rounds) -> String {
+    let first = |r: &Rounds| r.keys().next().cloned().unwrap_or_default();
+    format!("the two sides have no point in common: A has \"{}\", B has \"{}\"", first(a), first(b))
 }
 
 /// One line a point, then the whole, then what the whole is worth.
-pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
+pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>, design: Design) {
     let interval = |d: &Difference| match d.verdict {
-        Verdict::TooFewRepeats => String::new(),
+        Verdict::TooFewRounds => String::new(),
         _ => format!("{:.3} to {:.3}", d.low, d.high),
     };
     let word = |d: &Difference| match d.verdict {
@@ -239,31 +287,48 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>) {
     }
     println!();
     if let Some(effect) = whole.effect {
-        println!("effect size: {effect:.2} standard deviations of a single repeat");
+        println!("effect size: {effect:.2} standard deviations of a single round");
     }
     if let Some(noise) = noise {
-        println!("noise: repeats of the same point differ by {:.1} % (median)", noise * 100.0);
+        println!("noise: rounds of the same point differ by {:.1} % (median)", noise * 100.0);
     }
-    let more = |n: u32| (n as usize).saturating_sub(whole.repeats);
-    let no_plan = format!(
-        "which is no plan: {REPEATS_OF_PATIENCE} repeats would show a change of {:.0} %; measure longer points (time:), where it is quieter, \
-         or --by cpu",
-        whole.detectable_with_patience * 100.0
-    );
-    let repeats = match whole.repeats_for_5_percent {
-        None => format!("more than {REPEATS_MAX} repeats, {no_plan}"),
-        Some(n) if n > 100 => format!("some {} more repeats of every point, {no_plan}", rounded(more(n))),
-        Some(n) => format!("{} more repeats of every point (iterations: {n})", more(n)),
-    };
+    for line in advice(whole, design) {
+        println!("{line}");
+    }
+}
+
+/// What more rounds would show.
+fn advice(whole: &Difference, design: Design) -> Vec<String> {
+    let missing = |n: u32| (n as usize).saturating_sub(whole.rounds);
     match whole.verdict {
-        Verdict::TooFewRepeats => {
-            println!("a single repeat says nothing about noise: set iterations to 3 and more in the matrix");
+        Verdict::TooFewRounds => {
+            let n = ROUNDS_MIN as u32;
+            let plural = if missing(n) == 1 { "" } else { "s" };
+            vec![format!("{} more complete round{plural} at least (iterations: {n} or more)", missing(n))]
         }
-        Verdict::NoDifferenceShown => println!(
-            "a change of {:.1} % would have been seen four times in five; to see 5 % takes {repeats}",
-            whole.detectable * 100.0
-        ),
-        _ => {}
+        Verdict::Better | Verdict::Worse => Vec::new(),
+        Verdict::NoDifferenceShown => {
+            let no_plan = format!(
+                "which is no plan: {ROUNDS_OF_PATIENCE} rounds would show a change of {:.0} %; measure longer points \
+                 (time:), where it is quieter, or --by cpu",
+                whole.detectable_with_patience * 100.0
+            );
+            let plan = match whole.rounds_for_5_percent {
+                None => format!("more than {ROUNDS_MAX} rounds, {no_plan}"),
+                Some(n) if n > 100 => format!("some {} more rounds, {no_plan}", rounded(missing(n))),
+                Some(n) => format!("{} more rounds (iterations: {n})", missing(n)),
+            };
+            let mut lines = vec![format!(
+                "a change of {:.1} % would have been seen four times in five; to see 5 % takes {plan}",
+                whole.detectable * 100.0
+            )];
+            if design == Design::Successive {
+                lines.push(
+                    "measured in turns (shoal lab versus) it takes fewer: drift then hits both alike".into(),
+                );
+            }
+            lines
+        }
     }
 }
 
@@ -275,6 +340,26 @@ fn rounded(n: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::{Design, Verdict, advice};
+    use lab::judge::compare::{Round, Rounds, compare};
+
+    #[test]
+    fn too_few_rounds_say_how_many_more() {
+        let of = |values: &[f64]| {
+            let round = |(n, v): (usize, &f64)| Round { number: n as u32, value: *v };
+            Rounds::from([("x".to_owned(), values.iter().enumerate().map(round).collect())])
+        };
+        let whole = compare(&of(&[10.0, 12.0]), &of(&[70.0, 72.0]), Design::InTurns).1.unwrap();
+        assert_eq!(whole.verdict, Verdict::TooFewRounds);
+        assert_eq!(
+            advice(&whole, Design::InTurns),
+            ["1 more complete round at least (iterations: 3 or more)"]
+        );
+        let (a, b) = (of(&[10.0, 12.0, 11.0]), of(&[11.0, 10.0, 12.0]));
+        let words = advice(&compare(&a, &b, Design::Successive).1.unwrap(), Design::Successive);
+        assert!(words[0].contains("would have been seen") && words[1].contains("in turns"), "{words:?}");
+    }
+
     #[test]
     fn plans_have_two_digits() {
         assert_eq!([0, 7, 42, 431, 16_384].map(super::rounded), [0, 7, 42, 440, 17_000]);

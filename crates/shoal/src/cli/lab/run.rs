@@ -147,7 +147,8 @@ pub fn execute(
     let mut results = place.open()?;
     let login = Login::with_keyring(keyring);
     // Before anything is written down: a cluster that cannot be reached is an error of its own.
-    if let Some(conf) = conf {
+    let named = matrix.clusters.iter().filter_map(|cluster| cluster.conf.as_deref());
+    for conf in conf.into_iter().chain(named) {
         drop(login.connect(conf)?);
     }
     tell_ceiling(matrix)?;
