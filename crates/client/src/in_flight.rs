@@ -1,7 +1,6 @@
 //! The operations that have no answer yet.
 
-use crate::client::OpId;
-use crate::linger::Errand;
+use crate::event::{OpId, WatchId};
 use crate::operation::Operation;
 use crate::target::Route;
 use machine::Time;
@@ -12,7 +11,7 @@ use wire::types::HObject;
 /// One operation on its way. It keeps its number, and so its request id, however often it is sent.
 pub(crate) struct Pending {
     pub(crate) operation: Operation,
-    pub(crate) errand: Errand,
+    pub(crate) purpose: Purpose,
     /// The object as OSDs name it, once the pool is known.
     pub(crate) object: Option<HObject>,
     pub(crate) state: State,
@@ -20,6 +19,26 @@ pub(crate) struct Pending {
     pub(crate) attempts: i32,
     pub(crate) submitted_at: Time,
     pub(crate) deadline: Option<Time>,
+}
+
+/// The owner of an operation in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// The client's own caller.
+    Caller,
+    /// A watch: registers it, or reconnects it in this generation.
+    Watch {
+        id: WatchId,
+        generation: u32,
+    },
+    /// A watch: keeps it alive.
+    WatchPing {
+        id: WatchId,
+        generation: u32,
+    },
+    Notify {
+        id: WatchId,
+    },
 }
 
 pub(crate) enum State {

@@ -1,14 +1,19 @@
 //! shoal's own client of a cluster, shoal's or Ceph's: maps in, operations out, answers back. A machine without I/O.
 //!
-//! - [`Client`] holds the monitor session, the map, a session for each OSD in use, and every operation that has no
-//!   answer yet.
-//! - [`Operation`] says what to do to one object; [`ReadOps`] and [`WriteOps`] build the list of steps.
-//! - [`Listing`] walks a pool's objects; [`reply`] reads what operations return.
+//! Modules use only those above them:
+//!
+//! - `operation`, [`reply`], `listing`: one object's operation as a list of steps, the values that it returns, and
+//!   a walk over a pool's objects.
+//! - `event`, `config`: inputs, effects and events of the machine; its timing.
+//! - `target`: the OSD of an operation under one map. `backoff`, `session`: the connection to one OSD.
+//! - `in_flight`: operations without an answer. `watches`: watches and notifications.
+//! - `client`: [`Client`], the machine that owns all of these.
 
 mod backoff;
 mod client;
+mod config;
+mod event;
 mod in_flight;
-mod linger;
 mod listing;
 mod operation;
 pub mod reply;
@@ -16,9 +21,11 @@ mod session;
 mod target;
 #[cfg(test)]
 mod tests;
+mod watches;
 
-pub use client::{Client, Config, Effect, Event, Failure, Input, OpId, Timing};
-pub use linger::{WatchEvent, WatchId};
+pub use client::Client;
+pub use config::{Config, Timing};
+pub use event::{Effect, Event, Failure, Input, OpId, WatchEvent, WatchId};
 pub use listing::{Listing, Page};
 pub use operation::{ObjectRef, Operation, ReadOps, WriteOps};
 pub use reply::Reply;

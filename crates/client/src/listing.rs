@@ -1,7 +1,7 @@
 //! Walking the objects of a pool, PG by PG, page by page.
 
-use crate::Reply;
 use crate::operation::{ObjectRef, Operation};
+use crate::reply::Reply;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features};
 use smallvec::smallvec;

@@ -1,0 +1,107 @@
+//! Everything that goes into the client and comes out of it, and the numbers that name operations and watches.
+
+use crate::reply::Reply;
+use bytes::Bytes;
+use machine::net::{NetEffect, NetEvent};
+use mon_client::{RequestId, TimedOut};
+use thiserror::Error;
+use wire::messages::{Body, Message};
+
+/// One operation, from its submission to its answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OpId(pub u64);
+
+/// A watch or a notification; the cookie that OSDs know it by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WatchId(pub u64);
+
+/// A change of a watch's state, or a notification for it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum WatchEvent {
+    /// The OSD delivers notifications from now on.
+    Registered,
+    /// A notification; answer with [`crate::Client::notify_ack`].
+    Notify { notify_id: u64, notifier: u64, payload: Bytes },
+    /// The watch is lost (a negative errno; `-ENOTCONN` when the OSD forgot it): notifications may have been
+    /// missed. It stays lost until it is dropped and made anew.
+    Lost(i32),
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Net(NetEvent),
+    Deadline,
+}
+
+#[derive(Debug)]
+pub enum Effect {
+    Net(NetEffect),
+    Event(Event),
+}
+
+impl From<Event> for Effect {
+    fn from(event: Event) -> Effect {
+        Effect::Event(event)
+    }
+}
+
+#[derive(Debug)]
+pub enum Event {
+    /// A monitor has admitted the client.
+    Connected {
+        global_id: u64,
+    },
+    /// A monitor refused the client, which goes on trying.
+    Denied(String),
+    /// A newer map is in use.
+    Map {
+        epoch: u32,
+    },
+    Done {
+        id: OpId,
+        outcome: Result<Reply, Failure>,
+    },
+    Watch {
+        id: WatchId,
+        event: WatchEvent,
+    },
+    /// All watchers have answered a notification or the time is up; `outcome` is a `NotifyOutcome`.
+    Notified {
+        id: WatchId,
+        result: i32,
+        outcome: Bytes,
+    },
+    /// The answer to [`crate::Client::mon_request`].
+    Answer {
+        id: RequestId,
+        answer: Result<Body, TimedOut>,
+    },
+    /// Any other message from the monitor.
+    Message(Message),
+}
+
+/// The reason that an operation has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Failure {
+    #[error("timed out; whether it was done is not known")]
+    TimedOut,
+    #[error("no such pool")]
+    NoPool,
+    #[error("the pool answers every operation with an error")]
+    PoolEio,
+    /// The monitors have given the client a new number, so an OSD cannot tell a repeated write from a new one.
+    #[error("the client's identity was lost; whether it was done is not known")]
+    IdentityLost,
+}
+
+impl Failure {
+    /// As a negative errno.
+    pub fn errno(self) -> i32 {
+        match self {
+            Failure::TimedOut => -110,
+            Failure::NoPool => -2,
+            Failure::PoolEio => -5,
+            Failure::IdentityLost => -103,
+        }
+    }
+}
