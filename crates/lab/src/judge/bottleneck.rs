@@ -1,9 +1,9 @@
-//! What held a phase back? Rules over what was sampled, the most telling first, each with its evidence.
+//! The bottleneck of a point: rules over its samples, the most telling first, each with its evidence.
 //!
-//! A resource that is used up is a bottleneck. Where none is, and a closed loop's rate equals depth over latency (it
-//! always does: Little's law), the phase waits: for the network and for queues, which the share of latency that the
-//! OSDs themselves account for tells apart. Where nothing of that is seen, the answer is "unknown", and says what was
-//! looked at.
+//! A resource that is used up is a bottleneck. If none is, the point is bound by latency: a closed loop's rate is depth
+//! over latency (Little's law). The OSDs' own latency counters tell the client's share from the OSD's, and their stages
+//! ([`STAGES`]) name the part of the OSD. With one operation in flight, a busy thread is no bottleneck: a core that polls
+//! for its only caller is always busy. Without any of these counters the answer is "unknown", with what was looked at.
 
 use super::disturbed::values;
 use super::stats::mean;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// A few words: `client processor`, `osd.0: thread msgr-worker-0`.
+    /// A few words: `the load generator`, `osd.0: one thread (msgr-worker-0)`.
     pub what: String,
     pub evidence: String,
     /// 0 to 1: how much of that resource is used.
@@ -38,7 +38,7 @@ pub fn find(spec: &Spec, measured: &Measured, samples: &[Sample]) -> Vec<Bottlen
     }
     for source in sources(samples, "thread_top") {
         let busy = average(source, "thread_top");
-        if busy >= 0.85 {
+        if busy >= 0.85 && !is_single(spec) {
             let name = busiest_thread(samples, source, from_s);
             let evidence = format!(
                 "its thread {name} ran {:.0} % of the time: more threads, shards or OSDs would help",
@@ -108,49 +108,116 @@ pub fn find(spec: &Spec, measured: &Measured, samples: &[Sample]) -> Vec<Bottlen
     out
 }
 
-/// Nothing is used up: where does an operation spend its time?
+/// True if one operation is in flight at a time.
+fn is_single(spec: &Spec) -> bool {
+    spec.rate.is_none() && spec.depth == 1 && spec.clients == 1
+}
+
+/// No resource is used up: the part of an operation's way that takes most of its time.
 fn waiting(spec: &Spec, measured: &Measured, samples: &[Sample], busy: f64) -> Bottleneck {
-    let in_osd = server_latency_us(spec, samples);
-    let total = measured.latency.mean_us;
-    let in_flight = measured.ops_per_s * total / 1e6;
-    if let Some(rate) = spec.mean_rate() {
+    let total_us = measured.latency.mean_us;
+    let in_flight = measured.ops_per_s * total_us / 1e6;
+    if let Some(rate) = spec.mean_rate().filter(|rate| measured.ops_per_s >= 0.97 * rate) {
         let evidence = format!(
-            "{:.0} op/s of the {rate:.0} that were asked for, {:.1} in flight on average",
-            measured.ops_per_s, in_flight
+            "{:.0} op/s of the {rate:.0} that were asked for, {in_flight:.1} in flight on average",
+            measured.ops_per_s
         );
-        return match measured.ops_per_s >= 0.97 * rate {
-            true => Bottleneck {
-                what: "nothing: the cluster keeps up with the rate".into(),
-                evidence,
-                used: busy,
-            },
-            false => Bottleneck {
-                what: "unknown: it does not keep up, and nothing is used up".into(),
-                evidence,
-                used: busy,
-            },
+        return Bottleneck {
+            what: "nothing: the cluster keeps up with the rate".into(),
+            evidence,
+            used: busy,
         };
     }
-    let Some(in_osd) = in_osd.filter(|_| total > 0.0) else {
+    let client_us = measured.cpu_us_per_op.iter().find(|(name, _)| name == "client").map(|(_, us)| *us);
+    let by_client = client_us.filter(|us| is_single(spec) && *us >= 0.4 * total_us && total_us > 0.0);
+    let in_osd_us = server_latency_us(spec, samples).filter(|_| total_us > 0.0);
+    let idle = format!("nothing is used up ({:.0} % of the processors busy)", busy * 100.0);
+    let of_client = client_us
+        .map_or(String::new(), |us| format!("; the client's processor time is {us:.0} µs an operation"));
+    let Some(in_osd_us) = in_osd_us else {
         let evidence = format!(
-            "no thread, processor, disk or link is used up ({:.0} % of the processors busy), and the OSDs told no latency of their own; {in_flight:.1} in flight",
-            busy * 100.0
+            "{idle}, and the OSDs told no latency of their own; {in_flight:.1} in flight at {total_us:.0} µs{of_client}"
         );
-        return Bottleneck { what: "unknown".into(), evidence, used: busy };
+        let what = match by_client {
+            Some(_) => "the client's own processor time (one operation at a time)",
+            None => "unknown",
+        };
+        return Bottleneck { what: what.into(), evidence, used: busy };
     };
-    let share = (in_osd / total).min(1.0);
+    let share = (in_osd_us / total_us).min(1.0);
+    let stages = stage_times(spec, samples);
+    let of_stages = match stages.as_slice() {
+        [] => String::new(),
+        stages => {
+            let words: Vec<String> = stages.iter().map(|s| format!("{} {:.0}", s.name, s.us)).collect();
+            format!(" (by stage, µs: {})", words.join(", "))
+        }
+    };
     let evidence = format!(
-        "of {total:.0} µs an operation takes, {in_osd:.0} µs pass in the OSD ({:.0} %); nothing is used up ({:.0} % of the processors busy)",
-        share * 100.0,
-        busy * 100.0
+        "of {total_us:.0} µs an operation takes, {in_osd_us:.0} µs pass in the OSD ({:.0} %){of_stages}; {idle}{of_client}",
+        share * 100.0
     );
-    let what = match (share >= 0.6, spec.depth) {
-        (true, 1) => "latency inside the OSD (one operation at a time)",
-        (true, _) => "queues and waits inside the OSD",
-        (false, 1) => "latency between client and OSD: network and wake-ups (one operation at a time)",
-        (false, _) => "the way between client and OSD: messengers, network, the client's own queue",
+    let longest = stages.iter().max_by(|a, b| a.us.total_cmp(&b.us));
+    let what = match (share >= 0.5, longest, by_client) {
+        (true, Some(stage), _) => format!("the OSD: {}", stage.words),
+        (true, None, _) if is_single(spec) => "latency inside the OSD (one operation at a time)".into(),
+        (true, None, _) => "queues and waits inside the OSD".into(),
+        (false, _, Some(_)) => "the client's own processor time (one operation at a time)".into(),
+        (false, ..) if is_single(spec) => {
+            "latency between client and OSD: network and wake-ups (one operation at a time)".into()
+        }
+        (false, ..) => "the way between client and OSD: messengers, network, the client's own queue".into(),
     };
-    Bottleneck { what: what.into(), evidence, used: share }
+    Bottleneck { what, evidence, used: share }
+}
+
+/// A stage of an operation inside an OSD of shoal's: the counters `osd_stages.r_NAME_latency` and `w_NAME_latency`.
+#[derive(Debug)]
+struct Stage {
+    name: &'static str,
+    /// The bottleneck, when this stage is the longest.
+    words: &'static str,
+}
+
+/// In the order of an operation's way. Together they are its `op_latency`.
+const STAGES: &[Stage] = &[
+    Stage {
+        name: "route",
+        words: "operations wait for their PG's core, a map or the PG (received to admitted)",
+    },
+    Stage {
+        name: "object_wait",
+        words: "operations wait for other operations on the same object (admitted to begun)",
+    },
+    Stage { name: "fetch", words: "reads from the store (begun to read)" },
+    Stage { name: "commit", words: "writes wait for group commit (submitted to durable)" },
+    Stage { name: "reply", words: "replies wait to be sent (durable or read, to replied)" },
+];
+
+/// A stage of reads or of writes, and its mean.
+struct StageTime {
+    /// `w_commit`
+    name: String,
+    words: &'static str,
+    us: f64,
+}
+
+/// The stages that the OSDs report after the warm-up, of the directions that the load has.
+fn stage_times(spec: &Spec, samples: &[Sample]) -> Vec<StageTime> {
+    let directions = [("r", spec.op.reads()), ("w", spec.op.writes())];
+    let mut out = Vec::new();
+    for (direction, _) in directions.iter().filter(|(_, is_in_load)| *is_in_load) {
+        for stage in STAGES {
+            let name = format!("{direction}_{}", stage.name);
+            let metric = format!("perf:osd_stages.{name}_latency");
+            let is_of_stage = |s: &&Sample| s.metric == metric && s.at_s >= spec.ramp_s;
+            let found: Vec<f64> = samples.iter().filter(is_of_stage).map(|s| s.value).collect();
+            if !found.is_empty() {
+                out.push(StageTime { name, words: stage.words, us: mean(&found) });
+            }
+        }
+    }
+    out
 }
 
 /// The mean that the OSDs account for.
@@ -240,6 +307,44 @@ mod tests {
         assert_eq!(first(&spec, &m, std::slice::from_ref(&idle)).what, "unknown");
         let open = Spec { rate: Some(1000.0), ..spec };
         assert!(first(&open, &measured(999.0, 300.0), &in_osd(90.0)).what.starts_with("nothing"));
-        assert!(first(&open, &measured(500.0, 300.0), &in_osd(90.0)).what.starts_with("unknown"));
+        assert!(first(&open, &measured(500.0, 300.0), &in_osd(90.0)).what.contains("between client and OSD"));
+        assert_eq!(first(&open, &measured(500.0, 300.0), std::slice::from_ref(&idle)).what, "unknown");
+    }
+
+    #[test]
+    fn longest_stage_of_the_osd_is_named() {
+        let spec = Spec { depth: 16, op: Op::RandWrite, ..Spec::default() };
+        let osd = |metric: &str, us| sample("osd.0", &format!("perf:{metric}"), us);
+        let samples = [
+            sample("host", "cpu_busy", 0.4),
+            osd("osd.op_w_latency", 900.0),
+            osd("osd_stages.w_object_wait_latency", 20.0),
+            osd("osd_stages.w_commit_latency", 700.0),
+            osd("osd_stages.w_reply_latency", 30.0),
+            osd("osd_stages.r_fetch_latency", 5000.0),
+        ];
+        let found = first(&spec, &measured(16_000.0, 1000.0), &samples);
+        assert_eq!(found.what, "the OSD: writes wait for group commit (submitted to durable)");
+        assert!(
+            found.evidence.contains("by stage, µs: w_object_wait 20, w_commit 700, w_reply 30"),
+            "{}",
+            found.evidence
+        );
+    }
+
+    #[test]
+    fn busy_thread_holds_no_single_operation_back() {
+        let single = Spec { depth: 1, op: Op::RandRead, ..Spec::default() };
+        let samples = [
+            sample("host", "cpu_busy", 0.6),
+            sample("osd.0", "thread_top", 0.99),
+            sample("osd.0", "thread:core-0", 0.99),
+            sample("osd.0", "perf:osd.op_r_latency", 12.0),
+        ];
+        let mut m = measured(11_000.0, 88.0);
+        m.cpu_us_per_op = vec![("client".into(), 63.0)];
+        assert!(first(&single, &m, &samples).what.starts_with("the client's own processor time"));
+        let many = Spec { depth: 2, ..single };
+        assert_eq!(first(&many, &m, &samples).what, "osd.0: one thread (core-0)");
     }
 }
