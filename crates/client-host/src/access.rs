@@ -1,4 +1,4 @@
-//! Which cluster, as whom, with which key: read from a `ceph.conf` and a keyring as Ceph's own clients do.
+//! Access to a cluster: monitors, entity name and key, read from a `ceph.conf` and a keyring as Ceph's own clients do.
 
 use anyhow::{Context, bail};
 use conf::conf_file::ConfFile;
@@ -19,10 +19,10 @@ pub struct Access {
     pub modes: Modes,
 }
 
-/// How connections are protected.
+/// Protection of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Modes {
-    /// As Ceph's clients do by default: secure to monitors, checksums to OSDs.
+    /// Ceph's default for clients: secure to monitors, checksums to OSDs.
     #[default]
     Default,
     Crc,

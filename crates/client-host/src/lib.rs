@@ -1,4 +1,4 @@
-//! How does a program on this machine use the client? [`ClientHost`] gives the pure machines their sockets and clock.
+//! The client with sockets and a clock, for programs: [`ClientHost`] drives the pure machines.
 //!
 //! One client with its own messenger endpoint, on one thread. Callers submit through [`ClientHost::client`] and turn
 //! the loop with [`ClientHost::turn`]:
@@ -43,7 +43,7 @@ pub struct ClientHost {
     events: Vec<Event>,
 }
 
-/// What a caller sees besides the machine: the time and where effects go.
+/// The machine, the time, and the queue of its effects, lent to a caller.
 pub type Submit<'a> = (&'a mut Client, Time, &'a mut Effects<client::Effect>);
 
 impl ClientHost {
@@ -81,7 +81,7 @@ impl ClientHost {
         Time(self.started.elapsed().as_nanos() as u64)
     }
 
-    /// Let the caller ask for something; it is sent at the next turn.
+    /// Lends the machine to the caller. Its messages are sent at the next turn.
     pub fn with<R>(&mut self, ask: impl FnOnce(Submit<'_>) -> R) -> R {
         let now = self.now();
         ask((&mut self.client, now, &mut self.client_effects))
@@ -91,7 +91,7 @@ impl ClientHost {
         &self.client
     }
 
-    /// Send what is to be sent, wait until something happens, and return its events, which may be none.
+    /// Sends pending messages, waits for sockets or a deadline, and returns events, which may be none.
     pub async fn turn(&mut self) -> std::vec::Drain<'_, Event> {
         let an_hour = self.now() + Duration::from_secs(3600);
         self.turn_until(an_hour).await
@@ -108,7 +108,7 @@ impl ClientHost {
         self.events.drain(..)
     }
 
-    /// Turn until there is a map.
+    /// Turns until there is a map.
     pub async fn connect(&mut self, timeout: Duration) -> anyhow::Result<()> {
         let until = self.now() + timeout;
         let mut denied = None;
@@ -154,12 +154,12 @@ impl ClientHost {
         }
     }
 
-    /// Forget an operation that nobody waits for any more.
+    /// Forgets an operation. It may still happen.
     pub fn cancel(&mut self, id: OpId) {
         self.client.cancel(id);
     }
 
-    /// Run both machines until neither has more to say, then write.
+    /// Runs both machines until neither has effects left, then writes.
     fn settle(&mut self) {
         let now = self.now();
         loop {
@@ -206,7 +206,7 @@ impl ClientHost {
         self.client.step(now, client::Input::Net(event), &mut self.client_effects);
     }
 
-    /// Write what waits. False when that had consequences to look at.
+    /// Writes pending messages. False if that caused effects.
     fn write(&mut self, now: Time) -> bool {
         self.endpoint.take_dirty(&mut self.dirty);
         let mut quiet = true;

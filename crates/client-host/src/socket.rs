@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::net::TcpStream;
 use wire::frames::WriteQueue;
 
-/// What is read at once where frames are small.
+/// Bytes of one read while frames are small.
 const READ_LEN: usize = 256 << 10;
 /// Pieces in one vectored write.
 const SLICES_MAX: usize = 64;
@@ -40,7 +40,7 @@ impl Socket {
         Socket { state: State::Opening(opening), reading: true, blocked: false, drained: false }
     }
 
-    /// Whether there is something to do for this socket.
+    /// True if this socket can be read, written, or has connected.
     pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> bool {
         match &mut self.state {
             State::Opening(opening) => match opening.as_mut().poll(cx) {
@@ -94,7 +94,7 @@ impl Socket {
         self.read(&mut buffer.limit(missing), missing)
     }
 
-    /// What there is, behind what the buffer holds; 0 when there is nothing now or this was the end of it.
+    /// Appends the bytes that are there to the buffer; 0 if there are none now or the peer has closed.
     pub(super) fn read_shared(&mut self, buffer: &mut BytesMut) -> io::Result<usize> {
         buffer.reserve(READ_LEN);
         self.read(buffer, READ_LEN)

@@ -1,4 +1,4 @@
-//! What an OSD has asked us to hold back (`MOSDBackoff`).
+//! Backoffs: ranges of objects that an OSD asks the client to hold back (`MOSDBackoff`).
 
 use std::collections::BTreeMap;
 use wire::messages::MOSDBackoff;

@@ -11,9 +11,9 @@ pub struct Config {
 /// Ceph's defaults where it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How often what is in flight is looked over (`objecter_tick_interval`).
+    /// Interval of the check of operations in flight (`objecter_tick_interval`).
     pub tick: Duration,
-    /// From what age on an operation asks for a newer map and pings its OSD (`objecter_timeout`).
+    /// Age at which an operation asks for a newer map and pings its OSD (`objecter_timeout`).
     pub laggy_after: Duration,
     /// The pause after an OSD could not be reached, doubled each time up to the second.
     pub reconnect_pause: Duration,

@@ -15,7 +15,7 @@ pub(crate) struct Pending {
     /// The object as OSDs name it, once the pool is known.
     pub(crate) object: Option<HObject>,
     pub(crate) state: State,
-    /// How often it has been sent.
+    /// Number of sendings so far.
     pub(crate) attempts: i32,
     pub(crate) submitted_at: Time,
     pub(crate) deadline: Option<Time>,
@@ -42,14 +42,14 @@ pub(crate) enum Purpose {
 }
 
 pub(crate) enum State {
-    /// For a map: the first one, one with the pool, with a primary, or without a pause.
+    /// Waits for a map: the first one, or one with the pool, with a primary, or without a pause.
     WaitsForMap,
-    /// It has a place to go. `sent_in`: the session's life in which it went; `None` while the session is not open,
-    /// or holds it back.
+    /// Routed to an OSD. `sent_in`: the session's life in which it was sent; `None` while the session is not open or
+    /// holds it back.
     Placed { route: Arc<Route>, sent_in: Option<u32> },
 }
 
-/// By number, which is the order of submission: sent again, operations on one object keep it.
+/// By number, which is the order of submission. Operations that are sent again keep it.
 #[derive(Default)]
 pub(crate) struct InFlight {
     by_id: BTreeMap<OpId, Pending>,

@@ -22,7 +22,7 @@ pub struct Listing {
     cursor: HObject,
 }
 
-/// What a reply brought.
+/// One page of a listing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Page {
     pub objects: Vec<ListedObject>,

@@ -1,4 +1,4 @@
-//! What a caller asks of one object, and how the list of steps is built.
+//! An operation on one object, and the builders of its list of steps.
 
 use bytes::Bytes;
 use codec::{Features, Writer};
@@ -8,7 +8,7 @@ use wire::messages::OsdOps;
 use wire::types::osd_op::{AllocHint, Extent, XattrParams};
 use wire::types::{Name, OpCode, OpFlags, OpParams, OsdFlags, OsdOp, PoolId, SnapId};
 
-/// Which object.
+/// The name of an object: pool, namespace, key and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectRef {
     pub pool: PoolId,
@@ -36,12 +36,12 @@ impl ObjectRef {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {
     pub object: ObjectRef,
-    /// The PG itself, for what is not about an object (listings): a seed, which then is the object's hash.
+    /// The PG itself, for operations without an object (listings): a seed, which then is the object's hash.
     pub pg_seed: Option<u32>,
     pub ops: OsdOps,
-    /// `READ` or `WRITE`, and what else the caller wants.
+    /// `READ` or `WRITE`, and other flags of the caller.
     pub flags: OsdFlags,
-    /// What a read sees: the live object, or a snapshot of it.
+    /// A read's version: the live object, or a snapshot of it.
     pub snap: SnapId,
     /// A write's snapshot context: its sequence and its snapshots, newest first.
     pub snap_seq: SnapId,

@@ -1,4 +1,4 @@
-//! What operations return, read from the bytes of a reply.
+//! Values that operations return, read from the bytes of a reply.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Reader};

@@ -5,15 +5,15 @@ use machine::{ConnId, Time};
 use std::time::Duration;
 use wire::types::EntityAddrVec;
 
-/// What stands between us and one OSD. Operations name it by the OSD's number; it knows none of them.
+/// The session with one OSD. Operations name it by the OSD's number; it knows none of them.
 pub(crate) struct Session {
-    /// Where the OSD is by the map that we have.
+    /// The OSD's address in the current map.
     pub(crate) addrs: EntityAddrVec,
     pub(crate) link: Link,
     pub(crate) backoffs: Backoffs,
     /// The next pause after a connection that failed.
     pub(crate) pause: Duration,
-    /// Counts the connections: what was sent on an earlier one is sent again.
+    /// Counts connections. Operations sent on an earlier one are sent again.
     pub(crate) life: u32,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Session {
 pub(crate) enum Link {
     /// No ticket for OSDs yet.
     NoTicket,
-    /// The OSD did not let us in, or broke the connection.
+    /// The OSD refused or broke the connection.
     Waiting { until: Time },
-    /// Called; what is sent already waits in the messenger's queue.
+    /// Connecting or connected. Messages already wait in the messenger's queue.
     Open { conn: ConnId, ready: bool },
 }
 

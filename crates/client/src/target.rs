@@ -1,4 +1,4 @@
-//! Where an object's operations go under one map, and whether that is somewhere else than before.
+//! The route of an operation under one map: its PG and the OSDs that serve it.
 
 use crate::operation::Operation;
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use wire::types::osd_map::MapFlags;
 use wire::types::{Epoch, OsdFlags, OsdMap, PgId, PgPool, PoolFlags, PoolId, ShardId, SpgId};
 
-/// Who serves a PG. When any of it changes, a new interval may have begun, in which the OSDs have forgotten what
-/// was in flight: it is sent again. (Some changes are none to the OSDs; sending again is then merely useless.)
+/// The OSDs that serve a PG. When any of it changes, a new interval may have begun, in which the OSDs have forgotten
+/// operations in flight: they are sent again. (A change that is none to the OSDs makes that superfluous, not wrong.)
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
     pub(crate) pg: SpgId,
-    /// -1: nobody for now.
+    /// -1: no OSD for now.
     pub(crate) primary: i32,
     up_primary: i32,
     up: Vec<i32>,
@@ -22,7 +22,7 @@ pub(crate) struct Route {
     pg_num_pending: u32,
     sort_bitwise: bool,
     recovery_deletes: bool,
-    /// The epoch in which everything was to be sent again.
+    /// The epoch in which the monitors asked for everything to be sent again.
     forced: Epoch,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// A new map: nothing that is known holds.
+    /// A new map invalidates all routes.
     pub(crate) fn clear(&mut self) {
         self.by_pool.clear();
     }
@@ -63,7 +63,7 @@ impl Routes {
 }
 
 impl Route {
-    /// Whether an operation still goes this way.
+    /// True if an operation still goes this way.
     pub(crate) fn holds(&self, map: &OsdMap, routes: &mut Routes, operation: &Operation, hash: u32) -> bool {
         matches!(routes.target(map, operation, hash), Target::Route(now) if *now == *self)
     }
@@ -104,7 +104,7 @@ pub(crate) fn hash_of(map: &OsdMap, operation: &Operation) -> Option<u32> {
     Some(placement::pg::hash_of(pool, &object.name, object.key.as_bytes(), &object.namespace))
 }
 
-/// Whether the map keeps the operation back: paused, or full and it writes.
+/// True if the map holds the operation back: paused, or full and it writes.
 pub(crate) fn is_paused(map: &OsdMap, operation: &Operation) -> bool {
     let writes = operation.writes();
     if !writes && map.flags.has(MapFlags::PAUSERD) || writes && map.flags.has(MapFlags::PAUSEWR) {
@@ -115,7 +115,7 @@ pub(crate) fn is_paused(map: &OsdMap, operation: &Operation) -> bool {
     writes && !may_when_full && (pool_full || map.flags.has(MapFlags::FULL))
 }
 
-/// Whether such a state exists at all, so that its end must be watched for.
+/// True if the map holds any operations back, so that the end of it must be watched for.
 pub(crate) fn map_holds_back(map: &OsdMap) -> bool {
     map.flags.has(MapFlags::PAUSERD | MapFlags::PAUSEWR | MapFlags::FULL)
         || map.pools.values().any(|p| p.flags.has(PoolFlags::FULL))

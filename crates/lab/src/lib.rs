@@ -1,4 +1,4 @@
-//! The performance lab: every study in the field as one file and one command, on shoal or on any Ceph cluster.
+//! The performance lab: a study is one file and one command, on shoal or on any Ceph cluster.
 //!
 //! - [`cluster`]: connections to a cluster's monitors.
 //! - [`deploy`]: clusters that the lab starts and stops itself; [`lab_host`]: the binary's part of that.

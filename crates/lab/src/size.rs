@@ -1,6 +1,6 @@
-//! How are sizes in bytes written? `4096`, `4k`, `4KiB`, `4M`: always in powers of 1024, as fio and Ceph do.
+//! Sizes in bytes as people write them, `4096`, `4k`, `4KiB`, `4M`: always in powers of 1024, as in fio and Ceph.
 
-/// `None` where it is no size.
+/// `None` if the text is no size.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

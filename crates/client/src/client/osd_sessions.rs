@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// What has been on its way for long: is there a newer map, and is the OSD still there?
+    /// For operations that are late: asks for a newer map and pings their OSDs.
     pub(super) fn look_over(&mut self, now: Time, fx: Fx) {
         let old = |op: &Pending| now.since(op.submitted_at) >= self.timing.laggy_after;
         let mut osds: Vec<i32> = Vec::new();

@@ -122,7 +122,7 @@ impl Client {
     }
 }
 
-/// Whether an object's operations go where they went.
+/// True if an object's operations still go where they went.
 fn still_routed(map: &OsdMap, object: &ObjectRef, held: &Held) -> bool {
     let operation = Operation::new(object.clone(), Default::default(), OsdFlags::READ);
     let hash = hash_of(map, &operation);

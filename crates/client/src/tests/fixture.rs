@@ -235,7 +235,7 @@ pub(super) fn called(effects: &[Effect], wanted: EntityKind) -> Option<(ConnId, 
     })
 }
 
-/// Which OSD is called, by its port.
+/// The OSD that is called, by its port.
 pub(super) fn called_osd(effects: &[Effect]) -> Option<(ConnId, i32)> {
     let (conn, to) = called(effects, EntityKind::OSD)?;
     Some((conn, i32::from(to.0[0].socket?.port()) - i32::from(osd_port(0))))

@@ -1,4 +1,4 @@
-//! What is in flight when a connection breaks or a map changes: sent again, in order, under the same number.
+//! Operations in flight when a connection breaks or a map changes: sent again, in order, under the same number.
 
 use super::fixture::*;
 use super::{object, read};

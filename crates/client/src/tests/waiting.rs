@@ -1,4 +1,4 @@
-//! What keeps an operation back: no pool, no primary, a pause, a full pool, a backoff.
+//! Operations that wait: for a pool, a primary, the end of a pause, room in a pool, the end of a backoff.
 
 use super::fixture::*;
 use super::{object, read};

@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A cluster that runs; it is stopped when this goes away.
+/// A running cluster. The lab stops the clusters it started when this is dropped.
 pub struct Running<'a> {
     pub conf: PathBuf,
     /// The stock client programs that measure it.
@@ -25,7 +25,7 @@ pub struct Running<'a> {
     port: u16,
     kind: Kind,
     lab_host: &'a dyn LabHost,
-    /// Remove what it wrote.
+    /// Remove its folder afterwards.
     temporary: bool,
 }
 
@@ -35,7 +35,7 @@ enum Kind {
     Stock(Stock),
 }
 
-/// Starts what the spec says, in a folder of its own.
+/// Starts the cluster of a spec in `dir`, or connects to the existing one.
 pub fn start<'a>(
     lab_host: &'a dyn LabHost,
     spec: &ClusterSpec,
@@ -80,7 +80,7 @@ pub fn start<'a>(
     }
 }
 
-/// Whether daemons run that keep their files here.
+/// True if daemons that keep their files here run.
 pub fn is_running_in(dir: &Path) -> bool {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     files
@@ -96,10 +96,10 @@ fn clear(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }
 
-/// What was killed just now has its ports until the last of its threads has ended.
+/// A killed process holds its ports until the last of its threads has ended.
 const PORT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A monitor that cannot have its port says so late, and not by which option to give another.
+/// Checked here, because a monitor without its port fails late and does not name the option for another.
 fn free_ports(first: u16, count: u16) -> anyhow::Result<()> {
     let deadline = Instant::now() + PORT_PATIENCE;
     for port in first..first.saturating_add(count) {
@@ -120,7 +120,7 @@ fn kill(dir: &Path, name: &str) -> anyhow::Result<()> {
 }
 
 impl Running<'_> {
-    /// It stays up after this, and its folder stays: for `shoal lab peer`. What a person types to speak to it.
+    /// Leaves it running, with its folder, for `shoal lab peer`. Returns the command line that speaks to it.
     pub fn leave(mut self) -> String {
         self.temporary = false;
         match std::mem::replace(&mut self.kind, Kind::Existing) {
@@ -129,12 +129,12 @@ impl Running<'_> {
         }
     }
 
-    /// Whether its daemons can be killed and started here.
+    /// True if the lab started this cluster, and can kill and start its daemons.
     pub fn is_ours(&self) -> bool {
         !matches!(self.kind, Kind::Existing)
     }
 
-    /// Kill one daemon, as a power cut would.
+    /// Kills one daemon without a clean stop.
     pub fn kill_daemon(&self, name: &str) -> anyhow::Result<()> {
         match &self.kind {
             Kind::Existing => bail!("{name} is not the lab's to kill: it did not start this cluster"),
@@ -143,7 +143,7 @@ impl Running<'_> {
         }
     }
 
-    /// Start it again, with what it has stored.
+    /// Starts it again with its stored data.
     pub fn start_daemon(&self, name: &str) -> anyhow::Result<()> {
         match &self.kind {
             Kind::Existing => bail!("{name} is not the lab's to start: it did not start this cluster"),
@@ -153,7 +153,7 @@ impl Running<'_> {
         }
     }
 
-    /// Whether this daemon runs here.
+    /// True if this daemon runs on this host.
     pub fn runs(&self, name: &str) -> bool {
         stock::pid_in(&self.dir.join(format!("{name}.pid"))).is_some()
     }

@@ -1,4 +1,4 @@
-//! How is stock Ceph started on loopback? As a tuned one would be: no debug logging, one monitor and one manager.
+//! Stock Ceph on loopback, with the settings of a tuned cluster: no debug logging, one monitor and one manager.
 
 use crate::matrix::ClusterSpec;
 use crate::tool::process::{rest, run, stopped};
@@ -40,7 +40,7 @@ impl Stock {
         })
     }
 
-    /// What a daemon that would not start wrote into its log.
+    /// The end of the log of a daemon that did not start.
     fn last_words(&self, words: &[&str]) -> Option<String> {
         let kind = words[0].strip_prefix("ceph-")?;
         let id = words.iter().skip_while(|word| **word != "-i").nth(1)?;
@@ -110,9 +110,8 @@ impl Stock {
         }
     }
 
-    /// An object that stays. A memory store that is as good as empty, after pools of small objects came and went, has
-    /// called itself full (once in some hundred points). The likeliest cause: its count of bytes, kept by differences,
-    /// came out a little below nothing and wrapped round.
+    /// Writes an object that stays. A nearly empty memory store has reported itself full after pools of small objects
+    /// came and went (once in some hundred points), probably because its byte count fell below zero and wrapped round.
     fn ballast(&self) -> anyhow::Result<()> {
         let file = self.dir.join("ballast");
         std::fs::File::create(&file)?.set_len(BALLAST_BYTES)?;
@@ -165,7 +164,7 @@ impl Stock {
         conf
     }
 
-    /// Ends the daemons at once, by their own pid files: their folder goes with them, so nothing needs to be saved.
+    /// Kills the daemons by their pid files. Their folder is removed, so no data needs to be saved.
     pub fn down(&self) -> anyhow::Result<()> {
         let mut pids = Vec::new();
         for entry in std::fs::read_dir(&self.dir)?.flatten() {
@@ -185,23 +184,23 @@ impl Stock {
         Ok(())
     }
 
-    /// One daemon, as a power cut would.
+    /// Kills one daemon without a clean stop.
     pub fn kill(&self, name: &str) -> anyhow::Result<()> {
         super::kill(&self.dir, name)
     }
 
-    /// One daemon again.
+    /// Starts one daemon again.
     pub fn start(&self, name: &str) -> anyhow::Result<()> {
         let (kind, id) = name.split_once('.').with_context(|| format!("{name} is no daemon's name"))?;
         self.run(&[&format!("ceph-{kind}"), "-i", id]).map(drop)
     }
 
-    /// What a person types to speak to it.
+    /// The command line that speaks to it.
     pub fn says(&self) -> String {
         format!("{}ceph -c {}", self.release.prefix(), self.dir.join("ceph.conf").display())
     }
 
-    /// Stops a cluster that another call started. The folder goes too.
+    /// Stops a cluster that another process started, and removes its folder.
     pub fn stop_in(dir: &Path) -> anyhow::Result<()> {
         if !dir.join("ceph.conf").exists() {
             bail!("{} holds no cluster", dir.display());

@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 
-/// What may be asked for.
+/// The settings that can be changed.
 pub const ITEMS: &[&str] = &["governor", "idle-states", "socket-buffers"];
 
 /// Files and what is to be written.

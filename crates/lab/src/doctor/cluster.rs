@@ -5,7 +5,7 @@ use super::Severity::{Bad, Good, Unknown, Warning};
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
-/// What monitors tell; nothing is changed by asking.
+/// The state of a cluster as its monitors tell it. Asking changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterState {
     pub status: Value,

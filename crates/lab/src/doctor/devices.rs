@@ -7,7 +7,7 @@ use super::probe::Probes;
 use crate::judge::stats::median;
 use std::collections::BTreeMap;
 
-/// How far a disk may be from the median of its peers.
+/// Tolerated distance of a disk from the median of its peers.
 const PEER_SPREAD: f64 = 0.15;
 
 pub fn all(host: &HostInventory, probes: &Probes) -> Vec<Finding> {

@@ -180,7 +180,7 @@ fn link(device: &Path) -> Option<PcieLink> {
     })
 }
 
-/// Which libraries a program names is written in it.
+/// A program names its libraries in its own bytes.
 fn osd_binary(root: &Path) -> Option<OsdBinary> {
     let path = root.join("usr/bin/ceph-osd");
     let bytes = std::fs::read(&path).ok()?;

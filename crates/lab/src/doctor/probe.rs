@@ -1,4 +1,4 @@
-//! What is measured, because no file tells it: round trips to other hosts, synchronous writes to disks.
+//! Probes of properties that no file tells: round trips to other hosts, synchronous writes to disks.
 
 use crate::matrix::{Spec, Tool};
 use crate::tool::network;

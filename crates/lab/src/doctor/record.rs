@@ -1,5 +1,5 @@
-//! How does another host tell of itself? A few lines of shell, which any host runs, print the files that the checks
-//! read; what they print is unpacked into a tree, and read as this host's own are. A record kept in a file is the same.
+//! The inventory of another host. A few lines of shell, which any host runs, print the files that the checks
+//! read; the output is unpacked into a tree and read like this host's own. A record in a file has the same form.
 
 use super::inventory::HostInventory;
 use anyhow::{Context, bail, ensure};
@@ -55,7 +55,7 @@ pub fn here() -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a record says. `scratch` is a folder for the moment, which must not be there.
+/// The inventory in a record. `scratch` is a temporary folder, which must not exist.
 pub fn read(record: &str, scratch: &Path) -> anyhow::Result<HostInventory> {
     std::fs::create_dir(scratch).with_context(|| scratch.display().to_string())?;
     let found = unpack(record, scratch).map(|()| HostInventory::read(scratch));

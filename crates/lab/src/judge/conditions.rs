@@ -1,5 +1,5 @@
-//! Were two runs measured under the same conditions? What differs between the hosts or beside the load is counted by
-//! a comparison as a difference between the runs; it must be told next to the verdict.
+//! Conditions of two runs: host, kernel, other programs, steal, and the time between them. A comparison counts their
+//! effect as a difference between the runs, so differences are told beside the verdict.
 
 use super::disturbed::values;
 use super::stats::mean;
@@ -15,7 +15,7 @@ pub struct Conditions {
     pub steal: f64,
 }
 
-/// `None` where the timeline saw no host.
+/// `None` if there is no sample of the host.
 pub fn of(samples: &[Sample], from_s: f64) -> Option<Conditions> {
     let host = |metric: &str| values(samples, "host", metric, from_s);
     (!host("cpus").is_empty()).then(|| Conditions {
@@ -25,7 +25,7 @@ pub fn of(samples: &[Sample], from_s: f64) -> Option<Conditions> {
     })
 }
 
-/// What differs, in words; nothing when nothing does.
+/// Differences in words; empty if there is none.
 pub fn differences(a: (&RunRecord, &[Conditions]), b: (&RunRecord, &[Conditions])) -> Vec<String> {
     let mut out = Vec::new();
     for (key, words) in

@@ -1,11 +1,11 @@
-//! What else happened while a point was measured? Words for a person; none for a clean point.
+//! Disturbances while a point was measured, in words; none for a clean point.
 
 use super::stats::mean;
 use super::steady::{self, Steady};
 use crate::results::record::{Measured, Sample};
 use std::collections::BTreeSet;
 
-/// Values of one metric after the warm-up.
+/// Values of one metric from `from_s` on.
 pub fn values(samples: &[Sample], source: &str, metric: &str, from_s: f64) -> Vec<f64> {
     let wanted = |s: &&Sample| s.source == source && s.metric == metric && s.at_s >= from_s;
     samples.iter().filter(wanted).map(|s| s.value).collect()

@@ -31,7 +31,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How many standard errors a two-sided interval of this confidence reaches.
+/// The number of standard errors that a two-sided interval of this confidence reaches.
 pub fn t_quantile(confidence: f64, degrees: f64) -> f64 {
     let student = StudentsT::new(0.0, 1.0, degrees.max(1.0)).expect("degrees of freedom are positive");
     student.inverse_cdf(0.5 + confidence / 2.0)

@@ -20,7 +20,7 @@ pub fn make(object: u64, version: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Whether these are a payload of this object, of this version or a later one, whole.
+/// True if these bytes are a whole payload of this object, of this version or a later one.
 pub fn check(object: u64, version_min: u64, bytes: &[u8]) -> bool {
     if bytes.len() < HEAD {
         return bytes == &object.to_le_bytes()[..bytes.len().min(8)];

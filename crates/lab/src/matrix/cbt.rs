@@ -46,7 +46,7 @@ const CLUSTER_OF_CBT: &[&str] = &[
     "pdsh_ssh_args",
     "newstore_block",
 ];
-/// What a module may say that has no influence on what is measured here.
+/// Keys of a module without influence on the measurement here.
 const HARMLESS: &[&str] = &[
     "cmd_path",
     "cmd_path_full",
@@ -79,7 +79,7 @@ const HARMLESS: &[&str] = &[
     "prefill_vols",
     "create_only",
 ];
-/// What CBT can do and the lab does otherwise: the key, and what to use.
+/// CBT's keys that the lab replaces: the key, and its replacement.
 const INSTEAD: &[(&str, &str)] = &[
     ("write_omap", "the lab has no omap load yet"),
     ("pool_per_proc", "use one pool: PGs are an axis (pool_profiles with pg_size)"),

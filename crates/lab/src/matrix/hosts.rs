@@ -1,13 +1,13 @@
-//! Which other hosts take part, and how are they reached?
+//! Other hosts that take part in a run, and the way to reach them.
 
 /// Hosts that make the load (each the whole of a point's `clients`), or that are only watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherHosts {
     /// As ssh takes them: `HOST` or `USER@HOST`.
     pub hosts: Vec<String>,
-    /// The program that reaches a host, and its options: the host and a command line follow.
+    /// The program that reaches a host, with its options. The host and a command line follow.
     pub ssh: Vec<String>,
-    /// What shoal's binary is called there.
+    /// Path of shoal's binary there.
     pub shoal: String,
 }
 

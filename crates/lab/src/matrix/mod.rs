@@ -1,10 +1,10 @@
-//! What is to be measured? A file in the lab's own YAML or in CBT's becomes a [`Matrix`]: clusters, points, repeats.
+//! A matrix of measurements: a file in the lab's own YAML or in CBT's becomes a [`Matrix`] of clusters, points, rounds.
 //!
 //! - [`spec`]: one point, completely described.
 //! - [`tree`]: YAML as a tree whose keys know their line.
 //! - [`own`]: the lab's own form; [`cbt`]: CBT's.
-//! - [`hosts`]: which other hosts make the load, or are watched.
-//! - [`order`]: in which order the points run.
+//! - [`hosts`]: other hosts that make the load, or are watched.
+//! - [`order`]: the order of the points.
 
 pub mod cbt;
 mod cluster;
@@ -20,7 +20,7 @@ pub use tree::Problem;
 
 use tree::Tree;
 
-/// Everything a file asks for.
+/// The content of a file, completely described.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     pub name: String,
@@ -28,15 +28,15 @@ pub struct Matrix {
     pub clusters: Vec<ClusterSpec>,
     pub specs: Vec<Spec>,
     pub iterations: u32,
-    /// The order is a function of this.
+    /// The order of points is a function of the seed.
     pub seed: u64,
     /// Seconds of rest after each point.
     pub cool_down_s: f64,
-    /// The hosts that make the load; `None`: this one.
+    /// Hosts that make the load; `None`: this one.
     pub hosts: Option<OtherHosts>,
-    /// Hosts that make none and are seen on the timeline, because OSDs run there.
+    /// Hosts without load that are sampled, because OSDs run there.
     pub watched: Option<OtherHosts>,
-    /// What was read and has no effect here, told to the user.
+    /// Keys without effect here, told to the user.
     pub notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Matrix {
         self.specs.len() * self.clusters.len() * self.iterations as usize
     }
 
-    /// What the measuring alone takes; starting clusters, prefill and cleaning come on top.
+    /// Seconds of measuring alone, without starting clusters, prefill and cleaning up.
     pub fn seconds(&self) -> f64 {
         let once: f64 = self.specs.iter().map(|s| s.seconds + s.ramp_s + self.cool_down_s).sum();
         once * self.clusters.len() as f64 * f64::from(self.iterations)

@@ -1,11 +1,11 @@
-//! What describes one point completely, so that the same description means the same measurement anywhere?
+//! The complete description of one point: the same description means the same measurement anywhere.
 
 use crate::size;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What makes the load.
+/// The program that makes the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
@@ -23,7 +23,7 @@ pub enum Tool {
     TcpStream,
     /// The same by iperf3, which must serve at the other end.
     Iperf3,
-    /// Nothing at all: what repeats of doing nothing show is noise.
+    /// No load at all: rounds of it show the host's noise.
     Nothing,
 }
 
@@ -103,7 +103,7 @@ impl Pool {
     }
 }
 
-/// Which of the objects an operation goes to.
+/// The distribution of operations over objects.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Access {
@@ -119,7 +119,7 @@ pub enum Access {
     },
 }
 
-/// Something that happens to the cluster while a load runs.
+/// A fault of the cluster while a load runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fault {
     /// Seconds after the load began, warm-up included.
@@ -148,7 +148,7 @@ impl FaultKind {
     }
 }
 
-/// One point, without its repeats.
+/// One point, without its rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spec {
@@ -156,7 +156,7 @@ pub struct Spec {
     pub op: Op,
     /// Of one operation; their mean where `sizes` says more.
     pub op_bytes: u64,
-    /// Bytes and how often, in shares that add up to 1. Empty: all are of `op_bytes`.
+    /// Bytes of an operation and its share; shares add up to 1. Empty: all are of `op_bytes`.
     pub sizes: Vec<(u64, f64)>,
     /// Operations in flight of each client.
     pub depth: u32,
@@ -166,11 +166,11 @@ pub struct Spec {
     /// Load before counting begins.
     pub ramp_s: f64,
     pub pool: Option<Pool>,
-    /// How connections are protected: `default`, `crc` or `secure`.
+    /// Protection of connections: `default`, `crc` or `secure`.
     pub mode: String,
     /// Arrivals a second over all clients: an open loop. `None`: a closed loop of `depth`.
     pub rate: Option<f64>,
-    /// What the rate grows or shrinks to, evenly, from the end of the warm-up to the end.
+    /// The rate at the end. It changes evenly from the end of the warm-up on.
     pub rate_to: Option<f64>,
     pub read_percent: u32,
     pub access: Access,
@@ -179,9 +179,9 @@ pub struct Spec {
     /// Bytes of one object of the tool `shoal`, a multiple of `op_bytes`: operations go to random blocks in it.
     /// `None`: an object is as large as an operation.
     pub object_bytes: Option<u64>,
-    /// Microseconds of thought after each answer, in the closed loop.
+    /// Think time after each reply, in a closed loop.
     pub think_us: u64,
-    /// Whether what is read is compared with what was written.
+    /// Compare bytes that are read with those that were written.
     pub verify: bool,
     /// Of an image or a file.
     pub volume_bytes: u64,
@@ -191,7 +191,7 @@ pub struct Spec {
     pub fsync: u32,
     /// Options set on the OSDs while this point runs.
     pub options: BTreeMap<String, String>,
-    /// What happens meanwhile.
+    /// Faults during the load.
     pub faults: Vec<Fault>,
     /// The other end, of network tools: `HOST` or `HOST:PORT`. `None`: this host.
     pub to: Option<String>,
@@ -232,7 +232,7 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// What a person calls this point. Two different points of one matrix have different labels.
+    /// The point's name for people. Two different points of one matrix have different labels.
     pub fn label(&self) -> String {
         if self.tool == Tool::Nothing {
             return format!("nothing for {} s", self.seconds);
@@ -395,7 +395,7 @@ impl ClusterSpec {
         self.tools.as_ref().map_or(String::new(), |release| format!("{before}tools {release}{after}"))
     }
 
-    /// Which release's stock programs measure it: one release's keys may mean nothing to older programs.
+    /// The release of the stock programs that measure it; older programs cannot read a newer release's keys.
     pub fn tools_release(&self) -> Option<&str> {
         let own = match &self.deploy {
             Deploy::Stock { release } => release.as_deref(),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::fmt;
 
-/// What is wrong with a file, and where. Lines and columns count from 1.
+/// An error in a file, with its place. Lines and columns count from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub line: usize,

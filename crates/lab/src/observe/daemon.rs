@@ -1,4 +1,4 @@
-//! Which daemons does this host run for a cluster, and what do their counters say? Asked at their admin sockets, which
+//! The daemons that this host runs for a cluster, and their counters, read at their admin sockets, which
 //! stock Ceph's daemons and shoal's speak alike.
 
 use anyhow::{Context, ensure};
@@ -74,7 +74,7 @@ fn daemon_name(stem: &str) -> Option<String> {
     ["mon", "mgr", "osd", "mds"].contains(&kind).then(|| format!("{kind}.{id}"))
 }
 
-/// Who listens at the other end.
+/// Process id of the listener.
 fn owner(stream: &UnixStream) -> Option<u32> {
     let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
     Some(credentials.pid.as_raw_nonzero().get() as u32)
@@ -93,7 +93,7 @@ pub fn averages(dump: &Value) -> BTreeMap<String, (f64, f64)> {
     out
 }
 
-/// Whether one of the throttles on the data path is as good as full.
+/// True if a throttle on the data path is as good as full.
 pub fn has_full_throttle(dump: &Value) -> bool {
     dump.as_object().into_iter().flatten().any(|(section, counters)| {
         let (value, max) = (counters["val"].as_f64().unwrap_or(0.0), counters["max"].as_f64().unwrap_or(0.0));

@@ -1,7 +1,7 @@
-//! What goes on while a load runs? Samples of processes, processors, disks, links, daemons and PGs on one timeline.
+//! The timeline of a load: samples of processes, processors, disks, links, daemons and PGs.
 //!
-//! - [`procfs`]: what the kernel tells, as values that two readings make into rates.
-//! - [`daemon`]: admin sockets: whose they are, and what their counters say.
+//! - [`procfs`]: the kernel's counters; two readings give rates.
+//! - [`daemon`]: admin sockets: their daemons, and their counters.
 //! - [`observer`]: the thread that looks at all of it.
 
 pub mod daemon;

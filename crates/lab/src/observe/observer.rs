@@ -1,4 +1,4 @@
-//! The thread that watches: every half second the kernel, every second the monitors and the daemons' counters.
+//! The sampling thread: the kernel every half second, monitors and daemons' counters every second.
 //!
 //! Its own cost is part of the host's and small: a few hundred small files a second for a handful of daemons.
 
@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const EVERY: Duration = Duration::from_millis(500);
-/// Whose values are the whole host's.
+/// The source of the whole host's values.
 pub const HOST: &str = "host";
 /// Daemons and monitors are asked every so many rounds.
 const ASK_EVERY: u32 = 2;
 
 pub struct Observer {
     daemons: Vec<Daemon>,
-    /// When the load began: the timeline's zero.
+    /// Start of the load: the timeline's zero.
     began: Mutex<Instant>,
     has_begun: AtomicBool,
-    /// What was read of counters before is of another time.
+    /// The last reading of the counters is older than the load.
     is_stale: AtomicBool,
     /// A cluster that becomes full ends the load.
     must_write: AtomicBool,
@@ -53,7 +53,7 @@ impl Observer {
         &self.daemons
     }
 
-    /// The load begins now: what was seen before is forgotten.
+    /// The load begins now. Drops earlier samples.
     pub fn begin(&self) {
         *self.began.lock().expect("no holder panics") = Instant::now();
         self.samples.lock().expect("no holder panics").clear();
@@ -61,14 +61,14 @@ impl Observer {
         self.has_begun.store(true, Ordering::Release);
     }
 
-    /// The load has ended: what is done after it is no part of it.
+    /// The load has ended. Takes no more samples.
     pub fn end(&self) {
         let _held = self.samples.lock().expect("no holder panics");
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// What was seen on another host from the same beginning on. A daemon is the same wherever it was seen, and what this
-    /// host has seen of it itself is enough; all else is that host's: `host:b`, `b:eth0`, `client.b.0`.
+    /// Samples of another host, from the same zero on. A daemon is the same wherever it was seen, and this
+    /// host's own samples of it are enough; all other sources are named after that host: `host:b`, `b:eth0`, `client.b.0`.
     pub fn take_in(&self, host: &str, seen: Vec<Sample>) {
         let is_own = |source: &str| self.daemons.iter().any(|daemon| daemon.name == source);
         let mut samples = self.samples.lock().expect("no holder panics");
@@ -83,12 +83,12 @@ impl Observer {
         }));
     }
 
-    /// From now on nothing is written, and a full cluster is no reason to end.
+    /// The load only reads, so a full cluster does not end it.
     pub fn only_reads(&self) {
         self.must_write.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the load was ended because nothing can be written any more.
+    /// True if the load was ended because the cluster is full.
     pub fn was_full(&self) -> bool {
         self.was_full.load(Ordering::Relaxed)
     }
@@ -100,7 +100,7 @@ impl Observer {
             .then(|| self.began.lock().expect("no holder panics").elapsed().as_secs_f64())
     }
 
-    /// Do something while this watches; what was seen.
+    /// Runs `work` while sampling; its result and the samples.
     pub fn during<T>(
         &self,
         login: &Login,
@@ -255,12 +255,12 @@ impl Observer {
     }
 }
 
-/// Whether nothing can be written, by what `ceph -s` says. A pool of the lab's has no quota of its own.
+/// True if `ceph -s` reports a full OSD. A pool of the lab's has no quota of its own.
 pub fn is_full(status: &Value) -> bool {
     status["health"]["checks"].get("OSD_FULL").is_some()
 }
 
-/// What `ceph -s` says that a timeline wants.
+/// The samples in the output of `ceph -s`: source, metric, value.
 fn of_status(status: &Value) -> Vec<(&'static str, String, f64)> {
     let mut out = Vec::new();
     let pgs = &status["pgmap"];

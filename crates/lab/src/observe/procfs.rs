@@ -1,4 +1,4 @@
-//! What does the kernel tell of processors, processes, disks and links? Readings of `/proc` and `/sys`, as counters.
+//! Counters of processors, processes, disks and links, read from `/proc` and `/sys`.
 
 use crate::tool::process::TICKS_PER_S;
 use std::collections::BTreeMap;

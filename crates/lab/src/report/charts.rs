@@ -1,4 +1,4 @@
-//! How is a chart drawn? By plotters, as SVG, in colours that are told apart on light and on dark paper. Text and
+//! Charts, drawn by plotters as SVG, in colours that are told apart on light and on dark paper. Text and
 //! axes are left black here; the page's style sheet turns them into its own ink.
 
 use anyhow::anyhow;

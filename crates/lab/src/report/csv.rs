@@ -13,7 +13,7 @@ fn line(fields: &[String]) -> String {
     fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
 }
 
-/// One line a point, repeats apart.
+/// One line a point, rounds apart.
 pub fn points(points: &[PointRecord]) -> String {
     let head = [
         "turn",

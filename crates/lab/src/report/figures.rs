@@ -1,4 +1,4 @@
-//! Which charts does a set of points give? Each needs an axis that was varied, or says what all points have.
+//! The charts of a set of points. Each chart needs an axis that was varied, or states what all points have in common.
 
 use super::charts::{Axes, Bar, Curve, bars, lines};
 use super::{Group, names};
@@ -25,7 +25,7 @@ impl Figure {
     }
 }
 
-/// What a file name can be made of.
+/// A figure's title, reduced to characters that suit a file name.
 pub fn file_name(n: usize, title: &str) -> String {
     let word: String =
         title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
@@ -57,7 +57,7 @@ pub fn all(groups: &[Group]) -> Vec<Figure> {
 
 type Add<'a> = &'a mut dyn FnMut(String, &str, anyhow::Result<String>);
 
-/// What can be scaled: its name, its value at a point, and how to take it out of what the point is.
+/// An axis: its name, its value at a point, and the point's description without it.
 struct Scaled {
     name: &'static str,
     value: fn(&Group) -> f64,
@@ -131,7 +131,7 @@ fn pairs(groups: &[&Group], add: Add<'_>) {
             };
             groups.iter().zip(&names).map(bar).collect()
         };
-        let note = "Mean of the repeats; the black line is the 95 % confidence interval.";
+        let note = "Mean of the rounds; the black line is the 95 % confidence interval.";
         add(
             format!("Rate: {kind}"),
             note,
@@ -224,7 +224,7 @@ fn cpu(groups: &[&Group], add: Add<'_>) {
     }
 }
 
-/// The last repeat of each point: what its seconds were like.
+/// The last round of each point: what its seconds were like.
 fn timelines(groups: &[&Group], add: Add<'_>) {
     for (op, of_op) in by(groups, op_of) {
         // By depth, where one chart would hold too many curves.
@@ -247,7 +247,7 @@ fn timelines(groups: &[&Group], add: Add<'_>) {
                 log_x: false,
                 log_y: false,
             };
-            let note = "The last repeat of each.";
+            let note = "The last round of each.";
             add(format!("Rate over time: {kind}"), note, lines(&axes, &of(|s| Some(s.ops))));
             let axes = Axes { y: "mean latency in µs", log_y: true, ..axes };
             add(format!("Mean latency over time: {kind}"), note, lines(&axes, &of(|s| s.mean_us)));
@@ -257,7 +257,7 @@ fn timelines(groups: &[&Group], add: Add<'_>) {
     }
 }
 
-/// Where tools tell histograms: how many operations took how long, and how slow the slowest are. All repeats together.
+/// Where tools tell histograms: how many operations took how long, and how slow the slowest are. All rounds together.
 fn distributions(groups: &[&Group], add: Add<'_>) {
     for (op, mut groups) in by(groups, op_of) {
         groups.retain(|g| g.measured().any(|m| m.histogram.len() > 2));

@@ -1,4 +1,4 @@
-//! Repeats of a point, put together: means with their uncertainty.
+//! The rounds of a point, put together: means with their uncertainty.
 
 use crate::judge::stats;
 use crate::matrix::{ClusterSpec, Spec};
@@ -42,7 +42,7 @@ impl Group {
         stats::mean(&self.all(|m| Some(m.ops_per_s)))
     }
 
-    /// Half the 95 % interval; zero where a single repeat tells none.
+    /// Half the 95 % interval; zero where there is a single round.
     pub fn ops_error(&self) -> f64 {
         stats::half_width(&self.all(|m| Some(m.ops_per_s))).unwrap_or(0.0)
     }
@@ -59,13 +59,13 @@ impl Group {
         stats::half_width(&self.all(|m| Some(m.latency.mean_us))).unwrap_or(0.0)
     }
 
-    /// How much repeats differ, as a share; `None` for a single one.
+    /// Deviation of the rounds as a share of their mean; `None` for a single round.
     pub fn noise(&self) -> Option<f64> {
         let rates = self.all(|m| Some(m.ops_per_s));
         (rates.len() > 1 && self.ops_per_s() > 0.0).then(|| stats::variation(&rates))
     }
 
-    /// Operations by nanoseconds, all repeats together.
+    /// Operations by nanoseconds, all rounds together.
     pub fn bins(&self) -> BTreeMap<u64, u64> {
         let mut bins = BTreeMap::new();
         for (us, count) in self.measured().flat_map(|m| &m.histogram) {
@@ -74,7 +74,7 @@ impl Group {
         bins
     }
 
-    /// Of the client's busiest thread, the mean over repeats.
+    /// Of the client's busiest thread, the mean over rounds.
     pub fn client_thread_share(&self) -> Option<f64> {
         let shares: Vec<f64> = self.measured().filter_map(|m| m.client_thread_share).collect();
         (!shares.is_empty()).then(|| stats::mean(&shares))
@@ -94,7 +94,7 @@ impl Group {
         sums.into_iter().map(|(name, all)| (name, stats::mean(&all))).collect()
     }
 
-    /// The answer that most repeats give, with its evidence from the last of them.
+    /// The answer of most rounds, with its evidence from the last of them.
     pub fn bottleneck(&self) -> Option<(String, String)> {
         let mut votes: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
         for point in &self.points {
@@ -108,7 +108,7 @@ impl Group {
         Some((what.to_owned(), evidence.to_owned()))
     }
 
-    /// What disturbed the repeats, each kind once: with its last words, and how many repeats it befell.
+    /// Disturbances, each kind once: its last description, and the number of rounds that it befell.
     pub fn flags(&self) -> Vec<String> {
         let kind = |flag: &str| flag.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
@@ -119,7 +119,7 @@ impl Group {
         let of = self.points.len();
         let told = |(n, words): &(usize, &str)| match of {
             1 => (*words).to_owned(),
-            _ => format!("{words} ({n} of {of} repeats)"),
+            _ => format!("{words} ({n} of {of} rounds)"),
         };
         kinds.values().map(told).collect()
     }

@@ -172,7 +172,7 @@ fn bottlenecks(groups: &[Group]) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// How far single repeats can be trusted: how they differ, and what the host does while the lab does nothing.
+/// The noise of single rounds, and the host's load while the lab does nothing.
 fn noise(groups: &[Group], nothing: &[Conditions]) -> String {
     let mut out = String::new();
     let mut add = |text: String| out.push_str(&text);
@@ -199,7 +199,7 @@ fn noise(groups: &[Group], nothing: &[Conditions]) -> String {
     }
     let all: Vec<f64> = known.iter().map(|(noise, _)| *noise).collect();
     add(format!(
-        "<p>Repeats of the same point differ by {:.1} % in the median (standard deviation of the rate). The three \
+        "<p>Rounds of the same point differ by {:.1} % in the median (standard deviation of the rate). The three \
          noisiest:</p>\n<ul>\n",
         stats::median(&all) * 100.0
     ));

@@ -1,6 +1,6 @@
-//! What does a person read? One HTML file with everything in it, plots as SVG, tables as CSV.
+//! Reports for people: one self-contained HTML file, plots as SVG, tables as CSV.
 //!
-//! - [`group`]: repeats of a point put together.
+//! - [`group`]: the rounds of a point put together.
 //! - [`charts`]: drawing, by plotters.
 //! - [`figures`]: which charts a set of points gives.
 //! - [`names`]: what tells points apart.

@@ -1,5 +1,5 @@
-//! What tells these points apart? A chart's names say that, and no more: what all of its points share stands in its
-//! title, or in what was asked for.
+//! Names of points in a chart: the properties that tell a point apart. Properties that all points share stand in the
+//! chart's title.
 
 use super::Group;
 use crate::matrix::{ClusterSpec, Spec};

@@ -1,5 +1,5 @@
-//! What would a person write in a mail about this run? One paragraph: what was measured, the best, what holds it
-//! back, how far it can be trusted.
+//! A run in one paragraph, as in a mail: the points that were measured, the best ones, their bottleneck,
+//! and the noise.
 
 use super::Group;
 use crate::judge::compare::{Metric, noise_floor, rounds};
@@ -14,7 +14,7 @@ pub fn paragraph(run: &RunRecord, points: &[PointRecord], groups: &[Group]) -> S
         "{}: {} in {}, on {} ({}, {} processors, kernel {}).",
         run.name,
         counted(groups.len(), "point"),
-        counted(groups.iter().map(|g| g.points.len()).max().unwrap_or(0), "repeat"),
+        counted(groups.iter().map(|g| g.points.len()).max().unwrap_or(0), "round"),
         host("hostname"),
         host("cpu"),
         run.host["cpus"],
@@ -47,7 +47,7 @@ pub fn paragraph(run: &RunRecord, points: &[PointRecord], groups: &[Group]) -> S
     }
     match noise_floor(&rounds(points, Metric::OpsPerS, false)) {
         Some(noise) => {
-            out += &format!(" Repeats of the same point differ by {:.1} % (median).", noise * 100.0)
+            out += &format!(" Rounds of the same point differ by {:.1} % (median).", noise * 100.0)
         }
         None => out += " Every point was measured once, so nothing is known about noise.",
     }

@@ -1,4 +1,4 @@
-//! What is kept of a run and of one point?
+//! The records of a run, of a point, and of its samples.
 
 use crate::matrix::{ClusterSpec, Spec};
 use serde::{Deserialize, Serialize};
@@ -25,24 +25,24 @@ pub struct RunRecord {
 pub struct PointRecord {
     pub id: i64,
     pub run: String,
-    /// The place in the order in which points ran.
+    /// Its place in the order of the run.
     pub turn: u32,
     pub iteration: u32,
     pub cluster: ClusterSpec,
     pub spec: Spec,
     pub measured: Option<Measured>,
-    /// Why there is nothing measured, or the error at the end.
+    /// The error that left the point without a measurement.
     pub error: Option<String>,
-    /// What disturbed it, in words; empty for a clean point.
+    /// Disturbances in words; empty for a clean point.
     pub flags: Vec<String>,
-    /// What held it back, with evidence.
+    /// Its bottlenecks, with evidence.
     pub verdict: Option<Value>,
     /// Version of the cluster's software and its settings.
     pub versions: Value,
 }
 
 impl PointRecord {
-    /// What a person calls this point: the cluster and the spec.
+    /// The point's name for people: cluster and spec.
     pub fn label(&self) -> String {
         format!("{} · {}", self.cluster.label(), self.spec.label())
     }
@@ -70,7 +70,7 @@ pub struct Second {
     pub p99_us: Option<f64>,
 }
 
-/// What came out of one point.
+/// The measurements of one point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     pub ops: f64,
@@ -93,11 +93,11 @@ pub struct Measured {
     pub cpu_us_per_op: Vec<(String, f64)>,
     /// The load generator's own ceiling in operations a second, where it is known.
     pub ceiling_ops_per_s: Option<f64>,
-    /// How much of the time the busiest thread of any client ran: at 1 the client can do no more. `None` where none was
+    /// Share of the time that the busiest thread of any client ran: at 1 the client can do no more. `None` if none was
     /// seen.
     #[serde(default)]
     pub client_thread_share: Option<f64>,
-    /// Reads whose content was compared, and how many were wrong.
+    /// Reads that were compared, and the number of wrong ones.
     pub verified: Option<(u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! How are results kept? One SQLite file; a run that has ended cannot be changed, and a run can be taken to another.
+//! The store of results: one SQLite file. A run that has ended cannot be changed; a run can be copied to another file.
 //!
 //! A run that is interrupted keeps every point that was complete. Samples are kept by point, artifacts (the raw
 //! output of every tool) by point and name. Export and import copy whole runs between two such files.

@@ -1,6 +1,6 @@
-//! What runs on a client host: `shoal lab agent`, one process for one point. It is told what to do line by line, prepares,
-//! begins when it is told to, and says what it measured and what it saw of its host. It stops, and what it runs stops, when nobody speaks to it any
-//! more.
+//! `shoal lab agent`, the process of one point on a client host. It is told what to do line by line, prepares,
+//! begins when it is told to, and reports its measurements and samples of its host. It stops, together with its child
+//! processes, when its input ends.
 
 use super::host::unix_s;
 use super::part::{ClientFolder, Part, Pools};
@@ -21,15 +21,15 @@ use std::sync::mpsc::{Receiver, channel};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum ToAgent {
-    /// Who are you, and what does your clock say?
+    /// Asks for version and clock.
     Hello,
-    /// Write what will be read, and so on; then say that you are ready.
+    /// Prepares a load: fills objects or images. The answer is `Ready`.
     Prepare(Box<Prepare>),
-    /// Watch your host and the daemons that this `ceph.conf` has there; say that you are ready.
+    /// Watches the host and the daemons that this `ceph.conf` has there. The answer is `Ready`.
     Watch { conf: String },
-    /// Begin at this moment of your own clock.
+    /// Starts at this time of the agent's clock.
     Go { at_unix_s: f64 },
-    /// The load that you watched has ended.
+    /// The watched load has ended.
     Enough,
 }
 
@@ -53,7 +53,7 @@ pub enum FromAgent {
     Failed { error: String },
 }
 
-/// A `ceph.conf` and a point are all that is ever told.
+/// Limit of one line to an agent: a `ceph.conf` and a point.
 const LINE_BYTES_MAX: u64 = 4 << 20;
 
 /// Serves until its input ends.
@@ -68,7 +68,7 @@ pub fn serve(login: &Login, input: impl Read + Send + 'static, output: &mut dyn 
                 _ => break,
             }
         }
-        // Nobody speaks to us any more: whatever runs, stops.
+        // The lab is gone: everything that runs, stops.
         STOP.store(true, Ordering::Relaxed);
     });
     let scratch = std::env::temp_dir().join(format!("shoal-lab-agent-{}", std::process::id()));
@@ -155,7 +155,7 @@ fn watch(
     outcome.map(|()| FromAgent::Seen { samples })
 }
 
-/// Waits for the word, and for its moment.
+/// Waits for `Go`, and for its time.
 fn go(told: &Receiver<String>, observer: &Observer) -> anyhow::Result<()> {
     let Some(ToAgent::Go { at_unix_s }) = next(told)? else { bail!("interrupted") };
     rest(at_unix_s - unix_s());

@@ -1,5 +1,5 @@
-//! How do many hosts make one load? Each runs `shoal lab agent`, reached by ssh; they begin at the same moment, each by
-//! its own clock, whose offset is measured; what they measured is put together.
+//! One load of many hosts. Each runs `shoal lab agent`, reached by ssh; they begin at the same moment, each by
+//! its own clock, whose offset is measured; their measurements are added up.
 //!
 //! A host that dies ends the point: the others are stopped, and so is what they run. An agent whose connection breaks
 //! stops by itself.

@@ -1,4 +1,4 @@
-//! What happens to a cluster while a load runs, and how is it mended after?
+//! Faults of a cluster while a load runs, and the repair afterwards.
 
 use crate::cluster::Login;
 use crate::deploy::Running;

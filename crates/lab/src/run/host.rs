@@ -45,7 +45,7 @@ pub fn describe() -> Value {
     })
 }
 
-/// Whether the process that began a run still runs.
+/// True if the process that began a run still runs.
 pub fn is_alive(pid: &Value) -> bool {
     pid.as_u64().is_some_and(|pid| {
         read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "shoal")

@@ -1,12 +1,12 @@
-//! From a matrix to results: clusters start, points run in their order, what was seen is judged and kept.
+//! A run, from a matrix to results: clusters start, points run in order, samples are judged and kept.
 //!
-//! - [`agent`]: what runs on other hosts; [`reach`]: what speaks to it; [`clients`]: those that make load; [`watchers`]: those
-//!   that are only watched.
-//! - [`faults`]: what happens to a cluster meanwhile.
-//! - [`pool`]: pools of the lab's own, gone after each point.
-//! - [`part`]: what one host does for a point: prefill, load, what the tools say.
+//! - [`agent`]: the process on another host; [`reach`]: the connection to it; [`clients`]: hosts that make load;
+//!   [`watchers`]: hosts that are only watched.
+//! - [`faults`]: faults of the cluster under load.
+//! - [`pool`]: pools of the lab's own, deleted after each point.
+//! - [`part`]: one host's part of a point: prefill, load, the tools' results.
 //! - [`point`]: one point, on one host or many.
-//! - [`host`]: what a run keeps of the host.
+//! - [`host`]: the description of the host that a run keeps.
 
 pub mod agent;
 mod clients;
@@ -32,19 +32,19 @@ use std::path::{Path, PathBuf};
 
 pub struct Wish<'a> {
     pub matrix: &'a Matrix,
-    /// The file as it was given.
+    /// The matrix's file, verbatim.
     pub text: &'a str,
     pub conf: Option<&'a Path>,
     pub login: &'a Login,
     pub lab_host: &'a dyn LabHost,
     /// The first port of clusters that the lab starts.
     pub port: u16,
-    /// A folder for what is needed meanwhile.
+    /// A temporary folder.
     pub scratch: &'a Path,
     pub overwrite_devices: bool,
 }
 
-/// What a run tells while it goes.
+/// Progress of a run.
 pub enum Event<'a> {
     Cluster(&'a str),
     Point { turn: usize, of: usize, label: &'a str },
@@ -52,7 +52,7 @@ pub enum Event<'a> {
     Trouble(&'a str),
 }
 
-/// Runs all of it. The run's id, and whether it is complete; a run that was interrupted keeps what was measured.
+/// Runs the whole matrix. An interrupted run keeps its complete points.
 pub fn run(
     results: &mut Results,
     wish: &Wish<'_>,
@@ -109,7 +109,7 @@ fn all_points(
         if stopped() {
             return Ok(());
         }
-        // A cluster that does not start is the failure of its points; the others go on.
+        // A cluster that does not start fails its points; the others go on.
         let (running, versions, failure) = match started {
             Ok((running, versions)) => (running, versions, None),
             Err(error) => (None, Value::Null, Some(format!("{}: {error:#}", spec.label()))),
@@ -136,7 +136,7 @@ fn all_points(
                 None => one_point(wish, running.as_ref(), &record, &mut artifacts),
             };
             if stopped() {
-                // Half a point is none.
+                // An interrupted point is not kept.
                 return Ok(());
             }
             match outcome {
@@ -199,7 +199,7 @@ fn one_point(
     observer.during(wish.login, conf, || point::measure(&place, spec, &observer, artifacts))
 }
 
-/// What the samples say is added to what the tool measured.
+/// Completes a tool's measurement with flags and bottlenecks from the samples.
 fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) {
     let ramp_s = record.spec.ramp_s;
     let mut by_process: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
@@ -229,10 +229,10 @@ fn finish(record: &mut PointRecord, mut measured: Measured, samples: &[Sample]) 
     record.measured = Some(measured);
 }
 
-/// Of the generator's own ceiling: nearer than this, the client is part of what is measured.
+/// Share of the load generator's ceiling above which the client is part of the measurement.
 const CLIENT_BOUND: f64 = 0.5;
 
-/// Whether the client held this back, rather than the cluster.
+/// The flag of a point that the client bounds, rather than the cluster.
 fn client_bound(measured: &Measured) -> Option<String> {
     if let Some(ceiling) =
         measured.ceiling_ops_per_s.filter(|ceiling| measured.ops_per_s > CLIENT_BOUND * ceiling)
@@ -249,7 +249,7 @@ fn client_bound(measured: &Measured) -> Option<String> {
         .then(|| format!("client-bound: a thread of the client ran {:.0} % of the time", busy * 100.0))
 }
 
-/// Of the busiest client's busiest thread, after the warm-up.
+/// Share of the time that the busiest client's busiest thread ran, after the warm-up.
 fn client_thread_share(samples: &[Sample], ramp_s: f64) -> Option<f64> {
     let mut clients: std::collections::BTreeMap<&str, Vec<f64>> = Default::default();
     for s in samples.iter().filter(|s| s.source.starts_with("client.") && s.metric == "thread_top") {

@@ -1,4 +1,4 @@
-//! What one host does for a point: what must be there before, the load, and what the tool says of it.
+//! One host's part of a point: preparation, the load, and the tool's result.
 
 use super::clients::together;
 use crate::cluster::Login;

@@ -85,13 +85,13 @@ fn wait_until_clean(cluster: &mut dyn Cluster, name: &str, pool: &Pool) -> anyho
     }
 }
 
-/// Whether a failure is no wonder: nothing can be written.
+/// True if the cluster is full, which explains a failure.
 pub fn is_full(login: &Login, conf: &Path) -> bool {
     let ask = || login.connect(conf)?.ask(json!({"prefix": "status", "format": "json"}));
     ask().is_ok_and(|status| observer::is_full(&status))
 }
 
-/// What the monitors tell of the PGs.
+/// States of the PGs, as the monitors tell them.
 #[derive(Debug, PartialEq)]
 struct Seen {
     clean: u64,
@@ -139,7 +139,7 @@ pub fn delete(cluster: &mut dyn Cluster, name: &str) -> anyhow::Result<()> {
     result.map(drop).with_context(|| format!("deleting pool {name}: remove it by hand"))
 }
 
-/// What a killed run has left. The names of what is gone now.
+/// Removes pools and profiles that a killed run has left. Returns their names.
 pub fn clean(cluster: &mut dyn Cluster) -> anyhow::Result<Vec<String>> {
     let pools = cluster.ask(json!({"prefix": "osd pool ls", "format": "json"}))?;
     let mut gone = Vec::new();

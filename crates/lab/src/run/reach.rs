@@ -1,5 +1,5 @@
-//! How is an agent on another host reached and spoken to? It is started over ssh, told line by line, and ends when nobody
-//! speaks to it any more.
+//! The connection to an agent on another host. It is started over ssh, told line by line, and ends when
+//! its input ends.
 
 use super::agent::{FromAgent, ToAgent};
 use super::host::unix_s;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const HELLO_PATIENCE: Duration = Duration::from_secs(30);
 const CLOCK_ROUNDS: usize = 8;
-/// What an agent says in one line: histograms, series and samples are the most of it.
+/// Limit of one line of an agent. Histograms, series and samples are most of it.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Host {
@@ -53,7 +53,7 @@ impl Host {
         Ok(Host { name: name.to_owned(), child, to, from: lines(out), errors: lines(err), clock: (0.0, 0.0) })
     }
 
-    /// Whether it speaks as we do, and what its clock says.
+    /// Compares versions and measures the offset of its clock.
     fn meet(&mut self) -> anyhow::Result<()> {
         let mut best = (0.0, f64::INFINITY);
         for _ in 0..CLOCK_ROUNDS {
@@ -117,7 +117,7 @@ impl Host {
         }
     }
 
-    /// What it wrote beside its answers.
+    /// The last lines of its standard error.
     fn said(&self) -> String {
         let mut said: Vec<String> = Vec::new();
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(200)) {

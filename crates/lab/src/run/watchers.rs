@@ -1,8 +1,8 @@
-//! What goes on on hosts that make no load, because daemons of the cluster run there? Each runs `shoal lab agent`, reached by
-//! ssh, which watches its own host as this one is watched here; what it saw comes onto the same timeline.
+//! Hosts that make no load and are watched, because daemons of the cluster run there. Each runs `shoal lab agent`,
+//! reached by ssh, which samples its own host; the samples come onto the same timeline.
 //!
-//! A host that cannot be reached ends the point before it begins. One that is lost meanwhile is told of, and the point is
-//! kept: what was measured does not depend on it.
+//! A host that cannot be reached ends the point before it begins. A host that is lost later is reported, and
+//! the point is kept: the measurement does not depend on it.
 
 use super::agent::{FromAgent, ToAgent};
 use super::host::unix_s;

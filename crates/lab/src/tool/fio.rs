@@ -191,7 +191,7 @@ fn series(logs: &Path, ramp_s: f64) -> Vec<Second> {
     seconds.into_iter().map(second).collect()
 }
 
-/// Whether this point overwrites a device.
+/// True if this point overwrites a block device.
 pub fn overwrites_device(spec: &Spec) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = |path: &Path| std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());

@@ -1,5 +1,5 @@
-//! How fast and how late is a network? The lab's own probe over TCP: round trips of small messages, one at a time, and
-//! streams that carry as much as they can; and iperf3, where it is installed here and serves there.
+//! The lab's own probe of a network over TCP: round trips of small messages, one at a time, and
+//! streams at full rate; and iperf3, if it is installed here and serves there.
 //!
 //! The other end is a [`Server`]: a thread here, or one of `shoal lab agent --serve PORT` on another host. A
 //! connection begins with 16 bytes, little-endian: what is to be done (0: send back, 1: read on and say after each

@@ -1,5 +1,5 @@
-//! How does a stock program run under the lab? In a process group of its own, with its output kept, stopped when we
-//! are, and with the processor time it took.
+//! Stock programs as child processes: in a process group of their own, with their output kept, stopped with
+//! the lab, and with their processor time measured.
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Set by Ctrl-C: everything that runs ends soon, and what was done is kept.
+/// Set by Ctrl-C. Everything that runs ends soon; complete points are kept.
 pub static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Set while what runs cannot go on: it ends soon, and the run goes on with what comes after it.
+/// Set when the current point cannot go on. It ends soon; the run continues with the next point.
 pub static GIVE_UP: AtomicBool = AtomicBool::new(false);
 
 pub fn stopped() -> bool {
@@ -29,7 +29,7 @@ pub fn rest(seconds: f64) {
     }
 }
 
-/// The client processes of the moment, for whoever watches them: what they are called, and their ids.
+/// Process ids of the current client processes, for the observer.
 pub static CLIENTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Ticks of `/proc/PID/stat` in a second: Linux tells user space 100, whatever its own clock does.
@@ -119,7 +119,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id() as i32).expect("a child has a process id")
 }
 
-/// Whether it has ended, without forgetting it: its processor time can still be read.
+/// True if it has ended. It is not reaped, so its processor time can still be read.
 fn has_ended(child: &Child) -> anyhow::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Ok(rustix::process::waitid(WaitId::Pid(pid(child)), options)?.is_some())

@@ -31,7 +31,7 @@ pub fn commands(tools: &Release, conf: &Path, pool: &str, spec: &Spec, op: Op, s
     (spec.first_client..spec.first_client + spec.clients).map(one).collect()
 }
 
-/// What one process measured.
+/// The figures that one process printed.
 pub fn parse(output: &str, spec: &Spec) -> anyhow::Result<Measured> {
     let number = |name: &str| {
         let line = output.lines().find(|line| line.starts_with(name) && line.contains(':'))?;

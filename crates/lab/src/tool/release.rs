@@ -1,5 +1,5 @@
-//! Which release's stock programs, and how are they started? Those on PATH, or those in a folder that holds another
-//! release: a Debian system made with debootstrap, entered with chroot, which needs root.
+//! Stock programs of a release: those on PATH, or those in a folder with another release's
+//! Debian (made by debootstrap), which chroot enters and root may only.
 
 use super::process::run;
 use anyhow::Context;
@@ -84,7 +84,7 @@ impl Release {
         command
     }
 
-    /// What a person types before the program's name.
+    /// The words before the program's name on a command line.
     pub fn prefix(&self) -> String {
         self.root.as_ref().map_or(String::new(), |root| format!("chroot {} ", root.display()))
     }
@@ -98,7 +98,7 @@ impl Release {
         version(self.command(program))
     }
 
-    /// This folder is seen at the same place by the release's programs, and so are the kernel's file systems.
+    /// Bind-mounts a folder, and the kernel's file systems, at the same paths inside the release's folder.
     pub fn show(&self, dir: &Path) -> anyhow::Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         let is_mounted = |mounts: &str, at: &Path| mounts.lines().any(|l| l.split(' ').nth(1) == at.to_str());
@@ -120,7 +120,7 @@ impl Release {
         Ok(())
     }
 
-    /// It is not seen any more.
+    /// Takes the folder out of the release's folder again.
     pub fn hide(&self, dir: &Path) {
         let Some(root) = self.root.as_ref().filter(|_| !is_seen_anyway(dir)) else { return };
         let inside = inside(root, dir);
@@ -130,7 +130,7 @@ impl Release {
     }
 }
 
-/// What is mounted into a release's folder in any case.
+/// Folders that every release's folder has mounted.
 const KERNELS: &[&str] = &["/proc", "/sys", "/dev"];
 
 /// A folder in memory may lie in `/dev/shm`. Mounted once more, it would be in its own way.

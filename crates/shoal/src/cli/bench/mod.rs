@@ -67,7 +67,7 @@ pub struct Args {
     keyring: Option<PathBuf>,
     #[arg(long, default_value = "client.admin")]
     name: String,
-    /// How connections are protected
+    /// Protection of connections
     #[arg(long, value_enum, default_value = "default")]
     mode: Modes,
     #[arg(long)]
@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// What to do; both writing and reading when not given
+    /// The load; writes and then reads if not given
     #[arg(long, value_enum)]
     work: Option<Work>,
     /// Bytes of one operation (4k, 4M, …)

@@ -32,7 +32,7 @@ pub struct Args {
     /// Write the rounds into this file
     #[arg(long, conflicts_with = "from")]
     csv: Option<PathBuf>,
-    /// What is compared
+    /// The compared quantity
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
     /// Rounds of each side

@@ -49,7 +49,7 @@ pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  shoal lab export last --to friday.sqlite")]
 pub struct ExportArgs {
-    /// Which: an id's beginning, a name, last, last-1; all when none is given
+    /// Runs: the beginning of an id, a name, last, last-1; all if none is given
     runs: Vec<String>,
     /// The file; runs that it has stay as they are
     #[arg(long)]

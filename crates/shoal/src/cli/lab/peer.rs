@@ -31,13 +31,13 @@ enum Peer {
         /// 16.2, 18.2, 20.2 [default: what is installed]
         #[arg(long)]
         release: Option<String>,
-        /// How many OSDs
+        /// Number of OSDs
         #[arg(long, default_value_t = 1)]
         osds: u32,
         /// Where objects are: in memory, or in a file of 20 GiB at most in the folder
         #[arg(long, value_parser = ["memstore", "bluestore"], default_value = "memstore")]
         store: String,
-        /// Whether clients and daemons show keys
+        /// Authentication of clients and daemons
         #[arg(long, value_parser = ["cephx", "none"], default_value = "cephx")]
         auth: String,
         /// The monitor's ports: this one and the next

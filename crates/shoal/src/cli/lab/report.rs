@@ -23,7 +23,7 @@ Examples:
   shoal lab report last-1 last --out both.html    two runs on one page
   shoal lab report --out today.html --plots plots --csv today.csv --by-clients clients.csv")]
 pub struct ReportArgs {
-    /// Which: an id's beginning, a name, last, last-1 [default: last]
+    /// Runs: the beginning of an id, a name, last, last-1 [default: last]
     runs: Vec<String>,
     #[arg(long)]
     out: PathBuf,
@@ -107,7 +107,7 @@ struct Pair {
     a: String,
     /// The run that is judged
     b: Option<String>,
-    /// What is compared
+    /// The compared quantity
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
     #[command(flatten)]
@@ -147,7 +147,7 @@ Exit codes: 0 no regression beyond the threshold is shown; 1 one is; 2 there are
 pub struct GateArgs {
     #[command(flatten)]
     pair: Pair,
-    /// How much worse is too much, in percent
+    /// Tolerated loss in percent
     #[arg(long, default_value_t = 5.0)]
     threshold: f64,
 }
@@ -297,7 +297,7 @@ pub fn print(each: &[Difference], whole: &Difference, noise: Option<f64>, design
     }
 }
 
-/// What more rounds would show.
+/// Advice: the number of rounds that would show more.
 fn advice(whole: &Difference, design: Design) -> Vec<String> {
     let missing = |n: u32| (n as usize).saturating_sub(whole.rounds);
     match whole.verdict {

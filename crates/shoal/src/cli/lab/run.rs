@@ -51,10 +51,10 @@ pub struct Args {
     keyring: Option<PathBuf>,
     #[command(flatten)]
     place: Where,
-    /// What the run is called [default: the file's name for it, or the file's name]
+    /// Name of the run [default: the name in the file, or the file's name]
     #[arg(long)]
     name: Option<String>,
-    /// Repeats of every point, instead of the file's
+    /// Rounds of every point, instead of the file's
     #[arg(long)]
     iterations: Option<u32>,
     /// Seconds of every point, instead of the file's
@@ -127,7 +127,7 @@ pub fn execute(
         eprintln!("{} {note}", term::yellow(&std::io::stderr(), "note:"));
     }
     println!(
-        "{}: {} points on {} cluster{}, {} repeat{}; measuring takes {}",
+        "{}: {} points on {} cluster{}, {} round{}; measuring takes {}",
         matrix.name,
         matrix.specs.len(),
         matrix.clusters.len(),
@@ -176,7 +176,7 @@ pub fn execute(
     Ok((if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }, Some(run.id)))
 }
 
-/// What its ceiling is measured with.
+/// Operations in flight when its ceiling is measured.
 fn in_flight(spec: &lab::matrix::Spec) -> u32 {
     lab::load::ceiling::spec_of(spec).depth.saturating_mul(spec.clients)
 }

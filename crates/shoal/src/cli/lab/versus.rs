@@ -48,7 +48,7 @@ pub struct VersusArgs {
     /// A file whose workloads are measured; its clusters are not used
     #[arg(long)]
     matrix: Option<PathBuf>,
-    /// What is compared
+    /// The compared quantity
     #[arg(long, value_enum, default_value = "rate")]
     by: By,
     /// The first port of the clusters
