@@ -5,10 +5,12 @@
 //! - [`Args`]: what the caller gave.
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
 //! - [`Answer`]: what goes back.
+//! - [`counter`]: what a daemon counts.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
 
 mod answer;
 mod args;
+pub mod counter;
 pub mod errno;
 pub mod hostile;
 pub mod json;
@@ -17,4 +19,5 @@ pub mod signature;
 
 pub use answer::Answer;
 pub use args::{Args, Format, Value, parse_osd};
+pub use counter::{Counter, Reading};
 pub use json::Json;

@@ -10,7 +10,6 @@ pub mod net;
 mod random;
 mod time;
 mod wall_clock;
-mod wall_watch;
 
 pub use contract::{Effects, Machine};
 pub use held::{Held, HeldBytes};
@@ -18,4 +17,3 @@ pub use ids::{ConnId, CoreId, ReadTag, Tag};
 pub use random::Random;
 pub use time::Time;
 pub use wall_clock::WallClock;
-pub use wall_watch::WallWatch;

@@ -49,7 +49,7 @@ impl Default for Timing {
 #[derive(Debug)]
 pub enum Input {
     Net(NetEvent),
-    /// Wall time, at the start and whenever the host notices that it jumped.
+    /// The host's wall clock, before every deadline.
     Clock(UTime),
     Deadline,
 }
@@ -337,7 +337,9 @@ impl Machine for Manager {
     fn step(&mut self, now: Time, input: Input, effects: &mut Effects<Effect>) {
         match input {
             Input::Net(event) => self.on_net(now, event, effects),
-            Input::Clock(wall) => self.clock = WallClock::new(now, wall),
+            Input::Clock(wall) => {
+                self.clock.follow(now, wall);
+            }
             Input::Deadline => {
                 if self.session.next_deadline().is_some_and(|at| at <= now) {
                     self.with_session(now, effects, |session, fx| {

@@ -2,8 +2,6 @@
 
 use super::{Monitor, Turn};
 use command::{Answer, Args, Json, object};
-use machine::{Effects, Time};
-use wire::types::UTime;
 
 impl Monitor {
     pub(super) fn run_admin(
@@ -64,15 +62,12 @@ impl Monitor {
     }
 
     /// A command on the admin socket: whoever can open it may do everything.
-    pub fn admin_command(&mut self, now: Time, wall: UTime, text: &str) -> Answer {
-        let mut unused = Effects::new();
-        let mut turn = Turn { now, effects: &mut unused };
-        let _ = wall;
+    pub(super) fn admin_command(&mut self, turn: &mut Turn<'_>, text: &str) -> Answer {
         let run = || -> Result<(String, Args), Answer> {
             let args = Args::parse(text).map_err(Answer::invalid)?;
             Ok((args.required("prefix")?, args))
         };
-        let outcome = run().and_then(|(prefix, args)| self.local_command(&mut turn, &prefix, &args));
+        let outcome = run().and_then(|(prefix, args)| self.local_command(turn, &prefix, &args));
         let (Ok(answer) | Err(answer)) = outcome;
         answer
     }

@@ -35,6 +35,7 @@ use crate::proposal::{Change, Proposal};
 use crate::replication::{Recovered, Replication, Solo, Write};
 use crate::state::State;
 use codec::{Encode, Features};
+use command::{Counter, Reading};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
@@ -47,8 +48,13 @@ pub enum Input {
     Net(NetEvent),
     /// A [`Effect::Write`] is on the disk for good.
     Written(Tag),
-    /// Wall time, at the start and whenever the host notices that it jumped; in between it is counted on.
+    /// The host's wall clock, before every deadline.
     Clock(UTime),
+    /// A command from the admin socket. Answered by [`Effect::AdminAnswer`].
+    Admin {
+        id: u64,
+        command: String,
+    },
     Deadline,
 }
 
@@ -59,6 +65,10 @@ pub enum Effect {
     Write {
         tag: Tag,
         write: Write,
+    },
+    AdminAnswer {
+        id: u64,
+        answer: command::Answer,
     },
 }
 
@@ -75,6 +85,8 @@ pub struct Monitor {
     /// Proposals so far applied to `head`; the number of the newest entry.
     last_proposed: u64,
     last_snapshot: u64,
+    /// Batches handed to the disk.
+    log_writes: u64,
     /// Answers that wait for an entry to hold, by its number.
     waiting: VecDeque<(u64, NetEffect)>,
     sessions: BTreeMap<ConnId, Session>,
@@ -143,6 +155,7 @@ impl Monitor {
             committed: state,
             last_proposed,
             last_snapshot: snapshot_index,
+            log_writes: 0,
             waiting: VecDeque::new(),
             sessions: BTreeMap::new(),
             tick_at: now,
@@ -153,6 +166,16 @@ impl Monitor {
     /// What holds now.
     pub fn state(&self) -> &State {
         &self.committed
+    }
+
+    pub fn counters(&self) -> Vec<Counter> {
+        use Reading::{Level, Total};
+        let mon = |name, help, value| Counter::new("mon", name, help, value);
+        vec![
+            mon("log_index", "entries of the replicated log that hold", Level(self.committed.version)),
+            mon("osdmap_epoch", "epoch of the OSDMap", Level(self.committed.osdmap().epoch.into())),
+            mon("log_writes", "batches written to the log", Total(self.log_writes)),
+        ]
     }
 
     fn wall(&self, now: Time) -> UTime {
@@ -183,6 +206,7 @@ impl Monitor {
         loop {
             let ready = self.replication.take();
             if let Some((tag, write)) = ready.write {
+                self.log_writes += 1;
                 turn.effects.push(Effect::Write { tag, write });
             }
             if ready.committed.is_empty() {
@@ -258,7 +282,13 @@ impl Machine for Monitor {
         match input {
             Input::Net(event) => self.on_net(&mut turn, event),
             Input::Written(tag) => self.replication.on_written(tag),
-            Input::Clock(wall) => self.clock = WallClock::new(now, wall),
+            Input::Clock(wall) => {
+                self.clock.follow(now, wall);
+            }
+            Input::Admin { id, command } => {
+                let answer = self.admin_command(&mut turn, &command);
+                turn.effects.push(Effect::AdminAnswer { id, answer });
+            }
             Input::Deadline => {}
         }
         if now >= self.tick_at {

@@ -36,6 +36,26 @@ pub struct Recovered {
     pub entries: Vec<(u64, Bytes)>,
 }
 
+impl Recovered {
+    /// The disk after a write, as every host must make it.
+    pub fn apply(&mut self, write: Write) {
+        let Write { vote, entries, snapshot, trim_through } = write;
+        if vote.is_some() {
+            self.vote = vote;
+        }
+        if let Some((first, _)) = entries.first() {
+            self.entries.retain(|(index, _)| index < first);
+        }
+        self.entries.extend(entries);
+        if snapshot.is_some() {
+            self.snapshot = snapshot;
+        }
+        if let Some(through) = trim_through {
+            self.entries.retain(|(index, _)| *index > through);
+        }
+    }
+}
+
 /// What a turn produced.
 #[derive(Debug, Default)]
 pub struct Ready {

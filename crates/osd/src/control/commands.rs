@@ -2,7 +2,7 @@
 
 use super::options::Refused;
 use super::{Control, Fx};
-use command::{Answer, Args, Json, errno, object, signature};
+use command::{Answer, Args, Counter, Json, Reading, errno, object, signature};
 use machine::ConnId;
 use wire::caps::OsdCap;
 use wire::messages::{MCommand, MCommandReply, Message};
@@ -259,23 +259,42 @@ impl Control {
         Answer::ok(set.join(" "))
     }
 
-    fn perf(&self) -> Json {
-        let sum = |f: fn(&crate::pg::meta::PgStats) -> i64| -> i64 {
-            self.pg_reports.values().map(|r| f(&r.stats)).sum()
+    pub fn counters(&self) -> Vec<Counter> {
+        use Reading::{Level, Total};
+        let sum = |f: fn(&crate::pg::meta::PgStats) -> i64| -> u64 {
+            let sum: i64 = self.pg_reports.values().map(|r| f(&r.stats)).sum();
+            sum.max(0) as u64
         };
         let usage = self.osd_stat().statfs;
-        let mut osd = object! {
-            "op_r" => sum(|s| s.reads),
-            "op_w" => sum(|s| s.writes),
-            "op_r_out_bytes" => sum(|s| s.read_kib) * 1024,
-            "op_w_in_bytes" => sum(|s| s.write_kib) * 1024,
-            "numpg" => self.holdings.entries.len() as u64,
-            "map_message_epochs" => self.epoch() as u64,
-            "stat_bytes" => usage.total,
-            "stat_bytes_used" => usage.total.saturating_sub(usage.available),
-            "stat_bytes_avail" => usage.available,
-        };
-        self.moves.counters().into_iter().for_each(|(name, value)| osd.push(name, value));
+        let used = usage.total.saturating_sub(usage.available);
+        let [moves, given_up, moving] = self.moves.counters();
+        let osd = |name, help, value| Counter::new("osd", name, help, value);
+        vec![
+            osd("op_r", "read operations", Total(sum(|s| s.reads))),
+            osd("op_w", "write operations", Total(sum(|s| s.writes))),
+            osd("op_r_out_bytes", "bytes read by clients", Total(sum(|s| s.read_kib) * 1024)),
+            osd("op_w_in_bytes", "bytes written by clients", Total(sum(|s| s.write_kib) * 1024)),
+            osd("numpg", "placement groups", Level(self.holdings.entries.len() as u64)),
+            osd("map_message_epochs", "epoch of the newest OSDMap", Level(self.epoch().into())),
+            osd("stat_bytes", "size of the store", Level(usage.total)),
+            osd("stat_bytes_used", "used bytes of the store", Level(used)),
+            osd("stat_bytes_avail", "free bytes of the store", Level(usage.available)),
+            osd("pg_moves", "placement groups moved between cores", Total(moves)),
+            osd("pg_moves_given_up", "moves of placement groups that were given up", Total(given_up)),
+            osd("numpg_moving", "placement groups that are moving", Level(moving)),
+        ]
+    }
+
+    fn perf(&self) -> Json {
+        let mut osd = Json::Object(Vec::new());
+        for Counter { name, value, .. } in self.counters() {
+            match value {
+                Reading::Total(value) | Reading::Level(value) => osd.push(name, value),
+                Reading::Time { count, sum_ns } => {
+                    osd.push(name, object! { "avgcount" => count, "sum" => sum_ns as f64 / 1e9 });
+                }
+            }
+        }
         object! { "osd" => osd }
     }
 }

@@ -101,12 +101,9 @@ impl Moves {
         self.held_maps.push(maps.clone());
     }
 
-    pub fn counters(&self) -> [(&'static str, u64); 3] {
-        [
-            ("pg_moves", self.done),
-            ("pg_moves_given_up", self.stayed),
-            ("numpg_moving", self.under_way.is_some().into()),
-        ]
+    /// Moves that were done, that were given up, and that are under way.
+    pub fn counters(&self) -> [u64; 3] {
+        [self.done, self.stayed, self.under_way.is_some().into()]
     }
 }
 

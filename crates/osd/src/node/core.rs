@@ -17,14 +17,15 @@ use crate::ops::Limits;
 use crate::pg::log::LogLimits;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{self, ClusterView, Shard, ShardConfig};
+use command::Counter;
 use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
-use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time, WallWatch};
+use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time, WallClock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Completion, ObjectId, Transaction};
 use wire::messages::Body;
-use wire::types::{Epoch, OsdId, SpgId};
+use wire::types::{Epoch, OsdId, SpgId, UTime};
 
 /// How often a core measures its store, if nothing else makes it.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
@@ -73,7 +74,8 @@ pub struct Core {
 struct ControlPart {
     control: Control,
     effects: Effects<control::Effect>,
-    wall: WallWatch,
+    /// As the machines were told it.
+    wall: WallClock,
 }
 
 impl Core {
@@ -98,7 +100,7 @@ impl Core {
             Box::new(ControlPart {
                 control: Control::new(config, has_meta, random),
                 effects: Effects::new(),
-                wall: WallWatch::default(),
+                wall: WallClock::new(Time::ZERO, UTime::ZERO),
             })
         });
         Core {
@@ -123,6 +125,11 @@ impl Core {
     /// The newest map has this OSD up. Known on core 0.
     pub fn is_up(&self) -> bool {
         self.control.as_ref().is_some_and(|part| part.control.is_up())
+    }
+
+    /// Of the whole OSD, known on core 0.
+    pub fn counters(&self) -> Vec<Counter> {
+        self.control.as_ref().map_or_else(Vec::new, |part| part.control.counters())
     }
 
     /// States of this core's machines, for a simulator's coverage.
@@ -281,10 +288,10 @@ impl Core {
 
     // ---- inputs
 
-    fn start(&mut self, now: Time, wall: wire::types::UTime, out: &mut Fx) {
+    fn start(&mut self, now: Time, wall: UTime, out: &mut Fx) {
         self.step_shard(now, shard::Input::Deadline, out);
         if let Some(part) = &mut self.control {
-            part.wall = WallWatch::new(now, wall);
+            part.wall = WallClock::new(now, wall);
             self.step_control(now, control::Input::Wall { now: wall }, out);
         }
         self.measure = true;
@@ -366,7 +373,7 @@ impl Core {
     fn on_usage(&mut self, now: Time, usage: StoreUsage, out: &mut Fx) {
         self.measuring = false;
         self.measure_at = now + MEASURE_EVERY;
-        let changed = self.headroom.look(&usage.usage);
+        let changed = self.headroom.measured(&usage.usage);
         if let Some(full) = changed {
             let state = if full { "is full" } else { "has room again" };
             let text = format!("the store of core {} {state}", self.core.0);
@@ -405,10 +412,10 @@ impl Core {
         out.push(Effect::Log { level: Level::Error, text });
     }
 
-    fn on_deadline(&mut self, now: Time, wall: wire::types::UTime, out: &mut Fx) {
+    fn on_deadline(&mut self, now: Time, wall: UTime, out: &mut Fx) {
         self.measure |= self.measure_at <= now;
         if let Some(part) = &mut self.control {
-            if let Some(wall) = part.wall.look(now, wall) {
+            if part.wall.follow(now, wall) {
                 self.step_control(now, control::Input::Wall { now: wall }, out);
             }
             self.step_control(now, control::Input::Deadline, out);
@@ -451,7 +458,7 @@ impl Machine for Core {
     fn next_deadline(&self) -> Option<Time> {
         let own = Time::earliest(self.shard.next_deadline(), Some(self.measure_at));
         let Some(part) = &self.control else { return own };
-        Time::earliest(own, Time::earliest(part.control.next_deadline(), Some(part.wall.next_look())))
+        Time::earliest(own, part.control.next_deadline())
     }
 
     fn check(&self) {

@@ -1,22 +1,22 @@
-//! Which core a message goes to.
+//! Routes: the core that handles a message.
 //!
-//! A PG belongs to one core, and its children stay there when it splits, because their store shard does. So the table
-//! is kept, not computed: the control machine decides when a PG comes into being, and publishes the table with each
-//! map to every core that reads sockets.
+//! A PG belongs to one core. Its children stay there when it splits, because their objects are in that core's store
+//! shard. So the routes are a table, not a computation: the control machine sets an entry when a PG is created or moves,
+//! and publishes the table to every core with each map.
 
 use crate::fast_map::FastMap;
 use machine::CoreId;
 use wire::messages::{Body, Message};
 use wire::types::{PgId, PoolId, SpgId};
 
-/// Where a message of an accepted connection is handled.
+/// The machine that handles a message of an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     Shard(CoreId),
     Control,
 }
 
-/// PG to core, by pool and seed.
+/// The core of each PG, by pool and seed.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     pools: FastMap<PoolId, Vec<u16>>,
@@ -39,14 +39,14 @@ impl Routes {
         seeds[at] = core.0;
     }
 
-    /// The core that has the PG, if this OSD has it at all.
+    /// The core that has the PG. `None`: this OSD does not have it.
     pub fn core_of(&self, pg: SpgId) -> Option<CoreId> {
         let core = *self.pools.get(&pg.pg.pool)?.get(pg.pg.seed as usize)?;
         (core != NOWHERE).then_some(CoreId(core))
     }
 
-    /// Where a client's message goes. A request for a PG that is not here goes to some core all the same: that core
-    /// sees whether it must wait for a map, and shares its own.
+    /// The destination of a client's message. A request for a PG that is not here goes to a core too, which compares its
+    /// map with the client's: then the request waits for a newer map, or the client gets one.
     pub fn of(&self, message: &Message) -> Destination {
         let pg = match &message.body {
             Body::MOSDOp(op) => op.pg,
@@ -57,7 +57,7 @@ impl Routes {
     }
 }
 
-/// A core for a PG that has none yet.
+/// The core that a new PG is created on.
 pub fn spread(pg: PgId, cores: u16) -> u16 {
     let mixed = (pg.seed as u64 ^ (pg.pool as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 32) % cores.max(1) as u64) as u16
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pgs_spread_evenly_and_unknown_ones_go_somewhere() {
+    fn pgs_spread_evenly_over_cores() {
         let mut counts = [0; 4];
         (0..256).for_each(|seed| counts[spread(PgId { pool: 3, seed }, 4) as usize] += 1);
         assert!(counts.iter().all(|n| (40..90).contains(n)), "{counts:?}");

@@ -8,10 +8,9 @@ use crate::daemon::counters::Counter;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
-use crate::host::clock::WallWatch;
 use crate::host::identity;
 use crate::host::mgr::MgrRole;
-use crate::host::mon::{Hop, MonRole};
+use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
 use conf::keyring::Keyring;
@@ -75,7 +74,6 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
         metadata: boot.facts.clone(),
     };
     let log = MonLog::open(&boot.data.path)?;
-    let wall = system::wall_clock();
     let monitor = open_monitor(&config, settings, &log, &mut random)?;
 
     let session = identity::session(&config, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
@@ -88,11 +86,11 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
         name: "mon".into(),
     };
     let parts = Mutex::new(Some((monitor, log)));
-    let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Hop>]| {
+    let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Mail>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
         let mailbox = mailboxes[0].clone();
-        let writer = Writer::spawn(log, move |tag| mailbox.post(Hop::Written(tag)));
-        MonRole::new(monitor, writer.expect("a thread can be started"), WallWatch::new(Time::ZERO, wall))
+        let writer = Writer::spawn(log, move |tag| mailbox.post(Mail::Written(tag)));
+        MonRole::new(monitor, writer.expect("a thread can be started"))
     })?;
     let mgr = start_manager(boot, &config, id, &mut random)?;
 
@@ -193,16 +191,15 @@ fn start_manager(
         name: "mgr".into(),
     };
     let parts = Mutex::new(Some((manager, random.fork())));
-    let wall = system::wall_clock();
     Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<()>]| {
         let (manager, random) = parts.lock().expect("taken once").take().expect("one core");
-        MgrRole::new(manager, random, wall)
+        MgrRole::new(manager, random)
     })?))
 }
 
 struct MonSide {
-    mon: Mailbox<Hop>,
-    stop: Mutex<Option<(Mailbox<Hop>, Option<Mailbox<()>>)>>,
+    mon: Mailbox<Mail>,
+    stop: Mutex<Option<(Mailbox<Mail>, Option<Mailbox<()>>)>>,
 }
 
 impl Role for MonSide {
@@ -217,7 +214,7 @@ impl Role for MonSide {
         args.entry("format").or_insert_with(|| "json".into());
         let text = Value::Object(args).to_string();
         Box::pin(async move {
-            let answer = ask(|reply| mon.post(Hop::Ask(Question::Command { text, reply }))).await;
+            let answer = ask(|reply| mon.post(Mail::Ask(Question::Command { text, reply }))).await;
             answer.unwrap_or_else(|| Reply::Error(libc::ESHUTDOWN, "the monitor is stopping".into()))
         })
     }
@@ -225,7 +222,7 @@ impl Role for MonSide {
     fn counters(&self) -> Answer<Vec<Counter>> {
         let mon = self.mon.clone();
         Box::pin(async move {
-            ask(|reply| mon.post(Hop::Ask(Question::Counters { reply }))).await.unwrap_or_default()
+            ask(|reply| mon.post(Mail::Ask(Question::Counters { reply }))).await.unwrap_or_default()
         })
     }
 

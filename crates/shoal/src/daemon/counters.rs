@@ -1,27 +1,8 @@
 //! What does a daemon count, and how is it shown: `perf dump`, `perf schema`, Prometheus?
 
+pub use command::counter::{Counter, Reading};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 use std::fmt::Write;
-
-/// One measured value at one moment. `group` and `name` are as in Ceph's `perf dump`: `osd`, `op_r`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Counter {
-    pub group: Cow<'static, str>,
-    pub name: Cow<'static, str>,
-    pub help: Cow<'static, str>,
-    pub value: Reading,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reading {
-    /// Only grows.
-    Total(u64),
-    /// Goes up and down.
-    Level(u64),
-    /// How many times, and the sum of what was measured, in nanoseconds.
-    Time { count: u64, sum_ns: u64 },
-}
 
 /// `perfcounter_type_d` bits of Ceph: what `ceph daemonperf` reads from the schema.
 const TYPE_TIME: u32 = 0x1;
@@ -29,13 +10,11 @@ const TYPE_U64: u32 = 0x2;
 const TYPE_LONG_RUNNING_AVG: u32 = 0x4;
 const TYPE_COUNTER: u32 = 0x8;
 
-impl Reading {
-    fn ceph_type(self) -> u32 {
-        match self {
-            Reading::Total(_) => TYPE_U64 | TYPE_COUNTER,
-            Reading::Level(_) => TYPE_U64,
-            Reading::Time { .. } => TYPE_TIME | TYPE_LONG_RUNNING_AVG,
-        }
+fn ceph_type(reading: Reading) -> u32 {
+    match reading {
+        Reading::Total(_) => TYPE_U64 | TYPE_COUNTER,
+        Reading::Level(_) => TYPE_U64,
+        Reading::Time { .. } => TYPE_TIME | TYPE_LONG_RUNNING_AVG,
     }
 }
 
@@ -75,7 +54,7 @@ pub fn schema(counters: &[Counter]) -> Value {
             Reading::Time { .. } => ("gauge", "real-integer-pair"),
         };
         json!({
-            "type": counter.value.ceph_type(),
+            "type": ceph_type(counter.value),
             "metric_type": metric,
             "value_type": value,
             "description": counter.help,

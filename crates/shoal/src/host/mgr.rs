@@ -1,28 +1,21 @@
-//! The manager's wiring: its machine and its sockets, in the monitor's process.
+//! The manager's host: sockets. It runs in the monitor's process, on a reactor of its own.
 
-use super::clock::WallWatch;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Random, Time};
 use mgr::{Config, Effect, Input, Manager};
+use runtime::system;
 use runtime::{Role, Turn};
-use wire::types::UTime;
 
-/// The role on the manager's one core. The machine is made when the reactor starts, because it acts at once.
+/// The role on the manager's one core. The machine sends at once, so it is made when the reactor starts.
 pub struct MgrRole {
-    start: Option<(Config, Random, UTime)>,
+    start: Option<(Config, Random)>,
     manager: Option<Manager>,
     effects: Effects<Effect>,
-    wall: WallWatch,
 }
 
 impl MgrRole {
-    pub fn new(config: Config, random: Random, wall: UTime) -> MgrRole {
-        MgrRole {
-            start: Some((config, random, wall)),
-            manager: None,
-            effects: Effects::new(),
-            wall: WallWatch::new(Time::ZERO, wall),
-        }
+    pub fn new(config: Config, random: Random) -> MgrRole {
+        MgrRole { start: Some((config, random)), manager: None, effects: Effects::new() }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<()>) {
@@ -48,8 +41,8 @@ impl Role for MgrRole {
     type Hop = ();
 
     fn on_start(&mut self, turn: &mut Turn<()>) {
-        if let Some((config, random, wall)) = self.start.take() {
-            self.wall = WallWatch::new(turn.now(), wall);
+        if let Some((config, random)) = self.start.take() {
+            let wall = system::wall_clock();
             self.manager = Some(Manager::new(config, turn.now(), wall, random, &mut self.effects));
             self.carry_out(turn);
         }
@@ -62,14 +55,11 @@ impl Role for MgrRole {
     fn on_hop(&mut self, (): (), _: &mut Turn<()>) {}
 
     fn on_deadline(&mut self, turn: &mut Turn<()>) {
-        if let Some(wall) = self.wall.look(turn.now()) {
-            self.step(Input::Clock(wall), turn);
-        }
+        self.step(Input::Clock(system::wall_clock()), turn);
         self.step(Input::Deadline, turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let manager = self.manager.as_ref().and_then(Manager::next_deadline);
-        Time::earliest(manager, Some(self.wall.next_look()))
+        self.manager.as_ref().and_then(Manager::next_deadline)
     }
 }

@@ -9,7 +9,6 @@
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
 pub mod ask;
-pub mod clock;
 pub mod disk;
 pub mod identity;
 pub mod mgr;

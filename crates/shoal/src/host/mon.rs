@@ -1,16 +1,18 @@
-//! The monitor's wiring: its machine, its log on disk, its sockets.
+//! The monitor's host: sockets, the thread that writes its log, questions of other threads.
 
 use super::ask::{Question, reactor_counters, to_reply};
-use super::clock::WallWatch;
 use super::mon_log::Writer;
-use crate::daemon::counters::{Counter, Reading};
+use crate::daemon::admin_socket::Reply;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Tag, Time};
 use mon::{Effect, Input, Monitor};
 use runtime::system;
 use runtime::{Role, Turn};
+use std::collections::HashMap;
+use tokio::sync::oneshot;
 
-pub enum Hop {
+/// From another thread.
+pub enum Mail {
     Written(Tag),
     Ask(Question),
 }
@@ -20,16 +22,17 @@ pub struct MonRole {
     monitor: Monitor,
     effects: Effects<Effect>,
     log: Writer,
-    wall: WallWatch,
-    writes: u64,
+    /// Commands that wait for [`Effect::AdminAnswer`].
+    asked: HashMap<u64, oneshot::Sender<Reply>>,
+    next_question: u64,
 }
 
 impl MonRole {
-    pub fn new(monitor: Monitor, log: Writer, wall: WallWatch) -> MonRole {
-        MonRole { monitor, effects: Effects::new(), log, wall, writes: 0 }
+    pub fn new(monitor: Monitor, log: Writer) -> MonRole {
+        MonRole { monitor, effects: Effects::new(), log, asked: HashMap::new(), next_question: 0 }
     }
 
-    fn step(&mut self, input: Input, turn: &mut Turn<Hop>) {
+    fn step(&mut self, input: Input, turn: &mut Turn<Mail>) {
         self.monitor.step(turn.now(), input, &mut self.effects);
         if cfg!(debug_assertions) {
             self.monitor.check();
@@ -37,40 +40,28 @@ impl MonRole {
         for effect in self.effects.drain() {
             match effect {
                 Effect::Net(effect) => turn.net(effect),
-                Effect::Write { tag, write } => {
-                    self.writes += 1;
-                    self.log.submit(tag, write);
+                Effect::Write { tag, write } => self.log.submit(tag, write),
+                Effect::AdminAnswer { id, answer } => {
+                    if let Some(reply) = self.asked.remove(&id) {
+                        // The thread that asked may have stopped waiting.
+                        let _ = reply.send(to_reply(&answer));
+                    }
                 }
             }
         }
     }
 
-    fn answer(&mut self, question: Question, turn: &mut Turn<Hop>) {
+    fn answer(&mut self, question: Question, turn: &mut Turn<Mail>) {
         match question {
             Question::Command { text, reply } => {
-                let answer = self.monitor.admin_command(turn.now(), system::wall_clock(), &text);
-                // Whoever asked may have gone.
-                let _ = reply.send(to_reply(&answer));
+                self.next_question += 1;
+                self.asked.insert(self.next_question, reply);
+                self.step(Input::Admin { id: self.next_question, command: text }, turn);
             }
             Question::Counters { reply } => {
-                let state = self.monitor.state();
-                let level = |name: &'static str, help: &'static str, value| Counter {
-                    group: "mon".into(),
-                    name: name.into(),
-                    help: help.into(),
-                    value: Reading::Level(value),
-                };
-                let mut counters = vec![
-                    level("log_index", "entries of the replicated log that hold", state.version),
-                    level("osdmap_epoch", "epoch of the OSDMap", state.osdmap().epoch.into()),
-                    Counter {
-                        group: "mon".into(),
-                        name: "log_writes".into(),
-                        help: "batches written to the log".into(),
-                        value: Reading::Total(self.writes),
-                    },
-                ];
+                let mut counters = self.monitor.counters();
                 counters.extend(reactor_counters(turn.counters()));
+                // The thread that asked may have stopped waiting.
                 let _ = reply.send(counters);
             }
         }
@@ -78,31 +69,29 @@ impl MonRole {
 }
 
 impl Role for MonRole {
-    type Hop = Hop;
+    type Hop = Mail;
 
-    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Hop>) {
+    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Mail>) {
         self.step(Input::Net(event), turn);
     }
 
-    fn on_hop(&mut self, hop: Hop, turn: &mut Turn<Hop>) {
-        match hop {
-            Hop::Written(tag) => self.step(Input::Written(tag), turn),
-            Hop::Ask(question) => self.answer(question, turn),
+    fn on_hop(&mut self, mail: Mail, turn: &mut Turn<Mail>) {
+        match mail {
+            Mail::Written(tag) => self.step(Input::Written(tag), turn),
+            Mail::Ask(question) => self.answer(question, turn),
         }
     }
 
-    fn on_start(&mut self, turn: &mut Turn<Hop>) {
-        self.step(Input::Deadline, turn);
+    fn on_start(&mut self, turn: &mut Turn<Mail>) {
+        self.on_deadline(turn);
     }
 
-    fn on_deadline(&mut self, turn: &mut Turn<Hop>) {
-        if let Some(wall) = self.wall.look(turn.now()) {
-            self.step(Input::Clock(wall), turn);
-        }
+    fn on_deadline(&mut self, turn: &mut Turn<Mail>) {
+        self.step(Input::Clock(system::wall_clock()), turn);
         self.step(Input::Deadline, turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Time::earliest(self.monitor.next_deadline(), Some(self.wall.next_look()))
+        self.monitor.next_deadline()
     }
 }

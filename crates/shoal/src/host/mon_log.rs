@@ -163,6 +163,33 @@ mod tests {
     }
 
     #[test]
+    fn random_writes_leave_the_disk_of_the_model() {
+        let dir = temporary("mon-log-model");
+        let log = MonLog::open(&dir).unwrap();
+        let mut random = machine::Random::from_number(5);
+        let (mut model, mut last, mut trimmed) = (Recovered::default(), 0, 0);
+        for _ in 0..60 {
+            let first = last + 1 - random.below((last - trimmed).min(3) + 1);
+            let count = random.below(4);
+            let entries: Vec<(u64, Bytes)> =
+                (first..first + count).map(|index| (index, random.u64().to_string().into())).collect();
+            last = entries.last().map_or(last, |(index, _)| *index);
+            let snapshot = (random.below(8) == 0).then(|| (last, Bytes::from(last.to_string())));
+            let vote = (random.below(3) == 0).then(|| Bytes::from(random.u64().to_string()));
+            let trim_through = snapshot.as_ref().map(|_| last.saturating_sub(random.below(3)));
+            trimmed = trim_through.unwrap_or(trimmed);
+            let write = Write { vote, entries, snapshot, trim_through };
+            log.write(&write).unwrap();
+            model.apply(write);
+            let recovered = log.recover().unwrap();
+            assert_eq!(recovered.entries, model.entries);
+            assert_eq!((recovered.vote, recovered.snapshot), (model.vote.clone(), model.snapshot.clone()));
+        }
+        assert!(trimmed > 0 && last > trimmed);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn writes_complete_in_order() {
         let dir = temporary("mon-log-writer");
         let (done, seen) = channel();

@@ -9,7 +9,6 @@ use super::store::Store;
 use super::store_figures;
 use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
-use crate::daemon::counters::{Counter, Reading};
 use machine::net::NetEvent;
 use machine::{CoreId, Effects, Machine, Time};
 use osd::control::Level;
@@ -17,7 +16,6 @@ use osd::node::{self, Budgets, Core, Effect, Input, StoreUsage};
 use runtime::device::Wake;
 use runtime::system;
 use runtime::{Mailbox, Role, Turn};
-use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,16 +53,11 @@ pub struct OsdRole {
     completions: Vec<Completion>,
     /// The process's options.
     common: Arc<Common>,
-    asked: HashMap<u64, Asked>,
+    /// Commands of another thread that wait for [`Effect::AdminAnswer`].
+    asked: HashMap<u64, oneshot::Sender<Reply>>,
     next_question: u64,
     mailboxes: Vec<Mailbox<Mail>>,
     outcome: Arc<Outcome>,
-}
-
-/// A question of another thread that waits for [`Effect::AdminAnswer`].
-enum Asked {
-    Command(oneshot::Sender<Reply>),
-    Counters(oneshot::Sender<Vec<Counter>>, Vec<Counter>),
 }
 
 impl OsdRole {
@@ -175,30 +168,27 @@ impl OsdRole {
     // ---- questions of other threads
 
     fn answer(&mut self, question: Question, turn: &mut Turn<Mail>) {
-        self.next_question += 1;
-        let id = self.next_question;
-        let (asked, command) = match question {
-            Question::Command { text, reply } => (Asked::Command(reply), text),
-            Question::Counters { reply } => {
-                let mut counters: Vec<Counter> = reactor_counters(turn.counters()).collect();
-                let figures = self.outcome.figures.lock().expect("no holder of this lock panics").clone();
-                counters.extend(store_figures::counters(figures.values()));
-                (Asked::Counters(reply, counters), r#"{"prefix":"perf dump","format":"json"}"#.to_owned())
+        match question {
+            Question::Command { text, reply } => {
+                self.next_question += 1;
+                self.asked.insert(self.next_question, reply);
+                self.step(Input::Admin { id: self.next_question, command: text }, turn);
             }
-        };
-        self.asked.insert(id, asked);
-        self.step(Input::Admin { id, command }, turn);
+            Question::Counters { reply } => {
+                let mut counters = self.core.counters();
+                counters.extend(reactor_counters(turn.counters()));
+                let figures = self.outcome.figures.lock().expect("no holder of this lock panics");
+                counters.extend(store_figures::counters(figures.values()));
+                // The thread that asked may have stopped waiting.
+                let _ = reply.send(counters);
+            }
+        }
     }
 
     fn on_answer(&mut self, id: u64, answer: &command::Answer) {
-        // The thread that asked may have stopped waiting: then the answer is dropped.
-        match self.asked.remove(&id) {
-            Some(Asked::Command(reply)) => drop(reply.send(to_reply(answer))),
-            Some(Asked::Counters(reply, mut counters)) => {
-                counters.splice(0..0, counters_of(answer));
-                drop(reply.send(counters));
-            }
-            None => {}
+        if let Some(reply) = self.asked.remove(&id) {
+            // The thread that asked may have stopped waiting.
+            let _ = reply.send(to_reply(answer));
         }
     }
 }
@@ -273,27 +263,4 @@ fn log(level: Level, text: &str) {
         Level::Info => tracing::info!("{text}"),
         Level::Debug => tracing::debug!("{text}"),
     }
-}
-
-/// The control machine's `perf dump` as counters. What ends in these words goes up and down, the rest only up.
-fn counters_of(answer: &command::Answer) -> Vec<Counter> {
-    const LEVELS: &[&str] =
-        &["numpg", "numpg_moving", "stat_bytes", "stat_bytes_used", "stat_bytes_avail", "map_message_epochs"];
-    let Ok(Value::Object(groups)) = serde_json::from_slice(&answer.body) else { return Vec::new() };
-    let mut counters = Vec::new();
-    for (group, values) in &groups {
-        for (name, value) in values.as_object().into_iter().flatten() {
-            let Some(value) = value.as_u64() else { continue };
-            let level = LEVELS.contains(&name.as_str());
-            let value = if level { Reading::Level(value) } else { Reading::Total(value) };
-            let help = name.replace('_', " ");
-            counters.push(Counter {
-                group: group.clone().into(),
-                name: name.clone().into(),
-                help: help.into(),
-                value,
-            });
-        }
-    }
-    counters
 }

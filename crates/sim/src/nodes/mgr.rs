@@ -68,6 +68,7 @@ impl Node for MgrNode {
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.step(now, Input::Clock(wall(now)), out);
         self.step(now, Input::Deadline, out);
     }
 

@@ -34,7 +34,7 @@ impl MonNode {
             full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
-        apply(&mut disk, genesis.write(wall(Time::ZERO), &mut random));
+        disk.apply(genesis.write(wall(Time::ZERO), &mut random));
         MonNode { addrs, random, disk, writing: VecDeque::new(), slow_until: Time::ZERO, monitor: None }
     }
 
@@ -44,6 +44,7 @@ impl MonNode {
         for effect in effects.take() {
             match effect {
                 Effect::Net(effect) => out.push(effect),
+                Effect::AdminAnswer { .. } => {}
                 Effect::Write { tag, write } => {
                     let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
                     let span = (max - DISK_MIN).as_nanos() as u64;
@@ -53,23 +54,6 @@ impl MonNode {
                 }
             }
         }
-    }
-}
-
-/// What a write does to the disk, in the order of its fields.
-fn apply(disk: &mut Recovered, write: Write) {
-    if write.vote.is_some() {
-        disk.vote = write.vote;
-    }
-    for (index, entry) in write.entries {
-        disk.entries.retain(|(i, _)| *i < index);
-        disk.entries.push((index, entry));
-    }
-    if write.snapshot.is_some() {
-        disk.snapshot = write.snapshot;
-    }
-    if let Some(through) = write.trim_through {
-        disk.entries.retain(|(index, _)| *index > through);
     }
 }
 
@@ -108,10 +92,11 @@ impl Node for MonNode {
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         while self.writing.front().is_some_and(|(at, ..)| *at <= now) {
             let (_, tag, write) = self.writing.pop_front().expect("there is a front");
-            apply(&mut self.disk, write);
+            self.disk.apply(write);
             self.step(now, Input::Written(tag), out);
         }
         if self.monitor.as_ref().and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
+            self.step(now, Input::Clock(wall(now)), out);
             self.step(now, Input::Deadline, out);
         }
     }
@@ -124,7 +109,7 @@ impl Node for MonNode {
         self.monitor = None;
         let finished = dice.below(self.writing.len() as u64 + 1) as usize;
         for (_, _, write) in std::mem::take(&mut self.writing).into_iter().take(finished) {
-            apply(&mut self.disk, write);
+            self.disk.apply(write);
         }
     }
 

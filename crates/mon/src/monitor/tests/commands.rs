@@ -1,6 +1,7 @@
 //! Commands as the `ceph` tool sends them: who may, what changes, what is printed.
 
 use super::{AuthMode, Fixture, parse};
+use crate::Input;
 use command::errno::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 
 fn fixture() -> (Fixture, machine::ConnId) {
@@ -235,4 +236,15 @@ fn health_checks_are_muted_and_the_log_tells_of_them() {
     f.ok(admin, r#"{"prefix":"osd unset","key":"noout"}"#);
     f.pass(std::time::Duration::from_secs(2));
     assert!(f.monitor.state().mutes.is_empty());
+}
+
+#[test]
+fn admin_commands_are_answered_by_id() {
+    let (mut f, _) = fixture();
+    for (id, command) in [(4, r#"{"prefix":"mon_status"}"#), (5, r#"{"prefix":"no such"}"#), (6, "{")] {
+        f.step(Input::Admin { id, command: command.into() });
+    }
+    let answers: Vec<(u64, i32)> = f.answers.iter().map(|(id, answer)| (*id, answer.result)).collect();
+    assert_eq!(answers, [(4, 0), (5, -EINVAL), (6, -EINVAL)]);
+    assert_eq!(parse(&String::from_utf8_lossy(&f.answers[0].1.body))["name"], "a");
 }

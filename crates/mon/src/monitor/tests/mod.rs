@@ -36,6 +36,8 @@ pub struct Fixture {
     pub writes: VecDeque<(Tag, Write)>,
     pub sent: VecDeque<(ConnId, Message)>,
     pub auth: VecDeque<(ConnId, AuthReply)>,
+    /// Of commands from the admin socket.
+    pub answers: VecDeque<(u64, command::Answer)>,
     /// Writes are done as soon as they are asked for.
     pub disk_is_fast: bool,
     next_conn: u64,
@@ -82,7 +84,7 @@ impl Fixture {
             full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
-        apply(&mut disk, &genesis.write(START, &mut Random::from_number(5)));
+        disk.apply(genesis.write(START, &mut Random::from_number(5)));
         let mut fixture = Fixture::start(auth, disk, Time::ZERO);
         fixture.step(Input::Deadline);
         fixture.sent.clear();
@@ -99,6 +101,7 @@ impl Fixture {
             writes: VecDeque::new(),
             sent: VecDeque::new(),
             auth: VecDeque::new(),
+            answers: VecDeque::new(),
             disk_is_fast: true,
             next_conn: 1,
         }
@@ -120,13 +123,14 @@ impl Fixture {
             for effect in effects.take() {
                 match effect {
                     Effect::Write { tag, write } if self.disk_is_fast => {
-                        apply(&mut self.disk, &write);
+                        self.disk.apply(write);
                         inputs.push_back(Input::Written(tag));
                     }
                     Effect::Write { tag, write } => self.writes.push_back((tag, write)),
                     Effect::Net(NetEffect::Send { conn, message }) => self.sent.push_back((conn, message)),
                     Effect::Net(NetEffect::AuthReply { conn, reply }) => self.auth.push_back((conn, reply)),
                     Effect::Net(_) => {}
+                    Effect::AdminAnswer { id, answer } => self.answers.push_back((id, answer)),
                 }
             }
         }
@@ -135,7 +139,7 @@ impl Fixture {
     /// The oldest write reaches the disk.
     pub fn finish_write(&mut self) {
         let (tag, write) = self.writes.pop_front().expect("a write is under way");
-        apply(&mut self.disk, &write);
+        self.disk.apply(write);
         self.step(Input::Written(tag));
     }
 
@@ -231,20 +235,4 @@ impl Fixture {
 
 pub fn parse(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
-}
-
-pub fn apply(disk: &mut Recovered, write: &Write) {
-    if let Some(vote) = &write.vote {
-        disk.vote = Some(vote.clone());
-    }
-    for (index, entry) in &write.entries {
-        disk.entries.retain(|(i, _)| i < index);
-        disk.entries.push((*index, entry.clone()));
-    }
-    if let Some(snapshot) = &write.snapshot {
-        disk.snapshot = Some(snapshot.clone());
-    }
-    if let Some(through) = write.trim_through {
-        disk.entries.retain(|(index, _)| *index > through);
-    }
 }
