@@ -1,4 +1,4 @@
-//! What the derived code calls.
+//! Functions that derived code calls.
 
 use crate::{Decode, DecodeError, Reader};
 

@@ -1,4 +1,4 @@
-//! How values become bytes and back, as Ceph's `encode`/`decode` do it.
+//! Encoding of values to bytes and decoding of bytes to values, as Ceph's `encode` and `decode` do it.
 //!
 //! Everything is little-endian. A container is a `u32` count and its elements; a string or blob is a `u32`
 //! length and its bytes. A *versioned* struct is wrapped in an envelope, `u8 version, u8 compat, u32 length,

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_larger_than_the_input_is_refused_before_memory_is_taken() {
+    fn count_beyond_input_is_refused_before_allocation() {
         let bytes = [0xff, 0xff, 0xff, 0xff, 1, 2];
         assert!(matches!(Reader::new(&bytes).blob(), Err(DecodeError::Truncated { .. })));
         assert!(matches!(Reader::new(&bytes).get::<Vec<u64>>(), Err(DecodeError::Truncated { .. })));

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 pub struct Span {
     pub offset: usize,
     pub len: usize,
-    /// How deep in envelopes and labelled fields this span is.
+    /// Nesting depth of this span in envelopes and labelled fields.
     pub depth: usize,
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! Where an object lives: from its name to a placement group, from there to OSDs. Pure functions.
+//! Placement: from an object's name to its placement group, and from there to OSDs. Pure functions.
 //!
 //! - [`object_hash`]: a name to 32 bits. [`pg`]: those to a placement group, and that to CRUSH's input.
 //! - [`crush`]: a number to devices, by a rule over the cluster's hierarchy.

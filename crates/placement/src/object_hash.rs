@@ -1,4 +1,4 @@
-//! Which 32-bit number an object's name hashes to: the two functions a pool may have.
+//! Hashes of object names, to 32 bits: the two functions that a pool may have.
 
 use crate::crush::hash::mix;
 
@@ -40,7 +40,7 @@ pub fn linux_dcache(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// What Ceph's `ceph_str_hash` gives.
+    /// Results of Ceph's `ceph_str_hash`.
     #[test]
     fn hashes_are_ceph_s() {
         let expected: [(&[u8], u32, u32); 7] = [

@@ -1,4 +1,4 @@
-//! Which OSDs serve a placement group under one OSDMap: CRUSH's answer and every exception to it.
+//! The OSDs of a placement group under one OSDMap: CRUSH's answer and every exception to it.
 //!
 //! raw (CRUSH's) → upmaps → without OSDs that are down: *up* → by primary affinity → pg_temp and primary_temp:
 //! *acting*. In a pool whose OSDs can shift (replicated) the others move up; in an erasure-coded one a hole stays,
@@ -9,7 +9,7 @@ use crate::crush::{DeviceWeights, ITEM_NONE, Workspace, map_rule};
 use crate::pg::{placement_seed, seed_of};
 use wire::types::{OsdMap, PgId, PgPool, PoolFlags};
 
-/// Who serves a placement group. An empty set and primary -1 are nobody.
+/// The OSDs of a placement group. An empty set and primary -1: no OSD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     pub up: Vec<i32>,
@@ -31,7 +31,7 @@ pub struct Mapper {
     placement: Placement,
 }
 
-/// Who serves `pg`. To map many, keep a [`Mapper`].
+/// The OSDs of `pg`. To map many, keep a [`Mapper`].
 pub fn map_pg(map: &OsdMap, pg: PgId) -> Placement {
     let mut mapper = Mapper::default();
     mapper.map(map, pg);
@@ -39,7 +39,7 @@ pub fn map_pg(map: &OsdMap, pg: PgId) -> Placement {
 }
 
 impl Mapper {
-    /// Who serves `pg`, whose seed is below the pool's `pg_num`; nobody where there is no such pool or group.
+    /// The OSDs of `pg`, whose seed is below the pool's `pg_num`. No OSD where there is no such pool or group.
     pub fn map(&mut self, map: &OsdMap, pg: PgId) -> &Placement {
         let Placement { up, up_primary, acting, acting_primary } = &mut self.placement;
         up.clear();
@@ -66,7 +66,7 @@ impl Mapper {
     }
 }
 
-/// What CRUSH says, less OSDs that do not exist.
+/// CRUSH's answer, without OSDs that do not exist.
 fn raw(map: &OsdMap, pool: &PgPool, pg: PgId, workspace: &mut Workspace, osds: &mut Vec<i32>) {
     let args = map.crush.choose_args_for(pg.pool);
     let (rule, seed, size) = (pool.crush_rule.into(), placement_seed(pool, pg), pool.size.into());
@@ -95,7 +95,7 @@ fn first(osds: &[i32]) -> i32 {
     osds.iter().copied().find(|osd| *osd != ITEM_NONE).unwrap_or(-1)
 }
 
-/// Replace CRUSH's answer by what the balancer or a person has put down, as long as that is not marked out.
+/// Replace CRUSH's answer by the upmaps of the balancer or an administrator, unless those OSDs are marked out.
 fn apply_upmap(map: &OsdMap, pg: PgId, raw: &mut Vec<i32>) {
     // Numbers beyond the map are not out; they are found not to exist later.
     let is_out =

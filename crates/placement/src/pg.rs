@@ -1,4 +1,4 @@
-//! Which placement group an object is in, and which number CRUSH gets for a placement group.
+//! The placement group of an object, and the input of CRUSH for a placement group.
 
 use crate::crush::hash::hash2;
 use crate::object_hash::{linux_dcache, rjenkins};

@@ -194,7 +194,8 @@ fn loc(at: &[(&'static str, String)]) -> Location {
     at.iter().map(|(kind, name)| ((*kind).to_owned(), name.clone())).collect()
 }
 
-/// Which sizes a rule is for is written by older tools only; and the tool, unlike a monitor, counts devices anew.
+/// Without two differences: older tools write the sizes that a rule is for; and the tool, unlike a monitor, counts devices
+/// anew.
 fn comparable(mut map: CrushMap) -> CrushMap {
     let devices = map.buckets.iter().flatten().flat_map(|b| &b.items).max().map_or(0, |d| d + 1);
     map.max_devices = devices.max(0);

@@ -72,7 +72,7 @@ fn random_pool(random: &mut Random, pgs_max: u64) -> PgPool {
     pool
 }
 
-/// What overrules CRUSH, for some of a pool's PGs.
+/// Exceptions to CRUSH, for some of a pool's PGs.
 fn exceptions(random: &mut Random, map: &mut OsdMap, id: i64, pool: &PgPool, config: &Config) {
     let osds = map.osds.len() as u64;
     let any = |random: &mut Random| random.below(osds) as i32;

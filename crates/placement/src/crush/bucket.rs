@@ -1,4 +1,4 @@
-//! How one bucket picks an item: a different draw for each algorithm.
+//! The draw of an item from one bucket, for each bucket algorithm.
 //!
 //! The input `x` is the placement seed and `r` the number of the attempt: another `r` gives another draw. Arithmetic
 //! wraps as it does in Ceph's `src/crush/mapper.c`.
@@ -110,7 +110,7 @@ fn hash_of(bucket: &Bucket, hash: impl FnOnce() -> u32) -> u32 {
 pub(super) struct Shuffle {
     /// The bucket and the input for which `order` holds.
     owner: Option<(i32, u32)>,
-    /// How many places of `order` are final.
+    /// Number of places of `order` that are final.
     settled: usize,
     order: Vec<u32>,
 }

@@ -1,9 +1,10 @@
-//! Choosing for replicated pools: distinct items, in order; what cannot be placed is left out and the rest moves up.
+//! Choosing for replicated pools: distinct items, in order. A place that cannot be filled is left out, and later ones move
+//! up.
 
 use super::walk::{Sight, Walk};
 use wire::types::crush::Bucket;
 
-/// How hard to try, and where a retry begins.
+/// Limits of retries, and the places where they begin.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
     /// Descents from the root for one replica.
@@ -116,7 +117,7 @@ fn place_one(
     }
 }
 
-/// Whether an item of the right type can be taken, which for a "chooseleaf" means finding its device.
+/// True if an item of the right type can be taken. For a "chooseleaf" its device must be found.
 fn consider(
     walk: &mut Walk<'_>,
     effort: Effort,

@@ -12,7 +12,7 @@ use wire::types::crush::{ChooseArg, CrushMap, Rule, RuleStep, step};
 pub struct Workspace {
     pub(super) shuffle: Shuffle,
     result: Vec<i32>,
-    /// What the next choose starts from, what it makes, and the leaves below that.
+    /// Buckets from which the next choose starts, the items that it makes, and the leaves below those.
     current: Vec<i32>,
     chosen: Vec<i32>,
     leaves: Vec<i32>,
@@ -51,7 +51,7 @@ struct Sets<'w> {
     leaves: &'w mut Vec<i32>,
 }
 
-/// What `set_…` steps may change on the way.
+/// Settings that `set_…` steps change.
 struct Settings {
     choose_tries: u32,
     /// 0 until set: then each way of choosing has its own default.

@@ -1,4 +1,4 @@
-//! What every descent through the hierarchy needs: the map, the seed, who is out.
+//! The surroundings of a descent through the hierarchy: the map, the seed, and the devices that are out.
 
 use super::bucket::{self, Shuffle};
 use super::hash::hash2;
@@ -8,7 +8,7 @@ use wire::types::crush::{Bucket, ChooseArg, CrushMap};
 /// A device weight of 1.0: fully in.
 const WEIGHT_IN: u32 = 0x1_0000;
 
-/// How much of each device is in, in 16.16 fixed point.
+/// The fraction of each device that is in, in 16.16 fixed point.
 pub trait DeviceWeights {
     /// `None` for a number that there is not: out.
     fn weight(&self, device: usize) -> Option<u32>;
@@ -29,7 +29,7 @@ pub(super) struct Walk<'a> {
     pub shuffle: &'a mut Shuffle,
 }
 
-/// What an item is to a search for a given type.
+/// An item as a search for a given type sees it.
 pub(super) enum Sight<'a> {
     /// Of the type.
     Found,
@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a device is out for this input: one that is partly out is out for that share of inputs.
+    /// True if a device is out for this input. A device that is partly out is out for that share of inputs.
     pub(super) fn is_out(&self, device: i32) -> bool {
         match self.weights.weight(device as usize) {
             None | Some(0) => true,

@@ -1,4 +1,4 @@
-//! What the comparisons with Ceph's own tools share: random maps, and how to run a tool.
+//! Helpers for the comparisons with Ceph's own tools: random maps, and a runner for a tool.
 #![allow(dead_code)] // each comparison uses its part
 
 pub mod random_map;

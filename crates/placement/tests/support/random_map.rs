@@ -8,7 +8,7 @@ use wire::types::crush::{Algorithm, ChooseArg, Rule, RuleStep, Tunables, step};
 
 pub const TYPES: [&str; 5] = ["osd", "host", "rack", "row", "root"];
 
-/// What a random map may contain.
+/// The features that a random map may contain.
 #[derive(Clone, Copy)]
 pub struct Ingredients {
     pub choose_args: bool,

@@ -82,7 +82,7 @@ fn tree_nodes(weights: &[u32]) -> Result<Vec<u32>, BucketError> {
     Ok(nodes)
 }
 
-/// How long each item's straw may be, in 16.16 fixed point: the lightest item's is 1.0, and each heavier one's is
+/// The longest straw of each item, in 16.16 fixed point: the lightest item's is 1.0, and each heavier one's is
 /// longer by a factor that its lead over the next lighter gives (`crush_calc_straw`).
 ///
 /// The idea is unsound, which is why straw2 exists, but existing maps depend on these numbers. Version 0 handles

@@ -86,7 +86,7 @@ pub fn rename_class(map: &mut CrushMap, source: &str, target: &str) -> Result<()
     Ok(())
 }
 
-/// Whether a rule starts from a shadow tree of the class.
+/// True if a rule starts from a shadow tree of the class.
 pub fn class_is_used(map: &CrushMap, class: i32) -> bool {
     let roots: BTreeSet<i32> = map.shadow_buckets.values().filter_map(|s| s.get(&class).copied()).collect();
     let mut steps = map.rules.iter().flatten().flat_map(|r| &r.steps);

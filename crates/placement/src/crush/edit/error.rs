@@ -1,4 +1,4 @@
-//! Why a change was refused.
+//! Reasons to refuse a change.
 
 use super::bucket::BucketError;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What is where: add, move, link, swap, remove, rename.
+//! Items in the hierarchy: add, move, link, swap, remove, rename.
 
 use super::bucket;
 use super::classes::rebuild_shadow_trees;
@@ -28,7 +28,7 @@ fn check_names(name: &str, location: &Location) -> Result<(), EditError> {
     }
 }
 
-/// What stock's detour of a weight through a 32-bit float leaves of it.
+/// The weight after a conversion to a 32-bit float and back, which stock makes.
 fn through_float(weight: u32) -> u32 {
     (weight as f32 / 65536.0 * 65536.0) as u32
 }
@@ -78,7 +78,7 @@ pub(super) fn place_bucket(map: &mut CrushMap, bucket: wire::types::crush::Bucke
     map.buckets[index] = Some(bucket);
 }
 
-/// Whether the lowest bucket that a location names holds the item, and with which weight.
+/// The weight of the item in the lowest bucket that a location names; `None` if that does not hold it.
 pub fn is_at(map: &CrushMap, item: i32, location: &Location) -> Option<u32> {
     let lowest =
         map.type_names.iter().filter(|(kind, _)| **kind != 0).find_map(|(_, name)| location.get(name))?;
@@ -153,7 +153,7 @@ pub fn insert(
     rebuild_shadow_trees(map)
 }
 
-/// Whether a subtree holds an item (or is it).
+/// True if a subtree holds an item, or is it.
 fn contains(map: &CrushMap, root: i32, item: i32) -> bool {
     fn below(map: &CrushMap, root: i32, item: i32, depth: usize) -> bool {
         root == item
@@ -344,7 +344,7 @@ fn is_held(map: &CrushMap, item: i32) -> bool {
     map.buckets.iter().flatten().any(|b| b.items.contains(&item))
 }
 
-/// Whether a rule starts from a bucket (or its shadow), or it is a shadow itself.
+/// True if a rule starts from a bucket or its shadow, or if it is a shadow itself.
 fn is_used(map: &CrushMap, id: i32) -> bool {
     if map.shadow_buckets.values().any(|shadows| shadows.values().any(|s| *s == id)) {
         return true;

@@ -29,7 +29,7 @@ pub fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-/// Whether a bucket only mirrors another one for a device class.
+/// True if a bucket only mirrors another one for a device class.
 pub fn is_shadow(map: &CrushMap, id: i32) -> bool {
     map.item_names.get(&id).is_some_and(|name| !is_valid_name(name))
 }

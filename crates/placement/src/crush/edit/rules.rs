@@ -6,7 +6,7 @@ use super::{EditError, Refusal};
 use wire::types::CrushMap;
 use wire::types::crush::{Rule, RuleStep, step};
 
-/// Whether holes are filled by what follows (replicated) or stay (erasure-coded).
+/// The treatment of holes: later items fill them (replicated), or they stay (erasure-coded).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Firstn,
@@ -24,7 +24,7 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// What a rule is to do.
+/// The purpose of a new rule.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRule<'a> {
     pub name: &'a str,
@@ -32,7 +32,7 @@ pub struct NewRule<'a> {
     pub root: &'a str,
     /// The type over which to spread; empty for devices.
     pub failure_domain: &'a str,
-    /// How many of them; 0 for as many as the pool's size.
+    /// Number of failure domains; 0 for as many as the pool's size.
     pub failure_domains: u32,
     /// Only devices of this class; empty for all.
     pub device_class: &'a str,

@@ -1,4 +1,4 @@
-//! How much an item weighs, in its bucket, in all the buckets above, and in every weight set.
+//! Weights of items: in their bucket, in all the buckets above, and in every weight set.
 
 use super::bucket;
 use super::classes::rebuild_shadow_trees;
@@ -207,7 +207,7 @@ fn reweight_in_set(map: &mut CrushMap, set: i64, id: i32, weights: &[u32]) {
     }
 }
 
-/// How many positions a pool's weight sets have.
+/// Number of positions in a pool's weight sets.
 pub(super) fn positions_of(args: &BTreeMap<u32, ChooseArg>) -> usize {
     args.values().map(|a| a.weight_sets.len()).find(|n| *n > 0).unwrap_or(1)
 }
