@@ -1,4 +1,4 @@
-//! How is a `ceph.conf` read?
+//! Reading and writing a `ceph.conf`.
 //!
 //! Sections of `key = value` lines, read as Ceph does: `#` and `;` start a comment, a backslash at the end of a line
 //! continues it and one before any other character takes that character as it is, values may be quoted, a later line
@@ -17,7 +17,7 @@ pub struct ConfFile {
     sections: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// From 1.
@@ -76,7 +76,7 @@ impl ConfFile {
         Ok(conf)
     }
 
-    /// What a daemon or client called `name` (`osd.3`) finds under `key`, not yet expanded.
+    /// The value of `key` for a daemon or client called `name` (`osd.3`), not yet expanded.
     pub fn get(&self, name: &str, key: &str) -> Option<&str> {
         let key = normalize(key);
         let kind = name.split_once('.').map_or(name, |(kind, _)| kind);
@@ -224,7 +224,7 @@ debug_osd = 20
 ";
 
     #[test]
-    fn a_daemon_sees_its_own_section_before_its_type_before_global() {
+    fn own_section_wins_over_type_over_global() {
         let conf = ConfFile::parse(SAMPLE).unwrap();
         assert_eq!(conf.get("osd.3", "debug osd"), Some("20"));
         assert_eq!(conf.get("osd.4", "debug-osd"), Some("2"), "the later line wins");
@@ -253,7 +253,7 @@ debug_osd = 20
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(value in "[^\\p{Cc}]{0,40}", key in "[a-z]{1,8}( [a-z]{1,8}){0,2}") {
+        fn written_conf_reads_back(value in "[^\\p{Cc}]{0,40}", key in "[a-z]{1,8}( [a-z]{1,8}){0,2}") {
             let mut conf = ConfFile::default();
             conf.set("global", &key, value.clone());
             conf.set("osd.1", &key, value.clone());

@@ -1,15 +1,14 @@
-//! How are keys kept in a file, so that `ceph-authtool` reads ours and we read its?
+//! Keyrings: files of keys and capabilities, in the format of `ceph-authtool`.
 //!
 //! A keyring is written like a `ceph.conf`: one section an entity, `key` in base64, `caps SERVICE` in quotes. The
 //! base64 is a `CryptoKey` as it goes over the wire: type, time of creation, length, secret.
 
 use crate::conf_file::ConfFile;
+use crate::private;
 use anyhow::{Context, ensure};
 use machine::Random;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use wire::cephx::{Entropy, Key, KeyKind};
 use wire::types::UTime;
@@ -67,19 +66,8 @@ impl Keyring {
 
     /// Replaces the file in one step, readable by its owner alone.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
-        let temporary = path.with_extension("new");
-        let write = || -> std::io::Result<()> {
-            let mut file = std::fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&temporary)?;
-            file.write_all(self.to_string().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, path)
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        private::replace(path, self.to_string().as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
@@ -121,7 +109,7 @@ mod tests {
          \tcaps mon = \"allow r\"\n\tcaps osd = \"allow \\\"rw\\\" pool=a\"\n";
 
     #[test]
-    fn a_keyring_of_ceph_authtool_reads_and_writes_byte_for_byte() {
+    fn authtool_keyring_round_trips_byte_for_byte() {
         let keyring = Keyring::parse(WRITTEN_BY_CEPH_AUTHTOOL).unwrap();
         let entity = &keyring.0["client.x"];
         assert_eq!((entity.key.kind, entity.key.secret.len()), (1, 16));
@@ -130,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_keyring_is_refused_with_the_reason() {
+    fn invalid_keyring_is_refused_with_reason() {
         let problem = |text: &str| format!("{:#}", Keyring::parse(text).unwrap_err());
         assert!(problem("[client.x]\ncaps mon = allow r\n").contains("no key"));
         assert!(problem("[x]\nkey = AQDlEgJrsEyBIRAAJAoikucca/Enmy0948qihQ==\n").contains("TYPE.ID"));
@@ -139,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_never_shows_the_secret() {
+    fn error_never_shows_the_secret() {
         let text = "[client.x]\nkey = AQDlEgJrsEyBIRAAJAoikucca/Enmy0948qihQ\n";
         assert!(!format!("{:?}", Keyring::parse(text)).contains("AQDl"));
     }
 
     #[test]
-    fn stock_ceph_authtool_reads_what_we_write() {
+    fn stock_authtool_reads_our_keyring() {
         skip::need_program!("ceph-authtool");
         let dir = std::env::temp_dir().join(format!("shoal-keyring-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();

@@ -48,6 +48,7 @@ enum Command {
 }
 
 pub fn run() -> ExitCode {
+    conf::private::restrict_process();
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -99,7 +99,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Command::Export { device, file } => {
             let mut store = Opened::open(device)?;
-            let out = File::create_new(file).with_context(|| format!("cannot make {}", file.display()))?;
+            let out = conf::private::file_options().write(true).create_new(true).open(file);
+            let out = out.with_context(|| format!("cannot make {}", file.display()))?;
             let mut out = BufWriter::with_capacity(1 << 20, out);
             let exported = transfer::export(&mut store, &mut out)?;
             out.into_inner().map_err(|error| error.into_error())?.sync_all()?;

@@ -5,6 +5,7 @@ use crate::daemon::host_facts;
 use anyhow::{Context, bail, ensure};
 use conf::conf_file::ConfFile;
 use conf::keyring::{Entity, Keyring, generate_key};
+use conf::private;
 use machine::Random;
 use runtime::system;
 use std::net::{IpAddr, Ipv4Addr};
@@ -86,7 +87,7 @@ impl Wish {
 /// Makes the cluster that `wish` describes, or adds to the one that is there what it lacks.
 pub fn ensure_cluster(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     wish.check()?;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    private::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     if conf_path(dir).exists() { adapt(Cluster::load(dir)?, wish) } else { create(dir, wish) }
 }
 
@@ -157,6 +158,7 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
 
 /// An existing cluster keeps what it was made with; OSDs may be added and their cores changed.
 fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
+    private::narrow(&conf_path(&cluster.dir))?;
     let ports = cluster.ports()?;
     let advice = "stop it and use another --dir, or leave the option out";
     ensure!(wish.port.is_none_or(|p| p == ports.base), "this cluster is on port {}: {advice}", ports.base);
@@ -228,12 +230,7 @@ fn write_conf(cluster: &Cluster) -> anyhow::Result<()> {
         path.display(),
         cluster.conf
     );
-    let temporary = path.with_extension("new");
-    let write = || {
-        std::fs::write(&temporary, text)?;
-        std::fs::rename(&temporary, &path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    private::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A random (version 4) UUID.

@@ -11,8 +11,9 @@ use crate::config::expand::Identity;
 use crate::config::layers::Config;
 use anyhow::Context;
 use conf::conf_file::ConfFile;
+use conf::private;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// What every daemon's command line has.
@@ -70,12 +71,21 @@ impl Boot {
         let data_option = if kind == "mon" { "mon_data" } else { "osd_data" };
         let data = DataDir::open(&PathBuf::from(config.text(data_option)))?;
         let log_path = config.text_if_set("log_file").map(PathBuf::from);
+        let narrowed = narrow(&data.path, &config)?;
         let log = log::start(log_path.as_deref(), &config.text("log_level")).context("log_level")?;
         if let Some(path) = config.text_if_set("pid_file") {
-            std::fs::write(&path, format!("{}\n", std::process::id()))
+            private::replace(Path::new(&path), format!("{}\n", std::process::id()).as_bytes())
                 .with_context(|| format!("cannot write {path}"))?;
         }
         tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
+        if let Some(first) = narrowed.first() {
+            tracing::warn!(
+                "other users of this host could read {} files of {name}, {} among them; they no longer can. The keys in \
+                 them may be known to others: replace them (`ceph auth rotate {name}`, and the keys of clients)",
+                narrowed.len(),
+                first.display()
+            );
+        }
         Ok(Boot { name, data, common: Arc::new(Common { config: Mutex::new(config), log }), facts: facts() })
     }
 
@@ -102,6 +112,22 @@ impl Boot {
         tracing::info!("{} stopped", self.name);
         self.common.log.flush();
     }
+}
+
+/// What an earlier version left readable by others is made private. Returns it.
+fn narrow(data: &Path, config: &Config) -> anyhow::Result<Vec<PathBuf>> {
+    let mut narrowed = private::narrow_tree(data)?;
+    for option in ["keyring", "log_file", "pid_file"] {
+        let Some(path) = config.text_if_set(option).map(PathBuf::from) else { continue };
+        match private::narrow(&path) {
+            Ok(true) => narrowed.push(path),
+            Ok(false) => {}
+            // An administrator may keep the keyring where the daemon may only read it.
+            Err(_) if option == "keyring" => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(narrowed)
 }
 
 fn facts() -> BTreeMap<String, String> {

@@ -4,6 +4,7 @@
 //! daemon runs: a pid file may be stale and a zombie still has a pid, but neither holds a lock.
 
 use anyhow::{Context, bail};
+use conf::private;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,13 +22,13 @@ pub struct DataDir {
 }
 
 fn open_lock(dir: &Path) -> std::io::Result<File> {
-    File::options().create(true).truncate(false).write(true).open(dir.join("lock"))
+    private::file_options().create(true).truncate(false).write(true).open(dir.join("lock"))
 }
 
 impl DataDir {
     /// Takes it, making the directory if there is none.
     pub fn open(path: &Path) -> anyhow::Result<DataDir> {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        private::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let lock = open_lock(path).with_context(|| format!("cannot open {}/lock", path.display()))?;
         let deadline = Instant::now() + PATIENCE;
         loop {

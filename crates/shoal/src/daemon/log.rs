@@ -3,6 +3,7 @@
 //! The queue is bounded: when it is full a line is dropped and counted, and the count is logged with the next line
 //! that fits. Panics are logged with their backtrace before the process ends.
 
+use conf::private;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ impl Sink {
         Ok(match path {
             None => Sink::Stderr,
             Some(path) => {
-                let file = File::options().create(true).append(true).open(&path);
+                let file = private::file_options().create(true).append(true).open(&path);
                 Sink::File(file.with_context(|| format!("cannot write the log {}", path.display()))?, path)
             }
         })
@@ -110,7 +111,7 @@ impl Sink {
 
     fn reopen(&mut self) {
         if let Sink::File(file, path) = self
-            && let Ok(new) = File::options().create(true).append(true).open(&*path)
+            && let Ok(new) = private::file_options().create(true).append(true).open(&*path)
         {
             *file = new;
         }

@@ -2,8 +2,8 @@
 
 use super::data_dir;
 use anyhow::{Context, bail};
+use conf::private;
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl Daemon {
     /// Starts it in a session of its own, with standard error going to its log.
     pub fn start(&self, args: &[String]) -> anyhow::Result<Child> {
         let program = std::env::current_exe().context("cannot find shoal's own program")?;
-        let log = File::options()
+        let log = private::file_options()
             .create(true)
             .append(true)
             .open(self.log_file())

@@ -6,6 +6,8 @@ use super::counters::{self, Counter};
 use super::memory;
 use super::metrics;
 use anyhow::Context;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -107,10 +109,12 @@ fn bind_admin_socket(path: &Path) -> anyhow::Result<UnixListener> {
     );
     // The data directory's lock says that no other process serves it, so what is there is a leftover.
     let _ = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot bind {}", path.display()))?;
-    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(path, owner_only)?;
-    Ok(listener)
+    // A socket is made with the modes that the umask leaves. Were it changed afterwards, others could connect in between.
+    // The umask is the whole process's, but nothing suffers from it: whatever else is made now is private too.
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener.with_context(|| format!("cannot bind {}", path.display()))
 }
 
 async fn keep_to_memory_target(side: Arc<Side>) {

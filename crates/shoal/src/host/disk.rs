@@ -9,6 +9,7 @@ use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
 use block_store::mkfs::{Contents, probe};
 use block_store::{Damage, Figures, Options, Shard, read_superblock};
+use conf::private;
 use runtime::device::{Disk, Queue, Wake};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -66,7 +67,8 @@ const DISCARD_BLOCKS: u64 = 16;
 /// Makes a store on a blank device; does nothing when its owner has one there; refuses any other without `force`.
 pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     if !path.exists() {
-        let file = File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let file = private::file_options().write(true).create_new(true).open(path);
+        let file = file.with_context(|| format!("cannot make {}", path.display()))?;
         file.set_len(making.size)
             .with_context(|| format!("cannot make {} of {} bytes", path.display(), making.size))?;
         file.sync_all()?;

@@ -6,6 +6,7 @@
 
 use anyhow::Context;
 use bytes::Bytes;
+use conf::private;
 use machine::Tag;
 use mon::replication::{Recovered, Write};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
@@ -25,6 +26,13 @@ impl MonLog {
     /// Opens the log in `dir`, making one if there is none.
     pub fn open(dir: &Path) -> anyhow::Result<MonLog> {
         let path = dir.join("log.redb");
+        // It holds every key of the cluster. redb would make it with the modes that the umask leaves.
+        private::file_options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         let database = Database::create(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let begin = database.begin_write()?;
         begin.open_table(ENTRIES)?;

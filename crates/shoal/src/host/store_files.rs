@@ -5,6 +5,7 @@
 //! empty and says so, and never with an old state that looks whole.
 
 use anyhow::{Context, ensure};
+use conf::private;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,10 @@ pub fn save(dir: &Path, stores: &[MemoryStore]) -> anyhow::Result<()> {
     let temporary = |core: usize| image_path(dir, core).with_extension("new");
     for (core, store) in stores.iter().enumerate() {
         let path = temporary(core);
-        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        // A leftover would keep its own mode.
+        let _ = std::fs::remove_file(&path);
+        let file = private::file_options().write(true).create_new(true).open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         store.save(&mut out).with_context(|| path.display().to_string())?;
         out.flush()?;
