@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_skips_what_a_newer_writer_appended() {
+    fn envelope_skips_fields_of_newer_writer() {
         // version 9, compat 2, length 3: one known byte, two unknown ones; then a byte outside.
         let bytes = [9, 2, 3, 0, 0, 0, 42, 7, 7, 5];
         let mut r = Reader::new(&bytes);
@@ -271,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_that_demands_a_newer_reader_is_refused() {
+    fn envelope_demanding_newer_reader_is_refused() {
         let bytes = [9, 5, 1, 0, 0, 0, 42];
         let got = Reader::new(&bytes).envelope("t", 4, |r, _| r.u8());
         assert_eq!(got, Err(DecodeError::Incompatible { what: "t", compat: 5, supported: 4 }));
     }
 
     #[test]
-    fn an_envelope_cannot_be_read_past_its_own_length() {
+    fn envelope_read_stops_at_its_length() {
         let bytes = [1, 1, 1, 0, 0, 0, 42, 43];
         let got = Reader::new(&bytes).envelope("t", 1, |r, _| r.u16());
         assert!(matches!(got, Err(DecodeError::Truncated { .. })));

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checksum_stays_with_exactly_the_bytes_it_is_of() {
+    fn checksum_stays_with_its_bytes() {
         let summed = Rope::summed(Bytes::from_static(b"abc"), Some(7));
         assert_eq!(summed.slice(0, 3).unwrap().sum(), Some(7));
         assert_eq!(summed.slice(0, 2).unwrap().sum(), None);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_across_pieces_reads_as_the_joined_bytes_would() {
+    fn slice_across_pieces_equals_joined_bytes() {
         let r: Rope = [&b"abc"[..], b"defg", b"h"].into_iter().map(Bytes::from_static).collect();
         let whole = b"abcdefgh";
         for start in 0..=8 {

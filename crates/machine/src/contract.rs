@@ -21,7 +21,7 @@ pub trait Machine {
     fn check(&self) {}
 }
 
-/// What a step asks its host to do, in order. The host drains it and hands it back, so that it allocates once.
+/// The effects of a step, in order. The host drains it and hands it back, so that it allocates once.
 #[derive(Debug)]
 pub struct Effects<E>(Vec<E>);
 

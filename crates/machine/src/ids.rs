@@ -8,7 +8,7 @@ pub struct ConnId(pub u64);
 impl ConnId {
     const OUTGOING: u64 = 1 << 63;
     const CORE_SHIFT: u32 = 57;
-    /// How many cores fit an id.
+    /// Number of cores that fit an id.
     pub const CORES_MAX: u16 = 64;
     const NUMBER: u64 = (1 << ConnId::CORE_SHIFT) - 1;
 
@@ -34,7 +34,7 @@ impl ConnId {
         self.0 & ConnId::OUTGOING != 0
     }
 
-    /// Whose endpoint holds it.
+    /// The core whose endpoint holds it.
     pub const fn core(self) -> CoreId {
         CoreId(((self.0 & !ConnId::OUTGOING) >> ConnId::CORE_SHIFT) as u16)
     }

@@ -4,16 +4,17 @@
 //! Every role's `Input` has a `Net(NetEvent)` and every role's `Effect` a `Net(NetEffect)`.
 
 pub use crate::Held;
+use crate::identity::{ClaimedName, Identity, Impostor, Proof};
 use crate::{ConnId, CoreId};
 use bytes::Bytes;
 use codec::Features;
 use wire::messages::Message;
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
-/// What happened on the network.
+/// An event of the network.
 #[derive(Debug)]
 pub enum NetEvent {
-    /// Both sides have proved who they are: messages may flow. For a connection that we opened and for one that
+    /// Both sides are authenticated: messages may flow. For a connection that we opened and for one that
     /// we accepted. Comes once in a connection's life, also when a lossless session reconnects under it.
     Ready { conn: ConnId, peer: Peer },
     Message {
@@ -22,7 +23,7 @@ pub enum NetEvent {
         /// Kept as long as the message takes memory: until it is answered or dropped.
         held: Held,
     },
-    /// A peer that connected to us wants to authenticate and the role itself is the judge (the monitor). The
+    /// A peer that connected to us wants to authenticate, and the role itself decides (the monitor). The
     /// answer is [`NetEffect::AuthReply`]; until it is given nothing more is read from the peer, and the
     /// handshake's deadline runs.
     Auth { conn: ConnId, request: AuthRequest },
@@ -34,7 +35,7 @@ pub enum NetEvent {
     Closed { conn: ConnId, why: CloseReason },
 }
 
-/// What a role wants of the network.
+/// An effect of a role on the network.
 #[derive(Debug)]
 pub enum NetEffect {
     /// Open a connection under an id that the role chose (see [`ConnId::outgoing`]). Ends in `Ready` or `Closed`.
@@ -48,8 +49,8 @@ pub enum NetEffect {
     ServiceKeys(wire::cephx::RotatingKeys),
     /// New credentials for a lossless session that may have to connect again (its ticket was renewed).
     Renew { conn: ConnId, credentials: Credentials },
-    /// So many bytes of clients' messages may be [`Held`] on this core, and be on their way in, before their sockets
-    /// are left unread. (Replies that a peer does not fetch pause it by themselves.)
+    /// The memory budget for clients' requests on this core, in bytes, held and being received. Beyond it sockets are not
+    /// read.
     HoldAtMost(usize),
     /// Close at once; what is queued is dropped. No `Closed` follows.
     Close { conn: ConnId },
@@ -83,27 +84,38 @@ impl NetEffect {
     }
 }
 
-/// Who is at the other end.
+/// The other end of a session.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// As the peer calls itself: `osd.3`, `client.4123`. A client's number is its global id once it knows it, and
-    /// negative when it speaks to its first monitor. Not authenticated: judge by `auth_name` and `global_id`.
-    pub name: EntityName,
-    /// The name its key is under: `client.admin`. Empty with `auth none` until the peer says it.
-    pub auth_name: String,
-    pub global_id: u64,
+    /// The peer's name, kind and capabilities as its key proves them. Every decision rests on this.
+    pub identity: Identity,
+    /// As the peer calls itself, for log lines and listings: `osd.3`, `client.?`.
+    pub claimed: ClaimedName,
+    /// As the peer gives them.
     pub addrs: EntityAddrVec,
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub socket: EntityAddr,
     pub features: Features,
-    /// Capabilities for *this* service as its ticket carries them: an encoded string. Empty with `auth none`.
-    pub caps: Bytes,
-    /// With `auth none` every capability is granted.
-    pub allow_all: bool,
+    /// The connection is encrypted.
     pub secure: bool,
 }
 
-/// How a session behaves when its socket breaks (Ceph's `Messenger::Policy`).
+impl Peer {
+    /// The peer at `addr` that has proved `proof` and calls itself `claimed`: as a session makes it, with every feature and
+    /// without encryption.
+    pub fn identified(proof: Proof, claimed: EntityName, addr: EntityAddr) -> Result<Peer, Impostor> {
+        Ok(Peer {
+            identity: proof.identify(claimed)?,
+            claimed: ClaimedName::new(claimed),
+            addrs: addr.into(),
+            socket: addr,
+            features: Features::ALL,
+            secure: false,
+        })
+    }
+}
+
+/// Behaviour of a session when its socket breaks (Ceph's `Messenger::Policy`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
     /// A break ends the session on both sides; the one that cares connects anew.
@@ -129,7 +141,7 @@ pub enum CloseReason {
     TimedOut,
 }
 
-/// How we prove who we are when connecting.
+/// The proof of our own name when connecting.
 #[derive(Clone)]
 pub enum Credentials {
     /// The cluster runs with `auth none`: we say who we are.
@@ -164,7 +176,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What a monitor gives a peer that it let in.
+/// Id and tickets that a monitor gives an admitted peer.
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub global_id: u64,
@@ -181,7 +193,7 @@ pub struct AuthRequest {
     /// True for the first frame (`AUTH_REQUEST`), false for `AUTH_REQUEST_MORE`.
     pub first: bool,
     pub payload: Bytes,
-    /// What the peer says it is.
+    /// The kind that the peer claims. Nothing is proved yet.
     pub peer_kind: EntityKind,
     pub peer_addr: EntityAddr,
     /// The connection mode that the session picked by both sides' preferences: 1 crc, 2 secure.
@@ -189,7 +201,7 @@ pub struct AuthRequest {
 }
 
 impl AuthRequest {
-    /// How many random bytes [`AuthReply::Done`] needs as the connection's secret.
+    /// Length of the connection's secret in [`AuthReply::Done`].
     pub fn connection_secret_len(&self) -> usize {
         if self.mode == 2 { 64 } else { 0 }
     }
@@ -201,16 +213,13 @@ pub enum AuthReply {
     More(Bytes),
     /// `AUTH_DONE`.
     Done {
-        auth_name: String,
-        global_id: u64,
+        /// The peer's name and capabilities.
+        proof: Proof,
         payload: Bytes,
         /// The key that signs the transcript; `None` with `auth none`.
         session_key: Option<wire::cephx::Key>,
         /// [`AuthRequest::connection_secret_len`] bytes.
-        connection_secret: Bytes,
-        /// See [`Peer::caps`].
-        caps: Bytes,
-        allow_all: bool,
+        connection_secret: wire::cephx::Secret,
     },
     /// `AUTH_BAD_METHOD` with this (negative) errno; the peer may try once more.
     Bad { result: i32 },

@@ -3,9 +3,10 @@
 use super::state::{Cx, Fault, Next, Return, Session, Stage};
 use bytes::Bytes;
 use codec::Features;
+use machine::identity::{ClaimedName, Method, Proof};
 use machine::net::{AuthReply, AuthRequest, NetEvent};
 use wire::cephx::{
-    AuthName, ChallengeOrReply, METHOD_CEPHX, METHOD_NONE, MODE_AUTHORIZER, MODE_MON, verify_authorizer,
+    AuthName, ChallengeOrReply, METHOD_CEPHX, METHOD_NONE, MODE_AUTHORIZER, MODE_MON, Secret, Verifier,
 };
 use wire::frames::{CONNECT_LOSSY, CONNECTION_SECRET_LEN, Control, MODE_SECURE};
 use wire::types::{EntityAddr, EntityKind};
@@ -24,8 +25,7 @@ impl Session {
     pub(super) fn on_frame_accepting(&mut self, frame: Control, cx: &mut Cx<'_>) -> Result<Next, Fault> {
         match (self.stage, frame) {
             (Stage::Hello, Control::Hello { kind, .. }) => {
-                self.peer.name.kind = kind;
-                self.policy = cx.config.accept_policy(kind);
+                self.claim.kind = kind;
                 self.stage = Stage::AuthAccepting { more: false };
             }
             // A peer may begin again after AUTH_BAD_METHOD; the transcript's bound ends it.
@@ -56,12 +56,17 @@ impl Session {
                     self.control(Control::IdentMissingFeatures { features: missing });
                     return Ok(Next::Go);
                 }
+                self.claim.num = id;
+                self.peer.claimed = ClaimedName::new(self.claim);
+                let proof = self.handshake.proof.take();
+                let proof = proof.ok_or_else(|| Fault::protocol("an ident without authentication"))?;
+                self.peer.identity = proof.identify(self.claim)?;
+                self.policy = cx.config.accept_policy(self.peer.identity.role());
                 self.peer.addrs = addrs;
-                self.peer.name.num = id;
                 self.peer.features = Features(supported.0 & cx.config.supported.0);
                 self.peer_global_seq = global_seq;
                 self.client_cookie = cookie;
-                // A peer that will not keep the session cannot be held to it.
+                // A peer may choose to lose its session.
                 if flags & CONNECT_LOSSY != 0 {
                     self.policy = machine::net::Policy::Lossy;
                 }
@@ -101,7 +106,7 @@ impl Session {
         payload: Bytes,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        let allowed = cx.config.modes.between(cx.config.name.kind, self.peer.name.kind, method);
+        let allowed = cx.config.modes.between(cx.config.name.kind, self.claim.kind, method);
         let mode = preferred_modes.iter().copied().find(|m| allowed.contains(m));
         self.handshake.method = method;
         self.handshake.challenge = None;
@@ -117,7 +122,7 @@ impl Session {
         }
     }
 
-    /// One turn of authentication: by the role when we are a monitor that is asked as such, by the ticket otherwise.
+    /// One turn of authentication: by the role where we are a monitor and addressed as one, by the ticket otherwise.
     fn judge(&mut self, first: bool, payload: Bytes, cx: &mut Cx<'_>) -> Result<(), Fault> {
         let is_mon = cx.config.name.kind == EntityKind::MON;
         let for_mon = !first || payload.first().is_some_and(|m| (MODE_MON..=MODE_MON_LAST).contains(m));
@@ -126,7 +131,7 @@ impl Session {
                 method: self.handshake.method,
                 first,
                 payload,
-                peer_kind: self.peer.name.kind,
+                peer_kind: self.claim.kind,
                 peer_addr: self.peer.socket,
                 mode: self.handshake.mode,
             };
@@ -152,24 +157,19 @@ impl Session {
             self.send_bad_method(EACCES, cx);
             return Ok(());
         };
-        self.peer.auth_name = name.to_string();
-        self.peer.global_id = global_id;
-        self.peer.allow_all = true;
-        self.send_auth_done(Bytes::new(), &[])
+        self.send_auth_done(Proof::none(name, global_id), Bytes::new(), &[], cx)
     }
 
     fn judge_authorizer(&mut self, payload: &[u8], cx: &mut Cx<'_>) -> Result<(), Fault> {
-        let mut secret = [0; CONNECTION_SECRET_LEN];
-        let secret = match self.handshake.mode {
-            MODE_SECURE => {
-                cx.random.fill(&mut secret);
-                &secret[..]
-            }
-            _ => &[],
-        };
+        let mut secret = Secret::default();
+        if self.handshake.mode == MODE_SECURE {
+            secret = Secret::zeroed(CONNECTION_SECRET_LEN);
+            cx.random.fill(secret.bytes_mut());
+        }
         let service = cx.config.name.kind.0 as u32;
         let challenge = self.handshake.challenge;
-        match verify_authorizer(payload, service, cx.keys, challenge, secret, cx.random) {
+        let verifier = Verifier { service, keys: cx.keys, now_at_least: cx.ticket_clock.at_least(cx.now) };
+        match verifier.verify(payload, challenge, &secret, cx.random) {
             Ok(ChallengeOrReply::Challenge { number, payload }) => {
                 self.handshake.challenge = Some(number);
                 self.stage = Stage::AuthAccepting { more: true };
@@ -178,12 +178,15 @@ impl Session {
             }
             Ok(ChallengeOrReply::Accepted(verified)) => {
                 let ticket = verified.info.ticket;
-                self.peer.auth_name = ticket.name.to_string();
-                self.peer.global_id = ticket.global_id;
-                self.peer.caps = ticket.caps.caps;
-                self.peer.allow_all = ticket.caps.allow_all;
+                let proof = Proof {
+                    method: Method::Cephx,
+                    name: ticket.name,
+                    global_id: ticket.global_id,
+                    caps: ticket.caps.caps,
+                    allow_all: ticket.caps.allow_all,
+                };
                 self.handshake.session_key = Some(verified.info.session_key);
-                self.send_auth_done(verified.reply, secret)
+                self.send_auth_done(proof, verified.reply, &secret, cx)
             }
             Err(why) => {
                 self.denied = Some(why.to_string());
@@ -208,42 +211,50 @@ impl Session {
                 self.send_bad_method(result, cx);
                 Ok(())
             }
-            AuthReply::Done {
-                auth_name,
-                global_id,
-                payload,
-                session_key,
-                connection_secret,
-                caps,
-                allow_all,
-            } => {
-                self.peer.auth_name = auth_name;
-                self.peer.global_id = global_id;
-                self.peer.caps = caps;
-                self.peer.allow_all = allow_all;
+            AuthReply::Done { proof, payload, session_key, connection_secret } => {
                 self.handshake.session_key = session_key;
-                self.send_auth_done(payload, &connection_secret)
+                self.send_auth_done(proof, payload, &connection_secret, cx)
             }
         }
     }
 
-    fn send_auth_done(&mut self, payload: Bytes, secret: &[u8]) -> Result<(), Fault> {
+    /// The peer is authenticated. It may go on if it claims no more than its key is, and if the connection mode that its
+    /// claim negotiated is one that its key may use.
+    fn send_auth_done(
+        &mut self,
+        proof: Proof,
+        payload: Bytes,
+        secret: &[u8],
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Fault> {
         let mode = self.handshake.mode;
+        let (us, method) = (cx.config.name.kind, self.handshake.method);
+        let refusal = match proof.role(self.claim.kind) {
+            Ok(role) if cx.config.modes.between(us, role, method).contains(&mode) => None,
+            Ok(role) => Some(format!("{} may not use mode {mode} as a {role:?}", proof.name)),
+            Err(impostor) => Some(impostor.to_string()),
+        };
+        if let Some(why) = refusal {
+            self.denied = Some(why);
+            self.send_bad_method(EACCES, cx);
+            return Ok(());
+        }
         self.peer.secure = mode == MODE_SECURE;
-        self.control(Control::AuthDone { global_id: self.peer.global_id, mode, payload });
+        self.control(Control::AuthDone { global_id: proof.global_id, mode, payload });
+        self.handshake.proof = Some(proof);
         self.sign(mode, secret)
     }
 
     fn send_bad_method(&mut self, result: i32, cx: &Cx<'_>) {
         let method = self.handshake.method;
-        let allowed_modes = cx.config.modes.between(cx.config.name.kind, self.peer.name.kind, method);
+        let allowed_modes = cx.config.modes.between(cx.config.name.kind, self.claim.kind, method);
         let allowed_methods = cx.config.methods.clone();
         self.control(Control::AuthBadMethod { method, result, allowed_methods, allowed_modes });
         self.handshake.challenge = None;
         self.stage = Stage::AuthAccepting { more: false };
     }
 
-    /// Let the peer in as a session of its own.
+    /// Admit the peer with a session of its own.
     pub(super) fn send_server_ident(&mut self, cx: &mut Cx<'_>) {
         self.renumber();
         self.in_seq = 0;

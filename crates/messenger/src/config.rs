@@ -1,4 +1,4 @@
-//! What an endpoint is told: who we are, whom we let in and how, and the bounds.
+//! Configuration of an endpoint: our name and addresses, rules for peers, and limits.
 
 use codec::Features;
 use machine::CoreId;
@@ -10,37 +10,43 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName};
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// As we call ourselves. A client's number is -1 until a monitor has given it one; see
+    /// Our own name. A client's number is -1 until a monitor has given it one; see
     /// [`super::Endpoint::set_name`].
     pub name: EntityName,
-    /// Ours. A client without a listening socket gives one blank msgr2 address with its nonce; the IP is learned
-    /// from the first peer.
+    /// Our own addresses. A client without a listening socket gives one blank msgr2 address with its nonce, and learns its
+    /// IP from the first peer.
     pub addrs: EntityAddrVec,
     pub supported: Features,
-    /// What a peer must have.
+    /// Features that a peer must have.
     pub required: Features,
     /// `CEPH_AUTH_*` that peers connecting to us may use, best first.
     pub methods: Vec<u32>,
     pub modes: ModeLists,
-    /// How sessions that others open with us behave, by the kind of the peer.
+    /// Policies of sessions that peers open with us, by the proven kind of the peer.
     pub accept_policies: BTreeMap<EntityKind, Policy>,
     pub accept_policy_default: Policy,
-    /// The core that this endpoint runs on, and how many there are. Core 0 accepts and shakes hands; lossy sessions
-    /// then move to the cores in turn, lossless ones stay, where their peer will look for them.
+    /// The core of this endpoint, and the number of cores. Core 0 accepts connections and runs handshakes. Lossy sessions
+    /// then move to the cores in turn. Lossless ones stay, because a reconnecting peer arrives at core 0.
     pub core: CoreId,
     pub core_count: u16,
     /// The longest message, by the sum of its segments, once a peer is authenticated.
     pub message_len_max: usize,
     /// From the socket's opening to the session's readiness (`ms_connection_ready_timeout`).
     pub handshake_timeout: Duration,
-    /// A lossy session that says nothing for so long is closed (`ms_connection_idle_timeout`).
+    /// A lossy session without traffic for this long is closed (`ms_connection_idle_timeout`).
     pub idle_timeout: Duration,
-    /// Between attempts of a lossless session to connect again; doubles (`ms_initial_backoff`, `ms_max_backoff`).
+    /// A large frame holds its part of the memory budget from its first byte on. In each window of this length its sender
+    /// must send `frame_progress_min` bytes of it, or fetch as many of our replies. While other sessions wait for memory,
+    /// `frame_progress_min_waited` applies. A slower peer is disconnected, which frees the memory.
+    pub frame_window: Duration,
+    pub frame_progress_min: u64,
+    pub frame_progress_min_waited: u64,
+    /// Pause before a lossless session reconnects; doubles with each attempt (`ms_initial_backoff`, `ms_max_backoff`).
     pub backoff_min: Duration,
     pub backoff_max: Duration,
-    /// While more bytes than this wait for a peer that called us to fetch them, nothing is read from it.
+    /// Backpressure: while more unsent bytes than this are queued for a peer that called us, its socket is not read.
     pub unwritten_len_max: usize,
-    /// Of what clients sent: see [`NetEffect::HoldAtMost`](machine::net::NetEffect::HoldAtMost), which changes it.
+    /// Memory budget for requests of clients, in bytes: see [`NetEffect::HoldAtMost`](machine::net::NetEffect::HoldAtMost), which changes it.
     pub held_len_max: usize,
 }
 
@@ -61,6 +67,9 @@ impl Config {
             message_len_max: 256 << 20,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(900),
+            frame_window: Duration::from_secs(20),
+            frame_progress_min: 64 << 10,
+            frame_progress_min_waited: 1 << 20,
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(15),
             unwritten_len_max: 16 << 20,
@@ -73,20 +82,20 @@ impl Config {
     }
 }
 
-/// Which connection modes are offered and accepted, best first (`ms_*_mode`).
+/// Connection modes that are offered and accepted, best first (`ms_*_mode`).
 #[derive(Clone, Debug)]
 pub struct ModeLists {
-    /// Between monitors and managers, and of daemons with those (`ms_mon_cluster_mode`).
+    /// Among monitors and managers, and between them and daemons (`ms_mon_cluster_mode`).
     pub mon_cluster: Vec<u32>,
-    /// A monitor's or manager's, with everyone else (`ms_mon_service_mode`).
+    /// At a monitor or manager, with clients (`ms_mon_service_mode`).
     pub mon_service: Vec<u32>,
-    /// A client's, with monitors and managers (`ms_mon_client_mode`).
+    /// At a client, with monitors and managers (`ms_mon_client_mode`).
     pub mon_client: Vec<u32>,
-    /// Between daemons (`ms_cluster_mode`).
+    /// Among daemons (`ms_cluster_mode`).
     pub cluster: Vec<u32>,
-    /// A daemon's, with clients (`ms_service_mode`).
+    /// At a daemon, with clients (`ms_service_mode`).
     pub service: Vec<u32>,
-    /// A client's, with daemons (`ms_client_mode`).
+    /// At a client, with daemons (`ms_client_mode`).
     pub client: Vec<u32>,
 }
 
@@ -119,7 +128,7 @@ impl ModeLists {
         }
     }
 
-    /// What `us` may use with `peer` under `method`: without keys there is nothing to seal with.
+    /// The modes that `us` may use with `peer` under `method`. Without keys only crc mode is possible.
     pub(super) fn between(&self, us: EntityKind, peer: EntityKind, method: u32) -> Vec<u32> {
         let is_mon = |k| k == EntityKind::MON || k == EntityKind::MGR;
         let is_daemon = |k| k == EntityKind::OSD || k == EntityKind::MDS;

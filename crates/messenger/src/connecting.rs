@@ -2,8 +2,11 @@
 
 use super::state::{Cx, Fault, Next, Session, Stage};
 use bytes::Bytes;
+use machine::identity::{ClaimedName, Identity};
 use machine::net::{Credentials, Grant, NetEvent, Policy};
-use wire::cephx::{AuthName, Authenticate, Authorizer, METHOD_CEPHX, METHOD_NONE, MonitorReply, TicketBlob};
+use wire::cephx::{
+    AuthName, Authenticate, Authorizer, METHOD_CEPHX, METHOD_NONE, MonitorReply, Secret, TicketBlob,
+};
 use wire::frames::{CONNECT_LOSSY, Control, MODE_SECURE};
 use wire::types::{AddrKind, EntityAddr, EntityAddrVec, EntityKind};
 
@@ -46,7 +49,9 @@ impl Session {
                 if !addrs.0.iter().any(|a| a.kind == target.kind && a.socket == target.socket) {
                     return Err(Fault::protocol(format!("called {target}, and {addrs} answered")));
                 }
-                self.peer.name.num = id;
+                self.claim.num = id;
+                self.peer.claimed = ClaimedName::new(self.claim);
+                self.peer.identity = Identity::of_service(self.claim.kind);
                 self.peer.addrs = addrs;
                 self.peer.features = codec::Features(supported.0 & cx.config.supported.0);
                 self.peer_global_seq = global_seq;
@@ -69,7 +74,7 @@ impl Session {
                 if full {
                     return Err(Fault(machine::net::CloseReason::Reset));
                 }
-                // The peer never had the session: introduce ourselves anew, with all that we wanted to say.
+                // The peer never had the session: begin anew, and keep our unsent messages.
                 self.server_cookie = 0;
                 self.connect_seq = 0;
                 self.in_seq = 0;
@@ -97,7 +102,7 @@ impl Session {
         ours: EntityAddr,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        let wanted = self.peer.name.kind;
+        let wanted = self.claim.kind;
         if kind != wanted {
             return Err(Fault::protocol(format!("called a {wanted:?}, and a {kind:?} answered")));
         }
@@ -141,7 +146,7 @@ impl Session {
         };
         let challenge = codec::Reader::new(payload).get().map_err(|e| Fault::protocol(e.to_string()))?;
         let old = reclaim.as_ref().map_or_else(TicketBlob::default, |(_, t)| t.to_blob());
-        // The AUTH ticket comes in any case; asking for it too makes the monitor send the connection's secret.
+        // The AUTH ticket comes in any case. Asking for it makes the monitor send the connection's secret too.
         let want = want_services | EntityKind::AUTH.0 as u32;
         Authenticate::answer(key, challenge, old, want, cx.random)
             .map_err(|e| Fault::denied(format!("our key: {e}")))
@@ -154,17 +159,16 @@ impl Session {
         payload: Bytes,
         cx: &mut Cx<'_>,
     ) -> Result<(), Fault> {
-        let offered =
-            cx.config.modes.between(cx.config.name.kind, self.peer.name.kind, self.handshake.method);
+        let offered = cx.config.modes.between(cx.config.name.kind, self.claim.kind, self.handshake.method);
         if !offered.contains(&mode) {
             return Err(Fault::protocol(format!("the peer picked mode {mode}, which was not offered")));
         }
         let unproved =
             |e: wire::cephx::SealError| Fault::denied(format!("the peer does not know our key: {e}"));
-        let mut secret = Bytes::new();
+        let mut secret = Secret::default();
         match self.credentials.as_ref().ok_or_else(|| Fault::protocol("no credentials"))? {
             Credentials::None { .. } => {
-                if self.peer.name.kind == EntityKind::MON {
+                if self.claim.kind == EntityKind::MON {
                     cx.event(NetEvent::Granted {
                         conn: self.conn,
                         grant: Grant { global_id, tickets: vec![] },
@@ -242,7 +246,7 @@ impl Session {
         if id == 0 { cx.config.name.num } else { id as i64 }
     }
 
-    /// As configured, with the IP that the peer sees where ours is blank.
+    /// Our configured addresses. A blank IP is replaced by the one that the peer sees.
     fn our_addrs(&self, cx: &Cx<'_>) -> EntityAddrVec {
         let seen = self.peer_sees_us_as.and_then(|a| a.socket);
         let learn = |a: &EntityAddr| match (a.socket, seen) {

@@ -4,6 +4,7 @@ use super::config::Config;
 use super::inflow::Inflow;
 use super::matching::peer_key;
 use super::state::{Cx, Fault, Next, Session, Stage};
+use super::ticket_clock::TicketClock;
 use bytes::BytesMut;
 use machine::net::{CloseReason, NetEffect, NetEvent, Policy};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
@@ -17,7 +18,7 @@ use wire::types::{EntityAddr, EntityName};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SocketId(pub u64);
 
-/// What happened to sockets, and what the role wants. The host accepts with [`Endpoint::accept`].
+/// Events of sockets, and effects of the role. The host accepts with [`Endpoint::accept`].
 #[derive(Debug)]
 pub enum Input {
     /// [`Effect::Open`] succeeded.
@@ -52,22 +53,22 @@ pub enum Effect {
         socket: SocketId,
         to: SocketAddr,
     },
-    /// Close it. What was not written is dropped.
+    /// Close it. Unwritten bytes are dropped.
     Shut {
         socket: SocketId,
     },
-    /// Read from this socket, or do not. Sockets are read from unless this says otherwise.
+    /// Start or stop reading from this socket. Sockets are read from the start.
     Reading {
         socket: SocketId,
         on: bool,
     },
     Event(NetEvent),
-    /// Somebody who called was not let in, or never said enough: for the host's log. The role does not hear of it.
+    /// A caller was refused, or did not finish its handshake: for the host's log. The role does not hear of it.
     Refused {
         from: EntityAddr,
         why: CloseReason,
     },
-    /// The session goes on on another core: give it the socket and this, by [`Endpoint::receive_moved`].
+    /// The session migrates to another core: hand over the socket and this, by [`Endpoint::receive_moved`].
     Move {
         socket: SocketId,
         to: CoreId,
@@ -75,23 +76,23 @@ pub enum Effect {
     },
 }
 
-/// A session between two cores.
+/// A session that migrates between two cores.
 pub struct Moved(Session);
 
 impl std::fmt::Debug for Moved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Moved({})", self.0.peer.name)
+        write!(f, "Moved({})", self.0.peer.claimed)
     }
 }
 
-/// Where the next bytes from a socket belong.
+/// The destination of the next bytes from a socket.
 #[derive(Debug)]
 pub enum ReadPlan<'a> {
-    /// Into any buffer, best behind what [`Endpoint::take_partial`] gives; then [`Input::Received`].
+    /// Any buffer, best behind the bytes of [`Endpoint::take_partial`]; then [`Input::Received`].
     Shared,
-    /// Into this buffer, at most so many; then [`Input::Filled`].
+    /// This buffer, at most so many bytes; then [`Input::Filled`].
     Own(&'a mut BytesMut, usize),
-    /// Nowhere: the socket is unknown, or not to be read.
+    /// None: the socket is unknown, or paused.
     Nothing,
 }
 
@@ -101,6 +102,7 @@ const LONG_QUEUE_LEN: usize = 256 << 10;
 pub struct Endpoint {
     pub(super) config: Config,
     keys: RotatingKeys,
+    ticket_clock: TicketClock,
     random: Random,
     global_seq: u64,
     sockets_made: u64,
@@ -113,7 +115,7 @@ pub struct Endpoint {
     deadlines: BTreeSet<(Time, ConnId)>,
     /// Sockets with bytes to write, once each.
     dirty: Vec<SocketId>,
-    /// The last of them that got a long queue.
+    /// The last of them whose queue became long.
     long: Option<SocketId>,
     inflow: Inflow,
 }
@@ -124,6 +126,7 @@ impl Endpoint {
         Endpoint {
             config,
             keys: RotatingKeys::default(),
+            ticket_clock: TicketClock::default(),
             random,
             global_seq: 0,
             sockets_made: 0,
@@ -139,7 +142,7 @@ impl Endpoint {
         }
     }
 
-    /// The host has accepted a socket. Its bytes come as [`Input::Received`] under the id that this gives.
+    /// The host has accepted a socket. Its bytes come as [`Input::Received`] under the returned id.
     pub fn accept(&mut self, now: Time, from: SocketAddr, effects: &mut Effects<Effect>) -> SocketId {
         let socket = self.new_socket();
         let conn = self.new_conn();
@@ -147,6 +150,7 @@ impl Endpoint {
             now,
             config: &self.config,
             keys: &self.keys,
+            ticket_clock: &self.ticket_clock,
             random: &mut self.random,
             global_seq: &mut self.global_seq,
             inflow: &mut self.inflow,
@@ -160,7 +164,7 @@ impl Endpoint {
         socket
     }
 
-    /// Whether a session that is about to be ready should live on another core: in turn.
+    /// The core on which the next session will live, round robin; `None` for this core.
     pub(super) fn next_home(&mut self) -> Option<CoreId> {
         self.moves_made += 1;
         let home = CoreId((self.moves_made % self.config.core_count.max(1) as u64) as u16);
@@ -175,7 +179,7 @@ impl Endpoint {
         effects.push(Effect::Move { socket, to, session: Box::new(Moved(session)) });
     }
 
-    /// A session that another core has moved here, under new ids. Its handshake is finished.
+    /// Take a session that migrated here, under new ids. Its handshake is finished.
     pub fn receive_moved(&mut self, now: Time, moved: Moved, effects: &mut Effects<Effect>) -> SocketId {
         let Moved(mut session) = moved;
         let (conn, socket) = (self.new_conn(), self.new_socket());
@@ -192,7 +196,7 @@ impl Endpoint {
         socket
     }
 
-    /// A monitor has told us our number.
+    /// A monitor has assigned our number.
     pub fn set_name(&mut self, name: EntityName) {
         self.config.name = name;
     }
@@ -205,7 +209,7 @@ impl Endpoint {
         self.sessions.len()
     }
 
-    /// Where the next bytes of this socket go.
+    /// The destination of the next bytes of this socket.
     pub fn read_plan(&mut self, socket: SocketId) -> ReadPlan<'_> {
         let session = self.sockets.get(&socket).and_then(|conn| self.sessions.get_mut(conn));
         let Some(session) = session.filter(|s| s.reading) else { return ReadPlan::Nothing };
@@ -216,8 +220,7 @@ impl Endpoint {
         }
     }
 
-    /// The bytes of an unfinished small frame. A host that puts them in front of the next bytes it gives saves
-    /// them from being joined otherwise.
+    /// Take the bytes of an unfinished small frame. A host that puts them in front of the next bytes saves a copy.
     pub fn take_partial(&mut self, socket: SocketId) -> BytesMut {
         let session = self.sockets.get(&socket).and_then(|conn| self.sessions.get_mut(conn));
         let transport = session.and_then(|s| s.transport.as_mut());
@@ -230,18 +233,18 @@ impl Endpoint {
         session.transport.as_mut().map(|t| &mut t.out)
     }
 
-    /// Sockets that got bytes to write since the last time this was asked.
+    /// Take the sockets that got bytes to write since the last call.
     pub fn take_dirty(&mut self, into: &mut Vec<SocketId>) {
         into.append(&mut self.dirty);
     }
 
-    /// A socket that has so much to write that it should not wait for the end of the turn: while the peer reads the
-    /// beginning, the next answers can be framed.
+    /// Take a socket with a long queue, to be written before the end of the turn: the peer reads the beginning while the
+    /// next replies are framed.
     pub fn take_long(&mut self) -> Option<SocketId> {
         self.long.take()
     }
 
-    /// Once a turn: sessions that were held back go on when there is room for what they send.
+    /// Once a turn: sessions under backpressure go on when there is memory for their requests.
     pub fn read_on(&mut self, now: Time, effects: &mut Effects<Effect>) {
         for conn in self.inflow.take_choked() {
             if let Some(session) = self.sessions.get_mut(&conn) {
@@ -285,7 +288,10 @@ impl Endpoint {
                 self.on_result(now, conn, fault, effects);
                 self.on_bytes(now, conn, effects);
             }
-            NetEffect::ServiceKeys(keys) => self.keys = keys,
+            NetEffect::ServiceKeys(keys) => {
+                self.ticket_clock.learn(now, &keys);
+                self.keys = keys;
+            }
             NetEffect::Renew { conn, credentials } => {
                 self.with(now, conn, effects, |s, _| s.credentials = Some(credentials));
             }
@@ -300,7 +306,7 @@ impl Endpoint {
         self.with(now, conn, effects, |s, cx| s.open(socket, cx));
     }
 
-    /// Everything that a session has got is looked at, and what follows for others.
+    /// Process all received bytes of a session, and their consequences for other sessions.
     pub(super) fn on_bytes(&mut self, now: Time, conn: ConnId, effects: &mut Effects<Effect>) {
         loop {
             match self.try_with(now, conn, effects, |s, cx| s.on_bytes(cx)) {
@@ -339,12 +345,8 @@ impl Endpoint {
                 Stage::Backoff => self.open(now, conn, effects),
                 Stage::Standby => {}
                 Stage::Ready => {
-                    let idle_until = session.last_heard + self.config.idle_timeout;
-                    if idle_until > now {
-                        self.with(now, conn, effects, |s, _| s.deadline = Some(idle_until));
-                    } else {
-                        self.on_result(now, conn, Some(Err(Fault(CloseReason::TimedOut))), effects);
-                    }
+                    let judged = self.try_with(now, conn, effects, |s, cx| s.on_ready_deadline(cx));
+                    self.on_result(now, conn, judged, effects);
                 }
                 _ => {
                     let why = match session.denied.take() {
@@ -357,7 +359,7 @@ impl Endpoint {
         }
     }
 
-    /// End a session, and say so if there is a reason to give.
+    /// End a session, and report it if there is a reason.
     pub(super) fn close(&mut self, conn: ConnId, why: Option<CloseReason>, effects: &mut Effects<Effect>) {
         let Some(session) = self.forget(conn) else { return };
         if let Some(t) = &session.transport {
@@ -412,6 +414,7 @@ impl Endpoint {
             now,
             config: &self.config,
             keys: &self.keys,
+            ticket_clock: &self.ticket_clock,
             random: &mut self.random,
             global_seq: &mut self.global_seq,
             inflow: &mut self.inflow,

@@ -1,12 +1,13 @@
-//! What every stage shares, and what happens once a session is ready: signatures, messages, acks, keepalives.
+//! Frames of a ready session, and those common to all stages: signatures, messages, acks, keepalives.
 
 use super::state::{Cx, Fault, Next, Session, Stage};
 use machine::net::{Held, NetEvent};
+use wire::cephx::is_same_secret;
 use wire::frames::{Control, Frame, Side, Tag};
 use wire::messages::{Body, Message};
 
 impl Session {
-    /// Take in everything that has come. Stops early when the endpoint must decide, or the role.
+    /// Process all received bytes. Stops early for a decision of the endpoint or the role.
     pub(super) fn on_bytes(&mut self, cx: &mut Cx<'_>) -> Result<Next, Fault> {
         loop {
             let Some(t) = &mut self.transport else { return Ok(Next::Go) };
@@ -47,7 +48,7 @@ impl Session {
         let control = frame.control().map_err(|e| Fault::protocol(e.to_string()))?;
         match (self.stage, control) {
             (Stage::Signing { expected }, Control::AuthSignature { signature }) => {
-                if signature != expected {
+                if !is_same_secret(&signature, &expected) {
                     return Err(Fault::denied("the transcript's signature is wrong"));
                 }
                 let side = self.transport.as_mut().map(|t| {
@@ -79,7 +80,7 @@ impl Session {
         let (header, payload) = frame.message().map_err(|e| Fault::protocol(e.to_string()))?;
         self.on_acknowledged(header.ack_seq);
         if header.seq <= self.in_seq {
-            // Replayed, and here already.
+            // A replay of a message that was handled before.
             return Ok(Next::Go);
         }
         let payload_len = payload.len();
@@ -107,7 +108,7 @@ impl Session {
     }
 }
 
-/// What carrying it out brings into memory.
+/// Bytes that the message asks to be read into memory.
 fn asked_len(message: &Message) -> usize {
     match &message.body {
         Body::MOSDOp(op) => op.asked_len(),

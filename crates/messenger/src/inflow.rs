@@ -1,61 +1,62 @@
-//! How much of what clients send may be in memory at once, on one core?
+//! The memory budget for clients' requests, on one core.
 //!
-//! A client may have as many requests under way as it likes, and there may be thousands of clients. Without a bound a
-//! daemon that is slower than its network for a while takes all the memory that the host has. So there is a budget:
+//! A client may have any number of requests under way, and there may be thousands of clients. Without a limit a daemon that
+//! is slower than its network would fill the host's memory. The budget:
 //!
-//! - A message counts from its arrival until whoever carries it out lets go of its [`Held`], which is when it has been
-//!   answered or dropped: what it takes itself, and what it asks to be read.
-//! - A large frame counts before its data is read: a hundred half-received messages are as much memory as whole ones.
-//! - When the budget is used up, nothing more is taken from a session, not even what its socket has given already, and
-//!   sockets are not read from: TCP tells the clients. Sessions go on in the order in which they had to wait, with one
-//!   frame each while others wait too. A request that is larger than the whole budget goes through alone.
-//! - Answers that wait for a client to fetch them do not count there: one that does not would keep all others waiting. But
-//!   where all this together is more than the budget, a session that has more than its even share, in answers and in what
-//!   it has asked to be read, gets nothing more until it has less. So all of it is at most about twice the budget, and
-//!   a client that has the daemon to itself has all of it.
+//! - A message counts from its arrival until its [`Held`] is dropped, which is when it has been answered or discarded. It
+//!   counts its own length and the bytes that it asks to be read.
+//! - A large frame counts from its first byte on: a hundred half-received messages need as much memory as whole ones. It
+//!   must arrive at a minimum rate; see [`super::Config::frame_window`].
+//! - When the budget is used up, no more frames are taken from any session and sockets are not read: TCP tells the clients.
+//!   Sessions go on in the order in which they began to wait, with one frame each while others wait. A request that is
+//!   larger than the whole budget goes through alone.
+//! - Replies that a client has not fetched are outside the budget: a client that fetches nothing would block all others.
+//!   But when requests and replies together exceed the budget, a session with more than its even share (replies, and bytes
+//!   that it has asked to be read) is paused until it has half of that. Requests and replies together therefore take at
+//!   most about twice the budget. A client that has the daemon to itself may use all of it.
 //!
-//! Only connections of clients wait. A daemon that waits for another daemon's answer must not be kept waiting by
-//! requests that wait for it. (Stock: `osd_client_message_size_cap`, the throttler of the client policy.)
+//! The budget applies to clients only. A daemon that waits for another daemon's reply must not wait for clients whose
+//! requests wait for it. (Stock: `osd_client_message_size_cap`, the throttler of the client policy.)
 
 use machine::{ConnId, Held, HeldBytes};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a message takes besides its payload: the decoded request, its place in tables, its reply.
+/// Memory of a message besides its payload: the decoded request, table entries, the reply.
 const MESSAGE_OVERHEAD: usize = 2 << 10;
 
-/// Not even with thousands of sessions does less wait for one than keeps its socket busy.
+/// Minimum share of a session: enough unfetched replies to keep its socket busy.
 const FAIR_SHARE_MIN: usize = 1 << 20;
 
-/// One session's part.
+/// One session's part of the budget.
 #[derive(Default)]
 pub(super) struct Share {
-    /// The frame that it takes now or next, by its number on the socket.
+    /// The number of the present or next frame on the socket.
     frame: u64,
-    /// Of that frame, when it is a large one: counted as being received.
+    /// Length of that frame, while it is a large one that is being received.
     receiving: Option<usize>,
-    /// It may take this frame though others wait: it has waited itself.
+    /// It may take this frame though others wait, because it has waited itself.
     is_called: bool,
     /// It is in the queue.
     waits: bool,
-    /// What its requests under way ask to be read.
+    /// Bytes that its requests under way ask to be read.
     asked: Arc<AtomicUsize>,
-    /// Of its answers, so much was not fetched when it was last looked at.
+    /// Bytes of its replies that it had not fetched at the last look.
     unwritten: usize,
-    /// It is among those that have more than their share.
+    /// It is paused for having more than its share.
     is_choked: bool,
 }
 
 pub(super) struct Inflow {
     len_max: usize,
     held: Arc<AtomicUsize>,
-    /// Of large frames that were admitted and are not whole yet.
+    /// Bytes of large frames that were admitted and are not complete.
     receiving: usize,
     waiting: VecDeque<ConnId>,
-    /// All sessions' answers.
+    /// Unfetched replies of all sessions, in bytes.
     unwritten: usize,
-    /// Sessions that get nothing more until they have less than their share.
+    /// Sessions that are paused until they have less than their share.
     choked: Vec<ConnId>,
     sessions: usize,
 }
@@ -77,7 +78,7 @@ impl Inflow {
         self.len_max = len_max;
     }
 
-    /// How many share it.
+    /// Number of sessions that share the budget.
     pub fn set_sessions(&mut self, sessions: usize) {
         self.sessions = sessions;
     }
@@ -86,28 +87,28 @@ impl Inflow {
         (self.len_max / self.sessions.max(1)).max(FAIR_SHARE_MIN)
     }
 
-    /// A whole message has come, of `len` bytes, which asks for `asked` to be read.
+    /// Count a complete message of `len` bytes, which asks for `asked` bytes to be read.
     pub fn hold(&mut self, share: &Share, len: usize, asked: usize) -> Held {
         let of_all = HeldBytes::new(&self.held, len.saturating_add(asked).saturating_add(MESSAGE_OVERHEAD));
         let asked = if asked > 0 { HeldBytes::new(&share.asked, asked) } else { HeldBytes::default() };
         Held::new(of_all, asked)
     }
 
-    /// So much of a session's answers is not fetched yet.
+    /// Note the unfetched bytes of a session's replies.
     pub fn note_unwritten(&mut self, share: &mut Share, len: usize) {
         self.unwritten = self.unwritten - share.unwritten + len;
         share.unwritten = len;
     }
 
-    /// Whether a session has more than its share while all together have more than the budget. Then it is called again, by
-    /// [`Inflow::take_choked`].
+    /// True if the session must pause: it has more than its share, and all together more than the budget. It resumes
+    /// through [`Inflow::take_choked`].
     pub fn chokes(&mut self, conn: ConnId, share: &mut Share, unwritten: usize, is_reading: bool) -> bool {
-        // Asked for each frame: as a rule there is room, and nothing else needs to be known.
+        // Called for each frame. Usually there is room, and the share need not be computed.
         if self.used().saturating_add(self.unwritten) <= self.len_max {
             return false;
         }
         let own = unwritten.saturating_add(share.asked.load(Ordering::Relaxed));
-        // Twice the mark to stop, once to go on: no flapping.
+        // Hysteresis: stop at the share, go on at half of it.
         let chokes = own > self.fair_share() / if is_reading { 1 } else { 2 };
         if chokes && !share.is_choked {
             share.is_choked = true;
@@ -116,7 +117,7 @@ impl Inflow {
         chokes
     }
 
-    /// To be looked at again.
+    /// Take the paused sessions, to be looked at again.
     pub fn take_choked(&mut self) -> Vec<ConnId> {
         std::mem::take(&mut self.choked)
     }
@@ -130,7 +131,7 @@ impl Inflow {
         used == 0 || used.saturating_add(len) <= self.len_max
     }
 
-    /// This is the session's frame now or next: the one before is whole, and counts as a message.
+    /// Begin the session's frame of this number. The one before is complete and counts as a message.
     pub fn begin_frame(&mut self, share: &mut Share, frame: u64) {
         if share.frame != frame {
             self.give_up(share);
@@ -139,8 +140,7 @@ impl Inflow {
         }
     }
 
-    /// Whether this session may take its next frame, or go on with it. `large`: how much of it is being received into
-    /// memory of its own.
+    /// True if the session may take this frame. `large`: the length of a frame that has a buffer of its own.
     pub fn admits(&mut self, conn: ConnId, share: &mut Share, frame: u64, large: Option<usize>) -> bool {
         self.begin_frame(share, frame);
         if share.receiving.is_some() {
@@ -162,19 +162,19 @@ impl Inflow {
         false
     }
 
-    /// The session is not here any more.
+    /// The session has ended, or migrated to another core.
     pub fn forget(&mut self, share: &mut Share) {
         self.give_up(share);
         self.note_unwritten(share, 0);
         share.is_choked = false;
     }
 
-    /// The session receives nothing any more.
+    /// The session's socket is gone: its half-received frame is dropped.
     pub fn give_up(&mut self, share: &mut Share) {
         self.receiving -= share.receiving.take().unwrap_or(0);
     }
 
-    /// Who has waited longest, if there is any room at all; it leaves the queue.
+    /// Take the session that has waited longest, if there is any room at all.
     pub fn call_next(&mut self) -> Option<ConnId> {
         if self.used() > 0 && self.used() >= self.len_max { None } else { self.waiting.pop_front() }
     }
@@ -183,7 +183,7 @@ impl Inflow {
         !self.waiting.is_empty()
     }
 
-    /// `shares`: of every session.
+    /// Check the sums against `shares`, those of every session.
     pub fn check<'a>(&self, shares: impl Iterator<Item = &'a Share> + Clone) {
         let receiving: usize = shares.clone().filter_map(|share| share.receiving).sum();
         assert_eq!(receiving, self.receiving, "what is being received is counted");
@@ -209,6 +209,11 @@ impl Share {
     pub fn waits(&self) -> bool {
         self.waits
     }
+
+    /// A large frame was admitted and is not complete.
+    pub fn is_receiving(&self) -> bool {
+        self.receiving.is_some()
+    }
 }
 
 #[cfg(test)]
@@ -217,7 +222,7 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
-    /// As the endpoint does it: those that are admitted now.
+    /// Admit waiting sessions as the endpoint does; returns those that were admitted.
     fn call(inflow: &mut Inflow, shares: &mut [Share], frames: &[(u64, Option<usize>)]) -> Vec<u64> {
         let mut admitted = Vec::new();
         while let Some(conn) = inflow.call_next() {
@@ -261,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_budget_goes_alone() {
+    fn frame_larger_than_budget_goes_alone() {
         let mut inflow = Inflow::new(10 * KIB);
         let (mut large, mut small) = (Share::default(), Share::default());
         let held = inflow.hold(&large, 0, 0);

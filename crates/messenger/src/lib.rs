@@ -44,6 +44,7 @@ mod state;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod ticket_clock;
 mod transport;
 
 pub use config::{Config, ModeLists};

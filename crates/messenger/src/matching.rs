@@ -1,8 +1,8 @@
-//! Which session a peer that comes (back) means, and who wins when two calls cross
+//! Matching of a connecting peer with its session, and the winner of two crossing calls
 //! (`ProtocolV2::handle_existing_connection`, `handle_reconnect`).
 //!
-//! Lossy sessions have no past: each ident is a new one. A lossless session is found by the address that its peer
-//! goes by, and its cookies tell whether the peer still has it.
+//! A lossy session has no past: each ident begins a new one. A lossless session is found by the peer's address. Cookies tell
+//! if the peer still has it, and the proven identity must be the one with which it was opened.
 
 use super::endpoint::{Effect, Endpoint};
 use super::state::{Return, Session, Stage};
@@ -11,18 +11,18 @@ use machine::Effects;
 use machine::Time;
 use machine::net::{CloseReason, NetEvent, Policy};
 use wire::frames::Control;
-use wire::types::{EntityAddr, EntityAddrVec};
+use wire::types::{EntityAddr, EntityAddrVec, EntityName};
 
-/// What becomes of a peer's new socket.
+/// The use of a peer's new socket.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// A session of its own, under the id it was accepted with.
+    /// A new session, under the id with which the socket was accepted.
     New,
     /// The old session ends, since its peer has lost it; then as `New`.
     Replace,
     /// The old session goes on over the new socket.
     Adopt,
-    /// Our own call to the peer shall go on; theirs waits.
+    /// Our own call to the peer goes on; theirs waits.
     Wait,
     /// An attempt that was overtaken.
     Stale,
@@ -37,6 +37,10 @@ impl Endpoint {
             _ => self.by_peer.get(&key).copied().filter(|old| *old != conn),
         };
         let verdict = match existing.and_then(|old| self.sessions.get(&old)) {
+            Some(old) if !old.is_with(&new.peer.identity) => {
+                let why = format!("{} claims the address of {}", new.peer.identity.name(), old.peer.claimed);
+                return self.close(conn, Some(CloseReason::Denied(why)), effects);
+            }
             Some(old) => self.judge_ident(old, new),
             None => Verdict::New,
         };
@@ -48,7 +52,7 @@ impl Endpoint {
             }
             (Verdict::Wait, Some(old)) => {
                 self.with(now, conn, effects, |s, _| s.control(Control::Wait));
-                // Our own call may be asleep.
+                // Our own call may be in standby.
                 self.with(now, old, effects, |s, cx| s.wake(cx.now));
             }
             (Verdict::Stale, _) => {
@@ -93,6 +97,11 @@ impl Endpoint {
         effects: &mut Effects<Effect>,
     ) {
         let existing = self.by_peer.get(&peer_key(&back.addrs)).copied().filter(|old| *old != conn);
+        if let Some(old) = existing
+            && let Err(why) = self.identify_returned(conn, old)
+        {
+            return self.close(conn, Some(CloseReason::Denied(why)), effects);
+        }
         let answer = match existing.and_then(|old| self.sessions.get(&old)) {
             None => Err(Control::SessionReset { full: true }),
             Some(old) => self.judge_return(old, &back),
@@ -113,10 +122,27 @@ impl Endpoint {
         }
     }
 
+    /// A reconnecting peer sends no number, so the one of its session counts. It must be the peer that the session was
+    /// opened with: cookies and addresses are no secrets.
+    fn identify_returned(&mut self, conn: ConnId, old: ConnId) -> Result<(), String> {
+        let Some(existing) = self.sessions.get(&old) else { return Ok(()) };
+        let Some(new) = self.sessions.get(&conn) else { return Ok(()) };
+        let proof = new.handshake.proof.clone().ok_or("it reconnects without authentication")?;
+        let claim = EntityName::new(new.claim.kind, existing.claim.num);
+        let identity = proof.identify(claim).map_err(|impostor| impostor.to_string())?;
+        if !existing.is_with(&identity) {
+            return Err(format!("{} reconnects to a session of {}", identity.name(), existing.peer.claimed));
+        }
+        if let Some(new) = self.sessions.get_mut(&conn) {
+            new.peer.identity = identity;
+        }
+        Ok(())
+    }
+
     fn judge_return(&self, old: &Session, back: &Return) -> Result<(), Control> {
         let other_server = old.server_cookie != 0 && old.server_cookie != back.server_cookie;
         if old.client_cookie != back.client_cookie || other_server {
-            // Full: the peer forgets what it wanted to say. Between peers nothing is forgotten for this.
+            // A full reset makes the peer drop its unsent messages. Lossless peers keep them.
             return Err(Control::SessionReset { full: old.policy != Policy::LosslessPeer });
         }
         if old.server_cookie == 0 {
@@ -156,13 +182,11 @@ impl Endpoint {
         if new.client_cookie != 0 {
             existing.client_cookie = new.client_cookie;
             existing.peer_global_seq = new.peer_global_seq;
-            existing.peer.name = new.peer.name;
+            existing.claim = new.claim;
+            existing.peer.claimed = new.peer.claimed;
             existing.peer.features = new.peer.features;
         }
-        existing.peer.auth_name = new.peer.auth_name;
-        existing.peer.global_id = new.peer.global_id;
-        existing.peer.caps = new.peer.caps;
-        existing.peer.allow_all = new.peer.allow_all;
+        existing.peer.identity = new.peer.identity;
         existing.peer.secure = new.peer.secure;
         existing.reading = new.reading;
         existing.last_heard = new.last_heard;

@@ -3,9 +3,10 @@
 use super::config::Config;
 use super::endpoint::{Effect, SocketId};
 use super::inflow::{Inflow, Share};
+use super::ticket_clock::TicketClock;
 use super::transport::Transport;
-use bytes::Bytes;
 use codec::Features;
+use machine::identity::{ClaimedName, Identity, Impostor, Proof};
 use machine::net::{CloseReason, Credentials, NetEvent, Peer, Policy};
 use machine::{ConnId, Effects, Random, Time};
 use std::collections::VecDeque;
@@ -14,13 +15,14 @@ use wire::frames::{Control, MessageHeader, Side};
 use wire::messages::Message;
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
-/// What a session's handlers may use of its endpoint.
+/// The parts of the endpoint that a session's handlers use.
 pub(super) struct Cx<'a> {
     pub now: Time,
     pub config: &'a Config,
     pub keys: &'a RotatingKeys,
+    pub ticket_clock: &'a TicketClock,
     pub random: &'a mut Random,
-    /// Counts the connections that this endpoint opened or accepted: tells a stale attempt from a new one.
+    /// Counts the connections that this endpoint opened or accepted, to tell a stale attempt from a new one.
     pub global_seq: &'a mut u64,
     pub inflow: &'a mut Inflow,
     pub effects: &'a mut Effects<Effect>,
@@ -43,7 +45,7 @@ impl Cx<'_> {
     }
 }
 
-/// What a session waits for.
+/// The next event that a session waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// The host is connecting a socket.
@@ -69,13 +71,13 @@ pub(super) enum Stage {
     /// The peer's CLIENT_IDENT or SESSION_RECONNECT.
     IdentAccepting,
     Ready,
-    /// Lossless, without a socket: something to send, or the peer's return.
+    /// Lossless, without a socket: a message to send, or the peer's reconnect.
     Standby,
-    /// Lossless, without a socket: the time to try again.
+    /// Lossless, without a socket: the end of the backoff.
     Backoff,
 }
 
-/// Why a socket is given up.
+/// The reason to give up a socket.
 #[derive(Clone, Debug)]
 pub(super) struct Fault(pub CloseReason);
 
@@ -89,7 +91,13 @@ impl Fault {
     }
 }
 
-/// What only the endpoint can decide, since it knows the other sessions.
+impl From<Impostor> for Fault {
+    fn from(impostor: Impostor) -> Fault {
+        Fault::denied(impostor.to_string())
+    }
+}
+
+/// Decisions of the endpoint, which knows the other sessions.
 #[derive(Debug)]
 pub(super) enum Next {
     Go,
@@ -109,7 +117,7 @@ pub(super) struct Return {
     pub message_seq: u64,
 }
 
-/// What a handshake has found out so far.
+/// Results of the handshake so far.
 #[derive(Default)]
 pub(super) struct Handshake {
     pub method: u32,
@@ -119,6 +127,16 @@ pub(super) struct Handshake {
     /// Accepting: the number that the authorizer must answer.
     pub challenge: Option<u64>,
     pub session_key: Option<Key>,
+    /// Accepting: the name that authentication proved. The session's identity once IDENT has completed the claim.
+    pub proof: Option<Proof>,
+}
+
+/// The progress of a large frame: see [`super::Config::frame_window`].
+pub(super) struct FrameWatch {
+    frame: u64,
+    /// Bytes of the frame that had come, and of our answers that had gone, when the window began.
+    moved: u64,
+    until: Time,
 }
 
 pub(super) struct Session {
@@ -127,18 +145,21 @@ pub(super) struct Session {
     pub stage: Stage,
     pub transport: Option<Transport>,
     pub handshake: Handshake,
-    /// Whom we call, when it is for us to call.
+    /// The peer to call, where the session is ours to open.
     pub target: Option<(EntityAddrVec, EntityKind)>,
     pub credentials: Option<Credentials>,
+    /// As the peer calls itself, from HELLO (kind) and IDENT (number). Only the handshake looks at it, where nothing is
+    /// proved yet; `peer.identity` decides afterwards.
+    pub claim: EntityName,
     pub peer: Peer,
     /// From its HELLO.
     pub peer_sees_us_as: Option<EntityAddr>,
-    /// Why authentication failed, for the log, should the peer leave it at that.
+    /// The reason why authentication failed, for the log if the peer does not try again.
     pub denied: Option<String>,
 
     pub client_cookie: u64,
     pub server_cookie: u64,
-    /// Of our latest attempt to connect.
+    /// The number of our latest attempt to connect.
     pub global_seq: u64,
     pub peer_global_seq: u64,
     /// Counts the sockets of this session.
@@ -147,7 +168,7 @@ pub(super) struct Session {
     pub out_seq: u64,
     /// The peer has not been told of `in_seq` yet.
     pub ack_due: bool,
-    /// Waiting for the session to be ready.
+    /// Messages that wait for the session to be ready.
     pub unsent: VecDeque<Message>,
     /// Sent and not acknowledged, by sequence number: empty when lossy.
     pub sent: VecDeque<(u64, Message)>,
@@ -161,9 +182,11 @@ pub(super) struct Session {
     pub filed_deadline: Option<Time>,
     pub last_heard: Time,
     pub share: Share,
-    /// What has come was not all looked at, since the peer did not fetch what it got.
+    /// The progress of a large frame, while it holds a part of the memory budget.
+    pub frame_watch: Option<FrameWatch>,
+    /// Received bytes are left unprocessed, because the peer does not fetch its replies.
     pub has_more: bool,
-    /// What the host was last told about reading.
+    /// The last [`Effect::Reading`] sent to the host.
     pub reading: bool,
 }
 
@@ -202,15 +225,13 @@ impl Session {
             handshake: Handshake::default(),
             target: None,
             credentials: None,
+            claim: EntityName::new(kind, -1),
             peer: Peer {
-                name: EntityName::new(kind, -1),
-                auth_name: String::new(),
-                global_id: 0,
+                identity: Identity::unknown(),
+                claimed: ClaimedName::new(EntityName::new(kind, -1)),
                 addrs: EntityAddrVec::default(),
                 socket,
                 features: Features::NONE,
-                caps: Bytes::new(),
-                allow_all: false,
                 secure: false,
             },
             peer_sees_us_as: None,
@@ -232,6 +253,7 @@ impl Session {
             filed_deadline: None,
             last_heard: Time::ZERO,
             share: Share::default(),
+            frame_watch: None,
             has_more: false,
             reading: true,
         }
@@ -260,7 +282,7 @@ impl Session {
         }
     }
 
-    /// The session is ready (again): what was not acknowledged goes out once more, then what waited.
+    /// The session is ready (again): replay unacknowledged messages, then send the waiting ones.
     pub fn write_queued(&mut self) {
         let again = std::mem::take(&mut self.sent);
         for (seq, message) in again {
@@ -272,7 +294,7 @@ impl Session {
         }
     }
 
-    /// A session starts over, numbers and all: what was sent and not acknowledged is to be sent anew.
+    /// The session starts over with new sequence numbers: unacknowledged messages wait to be sent again.
     pub fn renumber(&mut self) {
         for (_, message) in std::mem::take(&mut self.sent).into_iter().rev() {
             self.unsent.push_front(message);
@@ -303,7 +325,7 @@ impl Session {
         t.message(&header, out.front.into_vec(), out.middle, out.data);
     }
 
-    /// After a batch of input: acknowledge what no message of ours has.
+    /// After a batch of input: acknowledge it, unless a message of ours has done so.
     pub fn flush_ack(&mut self) {
         if self.ack_due && self.stage == Stage::Ready {
             self.ack_due = false;
@@ -361,14 +383,14 @@ impl Session {
         Ok(())
     }
 
-    /// The peer told us to wait for its own connection: if that never comes, try again much later.
+    /// The peer told us to wait for its own connection. If that never comes, try again much later.
     pub fn on_wait(&mut self, cx: &mut Cx<'_>) {
         self.drop_transport(cx);
         self.backoff = cx.config.backoff_max;
         self.call_again_at(cx.now + cx.config.backoff_max);
     }
 
-    /// There is something to send, or the role wants to be sure: leave standby.
+    /// A message is to be sent: leave standby.
     pub fn wake(&mut self, now: Time) {
         if self.stage == Stage::Standby && self.target.is_some() && self.policy != Policy::LosslessServer {
             self.call_again_at(now);
@@ -382,31 +404,38 @@ impl Session {
         }
     }
 
-    /// Whether what it sends counts: see [`super::inflow`].
+    /// True if its messages count against the memory budget: it called us and is not a proven daemon. See
+    /// [`super::inflow`].
     pub fn is_metered(&self) -> bool {
         let is_accepted = self.transport.as_ref().is_some_and(|t| t.side == Side::Accepting);
-        is_accepted && self.stage == Stage::Ready && self.peer.name.kind == EntityKind::CLIENT
+        is_accepted && self.stage == Stage::Ready && !self.peer.identity.is_daemon()
     }
 
-    /// Whether so much waits for the peer to fetch it that nothing more should be done for it.
+    /// True if it is a session with this very peer. While we are still calling, only the kind of the peer is known.
+    pub fn is_with(&self, identity: &Identity) -> bool {
+        let known = &self.peer.identity;
+        if known.is_unknown() { self.claim.kind == identity.role() } else { known.is_same_peer(identity) }
+    }
+
+    /// Backpressure: true if the peer has so many replies to fetch that no more requests are taken from it.
     pub fn is_choked(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(t) = &self.transport else { return false };
-        // Only who accepts holds back: if both did, each could wait for the other to read.
+        // Only the accepting side applies backpressure. If both did, each could wait for the other to read.
         if t.side != Side::Accepting {
             return false;
         }
         let unwritten = t.out.len();
-        // Twice the mark to stop, once to go on: no flapping.
+        // Hysteresis: stop at the mark, go on at half of it.
         let is_over = unwritten > cx.config.unwritten_len_max / if self.reading { 1 } else { 2 };
         is_over || self.is_metered() && cx.inflow.chokes(self.conn, &mut self.share, unwritten, self.reading)
     }
 
-    /// Tell the host whether to read, when that has changed.
+    /// Tell the host to start or stop reading, where that has changed.
     pub fn update_reading(&mut self, cx: &mut Cx<'_>) {
         let is_choked = self.is_choked(cx);
         let Some(t) = &self.transport else { return };
         cx.inflow.begin_frame(&mut self.share, t.frames_taken());
-        // Who is choked reserves nothing for a frame that is not read.
+        // Under backpressure no memory is reserved for a frame that is not read.
         let may_read = !is_choked
             && (!self.is_metered()
                 || cx.inflow.admits(self.conn, &mut self.share, t.frames_taken(), t.large_len()));
@@ -415,6 +444,45 @@ impl Session {
             self.reading = on;
             cx.effects.push(Effect::Reading { socket: t.socket, on });
         }
+        self.watch_frame(cx);
+    }
+
+    /// A large frame has begun to hold memory: from now on it must make progress.
+    fn watch_frame(&mut self, cx: &Cx<'_>) {
+        let Some(t) = self.transport.as_mut().filter(|_| self.share.is_receiving()) else {
+            self.frame_watch = None;
+            return;
+        };
+        let frame = t.frames_taken();
+        if self.frame_watch.as_ref().is_none_or(|watch| watch.frame != frame) {
+            let until = cx.now + cx.config.frame_window;
+            self.frame_watch = Some(FrameWatch { frame, moved: t.progress(), until });
+            self.deadline = Time::earliest(self.deadline, Some(until));
+        }
+    }
+
+    /// The deadline of a session that is ready: it has been silent for too long, or a large frame makes no progress.
+    pub fn on_ready_deadline(&mut self, cx: &Cx<'_>) -> Result<(), Fault> {
+        let idle_until = self.is_lossy().then(|| self.last_heard + cx.config.idle_timeout);
+        if idle_until.is_some_and(|at| at <= cx.now) {
+            return Err(Fault(CloseReason::TimedOut));
+        }
+        if let (Some(watch), Some(t)) = (&mut self.frame_watch, &mut self.transport)
+            && watch.until <= cx.now
+        {
+            let moved = t.progress();
+            let least = match cx.inflow.is_waited_for() {
+                true => cx.config.frame_progress_min_waited,
+                false => cx.config.frame_progress_min,
+            };
+            if moved.saturating_sub(watch.moved) < least {
+                let why = format!("a frame of {} bytes came too slowly", t.large_len().unwrap_or(0));
+                return Err(Fault(CloseReason::Broken(why)));
+            }
+            (watch.moved, watch.until) = (moved, cx.now + cx.config.frame_window);
+        }
+        self.deadline = Time::earliest(idle_until, self.frame_watch.as_ref().map(|watch| watch.until));
+        Ok(())
     }
 
     fn call_again_at(&mut self, at: Time) {

@@ -1,14 +1,17 @@
-//! A judge just good enough to hand out tickets, for tests that need a monitor to talk to.
+//! A minimal monitor that authenticates one name and hands out tickets, for tests.
 
 use bytes::Bytes;
+use machine::identity::{Method, Proof};
 use machine::net::{AuthReply, AuthRequest};
 use machine::{ConnId, Random};
 use std::collections::BTreeMap;
 use wire::cephx::*;
 use wire::types::{EntityKind, UTime};
 
-/// Lets `client.admin` in with its key, and seals tickets for OSDs.
+/// Admits one name with its key, and seals tickets for OSDs.
 pub struct Monitor {
+    /// `client.admin` unless a test sets another.
+    pub name: AuthName,
     pub key: Key,
     pub osd_keys: RotatingKeys,
     auth_keys: RotatingKeys,
@@ -29,7 +32,8 @@ impl Monitor {
         };
         let (osd_keys, auth_keys) = (keys(), keys());
         let key = Key::generate(kind, UTime::ZERO, &mut random);
-        Monitor { key, osd_keys, auth_keys, challenges: BTreeMap::new(), random }
+        let name = AuthName::new(EntityKind::CLIENT, "admin");
+        Monitor { name, key, osd_keys, auth_keys, challenges: BTreeMap::new(), random }
     }
 
     /// The answer to a [`machine::net::NetEvent::Auth`].
@@ -42,13 +46,10 @@ impl Monitor {
         if request.method == METHOD_NONE {
             let (_, name, _) = (r.u8().ok()?, r.get::<AuthName>().ok()?, r.u64().ok()?);
             return Some(AuthReply::Done {
-                auth_name: name.to_string(),
-                global_id: 4000,
+                proof: Proof::none(name, 4000),
                 payload: Bytes::new(),
                 session_key: None,
-                connection_secret: Bytes::new(),
-                caps: Bytes::new(),
-                allow_all: true,
+                connection_secret: Secret::default(),
             });
         }
         if request.first {
@@ -63,8 +64,8 @@ impl Monitor {
         if auth.proof != prove(&self.key, challenge, auth.client_challenge).ok()? {
             return None;
         }
-        let mut secret = vec![0; request.connection_secret_len()];
-        self.random.fill(&mut secret);
+        let mut secret = Secret::zeroed(request.connection_secret_len());
+        self.random.fill(secret.bytes_mut());
         let auth_ticket = self.ticket(EntityKind::AUTH);
         let more = [self.ticket(EntityKind::OSD)];
         let grant = MonitorGrant {
@@ -74,14 +75,18 @@ impl Monitor {
             connection_secret: &secret,
             more: Some(&more),
         };
-        Some(AuthReply::Done {
-            auth_name: "client.admin".into(),
+        let proof = Proof {
+            method: Method::Cephx,
+            name: self.name.clone(),
             global_id: 4000,
-            payload: grant.encode(&mut self.random).ok()?,
-            session_key: Some(auth_ticket.info.session_key.clone()),
-            connection_secret: secret.into(),
             caps: AuthCaps::from_text("allow *").caps,
             allow_all: false,
+        };
+        Some(AuthReply::Done {
+            proof,
+            payload: grant.encode(&mut self.random).ok()?,
+            session_key: Some(auth_ticket.info.session_key.clone()),
+            connection_secret: secret,
         })
     }
 
@@ -89,7 +94,7 @@ impl Monitor {
         let keys = if service == EntityKind::AUTH { &self.auth_keys } else { &self.osd_keys };
         let (secret_id, secret) = keys.current().unwrap();
         let ticket = AuthTicket {
-            name: "client.admin".parse().unwrap(),
+            name: self.name.clone(),
             global_id: 4000,
             created: UTime::ZERO,
             expires: UTime::ZERO,
@@ -106,7 +111,7 @@ impl Monitor {
         }
     }
 
-    /// What the client would have of [`Monitor::ticket`].
+    /// The client's part of [`Monitor::ticket`].
     pub fn service_ticket(&mut self, service: EntityKind) -> ServiceTicket {
         let new = self.ticket(service);
         let blob = new.to_blob(&mut self.random).expect("the monitor's own keys seal");

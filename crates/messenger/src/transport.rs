@@ -9,14 +9,14 @@ use wire::frames::{
     MessageHeader, SecureKeys, Side, WriteQueue,
 };
 
-/// All that a peer may send before it is authenticated, in all. A handshake is a few kilobytes.
+/// Maximum bytes from a peer before it is authenticated. A handshake is a few kilobytes.
 const TRANSCRIPT_LEN_MAX: usize = 2 * FRAME_LEN_MAX_BEFORE_AUTH;
 
 pub(super) struct Transport {
     pub socket: SocketId,
     pub side: Side,
     pub out: WriteQueue,
-    /// What came and is not a whole frame yet.
+    /// Received bytes that are not a whole frame yet.
     partial: BytesMut,
     /// The endpoint has told the host that there are bytes to write.
     pub dirty: bool,
@@ -52,7 +52,7 @@ impl Transport {
         transport
     }
 
-    /// Add what the socket gave. Before authentication it is bounded in all.
+    /// Add received bytes. Before authentication their sum is bounded.
     pub fn receive(&mut self, bytes: BytesMut) -> Result<(), String> {
         if let Some(transcript) = &mut self.transcript {
             if transcript.received.len() + bytes.len() > TRANSCRIPT_LEN_MAX {
@@ -101,9 +101,16 @@ impl Transport {
         self.frames_taken
     }
 
-    /// Of the frame that is being received into memory of its own.
+    /// Length of the frame that is being received into a buffer of its own.
     pub fn large_len(&self) -> Option<usize> {
         self.decoder.own_len()
+    }
+
+    /// Bytes received of the present large frame, plus bytes written to the socket: it grows while the peer makes progress.
+    pub fn progress(&mut self) -> u64 {
+        let whole = self.large_len().unwrap_or(0);
+        let missing = self.decoder.own_buffer().map_or(0, |(_, missing)| missing);
+        whole.saturating_sub(missing) as u64 + self.out.written()
     }
 
     /// A large frame's own buffer; see [`FrameDecoder::own_buffer`].
@@ -119,8 +126,8 @@ impl Transport {
         self.encoder.message(header, front, middle, data, &mut self.out);
     }
 
-    /// Authentication is done: send our signature of what was received so far, and say what the peer's must be.
-    /// In secure mode everything from the signatures on is sealed.
+    /// Authentication is done: send our signature of the bytes received so far. Returns the signature that the peer must
+    /// send. In secure mode everything from the signatures on is sealed.
     pub fn sign(
         &mut self,
         session_key: Option<&Key>,
@@ -128,7 +135,7 @@ impl Transport {
         connection_secret: &[u8],
     ) -> Result<[u8; 32], String> {
         let transcript = self.transcript.take().ok_or("signatures twice")?;
-        // What has come but was not taken off yet is no part of it.
+        // Bytes that were received but not processed yet are no part of it.
         let taken = transcript.received.len() - self.partial.len();
         let sign = |bytes: &[u8]| session_key.map_or([0; 32], |key| key.hmac_sha256(bytes));
         let (ours, theirs) = (sign(&transcript.received[..taken]), sign(&transcript.sent));

@@ -1,20 +1,23 @@
-//! The manager as a machine: a session with the monitor, daemons that report, clients that ask.
+//! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
 use crate::caps::Caps;
 use crate::commands::{self, Asker, View};
 use crate::{PgMap, descriptions};
 use bytes::Bytes;
-use codec::{Encode, Reader};
+use codec::Encode;
 use command::Answer;
+use machine::gate::{Gate, Refused};
+use machine::identity::Capabilities;
 use machine::net::{NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time, WallClock};
 use mon_client::MonSession;
+use mon_client::osd_maps::{self, Damaged, Progress, Verify};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
     Body, MCommand, MCommandReply, MMgrBeacon, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen,
-    MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message, PaxosHeader,
+    MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message, MessageBody, PaxosHeader,
 };
 use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 
@@ -71,16 +74,17 @@ pub struct Manager {
     map: Option<Arc<OsdMap>>,
     pg_map: PgMap,
     peers: BTreeMap<ConnId, Reporter>,
+    gate: Gate,
     beacon_at: Time,
     /// When the monitor is told what is new; `None` when nothing is.
     digest_at: Option<Time>,
 }
 
-/// Someone who connected to us.
+/// A peer that connected to us.
 struct Reporter {
     peer: Peer,
     caps: Caps,
-    /// `osd.3`, once it has said so.
+    /// The daemon that it reports as, once it has opened a report: `osd.3`.
     daemon: Option<String>,
 }
 
@@ -99,6 +103,7 @@ impl Manager {
             map: None,
             pg_map: PgMap::default(),
             peers: BTreeMap::new(),
+            gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
             digest_at: None,
         };
@@ -156,13 +161,18 @@ impl Manager {
     fn on_osd_map(&mut self, now: Time, message: &MOSDMap, fx: Fx<'_>) {
         let wall = self.clock.at(now);
         let mut newest = None;
-        let gap =
-            mon_client::osd_maps::advance(&mut self.map, message, |map, _| newest = Some(Arc::clone(map)));
+        let Progress { ask_from, damaged } =
+            osd_maps::advance(&mut self.map, message, Verify::Result, |map, _| {
+                newest = Some(Arc::clone(map))
+            });
+        if let Some(Damaged { epoch, why }) = damaged {
+            fx.push(Effect::Warn(format!("OSDMap {epoch} from the monitor is not used: {why}")));
+        }
         if let Some(map) = newest {
             self.pg_map.on_osd_map(wall, map);
             self.note_news(now);
         }
-        if let Some(epoch) = gap {
+        if let Some(epoch) = ask_from {
             self.with_session(now, fx, |session, fx| session.subscribe("osdmap", epoch.into(), fx));
         }
     }
@@ -238,19 +248,13 @@ impl Manager {
     }
 
     fn on_peer(&mut self, conn: ConnId, peer: Peer, fx: Fx<'_>) {
-        let caps = match peer.allow_all {
-            true => Caps::all(),
-            false => {
-                // The ticket carries an encoded string.
-                let text = Reader::new(&peer.caps).string().unwrap_or_default();
-                Caps::parse(&text).unwrap_or_else(|| {
-                    fx.push(Effect::Warn(format!(
-                        "{} has mgr caps that cannot be read: {text:?}",
-                        peer.auth_name
-                    )));
-                    Caps::default()
-                })
-            }
+        let caps = match peer.identity.capabilities() {
+            Capabilities::Everything => Caps::all(),
+            Capabilities::Text(text) => Caps::parse(&text).unwrap_or_else(|| {
+                let name = peer.identity.name();
+                fx.push(Effect::Warn(format!("{name} has mgr caps that cannot be read: {text:?}")));
+                Caps::default()
+            }),
         };
         self.peers.insert(conn, Reporter { peer, caps, daemon: None });
     }
@@ -263,10 +267,14 @@ impl Manager {
     }
 
     fn on_message(&mut self, now: Time, conn: ConnId, message: Message, fx: Fx<'_>) {
+        let Some(reporter) = self.peers.get(&conn) else { return };
+        if let Err(refused) = self.gate.admit(&reporter.peer, &message.body) {
+            return warn(refused, fx);
+        }
         let tid = message.tid;
         match message.body {
             Body::MMgrOpen(open) => self.on_open(conn, &open, fx),
-            Body::MMgrReport(report) => self.on_report(now, conn, &report),
+            Body::MMgrReport(report) => self.on_report(now, conn, &report, fx),
             Body::MPGStats(stats) => self.on_pg_stats(now, conn, *stats),
             Body::MMgrClose(_) => {
                 self.on_peer_gone(conn);
@@ -290,19 +298,35 @@ impl Manager {
 
     fn on_open(&mut self, conn: ConnId, open: &MMgrOpen, fx: Fx<'_>) {
         let Some(reporter) = self.peers.get_mut(&conn) else { return };
-        let service = match open.service_name.is_empty() {
-            true => reporter.peer.name.kind.name(),
-            false => &open.service_name,
+        let identity = &reporter.peer.identity;
+        let daemon = match open.service_name.is_empty() {
+            true => format!("{}.{}", identity.role().name(), open.daemon_name),
+            false => format!("{}.{}", open.service_name, open.daemon_name),
         };
-        reporter.daemon = Some(format!("{service}.{}", open.daemon_name));
+        // A service (a gateway, say) runs with a client's key and names itself. A daemon of the cluster has its own key;
+        // monitors share one without an id.
+        let id = identity.daemon(identity.role());
+        let is_own = id == Some(&open.daemon_name) || id.is_some() && identity.role() == EntityKind::MON;
+        let is_service = EntityKind::from_name(&open.service_name).is_none() && !open.service_name.is_empty();
+        if !is_own && !is_service {
+            let what = format!("reports of {daemon}");
+            return warn(self.gate.refuse_kind(&reporter.peer, MMgrOpen::TYPE, &what), fx);
+        }
+        reporter.daemon = Some(daemon);
         let configure =
             MMgrConfigure { period_sec: self.config.timing.report_sec, threshold: COUNTER_PRIORITY };
         fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(configure) }));
     }
 
-    fn on_report(&mut self, now: Time, conn: ConnId, report: &MMgrReport) {
+    fn on_report(&mut self, now: Time, conn: ConnId, report: &MMgrReport, fx: Fx<'_>) {
         const SLOW_OPS: u8 = 0;
-        let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.get(&conn) else { return };
+        let Some(reporter) = self.peers.get(&conn) else { return };
+        let Some(daemon) = &reporter.daemon else {
+            return warn(
+                self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, "a report of no daemon"),
+                fx,
+            );
+        };
         for metric in report.health.iter().filter(|m| m.kind == SLOW_OPS) {
             let (count, oldest_sec) = (metric.value as u32, (metric.value >> 32) as u32);
             self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
@@ -310,13 +334,14 @@ impl Manager {
         self.note_news(now);
     }
 
-    /// Only an OSD may speak for itself, and only for itself.
+    /// The statistics count as those of the OSD that sent them.
     fn on_pg_stats(&mut self, now: Time, conn: ConnId, stats: MPGStats) {
-        let Some(reporter) = self.peers.get(&conn) else { return };
-        let name = reporter.peer.name;
-        if name.kind == EntityKind::OSD && stats.fsid == self.session.fsid() {
+        let Some(osd) = self.peers.get(&conn).and_then(|reporter| reporter.peer.identity.osd()) else {
+            return;
+        };
+        if stats.fsid == self.session.fsid() {
             let wall = self.clock.at(now);
-            self.pg_map.ingest(wall, name.num as i32, stats);
+            self.pg_map.ingest(wall, osd, stats);
             self.note_news(now);
         }
     }
@@ -324,10 +349,14 @@ impl Manager {
     fn answer(&self, now: Time, conn: ConnId, command: &[String]) -> Answer {
         let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
         let view = View { now: self.clock.at(now), pg_map: &self.pg_map };
-        let asker =
-            Asker { name: &reporter.peer.auth_name, caps: &reporter.caps, addr: reporter.peer.socket };
+        let name = reporter.peer.identity.name().to_string();
+        let asker = Asker { name: &name, caps: &reporter.caps, addr: reporter.peer.socket };
         commands::answer(&view, &asker, &command.concat())
     }
+}
+
+fn warn(Refused(line): Refused, fx: Fx<'_>) {
+    line.into_iter().for_each(|line| fx.push(Effect::Warn(line)));
 }
 
 impl Machine for Manager {
@@ -362,3 +391,7 @@ impl Machine for Manager {
         Time::earliest(own, self.session.next_deadline())
     }
 }
+
+#[cfg(test)]
+#[path = "senders_tests.rs"]
+mod senders_tests;

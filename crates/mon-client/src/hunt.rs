@@ -1,4 +1,4 @@
-//! Which monitor to call next, and when to pause.
+//! The order in which monitors are called, and the pauses between rounds.
 
 use super::Timing;
 use machine::Random;

@@ -1,8 +1,7 @@
-//! How a daemon or a client stays connected to the monitors.
+//! The session of a daemon or client with the monitors.
 //!
-//! [`MonSession`] hunts for a monitor that answers, proves who we are, keeps our global id across connections,
-//! and keeps what hangs on the connection alive: subscriptions, requests without an answer yet, tickets for other
-//! services, and a daemon's rotating keys. A role owns one, hands it the events of its connection
+//! [`MonSession`] hunts for a monitor that answers, authenticates, and keeps our global id across connections. It renews
+//! subscriptions, unanswered requests, tickets for other services, and a daemon's rotating keys. A role owns one, hands it the events of its connection
 //! ([`MonSession::owns`]) and its deadline, and gets [`Event`]s back.
 //!
 //! ```text
@@ -37,7 +36,7 @@ use wire::cephx::{Key, RotatingKeys};
 use wire::messages::{Body, MConfig, MMonMap, MOSDMap, Message};
 use wire::types::{AuthName, EntityAddrVec, EntityKind, MonMap, Uuid};
 
-/// Who we are and whom we call.
+/// Our name and key, and the monitors to call.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub auth_name: AuthName,
@@ -48,7 +47,7 @@ pub struct Config {
     /// A daemon keeps its service's rotating keys, which verify the tickets of those who connect to it.
     pub rotating_keys: bool,
     pub hostname: String,
-    /// Whom to call until a MonMap says more.
+    /// Monitors to call until a MonMap has come.
     pub monitors: Vec<EntityAddrVec>,
     pub timing: Timing,
 }
@@ -56,12 +55,12 @@ pub struct Config {
 /// Ceph's defaults, which are ours too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long one monitor has to let us in (`mon_client_hunt_interval`).
+    /// Time for one monitor to admit us (`mon_client_hunt_interval`).
     pub call_timeout: Duration,
     /// The pause after every monitor has failed, doubled each round up to the second.
     pub round_pause: Duration,
     pub round_pause_max: Duration,
-    /// How often a quiet monitor is asked for a sign of life, and how long it may stay silent.
+    /// Keepalive: interval of pings to a silent monitor, and the silence after which another is called.
     pub ping_interval: Duration,
     pub ping_timeout: Duration,
 }
@@ -91,7 +90,7 @@ pub enum Effect {
     Event(Event),
 }
 
-/// What the session tells the role that owns it.
+/// Events of the session, for the role that owns it.
 #[derive(Debug)]
 pub enum Event {
     /// A monitor let us in. The global id is the one we had before unless the monitor would not give it back.
@@ -188,7 +187,7 @@ impl MonSession {
         }
     }
 
-    /// Whether a connection is this session's, now or before.
+    /// True if a connection is this session's, now or before.
     pub fn owns(&self, conn: ConnId) -> bool {
         conn.is_outgoing() && conn.0 & (u64::MAX >> 1) & !0xff_ffff_ffff == self.conn_space
     }
@@ -210,7 +209,7 @@ impl MonSession {
         matches!(self.link, Link::Up(_))
     }
 
-    /// What to present to a service; `None` while we have no ticket for it.
+    /// Credentials for a service; `None` while there is no ticket for it.
     pub fn credentials(&self, now: Time, service: EntityKind) -> Option<Credentials> {
         let auth_name = self.config.auth_name.to_string();
         let global_id = self.global_id;

@@ -1,4 +1,4 @@
-//! What was asked of the monitor and has no answer yet.
+//! Requests to the monitor that have no answer yet.
 
 use super::{Effect, Effects};
 use machine::net::NetEffect;
@@ -62,7 +62,7 @@ impl Requests {
         self.open.keys().for_each(|&id| self.send(id, conn, fsid, fx));
     }
 
-    /// Which request a message answers, if it is an answer.
+    /// The request that a message answers, if it is an answer.
     pub(super) fn answered_by(&self, message: &Message) -> Option<RequestId> {
         let id = match &message.body {
             Body::MMonGetVersionReply(m) => m.handle,

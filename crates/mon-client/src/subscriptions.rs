@@ -1,4 +1,4 @@
-//! Which maps we want to be told of, and from which version on.
+//! Subscriptions to maps, each with the next version wanted.
 
 use std::collections::BTreeMap;
 use wire::messages::{MMonSubscribe, Message, SubscribeItem};
@@ -50,7 +50,7 @@ impl Subscriptions {
         self.wanted.remove(what);
     }
 
-    /// What the monitor does not know yet.
+    /// Subscriptions that the monitor does not know yet.
     pub(super) fn changed(&mut self, hostname: &str) -> Option<Message> {
         let mut what = BTreeMap::new();
         for (name, wanted) in self.wanted.iter_mut().filter(|(_, w)| !w.sent) {

@@ -1,6 +1,7 @@
 //! The session against a scripted monitor, in virtual time.
 
 use super::*;
+use machine::identity::Proof;
 use machine::net::{Grant, Held};
 use std::net::SocketAddr;
 use wire::cephx::{
@@ -53,17 +54,8 @@ fn monmap(monitors: u16, epoch: u32) -> MonMap {
 }
 
 fn peer() -> Peer {
-    Peer {
-        name: EntityName::new(EntityKind::MON, 0),
-        auth_name: "mon.".into(),
-        global_id: 0,
-        addrs: addr(1),
-        socket: addr(1).0[0],
-        features: wire::features::TENTACLE,
-        caps: bytes::Bytes::new(),
-        allow_all: true,
-        secure: false,
-    }
+    let proof = Proof::none("mon.".parse().unwrap(), 0);
+    Peer::identified(proof, EntityName::new(EntityKind::MON, 0), addr(1).0[0]).unwrap()
 }
 
 fn validity(seconds: u32) -> UTime {
@@ -178,7 +170,7 @@ fn connected(world: &mut World, monitors: u16) -> ConnId {
 }
 
 #[test]
-fn the_hunt_goes_through_all_monitors_and_then_pauses_longer_each_round() {
+fn hunt_calls_every_monitor_and_doubles_the_pause() {
     let mut world = World::new(config(3, None));
     let mut effects = world.start();
     let mut pauses = Vec::new();
@@ -199,7 +191,7 @@ fn the_hunt_goes_through_all_monitors_and_then_pauses_longer_each_round() {
 }
 
 #[test]
-fn a_monitor_that_does_not_answer_is_given_up() {
+fn silent_monitor_is_given_up_after_timeout() {
     let mut world = World::new(config(2, None));
     let effects = world.start();
     let (first, first_addr, _) = called(&effects).unwrap();
@@ -216,7 +208,7 @@ fn a_monitor_that_does_not_answer_is_given_up() {
 }
 
 #[test]
-fn the_global_id_is_reclaimed_with_the_ticket_that_came_with_it() {
+fn global_id_is_reclaimed_with_its_ticket() {
     let mut random = Random::from_number(3);
     let mut world = World::new(config(1, Some(key(&mut random))));
     let effects = world.start();
@@ -245,7 +237,7 @@ fn the_global_id_is_reclaimed_with_the_ticket_that_came_with_it() {
 }
 
 #[test]
-fn subscriptions_go_on_where_they_were_after_a_reconnect() {
+fn subscriptions_resume_after_reconnect() {
     let mut world = World::new(config(1, None));
     let effects = world.start();
     let (conn, ..) = called(&effects).unwrap();
@@ -293,7 +285,7 @@ fn command_ack() -> MMonCommandAck {
 }
 
 #[test]
-fn requests_wait_for_the_clusters_id_are_resent_and_answered_once() {
+fn requests_wait_for_fsid_and_are_answered_once() {
     let mut world = World::new(config(1, None));
     let mut fx = Effects::new();
     let id = world.session.request(world.now, command(), None, &mut fx);
@@ -319,7 +311,7 @@ fn requests_wait_for_the_clusters_id_are_resent_and_answered_once() {
 }
 
 #[test]
-fn a_request_times_out_also_while_there_is_no_monitor() {
+fn request_times_out_without_monitor() {
     let mut world = World::new(config(0, None));
     world.start();
     let mut fx = Effects::new();
@@ -334,7 +326,7 @@ fn a_request_times_out_also_while_there_is_no_monitor() {
 }
 
 #[test]
-fn a_silent_monitor_is_asked_and_then_left() {
+fn silent_session_is_pinged_then_left() {
     let mut world = World::new(config(1, None));
     let conn = connected(&mut world, 2);
     let up_at = world.now;
@@ -360,7 +352,7 @@ fn a_silent_monitor_is_asked_and_then_left() {
 }
 
 #[test]
-fn a_version_is_asked_and_told() {
+fn version_request_is_answered() {
     let mut world = World::new(config(1, None));
     let conn = connected(&mut world, 1);
     let mut fx = Effects::new();
@@ -402,7 +394,7 @@ fn auth_reply(kind: u16, body: impl FnOnce(&mut codec::Writer)) -> Message {
 }
 
 #[test]
-fn a_service_ticket_is_renewed_when_a_quarter_of_it_is_left() {
+fn service_ticket_renews_with_a_quarter_left() {
     let mut random = Random::from_number(3);
     let own_key = key(&mut random);
     let mut config = config(1, Some(own_key));
@@ -457,7 +449,7 @@ fn a_service_ticket_is_renewed_when_a_quarter_of_it_is_left() {
 }
 
 #[test]
-fn a_ticket_is_not_shown_after_its_end() {
+fn expired_ticket_is_not_presented() {
     let mut random = Random::from_number(3);
     let mut world = World::new(config(1, Some(key(&mut random))));
     let effects = world.start();
@@ -470,7 +462,7 @@ fn a_ticket_is_not_shown_after_its_end() {
 }
 
 #[test]
-fn rotating_keys_are_fetched_and_fetched_again_within_their_life() {
+fn rotating_keys_are_refetched_within_their_life() {
     let mut random = Random::from_number(3);
     let own_key = key(&mut random);
     assert_eq!(own_key.usable(), Ok(KeyKind::Aes256k));
@@ -503,7 +495,7 @@ fn rotating_keys_are_fetched_and_fetched_again_within_their_life() {
 }
 
 #[test]
-fn a_service_without_a_ticket_is_asked_for_once_and_then_seldom() {
+fn missing_service_ticket_is_requested_rarely() {
     let mut random = Random::from_number(3);
     let mut config = config(1, Some(key(&mut random)));
     config.services |= EntityKind::MDS.0 as u32;

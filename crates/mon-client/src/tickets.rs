@@ -16,12 +16,12 @@ use wire::cephx::{
 use wire::messages::{MAuth, MAuthReply, Message, PaxosHeader};
 use wire::types::EntityKind;
 
-/// How long an answer may take before the question is put again, and the least pause between two.
+/// Timeout after which a request is repeated, and the minimum pause between two.
 const RETRY: Duration = Duration::from_secs(5);
 /// When a service is asked for again whose ticket the monitor did not give: a name without capabilities for it, or a
 /// service that the cluster does not have yet.
 const MISSING_RETRY: Duration = Duration::from_secs(300);
-/// How often rotating keys are asked for while they do not say how long they last, and at most.
+/// Bounds of the interval between two requests for rotating keys.
 const ROTATING_INTERVAL_MAX: Duration = Duration::from_secs(15 * 60);
 const ROTATING_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
@@ -178,7 +178,7 @@ impl Tickets {
         Some(w.into_bytes())
     }
 
-    /// What the monitor answered. An answer that does not open changes nothing, and the question is put again.
+    /// Take the monitor's answer. One that does not decrypt is ignored, and the request is repeated.
     pub(super) fn on_reply(&mut self, now: Time, reply: &MAuthReply, key: Option<&Key>) -> Outcome {
         if reply.result < 0 {
             return Outcome::Nothing;

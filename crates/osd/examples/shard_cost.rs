@@ -3,7 +3,7 @@
 //! `cargo run --release -p osd --example shard_cost`
 
 use bytes::Bytes;
-use codec::Features;
+use machine::identity::Proof;
 use machine::net::{Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
@@ -83,17 +83,9 @@ fn main() {
         replies: 0,
     };
     let addr = EntityAddr::msgr2("10.0.0.1:4000".parse().expect("an address"), 1);
-    let peer = Peer {
-        name: EntityName::new(EntityKind::CLIENT, 4100),
-        auth_name: "client.admin".into(),
-        global_id: 4100,
-        addrs: addr.into(),
-        socket: addr,
-        features: Features::ALL,
-        caps: Bytes::new(),
-        allow_all: true,
-        secure: false,
-    };
+    let proof = Proof::none("client.admin".parse().expect("a name"), 4100);
+    let claimed = EntityName::new(EntityKind::CLIENT, 4100);
+    let peer = Peer::identified(proof, claimed, addr).expect("the name fits");
     host.step(Input::Opened { conn: ConnId(1), peer: Arc::new(peer) });
     let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
     view.pools.insert(1, PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() });

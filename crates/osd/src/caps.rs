@@ -1,19 +1,19 @@
-//! Whether a client's capabilities cover a request.
+//! Capabilities of a client, compared with its request.
 
 use crate::classes::Method;
+use machine::identity::Capabilities;
 use machine::net::Peer;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use wire::caps::{ClassUse, OsdAccess, OsdCap};
 use wire::messages::MOSDOp;
 
-/// What a peer may do: its ticket carries the text of its capability. What cannot be read allows nothing.
+/// A peer's capabilities, from its ticket. Text that does not parse allows nothing.
 pub fn of_peer(peer: &Peer) -> OsdCap {
-    if peer.allow_all {
-        return OsdCap::everything();
+    match peer.identity.capabilities() {
+        Capabilities::Everything => OsdCap::everything(),
+        Capabilities::Text(text) => OsdCap::parse(&text).unwrap_or_default(),
     }
-    let text = codec::Reader::new(&peer.caps).string().unwrap_or_default();
-    OsdCap::parse(&text).unwrap_or_default()
 }
 
 /// `reads` and `writes` are those of operations other than `calls`.
@@ -53,20 +53,14 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use codec::{Encode, Features};
+    use machine::identity::{Method, Proof};
     use wire::types::{EntityAddr, EntityKind, EntityName};
 
     fn peer(caps: Bytes, allow_all: bool) -> Peer {
-        Peer {
-            name: EntityName::new(EntityKind::CLIENT, 1),
-            auth_name: "client.x".into(),
-            global_id: 1,
-            addrs: EntityAddr::default().into(),
-            socket: EntityAddr::default(),
-            features: Features::ALL,
-            caps,
-            allow_all,
-            secure: false,
-        }
+        let claimed = EntityName::new(EntityKind::CLIENT, 1);
+        let name = "client.x".parse().unwrap();
+        let proof = Proof { method: Method::Cephx, name, global_id: 1, caps, allow_all };
+        Peer::identified(proof, claimed, EntityAddr::default()).unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod harness;
 use bytes::Bytes;
 use codec::{Encode, Features};
 use harness::*;
-use machine::{ConnId, net::Peer};
+use machine::{ConnId, identity::Proof, net::Peer};
 use osd::errno::Errno;
 use osd::shard::Input;
 use std::sync::Arc;
@@ -136,17 +136,8 @@ fn two_objects_get_two_version_tags() {
 
 fn open_with(host: &mut Host, conn: u64, cap: &str) {
     let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + conn).parse().unwrap(), conn as u32);
-    let peer = Peer {
-        name: EntityName::new(EntityKind::CLIENT, 4000 + conn as i64),
-        auth_name: "client.x".into(),
-        global_id: 4000 + conn,
-        addrs: addr.into(),
-        socket: addr,
-        features: Features::ALL,
-        caps: cap.to_string().to_vec(Features::NONE).into(),
-        allow_all: false,
-        secure: false,
-    };
+    let proof = Proof::cephx("client.x".parse().unwrap(), 4000 + conn, cap);
+    let peer = Peer::identified(proof, EntityName::new(EntityKind::CLIENT, -1), addr).unwrap();
     host.step(Input::Opened { conn: ConnId(conn), peer: Arc::new(peer) });
 }
 

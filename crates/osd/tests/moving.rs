@@ -7,6 +7,7 @@ mod harness;
 
 use bytes::Bytes;
 use harness::{object, output, pg, read, write_full};
+use machine::identity::Proof;
 use machine::net::{Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::Routes;
@@ -357,17 +358,8 @@ fn contents(store: &mut MemoryStore, n: usize) -> String {
 
 fn peer(client: u64) -> Peer {
     let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + client).parse().unwrap(), client as u32);
-    Peer {
-        name: EntityName::new(EntityKind::CLIENT, 4100 + client as i64),
-        auth_name: "client.admin".into(),
-        global_id: 4100 + client,
-        addrs: addr.into(),
-        socket: addr,
-        features: codec::Features::ALL,
-        caps: Bytes::new(),
-        allow_all: true,
-        secure: false,
-    }
+    let proof = Proof::none("client.admin".parse().unwrap(), 4100 + client);
+    Peer::identified(proof, EntityName::new(EntityKind::CLIENT, -1), addr).unwrap()
 }
 
 fn watch() -> OsdOp {

@@ -42,7 +42,7 @@ mod tests {
 
     /// Results of Ceph's `ceph_str_hash`.
     #[test]
-    fn hashes_are_ceph_s() {
+    fn hashes_equal_cephs() {
         let expected: [(&[u8], u32, u32); 7] = [
             (b"", 0xbd49d10d, 0x00000000),
             (b"a", 0x29eec818, 0x000042f2),

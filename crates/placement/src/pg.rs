@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growing_splits_a_group_and_moves_nothing_else() {
+    fn growth_splits_one_group_and_moves_no_other() {
         for (few, many, few_mask, many_mask) in [(12, 13, 15, 15), (8, 12, 7, 15), (16, 17, 15, 31)] {
             for x in 0..1000 {
                 let (before, after) = (stable_mod(x, few, few_mask), stable_mod(x, many, many_mask));

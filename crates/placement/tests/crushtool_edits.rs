@@ -297,7 +297,7 @@ fn all_edits_equal_crushtools() {
 
 /// A new cluster's map is the one that `osdmaptool --createsimple` makes, but for its devices.
 #[test]
-fn new_map_equals_stocks() {
+fn new_map_equals_stock() {
     needs!(Stock::Path, "osdmaptool");
     let scratch = Scratch::new("new-map");
     let (osd_map, crush) = (scratch.path("osdmap"), scratch.path("crush"));

@@ -322,7 +322,7 @@ fn session(load: &Load, tally: Arc<Tally>) {
     let blank = EntityAddr { kind: AddrKind::MSGR2, nonce: 1, socket: None };
     let (load, counted) = (load.clone(), tally.clone());
     let client =
-        Reactors::start(options(EntityName::new(EntityKind::CLIENT, 1), blank, vec![]), move |_, _| {
+        Reactors::start(options(EntityName::new(EntityKind::CLIENT, -1), blank, vec![]), move |_, _| {
             EchoRole {
                 tally: counted.clone(),
                 calls: Some((to, load.clone(), ticket.clone())),

@@ -27,10 +27,12 @@ impl Client {
         }
         let before = self.map.as_ref().map(|m| m.epoch);
         let mut map = self.map.take();
-        let more = osd_maps::advance(&mut map, message, |next, step| self.on_map_step(next, step));
+        let verify = osd_maps::Verify::Increment;
+        let progress =
+            osd_maps::advance(&mut map, message, verify, |next, step| self.on_map_step(next, step));
         self.map = map;
         let after = self.map.as_ref().map(|m| m.epoch);
-        if let Some(from) = more {
+        if let Some(from) = progress.ask_from {
             self.ask_for_map(from);
         }
         if let Some(epoch) = after.filter(|_| after > before) {

@@ -2,6 +2,7 @@
 
 use crate::{Client, Config, Effect, Input, OpId, Operation, Timing};
 use codec::Encode;
+use machine::identity::Proof;
 use machine::net::{CloseReason, Grant, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time};
 use std::collections::BTreeMap;
@@ -141,17 +142,10 @@ impl World {
     }
 
     pub(super) fn ready(&mut self, conn: ConnId) -> Vec<Effect> {
-        let peer = Peer {
-            name: EntityName::new(EntityKind::OSD, 0),
-            auth_name: String::new(),
-            global_id: 0,
-            addrs: EntityAddrVec::default(),
-            socket: EntityAddr::default(),
-            features: TENTACLE,
-            caps: bytes::Bytes::new(),
-            allow_all: true,
-            secure: false,
-        };
+        let proof = Proof::none("osd.0".parse().unwrap(), 0);
+        let name = EntityName::new(EntityKind::OSD, 0);
+        let peer = Peer::identified(proof, name, EntityAddr::default()).unwrap();
+        let peer = Peer { features: TENTACLE, ..peer };
         self.net(NetEvent::Ready { conn, peer })
     }
 

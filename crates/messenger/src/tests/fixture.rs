@@ -9,22 +9,26 @@ use machine::{ConnId, Effects, Machine, Random, Time};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use wire::cephx::{AuthName, METHOD_NONE};
+use wire::frames::{Banner, CONNECT_LOSSY, Control, FrameEncoder, MODE_CRC, MessageHeader, WriteQueue};
 use wire::messages::{Body, Header, Message, Payload};
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
-/// A host reads no more at once, where it does not know what it reads.
+/// The most that a host reads at once into a shared buffer.
 pub(super) const READ_LEN: usize = 20_000;
 
 pub(super) struct Node {
     pub endpoint: Endpoint,
     pub addr: SocketAddr,
     pub events: Vec<NetEvent>,
-    /// Nobody fetches what it sends.
+    /// Reasons of refusals that only the host hears of.
+    pub refused: Vec<CloseReason>,
+    /// Its sockets are never written.
     pub is_unheard: bool,
     /// Set for a node that judges as a monitor does.
     pub monitor: Option<Monitor>,
     open: BTreeMap<SocketId, Far>,
-    /// What has come on sockets that are not to be read now.
+    /// Bytes on sockets that are not to be read now.
     unread: BTreeMap<SocketId, Vec<u8>>,
 }
 
@@ -76,6 +80,7 @@ impl World {
             endpoint,
             addr,
             events: vec![],
+            refused: vec![],
             is_unheard: false,
             monitor: None,
             open,
@@ -186,7 +191,8 @@ impl World {
                 Effect::Open { socket, to } => self.fly(Delivery::Call { from: n, socket, to }),
                 Effect::Shut { socket } => self.shut(n, socket),
                 Effect::Reading { socket, on: true } => read_again.push(socket),
-                Effect::Reading { .. } | Effect::Refused { .. } => {}
+                Effect::Reading { .. } => {}
+                Effect::Refused { why, .. } => self.nodes[n].refused.push(why),
                 Effect::Move { .. } => unreachable!("these endpoints have one core"),
                 Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
                     let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, request);
@@ -295,6 +301,76 @@ impl Node {
             _ => None,
         })
     }
+}
+
+/// A peer that writes its own bytes, under `auth none`: what it sends comes when the test says.
+pub(super) struct RawPeer {
+    pub socket: SocketId,
+    node: usize,
+    encoder: FrameEncoder,
+}
+
+impl RawPeer {
+    /// Calls node `node` in the name of `name`, and is authenticated.
+    pub fn call(w: &mut World, node: usize, name: &str, global_id: u64) -> RawPeer {
+        let mut effects = Effects::new();
+        let socket = w.nodes[node].endpoint.accept(w.now, "10.9.9.9:1".parse().unwrap(), &mut effects);
+        let mut peer = RawPeer { socket, node, encoder: FrameEncoder::new() };
+        let name: AuthName = name.parse().unwrap();
+        let mut queue = WriteQueue::new();
+        queue.put(&Banner::OURS.encode());
+        let opening = [
+            Control::Hello { kind: name.kind, peer_addr: EntityAddr::default() },
+            Control::AuthRequest {
+                method: METHOD_NONE,
+                preferred_modes: vec![MODE_CRC],
+                payload: name.hello_service(global_id),
+            },
+        ];
+        opening.iter().for_each(|frame| peer.encoder.control(frame, &mut queue));
+        peer.write(w, &bytes_of(queue));
+        peer.control(w, &Control::AuthSignature { signature: [0; 32] });
+        peer
+    }
+
+    pub fn control(&mut self, w: &mut World, frame: &Control) {
+        let mut queue = WriteQueue::new();
+        self.encoder.control(frame, &mut queue);
+        self.write(w, &bytes_of(queue));
+    }
+
+    /// A new lossy session under its global id.
+    pub fn ident(&mut self, w: &mut World) {
+        let to = w.addrs(self.node).0[0];
+        let ident = Control::ClientIdent {
+            addrs: EntityAddr::msgr2("10.9.9.9:1".parse().unwrap(), 1).into(),
+            target: to,
+            id: -1,
+            global_seq: 1,
+            supported: wire::features::SUPPORTED,
+            required: codec::Features::NONE,
+            flags: CONNECT_LOSSY,
+            cookie: 0,
+        };
+        self.control(w, &ident);
+    }
+
+    /// The bytes of its next message.
+    pub fn frame_of(&mut self, seq: u64, message: &Message) -> Vec<u8> {
+        let (header, out) = message.encode(wire::features::SUPPORTED);
+        let header = MessageHeader { seq, ack_seq: 0, data_offset: out.data_offset, header };
+        let mut queue = WriteQueue::new();
+        self.encoder.message(&header, out.front.into_vec(), out.middle, out.data, &mut queue);
+        bytes_of(queue)
+    }
+
+    pub fn write(&self, w: &mut World, bytes: &[u8]) {
+        w.give(self.node, self.socket, bytes);
+    }
+}
+
+fn bytes_of(mut queue: WriteQueue) -> Vec<u8> {
+    queue.take().flat_map(|b| b.to_vec()).collect()
 }
 
 /// Bytes as a stranger would send them, to one endpoint.

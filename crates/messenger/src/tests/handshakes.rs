@@ -1,9 +1,10 @@
-//! Who gets in, in every mode, and who does not.
+//! Handshakes that succeed, in every mode, and those that are denied.
 
 use super::fixture::*;
 use crate::testing::Monitor;
 use crate::{Config, ModeLists};
 use machine::ConnId;
+use machine::identity::Capabilities;
 use machine::net::*;
 use std::time::Duration;
 use wire::cephx::{Key, KeyKind, METHOD_CEPHX, METHOD_NONE};
@@ -49,7 +50,7 @@ fn with_ticket(w: &World) -> Credentials {
 }
 
 #[test]
-fn a_client_gets_to_the_monitor_and_then_to_an_osd() {
+fn client_reaches_monitor_then_osd_in_every_mode() {
     for kind in [KeyKind::Aes, KeyKind::Aes256k] {
         for mode in [MODE_CRC, MODE_SECURE] {
             let mut w = world(kind, METHOD_CEPHX, &[mode]);
@@ -59,13 +60,12 @@ fn a_client_gets_to_the_monitor_and_then_to_an_osd() {
             connect(&mut w, TO_OSD, OSD, EntityKind::OSD, credentials);
 
             let at_mon = w.nodes[MON].peers();
-            assert_eq!(at_mon[0].1.auth_name, "client.admin");
+            assert_eq!(at_mon[0].1.identity.name().to_string(), "client.admin");
             assert_eq!(at_mon[0].1.secure, mode == MODE_SECURE);
             let (at_osd, peer) = w.nodes[OSD].peers().pop().expect("the OSD has a peer");
-            assert_eq!((peer.global_id, peer.allow_all), (4000, false));
-            assert_eq!(codec::Reader::new(&peer.caps).string().unwrap(), "allow rw");
-            assert_eq!(peer.name.to_string(), "client.4000", "a client goes by the id of its ticket");
-            assert_eq!(w.nodes[CLIENT].peers()[1].1.name.to_string(), "osd.3");
+            assert_eq!(peer.identity.capabilities(), Capabilities::Text("allow rw".into()));
+            assert_eq!(peer.identity.entity().to_string(), "client.4000", "the id of its ticket");
+            assert_eq!(w.nodes[CLIENT].peers()[1].1.claimed.to_string(), "osd.3");
 
             // Messages of all sizes, both ways, in order.
             for n in 0..20 {
@@ -82,18 +82,19 @@ fn a_client_gets_to_the_monitor_and_then_to_an_osd() {
 }
 
 #[test]
-fn without_keys_everyone_gets_in_and_nothing_is_sealed() {
+fn auth_none_admits_everyone_in_crc_mode() {
     let mut w = world(KeyKind::Aes, METHOD_NONE, &[MODE_SECURE, MODE_CRC]);
     let none = |global_id| Credentials::None { auth_name: "client.admin".into(), global_id };
     connect(&mut w, TO_MON, MON, EntityKind::MON, none(0));
     assert_eq!(w.nodes[CLIENT].grant().unwrap().global_id, 4000);
     connect(&mut w, TO_OSD, OSD, EntityKind::OSD, none(4000));
     let (_, peer) = w.nodes[OSD].peers().pop().unwrap();
-    assert_eq!((peer.global_id, peer.allow_all, peer.secure), (4000, true, false));
+    assert_eq!((peer.identity.global_id(), peer.secure), (4000, false));
+    assert_eq!(peer.identity.capabilities(), Capabilities::Everything);
 }
 
 #[test]
-fn the_connecting_sides_preference_decides_the_mode() {
+fn connecting_sides_preference_decides_the_mode() {
     for (client, picked) in [([MODE_CRC, MODE_SECURE], false), ([MODE_SECURE, MODE_CRC], true)] {
         let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC, MODE_SECURE]);
         let other = w.add(EntityKind::CLIENT, -1, |c| c.modes = ModeLists::all(&client));
@@ -119,7 +120,7 @@ fn denied(w: &World) -> String {
 }
 
 #[test]
-fn a_wrong_key_is_denied() {
+fn wrong_key_is_denied() {
     let mut w = world(KeyKind::Aes256k, METHOD_CEPHX, &[MODE_CRC]);
     let key = Key::generate(KeyKind::Aes256k, UTime::ZERO, &mut machine::Random::from_number(99));
     let credentials =
@@ -130,7 +131,7 @@ fn a_wrong_key_is_denied() {
 }
 
 #[test]
-fn an_expired_ticket_is_denied() {
+fn ticket_under_rotated_out_key_is_denied() {
     let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
     let credentials = with_key(&w);
     connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
@@ -147,7 +148,7 @@ fn an_expired_ticket_is_denied() {
 }
 
 #[test]
-fn methods_and_modes_that_do_not_meet_are_denied() {
+fn disjoint_methods_are_denied() {
     let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_SECURE]);
     let none = Credentials::None { auth_name: "client.admin".into(), global_id: 0 };
     connect(&mut w, TO_MON, MON, EntityKind::MON, none);
@@ -155,7 +156,7 @@ fn methods_and_modes_that_do_not_meet_are_denied() {
 }
 
 #[test]
-fn a_role_that_never_judges_leaves_no_one_waiting_for_ever() {
+fn unanswered_auth_request_times_out() {
     let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
     let credentials = with_key(&w);
     w.nodes[MON].monitor = None;
@@ -166,7 +167,7 @@ fn a_role_that_never_judges_leaves_no_one_waiting_for_ever() {
 }
 
 #[test]
-fn a_call_to_nobody_ends() {
+fn refused_connection_closes_the_session() {
     let mut w = world(KeyKind::Aes, METHOD_CEPHX, &[MODE_CRC]);
     let credentials = with_key(&w);
     w.nodes[MON].addr = "10.0.0.99:1".parse().unwrap();

@@ -33,7 +33,7 @@ fn is_shut(effects: &[Effect]) -> bool {
 }
 
 #[test]
-fn silence_ends_at_the_deadline_and_the_role_hears_nothing() {
+fn silent_stranger_is_closed_at_the_deadline() {
     let mut e = endpoint();
     for _ in 0..10_000 {
         stranger(&mut e, Time(5), &opening(&[hello()]));
@@ -51,7 +51,7 @@ fn silence_ends_at_the_deadline_and_the_role_hears_nothing() {
 }
 
 #[test]
-fn what_is_not_the_protocol_is_shut_at_once() {
+fn protocol_violation_closes_the_socket() {
     let auth = Control::AuthRequest { method: 2, preferred_modes: vec![1], payload: vec![0; 5].into() };
     let ident = Control::SessionReconnect {
         addrs: EntityAddr::default().into(),
@@ -78,7 +78,7 @@ fn what_is_not_the_protocol_is_shut_at_once() {
 }
 
 #[test]
-fn trying_keys_for_ever_ends_at_the_bound() {
+fn repeated_auth_attempts_hit_the_byte_bound() {
     let mut e = endpoint();
     let (socket, _) = stranger(&mut e, Time(1), &opening(&[hello()]));
     let auth = Control::AuthRequest { method: 2, preferred_modes: vec![1], payload: vec![0; 900].into() };
@@ -95,7 +95,7 @@ fn trying_keys_for_ever_ends_at_the_bound() {
 }
 
 #[test]
-fn a_peer_that_fetches_nothing_is_not_read_from() {
+fn peer_that_fetches_nothing_is_not_read() {
     let mut w = World::new(1);
     let none = |c: &mut Config| {
         c.methods = vec![wire::cephx::METHOD_NONE];
@@ -130,7 +130,7 @@ fn a_peer_that_fetches_nothing_is_not_read_from() {
 
 proptest! {
     #[test]
-    fn any_bytes_after_any_opening_never_panic(
+    fn random_bytes_after_any_opening_never_panic(
         frames in 0usize..3,
         garbage in proptest::collection::vec(any::<u8>(), 0..500),
         steps in 1usize..5,

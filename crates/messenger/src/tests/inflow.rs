@@ -1,4 +1,4 @@
-//! Clients that send more than may be in memory: they wait, in order, and all of it comes.
+//! Clients that exceed the memory budget: they wait in order, and every request arrives.
 
 use super::fixture::{READ_LEN, World, message};
 use crate::inflow::{Inflow, Share};
@@ -12,7 +12,7 @@ use wire::types::{EntityKind, EntityName, HObject, OpCode, OsdFlags, OsdOp, PgId
 
 const BUDGET: usize = 300_000;
 
-/// Whose clients may have so much under way; and what is not fetched of one client, beyond which nothing is read from it.
+/// An OSD with a memory budget for requests, and a limit of unfetched replies for each client.
 fn osd_with(w: &mut World, budget: usize, unwritten_len_max: usize) -> usize {
     w.add(EntityKind::OSD, 0, |c| {
         c.methods = vec![wire::cephx::METHOD_NONE];
@@ -24,7 +24,8 @@ fn osd_with(w: &mut World, budget: usize, unwritten_len_max: usize) -> usize {
 /// A node that calls the OSD; its connection there is the one with number `n`.
 fn connect(w: &mut World, osd: usize, n: u64, kind: EntityKind) -> usize {
     let node = w.add(kind, n as i64, |c| c.methods = vec![wire::cephx::METHOD_NONE]);
-    let credentials = Credentials::None { auth_name: "client.x".into(), global_id: n };
+    let auth_name = format!("{}.{n}", kind.name());
+    let credentials = Credentials::None { auth_name, global_id: n };
     let (to, conn, policy) = (w.addrs(osd), ConnId::outgoing(n), Policy::Lossy);
     w.role(node, NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials });
     node
@@ -57,7 +58,7 @@ fn flood(seed: u64, clients: usize, kind: EntityKind) -> usize {
         w.run(Duration::from_secs(1));
         for event in std::mem::take(&mut w.nodes[osd].events) {
             match event {
-                NetEvent::Ready { conn, peer } => drop(peers.insert(conn, peer.name.num)),
+                NetEvent::Ready { conn, peer } => drop(peers.insert(conn, peer.identity.entity().num)),
                 NetEvent::Message { conn, message, held } => {
                     got.entry(peers[&conn]).or_default().push(message.tid);
                     at_hand.push((message.tid, held));
@@ -81,7 +82,7 @@ fn flood(seed: u64, clients: usize, kind: EntityKind) -> usize {
 }
 
 #[test]
-fn clients_wait_for_room() {
+fn clients_wait_when_budget_is_used_up() {
     for seed in 0..20 {
         // What is read at once may be many small messages.
         let most = flood(seed, 5, EntityKind::CLIENT);
@@ -92,7 +93,7 @@ fn clients_wait_for_room() {
 
 /// A daemon may be what a client's request waits for.
 #[test]
-fn daemons_do_not_wait() {
+fn daemons_are_outside_the_budget() {
     assert!(flood(1, 5, EntityKind::OSD) > 2 * BUDGET);
 }
 
@@ -116,7 +117,7 @@ fn read(tid: u64, len: u64) -> Message {
 
 /// An OSD answers faster than its clients fetch: what it has for them stays within bounds, and nobody is left out.
 #[test]
-fn clients_that_fetch_nothing_yet_have_two_budgets_together() {
+fn clients_that_fetch_nothing_hold_two_budgets_at_most() {
     const CLIENTS: u64 = 4;
     const READS: u64 = 60;
     const LEN: usize = 100 << 10;
@@ -166,7 +167,7 @@ fn clients_that_fetch_nothing_yet_have_two_budgets_together() {
 
 /// Where there is room, a client has all of it, however many others are connected.
 #[test]
-fn one_reader_among_idle_ones_has_the_whole_budget() {
+fn single_reader_among_idle_clients_has_whole_budget() {
     let mut inflow = Inflow::new(100 << 20);
     inflow.set_sessions(1000);
     let (mut reader, mut other) = (Share::default(), Share::default());
@@ -182,7 +183,7 @@ fn one_reader_among_idle_ones_has_the_whole_budget() {
 /// Reads and writes of all sizes, an OSD that answers in no order, and clients that fetch its answers now and then:
 /// nobody waits for ever.
 #[test]
-fn whoever_waits_goes_on() {
+fn waiting_sessions_always_resume() {
     for seed in 0..20 {
         let mut w = World::new(seed);
         let mut random = Random::from_number(seed);
@@ -229,7 +230,7 @@ fn whoever_waits_goes_on() {
 
 /// A client's requests come to nothing, without any answer: the rest of them is looked at all the same.
 #[test]
-fn who_gets_no_answer_goes_on() {
+fn dropped_requests_free_the_budget() {
     const READS: u64 = 60;
     const BUDGET: usize = 4 << 20;
     const LEN: usize = 100 << 10;

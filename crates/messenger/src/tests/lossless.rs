@@ -20,8 +20,8 @@ fn open(accept: bool) -> impl Fn(&mut Config) {
 
 fn connect(w: &mut World, from: usize, to: usize, policy: Policy) {
     let (to, kind) = (w.addrs(to), w.nodes[to].endpoint.config().name.kind);
-    let auth_name = format!("osd.{from}");
-    let credentials = Credentials::None { auth_name, global_id: 0 };
+    let name = w.nodes[from].endpoint.config().name;
+    let credentials = Credentials::None { auth_name: name.to_string(), global_id: name.num as u64 };
     w.role(from, NetEffect::Connect { conn: CONN, to, kind, policy, credentials });
 }
 
@@ -53,7 +53,7 @@ fn talk(seed: u64, policy: Policy, cut_at: Option<u64>) -> u64 {
 }
 
 #[test]
-fn a_socket_that_breaks_at_any_byte_loses_nothing() {
+fn socket_broken_at_any_byte_loses_no_message() {
     for policy in [Policy::LosslessClient, Policy::LosslessPeer] {
         let carried = talk(1, policy, None);
         for cut in 0..carried {
@@ -63,7 +63,7 @@ fn a_socket_that_breaks_at_any_byte_loses_nothing() {
 }
 
 #[test]
-fn a_break_after_everything_was_said_is_mended_too() {
+fn idle_lossless_session_reconnects_after_break() {
     let mut w = World::new(3);
     let a = w.add(EntityKind::CLIENT, 1, open(false));
     let b = w.add(EntityKind::MDS, 0, open(false));
@@ -80,7 +80,7 @@ fn a_break_after_everything_was_said_is_mended_too() {
 }
 
 #[test]
-fn a_peer_that_lost_the_session_resets_it_once() {
+fn peer_without_the_session_resets_it_once() {
     let mut w = World::new(4);
     let a = w.add(EntityKind::CLIENT, 1, open(false));
     let b = w.add(EntityKind::MDS, 0, open(false));
@@ -94,7 +94,7 @@ fn a_peer_that_lost_the_session_resets_it_once() {
 }
 
 #[test]
-fn a_client_that_starts_over_resets_what_the_server_kept() {
+fn client_starting_over_resets_server_session() {
     let mut w = World::new(5);
     let a = w.add(EntityKind::CLIENT, 1, open(false));
     let b = w.add(EntityKind::MDS, 0, open(false));
@@ -111,7 +111,7 @@ fn a_client_that_starts_over_resets_what_the_server_kept() {
 }
 
 #[test]
-fn calls_that_cross_become_one_session() {
+fn crossing_calls_become_one_session() {
     let mut w = World::new(6);
     let a = w.add(EntityKind::OSD, 0, open(true));
     let b = w.add(EntityKind::OSD, 1, open(true));
@@ -134,7 +134,7 @@ fn calls_that_cross_become_one_session() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn many_breaks_lose_nothing(
+    fn repeated_breaks_lose_no_message(
         seed: u64,
         crossing: bool,
         breaks in proptest::collection::vec((0u64..3000, 0u64..400), 0..6),

@@ -32,11 +32,11 @@ impl Monitor {
             "sessions" => {
                 let sessions = self.sessions.values().map(|s| {
                     object! {
-                        "name" => s.peer.name.to_string(),
-                        "entity_name" => s.auth_name.to_string(),
+                        "name" => s.peer.claimed.to_string(),
+                        "entity_name" => s.name().to_string(),
                         "addrs" => s.peer.addrs.to_string(),
                         "con_features" => s.peer.features.0,
-                        "global_id" => s.peer.global_id,
+                        "global_id" => s.peer.identity.global_id(),
                         "remote_host" => s.host.as_str(),
                         "caps" => object! { "text" => s.caps.text() },
                         "authenticated" => true,

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
 use command::errno::{EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
 use machine::ConnId;
+use machine::identity::{Method, Proof};
 use machine::net::{AuthReply, AuthRequest, NetEffect};
 use std::collections::{BTreeMap, VecDeque};
 use wire::cephx::{
     AuthCaps, AuthTicket, Authenticate, GET_AUTH_SESSION_KEY, GET_PRINCIPAL_SESSION_KEY, GET_ROTATING_KEY,
     Key, KeyKind, METHOD_CEPHX, METHOD_NONE, MODE_MON, MonitorGrant, NewTicket, RequestHeader,
-    ResponseHeader, RotatingKeys, RotatingSecret, ServerChallenge, ServiceTicketRequest, TicketBlob,
-    TicketInfo, Usage, open, prove, seal_to, write_tickets,
+    ResponseHeader, RotatingKeys, RotatingSecret, Secret, ServerChallenge, ServiceTicketRequest, TicketBlob,
+    TicketInfo, Usage, is_same_secret, open, prove, seal_to, write_tickets,
 };
 use wire::messages::{MAuth, MAuthReply, Message};
 use wire::types::{AuthName, EntityKind, UTime};
@@ -135,13 +136,10 @@ impl Monitor {
         };
         if request.method == METHOD_NONE {
             return Ok(Outcome::Reply(AuthReply::Done {
-                auth_name: name.to_string(),
-                global_id,
+                proof: Proof::none(name, global_id),
                 payload: Bytes::new(),
                 session_key: None,
-                connection_secret: Bytes::new(),
-                caps: Bytes::new(),
-                allow_all: true,
+                connection_secret: Secret::default(),
             }));
         }
         let challenge = ServerChallenge(self.random.u64().max(1));
@@ -179,14 +177,18 @@ impl Monitor {
         let admitted = self.admit(turn, conn, &mut r)?;
         let exchange = self.auth.exchanges.get(&conn).ok_or(EACCES)?;
         let caps = self.committed.auth.caps(&exchange.name, "mon").unwrap_or_default();
-        Ok(Outcome::Reply(AuthReply::Done {
-            auth_name: exchange.name.to_string(),
+        let proof = Proof {
+            method: Method::Cephx,
+            name: exchange.name.clone(),
             global_id: exchange.global_id,
+            caps: AuthCaps::from_text(caps).caps,
+            allow_all: false,
+        };
+        Ok(Outcome::Reply(AuthReply::Done {
+            proof,
             payload: admitted.payload,
             session_key: Some(admitted.session_key),
             connection_secret: admitted.connection_secret,
-            caps: AuthCaps::from_text(caps).caps,
-            allow_all: false,
         }))
     }
 
@@ -197,7 +199,8 @@ impl Monitor {
         let (name, global_id) = (exchange.name.clone(), exchange.global_id);
         let entity = self.committed.auth.entities.get(&name).ok_or(EACCES)?.clone();
         let proves = |key: &Key| {
-            prove(key, exchange.challenge.0, request.client_challenge).is_ok_and(|p| p == request.proof)
+            let proof = prove(key, exchange.challenge.0, request.client_challenge);
+            proof.is_ok_and(|proof| is_same_secret(&proof.to_le_bytes(), &request.proof.to_le_bytes()))
         };
         let key = match &entity.pending_key {
             _ if proves(&entity.key) => entity.key.clone(),
@@ -220,8 +223,8 @@ impl Monitor {
             AuthTicket { name, global_id, created: now, expires: now, caps: AuthCaps::default(), flags: 0 };
         let auth_ticket = self.new_ticket(EntityKind::AUTH, &ticket, kind, now).ok_or(EBUSY)?;
         let session_key = auth_ticket.info.session_key.clone();
-        let mut connection_secret = vec![0; secret_len];
-        self.random.fill(&mut connection_secret);
+        let mut connection_secret = Secret::zeroed(secret_len);
+        self.random.fill(connection_secret.bytes_mut());
         let more =
             (request.other_keys != 0).then(|| self.new_tickets(request.other_keys, &ticket, kind, now));
         let grant = MonitorGrant {
@@ -232,7 +235,7 @@ impl Monitor {
             more: more.as_deref(),
         };
         let payload = grant.encode(&mut self.random).map_err(|_| EACCES)?;
-        Ok(Admitted { payload, session_key, connection_secret: connection_secret.into() })
+        Ok(Admitted { payload, session_key, connection_secret })
     }
 
     /// Whoever keeps a global id shows the ticket that came with it; the new ticket is then sealed under the old
@@ -299,7 +302,7 @@ impl Monitor {
 
     /// A renewal, or a daemon's request for its service's secrets, on a session that exists.
     pub(super) fn on_mauth(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MAuth) {
-        let global_id = self.sessions.get(&conn).map_or(0, |s| s.peer.global_id);
+        let global_id = self.sessions.get(&conn).map_or(0, |s| s.peer.identity.global_id());
         let (result, payload) = match self.renew(turn, conn, &m.payload) {
             Ok(payload) => (0, payload),
             Err(errno) => (-errno, Bytes::new()),
@@ -326,6 +329,9 @@ impl Monitor {
             GET_PRINCIPAL_SESSION_KEY => {
                 let secrets = self.committed.auth.rotating.get(&EntityKind::AUTH.0).ok_or(EACCES)?.clone();
                 let verified = open_authorizer(&mut r, &secrets)?;
+                if verified.ticket.has_expired(now) {
+                    return Err(EACCES);
+                }
                 let services = r.get::<ServiceTicketRequest>().map_err(|_| EPERM)?.0;
                 let kind = verified.session_key.usable().map_err(|_| EACCES)?;
                 let tickets = self.new_tickets(services, &verified.ticket, kind, now);
@@ -334,7 +340,7 @@ impl Monitor {
                     .map_err(|_| EACCES)?;
             }
             GET_ROTATING_KEY => {
-                let name = &self.sessions.get(&conn).ok_or(EACCES)?.auth_name;
+                let name = self.sessions.get(&conn).ok_or(EACCES)?.name();
                 let key = self.committed.auth.entities.get(name).ok_or(EACCES)?.key.clone();
                 let secrets = self.committed.auth.rotating.get(&name.kind.0).ok_or(EACCES)?;
                 w.put(&ResponseHeader { request, status: 0 });
@@ -376,7 +382,7 @@ impl Monitor {
 struct Admitted {
     payload: Bytes,
     session_key: Key,
-    connection_secret: Bytes,
+    connection_secret: Secret,
 }
 
 fn read_hello(payload: &[u8]) -> Result<(u8, AuthName, u64), DecodeError> {

@@ -65,6 +65,10 @@ impl Monitor {
         if prefix.is_empty() {
             return Err(Answer::invalid("command prefix must not be empty"));
         }
+        // Commands to this very monitor need every permission, whether it knows the command or not.
+        if target == Target::Me && !session.permits("mon", &prefix, &args.for_caps(), Allow::RWX) {
+            return Err(Answer::error(EACCES, "insufficient caps"));
+        }
         if prefix == "get_command_descriptions" {
             return Ok(Answer::body(self.describe_commands(conn, target)));
         }
@@ -79,15 +83,11 @@ impl Monitor {
             return Err(Answer::invalid("command not known"));
         };
         let need = Allow::from_letters(command.permissions);
-        let (service, need) = match target {
-            Target::Me => ("mon", Allow::RWX),
-            Target::Quorum => (command.module, need),
-        };
-        if !session.permits(service, &prefix, &args.for_caps(), need) {
+        if target == Target::Quorum && !session.permits(command.module, &prefix, &args.for_caps(), need) {
             return Err(Answer::error(EACCES, "access denied"));
         }
         signature::check(command.signature, &args).map_err(Answer::invalid)?;
-        let caller = session.auth_name.clone();
+        let caller = session.name().clone();
         let addrs = session.peer.addrs.clone();
         let features = session.peer.features;
         self.execute(turn, command, &args, input, &caller, &addrs, features, text)
@@ -126,11 +126,8 @@ impl Monitor {
         let outcome = (command.run)(&mut ctx);
         let mut changes = std::mem::take(&mut ctx.changes);
         if outcome.is_ok() && !changes.is_empty() {
-            let secret = matches!(args.text("prefix").as_deref(), Some("config set" | "config-key set"));
-            if !secret {
-                let message = format!("from='client.? {addrs}' entity='{caller}' cmd=[{text}]: dispatch");
-                changes.push(self.log_change(now, LogPriority::INFO, "audit", message));
-            }
+            let message = super::audit::line(caller, addrs, args, text);
+            changes.push(self.log_change(now, LogPriority::INFO, "audit", message));
             self.propose(turn.now, changes);
         }
         outcome
@@ -161,7 +158,7 @@ impl Monitor {
     pub(super) fn situation(&self, turn: &Turn<'_>) -> Situation {
         let mut peers: BTreeMap<(&'static str, u64), usize> = BTreeMap::new();
         for session in self.sessions.values() {
-            let key = (session.auth_name.kind.name(), session.peer.features.0);
+            let key = (session.peer.identity.role().name(), session.peer.features.0);
             *peers.entry(key).or_default() += 1;
         }
         *peers.entry(("mon", wire::features::SUPPORTED.0)).or_default() += 1;

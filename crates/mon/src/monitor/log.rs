@@ -5,8 +5,8 @@ use crate::caps::Allow;
 use crate::proposal::Change;
 use machine::ConnId;
 use machine::net::NetEffect;
-use wire::messages::{MLog, MLogAck, Message, PaxosHeader};
-use wire::types::LogPriority;
+use wire::messages::{MLog, MLogAck, Message, MessageBody, PaxosHeader};
+use wire::types::{LogEntry, LogPriority};
 
 /// Lines of one message that are taken; a daemon sends fewer.
 const LINES_MAX: usize = 1000;
@@ -19,9 +19,14 @@ impl Monitor {
         }
         let Some(last) = m.entries.last() else { return };
         let ack = MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() };
-        let name = session.auth_name.clone();
-        // Nobody writes lines in another's name.
-        let fresh = m.entries.into_iter().filter(|e| e.name == name && !self.head.log.has_seen(e));
+        // A peer writes lines in its own name only.
+        let (name, rank) = (session.name().clone(), session.peer.identity.entity());
+        if let Some(other) = m.entries.iter().find(|e| e.name != name) {
+            let what = format!("a log line in the name of {}", other.name);
+            self.refuse(turn, conn, MLog::TYPE, &what);
+        }
+        let own = m.entries.into_iter().filter(|e| e.name == name).map(|e| LogEntry { rank, ..e });
+        let fresh = own.filter(|e| !self.head.log.has_seen(e));
         let changes: Vec<_> = fresh.take(LINES_MAX).map(|entry| Change::Log { entry }).collect();
         let index = self.propose(turn.now, changes);
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::new(ack) });

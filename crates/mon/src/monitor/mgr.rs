@@ -7,8 +7,8 @@ use crate::state::State;
 use codec::{Encode, Features};
 use machine::{ConnId, Time};
 use std::time::Duration;
-use wire::messages::{Body, MMgrBeacon, MMonMgrReport};
-use wire::types::{LogPriority, MgrMap};
+use wire::messages::{Body, MMgrBeacon, MMonMgrReport, MessageBody};
+use wire::types::{EntityKind, LogPriority, MgrMap};
 
 pub(super) struct MgrWatch {
     /// When the active manager was last heard of.
@@ -33,9 +33,19 @@ impl Monitor {
         true
     }
 
+    /// The manager at the other end, when it may act as one: the name under which it holds a key, and its global id.
+    fn manager_of(&self, conn: ConnId) -> Option<(&str, u64)> {
+        let session = self.sessions.get(&conn).filter(|session| session.may("mgr", Allow::X))?;
+        let identity = &session.peer.identity;
+        Some((identity.daemon(EntityKind::MGR)?, identity.global_id()))
+    }
+
     fn on_mgr_beacon(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MMgrBeacon) {
-        let Some(session) = self.sessions.get(&conn) else { return };
-        if !session.may("mgr", Allow::X) || m.fsid != self.committed.monmap.fsid {
+        if self.manager_of(conn) != Some((&m.name, m.gid)) {
+            let what = format!("a beacon of mgr.{} with global id {}", m.name, m.gid);
+            return self.refuse(turn, conn, MMgrBeacon::TYPE, &what);
+        }
+        if m.fsid != self.committed.monmap.fsid {
             return;
         }
         let map = &self.head.mgrmap;
@@ -78,8 +88,9 @@ impl Monitor {
     }
 
     fn on_mgr_report(&mut self, conn: ConnId, m: &MMonMgrReport) {
-        let Some(session) = self.sessions.get(&conn) else { return };
-        if !session.may("mgr", Allow::X) {
+        let map = &self.head.mgrmap;
+        // A standby has no say, nor has a manager's former life.
+        if self.manager_of(conn) != Some((&map.active_name, map.active_gid)) {
             return;
         }
         if let Ok(digest) = codec::decode_exact(&m.digest) {

@@ -9,6 +9,7 @@
 //! that waited for it, and tell subscribers what is new.
 
 mod admin;
+mod audit;
 mod auth;
 mod commands;
 pub(crate) mod fullness;
@@ -36,12 +37,13 @@ use crate::replication::{Recovered, Replication, Solo, Write};
 use crate::state::State;
 use codec::{Encode, Features};
 use command::{Counter, Reading};
+use machine::gate::{Gate, Refused};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
 use std::collections::{BTreeMap, VecDeque};
 use wire::messages::{Body, Message};
-use wire::types::UTime;
+use wire::types::{EntityKind, UTime};
 
 #[derive(Debug)]
 pub enum Input {
@@ -61,6 +63,8 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Effect {
     Net(NetEffect),
+    /// A line for the daemon's own log that an operator should read.
+    Warn(String),
     /// Make durable, as one step; then [`Input::Written`].
     Write {
         tag: Tag,
@@ -90,6 +94,7 @@ pub struct Monitor {
     /// Answers that wait for an entry to hold, by its number.
     waiting: VecDeque<(u64, NetEffect)>,
     sessions: BTreeMap<ConnId, Session>,
+    gate: Gate,
     auth: auth::AuthServer,
     maps: maps::MapCache,
     osd: osd::OsdWatch,
@@ -158,6 +163,7 @@ impl Monitor {
             log_writes: 0,
             waiting: VecDeque::new(),
             sessions: BTreeMap::new(),
+            gate: Gate::new(EntityKind::MON),
             tick_at: now,
             started_at: now,
         })
@@ -247,8 +253,9 @@ impl Monitor {
     }
 
     fn on_message(&mut self, turn: &mut Turn<'_>, conn: ConnId, message: Message) {
-        if !self.sessions.contains_key(&conn) {
-            return;
+        let Some(session) = self.sessions.get(&conn) else { return };
+        if let Err(Refused(line)) = self.gate.admit(&session.peer, &message.body) {
+            return line.into_iter().for_each(|line| turn.effects.push(Effect::Warn(line)));
         }
         let tid = message.tid;
         match message.body {

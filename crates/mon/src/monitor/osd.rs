@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
     Body, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown,
-    MOSDPGCreate2, MOSDPGCreated, MOSDPGTemp, Message,
+    MOSDPGCreate2, MOSDPGCreated, MOSDPGTemp, Message, MessageBody,
 };
 use wire::types::osd_map::MapFlags;
 use wire::types::{
@@ -86,6 +86,11 @@ impl Monitor {
         body: &Body,
     ) -> bool {
         let from = self.osd_of(conn);
+        if from.is_none() && body.senders(EntityKind::MON).is_only(EntityKind::OSD) {
+            let what = format!("{}, without the capability to act as an OSD", body.name());
+            self.refuse(turn, conn, body.kind(), &what);
+            return true;
+        }
         match body {
             Body::MOSDBoot(m) => self.on_boot(turn, conn, m),
             Body::MOSDPGCreated(m) => self.on_pg_created(turn, from, m),
@@ -104,8 +109,7 @@ impl Monitor {
     /// The OSD at the other end, when it may act as one.
     fn osd_of(&self, conn: ConnId) -> Option<i32> {
         let session = self.sessions.get(&conn)?;
-        let is_osd = session.auth_name.kind == EntityKind::OSD && session.may("osd", Allow::X);
-        session.auth_name.id.parse().ok().filter(|_| is_osd)
+        session.peer.identity.osd().filter(|_| session.may("osd", Allow::X))
     }
 
     pub(super) fn propose_step(
@@ -142,11 +146,14 @@ impl Monitor {
 
     fn on_boot(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MOSDBoot) {
         let Some(osd) = self.osd_of(conn) else { return };
+        if m.superblock.whoami != osd {
+            let what = format!("a boot of osd.{}", m.superblock.whoami);
+            return self.refuse(turn, conn, MOSDBoot::TYPE, &what);
+        }
         let Some(session) = self.sessions.get(&conn) else { return };
         let addrs = session.peer.addrs.clone();
         let map = self.head.osdmap();
-        let fits = m.superblock.whoami == osd
-            && (m.superblock.cluster_fsid == self.head.monmap.fsid)
+        let fits = (m.superblock.cluster_fsid == self.head.monmap.fsid)
             && map.exists(osd)
             && !map.flags.has(MapFlags::NOUP)
             && !self.head.osdmap().osds[osd as usize].state.has(OsdState::NOUP);

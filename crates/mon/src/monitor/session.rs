@@ -1,8 +1,10 @@
-//! A connected peer: who it is, what it may do, what it subscribed to.
+//! A connected peer: its capabilities and subscriptions.
 
-use super::{Monitor, Turn};
+use super::{Effect, Monitor, Turn};
 use crate::caps::{Allow, MonCap, Wanted};
 use machine::ConnId;
+use machine::gate::Refused;
+use machine::identity::Capabilities;
 use machine::net::Peer;
 use std::collections::BTreeMap;
 use wire::types::AuthName;
@@ -17,8 +19,6 @@ pub(super) struct Subscription {
 
 pub(super) struct Session {
     pub peer: Peer,
-    /// What its key is under: `client.admin`.
-    pub auth_name: AuthName,
     pub caps: MonCap,
     pub subscriptions: BTreeMap<String, Subscription>,
     /// The host's name, as the peer says it.
@@ -30,6 +30,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The name that its key is under: `client.admin`.
+    pub fn name(&self) -> &AuthName {
+        self.peer.identity.name()
+    }
+
     pub fn may(&self, service: &str, need: Allow) -> bool {
         let none = BTreeMap::new();
         self.permits(service, "", &none, need)
@@ -43,7 +48,7 @@ impl Session {
         need: Allow,
     ) -> bool {
         self.caps.permits(&Wanted {
-            entity: &self.auth_name.to_string(),
+            entity: &self.name().to_string(),
             service,
             command,
             args,
@@ -54,18 +59,24 @@ impl Session {
 }
 
 impl Monitor {
+    /// A peer has spoken for somebody else: its message of type `kind` is dropped, which is logged once.
+    pub(super) fn refuse(&mut self, turn: &mut Turn<'_>, conn: ConnId, kind: u16, what: &str) {
+        let Some(session) = self.sessions.get(&conn) else { return };
+        let Refused(line) = self.gate.refuse_kind(&session.peer, kind, what);
+        line.into_iter().for_each(|line| turn.effects.push(Effect::Warn(line)));
+    }
+
     pub(super) fn on_ready(&mut self, _: &mut Turn<'_>, conn: ConnId, peer: Peer) {
-        let fallback = || AuthName::new(peer.name.kind, peer.name.num.max(0).to_string());
-        let auth_name: AuthName = peer.auth_name.parse().unwrap_or_else(|()| fallback());
-        let caps = if peer.allow_all {
-            MonCap::allow_all()
-        } else {
-            let text = self.committed.auth.caps(&auth_name, "mon").unwrap_or_default();
-            MonCap::parse(text).unwrap_or_default()
+        let caps = match peer.identity.capabilities() {
+            Capabilities::Everything => MonCap::allow_all(),
+            // The database is newer than any ticket.
+            Capabilities::Text(_) => {
+                let text = self.committed.auth.caps(peer.identity.name(), "mon").unwrap_or_default();
+                MonCap::parse(text).unwrap_or_default()
+            }
         };
         let session = Session {
             peer,
-            auth_name,
             caps,
             subscriptions: BTreeMap::new(),
             host: String::new(),
@@ -77,8 +88,9 @@ impl Monitor {
 
     /// After somebody's capabilities changed: sessions hold by the new ones at once.
     pub(super) fn refresh_caps(&mut self) {
-        for session in self.sessions.values_mut().filter(|s| !s.peer.allow_all) {
-            let text = self.committed.auth.caps(&session.auth_name, "mon").unwrap_or_default();
+        let is_limited = |s: &&mut Session| s.peer.identity.capabilities() != Capabilities::Everything;
+        for session in self.sessions.values_mut().filter(is_limited) {
+            let text = self.committed.auth.caps(session.name(), "mon").unwrap_or_default();
             if text != session.caps.text() {
                 session.caps = MonCap::parse(text).unwrap_or_default();
             }

@@ -11,7 +11,6 @@ use wire::messages::{
     MConfig, MGetConfig, MMgrMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
     MMonSubscribeAck, Message,
 };
-use wire::types::EntityKind;
 
 /// The service whose read permission a subscription needs; `None` needs no permission at all.
 fn needed(what: &str) -> Option<(&'static str, Allow)> {
@@ -158,15 +157,9 @@ impl Monitor {
     /// on the wire; a subscription never ends by being served.
     fn serve_config(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         let session = self.sessions.get_mut(&conn)?;
-        let device_class = match session.auth_name.kind {
-            EntityKind::OSD => {
-                let osd: Option<i32> = session.auth_name.id.parse().ok();
-                osd.and_then(|osd| crate::crush::class_of(&self.committed.osdmap().crush, osd))
-                    .unwrap_or_default()
-            }
-            _ => "",
-        };
-        let to = Receiver { name: &session.auth_name, host: &session.host, device_class };
+        let class_of = |osd| crate::crush::class_of(&self.committed.osdmap().crush, osd);
+        let device_class = session.peer.identity.osd().and_then(class_of).unwrap_or_default();
+        let to = Receiver { name: session.name(), host: &session.host, device_class };
         let config: BTreeMap<String, String> = self
             .committed
             .config
@@ -181,8 +174,13 @@ impl Monitor {
         Some(self.committed.config.version + 1)
     }
 
-    /// A daemon asks for its options before it has anything else.
+    /// A daemon asks for its options before it has anything else. Options of others need a permission, since they may hold
+    /// secrets.
     pub(super) fn on_get_config(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: MGetConfig) {
+        let Some(session) = self.sessions.get(&conn) else { return };
+        if *session.name() != m.name && !session.may("config", Allow::R) {
+            return;
+        }
         let to = Receiver { name: &m.name, host: &m.host, device_class: &m.device_class };
         let values = self.committed.config.resolve(&to);
         let config =

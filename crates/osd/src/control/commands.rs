@@ -4,7 +4,6 @@ use super::options::Refused;
 use super::{Control, Fx};
 use command::{Answer, Args, Counter, Json, Reading, errno, object, signature};
 use machine::ConnId;
-use wire::caps::OsdCap;
 use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
 
@@ -60,13 +59,7 @@ impl Control {
 
     /// Commands reach everything, so they need everything.
     fn may_command(&self, conn: ConnId) -> bool {
-        let Some(peer) = self.peers.get(&conn) else { return false };
-        peer.allow_all
-            || codec::Reader::new(&peer.caps)
-                .string()
-                .ok()
-                .and_then(|text| OsdCap::parse(&text).ok())
-                .is_some_and(|caps| caps.allows_everything())
+        self.peers.get(&conn).is_some_and(|peer| crate::caps::of_peer(peer).allows_everything())
     }
 
     fn command(&mut self, text: &str, conn: ConnId) -> Answer {

@@ -27,10 +27,11 @@ use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
 use history::History;
 use holdings::Holdings;
 use life::Life;
+use machine::gate::{Gate, Refused};
 use machine::net::{NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Tag, Time, WallClock};
 use mon_client::MonSession;
-use mon_client::osd_maps;
+use mon_client::osd_maps::{self, Damaged, Progress, Verify};
 use neighbours::Neighbours;
 use options::Options;
 use reports::Reports;
@@ -56,6 +57,7 @@ pub struct Control {
     moves: moves::Moves,
     /// Everybody who has connected to us.
     peers: FastMap<ConnId, Arc<Peer>>,
+    gate: Gate,
     /// Connections that we opened ourselves, beside the monitor's: the next number.
     next_conn: u64,
     next_tag: u64,
@@ -67,6 +69,8 @@ pub struct Control {
     ops_in_flight: BTreeMap<CoreId, usize>,
     failsafe: Failsafe,
     full_pools: full_pools::FullPools,
+    /// The epoch of the last map that failed its checksum.
+    damaged_map: Option<Epoch>,
     /// When pg_temp was asked for last.
     temps_asked_at: Option<Time>,
     ticked_at: Option<Time>,
@@ -91,6 +95,7 @@ impl Control {
             reports: Reports::default(),
             moves: moves::Moves::default(),
             peers: FastMap::default(),
+            gate: Gate::new(EntityKind::OSD),
             next_conn: 0,
             next_tag: 0,
             usage: BTreeMap::new(),
@@ -100,6 +105,7 @@ impl Control {
             ops_in_flight: BTreeMap::new(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
+            damaged_map: None,
             temps_asked_at: None,
             ticked_at: None,
             config,
@@ -182,7 +188,7 @@ impl Control {
             Event::Disconnected | Event::MonMap(_) | Event::RotatingKeys(_) => {}
             Event::TicketsRenewed => self.on_tickets(now, fx),
             Event::Denied(why) => self.log(Level::Error, format!("the monitor refuses us: {why}"), fx),
-            Event::OsdMap(message) => self.on_maps(now, &message, fx),
+            Event::OsdMap(message) => self.on_maps(now, &message, "the monitor", fx),
             Event::Config(config) => self.options.set_by_monitor(config),
             Event::Answer { id, answer } => self.on_mon_answer(now, id, answer, fx),
             Event::Message(message) => self.on_mon_message(now, message, fx),
@@ -220,6 +226,10 @@ impl Control {
     }
 
     fn on_message(&mut self, now: Time, conn: ConnId, message: Message, fx: &mut Fx) {
+        let Some(peer) = self.peers.get(&conn) else { return };
+        if let Err(Refused(line)) = self.gate.admit(peer, &message.body) {
+            return line.into_iter().for_each(|line| self.log(Level::Warn, line, fx));
+        }
         let tid = message.tid;
         match message.body {
             Body::MOSDPing(ping) => self.on_ping(now, conn, &ping, fx),
@@ -231,20 +241,20 @@ impl Control {
         }
     }
 
-    /// Neighbours may share maps; nobody else may tell us what the cluster looks like.
+    /// Maps that another OSD shares. The gate has let only OSDs through.
     fn on_peer_maps(&mut self, now: Time, conn: ConnId, maps: &MOSDMap, fx: &mut Fx) {
-        let from_osd = self.peers.get(&conn).is_some_and(|p| p.name.kind == EntityKind::OSD);
-        if from_osd && maps.fsid == self.mon.fsid() {
-            self.on_maps(now, maps, fx);
+        let Some(from) = self.peers.get(&conn).map(|peer| peer.claimed.to_string()) else { return };
+        if maps.fsid == self.mon.fsid() {
+            self.on_maps(now, maps, &from, fx);
         }
     }
 
-    fn on_maps(&mut self, now: Time, message: &MOSDMap, fx: &mut Fx) {
+    fn on_maps(&mut self, now: Time, message: &MOSDMap, from: &str, fx: &mut Fx) {
         if !self.life.has_loaded() || message.last().is_none_or(|last| last <= self.epoch()) {
             return;
         }
         if self.moves.holds_maps() {
-            return self.moves.hold_map(message);
+            return self.moves.hold_map(message, from);
         }
         let mut before = self.history.map.clone();
         let mut map = before.clone();
@@ -253,23 +263,27 @@ impl Control {
             map = Some(Arc::new(OsdMap { fsid: message.fsid, ..OsdMap::default() }));
             before = map.clone();
         }
-        let lacking = osd_maps::advance(&mut map, message, |next, step| {
-            let is_us = self.is_us(next);
-            if is_us {
-                let up_from = next.osd(self.config.osd.0).map_or(0, |row| row.info.up_from);
-                let lineage = &mut self.history.lineage;
-                lineage.boot_epoch = up_from;
-                if lineage.first_up == 0 {
-                    lineage.first_up = up_from;
+        let Progress { ask_from, damaged } =
+            osd_maps::advance(&mut map, message, Verify::Result, |next, step| {
+                let is_us = self.is_us(next);
+                if is_us {
+                    let up_from = next.osd(self.config.osd.0).map_or(0, |row| row.info.up_from);
+                    let lineage = &mut self.history.lineage;
+                    lineage.boot_epoch = up_from;
+                    if lineage.first_up == 0 {
+                        lineage.first_up = up_from;
+                    }
                 }
-            }
-            let known = before.as_deref().filter(|_| step == osd_maps::Step::Next);
-            self.holdings.follow(known, next, self.history.lineage.first_up, is_us);
-            before = Some(next.clone());
-        });
+                let known = before.as_deref().filter(|_| step == osd_maps::Step::Next);
+                self.holdings.follow(known, next, self.history.lineage.first_up, is_us);
+                before = Some(next.clone());
+            });
+        if let Some(damaged) = damaged {
+            self.report_damaged_map(&damaged, from, fx);
+        }
         let Some(map) = map.filter(|m| m.epoch > self.epoch()) else {
-            if let Some(from) = lacking {
-                self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", from as u64, wanted));
+            if let Some(epoch) = ask_from {
+                self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", epoch as u64, wanted));
             }
             return;
         };
@@ -278,8 +292,17 @@ impl Control {
         self.submit(transaction, fx);
         self.publish(&map, fx);
         self.on_new_map(now, &map, fx);
-        if let Some(from) = lacking {
-            self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", from as u64, wanted));
+        if let Some(epoch) = ask_from {
+            self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", epoch as u64, wanted));
+        }
+    }
+
+    /// Once an epoch: whoever sent it may send it again.
+    fn report_damaged_map(&mut self, damaged: &Damaged, from: &str, fx: &mut Fx) {
+        let Damaged { epoch, why } = damaged;
+        if self.damaged_map.replace(*epoch) != Some(*epoch) {
+            let text = format!("OSDMap {epoch} from {from} is not used: {why}; asking the monitor");
+            self.log(Level::Error, text, fx);
         }
     }
 
@@ -452,3 +475,6 @@ impl Machine for Control {
         assert!(last <= self.epoch(), "the store has map {last}, the newest known is {}", self.epoch());
     }
 }
+
+#[cfg(test)]
+mod senders_tests;

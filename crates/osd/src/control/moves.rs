@@ -25,8 +25,8 @@ const FULL_RATIO: f64 = 0.75;
 #[derive(Default)]
 pub(super) struct Moves {
     under_way: Option<Move>,
-    /// Maps that came while one was between two cores.
-    held_maps: Vec<MOSDMap>,
+    /// Maps that came while a PG was between two cores, and their senders.
+    held_maps: Vec<(MOSDMap, String)>,
     done: u64,
     stayed: u64,
     /// The number of PGs, and the map, when they last changed.
@@ -97,8 +97,8 @@ impl Moves {
         }
     }
 
-    pub fn hold_map(&mut self, maps: &MOSDMap) {
-        self.held_maps.push(maps.clone());
+    pub fn hold_map(&mut self, maps: &MOSDMap, from: &str) {
+        self.held_maps.push((maps.clone(), from.to_owned()));
     }
 
     /// Moves that were done, that were given up, and that are under way.
@@ -178,8 +178,8 @@ impl Control {
     }
 
     fn take_held_maps(&mut self, now: Time, fx: &mut Fx) {
-        for maps in std::mem::take(&mut self.moves.held_maps) {
-            self.on_maps(now, &maps, fx);
+        for (maps, from) in std::mem::take(&mut self.moves.held_maps) {
+            self.on_maps(now, &maps, &from, fx);
         }
     }
 

@@ -33,6 +33,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
+    #[cfg(test)]
+    pub fn asked_period(&self) -> Option<Duration> {
+        self.period
+    }
+
     /// The next round begins at once.
     pub fn make_due(&mut self) {
         self.reported_at = None;

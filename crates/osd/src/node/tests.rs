@@ -4,6 +4,7 @@ use super::*;
 use crate::control::{Addrs, ControlConfig, Level, VersionText};
 use crate::shard::{self, ClusterView, PgOrder, PoolView};
 use ::bytes::Bytes;
+use machine::identity::Proof;
 use machine::net::{CloseReason, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use std::sync::Arc;
@@ -86,17 +87,8 @@ fn create() -> PgOrder {
 
 fn peer() -> Peer {
     let addr = EntityAddr::msgr2("10.0.0.1:40000".parse().unwrap(), 1);
-    Peer {
-        name: EntityName::new(EntityKind::CLIENT, 4100),
-        auth_name: "client.admin".into(),
-        global_id: 4100,
-        addrs: addr.into(),
-        socket: addr,
-        features: codec::Features::ALL,
-        caps: Bytes::new(),
-        allow_all: true,
-        secure: false,
-    }
+    let proof = Proof::none("client.admin".parse().unwrap(), 4100);
+    Peer::identified(proof, EntityName::new(EntityKind::CLIENT, 4100), addr).unwrap()
 }
 
 fn write(bytes: usize) -> Message {

@@ -111,7 +111,7 @@ impl Shard {
             return Verdict::Refuse(Errno::BLOCKLISTED);
         }
         let minds_full = !op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE)
-            && session.peer.name.kind != EntityKind::MDS;
+            && session.peer.identity.role() != EntityKind::MDS;
         if access.ordered && minds_full && op.epoch < pool.full_since {
             // Some of what the client sent before it saw that may have been dropped: it sends all of that again.
             return Verdict::Drop;
@@ -158,7 +158,7 @@ impl Shard {
         fx: &mut Fx,
     ) {
         let Parked { conn, tid, mut op, held } = parked;
-        let reqid = op.reqid(self.sessions[&conn].name, tid);
+        let reqid = self.sessions[&conn].reqid(&op, tid);
         // `list-snaps` is asked of the snapshot directory, and nothing else may be.
         let of_directory = op.object.snap == SnapId::DIR;
         if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != of_directory) {

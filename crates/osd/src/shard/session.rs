@@ -1,4 +1,4 @@
-//! What a shard remembers of a client's connection.
+//! A shard's state of one client connection.
 
 use super::op::Parked;
 use super::room::Withheld;
@@ -8,10 +8,12 @@ use machine::net::Peer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::caps::OsdCap;
-use wire::types::{EntityAddr, EntityName, Epoch, SpgId};
+use wire::messages::MOSDOp;
+use wire::types::{EntityAddr, EntityName, Epoch, ReqId, SpgId};
 
 pub struct Session {
     pub peer: Arc<Peer>,
+    /// The name that its requests, watches and locks carry: by its key, whatever it calls itself.
     pub name: EntityName,
     pub addr: EntityAddr,
     pub caps: OsdCap,
@@ -31,7 +33,7 @@ impl Session {
     pub fn new(peer: Arc<Peer>) -> Session {
         let addr = peer.addrs.msgr2().or_else(|| peer.addrs.0.first().copied()).unwrap_or(peer.socket);
         Session {
-            name: peer.name,
+            name: peer.identity.entity(),
             caps: crate::caps::of_peer(&peer),
             addr,
             peer,
@@ -40,6 +42,15 @@ impl Session {
             backoffs: FastMap::default(),
             withheld: Withheld::default(),
             watches: FastSet::default(),
+        }
+    }
+
+    /// The id of a request. Only another OSD may name a client for whom it acts: a client that could would have its
+    /// request taken for somebody else's, or somebody else's for its own.
+    pub fn reqid(&self, op: &MOSDOp, tid: u64) -> ReqId {
+        match self.peer.identity.osd() {
+            Some(_) => op.reqid(self.name, tid),
+            None => ReqId { name: self.name, tid, incarnation: op.explicit_reqid.incarnation },
         }
     }
 }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use bytes::Bytes;
-use codec::Features;
+use machine::identity::Proof;
 use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
@@ -174,17 +174,8 @@ impl Host {
 
     pub fn open(&mut self, conn: u64, gid: i64) {
         let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + conn).parse().unwrap(), conn as u32);
-        let peer = Peer {
-            name: EntityName::new(EntityKind::CLIENT, gid),
-            auth_name: "client.admin".into(),
-            global_id: gid as u64,
-            addrs: addr.into(),
-            socket: addr,
-            features: Features::ALL,
-            caps: Bytes::new(),
-            allow_all: true,
-            secure: false,
-        };
+        let proof = Proof::none("client.admin".parse().unwrap(), gid as u64);
+        let peer = Peer::identified(proof, EntityName::new(EntityKind::CLIENT, gid), addr).unwrap();
         self.step(Input::Opened { conn: ConnId(conn), peer: Arc::new(peer) });
     }
 

@@ -51,7 +51,7 @@ fn let_in(releases: &[Release], key_kind: KeyKind, method: u32, mode: u32) {
                     ours.effect(NetEffect::AuthReply { conn, reply });
                 }
                 NetEvent::Ready { peer, .. } => {
-                    assert_eq!(peer.auth_name, "client.admin");
+                    assert_eq!(peer.identity.name().to_string(), "client.admin");
                     assert_eq!(peer.secure, mode == MODE_SECURE);
                     eprintln!("{}: in, with {:?}", release.name(), peer.features);
                     ready = true;

@@ -2,7 +2,6 @@
 
 use super::release::{Dir, Release, Running, releases_or_skip};
 use super::{CONN, Node};
-use bytes::Bytes;
 use machine::net::*;
 use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
@@ -175,7 +174,10 @@ fn an_osd_with_a_ticket_in_both_modes() {
             node.effect(call(osd.addr, ticket.clone()));
             match node.next() {
                 NetEvent::Ready { peer, .. } => {
-                    assert_eq!((peer.name.to_string().as_str(), peer.secure), ("osd.0", mode == MODE_SECURE));
+                    assert_eq!(
+                        (peer.claimed.to_string().as_str(), peer.secure),
+                        ("osd.0", mode == MODE_SECURE)
+                    );
                 }
                 other => panic!("{}: {other:?}", release.name()),
             }
@@ -183,7 +185,7 @@ fn an_osd_with_a_ticket_in_both_modes() {
             node.effect(NetEffect::Close { conn: CONN });
             let mut stolen = ticket;
             let secret = vec![9; stolen.session_key.secret.len()];
-            stolen.session_key.secret = secret.into();
+            stolen.session_key.secret = wire::cephx::Secret::new(&secret);
             node.effect(call(osd.addr, stolen));
             match node.next() {
                 NetEvent::Closed { why: CloseReason::Denied(_), .. } => {}
@@ -229,7 +231,7 @@ fn not_with_a_wrong_key() {
     for release in releases_or_skip!("ceph-mon") {
         let monitor = StockMonitor::start(&release, "cephx");
         for kind in [KeyKind::Aes, KeyKind::Aes256k] {
-            let secret = Bytes::from(vec![7; kind.secret_len()]);
+            let secret = vec![7; kind.secret_len()].into();
             let key = Key { kind: kind as u16, created: Default::default(), secret };
             let node = Node::client(&[MODE_CRC, MODE_SECURE]);
             let auth_name = "client.admin".into();

@@ -40,6 +40,7 @@ impl MonRole {
         for effect in self.effects.drain() {
             match effect {
                 Effect::Net(effect) => turn.net(effect),
+                Effect::Warn(text) => tracing::warn!("{text}"),
                 Effect::Write { tag, write } => self.log.submit(tag, write),
                 Effect::AdminAnswer { id, answer } => {
                     if let Some(reply) = self.asked.remove(&id) {

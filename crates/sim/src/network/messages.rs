@@ -8,6 +8,7 @@ use super::{Arrival, Cx};
 use crate::node::{Life, NodeId};
 use bytes::Bytes;
 use codec::{Features, Writer};
+use machine::identity::{ClaimedName, Identity, Proof};
 use machine::net::{
     AuthReply, AuthRequest, CloseReason, Credentials, Grant, Held, NetEffect, NetEvent, Peer,
 };
@@ -247,9 +248,9 @@ impl MessageNetwork {
 
     fn judged(&mut self, cx: &mut Cx<'_>, id: u64, reply: AuthReply) {
         match reply {
-            AuthReply::Done { global_id, .. } => {
-                self.links.get_mut(&id).expect("it was just found").global_id = global_id;
-                self.send(cx, id, CALLER, What::Granted(global_id));
+            AuthReply::Done { proof, .. } => {
+                self.links.get_mut(&id).expect("it was just found").global_id = proof.global_id;
+                self.send(cx, id, CALLER, What::Granted(proof.global_id));
                 self.let_in(cx, id);
             }
             AuthReply::More(_) => panic!("with auth none there is nothing more to ask"),
@@ -313,16 +314,19 @@ fn peer_of(cx: &Cx<'_>, link: &Link, end: usize) -> Peer {
         wire::types::EntityKind::CLIENT => EntityName::new(station.name.kind, link.global_id as i64),
         _ => station.name,
     };
-    let by_caller = end == CALLER;
+    let identity = match end == CALLER {
+        true => {
+            let auth_name = link.auth_name.parse().expect("every node has a name");
+            Proof::none(auth_name, link.global_id).identify(name).expect("nobody lies at this level")
+        }
+        false => Identity::of_service(name.kind),
+    };
     Peer {
-        name,
-        auth_name: if by_caller { link.auth_name.clone() } else { String::new() },
-        global_id: if by_caller { link.global_id } else { 0 },
+        identity,
+        claimed: ClaimedName::new(name),
         addrs: station.addrs.clone(),
         socket: station.addrs.msgr2().expect("every node has an address"),
         features: wire::features::SUPPORTED,
-        caps: Bytes::new(),
-        allow_all: true,
         secure: false,
     }
 }

@@ -45,6 +45,7 @@ impl MonNode {
             match effect {
                 Effect::Net(effect) => out.push(effect),
                 Effect::AdminAnswer { .. } => {}
+                Effect::Warn(_) => {}
                 Effect::Write { tag, write } => {
                     let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
                     let span = (max - DISK_MIN).as_nanos() as u64;

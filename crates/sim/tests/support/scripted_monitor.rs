@@ -2,6 +2,7 @@
 //! Now and then it marks an OSD out, or down by mistake. It keeps everything in its memory and never dies. The real monitor is in the simulation of the whole cluster.
 
 use codec::{Decode, Encode, Features, Reader};
+use machine::identity::Proof;
 use machine::net::{AuthReply, NetEffect, NetEvent};
 use machine::{ConnId, Random, Time};
 use placement::crush::edit;
@@ -199,14 +200,12 @@ impl Node for ScriptedMonitor {
                 let name = AuthName::decode(&mut r).expect("a name");
                 let claimed = r.u64().expect("a global id");
                 self.next_global_id += 1;
+                let global_id = if claimed == 0 { self.next_global_id } else { claimed };
                 let reply = AuthReply::Done {
-                    auth_name: name.to_string(),
-                    global_id: if claimed == 0 { self.next_global_id } else { claimed },
+                    proof: Proof::none(name, global_id),
                     payload: Default::default(),
                     session_key: None,
                     connection_secret: Default::default(),
-                    caps: Default::default(),
-                    allow_all: true,
                 };
                 out.push(NetEffect::AuthReply { conn, reply });
             }

@@ -1,4 +1,4 @@
-//! What a client may do to objects (`OSDCap`).
+//! Capabilities on objects (`OSDCap`).
 //!
 //! A capability is a list of grants, and a request is allowed when one of them allows all of it. Calls of object
 //! classes are the exception: of several in one request, each may be allowed by a grant of its own, as long as the
@@ -72,7 +72,7 @@ pub struct Rule {
     pub spec: Spec,
 }
 
-/// Which objects. Empty text and `None` are "any".
+/// The objects that a grant covers. Empty text and `None` are "any".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
     pub pool: String,

@@ -54,7 +54,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
 }
 
-/// What is left to read.
+/// The rest of the text.
 #[derive(Clone, Copy)]
 struct Cursor<'a>(&'a str);
 

@@ -70,7 +70,7 @@ impl Ask {
 }
 
 #[test]
-fn texts_that_are_capabilities() {
+fn capability_texts_parse() {
     for text in [
         "allow *",
         "allow all",
@@ -112,7 +112,7 @@ fn texts_that_are_capabilities() {
 }
 
 #[test]
-fn texts_that_are_none_and_where_reading_stopped() {
+fn invalid_texts_report_where_parsing_stopped() {
     for (text, rest) in [
         ("", ""),
         ("ALLOW r", "ALLOW r"),
@@ -150,7 +150,7 @@ fn texts_that_are_none_and_where_reading_stopped() {
 }
 
 #[test]
-fn letters_allow_what_they_say() {
+fn letters_grant_their_permissions() {
     for (text, allowed) in [
         ("allow r", ["r"].as_slice()),
         ("allow w", &["w"]),
@@ -188,7 +188,7 @@ fn class_calls_need_their_own_bits() {
 }
 
 #[test]
-fn a_class_that_is_not_for_all_wants_to_be_named() {
+fn restricted_class_must_be_named() {
     let private = ClassUse { allowed_by_default: false, ..call("cls", "m", "rw") };
     for (text, allowed) in [
         ("allow rwx", false),
@@ -234,7 +234,7 @@ fn scopes_narrow_a_grant() {
 }
 
 #[test]
-fn tags_look_at_the_pools_applications() {
+fn tags_match_pool_applications() {
     let data = || ask("rw").tagged("cephfs", "data", "a");
     for (text, allowed) in [
         ("allow rw tag cephfs data=a", true),
@@ -254,7 +254,7 @@ fn tags_look_at_the_pools_applications() {
 }
 
 #[test]
-fn profiles_stand_for_rules() {
+fn profiles_expand_to_rules() {
     let rbd = |method, access| call("rbd", method, access);
     let at = |pool, namespace, object, ask: Ask| Ask { pool, namespace, object, ..ask };
     let text = "profile rbd pool abc";
@@ -277,7 +277,7 @@ fn profiles_stand_for_rules() {
 }
 
 #[test]
-fn networks_say_where_from() {
+fn network_limits_the_source_address() {
     let from = |peer| Ask { peer, ..ask("rw") };
     let text = "allow * network 192.168.0.0/16, allow * network 10.0.0.0/8, allow * network fe80::/10";
     for (peer, allowed) in [
@@ -299,7 +299,7 @@ fn networks_say_where_from() {
 }
 
 #[test]
-fn everything_is_everything() {
+fn allow_star_grants_everything() {
     assert!(OsdCap::everything().allows_everything() && cap("allow *").allows_everything());
     assert!(cap("allow r, allow * network 1.2.3.4/32").allows_everything());
     for text in ["allow rwx", "allow * pool foo", "allow * tag a b=c", "allow * namespace ''", "profile rbd"]
@@ -312,12 +312,12 @@ fn everything_is_everything() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(text: String) {
+    fn random_text_never_panics(text: String) {
         let _ = OsdCap::parse(&text);
     }
 
     #[test]
-    fn words_of_the_grammar_in_any_order(words in prop::collection::vec(prop::sample::select(vec![
+    fn shuffled_grammar_words_report_the_rest(words in prop::collection::vec(prop::sample::select(vec![
         "allow", "profile", "rbd", "r", "rwx", "*", "all", "class", "class-read", "pool", "=", "'", "\"", "foo",
         "namespace", "tag", "object_prefix", "network", "1.2.3.4/8", ";", ",", " ", "\n", "",
     ]), 0..24), gap in prop::sample::select(vec!["", " "])) {
@@ -329,7 +329,7 @@ proptest! {
 
     /// More grants never allow less.
     #[test]
-    fn a_grant_more_takes_nothing_away(a in 0usize..6, b in 0usize..6, plain in prop::sample::select(vec!["r", "w", "rw"])) {
+    fn added_grant_never_removes_permission(a in 0usize..6, b in 0usize..6, plain in prop::sample::select(vec!["r", "w", "rw"])) {
         let grants =
             ["allow r", "allow w pool foo", "allow rw namespace n", "allow x", "profile read-only", "allow class c"];
         let asked = ask(plain);
@@ -340,9 +340,9 @@ proptest! {
     }
 }
 
-/// What a stock cluster answered for each capability and operation of the interop matrix, asked of the value alone.
+/// The answers of a stock cluster for each capability and operation of the interop matrix, compared with the value alone.
 #[test]
-fn a_stock_cluster_would_have_answered_the_same() {
+fn answers_equal_a_stock_cluster() {
     let at = |pool, namespace, object, ask: Ask| Ask { pool, namespace, object, ..ask };
     let a = |ask: Ask| at("caps-a", "", "obj", ask).tagged("testapp", "role", "first");
     let b = |ask: Ask| at("caps-b", "", "obj", ask).tagged("testapp", "role", "second");

@@ -7,6 +7,7 @@ use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aws_lc_rs::{constant_time, hmac};
 use cts::{CbcCs3, Decrypt, Encrypt, KeyIvInit};
+use zeroize::Zeroize;
 
 pub(super) const KEY_LEN: usize = 32;
 const CONFOUNDER_LEN: usize = 16;
@@ -55,6 +56,13 @@ pub(super) fn decrypt(key: &[u8], usage: u32, ciphertext: &[u8]) -> Option<Vec<u
     }
     out.drain(..CONFOUNDER_LEN);
     Some(out)
+}
+
+impl Drop for Derived {
+    fn drop(&mut self) {
+        self.ke.zeroize();
+        self.ki.zeroize();
+    }
 }
 
 impl Derived {
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_does_not_open() {
+    fn short_ciphertext_does_not_open() {
         for n in 0..CONFOUNDER_LEN + HASH_LEN {
             assert_eq!(decrypt(&hex(BASE_KEY), 2, &vec![0; n]), None);
         }

@@ -1,7 +1,7 @@
 //! The conversation with a monitor: a challenge, a proof of the key, and tickets in return.
 
 use super::{
-    AuthName, Entropy, GET_AUTH_SESSION_KEY, Key, KeyError, KeyKind, MODE_MON, NewTicket, SealError,
+    AuthName, Entropy, GET_AUTH_SESSION_KEY, Key, KeyError, KeyKind, MODE_MON, NewTicket, SealError, Secret,
     ServiceTicket, TicketBlob, Usage, open_from, read_tickets, seal, seal_to, write_tickets,
 };
 use crate::types::EntityKind;
@@ -118,7 +118,7 @@ impl Decode for Authenticate {
     }
 }
 
-/// What only a holder of `key` can compute from both challenges (`cephx_calc_client_server_challenge`): their seal
+/// A proof of `key`, from both challenges (`cephx_calc_client_server_challenge`): their seal
 /// (AES) or HMAC (`aes256k`, whose seals are never the same twice), folded to 64 bits.
 pub fn prove(key: &Key, server_challenge: u64, client_challenge: u64) -> Result<u64, KeyError> {
     let both = (server_challenge, client_challenge);
@@ -234,7 +234,7 @@ pub struct MonitorReply {
     /// The AUTH ticket's: it signs the transcript.
     pub session_key: Key,
     /// Empty in crc mode.
-    pub connection_secret: Bytes,
+    pub connection_secret: Secret,
     /// The AUTH ticket and those asked for.
     pub tickets: Vec<ServiceTicket>,
 }
@@ -253,11 +253,12 @@ impl MonitorReply {
         let mut tickets = read_tickets(&mut r, key, old_session_key)?;
         let auth = tickets.iter().find(|t| t.service == EntityKind::AUTH.0 as u32);
         let session_key = auth.ok_or(SealError::Magic)?.session_key.clone();
-        let mut connection_secret = Bytes::new();
+        let mut connection_secret = Secret::default();
         if !r.is_empty() {
             let mut sealed = Reader::new(r.blob()?);
             if !sealed.is_empty() {
-                connection_secret = open_from(&mut sealed, &session_key, Usage::AuthConnectionSecret)?;
+                let opened: Bytes = open_from(&mut sealed, &session_key, Usage::AuthConnectionSecret)?;
+                connection_secret = Secret::new(&opened);
             }
             let mut more = Reader::new(r.blob()?);
             if !more.is_empty() {

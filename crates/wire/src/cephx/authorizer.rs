@@ -1,14 +1,15 @@
 //! The conversation with a service: an authorizer, a challenge against its replay, and a reply.
 
 use super::{
-    Entropy, Key, KeyError, MODE_AUTHORIZER, RotatingKeys, SealError, ServiceTicket, TicketBlob, TicketInfo,
-    Usage, open, open_from, seal, seal_to,
+    Entropy, Key, KeyError, MODE_AUTHORIZER, RotatingKeys, SealError, Secret, ServiceTicket, TicketBlob,
+    TicketInfo, Usage, open, open_from, seal, seal_to,
 };
+use crate::types::UTime;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use thiserror::Error;
 
-/// What a client keeps while it presents a ticket.
+/// The state of a client that presents a ticket.
 #[derive(Clone, Debug)]
 pub struct Authorizer {
     global_id: u64,
@@ -37,12 +38,12 @@ impl Authorizer {
     }
 
     /// Check that the service could open our ticket; the connection's secret (empty in crc mode).
-    pub fn finish(&self, reply: &[u8]) -> Result<Bytes, SealError> {
+    pub fn finish(&self, reply: &[u8]) -> Result<Secret, SealError> {
         let reply: Reply = open_from(&mut Reader::new(reply), self.session_key(), Usage::AuthorizeReply)?;
         if reply.nonce_plus_one != self.nonce.wrapping_add(1) {
             return Err(SealError::Magic);
         }
-        Ok(reply.connection_secret)
+        Ok(Secret::new(&reply.connection_secret))
     }
 
     fn payload(&self, challenge: Option<u64>, entropy: &mut impl Entropy) -> Result<Bytes, KeyError> {
@@ -61,7 +62,7 @@ fn plus_one(n: u64) -> u64 {
     n.wrapping_add(1)
 }
 
-/// What a good authorizer proves.
+/// The contents of a good authorizer.
 #[derive(Clone, Debug)]
 pub struct Verified {
     pub info: TicketInfo,
@@ -94,6 +95,8 @@ pub enum AuthorizerError {
     Ticket(SealError),
     #[error("the ticket is for another global id")]
     GlobalId,
+    #[error("the ticket has expired")]
+    Expired,
     #[error("the authorizer was not made by the ticket's owner: {0}")]
     Session(SealError),
     #[error("the challenge is not answered: a replay?")]
@@ -102,48 +105,63 @@ pub enum AuthorizerError {
     Seal(#[from] KeyError),
 }
 
-/// The service's side of one turn. `challenge` is the number given out on this connection, if any;
-/// `connection_secret` goes into the reply when the authorizer is good.
-pub fn verify_authorizer(
-    payload: &[u8],
-    service: u32,
-    keys: &RotatingKeys,
-    challenge: Option<u64>,
-    connection_secret: &[u8],
-    entropy: &mut impl Entropy,
-) -> Result<ChallengeOrReply, AuthorizerError> {
-    let mut r = Reader::new(payload);
-    let mode = r.u8()?;
-    if mode != MODE_AUTHORIZER {
-        return Err(AuthorizerError::Mode(mode));
+/// A service that checks the authorizers of those who call it.
+#[derive(Clone, Copy)]
+pub struct Verifier<'a> {
+    /// Its kind, an [`crate::types::EntityKind`] by number.
+    pub service: u32,
+    pub keys: &'a RotatingKeys,
+    /// The monitors' wall time, or an earlier one where it is not known: tickets that ended before it are refused.
+    pub now_at_least: UTime,
+}
+
+impl Verifier<'_> {
+    /// One turn. `challenge` is the number given out on this connection, if any; `connection_secret` goes into the reply
+    /// when the authorizer is good.
+    pub fn verify(
+        &self,
+        payload: &[u8],
+        challenge: Option<u64>,
+        connection_secret: &[u8],
+        entropy: &mut impl Entropy,
+    ) -> Result<ChallengeOrReply, AuthorizerError> {
+        let mut r = Reader::new(payload);
+        let mode = r.u8()?;
+        if mode != MODE_AUTHORIZER {
+            return Err(AuthorizerError::Mode(mode));
+        }
+        let (global_id, for_service) = (r.u64()?, r.u32()?);
+        let ticket: TicketBlob = r.get()?;
+        if for_service != self.service {
+            return Err(AuthorizerError::Service(for_service));
+        }
+        let secret = self.keys.get(ticket.secret_id).ok_or(AuthorizerError::SecretId(ticket.secret_id))?;
+        let info: TicketInfo =
+            open(secret, Usage::TicketInfo, &ticket.blob).map_err(AuthorizerError::Ticket)?;
+        if info.ticket.global_id != global_id {
+            return Err(AuthorizerError::GlobalId);
+        }
+        if info.ticket.has_expired(self.now_at_least) {
+            return Err(AuthorizerError::Expired);
+        }
+        let authorize: Authorize =
+            open_from(&mut r, &info.session_key, Usage::Authorize).map_err(AuthorizerError::Session)?;
+        let Some(number) = challenge else {
+            let number = entropy.u64();
+            let payload = seal(&info.session_key, Usage::AuthorizeChallenge, &Challenge(number), entropy)?;
+            return Ok(ChallengeOrReply::Challenge { number, payload: payload.into() });
+        };
+        if authorize.challenge_plus_one != Some(plus_one(number)) {
+            return Err(AuthorizerError::Challenge);
+        }
+        let reply = Reply {
+            nonce_plus_one: plus_one(authorize.nonce),
+            connection_secret: Bytes::copy_from_slice(connection_secret),
+        };
+        let mut w = Writer::new(Features::ALL);
+        seal_to(&mut w, &info.session_key, Usage::AuthorizeReply, &reply, entropy)?;
+        Ok(ChallengeOrReply::Accepted(Box::new(Verified { info, reply: w.into_bytes() })))
     }
-    let (global_id, for_service) = (r.u64()?, r.u32()?);
-    let ticket: TicketBlob = r.get()?;
-    if for_service != service {
-        return Err(AuthorizerError::Service(for_service));
-    }
-    let secret = keys.get(ticket.secret_id).ok_or(AuthorizerError::SecretId(ticket.secret_id))?;
-    let info: TicketInfo = open(secret, Usage::TicketInfo, &ticket.blob).map_err(AuthorizerError::Ticket)?;
-    if info.ticket.global_id != global_id {
-        return Err(AuthorizerError::GlobalId);
-    }
-    let authorize: Authorize =
-        open_from(&mut r, &info.session_key, Usage::Authorize).map_err(AuthorizerError::Session)?;
-    let Some(number) = challenge else {
-        let number = entropy.u64();
-        let payload = seal(&info.session_key, Usage::AuthorizeChallenge, &Challenge(number), entropy)?;
-        return Ok(ChallengeOrReply::Challenge { number, payload: payload.into() });
-    };
-    if authorize.challenge_plus_one != Some(plus_one(number)) {
-        return Err(AuthorizerError::Challenge);
-    }
-    let reply = Reply {
-        nonce_plus_one: plus_one(authorize.nonce),
-        connection_secret: Bytes::copy_from_slice(connection_secret),
-    };
-    let mut w = Writer::new(Features::ALL);
-    seal_to(&mut w, &info.session_key, Usage::AuthorizeReply, &reply, entropy)?;
-    Ok(ChallengeOrReply::Accepted(Box::new(Verified { info, reply: w.into_bytes() })))
 }
 
 /// `CephXAuthorize`: `u8 2 | u64 nonce | bool answered | u64 challenge + 1`

@@ -1,11 +1,10 @@
 //! A secret key, its text form, and what it can do.
 
-use super::{aes128, aes256k};
+use super::{Secret, aes128, aes256k};
 use crate::types::UTime;
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use thiserror::Error;
 
@@ -20,7 +19,7 @@ pub trait Entropy {
     }
 }
 
-/// Which cipher a key is for (`CEPH_CRYPTO_*`).
+/// The cipher of a key (`CEPH_CRYPTO_*`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum KeyKind {
     /// AES-128-CBC with a fixed initialisation vector and no integrity of its own.
@@ -54,7 +53,7 @@ impl KeyKind {
     }
 }
 
-/// What bytes are sealed for: `aes256k` derives other keys for each, AES-128 does not care (`CEPHX_KEY_USAGE_*`).
+/// The purpose of sealed bytes (`CEPHX_KEY_USAGE_*`). `aes256k` derives other keys for each; AES-128 ignores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Usage {
     AuthConnectionSecret = 0x03,
@@ -67,13 +66,13 @@ pub enum Usage {
     TicketInfo = 0x30,
 }
 
-/// A secret key (`CryptoKey`): its kind decides the cipher.
+/// A secret key (`CryptoKey`): its kind decides the cipher. Keys compare in constant time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     /// A [`KeyKind`] by number; another number is a key that shoal cannot use but keeps.
     pub kind: u16,
     pub created: UTime,
-    pub secret: Bytes,
+    pub secret: Secret,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -92,9 +91,9 @@ pub enum KeyError {
 
 impl Key {
     pub fn generate(kind: KeyKind, created: UTime, entropy: &mut impl Entropy) -> Key {
-        let mut secret = vec![0; kind.secret_len()];
-        entropy.fill(&mut secret);
-        Key { kind: kind as u16, created, secret: secret.into() }
+        let mut secret = Secret::zeroed(kind.secret_len());
+        entropy.fill(secret.bytes_mut());
+        Key { kind: kind as u16, created, secret }
     }
 
     /// The form in keyrings and of `ceph-authtool -p`.
@@ -173,6 +172,6 @@ impl Decode for Key {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (kind, created) = (r.u16()?, r.get()?);
         let len = r.u16()? as usize;
-        Ok(Key { kind, created, secret: Bytes::copy_from_slice(r.take("secret", len)?) })
+        Ok(Key { kind, created, secret: Secret::new(r.take("secret", len)?) })
     }
 }

@@ -31,6 +31,7 @@ mod authorizer;
 mod key;
 mod rotating;
 mod sealed;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -40,10 +41,11 @@ pub use authenticate::{
     Authenticate, MonitorGrant, MonitorReply, RequestHeader, ResponseHeader, ServerChallenge,
     ServiceTicketRequest, prove,
 };
-pub use authorizer::{Authorizer, AuthorizerError, ChallengeOrReply, Verified, verify_authorizer};
+pub use authorizer::{Authorizer, AuthorizerError, ChallengeOrReply, Verified, Verifier};
 pub use key::{Entropy, Key, KeyError, KeyKind, Usage};
 pub use rotating::{RotatingKeys, RotatingSecret};
 pub use sealed::{SealError, open, open_from, seal, seal_to};
+pub use secret::{Secret, is_same_secret};
 pub use ticket::{
     AuthCaps, AuthTicket, NewTicket, ServiceTicket, TicketBlob, TicketInfo, read_tickets, write_tickets,
 };
@@ -56,7 +58,7 @@ pub const METHOD_CEPHX: u32 = 2;
 pub const MODE_AUTHORIZER: u8 = 1;
 pub const MODE_MON: u8 = 10;
 
-/// What is asked of a monitor (`CEPHX_GET_*`).
+/// Requests to a monitor (`CEPHX_GET_*`).
 pub const GET_AUTH_SESSION_KEY: u16 = 0x100;
 pub const GET_PRINCIPAL_SESSION_KEY: u16 = 0x200;
 pub const GET_ROTATING_KEY: u16 = 0x400;

@@ -3,6 +3,7 @@
 use super::{Entropy, Key, KeyError, Usage};
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use thiserror::Error;
+use zeroize::Zeroizing;
 
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 
@@ -27,7 +28,8 @@ pub fn seal(
     w.u8(1);
     w.u64(MAGIC);
     w.put(value);
-    key.encrypt(usage, w.as_slice(), entropy)
+    let plain = Zeroizing::new(w.into_vec());
+    key.encrypt(usage, &plain, entropy)
 }
 
 /// With its length in front (`encode_encrypt`).
@@ -43,7 +45,7 @@ pub fn seal_to(
 }
 
 pub fn open<T: Decode>(key: &Key, usage: Usage, sealed: &[u8]) -> Result<T, SealError> {
-    let plain = key.decrypt(usage, sealed)?;
+    let plain = Zeroizing::new(key.decrypt(usage, sealed)?);
     let mut r = Reader::new(&plain);
     r.u8()?;
     if r.u64()? != MAGIC {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::types::{EntityKind, UTime};
-use bytes::Bytes;
 use codec::{Decode, Encode, Features, Reader};
 use proptest::prelude::*;
 
@@ -20,6 +19,8 @@ impl Entropy for Counter {
 
 const KINDS: [KeyKind; 2] = [KeyKind::Aes, KeyKind::Aes256k];
 const OSD: u32 = 4;
+/// When tickets here end, in seconds.
+const EXPIRES: u32 = 4600;
 
 fn key(kind: KeyKind, seed: u8) -> Key {
     Key::generate(kind, UTime::ZERO, &mut Counter(seed))
@@ -39,7 +40,7 @@ fn new_ticket(service: u32, session_kind: KeyKind, keys: &RotatingKeys) -> NewTi
         name: "client.admin".parse().unwrap(),
         global_id: 4123,
         created: UTime { sec: 1000, nsec: 0 },
-        expires: UTime { sec: 4600, nsec: 0 },
+        expires: UTime { sec: EXPIRES, nsec: 0 },
         caps: AuthCaps::from_text("allow *"),
         flags: 0,
     };
@@ -79,53 +80,74 @@ fn tickets_from_monitor(kind: KeyKind, keys: &RotatingKeys) -> MonitorReply {
     MonitorReply::decode(&payload, &client_key, None).unwrap()
 }
 
+fn verifier(keys: &RotatingKeys) -> Verifier<'_> {
+    Verifier { service: OSD, keys, now_at_least: UTime::ZERO }
+}
+
 #[test]
-fn a_client_gets_tickets_and_a_service_accepts_them() {
+fn ticket_is_refused_once_it_has_expired_for_certain() {
+    let keys = rotating();
+    let reply = tickets_from_monitor(KeyKind::Aes256k, &keys);
+    let ticket = reply.tickets.iter().find(|t| t.service == OSD).unwrap().clone();
+    let mut e = Counter(77);
+    let first = Authorizer::new(4123, ticket, &mut e).present(&mut e).unwrap();
+    for (now_at_least, is_accepted) in [(0, true), (EXPIRES, true), (EXPIRES + 1, false)] {
+        let verifier = Verifier { now_at_least: UTime { sec: now_at_least, nsec: 0 }, ..verifier(&keys) };
+        match verifier.verify(&first, None, &[], &mut e) {
+            Ok(ChallengeOrReply::Challenge { .. }) => assert!(is_accepted),
+            Err(AuthorizerError::Expired) => assert!(!is_accepted),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn service_accepts_ticket_from_monitor() {
     for kind in KINDS {
         let keys = rotating();
         let reply = tickets_from_monitor(kind, &keys);
-        assert_eq!(reply.connection_secret, Bytes::from(vec![7; 64]));
+        assert_eq!(reply.connection_secret, Secret::new(&[7; 64]));
         let ticket = reply.tickets.iter().find(|t| t.service == OSD).unwrap().clone();
         assert_eq!(ticket.validity.sec, 3600);
 
         let mut e = Counter(77);
+        let service = verifier(&keys);
         let authorizer = Authorizer::new(4123, ticket, &mut e);
         let first = authorizer.present(&mut e).unwrap();
         let ChallengeOrReply::Challenge { number, payload } =
-            verify_authorizer(&first, OSD, &keys, None, &[], &mut e).unwrap()
+            service.verify(&first, None, &[], &mut e).unwrap()
         else {
             panic!("a first authorizer is always challenged")
         };
         let second = authorizer.answer(&payload, &mut e).unwrap();
-        let ChallengeOrReply::Accepted(ok) =
-            verify_authorizer(&second, OSD, &keys, Some(number), &[5; 64], &mut e).unwrap()
+        let ChallengeOrReply::Accepted(ok) = service.verify(&second, Some(number), &[5; 64], &mut e).unwrap()
         else {
             panic!("an answered challenge is accepted")
         };
         assert_eq!(ok.info.ticket.name.to_string(), "client.admin");
         assert_eq!(ok.info.ticket.caps.text().unwrap(), "allow *");
         assert_eq!(ok.info.session_key, *authorizer.session_key());
-        assert_eq!(authorizer.finish(&ok.reply).unwrap(), Bytes::from(vec![5; 64]));
+        assert_eq!(authorizer.finish(&ok.reply).unwrap(), Secret::new(&[5; 64]));
 
         // A replay of either payload on another connection meets another challenge.
-        let replay = verify_authorizer(&second, OSD, &keys, Some(number + 1), &[], &mut e);
+        let replay = service.verify(&second, Some(number + 1), &[], &mut e);
         assert_eq!(replay.err(), Some(AuthorizerError::Challenge));
-        let replay = verify_authorizer(&first, OSD, &keys, Some(number), &[], &mut e);
+        let replay = service.verify(&first, Some(number), &[], &mut e);
         assert_eq!(replay.err(), Some(AuthorizerError::Challenge));
         // Another service, and keys that have rotated on.
-        let other = verify_authorizer(&first, 2, &keys, None, &[], &mut e);
+        let other = Verifier { service: 2, ..service }.verify(&first, None, &[], &mut e);
         assert_eq!(other.err(), Some(AuthorizerError::Service(OSD)));
         let mut later = keys.clone();
         for _ in 0..2 {
             later.rotate(RotatingSecret { key: key(KeyKind::Aes256k, 200), expires: UTime::ZERO });
         }
-        let expired = verify_authorizer(&first, OSD, &later, None, &[], &mut e);
+        let expired = Verifier { keys: &later, ..service }.verify(&first, None, &[], &mut e);
         assert_eq!(expired.err(), Some(AuthorizerError::SecretId(4)));
     }
 }
 
 #[test]
-fn a_reclaimed_global_id_gets_its_ticket_under_the_old_session_key() {
+fn reclaimed_global_id_gets_ticket_under_old_session_key() {
     for kind in KINDS {
         let (client_key, old) = (key(kind, 1), key(kind, 3));
         let auth = new_ticket(32, kind, &rotating());
@@ -144,7 +166,7 @@ fn a_reclaimed_global_id_gets_its_ticket_under_the_old_session_key() {
 }
 
 #[test]
-fn rotating_keys_survive_their_own_sealing() {
+fn rotating_keys_round_trip_sealed() {
     for kind in KINDS {
         let (keys, daemon) = (rotating(), key(kind, 8));
         assert_eq!(keys.secrets.keys().copied().collect::<Vec<_>>(), [3, 4, 5]);
@@ -161,7 +183,7 @@ const STOCK_KEYS: [(&str, KeyKind); 2] = [
 ];
 
 #[test]
-fn keys_read_and_write_as_keyrings_hold_them() {
+fn keys_round_trip_in_keyring_form() {
     for (text, kind) in STOCK_KEYS {
         let key = Key::from_base64(text).unwrap();
         assert_eq!(key.usable(), Ok(kind));
@@ -195,6 +217,6 @@ proptest! {
             let _ = MonitorReply::decode(&bytes, &key, Some(&key));
             let _ = read_tickets(&mut Reader::new(&bytes), &key, Some(&key));
         }
-        let _ = verify_authorizer(&bytes, OSD, &rotating(), None, &[], &mut e);
+        let _ = verifier(&rotating()).verify(&bytes, None, &[], &mut e);
     }
 }

@@ -1,4 +1,4 @@
-//! Tickets: what a monitor makes, what a client keeps, and what the service finds inside.
+//! Tickets: as a monitor makes them, as a client keeps them, and as a service opens them.
 
 use super::{AuthName, Entropy, Key, KeyError, SealError, Usage, open_from, seal, seal_to};
 use crate::types::UTime;
@@ -8,7 +8,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 /// A service's owner key sealed it; to the client it is bytes (`CephXTicketBlob`: `u8 1 | u64 id | blob`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TicketBlob {
-    /// Which of the service's rotating keys.
+    /// The id of the service's rotating key.
     pub secret_id: u64,
     pub blob: Bytes,
 }
@@ -38,7 +38,7 @@ pub struct ServiceTicket {
     /// Opaque to us: the service's own secret protects it.
     pub blob: Bytes,
     pub secret_id: u64,
-    /// How long the ticket lasts from the moment it came (zero: for ever). Clocks differ: the receiver counts by
+    /// The lifetime of the ticket from the moment it came (zero: for ever). Clocks differ: the receiver counts by
     /// its own. Stock renews when a quarter of it is left.
     pub validity: UTime,
 }
@@ -49,7 +49,7 @@ impl ServiceTicket {
     }
 }
 
-/// What its holder may do with a service (`AuthCapsInfo`).
+/// Capabilities for one service (`AuthCapsInfo`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthCaps {
     pub allow_all: bool,
@@ -89,7 +89,7 @@ impl Decode for AuthCaps {
     }
 }
 
-/// Who may do what until when (`AuthTicket`).
+/// A name with capabilities and an end (`AuthTicket`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthTicket {
     pub name: AuthName,
@@ -99,6 +99,13 @@ pub struct AuthTicket {
     pub expires: UTime,
     pub caps: AuthCaps,
     pub flags: u32,
+}
+
+impl AuthTicket {
+    /// `now`: by the monitors' clocks. A ticket without an end does not expire.
+    pub fn has_expired(&self, now: UTime) -> bool {
+        self.expires != UTime::ZERO && self.expires < now
+    }
 }
 
 /// A user id that stock no longer has: always -1.
@@ -136,7 +143,7 @@ impl Decode for AuthTicket {
     }
 }
 
-/// What is inside a [`TicketBlob`] (`CephXServiceTicketInfo`).
+/// The contents of a [`TicketBlob`] (`CephXServiceTicketInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketInfo {
     pub ticket: AuthTicket,
@@ -159,7 +166,7 @@ impl Decode for TicketInfo {
     }
 }
 
-/// What the client is told about its ticket (`CephXServiceTicket`).
+/// The client's part of a ticket (`CephXServiceTicket`).
 struct ForClient {
     session_key: Key,
     validity: UTime,

@@ -11,7 +11,7 @@ pub const FEATURE_COMPRESSION: u64 = 2;
 
 const PREFIX: &[u8; 8] = b"ceph v2\n";
 const PREFIX_V1: &[u8; 8] = b"ceph v02";
-/// What a newer peer may append is read past, within reason.
+/// The longest payload. A newer peer may append bytes, which are read past.
 const PAYLOAD_LEN_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum BannerError {
 }
 
 impl Banner {
-    /// What shoal says. It requires nothing, as stock does, and refuses a 2.0 peer by what that peer supports.
+    /// The banner of shoal. It requires nothing, as stock does, and refuses a 2.0 peer by the features of that peer.
     pub const OURS: Banner = Banner { supported: FEATURE_REVISION_1, required: 0 };
     pub const LEN: usize = 26;
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_reads_back_from_any_split() {
+    fn our_banner_reads_back_at_any_split() {
         let bytes = Banner::OURS.encode();
         for n in 0..bytes.len() {
             assert_eq!(Banner::decode(&bytes[..n]), Ok(None));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_by_name() {
+    fn foreign_banners_are_refused_by_name() {
         assert_eq!(Banner::decode(b"ceph v027"), Err(BannerError::MessengerV1));
         assert_eq!(Banner::decode(b"GET / HTTP/1.1"), Err(BannerError::NotCeph));
         assert_eq!(Banner::decode(b"ceph v2\n\xff\xff"), Err(BannerError::Length(0xffff)));

@@ -11,7 +11,7 @@ pub const CONNECT_LOSSY: u64 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Who I am, and how I see your address.
+    /// The kind of the sender, and the address at which it sees the receiver.
     Hello {
         kind: EntityKind,
         peer_addr: EntityAddr,
@@ -44,7 +44,7 @@ pub enum Control {
     },
     ClientIdent {
         addrs: EntityAddrVec,
-        /// Whom I mean to speak to.
+        /// The address that the sender means to reach.
         target: EntityAddr,
         /// The number in my name: an OSD's id, a client's global id.
         id: i64,
@@ -119,7 +119,7 @@ macro_rules! control {
                 match self { $(Control::$name { $($field),* } => { $(Field::put($field, w);)* })* }
             }
 
-            /// What a newer peer appended is left.
+            /// Bytes that a newer peer appended are left.
             pub fn decode(tag: Tag, segment: &[u8]) -> Result<Control, FrameError> {
                 let mut r = Reader::new(segment);
                 let r = &mut r;
@@ -164,7 +164,7 @@ control! {
 }
 
 impl Control {
-    /// What the peer is assumed to have for the encoding of frames themselves, whatever it says later.
+    /// Features for the encoding of frames themselves, whatever the peer announces later.
     pub const FEATURES: Features = Features(features::MSG_ADDR2);
 }
 

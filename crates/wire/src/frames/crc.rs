@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_iscsi_polynomial_with_cephs_seed_convention() {
+    fn crc_is_crc32c_with_cephs_seed() {
         // Values that Ceph's own test of crc32c expects.
         assert_eq!(slow(0, b"foo bar baz"), 4119623852);
         assert_eq!(slow(1234, b"foo bar baz"), 881700046);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preamble_is_summed_from_zero() {
+    fn preamble_crc_starts_from_zero() {
         let data: [u8; 28] = std::array::from_fn(|i| (i * 11) as u8);
         assert_eq!(crc32c_from_zero(&data), slow(0, &data));
         assert_eq!(crc32c_from_zero(&[0; 28]), 0);

@@ -211,7 +211,7 @@ impl FrameDecoder {
         }
     }
 
-    /// How much memory a large segment or frame takes that is under way, until it is given out.
+    /// Memory of the large segment or frame that is being received, until it is given out.
     pub fn own_len(&self) -> Option<usize> {
         match &self.state {
             State::Own { body, .. } => Some(*body),
@@ -220,7 +220,7 @@ impl FrameDecoder {
         }
     }
 
-    /// How many bytes in all, at least, the next call of [`FrameDecoder::decode`] needs in its input.
+    /// Bytes that the next call of [`FrameDecoder::decode`] needs in its input, at least.
     pub fn wants(&self) -> usize {
         match &self.state {
             State::Preamble => self.preamble_len(),

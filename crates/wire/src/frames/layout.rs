@@ -19,7 +19,7 @@ pub(super) const LATE_MASK: u8 = 0xf;
 /// Alignments that stock announces: words, and pages for a message's data.
 const ALIGNMENTS: [u16; SEGMENTS_MAX] = [8, 8, 8, 4096];
 
-/// What a preamble says.
+/// The contents of a preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tag: Tag,
@@ -114,7 +114,7 @@ impl Layout {
         (offsets, at + if self.count > 1 { SECURE_EPILOGUE_LEN + TAG_LEN } else { 0 })
     }
 
-    /// How much of segment 0, padded, does not fit the inline block.
+    /// Bytes of segment 0, padded, beyond the inline block.
     pub fn beyond_inline_len(&self) -> usize {
         padded(self.lens[0] as usize).saturating_sub(INLINE_LEN)
     }

@@ -15,6 +15,8 @@ pub struct WriteQueue {
     /// Still growing; comes after everything sealed.
     tail: BytesMut,
     len: usize,
+    /// Of all bytes that were ever queued, so many have left.
+    written: u64,
 }
 
 impl WriteQueue {
@@ -29,6 +31,11 @@ impl WriteQueue {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Bytes written since the queue began.
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     /// Copy.
@@ -60,6 +67,7 @@ impl WriteQueue {
     /// When there are not that many.
     pub fn advance(&mut self, mut n: usize) {
         self.len = self.len.checked_sub(n).expect("no more is written than was queued");
+        self.written += n as u64;
         while let Some(first) = self.sealed.front_mut() {
             if n < first.len() {
                 bytes::Buf::advance(first, n);
@@ -78,6 +86,7 @@ impl WriteQueue {
     /// Take everything, in order.
     pub fn take(&mut self) -> impl Iterator<Item = Bytes> {
         self.seal();
+        self.written += self.len as u64;
         self.len = 0;
         std::mem::take(&mut self.sealed).into_iter()
     }
@@ -122,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_in_order_however_it_is_taken() {
+    fn queue_keeps_order_however_taken() {
         let big = |b: u8| Bytes::from(vec![b; COPY_LEN_MAX + 1]);
         let fill = || {
             let mut q = WriteQueue::new();
@@ -149,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_piece_is_not_copied() {
+    fn large_piece_is_not_copied() {
         let mut q = WriteQueue::new();
         let piece = Bytes::from(vec![1; 5000]);
         let at = piece.as_ptr();

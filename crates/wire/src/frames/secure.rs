@@ -3,11 +3,11 @@
 use super::layout::TAG_LEN;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
 
-/// What authentication agrees on for a secure connection: a key and two nonces, and room that is not used.
+/// Length of the secret that authentication agrees on: a key, two nonces, and room that is not used.
 pub const CONNECTION_SECRET_LEN: usize = 64;
 const KEY_LEN: usize = 16;
 
-/// Which end of the connection we are.
+/// Our end of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     Connecting,

@@ -1,4 +1,4 @@
-//! Which frame it is.
+//! Types of frames.
 
 /// A frame's tag. A number that shoal does not know survives, to be named in the error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

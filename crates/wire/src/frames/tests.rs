@@ -152,7 +152,7 @@ fn messages_of_every_shape_survive_both_modes() {
 }
 
 #[test]
-fn a_keepalive_in_crc_mode_is_these_bytes() {
+fn keepalive_in_crc_mode_has_known_bytes() {
     let mut q = WriteQueue::new();
     FrameEncoder::new().control(&Control::Keepalive2 { stamp: UTime { sec: 1, nsec: 2 } }, &mut q);
     let mut want = vec![18, 1, 8, 0, 0, 0, 8, 0];
@@ -178,7 +178,7 @@ fn large_data_lands_on_a_page() {
 }
 
 #[test]
-fn a_large_payload_is_sent_as_the_slice_it_is() {
+fn large_payload_is_sent_without_copy() {
     let mut q = WriteQueue::new();
     let data = Bytes::from(vec![9; 100_000]);
     let at = data.as_ptr();
@@ -187,7 +187,7 @@ fn a_large_payload_is_sent_as_the_slice_it_is() {
 }
 
 #[test]
-fn an_aborted_frame_is_dropped_and_the_next_one_read() {
+fn aborted_frame_is_dropped_and_next_read() {
     let mut q = WriteQueue::new();
     let mut tx = FrameEncoder::new();
     tx.message(&header(1), vec![1; 10], Bytes::new(), Rope::new(), &mut q);
@@ -206,7 +206,7 @@ fn an_aborted_frame_is_dropped_and_the_next_one_read() {
 }
 
 #[test]
-fn a_stranger_cannot_announce_a_large_frame() {
+fn stranger_cannot_announce_large_frame() {
     let mut q = WriteQueue::new();
     let payload = Bytes::from(vec![0; FRAME_LEN_MAX_BEFORE_AUTH]);
     FrameEncoder::new().control(&Control::AuthRequestMore { payload }, &mut q);
@@ -217,7 +217,7 @@ fn a_stranger_cannot_announce_a_large_frame() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_sealed_frame_is_seen() {
+fn flipped_bit_in_sealed_frame_is_detected() {
     let mut q = WriteQueue::new();
     pair(true).tx.message(&header(1), vec![1; 100], Bytes::new(), Bytes::from(vec![2; 100]).into(), &mut q);
     let bytes = bytes_of(q);
@@ -229,7 +229,7 @@ fn every_flipped_bit_of_a_sealed_frame_is_seen() {
 }
 
 #[test]
-fn a_flipped_bit_of_a_crc_frame_is_seen() {
+fn flipped_bit_in_crc_frame_is_detected() {
     let mut q = WriteQueue::new();
     pair(false).tx.message(&header(1), vec![1; 100], Bytes::new(), Bytes::from(vec![2; 100]).into(), &mut q);
     let bytes = bytes_of(q);
@@ -247,7 +247,7 @@ fn a_flipped_bit_of_a_crc_frame_is_seen() {
 
 proptest! {
     #[test]
-    fn garbage_never_panics_nor_makes_the_decoder_hold_more_than_its_bound(
+    fn garbage_never_panics_or_exceeds_the_buffer_bound(
         garbage in proptest::collection::vec(any::<u8>(), 0..300),
         secure: bool,
     ) {
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_preamble_with_a_right_checksum_never_panics(
+    fn damaged_preamble_with_valid_crc_never_panics(
         mut raw in proptest::array::uniform28(any::<u8>()),
         count in 0u8..6,
         lens in proptest::array::uniform4(0u32..70_000),

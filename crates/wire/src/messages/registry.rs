@@ -1,11 +1,78 @@
-//! The table of all messages that shoal reads or writes.
+//! The table of all messages that shoal reads or writes, and of the peers that each daemon takes them from.
 
 use super::{Header, MessageBody, Outgoing, Payload};
+use crate::types::EntityKind;
 use codec::DecodeError;
 
-/// Lists every message once: its name is its struct's, which carries its number.
+/// The kinds of peers that may send a message. Empty for most: who is not listed is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Senders(u8);
+
+impl Senders {
+    const NOBODY: Senders = Senders(0);
+
+    pub const fn include(self, kind: EntityKind) -> bool {
+        self.0 & kind.0 != 0
+    }
+
+    pub const fn is_only(self, kind: EntityKind) -> bool {
+        self.0 == kind.0
+    }
+
+    pub const fn is_nobody(self) -> bool {
+        self.0 == 0
+    }
+
+    const fn and(self, other: Senders) -> Senders {
+        Senders(self.0 | other.0)
+    }
+}
+
+impl std::fmt::Display for Senders {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kinds = (0..8).map(|bit| EntityKind(1 << bit)).filter(|kind| self.include(*kind));
+        let names: Vec<&str> = kinds.map(EntityKind::name).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+macro_rules! senders {
+    (mon) => {
+        Senders(EntityKind::MON.0)
+    };
+    (osd) => {
+        Senders(EntityKind::OSD.0)
+    };
+    (mgr) => {
+        Senders(EntityKind::MGR.0)
+    };
+    (mds) => {
+        Senders(EntityKind::MDS.0)
+    };
+    (client) => {
+        Senders(EntityKind::CLIENT.0)
+    };
+    (any) => {
+        senders!(mon).and(senders!(osd)).and(senders!(mgr)).and(senders!(mds)).and(senders!(client))
+    };
+}
+
+macro_rules! receiver {
+    (mon) => {
+        EntityKind::MON
+    };
+    (osd) => {
+        EntityKind::OSD
+    };
+    (mgr) => {
+        EntityKind::MGR
+    };
+}
+
+/// Lists every message once: its name is its struct's, which carries its number. In brackets stand the daemons that take
+/// it, each with the kinds of peers that may send it.
 macro_rules! messages {
-    ($($module:ident :: $name:ident),* $(,)?) => {
+    ($($module:ident :: $name:ident $([$($receiver:ident <- $($sender:ident)+),+])?),* $(,)?) => {
         /// The body of a message of any type. The large ones are boxed so that a [`super::Message`] moves cheaply.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Body {
@@ -52,6 +119,27 @@ macro_rules! messages {
             }
         }
 
+        impl Body {
+            /// The kinds of peers from which a daemon of kind `receiver` takes this message. It says nothing of what comes
+            /// over a daemon's own session with a monitor: that monitor was called and has proved itself.
+            pub fn senders(&self, receiver: EntityKind) -> Senders {
+                senders_of(self.kind(), receiver)
+            }
+        }
+
+        /// [`Body::senders`] by a message's number. Nobody may send what is not in the table.
+        pub fn senders_of(kind: u16, receiver: EntityKind) -> Senders {
+            match kind {
+                $(super::$module::$name::TYPE => {
+                    $($(if receiver == receiver!($receiver) {
+                        return Senders::NOBODY$(.and(senders!($sender)))+;
+                    })+)?
+                    Senders::NOBODY
+                })*
+                _ => Senders::NOBODY,
+            }
+        }
+
         /// A message type's name, for logs and coverage tables.
         pub fn name_of(kind: u16) -> &'static str {
             match kind { $(super::$module::$name::TYPE => stringify!($name),)* _ => "unknown" }
@@ -63,58 +151,58 @@ macro_rules! messages {
 }
 
 messages! {
-    auth::MAuth,
+    auth::MAuth [mon <- any],
     auth::MAuthReply,
-    command::MCommand,
+    command::MCommand [mon <- any, mgr <- any, osd <- any],
     command::MCommandReply,
-    command::MMgrCommand,
+    command::MMgrCommand [mgr <- any],
     command::MMgrCommandReply,
-    command::MMonCommand,
+    command::MMonCommand [mon <- any],
     command::MMonCommandAck,
     config::MConfig,
-    config::MGetConfig,
+    config::MGetConfig [mon <- any],
     fs_map::MFSMap,
     fs_map::MFSMapUser,
     health::MMonHealthChecks,
-    log::MLog,
+    log::MLog [mon <- any],
     log::MLogAck,
-    mgr::MMgrBeacon,
-    mgr::MMgrClose,
-    mgr::MMgrConfigure,
+    mgr::MMgrBeacon [mon <- mgr],
+    mgr::MMgrClose [mgr <- any],
+    mgr::MMgrConfigure [osd <- mgr],
     mgr::MMgrDigest,
-    mgr::MMgrOpen,
-    mgr::MMgrReport,
-    mgr::MMonMgrReport,
-    mgr::MPGStats,
+    mgr::MMgrOpen [mgr <- any],
+    mgr::MMgrReport [mgr <- any],
+    mgr::MMonMgrReport [mon <- mgr],
+    mgr::MPGStats [mgr <- osd],
     mgr_map::MMgrMap,
     mgr_map::MServiceMap,
-    mon_get_version::MMonGetVersion,
+    mon_get_version::MMonGetVersion [mon <- any],
     mon_get_version::MMonGetVersionReply,
-    mon_map::MMonGetMap,
+    mon_map::MMonGetMap [mon <- any],
     mon_map::MMonMap,
-    mon_subscribe::MMonSubscribe,
+    mon_subscribe::MMonSubscribe [mon <- any],
     mon_subscribe::MMonSubscribeAck,
-    osd_backoff::MOSDBackoff,
-    osd_map::MOSDMap,
-    osd_op::MOSDOp,
+    osd_backoff::MOSDBackoff [osd <- any],
+    osd_map::MOSDMap [osd <- osd],
+    osd_op::MOSDOp [osd <- any],
     osd_op_reply::MOSDOpReply,
-    osd_ping::MOSDPing,
-    osd_report::MOSDAlive,
-    osd_report::MOSDBeacon,
-    osd_report::MOSDBoot,
-    osd_report::MOSDFailure,
-    osd_report::MOSDFull,
-    osd_report::MOSDMarkMeDead,
-    osd_report::MOSDMarkMeDown,
-    osd_report::MOSDPGTemp,
+    osd_ping::MOSDPing [osd <- osd],
+    osd_report::MOSDAlive [mon <- osd],
+    osd_report::MOSDBeacon [mon <- osd],
+    osd_report::MOSDBoot [mon <- osd],
+    osd_report::MOSDFailure [mon <- osd],
+    osd_report::MOSDFull [mon <- osd],
+    osd_report::MOSDMarkMeDead [mon <- osd],
+    osd_report::MOSDMarkMeDown [mon <- osd],
+    osd_report::MOSDPGTemp [mon <- osd],
     pg_create::MOSDPGCreate2,
-    pg_create::MOSDPGCreated,
-    ping::MPing,
-    pool_op::MPoolOp,
+    pg_create::MOSDPGCreated [mon <- osd],
+    ping::MPing [mon <- any, mgr <- any, osd <- any],
+    pool_op::MPoolOp [mon <- any],
     pool_op::MPoolOpReply,
-    statfs::MGetPoolStats,
+    statfs::MGetPoolStats [mon <- any],
     statfs::MGetPoolStatsReply,
-    statfs::MStatfs,
+    statfs::MStatfs [mon <- any],
     statfs::MStatfsReply,
     watch_notify::MWatchNotify,
 }

@@ -6,12 +6,14 @@ mod durability;
 mod maps;
 mod osds;
 mod pools;
+mod senders;
 
 use super::{AuthMode, Effect, Input, Monitor, Settings};
 use crate::genesis::Genesis;
 use crate::replication::{Recovered, Write};
 use crate::state::AuthEntity;
 use bytes::Bytes;
+use machine::identity::Proof;
 use machine::net::{AuthReply, AuthRequest, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +40,8 @@ pub struct Fixture {
     pub auth: VecDeque<(ConnId, AuthReply)>,
     /// Of commands from the admin socket.
     pub answers: VecDeque<(u64, command::Answer)>,
+    /// Lines for the monitor's own log.
+    pub warned: Vec<String>,
     /// Writes are done as soon as they are asked for.
     pub disk_is_fast: bool,
     next_conn: u64,
@@ -102,6 +106,7 @@ impl Fixture {
             sent: VecDeque::new(),
             auth: VecDeque::new(),
             answers: VecDeque::new(),
+            warned: Vec::new(),
             disk_is_fast: true,
             next_conn: 1,
         }
@@ -129,6 +134,7 @@ impl Fixture {
                     Effect::Write { tag, write } => self.writes.push_back((tag, write)),
                     Effect::Net(NetEffect::Send { conn, message }) => self.sent.push_back((conn, message)),
                     Effect::Net(NetEffect::AuthReply { conn, reply }) => self.auth.push_back((conn, reply)),
+                    Effect::Warn(line) => self.warned.push(line),
                     Effect::Net(_) => {}
                     Effect::AdminAnswer { id, answer } => self.answers.push_back((id, answer)),
                 }
@@ -159,19 +165,14 @@ impl Fixture {
     /// A peer that is already authenticated.
     pub fn connect(&mut self, name: &str, port: u16) -> ConnId {
         let conn = self.conn();
-        let auth_name: AuthName = name.parse().unwrap();
-        let num = auth_name.id.parse().unwrap_or(4123);
-        let peer = Peer {
-            name: EntityName::new(auth_name.kind, num),
-            auth_name: name.into(),
-            global_id: 4123,
-            addrs: addr(port),
-            socket: addr(port).0[0],
-            features: wire::features::TENTACLE,
-            caps: Bytes::new(),
-            allow_all: false,
-            secure: false,
+        let name: AuthName = name.parse().unwrap();
+        let claimed = EntityName::new(name.kind, name.id.parse().unwrap_or(4123));
+        let proof = match self.monitor.settings.auth {
+            AuthMode::None => Proof::none(name, 4123),
+            AuthMode::Cephx => Proof::cephx(name, 4123, ""),
         };
+        let peer = Peer::identified(proof, claimed, addr(port).0[0]).unwrap();
+        let peer = Peer { features: wire::features::TENTACLE, ..peer };
         self.step(Input::Net(NetEvent::Ready { conn, peer }));
         conn
     }

@@ -31,6 +31,7 @@ fn a_pool_at_its_limit_is_full_until_it_is_below() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let admin = f.connect("client.admin", 5000);
     let mgr = f.connect("mgr.x", 5001);
+    f.send(mgr, super::senders::beacon(true));
     f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
     f.ok(admin, r#"{"prefix":"osd pool set-quota","pool":"p","field":"max_objects","val":"10"}"#);
     let is_full = |f: &Fixture| {

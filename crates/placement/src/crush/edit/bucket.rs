@@ -128,14 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_sums_its_halves() {
+    fn tree_bucket_sums_its_halves() {
         assert_eq!(tree_nodes(&[5]).unwrap(), [0, 5]);
         assert_eq!(tree_nodes(&[1, 2, 4]).unwrap(), [0, 1, 3, 2, 7, 4, 4, 0]);
         assert_eq!(tree_nodes(&[0; 65]), Err(BucketError::TooManyItems));
     }
 
     #[test]
-    fn sums_that_do_not_fit_are_refused() {
+    fn overflowing_sums_are_refused() {
         let made = make(-1, 1, Algorithm::List, vec![0, 1], vec![u32::MAX, 1], 1);
         assert_eq!(made, Err(BucketError::Overflow));
     }
