@@ -13,6 +13,7 @@ pub mod memory;
 pub mod moving;
 mod object;
 mod query;
+mod shards;
 mod transaction;
 
 pub use compression::{Compressed, Compression, CompressionAlgorithm, CompressionMode, hint};
@@ -20,4 +21,5 @@ pub use contract::{Completion, ObjectStore, Placed, Usage};
 pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};
 pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};
+pub use shards::Shards;
 pub use transaction::{Change, Transaction};

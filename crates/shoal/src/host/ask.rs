@@ -1,4 +1,4 @@
-//! How do other threads ask a role something? A question is a hop with a place for the answer.
+//! Questions of other threads to a role: mail with a channel for the answer.
 
 use crate::daemon::admin_socket::Reply;
 use crate::daemon::counters::{Counter, Reading};
@@ -6,9 +6,9 @@ use command::Answer;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// What the side thread asks of the machines of a daemon.
+/// A question of the side thread to a daemon's machines.
 pub enum Question {
-    /// A command, as the JSON text that came in.
+    /// A command as JSON text, as it arrived.
     Command {
         text: String,
         reply: oneshot::Sender<Reply>,
@@ -37,7 +37,7 @@ pub fn to_reply(answer: &Answer) -> Reply {
     }
 }
 
-/// What the reactor counted, under the group `reactor`.
+/// Counters of the reactor, group `reactor`.
 pub fn reactor_counters(counters: &runtime::Counters) -> impl Iterator<Item = Counter> {
     counters.read().into_iter().map(|(name, value)| Counter {
         group: "reactor".into(),

@@ -1,9 +1,8 @@
-//! A store on a disk, as one daemon has it: whose it is, how it is made, opened and ended.
+//! A store on a disk, as one daemon uses it: format, ownership, open, clean end.
 //!
-//! The device is the file, block device or link to one at `bluestore_block_path`. Its superblock's label says whose it
-//! is, so that a disk that was moved or a path that was mixed up is noticed before anything is written.
+//! The device is the file, block device or link to one at `bluestore_block_path`. The label in its superblock names the
+//! owner, so a moved disk or a mixed-up path is noticed before anything is written.
 
-use super::shards::Shards;
 use super::stale_scan::StaleScan;
 use anyhow::{Context, bail, ensure};
 use block_store::format::{FormatOptions, Identity, Superblock};
@@ -17,16 +16,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::{
-    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction, Usage,
+    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Shards, Transaction,
+    Usage,
 };
 
-/// One that was killed a moment ago still has its disk until its last requests have ended.
+/// Maximum wait for the device's lock. A killed daemon holds it until its last requests have ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for a disk before looking at it again: completions cut this short.
+/// Maximum time between two polls of a disk while requests are outstanding. A completion ends the wait.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long a clean end may take; what is not done then is done at the next start.
+/// Maximum duration of a clean end. The next start replays the rest.
 const END_PATIENCE: Duration = Duration::from_secs(60);
-/// Whose a store is.
+
+/// The owner of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// `osd.3`.
@@ -41,27 +42,27 @@ impl Owner {
     }
 }
 
-/// What `mkfs` found or did.
+/// Result of `mkfs`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Made {
     New { bytes: u64, shards: usize },
     WasThere,
 }
 
-/// How a store is to be made.
+/// Parameters of a new store.
 pub struct Making {
     pub owner: Owner,
     pub shards: usize,
-    /// Of the file, where it has to be made first.
+    /// Of the file, if it does not exist yet.
     pub size: u64,
     /// Also over a device that is not blank.
     pub force: bool,
-    /// Have the device forget what it holds.
+    /// Discard the whole device first.
     pub discard: bool,
     pub identity: [u8; 16],
 }
 
-/// What is discarded at once, at least: 64 KiB, which is as much as any disk we know forgets less of in vain.
+/// Minimum blocks of one discard: 64 KiB. Many disks ignore smaller ones.
 const DISCARD_BLOCKS: u64 = 16;
 
 /// Makes a store on a blank device; does nothing when its owner has one there; refuses any other without `force`.
@@ -102,7 +103,7 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
 }
 
-/// What a person must know before it is formatted over.
+/// The device's contents, for the operator who may format over them.
 fn description(contents: &Contents) -> String {
     match contents {
         Contents::Blank => "nothing".into(),
@@ -174,14 +175,14 @@ fn waited_for(disk: &Disk) -> io::Result<(Queue, impl FnMut() + use<>)> {
     Ok((queue, wait))
 }
 
-/// The part of a store on disk that one core has. Made and used on that core's thread.
+/// One core's shards of a store on disk. Opened and used on that core's thread.
 pub struct DiskStore {
     shards: Shards<Shard>,
     queues: Vec<Queue>,
 }
 
 impl DiskStore {
-    /// `discards`: whether the device is told which of its space is free. `scan`: shared by all cores that open a part of it.
+    /// `discards`: tell the device which of its space is free. `scan`: shared by all cores that open shards of the device.
     pub fn open(
         device: &Device,
         shards: impl IntoIterator<Item = usize>,
@@ -189,7 +190,6 @@ impl DiskStore {
         scan: &StaleScan,
     ) -> anyhow::Result<DiskStore> {
         let part = scan.part();
-        let mut numbers = Vec::new();
         let options = Options { discard_blocks: discards.then_some(DISCARD_BLOCKS), ..Options::default() };
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
         for number in shards {
@@ -203,37 +203,34 @@ impl DiskStore {
                 shard.collections().len(),
                 queue.method()
             );
-            opened.push(shard);
+            opened.push((number, shard));
             queues.push(queue);
-            numbers.push(number);
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
-        let shards = Shards::new(opened);
-        let mut store = DiskStore { shards, queues };
-        let found = store.shards.everything().into_iter();
-        let stale = part
-            .wait(found.map(|(shard, collection, placed)| (numbers[shard], collection, placed)).collect())?;
-        for (number, collection) in stale {
-            if let Some(shard) = numbers.iter().position(|own| *own == number) {
-                store.remove_leftover(shard, number, collection);
-            }
+        let mut store = DiskStore { shards: Shards::new(opened), queues };
+        for (number, collection) in part.wait(store.shards.everything())? {
+            store.remove_leftover(number, collection);
         }
         Ok(store)
     }
 
-    /// What a move that did not come to its end has left.
-    fn remove_leftover(&mut self, shard: usize, number: usize, collection: Collection) {
+    /// Removes a stale copy that an unfinished move left, if it is in a shard of this core.
+    fn remove_leftover(&mut self, number: usize, collection: Collection) {
+        let Some(shard) = self.shards.index_of(number) else { return };
         let queue = &self.queues[shard];
         let mut wait = |shard: &Shard| {
             if !queue.has_news() && !shard.wants_poll() {
-                // An error would only mean that it looks sooner.
+                // After an error the shard is polled sooner.
                 let _ = queue.wake().wait(LOOK_AGAIN);
             }
         };
         match self.shards.remove_leftover(shard, collection, &mut wait) {
-            Ok(()) => tracing::info!("store shard {number}: removed what a move has left of {collection}"),
+            Ok(()) => tracing::info!("store shard {number}: removed the stale copy of {collection}"),
             Err(why) => {
-                tracing::error!("store shard {number}: what a move has left of {collection} stays: {why}");
+                tracing::error!(
+                    "store shard {number}: the stale copy of {collection} cannot be removed, so the PG cannot \
+                     move to this core: {why}"
+                );
             }
         }
     }
@@ -243,12 +240,12 @@ impl DiskStore {
         self.shards.obstructed()
     }
 
-    /// How many bytes of keys and values every shard takes in one transaction.
+    /// Maximum bytes of omap keys and values in one transaction.
     pub fn metadata_max(&self) -> u64 {
         self.shards.iter().map(Shard::metadata_max).min().unwrap_or(u64::MAX)
     }
 
-    /// With several shards, one would wait while another could work.
+    /// With several shards no poll waits, because another shard may have work.
     pub fn may_wait(&mut self, may_wait: bool) {
         if let [queue] = &mut self.queues[..] {
             queue.may_wait(may_wait);
@@ -275,12 +272,12 @@ impl DiskStore {
         self.queues.iter().map(|queue| queue.wake().clone()).collect()
     }
 
-    /// Whether a poll would find something: of the disk, or of what a shard does without it.
+    /// True if a poll would make progress: the disk has completions, or a shard has work without the disk.
     pub fn has_news(&self) -> bool {
         self.queues.iter().any(Queue::has_news) || self.shards.iter().any(Shard::wants_poll)
     }
 
-    /// A clean end: the next start has nothing to replay. What completes meanwhile is told to nobody.
+    /// Ends cleanly: the next start has nothing to replay. Completions of this time are dropped.
     pub fn end(mut self) -> anyhow::Result<()> {
         self.shards.iter_mut().for_each(Shard::stop);
         let deadline = Instant::now() + END_PATIENCE;
@@ -292,7 +289,10 @@ impl DiskStore {
                     break;
                 }
                 if Instant::now() > deadline {
-                    bail!("the disk does not come to an end: the next start replays its log");
+                    bail!(
+                        "the disk did not finish within {} s: the next start replays its log",
+                        END_PATIENCE.as_secs()
+                    );
                 }
                 if !queue.has_news() && !shard.wants_poll() {
                     queue.wake().wait(LOOK_AGAIN)?;

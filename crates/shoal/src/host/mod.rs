@@ -3,8 +3,7 @@
 //! - [`ask`]: how other threads ask a role something.
 //! - [`osd`], [`mon`], [`mgr`]: the hosts of the roles' machines.
 //! - [`stale_scan`]: the barrier between cores that start, for [`osd::node::stale`](::osd::node::stale).
-//! - [`store`]: what one core keeps its objects in; [`disk`]: on a disk; [`shards`]: several shards of it;
-//!   [`store_figures`]: what it counts.
+//! - [`store`](mod@store): the store of one core; [`disk`]: on a disk; [`store_figures`]: its counters.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
@@ -15,7 +14,6 @@ pub mod mgr;
 pub mod mon;
 pub mod mon_log;
 pub mod osd;
-pub mod shards;
 pub mod stale_scan;
 pub mod store;
 mod store_figures;

@@ -1,8 +1,8 @@
-//! Where does the monitor's log stay? In a redb file, written by a thread of its own.
+//! The monitor's log on disk: a redb file, written by a thread of its own.
 //!
-//! A write is one redb transaction, flushed before its completion is told: what the monitor then acknowledges
-//! survives SIGKILL and power loss. The monitor has one write under way at a time and gathers the next meanwhile,
-//! so a slow disk makes batches, not a queue.
+//! A write is one redb transaction. It is flushed before its completion is reported, so everything that the monitor
+//! acknowledges survives SIGKILL and power loss. The monitor has one write outstanding and gathers the next meanwhile, so
+//! a slow disk makes larger batches, not a longer queue.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -63,7 +63,7 @@ impl MonLog {
         Ok(Recovered { vote: single(VOTE)?, snapshot, entries })
     }
 
-    /// All of it or nothing; on the disk for good when this returns.
+    /// Atomic, and durable when it returns. [`Recovered::apply`] is its model.
     pub fn write(&self, write: &Write) -> anyhow::Result<()> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::Immediate)?;
@@ -74,7 +74,7 @@ impl MonLog {
             }
             let mut entries = transaction.open_table(ENTRIES)?;
             if let Some((first, _)) = write.entries.first() {
-                // Entries after the ones that are replaced belong to a past that did not hold.
+                // Later entries were never committed: a new leader replaced them.
                 entries.retain_in::<u64, _>(*first.., |_, _| false)?;
             }
             for (index, entry) in &write.entries {
@@ -101,8 +101,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `written` is called on the writing thread after each write. A log that cannot be written ends the process:
-    /// a monitor that forgets what it said is worse than none.
+    /// `written` is called on the writing thread after each write. If the log cannot be written, the process aborts,
+    /// because the monitor could lose what it has acknowledged.
     pub fn spawn(log: MonLog, written: impl Fn(Tag) + Send + 'static) -> anyhow::Result<Writer> {
         let (queue, writes): (_, Receiver<(Tag, Write)>) = channel();
         std::thread::Builder::new().name("mon-log".into()).spawn(move || {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_recovered_and_replaced_entries_are_gone() {
+    fn recovery_returns_writes_without_replaced_entries() {
         let dir = temporary("mon-log");
         let log = MonLog::open(&dir).unwrap();
         assert!(log.recover().unwrap().entries.is_empty());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_lets_go_of_what_it_covers() {
+    fn snapshot_trims_covered_entries() {
         let dir = temporary("mon-log-snapshot");
         let log = MonLog::open(&dir).unwrap();
         let state = Bytes::from_static(b"state at 3");

@@ -1,4 +1,4 @@
-//! What one core keeps its objects in: memory, or a disk.
+//! The store of one core: in memory, or on a disk.
 
 use super::disk::DiskStore;
 use block_store::Damage;
@@ -9,7 +9,7 @@ use store::{
     Transaction, Usage,
 };
 
-/// One of two, chosen when the daemon starts: a branch on each call costs less than a virtual one, and says more.
+/// Chosen when the daemon starts. An enum, because a branch on each call costs less than a virtual call.
 #[allow(clippy::large_enum_variant, reason = "one a core")]
 pub enum Store {
     Memory(MemoryStore),
@@ -17,7 +17,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// What wakes the core when something has completed.
+    /// Wakes the core when a request has completed.
     pub fn wakes(&self) -> Vec<Wake> {
         match self {
             Store::Memory(_) => Vec::new(),
@@ -25,7 +25,7 @@ impl Store {
         }
     }
 
-    /// How many bytes of keys and values it takes in one transaction.
+    /// Maximum bytes of omap keys and values in one transaction.
     pub fn metadata_max(&self) -> u64 {
         match self {
             Store::Memory(_) => u64::MAX,
@@ -33,14 +33,14 @@ impl Store {
         }
     }
 
-    /// How much memory its caches may take; a memory store has none.
+    /// Maximum memory of its caches. A memory store has none.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         if let Store::Disk(disk) = self {
             disk.set_cache_budget(bytes);
         }
     }
 
-    /// Damage that was found since this was asked last.
+    /// Damage found since the last call.
     pub fn take_damage(&mut self) -> Vec<Damage> {
         match self {
             Store::Memory(_) => Vec::new(),
@@ -63,14 +63,14 @@ impl Store {
         }
     }
 
-    /// Whether a poll may wait for the disk, because nobody else waits for this core.
+    /// True: a poll may wait for the disk, because the core has no other work.
     pub fn may_wait(&mut self, may_wait: bool) {
         if let Store::Disk(disk) = self {
             disk.may_wait(may_wait);
         }
     }
 
-    /// Whether a poll would find something, without a system call.
+    /// True if a poll would make progress. Costs no system call.
     pub fn has_news(&self) -> bool {
         match self {
             Store::Memory(_) => false,

@@ -1,4 +1,4 @@
-//! What the stores of all cores count, as perf counters of the group `store`.
+//! Counters of the stores of all cores, group `store` of `perf dump`.
 
 use crate::daemon::counters::{Counter, Reading};
 use block_store::Figures;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_are_summed_and_no_store_on_disk_has_no_counters() {
+    fn counters_are_summed_over_cores() {
         let one = Figures { transactions: 3, log_used: 4096, ..Figures::default() };
         let cores = [one, one];
         let found: Vec<Counter> = counters(cores.iter()).collect();

@@ -1,28 +1,29 @@
-//! Where does a memory store stay while its daemon does not run?
+//! Image files of memory stores: the objects of a memory OSD while it does not run.
 //!
-//! In `store.K.image` of the OSD's directory, one file a core, written by a clean stop. A start reads the files and
-//! then removes them, before anything can change: a daemon that is killed later leaves no image, so it comes back
-//! empty and says so, and never with an old state that looks whole.
+//! A clean stop writes `store.K.image` in the OSD's directory, one file a core. A start reads the files and removes them
+//! before the OSD serves. A killed daemon leaves no image, so it comes back empty and says so. It never comes back with an
+//! old state that looks whole.
 
 use anyhow::{Context, ensure};
 use conf::private;
+use osd::node::stale::Scan;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use store::memory::Config;
-use store::moving::{leftovers, remove};
+use store::moving::remove;
 use store::{MemoryStore, ObjectStore};
 
 fn image_path(dir: &Path, core: usize) -> PathBuf {
     dir.join(format!("store.{core}.image"))
 }
 
-/// How many images the directory has.
+/// Number of images in the directory.
 fn image_count(dir: &Path) -> usize {
     (0..).take_while(|core| image_path(dir, *core).exists()).count()
 }
 
-/// One store a core: as a clean stop left them, or empty. `bytes_total` is what they hold together.
+/// One store a core: as a clean stop left them, or empty. `bytes_total` is the size of all together.
 pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<MemoryStore>> {
     let config = Config::with_total(bytes_total / cores as u64);
     let count = image_count(dir);
@@ -41,14 +42,14 @@ pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<Me
             .with_context(|| path.display().to_string())
     };
     let mut stores = (0..cores).map(load).collect::<anyhow::Result<Vec<_>>>()?;
-    // What a move that did not come to its end has left.
-    let found = stores.iter().enumerate().flat_map(|(core, store)| {
-        store.placed().into_iter().map(move |(collection, placed)| (core, collection, placed))
-    });
-    for (core, collection) in leftovers(found.collect::<Vec<_>>()) {
+    let mut scan = Scan::new(cores);
+    for (core, store) in stores.iter().enumerate() {
+        scan.add(store.placed().into_iter().map(|(collection, placed)| (core, collection, placed)));
+    }
+    for (core, collection) in scan.stale().expect("every core has added its collections") {
         remove(&mut stores[core], collection, &mut |_| ()).with_context(|| collection.to_string())?;
     }
-    // Number 0 first: without it there is no set, so a start that is cut short here comes back empty, not in part.
+    // Number 0 first. Without it there is no set, so a start that is killed here comes back empty, not with a part.
     for core in 0..cores {
         std::fs::remove_file(image_path(dir, core))?;
     }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_read_once() {
+    fn image_is_read_once() {
         let dir = std::env::temp_dir().join(format!("shoal-images-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let fresh = open(&dir, 2, 1 << 30).unwrap();

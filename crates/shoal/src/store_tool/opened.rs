@@ -1,14 +1,13 @@
 //! A store as a person's command has it: all shards on one thread, and one request at a time.
 
 use crate::host::disk::{Device, LOOK_AGAIN};
-use crate::host::shards::Shards;
 use anyhow::{Context, bail};
 use block_store::check::{Depth, Report};
 use block_store::{Options, Shard};
 use runtime::device::Queue;
 use std::path::{Path, PathBuf};
 use store::{
-    Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Transaction,
+    Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Shards, Transaction,
 };
 use wire::types::HObject;
 
@@ -33,7 +32,7 @@ impl Opened {
         let (mut shards, mut queues) = (Vec::new(), Vec::new());
         for number in numbers {
             let (shard, queue) = open_shard(&device, number)?;
-            shards.push(shard);
+            shards.push((number, shard));
             queues.push(queue);
         }
         Ok(Opened { device, shards: Shards::new(shards), queues })

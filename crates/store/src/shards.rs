@@ -1,38 +1,42 @@
-//! Several store shards on one core, as one store: which of them has a collection?
+//! Several store shards as one store: the shard of each collection.
 //!
-//! A device is divided into shards when it is made, one for each core that the OSD had then. Started with fewer cores, a
-//! core has several. A collection stays in the shard it was made in, and so does what is split off it, until it moves to
-//! another core: then it is a shard of that core which takes it. A copy that does not count ([`store::moving`]) is in no
-//! list here, and goes when the store is opened.
+//! A device is divided into shards when it is formatted, one for each core that the OSD had then. An OSD with fewer cores
+//! has several shards on a core. A collection stays in the shard where it was created, and so do the children split off
+//! it. A collection that moves here from another core goes to the shard with the fewest collections. Stale copies
+//! ([`crate::moving`]) are not part of the store: they are in no list, and the start removes them.
 
-use std::collections::BTreeMap;
-use store::moving::{RemovalError, leftovers, remove};
-use store::{
+use crate::moving::{RemovalError, leftovers, remove};
+use crate::{
     Change, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction,
     Usage,
 };
+use std::collections::BTreeMap;
 use wire::types::{PgId, SpgId};
 
 pub struct Shards<S> {
     shards: Vec<S>,
+    /// Numbers of the shards on their device.
+    numbers: Vec<usize>,
     homes: BTreeMap<Collection, Home>,
-    /// Copies that do not count and are still there.
+    /// Stale copies that are still there.
     leftovers: Vec<(usize, Collection)>,
 }
 
 #[derive(Clone, Copy)]
 struct Home {
     shard: usize,
-    /// How many low bits of the hash are the same for all objects of the collection.
+    /// Low bits of the hash that all objects of the collection have in common.
     split_bits: u8,
 }
 
 impl<S: ObjectStore> Shards<S> {
-    /// At least one. The daemon's own collection is in the first, or will be.
-    pub fn new(shards: Vec<S>) -> Shards<S> {
-        let mut shards = Shards { shards, homes: BTreeMap::new(), leftovers: Vec::new() };
-        shards.leftovers = leftovers(shards.everything());
-        for (shard, collection, Placed { split_bits, .. }) in shards.everything() {
+    /// At least one shard, each with its number on the device. The daemon's own collection is in the first.
+    pub fn new(shards: impl IntoIterator<Item = (usize, S)>) -> Shards<S> {
+        let (numbers, shards): (Vec<usize>, Vec<S>) = shards.into_iter().unzip();
+        assert!(!shards.is_empty(), "a core has at least one shard");
+        let mut shards = Shards { shards, numbers, homes: BTreeMap::new(), leftovers: Vec::new() };
+        shards.leftovers = leftovers(shards.copies());
+        for (shard, collection, Placed { split_bits, .. }) in shards.copies() {
             if !shards.leftovers.contains(&(shard, collection)) {
                 shards.homes.insert(collection, Home { shard, split_bits });
             }
@@ -40,16 +44,27 @@ impl<S: ObjectStore> Shards<S> {
         shards
     }
 
-    /// Every copy in every shard, by the shard's place among these.
-    pub fn everything(&self) -> Vec<(usize, Collection, Placed)> {
+    /// Every copy in every shard, stale ones too, by index of the shard.
+    fn copies(&self) -> Vec<(usize, Collection, Placed)> {
         let of_shard = |(shard, store): (usize, &S)| {
             store.placed().into_iter().map(move |(collection, placed)| (shard, collection, placed))
         };
         self.shards.iter().enumerate().flat_map(of_shard).collect()
     }
 
-    /// Removes a copy that does not count, here or anywhere, before anybody uses the store. Where that fails it is in no list
-    /// all the same. `wait`: until a shard's device has news.
+    /// Every copy in every shard, stale ones too, by the shard's number on the device.
+    pub fn everything(&self) -> Vec<(usize, Collection, Placed)> {
+        let numbered = |(shard, collection, placed): (usize, _, _)| (self.numbers[shard], collection, placed);
+        self.copies().into_iter().map(numbered).collect()
+    }
+
+    /// Index of the shard with this number on the device, if it is one of these.
+    pub fn index_of(&self, number: usize) -> Option<usize> {
+        self.numbers.iter().position(|own| *own == number)
+    }
+
+    /// Removes a stale copy before the store has users. A copy that could not be removed is in no list either. `wait`
+    /// returns when the shard's device has news.
     pub fn remove_leftover(
         &mut self,
         shard: usize,
@@ -65,15 +80,20 @@ impl<S: ObjectStore> Shards<S> {
         Ok(())
     }
 
-    /// Collections that cannot move here, since a copy that does not count is in the way.
+    /// Collections that cannot move here, because a stale copy could not be removed.
     pub fn obstructed(&self) -> impl Iterator<Item = Collection> + '_ {
         self.leftovers.iter().map(|(_, collection)| *collection)
     }
 
-    /// Where a collection from another core goes: where the fewest are.
+    /// The shard of a collection that moves here from another core: the one with the fewest collections.
     fn home_for_arrival(&self) -> usize {
         let count = |shard: &usize| self.homes.values().filter(|home| home.shard == *shard).count();
         (0..self.shards.len()).min_by_key(count).unwrap_or(0)
+    }
+
+    /// The shards with their numbers on the device.
+    pub fn into_inner(self) -> impl Iterator<Item = (usize, S)> {
+        self.numbers.into_iter().zip(self.shards)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &S> {
@@ -84,7 +104,7 @@ impl<S: ObjectStore> Shards<S> {
         self.shards.iter_mut()
     }
 
-    /// A collection that is nowhere yet: beside the one whose objects it will get, if there is such a one.
+    /// The shard of a new collection. A child of a split goes to its parent's shard.
     fn home_for(&self, collection: Collection, split_bits: u8) -> usize {
         let Collection::Pg(pg) = collection else { return 0 };
         let parent = (0..split_bits).rev().find_map(|bits| {
@@ -95,14 +115,14 @@ impl<S: ObjectStore> Shards<S> {
         parent.map_or_else(|| spread(pg, self.shards.len()), |home| home.shard)
     }
 
-    /// The shard that a transaction goes to; and what it changes about homes is noted.
+    /// The shard of a transaction. Updates the homes of the collections that it creates, splits, merges or removes.
     fn route(&mut self, transaction: &Transaction) -> usize {
         let collection = transaction.collection;
         let shard = match (self.homes.get(&collection), transaction.changes.first()) {
             (Some(home), _) => home.shard,
             (None, Some(Change::CreateCollection { split_bits })) => self.home_for(collection, *split_bits),
             (None, Some(Change::BeginArrival { .. })) => self.home_for_arrival(),
-            // The store will say what it thinks of a collection that does not exist.
+            // The store fails a transaction on a collection that does not exist.
             (None, _) => 0,
         };
         for change in &transaction.changes {
@@ -128,7 +148,7 @@ impl<S: ObjectStore> Shards<S> {
     }
 }
 
-/// The PGs of a core, over its shards: other bits than those that chose the core.
+/// Spreads the PGs of a core over its shards, by other bits of the hash than those that chose the core.
 fn spread(pg: SpgId, shards: usize) -> usize {
     let mixed = (u64::from(pg.pg.seed) ^ (pg.pg.pool as u64) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 48) as usize % shards
@@ -150,13 +170,13 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
     }
 
     fn placed(&self) -> Vec<(Collection, Placed)> {
-        let mut all = self.everything();
+        let mut all = self.copies();
         all.retain(|(shard, collection, _)| !self.leftovers.contains(&(*shard, *collection)));
         all.sort_unstable_by_key(|(_, collection, _)| *collection);
         all.into_iter().map(|(_, collection, placed)| (collection, placed)).collect()
     }
 
-    /// Space is available as far as the fullest shard goes: what is free in another does not help a PG that is there.
+    /// The fullest shard limits the available space: a PG cannot use free space of another shard.
     fn usage(&self) -> Usage {
         let mut sum = Usage::default();
         let mut available_part: f64 = 1.0;
@@ -189,9 +209,9 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Config;
+    use crate::{Answer, MemoryStore, ObjectId, Query};
     use bytes::Bytes;
-    use store::memory::Config;
-    use store::{Answer, MemoryStore, ObjectId, Query};
     use wire::types::HObject;
 
     fn pg(seed: u32) -> Collection {
@@ -216,11 +236,11 @@ mod tests {
     }
 
     fn three() -> Shards<MemoryStore> {
-        Shards::new((0..3).map(|_| MemoryStore::new(Config::with_total(1 << 30))).collect())
+        Shards::new([1, 3, 5].map(|number| (number, MemoryStore::new(Config::with_total(1 << 30)))))
     }
 
     #[test]
-    fn collections_spread_and_children_stay_with_their_parents() {
+    fn split_children_stay_in_their_parents_shard() {
         let mut shards = three();
         create(&mut shards, Collection::Meta, 0);
         (0..64).for_each(|seed| create(&mut shards, pg(seed), 6));
@@ -255,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_here_goes_where_there_is_least_and_only_what_counts_is_there() {
+    fn moved_collection_goes_to_emptiest_shard() {
         let mut shards = three();
         (0..64).for_each(|seed| create(&mut shards, pg(seed), 7));
         (64..96).for_each(|seed| {
@@ -264,7 +284,7 @@ mod tests {
         });
         let counts: Vec<usize> = shards.iter().map(|shard| shard.collections().len()).collect();
         assert_eq!(counts, [32, 32, 32]);
-        // A copy from before a move that a start finds beside what has arrived, and one that has not arrived.
+        // Two stale copies: one from before a move, and the target of a move that did not end.
         let elsewhere = (shards.homes[&pg(64)].shard + 1) % 3;
         let made = vec![Change::CreateCollection { split_bits: 7 }, Change::Touch { object: object(64, 64) }];
         let begun = vec![Change::BeginArrival { split_bits: 7, moves: 9 }];
@@ -272,12 +292,13 @@ mod tests {
             let at = if collection == pg(64) { elsewhere } else { (shards.homes[&pg(65)].shard + 1) % 3 };
             shards.shards[at].submit(tag as u64, Transaction { collection, changes });
         }
-        let mut again = Shards::new(shards.shards);
+        let mut again = Shards::new(shards.into_inner());
         again.poll(&mut Vec::new());
         assert_eq!(again.collections().len(), 96);
         let left = leftovers(again.everything());
         assert_eq!(left.len(), 2);
-        for (shard, collection) in left {
+        for (number, collection) in left {
+            let shard = again.index_of(number).unwrap();
             again.remove_leftover(shard, collection, &mut |_| ()).unwrap();
         }
         assert_eq!(again.collections().len(), 96);
@@ -285,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn homes_are_found_again() {
+    fn reopened_shards_have_the_same_homes() {
         let mut shards = three();
         (0..16).for_each(|seed| create(&mut shards, pg(seed), 4));
         let homes = |shards: &Shards<MemoryStore>| -> Vec<usize> {
             (0..16).map(|seed| shards.homes[&pg(seed)].shard).collect()
         };
         let before = homes(&shards);
-        let again = Shards::new(shards.shards);
+        let again = Shards::new(shards.into_inner());
         assert_eq!(homes(&again), before);
     }
 }
