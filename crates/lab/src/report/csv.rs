@@ -2,7 +2,7 @@
 
 use super::Group;
 use crate::matrix::Pool;
-use crate::results::PointRecord;
+use crate::results::{Measured, PointRecord};
 use std::collections::BTreeMap;
 
 fn line(fields: &[String]) -> String {
@@ -11,6 +11,11 @@ fn line(fields: &[String]) -> String {
         false => field.clone(),
     };
     fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
+}
+
+/// Processor time of an operation, of the processes with these names.
+fn cpu_us(measured: &Measured, is_counted: impl Fn(&str) -> bool) -> f64 {
+    measured.cpu_us_per_op.iter().filter(|(name, _)| is_counted(name)).map(|(_, us)| us).sum()
 }
 
 /// One line a point, rounds apart.
@@ -36,6 +41,8 @@ pub fn points(points: &[PointRecord]) -> String {
         "max_us",
         "errors",
         "cpu_us_per_op",
+        "osd_cpu_us_per_op",
+        "client_cpu_us_per_op",
         "client_thread_share",
         "ceiling_ops_per_s",
         "bottleneck",
@@ -66,7 +73,9 @@ pub fn points(points: &[PointRecord]) -> String {
             optional(m.latency.p999_us),
             format!("{:.1}", m.latency.max_us),
             m.errors.to_string(),
-            format!("{:.1}", m.cpu_us_per_op.iter().map(|c| c.1).sum::<f64>()),
+            format!("{:.1}", cpu_us(&m, |_| true)),
+            format!("{:.1}", cpu_us(&m, |name| name.starts_with("osd."))),
+            format!("{:.1}", cpu_us(&m, |name| name == "client")),
             m.client_thread_share.map_or(String::new(), |share| format!("{share:.2}")),
             m.ceiling_ops_per_s.map_or(String::new(), |ceiling| format!("{ceiling:.0}")),
             p.verdict.as_ref().and_then(|v| v[0]["what"].as_str()).unwrap_or("").into(),
@@ -136,8 +145,35 @@ pub fn best_by_clients(groups: &[Group]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::matrix::{ClusterSpec, Spec};
+
     #[test]
-    fn fields_are_quoted_where_they_must_be() {
+    fn processor_time_is_split_by_process() {
+        let cpu_us_per_op = vec![("osd.0".into(), 70.0), ("osd.1".into(), 5.0), ("client".into(), 30.0)];
+        let point = PointRecord {
+            id: 0,
+            run: "1".into(),
+            turn: 0,
+            iteration: 0,
+            cluster: ClusterSpec::existing(),
+            spec: Spec::default(),
+            measured: Some(Measured { cpu_us_per_op, ..Measured::default() }),
+            error: None,
+            flags: vec![],
+            verdict: None,
+            versions: serde_json::Value::Null,
+        };
+        let text = points(&[point]);
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
+        let field = |name: &str| row[head.iter().position(|h| *h == name).unwrap()];
+        let names = ["cpu_us_per_op", "osd_cpu_us_per_op", "client_cpu_us_per_op"];
+        assert_eq!(names.map(field), ["105.0", "75.0", "30.0"]);
+    }
+
+    #[test]
+    fn fields_with_separators_are_quoted() {
         let fields = ["a", "b,c", "say \"x\""].map(str::to_owned);
         assert_eq!(super::line(&fields), "a,\"b,c\",\"say \"\"x\"\"\"\r\n");
     }
