@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn monitors_are_written_in_several_ways() {
+    fn mon_host_formats_are_parsed() {
         let both = "[v2:127.0.0.1:3300,v1:127.0.0.1:6789] [v2:127.0.0.2:3300,v1:127.0.0.2:6789]";
         assert_eq!(monitors(both), ["v2:127.0.0.1:3300/0", "v2:127.0.0.2:3300/0"]);
         assert_eq!(monitors("10.0.0.1, 10.0.0.2:4000"), ["v2:10.0.0.1:3300/0", "v2:10.0.0.2:4000/0"]);

@@ -25,7 +25,7 @@ pub(super) struct Socket {
 
 enum State {
     Opening(Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>),
-    /// Open, or not, and nobody has asked yet.
+    /// Opened or failed; the result has not been taken yet.
     Opened(io::Result<TcpStream>),
     Open(TcpStream),
 }

@@ -11,7 +11,7 @@ use fixture::*;
 use wire::types::{HObject, ListPage, ListedObject, OpCode, OsdFlags};
 
 #[test]
-fn an_operation_goes_to_its_primary_and_its_answer_comes_back() {
+fn operation_reaches_its_primary_and_its_reply_returns() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let write = WriteOps::new().create(true).write(0, Bytes::from_static(b"abc"));
     let (id, effects) = world.submit(Operation::write(object("x"), write));
@@ -38,7 +38,7 @@ fn an_operation_goes_to_its_primary_and_its_answer_comes_back() {
 }
 
 #[test]
-fn a_second_operation_uses_the_session_that_is_there() {
+fn second_operation_reuses_the_session() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(read("x"));
     let (conn, _) = called_osd(&effects).unwrap();
@@ -48,7 +48,7 @@ fn a_second_operation_uses_the_session_that_is_there() {
 }
 
 #[test]
-fn what_is_submitted_before_there_is_a_map_is_sent_in_order_when_it_comes() {
+fn operations_before_the_first_map_are_sent_in_order() {
     let mut world = World::new();
     for name in ["a", "b", "c"] {
         let (_, effects) = world.submit(read(name));
@@ -61,7 +61,7 @@ fn what_is_submitted_before_there_is_a_map_is_sent_in_order_when_it_comes() {
 }
 
 #[test]
-fn again_means_again_and_elsewhere_means_elsewhere() {
+fn eagain_resends_and_redirect_is_followed() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, effects) = world.submit(read("x"));
     let (conn, _) = called_osd(&effects).unwrap();
@@ -81,7 +81,7 @@ fn again_means_again_and_elsewhere_means_elsewhere() {
 }
 
 #[test]
-fn a_time_limit_ends_an_operation_wherever_it_waits() {
+fn timeout_ends_an_operation_in_every_state() {
     let limit = std::time::Duration::from_secs(7);
     let mut world = World::new();
     let (id, _) = world.submit(read("x").with_timeout(limit));
@@ -97,7 +97,7 @@ fn a_time_limit_ends_an_operation_wherever_it_waits() {
 }
 
 #[test]
-fn a_pool_is_listed_pg_by_pg_and_page_by_page() {
+fn listing_walks_a_pool_by_pg_and_page() {
     let map = map(5, &[3]);
     let mut listing = Listing::new(&map, POOL, Listing::ALL_NAMESPACES, 2).unwrap();
     assert!(Listing::new(&map, 99, "", 2).is_none());
@@ -138,7 +138,7 @@ fn a_pool_is_listed_pg_by_pg_and_page_by_page() {
 }
 
 #[test]
-fn builders_say_what_stock_says() {
+fn builders_encode_as_stock() {
     let compare = ReadOps::new().compare_xattr("a", 1, 1, b"v").omap_keys(b"k", 9);
     assert_eq!(&compare.ops()[0].input[..], b"av");
     assert_eq!(&compare.ops()[1].input[..], b"\x01\0\0\0k\x09\0\0\0\0\0\0\0");

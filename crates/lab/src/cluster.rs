@@ -99,7 +99,7 @@ impl Cluster for Connection {
                 let error = std::io::Error::from_raw_os_error(-ack.result);
                 bail!("the monitor refuses `{prefix}`: {} ({error})", ack.status)
             }
-            _ => bail!("the monitor's answer to `{prefix}` is no answer to a command"),
+            _ => bail!("the monitor answered `{prefix}` with a message that is no command reply"),
         }
     }
 
@@ -109,7 +109,7 @@ impl Cluster for Connection {
             let mut host = ClientHost::new(&self.access)?;
             host.connect(CONNECT_TIMEOUT).await?;
             let id = host.client().pool_by_name(pool).with_context(|| format!("there is no pool {pool}"))?;
-            let map = host.client().map().context("there is no map")?;
+            let map = host.client().map().context("the client has no OSDMap")?;
             let mut listing = Listing::new(map, id, Listing::ALL_NAMESPACES, 1)
                 .with_context(|| format!("no pool {pool}"))?;
             while !listing.is_complete() {

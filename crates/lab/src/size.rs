@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_and_written() {
+    fn sizes_are_parsed_and_formatted() {
         for (text, bytes) in
             [("4096", 4096), ("4k", 4096), ("4KiB", 4096), ("4 MB", 4 << 20), ("1G", 1 << 30)]
         {

@@ -92,7 +92,7 @@ impl Client {
         self.absorb_mon(now, fx);
     }
 
-    /// Close everything. Operations in flight get no answer.
+    /// Closes all connections. Operations in flight get no event.
     pub fn stop(&mut self, fx: Fx) {
         self.mon.stop(&mut self.mon_effects);
         for effect in self.mon_effects.drain() {
@@ -174,7 +174,7 @@ impl Client {
         id
     }
 
-    /// Forget an operation: it may still happen, and nobody is told.
+    /// Drops an operation without an event. The OSD may still apply it.
     pub fn cancel(&mut self, id: OpId) {
         self.forget(id);
     }

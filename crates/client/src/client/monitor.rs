@@ -47,7 +47,7 @@ impl Client {
 
     pub(super) fn on_connected(&mut self, global_id: u64, fx: Fx) {
         if self.global_id != 0 && self.global_id != global_id {
-            // To OSDs we are somebody else now: a write sent again could be done twice.
+            // OSDs see a new client now: a write that is resent could be applied twice.
             for osd in self.sessions.keys().copied().collect::<Vec<_>>() {
                 self.close_session(osd, fx);
             }

@@ -47,7 +47,7 @@ impl Client {
         self.send_all(now, osd, fx);
     }
 
-    /// Send, in order, what is placed at an OSD and has not gone over its present connection.
+    /// Sends, in order, the operations routed to an OSD that its present connection has not carried.
     pub(super) fn send_all(&mut self, now: Time, osd: i32, fx: Fx) {
         let Some(life) = self.sessions.get(&osd).map(|s| s.life) else { return };
         let waits = |op: &Pending| match &op.state {
@@ -158,7 +158,7 @@ impl Client {
                 fx.push(Effect::Net(NetEffect::Send { conn, message }));
             }
             op_value::BACKOFF_UNBLOCK if session.backoffs.unblock(backoff.id) => {
-                // The OSD has dropped what it had of the range: all of it goes again.
+                // The OSD has dropped all operations of the range: they are resent.
                 let covered = |op: &Pending| match (&op.state, &op.object) {
                     (State::Placed { route, .. }, Some(object)) => {
                         route.primary == osd

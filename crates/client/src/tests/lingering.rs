@@ -47,7 +47,7 @@ fn notification(id: WatchId, event: u8) -> Message {
 }
 
 #[test]
-fn a_watch_is_registered_notified_and_answered() {
+fn watch_is_registered_notified_and_acknowledged() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, conn, (tid, op)) = watch(&mut world);
     let asked = params(&op);
@@ -67,7 +67,7 @@ fn a_watch_is_registered_notified_and_answered() {
 }
 
 #[test]
-fn a_watch_is_connected_again_in_a_new_generation() {
+fn watch_reconnects_with_a_new_generation() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, conn, (tid, op)) = watch(&mut world);
     world.reply(conn, tid, &op, 0);
@@ -93,7 +93,7 @@ fn a_watch_is_connected_again_in_a_new_generation() {
 }
 
 #[test]
-fn a_watch_is_kept_alive_by_pings_and_lost_when_one_fails() {
+fn watch_is_lost_when_a_ping_fails() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, conn, (tid, op)) = watch(&mut world);
     world.reply(conn, tid, &op, 0);
@@ -116,7 +116,7 @@ fn a_watch_is_kept_alive_by_pings_and_lost_when_one_fails() {
 }
 
 #[test]
-fn an_osd_that_drops_a_watch_says_so_once() {
+fn dropped_watch_is_reported_once() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, conn, (tid, op)) = watch(&mut world);
     world.reply(conn, tid, &op, 0);
@@ -126,7 +126,7 @@ fn an_osd_that_drops_a_watch_says_so_once() {
 }
 
 #[test]
-fn a_watch_on_nothing_is_refused_as_it_is() {
+fn watch_on_a_missing_object_is_refused() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, conn, (tid, op)) = watch(&mut world);
     let effects = world.reply(conn, tid, &op, -2);
@@ -139,7 +139,7 @@ fn a_watch_on_nothing_is_refused_as_it_is() {
 }
 
 #[test]
-fn a_notification_waits_for_its_completion_and_is_repeated_on_another_osd() {
+fn notify_awaits_completion_and_is_resent_to_a_new_primary() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let mut fx = Effects::new();
     let id = world.client.notify(
@@ -171,9 +171,9 @@ fn a_notification_waits_for_its_completion_and_is_repeated_on_another_osd() {
     assert_eq!(world.client.in_flight(), 0);
 }
 
-/// The OSD has stopped serving in between, and forgotten who watched and what was notified.
+/// The OSD stopped serving in between, and has forgotten its watches and notifications.
 #[test]
-fn what_went_away_and_came_back_between_two_maps_is_set_up_again() {
+fn watch_reregisters_after_map_flap() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, conn, (tid, op)) = watch(&mut world);
     world.reply(conn, tid, &op, 0);

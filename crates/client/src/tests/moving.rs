@@ -21,7 +21,7 @@ fn done(effects: &[Effect]) -> Vec<u64> {
 }
 
 #[test]
-fn a_broken_connection_is_made_again_and_all_goes_again_in_order() {
+fn reconnect_resends_operations_in_order() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (first, effects) = world.submit(write(1));
     let (old, _) = called_osd(&effects).unwrap();
@@ -41,7 +41,7 @@ fn a_broken_connection_is_made_again_and_all_goes_again_in_order() {
 }
 
 #[test]
-fn an_osd_that_cannot_be_reached_is_called_with_growing_pauses() {
+fn unreachable_osd_is_called_with_exponential_backoff() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(read("x"));
     let (mut conn, _) = called_osd(&effects).unwrap();
@@ -63,7 +63,7 @@ fn an_osd_that_cannot_be_reached_is_called_with_growing_pauses() {
 }
 
 #[test]
-fn a_new_primary_gets_what_the_old_one_had() {
+fn new_primary_gets_operations_of_the_old_one() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, effects) = world.submit(write(1));
     let (old, _) = called_osd(&effects).unwrap();
@@ -76,20 +76,20 @@ fn a_new_primary_gets_what_the_old_one_had() {
 }
 
 #[test]
-fn a_map_that_changes_nothing_for_it_leaves_an_operation_alone() {
+fn unrelated_map_leaves_an_operation_alone() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(write(1));
     let (conn, _) = called_osd(&effects).unwrap();
     let effects = world.maps(&[map(6, &[3])]);
     assert!(ops_sent(&effects, conn).is_empty());
     assert!(called_osd(&effects).is_none());
-    // After a gap nobody knows what happened between: again.
+    // After a gap in the maps an interval may have passed: the operation is resent.
     let effects = world.maps(&[map(9, &[3])]);
     assert_eq!(ops_sent(&effects, conn).len(), 1);
 }
 
 #[test]
-fn a_change_that_is_taken_back_within_one_message_is_still_a_change() {
+fn primary_flap_within_one_message_resends() {
     let mut world = World::connected(&[(1, map(5, &[3, 4]))]);
     let (_, effects) = world.submit(write(1));
     let (conn, osd) = called_osd(&effects).unwrap();
@@ -100,7 +100,7 @@ fn a_change_that_is_taken_back_within_one_message_is_still_a_change() {
 }
 
 #[test]
-fn a_gap_in_the_maps_is_asked_for() {
+fn gap_in_maps_is_requested() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let mut message = osdmap(&[]);
     message.incremental_maps = [(9, Bytes::from_static(b"?"))].into();
@@ -116,7 +116,7 @@ fn a_gap_in_the_maps_is_asked_for() {
 }
 
 #[test]
-fn maps_also_come_from_osds_and_never_from_another_cluster() {
+fn maps_of_osds_are_taken_unless_of_another_cluster() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(read("x"));
     let (conn, _) = called_osd(&effects).unwrap();
@@ -129,7 +129,7 @@ fn maps_also_come_from_osds_and_never_from_another_cluster() {
 }
 
 #[test]
-fn a_restarted_osd_is_called_at_its_new_address() {
+fn restarted_osd_is_called_at_its_new_address() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, effects) = world.submit(read("x"));
     let (old, _) = called_osd(&effects).unwrap();
@@ -144,7 +144,7 @@ fn a_restarted_osd_is_called_at_its_new_address() {
 }
 
 #[test]
-fn a_client_that_lost_its_identity_does_not_repeat_writes() {
+fn client_with_a_new_identity_fails_pending_writes() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (written, effects) = world.submit(write(1));
     let (osd, _) = called_osd(&effects).unwrap();
@@ -163,7 +163,7 @@ fn a_client_that_lost_its_identity_does_not_repeat_writes() {
 }
 
 #[test]
-fn a_pool_setting_that_begins_an_interval_makes_it_go_again() {
+fn pool_setting_that_begins_an_interval_resends() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(write(1));
     let (conn, _) = called_osd(&effects).unwrap();

@@ -24,7 +24,7 @@ fn version_asked(effects: &[Effect], mon: machine::ConnId) -> Option<u64> {
 }
 
 #[test]
-fn a_pool_that_the_newest_map_does_not_have_does_not_exist() {
+fn pool_missing_in_the_newest_map_fails() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (id, effects) = world.submit(elsewhere());
     let mon = world.mon.unwrap();
@@ -41,7 +41,7 @@ fn a_pool_that_the_newest_map_does_not_have_does_not_exist() {
 }
 
 #[test]
-fn a_pool_that_a_newer_map_has_is_used() {
+fn pool_of_a_newer_map_is_used() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(elsewhere());
     let mon = world.mon.unwrap();
@@ -59,7 +59,7 @@ fn a_pool_that_a_newer_map_has_is_used() {
 }
 
 #[test]
-fn without_a_primary_it_waits_for_the_next_map() {
+fn operation_without_a_primary_waits_for_a_map() {
     let nobody = map_with(5, &[3], |map| map.pg_temp.clear());
     let mut world = World::connected(&[(1, nobody)]);
     let (_, effects) = world.submit(read("x"));
@@ -70,7 +70,7 @@ fn without_a_primary_it_waits_for_the_next_map() {
 }
 
 #[test]
-fn a_full_pool_keeps_writes_back_but_for_those_that_may() {
+fn full_pool_holds_writes_without_full_try() {
     let full = |epoch| {
         map_with(epoch, &[3], |map| {
             map.pools.get_mut(&POOL).unwrap().flags.set(PoolFlags::FULL, true);
@@ -88,9 +88,9 @@ fn a_full_pool_keeps_writes_back_but_for_those_that_may() {
     assert_eq!(ops_sent(&effects, conn).iter().map(|(tid, _)| *tid).collect::<Vec<_>>(), [kept.0]);
 }
 
-/// The OSD may have dropped what it had not carried out when the pool became full.
+/// An OSD may drop pending writes when the pool becomes full.
 #[test]
-fn what_was_under_way_when_a_pool_was_full_is_sent_again() {
+fn writes_in_flight_are_resent_when_a_full_pool_has_room() {
     let base = map(5, &[3]);
     let mut world = World::connected(&[(1, base.clone())]);
     let (_, effects) = world.submit(read("x"));
@@ -105,7 +105,7 @@ fn what_was_under_way_when_a_pool_was_full_is_sent_again() {
 }
 
 #[test]
-fn pauses_keep_back_what_they_name() {
+fn pause_flags_hold_reads_and_writes() {
     for (flag, reads, writes) in [(MapFlags::PAUSERD, 0, 1), (MapFlags::PAUSEWR, 1, 0)] {
         let paused = map_with(5, &[3], |map| map.flags.set(flag, true));
         let mut world = World::connected(&[(1, paused)]);
@@ -120,7 +120,7 @@ fn pauses_keep_back_what_they_name() {
 }
 
 #[test]
-fn a_backoff_holds_its_range_until_the_osd_lets_go_or_the_session_ends() {
+fn backoff_holds_its_range_until_unblock_or_reset() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (first, effects) = world.submit(read("x"));
     let (conn, _) = called_osd(&effects).unwrap();
@@ -165,7 +165,7 @@ fn a_backoff_holds_its_range_until_the_osd_lets_go_or_the_session_ends() {
 }
 
 #[test]
-fn what_takes_long_pings_its_osd_and_asks_for_a_map() {
+fn slow_operation_pings_its_osd_and_requests_a_map() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
     let (_, effects) = world.submit(read("x"));
     let (conn, _) = called_osd(&effects).unwrap();

@@ -217,8 +217,8 @@ pub(super) fn pid_in(file: &Path) -> Option<Pid> {
     is_alive(pid).then_some(pid)
 }
 
-/// A process that has ended and that nobody has asked about is no process any more. One whose first thread has ended
-/// still has its files and ports as long as it has others.
+/// True while the process runs. A zombie has ended. A process keeps its files and ports until the last of its threads has
+/// ended, even when its first thread is a zombie.
 fn is_alive(pid: Pid) -> bool {
     let proc = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
     let stat = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();

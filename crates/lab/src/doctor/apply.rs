@@ -1,4 +1,4 @@
-//! Changes that the doctor makes on request, and their way back: files of the kernel, with what they held before.
+//! Host settings that the doctor changes on request, and their undo file, which holds the old values.
 
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The settings that can be changed.
 pub const ITEMS: &[&str] = &["governor", "idle-states", "socket-buffers"];
 
-/// Files and what is to be written.
+/// Files of the kernel, with the values to write.
 fn changes(root: &Path, item: &str) -> Vec<(PathBuf, String)> {
     let cpus = root.join("sys/devices/system/cpu");
     let is_cpu = |p: &Path| {
@@ -36,7 +36,7 @@ fn changes(root: &Path, item: &str) -> Vec<(PathBuf, String)> {
     }
 }
 
-/// Applies one item, and writes what was before to `undo`. What was changed.
+/// Applies one item and writes the old values to `undo`. Returns the changed files.
 pub fn apply(root: &Path, item: &str, undo: &Path) -> anyhow::Result<Vec<PathBuf>> {
     ensure!(ITEMS.contains(&item), "{item} cannot be applied; these can: {}", ITEMS.join(", "));
     let changes: Vec<(PathBuf, String)> =

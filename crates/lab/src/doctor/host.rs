@@ -89,7 +89,7 @@ pub fn iommu(f: &HostInventory) -> Finding {
     let words = |w: &str| f.command_line.split_whitespace().any(|x| x == w);
     let passes = words("iommu=pt") || words("iommu.passthrough=1");
     let off = words("intel_iommu=off") || words("amd_iommu=off") || words("iommu=off");
-    // What the groups say is how it is; the command line is what was asked for.
+    // The groups tell the present state, the command line only the request.
     let (severity, measured) = match (f.iommu_groups, f.iommu_translating, off, passes) {
         (0, ..) => (Good, "no IOMMU is in use".to_owned()),
         (_, Some(0), ..) => (Good, "pass-through (every group is of the kind identity)".to_owned()),

@@ -100,7 +100,7 @@ fn iperf3_stream(host: &str, streams: u32) -> Option<f64> {
     Some(report["end"]["sum_received"]["bits_per_second"].as_f64()? / 1e9)
 }
 
-/// A file of the probe's own in this folder, gone after. Never a device: that would destroy what is on it.
+/// Writes a file of the probe's own in this folder and removes it. Never a device, because that would destroy its data.
 pub fn disk(dir: &Path, seconds: u32) -> anyhow::Result<Vec<Disk>> {
     anyhow::ensure!(
         dir.is_dir(),
@@ -116,9 +116,9 @@ pub fn disk(dir: &Path, seconds: u32) -> anyhow::Result<Vec<Disk>> {
         fio.arg(format!("--filename={}", file.display())).arg(format!("--numjobs={jobs}"));
         fio.arg(format!("--runtime={seconds}")).arg(format!("--name=4k-sync-write-{jobs}"));
         let output = run(fio, Duration::from_secs(u64::from(seconds) + 60))?.output;
-        let start = output.find('{').context("fio told no JSON")?;
+        let start = output.find('{').context("fio printed no JSON")?;
         let report: serde_json::Value = serde_json::from_str(&output[start..])?;
-        let writes_per_s = report["jobs"][0]["write"]["iops"].as_f64().context("fio told no rate")?;
+        let writes_per_s = report["jobs"][0]["write"]["iops"].as_f64().context("fio printed no rate")?;
         Ok(Disk { path: dir.to_owned(), model: model.clone(), jobs, writes_per_s })
     };
     let all = [1, 2, 4, 8, 16].into_iter().map(one).collect();
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_measured_against_the_labs_own_agent() {
+    fn streams_are_measured_against_the_agent() {
         let server = network::Server::start("127.0.0.1:0").unwrap();
         let gbit = own_stream(&server.address().to_string(), 4).unwrap();
         assert!((0.01..10_000.0).contains(&gbit), "{gbit}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_at_work_tells_a_clock() {
+    fn clock_of_a_busy_processor_is_read() {
         let mhz = mhz_under_load();
         assert!(mhz.iter().all(|mhz| (100.0..10_000.0).contains(mhz)), "{mhz:?}");
     }

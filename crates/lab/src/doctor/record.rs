@@ -34,7 +34,7 @@ const BYTES_MAX: usize = 16 << 20;
 pub fn by_ssh(ssh: &str, host: &str) -> anyhow::Result<String> {
     ensure!(!host.starts_with('-'), "{host} is no host");
     let mut words = ssh.split_whitespace();
-    let program = words.next().context("which program reaches another host?")?;
+    let program = words.next().context("--ssh is empty: name the program that reaches other hosts")?;
     let output = Command::new(program)
         .args(words)
         .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", host, "sh", "-c"])
@@ -44,9 +44,9 @@ pub fn by_ssh(ssh: &str, host: &str) -> anyhow::Result<String> {
         .with_context(|| format!("{program} cannot be started: is it installed?"))?;
     if !output.status.success() && output.stdout.is_empty() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("ssh {host}: {}", errors.trim().lines().last().unwrap_or("it said nothing"));
+        bail!("ssh {host}: {}", errors.trim().lines().last().unwrap_or("no output"));
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{host} answers with something else than text"))
+    String::from_utf8(output.stdout).with_context(|| format!("{host} sent bytes that are no UTF-8 text"))
 }
 
 /// Of this host.
@@ -64,7 +64,7 @@ pub fn read(record: &str, scratch: &Path) -> anyhow::Result<HostInventory> {
 }
 
 fn unpack(record: &str, root: &Path) -> anyhow::Result<()> {
-    ensure!(record.len() <= BYTES_MAX, "a record of {} bytes is none of a host", record.len());
+    ensure!(record.len() <= BYTES_MAX, "a record of {} bytes is too large for a host's", record.len());
     let mut lines = record.lines();
     while let Some(line) = lines.next() {
         let head = line.strip_prefix("== ").and_then(|l| l.rsplit_once(' '));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_reads_the_same_from_its_record() {
+    fn host_is_judged_the_same_from_its_record() {
         let direct = HostInventory::read(Path::new("/"));
         let found = read(&here().unwrap(), &folder("here")).unwrap();
         assert_eq!(found.governors, direct.governors);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_cut_or_leads_elsewhere_is_refused() {
+    fn truncated_or_escaping_record_is_refused() {
         let told = |record: &str, name: &str| read(record, &folder(name)).unwrap_err().to_string();
         assert!(told("== proc/cmdline 1\na\n", "cut").contains("cut off"));
         assert!(told("== proc/cmdline 5\na\n", "short").contains("cut off"));

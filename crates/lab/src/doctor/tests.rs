@@ -81,7 +81,7 @@ fn severity(findings: &[Finding], id: &str) -> Severity {
 }
 
 #[test]
-fn a_tuned_host_is_good() {
+fn tuned_host_has_no_findings() {
     let tree = Tree::new("good");
     good(&tree);
     let found = findings(&tree);
@@ -90,7 +90,7 @@ fn a_tuned_host_is_good() {
 }
 
 #[test]
-fn each_fault_has_its_finding() {
+fn each_fault_has_a_finding() {
     let faults: &[(&str, &str, &str, Severity)] = &[
         ("governor", "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave", Severity::Bad),
         ("frequency", "proc/cpuinfo", "cpu MHz : 2100.0\n", Severity::Warning),
@@ -132,7 +132,7 @@ fn each_fault_has_its_finding() {
 }
 
 #[test]
-fn a_host_that_tells_nothing_is_unknown_not_good() {
+fn unreadable_host_is_unknown() {
     let found = judge(&HostInventory::read(Path::new("/nonexistent")), &Probes::default(), None);
     for id in ["governor", "idle-states", "mitigations", "pcie", "ceph-build"] {
         assert_eq!(severity(&found, id), Severity::Unknown, "{id}");
@@ -140,7 +140,7 @@ fn a_host_that_tells_nothing_is_unknown_not_good() {
 }
 
 #[test]
-fn round_trips_and_disks_are_judged() {
+fn slow_round_trips_and_disks_are_found() {
     let output = "64 bytes from 10.0.0.2: icmp_seq=1 ttl=64 time=0.061 ms\n64 bytes: icmp_seq=2 ttl=64 time=0.215 ms\n";
     assert_eq!(round_trips(output), [0.061, 0.215]);
     let ping = |ms: f64| Ping { host: "h".into(), sent: 3, round_trips_ms: vec![ms; 3] };
@@ -173,7 +173,7 @@ fn round_trips_and_disks_are_judged() {
 }
 
 #[test]
-fn a_cluster_is_judged() {
+fn cluster_settings_are_judged() {
     let state_of = |health: &str, state: &str, pg_num: u32, flags: &str, used: f64| cluster::ClusterState {
         status: json!({"health": {"status": health, "checks": {"OSD_DOWN": {}}}, "pgmap": {"pgs_by_state": [{"state_name": state}]}}),
         osd_dump: json!({"osds": [{"in": 1}], "pools": [{"pg_num": pg_num, "size": 1}], "flags": flags, "nearfull_ratio": 0.85}),
@@ -209,7 +209,7 @@ fn a_cluster_is_judged() {
 }
 
 #[test]
-fn hosts_that_differ_are_told() {
+fn differing_hosts_are_reported() {
     let tree = Tree::new("alike");
     good(&tree);
     let one = HostInventory::read(&tree.0);
@@ -227,7 +227,7 @@ fn hosts_that_differ_are_told() {
 }
 
 #[test]
-fn what_is_applied_can_be_taken_back() {
+fn applied_settings_are_reverted() {
     let tree = Tree::new("apply");
     good(&tree);
     let file = format!("{CPU}/cpu1/cpufreq/scaling_governor");
@@ -242,9 +242,9 @@ fn what_is_applied_can_be_taken_back() {
     assert!(apply::apply(&tree.0, "everything", &undo).is_err());
 }
 
-/// The record of a virtual machine as it is rented: what it does not show is unknown, and what it shows is judged.
+/// The record of a rented virtual machine. Settings that it hides are unknown; the others are judged.
 #[test]
-fn a_recorded_machine_has_its_findings() {
+fn recorded_host_has_known_findings() {
     let scratch = std::env::temp_dir().join(format!("shoal-doctor-recorded-{}", std::process::id()));
     let host = super::record::read(include_str!("../../fixtures/host-virtual.txt"), &scratch).unwrap();
     let found = judge(&host, &Probes::default(), None);

@@ -3,7 +3,7 @@
 //! A resource that is used up is a bottleneck. If none is, the point is bound by latency: a closed loop's rate is depth
 //! over latency (Little's law). The OSDs' own latency counters tell the client's share from the OSD's, and their stages
 //! ([`STAGES`]) name the part of the OSD. With one operation in flight, a busy thread is no bottleneck: a core that polls
-//! for its only caller is always busy. Without any of these counters the answer is "unknown", with what was looked at.
+//! for its only caller is always busy. Without any of these counters the answer is "unknown", with the readings that excluded the others.
 
 use super::disturbed::values;
 use super::stats::mean;
@@ -136,7 +136,7 @@ fn waiting(spec: &Spec, measured: &Measured, samples: &[Sample], busy: f64) -> B
         .map_or(String::new(), |us| format!("; the client's processor time is {us:.0} µs an operation"));
     let Some(in_osd_us) = in_osd_us else {
         let evidence = format!(
-            "{idle}, and the OSDs told no latency of their own; {in_flight:.1} in flight at {total_us:.0} µs{of_client}"
+            "{idle}, and the OSDs report no latency of their own; {in_flight:.1} in flight at {total_us:.0} µs{of_client}"
         );
         let what = match by_client {
             Some(_) => "the client's own processor time (one operation at a time)",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_up_is_named_with_its_evidence() {
+    fn exhausted_resource_is_named_with_evidence() {
         let spec = Spec::default();
         let m = measured(10_000.0, 1600.0);
         let idle = [sample("host", "cpu_busy", 0.3), sample("host", "cpus", 8.0)];
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_told_from_what_is_used_up() {
+    fn idle_cluster_is_bound_by_latency() {
         let spec = Spec { depth: 1, op: Op::RandRead, ..Spec::default() };
         let idle = sample("host", "cpu_busy", 0.1);
         let in_osd = |us| vec![idle.clone(), sample("osd.0", "perf:osd.op_r_latency", us)];

@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn runs_far_apart_are_told() {
+    fn runs_hours_apart_are_reported() {
         let at = |started: f64| RunRecord {
             started_unix_s: started,
             ended_unix_s: Some(started + 100.0),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busier_host_and_another_kernel_are_told() {
+    fn busier_host_and_other_kernel_are_reported() {
         let at = |others: f64, steal: f64| Conditions { cpus: 2.0, others, steal };
         let (one, other) = (run("6.1"), run("6.12"));
         let quiet = [at(0.1, 0.0), at(0.12, 0.0)];

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn clean_points_have_no_flag_and_others_say_why() {
+    fn clean_points_have_no_flag_and_disturbed_ones_a_reason() {
         let quiet = [
             sample("host", "cpu_steal", 0.0),
             sample("host", "cpus", 4.0),

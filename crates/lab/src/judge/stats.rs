@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_textbook_agrees() {
+    fn quantiles_agree_with_tables() {
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         assert_eq!(mean(&values), 5.0);
         assert!((variance(&values) - 32.0 / 7.0).abs() < 1e-12);

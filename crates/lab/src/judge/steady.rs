@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settled_rising_and_wild() {
+    fn settled_rising_and_noisy_loads_are_classified() {
         assert_eq!(judge(&[100.0, 101.0, 99.0]), Steady::TooShort);
         assert_eq!(judge(&[100.0, 102.0, 99.0, 101.0, 100.0, 98.0]), Steady::From { second: 0 });
         let warming = [20.0, 60.0, 95.0, 100.0, 101.0, 99.0, 100.0, 100.0, 101.0, 99.0];

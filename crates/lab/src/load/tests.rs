@@ -121,7 +121,7 @@ fn blocks_cover_large_objects() {
 }
 
 #[test]
-fn a_fixed_delay_is_every_percentile() {
+fn fixed_delay_is_every_percentile() {
     for spec in [open(5000.0), closed(8)] {
         let m = simulate(&spec, 20, &mut |now| now + 400_000);
         for p in [m.latency.p50_us, m.latency.p99_us, m.latency.p999_us, Some(m.latency.mean_us)] {
@@ -133,10 +133,10 @@ fn a_fixed_delay_is_every_percentile() {
     near(Some(simulate(&open(5000.0), 20, &mut |now| now + 400_000).ops_per_s), 5000.0);
 }
 
-/// A queue that takes longer than half of the run to go round: what was meant to begin in the warm-up is done within the
-/// window, and half of what begins in the window is done after it.
+/// A queue whose latency is half of the run: operations of the warm-up complete within the window, and half of the
+/// operations that start in the window complete after it.
 #[test]
-fn a_deep_queue_hides_no_rate() {
+fn deep_queue_keeps_the_rate() {
     let mut free_at = 0;
     let m = simulate(&closed(64), 20, &mut |now| {
         free_at = now.max(free_at) + SECOND / 5;
@@ -147,7 +147,7 @@ fn a_deep_queue_hides_no_rate() {
 }
 
 #[test]
-fn two_modes_are_told_apart() {
+fn bimodal_latency_keeps_both_modes() {
     for spec in [open(5000.0), closed(8)] {
         let mut n = 0u64;
         let m = simulate(&spec, 20, &mut |now| {
@@ -169,7 +169,7 @@ fn stalling(now: u64) -> u64 {
 }
 
 #[test]
-fn a_stall_is_not_omitted() {
+fn stall_is_not_omitted() {
     // A tenth of the arrivals wait, evenly from 0 to 1 s: the 95th percentile is half a second, the 99th is 0.9 s.
     let m = simulate(&open(2000.0), 100, &mut stalling);
     near(m.latency.p50_us, 100.0);
@@ -177,7 +177,7 @@ fn a_stall_is_not_omitted() {
     near(m.latency.p99_us, 900_000.0);
     near(m.latency.p999_us, 990_000.0);
     // A closed loop sends nothing while it waits: four users see one slow answer each, ten times in all. It shows in
-    // the maximum and in seconds without operations, and that is what a closed loop is.
+    // the maximum and in seconds without operations.
     let m = simulate(&closed(4), 100, &mut stalling);
     near(m.latency.p99_us, 100.0);
     near(Some(m.latency.max_us), 1_000_100.0);
@@ -185,7 +185,7 @@ fn a_stall_is_not_omitted() {
 }
 
 #[test]
-fn thought_is_no_latency() {
+fn think_time_is_no_latency() {
     let m = simulate(&Spec { think_us: 900, ..closed(1) }, 10, &mut |now| now + 100_000);
     near(m.latency.p50_us, 100.0);
     near(Some(m.ops_per_s), 1000.0);
@@ -210,7 +210,7 @@ fn arrivals_are_poisson() {
 }
 
 #[test]
-fn mixes_and_popularity_are_as_asked() {
+fn mix_and_popularity_follow_the_spec() {
     let count = |spec: &Spec| {
         let mut generator = Generator::new(spec, 1.0, 5);
         let (mut reads, mut objects) = (0, vec![0u32; spec.objects as usize]);
@@ -239,7 +239,7 @@ fn mixes_and_popularity_are_as_asked() {
 }
 
 #[test]
-fn a_rate_can_grow() {
+fn growing_rate_follows_its_ramp() {
     let spec = Spec { rate_to: Some(3000.0), seconds: 20.0, ramp_s: 1.0, ..open(1000.0) };
     let m = simulate(&spec, 20, &mut |now| now + 1000);
     near(Some(m.ops_per_s), 2000.0);
@@ -256,7 +256,7 @@ fn a_rate_can_grow() {
 }
 
 #[test]
-fn sizes_come_in_their_shares_and_bytes_are_counted() {
+fn sizes_follow_their_shares_and_bytes_are_counted() {
     let spec = Spec { sizes: vec![(4096, 0.75), (65536, 0.25)], op_bytes: 19456, ..open(5000.0) };
     let m = simulate(&spec, 20, &mut |now| now + 1000);
     near(Some(m.bytes_per_s / m.ops_per_s), 19456.0);

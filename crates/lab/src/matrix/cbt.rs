@@ -221,7 +221,7 @@ impl Module<'_> {
         Ok(specs)
     }
 
-    /// Writes, then reads of what was written, as CBT runs them.
+    /// Writes, then reads of the same objects, as CBT runs them.
     fn radosbench(&self, base: Spec) -> Result<(Vec<Spec>, &'static [&'static str]), Problem> {
         let pool = self.pool()?;
         let mut ops = vec![Op::Write];
@@ -437,7 +437,7 @@ benchmarks:
 ";
 
     #[test]
-    fn the_study_runs_as_it_is() {
+    fn cbt_study_is_read_unchanged() {
         let matrix = Matrix::parse(STUDY, "study").unwrap();
         assert_eq!(matrix.iterations, 3);
         assert_eq!(matrix.clusters, [ClusterSpec::existing()]);
@@ -452,7 +452,7 @@ benchmarks:
     }
 
     #[test]
-    fn only_the_cluster_section_is_replaced() {
+    fn cluster_override_replaces_only_its_section() {
         let rest = &STUDY[STUDY.find("  iterations").unwrap()..];
         let text = format!(
             "cluster:\n  deploy: stock\n  release: ['16.2', '20.2']\n  store: [memstore, bluestore]\n  auth: [cephx, none]\n{rest}"
@@ -464,7 +464,7 @@ benchmarks:
     }
 
     #[test]
-    fn a_key_without_a_meaning_here_is_named() {
+    fn unknown_cbt_key_is_named() {
         let with = |line: &str| STUDY.replace("    time: 30\n", &format!("    time: 30\n    {line}\n"));
         let problem = |text: &str| Matrix::parse(text, "x").unwrap_err().to_string();
         let told = problem(&with("pool_per_proc: True"));
@@ -479,7 +479,7 @@ benchmarks:
     }
 
     #[test]
-    fn images_disks_and_nothing() {
+    fn images_disks_and_idle_points_are_read() {
         let text = "\
 benchmarks:
   librbdfio:

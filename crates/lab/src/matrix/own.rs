@@ -360,7 +360,7 @@ workloads:
 ";
 
     #[test]
-    fn axes_multiply() {
+    fn lists_multiply_to_points() {
         let matrix = Matrix::parse(FILE, "file").unwrap();
         assert_eq!(matrix.name, "stick");
         assert_eq!(matrix.clusters.len(), 6, "shoal and two releases, each with and without keys");
@@ -376,7 +376,7 @@ workloads:
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_name_their_place_in_the_file() {
         let problem = |text: &str| Matrix::parse(text, "x").unwrap_err().to_string();
         let wrong = FILE.replace("depth: [1, 16, 256]", "deepness: 3");
         assert!(
@@ -418,7 +418,7 @@ workloads:
     }
 
     #[test]
-    fn sizes_ramps_faults_and_hosts() {
+    fn sizes_ramps_faults_and_hosts_are_read() {
         let text = "\
 clients: { hosts: [a, me@b], ssh: ssh -p 2222, shoal: /opt/shoal }
 watch: { hosts: osd-1 }

@@ -343,7 +343,7 @@ pub struct ClusterSpec {
     pub store: String,
     /// Cores of each OSD, of shoal.
     pub cores: u32,
-    /// The release of the stock client programs. `None`: stock's own release, or what is installed.
+    /// The release of the stock client programs. `None`: the stock cluster's own release, or the installed one.
     #[serde(default)]
     pub tools: Option<String>,
     /// The `ceph.conf` of an existing cluster. `None`: the one of `--conf`.

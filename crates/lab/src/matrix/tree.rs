@@ -1,4 +1,4 @@
-//! Where in the file is what is wrong? YAML as a tree, with the line of each key looked up when it is needed.
+//! YAML as a tree whose errors name line and column. The place of a key is looked up only for an error.
 
 use serde_json::Value;
 use std::fmt;
@@ -28,7 +28,7 @@ impl Tree {
     pub(super) fn parse(text: &str) -> Result<Tree, Problem> {
         let root: Value = serde_saphyr::from_str(text).map_err(|error| {
             let at = error.location();
-            // The parser draws the place as well; the first line says what is wrong.
+            // The parser also draws the place; its first line is the error.
             let what = error.to_string().lines().next().unwrap_or("no YAML").to_owned();
             Problem {
                 line: at.map_or(1, |at| at.line() as usize),

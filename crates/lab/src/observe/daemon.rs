@@ -107,7 +107,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn sockets_tell_whose_they_are() {
+    fn daemon_name_is_read_from_its_socket() {
         for (stem, name) in
             [("osd.0", Some("osd.0")), ("osd.12.4711", Some("osd.12")), ("ceph-mon.a", Some("mon.a"))]
         {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_read() {
+    fn averages_and_throttles_are_read() {
         let dump = json!({
             "osd": {"op": 5, "op_r_latency": {"avgcount": 4, "sum": 0.002, "avgtime": 0.0005}},
             "throttle-osd_client_messages": {"val": 256, "max": 256},

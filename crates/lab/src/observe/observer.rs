@@ -108,8 +108,8 @@ impl Observer {
         work: impl FnOnce() -> T,
     ) -> (T, Vec<Sample>) {
         let done = std::thread::scope(|scope| {
-            scope.spawn(|| self.watch());
-            scope.spawn(|| self.ask_around(conf.and_then(|conf| login.connect(conf).ok())));
+            scope.spawn(|| self.sample_kernel());
+            scope.spawn(|| self.sample_daemons(conf.and_then(|conf| login.connect(conf).ok())));
             let done = work();
             self.stop.store(true, Ordering::Relaxed);
             done
@@ -135,19 +135,19 @@ impl Observer {
         }
     }
 
-    fn watch(&self) {
+    fn sample_kernel(&self) {
         let mut before = Reading::take(&self.daemons);
         while !self.stopped() {
             self.pause();
             let now = Reading::take(&self.daemons);
             if !self.is_stale.swap(false, Ordering::AcqRel) {
-                self.tell(&before, &now);
+                self.record_usage(&before, &now);
             }
             before = now;
         }
     }
 
-    fn tell(&self, before: &Reading, now: &Reading) {
+    fn record_usage(&self, before: &Reading, now: &Reading) {
         let seconds = (now.at - before.at).as_secs_f64();
         if seconds < 0.1 {
             return;
@@ -201,7 +201,7 @@ impl Observer {
         }
     }
 
-    fn ask_around(&self, mut cluster: Option<Box<dyn Cluster>>) {
+    fn sample_daemons(&self, mut cluster: Option<Box<dyn Cluster>>) {
         let mut before: BTreeMap<&str, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
         let mut round = 0;
         while !self.stopped() {
@@ -210,7 +210,7 @@ impl Observer {
                     let Ok(dump) = daemon::ask(&daemon.socket, "perf dump") else { continue };
                     let now = daemon::averages(&dump);
                     if let Some(before) = before.get(daemon.name.as_str()) {
-                        self.tell_averages(&daemon.name, before, &now);
+                        self.record_latencies(&daemon.name, before, &now);
                     }
                     self.add(
                         &daemon.name,
@@ -239,7 +239,7 @@ impl Observer {
         }
     }
 
-    fn tell_averages(
+    fn record_latencies(
         &self,
         daemon: &str,
         before: &BTreeMap<String, (f64, f64)>,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_host_saw_is_told_apart() {
+    fn samples_of_another_host_are_renamed() {
         let observer = Observer::new(Path::new("/dev/null"));
         observer.take_in("b", ["host", "osd.3", "client.0", "eth0"].map(sample).to_vec());
         let seen: Vec<String> = observer.samples.lock().unwrap().iter().map(|s| s.source.clone()).collect();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cluster_is_known_by_its_osds() {
+    fn full_osd_marks_the_cluster_full() {
         let status = |check: &str| json!({"health": {"checks": {check: {}}}});
         assert!(is_full(&status("OSD_FULL")));
         assert!(!is_full(&status("POOL_FULL")) && !is_full(&json!({})));

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_files_are_read() {
+    fn recorded_proc_files_are_read() {
         let stat = "cpu  100 0 50 800 20 1 4 25 0 0\ncpu0 50 0 25 400 10 0 2 12 0 0\ncpu1 50 0 25 400 10 1 2 13 0 0\nctxt 999\n";
         let read = processors(stat);
         assert_eq!((read.count, read.steal_s, read.idle_s, read.context_switches), (2, 0.25, 8.0, 999.0));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen() {
+    fn own_process_is_read() {
         let own = process(std::process::id()).unwrap();
         assert!(!own.threads.is_empty() && own.context_switches > 0.0);
         assert_eq!(process(u32::MAX), None);

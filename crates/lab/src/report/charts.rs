@@ -7,7 +7,7 @@ use plotters::coord::combinators::WithKeyPoints;
 use plotters::prelude::*;
 
 const WIDTH: u32 = 600;
-/// Told apart by people who do not see all colours (after Okabe and Ito), none too light or too dark.
+/// A palette for colour-blind readers (after Okabe and Ito), without its lightest and darkest colours.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -177,7 +177,7 @@ fn width(text: &str, size: i32) -> i32 {
     (text.chars().count() as f64 * f64::from(size) * 0.56).ceil() as i32
 }
 
-/// One bar: what it is, and its pieces one after the other, by the index of their name; then half an interval.
+/// One bar: its name, its pieces in order by the index of their name, and half of its interval.
 pub struct Bar {
     pub label: String,
     pub pieces: Vec<(usize, f64)>,
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn charts_are_whole_svg() {
+    fn charts_are_well_formed_svg() {
         let axes = Axes { x: "op/s", y: "µs", log_x: true, log_y: true };
         let svg = lines(
             &axes,

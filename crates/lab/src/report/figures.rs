@@ -94,7 +94,7 @@ fn by<'a>(groups: &[&'a Group], key: impl Fn(&Group) -> String) -> BTreeMap<Stri
     out
 }
 
-/// Points that differ in one thing only, which `without` takes out: a curve each, under the name of what is left.
+/// Curves of points that differ in one key only, which `without` removes. The remaining keys name the curve.
 fn families<'a>(groups: &[&'a Group], without: impl Fn(&mut Group)) -> Vec<(String, Vec<&'a Group>)> {
     let mut found: BTreeMap<String, (Group, Vec<&Group>)> = BTreeMap::new();
     for g in groups {
@@ -315,7 +315,7 @@ mod tests {
     use crate::results::record::{Latency, Measured, PointRecord};
 
     #[test]
-    fn a_histogram_holds_every_operation_once() {
+    fn histogram_counts_each_operation_once() {
         let bins = BTreeMap::from([(100_000, 10), (105_000, 30), (1_000_000, 60)]);
         let steps = histogram(&bins);
         // Each bin is drawn by two points of one height.

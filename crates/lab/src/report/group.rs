@@ -12,7 +12,7 @@ pub struct Group {
     pub points: Vec<PointRecord>,
 }
 
-/// In the order in which the matrix has them, as far as labels tell: by cluster, then by what was measured.
+/// Order of groups: by cluster, then by spec, as in the matrix.
 pub fn groups(points: &[PointRecord]) -> Vec<Group> {
     let mut out: BTreeMap<(String, String, u32, u32, String), Group> = BTreeMap::new();
     for point in points {

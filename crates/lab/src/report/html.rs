@@ -78,7 +78,7 @@ fn section(out: &mut String, n: usize, Part { run, points, nothing }: &Part) {
             add(format!(
                 "<figure><figcaption>{}</figcaption>\n{}<div class=\"soft\">{} <span class=\"get\">{}</span></div></figure>\n",
                 escape(&figure.title),
-                // As large as its column, and named for those who do not see it.
+                // As wide as its column, with a name for screen readers.
                 figure.svg.replacen(
                     "<svg ",
                     &format!("<svg role=\"img\" aria-label=\"{}\" ", escape(&figure.title)),
@@ -148,7 +148,7 @@ fn table(groups: &[Group]) -> String {
            client that was measured.</p>\n"
 }
 
-/// For every point what is used up, and how one knows.
+/// The bottlenecks of every point, with their evidence.
 fn bottlenecks(groups: &[Group]) -> String {
     let mut out = String::from(
         "<div class=\"scroll\"><table><thead><tr><th>cluster</th><th>point</th><th>what</th><th class=\"n\">used</th>\
@@ -223,7 +223,7 @@ mod tests {
     use crate::results::record::{Latency, Second};
 
     #[test]
-    fn a_page_stands_alone() {
+    fn page_is_self_contained() {
         let run = RunRecord {
             id: "1".into(),
             name: "a <run>".into(),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_what_differs_and_no_more() {
+    fn names_contain_only_the_differing_keys() {
         let with = |depth: u32, mode: &str| {
             (ClusterSpec::existing(), Spec { depth, mode: mode.into(), ..Spec::default() })
         };

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finished_is_not_changed() {
+    fn finished_run_is_immutable() {
         let folder = Folder::new("immutable");
         let mut results = Results::open(&folder.0).unwrap();
         results.begin(&run("aa1")).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_travels_whole() {
+    fn exported_run_is_imported_whole() {
         let folder = Folder::new("travel");
         let mut results = Results::open(&folder.0).unwrap();
         results.begin(&run("aa1")).unwrap();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_refused() {
+    fn foreign_database_is_refused() {
         let folder = Folder::new("refuse");
         std::fs::write(
             folder.0.join(FILE),

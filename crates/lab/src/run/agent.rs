@@ -167,7 +167,9 @@ fn go(told: &Receiver<String>, observer: &Observer) -> anyhow::Result<()> {
 /// `None` at the end of the input.
 fn next(told: &Receiver<String>) -> anyhow::Result<Option<ToAgent>> {
     let Ok(line) = told.recv() else { return Ok(None) };
-    serde_json::from_str(&line).map(Some).context("this is told by `shoal lab run`, not by people")
+    serde_json::from_str(&line)
+        .map(Some)
+        .context("no message of `shoal lab run`, which starts this command on client hosts")
 }
 
 fn say(output: &mut dyn Write, what: &FromAgent) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! One load of many hosts. Each runs `shoal lab agent`, reached by ssh; they begin at the same moment, each by
 //! its own clock, whose offset is measured; their measurements are added up.
 //!
-//! A host that dies ends the point: the others are stopped, and so is what they run. An agent whose connection breaks
+//! A host that dies ends the point: the lab stops the other hosts and their programs. An agent whose connection breaks
 //! stops by itself.
 
 use super::agent::{FromAgent, Prepare, ToAgent};
@@ -55,7 +55,7 @@ impl Clients {
         }
         self.each(READY_PATIENCE, |answer| match answer {
             FromAgent::Ready => Ok(()),
-            other => bail!("it says {other:?} and should be ready"),
+            other => bail!("expected Ready, received {other:?}"),
         })?;
         let slowest_s = self.hosts.iter().map(|host| host.clock.1).fold(0.0, f64::max);
         let at = unix_s() + GO_AHEAD_S + 2.0 * slowest_s;
@@ -67,7 +67,7 @@ impl Clients {
         begin()?;
         let measured = self.each(patience(spec), |answer| match answer {
             FromAgent::Measured { measured, artifacts, samples } => Ok((*measured, artifacts, samples)),
-            other => bail!("it says {other:?} and should have measured"),
+            other => bail!("expected a measurement, received {other:?}"),
         })?;
         let mut parts = Vec::new();
         let mut told = Vec::new();
@@ -173,7 +173,7 @@ mod tests {
     use crate::results::record::Latency;
 
     #[test]
-    fn histograms_are_added_never_percentiles() {
+    fn hosts_are_merged_by_histogram() {
         let part = |ops: f64, us: f64| Measured {
             ops,
             ops_per_s: ops,

@@ -35,8 +35,8 @@ impl<'a> Faults<'a> {
         Ok(Faults { spec, cluster })
     }
 
-    /// Do something, and the faults at their times after the load began. A fault that fails is an error: what was
-    /// measured then is not what was asked for.
+    /// Runs `work`, and injects the faults at their times after the load began. A failed fault fails the point, because
+    /// the measurement then lacks it.
     pub fn during<T>(
         &self,
         observer: &Observer,
@@ -84,7 +84,7 @@ impl<'a> Faults<'a> {
         Ok(())
     }
 
-    /// Start what was killed and does not run, and wait until the monitors see all of it up.
+    /// Starts every killed daemon that does not run, and waits until the monitors see all of them up.
     pub fn mend(&self, login: &Login, conf: &Path) -> anyhow::Result<()> {
         let killed = self.spec.faults.iter().filter_map(|fault| match &fault.what {
             FaultKind::Kill(name) => Some(name),

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_at_its_end_is_told() {
+    fn saturated_client_is_flagged() {
         let at =
             |ops_per_s| Measured { ops_per_s, ceiling_ops_per_s: Some(100_000.0), ..Measured::default() };
         assert_eq!(client_bound(&at(30_000.0)), None);

@@ -64,7 +64,7 @@ impl Drop for ClientFolder {
     }
 }
 
-/// A key is nobody else's to read.
+/// A key's file has mode 0600.
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -214,14 +214,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ceiling_that_the_run_went_through_is_none() {
+    fn exceeded_ceiling_is_dropped() {
         assert_eq!(ceiling_held(1000.0, 400.0), Some(1000.0));
         assert_eq!(ceiling_held(1000.0, 1050.0), Some(1000.0), "the client is the bound");
         assert_eq!(ceiling_held(1000.0, 9000.0), None, "others were at work meanwhile");
     }
 
     #[test]
-    fn a_clients_conf_has_its_own_key_and_mode() {
+    fn client_conf_has_its_own_key_and_mode() {
         let dir = std::env::temp_dir().join(format!("shoal-lab-test-client-{}", std::process::id()));
         let conf = "[global]\nmon host = x\nkeyring = /elsewhere\n[client.admin]\nkeyring=/other\n";
         let made =

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_pools_go_and_protection_stays() {
+    fn clean_removes_only_lab_pools_and_restores_protection() {
         let mut monitor = Monitor { protected: true, said: Vec::new() };
         assert_eq!(clean(&mut monitor).unwrap(), ["pool shoal-lab-1"]);
         assert!(monitor.protected);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_judged() {
+    fn status_counts_pgs_and_osds() {
         let status = json!({"pgmap": {"num_pgs": 9, "pgs_by_state": [
             {"state_name": "active+clean", "count": 5}, {"state_name": "active+clean+scrubbing", "count": 1},
             {"state_name": "peering", "count": 1}, {"state_name": "unknown", "count": 2}]},

@@ -102,7 +102,9 @@ impl Host {
             Ok(line) => match serde_json::from_str(&line) {
                 Ok(FromAgent::Failed { error }) => bail!("client host {}: {error}", self.name),
                 Ok(answer) => Ok(Some(answer)),
-                Err(_) => bail!("client host {} says what no agent says: {line}", self.name),
+                Err(_) => {
+                    bail!("client host {} sent a line that is no message of an agent: {line}", self.name)
+                }
             },
         }
     }
@@ -129,7 +131,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The agent ends when it hears no more; it has a moment to stop what it runs.
+        // The agent ends when its connection closes; it has a moment to stop its programs.
         self.to = None;
         let until = Instant::now() + Duration::from_secs(3);
         while Instant::now() < until {
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_is_not_there_says_so() {
+    fn unreachable_host_is_named() {
         let mut hosts = OtherHosts::new(vec!["nowhere".into()]).unwrap();
         hosts.ssh = ["sh", "-c", "echo no route to $0 >&2; exit 255"].map(str::to_owned).to_vec();
         let told = format!("{:#}", connect(&hosts).err().unwrap());

@@ -25,7 +25,7 @@ impl Watchers {
             host.tell(&ToAgent::Watch { conf: conf.to_owned() })?;
             match host.wait(PATIENCE)? {
                 FromAgent::Ready => {}
-                other => bail!("host {} says {other:?} and should be watched", host.name),
+                other => bail!("host {}: expected to watch it, received {other:?}", host.name),
             }
         }
         Ok(Watchers { hosts })
@@ -40,13 +40,13 @@ impl Watchers {
         }
     }
 
-    /// The load has ended: what was seen.
+    /// Ends the watch after the load, and adds the samples of the other hosts.
     pub fn end(mut self, observer: &Observer) {
         for host in &mut self.hosts {
             let told = host.tell(&ToAgent::Enough).and_then(|()| host.wait(PATIENCE));
             match told {
                 Ok(FromAgent::Seen { samples }) => observer.take_in(&host.name, samples),
-                Ok(other) => eprintln!("host {} says {other:?} and should say what it saw", host.name),
+                Ok(other) => eprintln!("host {}: expected samples, received {other:?}", host.name),
                 Err(error) => eprintln!("host {} was not watched to the end: {error:#}", host.name),
             }
         }

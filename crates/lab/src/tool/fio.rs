@@ -80,7 +80,7 @@ pub fn command(spec: &Spec, op: Op, image: Option<&Image<'_>>, logs: &Path) -> C
     command
 }
 
-/// `4096/75:65536/25`: fio counts in whole percent, and the last takes what is left of a hundred.
+/// `4096/75:65536/25`: fio takes whole percents. The last share is the remainder to 100.
 fn split(sizes: &[(u64, f64)]) -> String {
     let mut left = 100;
     let mut words = Vec::new();
@@ -116,7 +116,7 @@ pub fn fill_command(spec: &Spec, image: Option<&Image<'_>>) -> Command {
 /// All jobs together, reads and writes together: their histograms are added, never their percentiles.
 pub fn parse(output: &str, spec: &Spec, logs: &Path) -> anyhow::Result<Measured> {
     // Warnings may stand before the JSON.
-    let start = output.find('{').context("fio told no JSON")?;
+    let start = output.find('{').context("fio printed no JSON")?;
     let report: Value = serde_json::from_str(&output[start..]).context("fio's JSON")?;
     let jobs = report["jobs"].as_array().context("fio's JSON has no jobs")?;
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
@@ -203,13 +203,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_whole_percents() {
+    fn shares_are_rounded_to_100_percent() {
         assert_eq!(split(&[(4096, 0.75), (65536, 0.25)]), "4096/75:65536/25");
         assert_eq!(split(&[(1, 1.0 / 3.0), (2, 1.0 / 3.0), (3, 1.0 / 3.0)]), "1/33:2/33:3/34");
     }
 
     #[test]
-    fn jobs_and_directions_are_added() {
+    fn fio_jobs_and_directions_are_summed() {
         let job = |reads: u64, ns: u64| {
             serde_json::json!({"error": 0,
                 "read": {"total_ios": reads, "iops": reads as f64 / 2.0, "bw_bytes": reads * 2048, "runtime": 2000,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the probe's other end listens when nobody says otherwise.
+/// Default port of the other end.
 pub const PORT: u16 = 7373;
 const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ fn serve(mut socket: TcpStream) -> anyhow::Result<()> {
                 }
             }
         }
-        other => bail!("{other} is nothing to do"),
+        other => bail!("request {other} of the network probe is unknown"),
     }
 }
 
@@ -183,7 +183,7 @@ pub fn round_trips_ms(to: &str, count: usize) -> anyhow::Result<Vec<f64>> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Each client is a stream. What has come at the other end counts, not what was given to the kernel here.
+/// Each client is a stream. Bytes count when they arrive at the other end, not when the kernel takes them here.
 fn streams(
     spec: &Spec,
     address: SocketAddr,
@@ -288,7 +288,7 @@ fn parse_iperf3(output: &str, ramp_s: f64) -> anyhow::Result<Measured> {
         bail!("iperf3: {error}");
     }
     let sum = &report["end"]["sum_received"];
-    let bits = sum["bits_per_second"].as_f64().context("iperf3 told no sum")?;
+    let bits = sum["bits_per_second"].as_f64().context("iperf3 printed no sum")?;
     let ops = |bits: f64| bits / 8.0 / (1 << 20) as f64;
     let series = report["intervals"].as_array().into_iter().flatten().filter_map(|interval| {
         let at_s =
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_says_what_to_start_there() {
+    fn missing_agent_names_the_command_to_start() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let spec = Spec { tool: Tool::TcpPing, to: Some(free.to_string()), ..Spec::default() };
         let told = format!("{:#}", measure(&spec, &mut || Ok(())).unwrap_err());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn iperf3_is_read() {
+    fn iperf3_output_is_parsed() {
         let report = serde_json::json!({
             "intervals": [{"sum": {"end": 1.0, "bits_per_second": 8388608.0, "omitted": false}}],
             "end": {"sum_received": {"bits_per_second": 16777216.0, "seconds": 2.0}}});

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn output_errors_and_time_are_kept() {
+    fn process_output_errors_and_time_are_kept() {
         let patience = Duration::from_secs(60);
         let done =
             run(shell("echo out; echo err >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), patience);

@@ -37,7 +37,7 @@ pub fn parse(output: &str, spec: &Spec) -> anyhow::Result<Measured> {
         let line = output.lines().find(|line| line.starts_with(name) && line.contains(':'))?;
         line.split_once(':')?.1.trim().parse::<f64>().ok()
     };
-    let seconds = number("Total time run").context("rados bench told no result")?;
+    let seconds = number("Total time run").context("rados bench printed no result")?;
     let ops = ["Total writes made", "Total reads made"].iter().find_map(|name| number(name));
     let ops = ops.context("rados bench counted neither writes nor reads")?;
     ensure!(ops > 0.0, "rados bench did no operation in {seconds} s: is the pool served?");
@@ -114,7 +114,7 @@ Min latency(s):         0.00103115
 ";
 
     #[test]
-    fn what_it_says_is_read() {
+    fn rados_bench_output_is_parsed() {
         let measured = parse(OUTPUT, &Spec::default()).unwrap();
         assert_eq!(measured.ops, 12901.0);
         assert!((measured.ops_per_s - 4295.9).abs() < 0.1);

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_told_by_its_first_numbers() {
+    fn release_is_told_by_its_first_numbers() {
         for (version, release, is) in [
             ("16.2.15", "16.2", true),
             ("16.2.15", "16", true),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_is_not_there_says_what_to_do() {
+    fn missing_release_names_its_remedy() {
         let told = Release::find(Some("99.1"), "ceph-osd").unwrap_err().to_string();
         assert!(told.contains("SHOAL_CEPH99") && told.contains("debootstrap"), "{told}");
     }

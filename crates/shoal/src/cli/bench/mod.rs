@@ -164,7 +164,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn measure(args: &Args, access: &Access, work: Work) -> anyhow::Result<Report> {
     let object_bytes = args.object_size.unwrap_or(args.size);
     anyhow::ensure!(object_bytes.is_multiple_of(args.size), "--object-size must be a multiple of --size");
-    anyhow::ensure!(args.connections > 0 && args.depth > 0 && args.objects > 0, "a load of nothing");
+    anyhow::ensure!(
+        args.connections > 0 && args.depth > 0 && args.objects > 0,
+        "--connections, --depth and --objects must be at least 1"
+    );
     for seconds in [args.seconds, args.warm_up, args.grace] {
         Duration::try_from_secs_f64(seconds).context("a time must be a positive number of seconds")?;
     }
@@ -212,7 +215,7 @@ async fn create_pool(access: &Access, pool: &str) -> anyhow::Result<()> {
         crush_rule: -1,
     };
     let Body::MPoolOpReply(reply) = host.ask_monitor(create, TIMEOUT).await? else {
-        anyhow::bail!("the monitor's answer is none to a pool operation");
+        anyhow::bail!("the monitor answered the pool creation with a message that is no pool reply");
     };
     anyhow::ensure!(
         reply.result >= 0 || reply.result == EEXIST,

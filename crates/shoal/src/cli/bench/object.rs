@@ -71,8 +71,8 @@ async fn stat(host: &mut ClientHost, object: ObjectRef) -> anyhow::Result<u64> {
 
 async fn list(host: &mut ClientHost, pool: PoolId) -> anyhow::Result<()> {
     const PAGE: u64 = 1000;
-    let map = host.client().map().context("there is no map")?.clone();
-    let mut listing = Listing::new(&map, pool, "", PAGE).context("the pool is gone")?;
+    let map = host.client().map().context("the client has no OSDMap")?.clone();
+    let mut listing = Listing::new(&map, pool, "", PAGE).context("the pool was deleted")?;
     let mut out = std::io::stdout().lock();
     while !listing.is_complete() {
         let reply = done(host, listing.next_page()).await?;

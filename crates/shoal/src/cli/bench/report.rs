@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn unanswered_operations_are_told_and_fail() {
+    fn unanswered_operations_are_reported_and_fail() {
         let report = report(Measured { seconds: 1.0, unanswered: 512, ..Measured::default() });
         assert!(!report.is_clean());
         assert!(report.to_string().contains("512 operations have no answer"), "{report}");

@@ -1,4 +1,4 @@
-//! `shoal lab agent`: what a client host runs for a lab elsewhere.
+//! `shoal lab agent`: the part of the lab that runs on a client host.
 
 use anyhow::Context;
 use lab::cluster::Login;

@@ -1,4 +1,4 @@
-//! `shoal lab list`, `export`, `import`, `clean`: what there is, taken elsewhere, and what a killed run has left.
+//! `shoal lab list`, `export`, `import`, `clean`: stored runs, their transfer to other machines, and leftovers of killed runs.
 
 use super::Where;
 use lab::cluster::Login;

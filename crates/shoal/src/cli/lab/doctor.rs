@@ -40,7 +40,7 @@ pub struct Args {
     /// Do not ask other hosts by ssh: only the way to them is measured
     #[arg(long)]
     no_ssh: bool,
-    /// Write what is read of this host into a file, and nothing else
+    /// Write this host's settings into a file, and judge nothing
     #[arg(long)]
     record: Option<PathBuf>,
     /// Judge a host by its record instead of this one
@@ -55,7 +55,7 @@ pub struct Args {
     /// Tell findings as JSON
     #[arg(long)]
     json: bool,
-    /// Also tell what is good
+    /// Also print findings that are good
     #[arg(long)]
     all: bool,
     /// Change this: governor, idle-states or socket-buffers
@@ -64,7 +64,7 @@ pub struct Args {
     /// Put back what --apply changed
     #[arg(long)]
     revert: bool,
-    /// Where --apply notes what was before
+    /// The file in which --apply keeps the old values
     #[arg(long, default_value = "/var/tmp/shoal-lab-doctor-undo.json")]
     undo: PathBuf,
 }
@@ -147,7 +147,7 @@ fn scratch(n: usize) -> PathBuf {
     std::env::temp_dir().join(format!("shoal-lab-doctor-{}-{n}", std::process::id()))
 }
 
-/// One list; what is of another host names it.
+/// One list of findings. Those of other hosts begin with the host.
 fn as_json(all: &[(Option<&str>, Vec<Finding>)]) -> anyhow::Result<Vec<serde_json::Value>> {
     let mut out = Vec::new();
     for (host, finding) in all.iter().flat_map(|(host, findings)| findings.iter().map(move |f| (host, f))) {

@@ -151,7 +151,7 @@ pub fn execute(
     for conf in conf.into_iter().chain(named) {
         drop(login.connect(conf)?);
     }
-    tell_ceiling(matrix)?;
+    print_ceilings(matrix)?;
     let scratch = std::env::temp_dir().join(format!("shoal-lab-{}", std::process::id()));
     let wish = Wish {
         matrix,
@@ -181,8 +181,8 @@ fn in_flight(spec: &lab::matrix::Spec) -> u32 {
     lab::load::ceiling::spec_of(spec).depth.saturating_mul(spec.clients)
 }
 
-/// Before anything runs: how much the client itself can do, so that nobody measures it unaware.
-fn tell_ceiling(matrix: &Matrix) -> anyhow::Result<()> {
+/// Prints the ceiling of the load generator before the first point.
+fn print_ceilings(matrix: &Matrix) -> anyhow::Result<()> {
     let own = matrix.specs.iter().filter(|spec| spec.tool == lab::matrix::Tool::Shoal);
     let mut told = std::collections::BTreeMap::new();
     for spec in own {
