@@ -7,6 +7,7 @@
 //! - [`Answer`]: what goes back.
 //! - [`counter`]: what a daemon counts.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
+//! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
 
 mod answer;
 mod args;
@@ -15,6 +16,7 @@ pub mod errno;
 pub mod hostile;
 pub mod json;
 pub mod options;
+pub mod perf;
 pub mod signature;
 
 pub use answer::Answer;

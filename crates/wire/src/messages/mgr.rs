@@ -8,7 +8,7 @@ use crate::types::{
     UTime, Uuid,
 };
 use bytes::Bytes;
-use codec::{Decode, DecodeError, Encode, Reader};
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A command that a daemon serves, as the monitor hands it on to clients (`MonCommand`).
@@ -196,6 +196,19 @@ pub struct HealthMetric {
     pub value: u64,
 }
 
+impl HealthMetric {
+    const SLOW_OPS: u8 = 0;
+
+    pub fn slow_ops(count: u32, oldest_sec: u32) -> HealthMetric {
+        HealthMetric { kind: HealthMetric::SLOW_OPS, value: u64::from(oldest_sec) << 32 | u64::from(count) }
+    }
+
+    /// Number of slow operations, and the age of the oldest in seconds.
+    pub fn as_slow_ops(self) -> Option<(u32, u32)> {
+        (self.kind == HealthMetric::SLOW_OPS).then_some((self.value as u32, (self.value >> 32) as u32))
+    }
+}
+
 /// A daemon to the manager: counters, state, configuration.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct MMgrReport {
@@ -211,6 +224,47 @@ pub struct MMgrReport {
     pub task_status: Option<BTreeMap<String, String>>,
     /// An encoded report of what a metric query of the manager's asked for; empty when there is none.
     pub metrics: Bytes,
+}
+
+/// A counter's value as a report carries it; an average has the number of measurements too.
+pub type PackedValue = (u64, Option<u64>);
+
+impl MMgrReport {
+    /// Bit of [`CounterDeclaration::kind`] for an average.
+    pub const KIND_AVERAGE: u8 = 0x4;
+
+    /// Values of all declared counters in order of path, as [`MMgrReport::packed`] holds them.
+    pub fn pack(values: impl IntoIterator<Item = PackedValue>) -> Bytes {
+        let mut w = Writer::new(codec::Features::ALL);
+        w.envelope(1, 1, |w| {
+            for (value, count) in values {
+                w.u64(value);
+                // A writer counts before and after a measurement; a reader takes a value for which both agree.
+                count.into_iter().for_each(|count| [count; 2].iter().for_each(|n| w.u64(*n)));
+            }
+        });
+        w.into_bytes()
+    }
+
+    /// The values, for declarations in order of path.
+    pub fn unpack(&self, kinds: impl IntoIterator<Item = u8>) -> Result<Vec<PackedValue>, DecodeError> {
+        Reader::new(&self.packed).envelope("packed counters", 1, |r, _| {
+            let mut values = Vec::new();
+            for kind in kinds {
+                let value = r.u64()?;
+                let count = match kind & MMgrReport::KIND_AVERAGE != 0 {
+                    true => {
+                        let count = r.u64()?;
+                        r.u64()?;
+                        Some(count)
+                    }
+                    false => None,
+                };
+                values.push((value, count));
+            }
+            Ok(values)
+        })
+    }
 }
 
 impl MessageBody for MMgrReport {

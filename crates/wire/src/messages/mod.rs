@@ -40,7 +40,7 @@ pub use health::MMonHealthChecks;
 pub use log::{MLog, MLogAck};
 pub use mgr::{
     CommandDescription, CounterDeclaration, HealthMetric, MMgrBeacon, MMgrClose, MMgrConfigure, MMgrDigest,
-    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, ServiceDaemon,
+    MMgrOpen, MMgrReport, MMonMgrReport, MPGStats, PackedValue, ServiceDaemon,
 };
 pub use mgr_map::{MMgrMap, MServiceMap};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};

@@ -1,13 +1,15 @@
 //! Text as the field's tools print it: people parse it, so its shapes are part of the protocol.
 //!
 //! [`Table`] aligns columns, [`Bytes`] and [`Si`] shorten numbers, [`Age`] a duration, [`Weight`] a CRUSH weight;
-//! [`stamp`] is a point in time.
+//! [`stamp`] is a point in time, [`Request`] a client's request to an OSD.
 
 mod number;
+mod request;
 mod table;
 mod time;
 
 pub use number::{Bytes, LowPrecision, Si, Weight};
+pub use request::{Operation, Request};
 pub use table::{Align, Table};
 pub use time::{Age, stamp};
 

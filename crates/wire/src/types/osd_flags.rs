@@ -3,8 +3,18 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
 
+/// A bit's name in Ceph's logs: its constant's, unless another is given.
+macro_rules! bit_text {
+    ($bit:ident) => {
+        stringify!($bit).to_ascii_lowercase()
+    };
+    ($bit:ident $text:literal) => {
+        $text
+    };
+}
+
 macro_rules! bit_set {
-    ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$bit_doc:meta])* $bit:ident = $value:literal $($text:literal)?,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub u32);
@@ -52,7 +62,7 @@ macro_rules! bit_set {
                     rest &= !$value;
                     if !first { f.write_str("+")?; }
                     first = false;
-                    f.write_str(&stringify!($bit).to_ascii_lowercase())?;
+                    f.write_str(&bit_text!($bit $($text)?))?;
                 })*
                 match (rest, first) {
                     (0, true) => f.write_str("-"),
@@ -104,7 +114,7 @@ bit_set! {
         /// The request's snapshot context counts even where the pool has its own.
         ENFORCE_SNAPC = 0x10_0000,
         REDIRECTED = 0x20_0000,
-        KNOWN_REDIR = 0x40_0000,
+        KNOWN_REDIR = 0x40_0000 "known_if_redirected",
         /// Answer `ENOSPC` or `EDQUOT` at once instead of waiting for space.
         FULL_TRY = 0x80_0000,
         /// Go ahead although the cluster is full: a removal frees space.
@@ -113,7 +123,7 @@ bit_set! {
         /// A write may return data and a positive result for each operation.
         RETURNVEC = 0x400_0000,
         /// The client understands a pool that answers `EIO`.
-        SUPPORTSPOOLEIO = 0x800_0000,
+        SUPPORTSPOOLEIO = 0x800_0000 "supports_pool_eio",
     }
 }
 
@@ -174,7 +184,7 @@ mod tests {
     #[test]
     fn flags_print_as_ceph_prints_them() {
         let f = OsdFlags::ONDISK | OsdFlags::WRITE | OsdFlags::KNOWN_REDIR;
-        assert_eq!(f.to_string(), "ondisk+write+known_redir");
+        assert_eq!(f.to_string(), "ondisk+write+known_if_redirected");
         assert_eq!(OsdFlags(0x8000_0000).to_string(), "0x80000000");
         assert_eq!(OsdFlags::NONE.to_string(), "-");
     }
