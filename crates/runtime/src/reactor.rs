@@ -5,7 +5,7 @@ use crate::idle::IdlePoll;
 use crate::mail::{Mail, Mailbox};
 use crate::pool::{Pool, READ_LEN};
 use crate::refusals::Refusals;
-use crate::role::{Role, Turn};
+use crate::role::{Role, Turn, time_since};
 use crate::single_caller::SingleCaller;
 use crate::socket::{ReadOutcome, Socket};
 use machine::net::{NetEffect, NetEvent};
@@ -69,6 +69,7 @@ impl<R: Role> Reactor<R> {
         mailboxes: Vec<Mailbox<R::Hop>>,
         counters: Arc<Counters>,
         idle_poll: Duration,
+        started: Instant,
     ) -> io::Result<Reactor<R>> {
         let mut registered = Vec::new();
         for (i, listener) in listeners.into_iter().enumerate() {
@@ -79,6 +80,7 @@ impl<R: Role> Reactor<R> {
         }
         let turn = Turn {
             now: Time::ZERO,
+            started,
             core: config.core,
             core_count: config.core_count,
             net: Vec::new(),
@@ -89,7 +91,7 @@ impl<R: Role> Reactor<R> {
         };
         Ok(Reactor {
             poll,
-            started: Instant::now(),
+            started,
             idle: IdlePoll::new(idle_poll),
             single_caller: SingleCaller::default(),
             now: Time::ZERO,
@@ -185,9 +187,7 @@ impl<R: Role> Reactor<R> {
     }
 
     fn tick(&mut self) {
-        // Zero is before the start.
-        let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.now = Time(elapsed.saturating_add(1));
+        self.now = time_since(self.started);
         self.turn.now = self.now;
     }
 

@@ -5,6 +5,7 @@ use crate::device::Wake;
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, Time};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A daemon's code on one core: the wiring between the network and its machines.
 ///
@@ -48,6 +49,8 @@ pub trait Role: 'static {
 /// Access to the reactor while a role is called.
 pub struct Turn<H> {
     pub(crate) now: Time,
+    /// Time zero of `now`.
+    pub(crate) started: Instant,
     pub(crate) core: CoreId,
     pub(crate) core_count: u16,
     pub(crate) net: Vec<NetEffect>,
@@ -58,9 +61,14 @@ pub struct Turn<H> {
 }
 
 impl<H> Turn<H> {
-    /// Time, read once per turn.
+    /// Time of the turn's start, or of the last [`Turn::read_clock`].
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Reads the clock again. For durations that would otherwise end before a long turn began, not for each event.
+    pub fn read_clock(&mut self) {
+        self.now = time_since(self.started).max(self.now);
     }
 
     pub fn core(&self) -> CoreId {
@@ -95,4 +103,9 @@ impl<H> Turn<H> {
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
+}
+
+/// Never [`Time::ZERO`].
+pub(crate) fn time_since(started: Instant) -> Time {
+    Time((started.elapsed().as_nanos() as u64).saturating_add(1))
 }

@@ -12,7 +12,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub struct Options {
     /// At most [`ConnId::CORES_MAX`].
@@ -64,6 +64,8 @@ impl<H: Send + 'static> Reactors<H> {
         let make_role = Arc::new(make_role);
         let mut listeners = Some(options.listeners);
         let idle_poll = options.idle_poll;
+        // One for all cores: a time from one core means the same on another.
+        let started = Instant::now();
         let (mut counters, mut threads) = (Vec::new(), Vec::new());
         for (core, poll) in polls.into_iter().enumerate() {
             let core = CoreId(core as u16);
@@ -77,7 +79,7 @@ impl<H: Send + 'static> Reactors<H> {
                 let run = || {
                     let role = make_role(core, &mailboxes).map_err(|error| format!("{error:#}"))?;
                     let all = mailboxes.clone();
-                    Reactor::new(poll, listeners, config, random, role, all, count, idle_poll)
+                    Reactor::new(poll, listeners, config, random, role, all, count, idle_poll, started)
                         .and_then(|mut reactor| reactor.run())
                         .map_err(|error| error.to_string())
                 };
