@@ -1,10 +1,11 @@
 //! `ceph mgr …`: the managers, as the monitor knows them.
 
+use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
 use command::errno::ENOENT;
 use command::{Json, object};
 use wire::text::{Age, stamp};
-use wire::types::UTime;
+use wire::types::{MgrMap, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "mgr stat", "say which manager is active", "mgr", "r", stat;
@@ -19,9 +20,9 @@ pub(super) const COMMANDS: &[Command] = commands! {
 pub(super) fn summary_json(ctx: &Ctx<'_>) -> Json {
     object! {
         "available" => ctx.state.mgrmap.available,
-        "num_standbys" => 0u32,
+        "num_standbys" => ctx.state.mgrmap.standbys.len() as u64,
         "modules" => Json::Array(vec![]),
-        "services" => object! {},
+        "services" => services_json(&ctx.state.mgrmap),
     }
 }
 
@@ -44,37 +45,57 @@ fn stat(ctx: &mut Ctx<'_>) -> Outcome {
         "epoch" => map.epoch,
         "available" => map.available,
         "active_name" => map.active_name.as_str(),
-        "num_standby" => 0u32,
+        "num_standby" => map.standbys.len() as u64,
     };
     Ok(ctx.show_json(json))
 }
 
 fn dump(ctx: &mut Ctx<'_>) -> Outcome {
     let map = &ctx.state.mgrmap;
+    let standbys = map.standbys.iter().map(|(gid, standby)| {
+        object! {
+            "gid" => *gid,
+            "name" => standby.name.as_str(),
+            "mgr_features" => standby.features,
+            "available_modules" => Json::Array(vec![]),
+        }
+    });
+    let clients = map.clients.iter().map(|(name, addrs)| {
+        let mut json = addrs_json(addrs);
+        json.push("name", name.as_str());
+        json
+    });
+    // A manager of shoal's has no modules, and none can be switched on.
+    let none = || Json::Array(vec![]);
     let json = object! {
         "epoch" => map.epoch,
-        "flags" => 0u32,
+        "flags" => map.flags,
         "active_gid" => map.active_gid,
         "active_name" => map.active_name.as_str(),
-        "active_addrs" => super::log::addrs_json(&map.active_addrs),
+        "active_addrs" => addrs_json(&map.active_addrs),
         "active_addr" => map.active_addrs.0.first().map_or_else(|| ":/0".into(), |a| a.plain().to_string()),
         "active_change" => stamp(map.active_change),
-        "active_mgr_features" => wire::features::SUPPORTED.0,
+        "active_mgr_features" => map.active_features,
         "available" => map.available,
-        "standbys" => Json::Array(vec![]),
-        "modules" => Json::Array(vec![]),
-        "available_modules" => Json::Array(vec![]),
-        "services" => object! {},
+        "standbys" => Json::array(standbys),
+        "modules" => none(),
+        "available_modules" => none(),
+        "services" => services_json(map),
         "always_on_modules" => object! {},
         "force_disabled_modules" => object! {},
         "last_failure_osd_epoch" => map.last_failure_osd_epoch,
-        "active_clients" => Json::Array(vec![]),
+        "active_clients" => Json::array(clients),
     };
     Ok(ctx.show_json(json))
 }
 
+fn services_json(map: &MgrMap) -> Json {
+    Json::strings(&map.services)
+}
+
 fn services(ctx: &mut Ctx<'_>) -> Outcome {
-    Ok(ctx.show_json(object! {}))
+    let services = services_json(&ctx.state.mgrmap);
+    Ok(ctx.show_json(services))
 }
 
 fn module_ls(ctx: &mut Ctx<'_>) -> Outcome {
