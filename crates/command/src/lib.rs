@@ -5,13 +5,11 @@
 //! - [`Args`]: what the caller gave.
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
 //! - [`Answer`]: what goes back.
-//! - [`counter`]: what a daemon counts.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
 
 mod answer;
 mod args;
-pub mod counter;
 pub mod errno;
 pub mod hostile;
 pub mod json;
@@ -21,5 +19,5 @@ pub mod signature;
 
 pub use answer::Answer;
 pub use args::{Args, Format, Value, parse_osd};
-pub use counter::{Counter, Reading};
 pub use json::Json;
+pub use perf::{Counter, Reading};

@@ -6,12 +6,15 @@
 //! - `rates` turns sums into rates, `health` into warnings.
 //! - `commands` is the table of commands and their output.
 //! - `caps` says who may ask what.
+//! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
 
 mod caps;
 mod commands;
+mod daemon_counters;
 mod health;
 pub mod hostile;
 mod manager;
+pub mod metrics;
 mod pg_map;
 mod rates;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use crate::caps::Caps;
 use crate::commands::{self, Asker, View};
+use crate::daemon_counters::DaemonCounters;
+use crate::metrics::{self, Page};
 use crate::{PgMap, descriptions};
 use bytes::Bytes;
 use codec::Encode;
@@ -30,6 +32,8 @@ pub struct Config {
     pub addrs: EntityAddrVec,
     /// What the monitor keeps of us (`ceph mgr metadata`).
     pub metadata: BTreeMap<String, String>,
+    /// Addresses for people, by name (`ceph mgr services`): `prometheus` is the metrics page.
+    pub services: BTreeMap<String, String>,
     pub timing: Timing,
 }
 
@@ -78,6 +82,8 @@ pub struct Manager {
     beacon_at: Time,
     /// When the monitor is told what is new; `None` when nothing is.
     digest_at: Option<Time>,
+    /// The manager map names this manager.
+    is_active: bool,
 }
 
 /// A peer that connected to us.
@@ -86,6 +92,7 @@ struct Reporter {
     caps: Caps,
     /// The daemon that it reports as, once it has opened a report: `osd.3`.
     daemon: Option<String>,
+    counters: DaemonCounters,
 }
 
 type Fx<'a> = &'a mut Effects<Effect>;
@@ -106,11 +113,13 @@ impl Manager {
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
             digest_at: None,
+            is_active: false,
         };
         manager.with_session(now, fx, |session, fx| {
             session.subscribe("monmap", 0, fx);
             session.subscribe("osdmap", 0, fx);
             session.subscribe("config", 0, fx);
+            session.subscribe("mgrmap", 0, fx);
             session.start(now, fx);
         });
         manager
@@ -118,6 +127,26 @@ impl Manager {
 
     pub fn pg_map(&self) -> &PgMap {
         &self.pg_map
+    }
+
+    /// The manager map names this manager.
+    pub fn is_active(&self) -> bool {
+        self.is_active
+    }
+
+    /// The manager's part of the Prometheus page; only `ceph_mgr_status` while another manager is active.
+    pub fn metrics(&self) -> String {
+        let mut page = Page::default();
+        let daemon = format!("mgr.{}", self.config.name);
+        page.family("ceph_mgr_status", "gauge", "MGR status (0=standby, 1=active)");
+        page.sample("ceph_mgr_status", &[("ceph_daemon", &daemon)], u8::from(self.is_active));
+        if self.is_active {
+            let reporters = self.peers.values();
+            let daemons = reporters.filter_map(|r| Some((r.daemon.as_deref()?, &r.counters)));
+            let by_name: BTreeMap<&str, &DaemonCounters> = daemons.collect();
+            metrics::write(&mut page, &self.pg_map, by_name.into_iter());
+        }
+        page.into_text()
     }
 
     /// Let the monitor session act, and deal with what it says.
@@ -153,8 +182,13 @@ impl Manager {
             | mon_client::Event::MonMap(_)
             | mon_client::Event::Answer { .. }
             | mon_client::Event::TicketsRenewed
-            | mon_client::Event::RotatingKeys(_)
-            | mon_client::Event::Message(_) => {}
+            | mon_client::Event::RotatingKeys(_) => {}
+            mon_client::Event::Message(message) => {
+                if let Body::MMgrMap(m) = message.body {
+                    self.is_active = m.map.active_gid == self.session.global_id();
+                    self.with_session(now, fx, |session, _| session.got("mgrmap", m.map.epoch.into()));
+                }
+            }
         }
     }
 
@@ -196,7 +230,7 @@ impl Manager {
             module_names: Default::default(),
             commands: descriptions(),
             metadata: self.config.metadata.clone(),
-            services: BTreeMap::new(),
+            services: self.config.services.clone(),
             modules: Vec::new(),
             features: wire::features::SUPPORTED.0,
             client_addrs: Vec::new(),
@@ -256,7 +290,7 @@ impl Manager {
                 Caps::default()
             }),
         };
-        self.peers.insert(conn, Reporter { peer, caps, daemon: None });
+        self.peers.insert(conn, Reporter { peer, caps, daemon: None, counters: DaemonCounters::default() });
     }
 
     fn on_peer_gone(&mut self, conn: ConnId) {
@@ -319,16 +353,15 @@ impl Manager {
     }
 
     fn on_report(&mut self, now: Time, conn: ConnId, report: &MMgrReport, fx: Fx<'_>) {
-        const SLOW_OPS: u8 = 0;
-        let Some(reporter) = self.peers.get(&conn) else { return };
+        let Some(reporter) = self.peers.get_mut(&conn) else { return };
         let Some(daemon) = &reporter.daemon else {
             return warn(
                 self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, "a report of no daemon"),
                 fx,
             );
         };
-        for metric in report.health.iter().filter(|m| m.kind == SLOW_OPS) {
-            let (count, oldest_sec) = (metric.value as u32, (metric.value >> 32) as u32);
+        reporter.counters.take(report);
+        for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
             self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
         }
         self.note_news(now);

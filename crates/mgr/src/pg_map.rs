@@ -241,7 +241,7 @@ impl PgMap {
         rules.map(|rule| (rule, self.available_for(rule))).collect()
     }
 
-    fn available_for(&self, rule: i32) -> i64 {
+    pub(crate) fn available_for(&self, rule: i32) -> i64 {
         let weights = self.rule_weights(rule);
         let total: f64 = weights.values().sum();
         let mut least: Option<f64> = None;

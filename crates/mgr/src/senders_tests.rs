@@ -142,6 +142,7 @@ fn manager() -> Manager {
         monitors,
         addrs: EntityAddr::default().into(),
         metadata: BTreeMap::new(),
+        services: Default::default(),
         timing: Timing::default(),
     };
     let mut fx = Effects::new();

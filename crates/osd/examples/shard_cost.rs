@@ -39,10 +39,7 @@ impl Host {
                 }
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
-                Effect::Close { .. }
-                | Effect::Reroute { .. }
-                | Effect::ToShard { .. }
-                | Effect::Control(_) => {}
+                Effect::Close { .. } | Effect::Reroute(_) | Effect::ToShard { .. } | Effect::Control(_) => {}
             }
         }
     }
@@ -137,7 +134,7 @@ fn main() {
             let begun = Instant::now();
             for op in requests {
                 tid += 1;
-                host.step(Input::Op { conn: ConnId(1), tid, op, held: Held::default() });
+                host.step(Input::Op { conn: ConnId(1), tid, op, held: Held::default(), received: Time(1) });
             }
             host.settle();
             ns += begun.elapsed().as_nanos();

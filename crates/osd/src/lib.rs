@@ -15,6 +15,7 @@ pub mod ops;
 pub mod pg;
 pub mod planted;
 pub mod shard;
+pub mod signals;
 pub mod slab;
 
 pub use node::{Destination, Routes};

@@ -11,7 +11,7 @@ use machine::identity::Proof;
 use machine::net::{Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
 use osd::Routes;
-use osd::shard::{ClusterView, Effect, Input, PgOrder, PoolView, Shard, ShardConfig, ToControl};
+use osd::shard::{ClusterView, Effect, Input, Parked, PgOrder, PoolView, Shard, ShardConfig, ToControl};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,9 +154,9 @@ impl Cluster {
                     self.hop(core, core, Hop::Input(Input::Read { tag, answers }));
                 }
                 Effect::Read { tag, request } => self.cores[core].store.read(tag.0, request),
-                Effect::Reroute { conn, tid, op, held } => {
+                Effect::Reroute(Parked { conn, tid, op, held, received }) => {
                     let to = self.cores[core].routes.core_of(op.pg).expect("it is somewhere");
-                    self.hop(core, to.0.into(), Hop::Input(Input::Op { conn, tid, op, held }));
+                    self.hop(core, to.0.into(), Hop::Input(Input::Op { conn, tid, op, held, received }));
                 }
                 Effect::ToShard { core: to, input } => self.hop(core, to.0.into(), Hop::Input(*input)),
                 Effect::Control(said) => self.hop(core, 0, Hop::Said(said)),
@@ -275,7 +275,7 @@ impl Cluster {
             retry_attempt: 0,
             features: u64::MAX,
         });
-        let input = Input::Op { conn: ConnId(client), tid, op, held: Held::default() };
+        let input = Input::Op { conn: ConnId(client), tid, op, held: Held::default(), received: Time::ZERO };
         let core = (client % 2) as usize;
         let to = self.cores[core].routes.core_of(pg()).expect("it is somewhere").0.into();
         if to == core { self.step(core, input) } else { self.hop(core, to, Hop::Input(input)) }

@@ -74,7 +74,8 @@ impl Monitor {
 
     fn local_command(&mut self, turn: &mut Turn<'_>, prefix: &str, args: &Args) -> Result<Answer, Answer> {
         match prefix {
-            "mon_status" | "quorum_status" | "version" | "status" | "health" => {
+            "mon_status" | "quorum_status" | "version" | "status" | "health" | "mon metadata"
+            | "mgr metadata" | "osd metadata" => {
                 let command = crate::commands::find(prefix).expect("these commands are in the table");
                 {
                     let name = wire::types::AuthName::new(wire::types::EntityKind::CLIENT, "admin");

@@ -176,9 +176,11 @@ impl Monitor {
 
     pub fn counters(&self) -> Vec<Counter> {
         use Reading::{Level, Total};
-        let mon = |name, help, value| Counter::new("mon", name, help, value);
+        let mon = |name, help, value| Counter::own("mon", name, help, value);
+        let sessions = mon("num_sessions", "Open sessions", Level(self.sessions.len() as u64));
         vec![
-            mon("log_index", "entries of the replicated log that hold", Level(self.committed.version)),
+            Counter { is_stock: true, ..sessions },
+            mon("log_index", "committed entries of the replicated log", Level(self.committed.version)),
             mon("osdmap_epoch", "epoch of the OSDMap", Level(self.committed.osdmap().epoch.into())),
             mon("log_writes", "batches written to the log", Total(self.log_writes)),
         ]

@@ -1,8 +1,9 @@
 //! `ceph tell osd.N …` and the admin socket: what can be asked of, or done to, one OSD.
 
 use super::options::Refused;
-use super::{Control, Fx};
-use command::{Answer, Args, Counter, Json, Reading, errno, object, signature};
+use super::signals::{self, Asker, Kind};
+use super::{Control, Effect, Fx};
+use command::{Answer, Args, Json, errno, object, signature};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
@@ -27,9 +28,6 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
         "inject configuration arguments into running OSD",
         "rw",
     ),
-    ("ops", "show the ops currently in flight", "r"),
-    ("dump_ops_in_flight", "show the ops currently in flight", "r"),
-    ("perf dump", "dump perfcounters value", "r"),
     ("dump_pg_recovery_stats", "dump pg recovery statistics", "r"),
     ("flush_pg_stats", "flush pg stats", "r"),
     ("pg cores", "show which core each PG is on, and which one is moving", "r"),
@@ -45,14 +43,23 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+    COMMANDS.iter().chain(signals::COMMANDS)
+}
+
 impl Control {
     pub(super) fn on_command(&mut self, conn: ConnId, tid: u64, m: &MCommand, fx: &mut Fx) {
-        let Answer { result, status, body } = match self.may_command(conn) {
-            false => {
-                Answer::error(errno::EACCES, "connection does not have capabilities to run this command")
+        let answer = match self.may_command(conn) {
+            false => Some(Answer::error(
+                errno::EACCES,
+                "connection does not have capabilities to run this command",
+            )),
+            true => {
+                let features = self.peers.get(&conn).map_or(codec::Features::ALL, |p| p.features);
+                self.run(&m.command.join(" "), features, Asker::Client { conn, tid }, fx)
             }
-            true => self.command(&m.command.join(" "), conn),
         };
+        let Some(Answer { result, status, body }) = answer else { return };
         let reply = MCommandReply { result, status, output: body };
         self.send(conn, Message::with_tid(tid, reply), fx);
     }
@@ -62,32 +69,38 @@ impl Control {
         self.peers.get(&conn).is_some_and(|peer| crate::caps::of_peer(peer).allows_everything())
     }
 
-    fn command(&mut self, text: &str, conn: ConnId) -> Answer {
-        let features = self.peers.get(&conn).map_or(codec::Features::ALL, |p| p.features);
-        self.run(text, features)
+    pub(super) fn on_admin(&mut self, id: u64, text: &str, fx: &mut Fx) {
+        if let Some(answer) = self.run(text, codec::Features::ALL, Asker::Admin { id }, fx) {
+            fx.push(Effect::AdminAnswer { id, answer });
+        }
     }
 
-    pub(super) fn admin(&mut self, text: &str) -> Answer {
-        self.run(text, codec::Features::ALL)
-    }
-
-    fn run(&mut self, text: &str, features: codec::Features) -> Answer {
+    /// `None`: the answer waits for the shards, and goes to `asker` then.
+    fn run(&mut self, text: &str, features: codec::Features, asker: Asker, fx: &mut Fx) -> Option<Answer> {
         let args = match Args::parse(text) {
             Ok(args) => args,
-            Err(why) => return Answer::invalid(why),
+            Err(why) => return Some(Answer::invalid(why)),
         };
         let prefix = args.text("prefix").unwrap_or_default();
-        let format = args.format();
-        let known = COMMANDS.iter().find(|(sig, _, _)| signature::prefix(sig) == prefix);
+        let known = all_commands().find(|(sig, _, _)| signature::prefix(sig) == prefix);
         if let Some((sig, _, _)) = known
             && let Err(why) = signature::check(sig, &args)
         {
-            return Answer::invalid(why);
+            return Some(Answer::invalid(why));
         }
-        match prefix.as_str() {
+        if let Some(kind) = Kind::of(&prefix, &args) {
+            self.ask_shards(asker, kind, args.format(), fx);
+            return None;
+        }
+        Some(self.answer(&prefix, &args, features))
+    }
+
+    fn answer(&mut self, prefix: &str, args: &Args, features: codec::Features) -> Answer {
+        let format = args.format();
+        match prefix {
             "get_command_descriptions" => {
                 let mut all = Json::Object(Vec::new());
-                for (i, (sig, help, permissions)) in COMMANDS.iter().enumerate() {
+                for (i, (sig, help, permissions)) in all_commands().enumerate() {
                     let row = object! {
                         "sig" => signature::describe(sig, features),
                         "help" => *help,
@@ -100,7 +113,7 @@ impl Control {
                 Answer::body(all.compact())
             }
             "help" => {
-                let pairs = COMMANDS.iter().map(|(sig, help, _)| (signature::prefix(sig), *help));
+                let pairs = all_commands().map(|(sig, help, _)| (signature::prefix(sig), *help));
                 let mut all = Json::Object(Vec::new());
                 pairs.for_each(|(name, help)| all.push(name, help));
                 Answer::json(format, &all)
@@ -119,7 +132,7 @@ impl Control {
                 let all = self.options.all();
                 Answer::json(format, &Json::strings(&all))
             }
-            "config get" => self.config_get(&args),
+            "config get" => self.config_get(args),
             "config set" => {
                 let (name, value) = (args.text("var").unwrap_or_default(), args.texts("val").join(" "));
                 match self.options.inject(&name, &value) {
@@ -137,36 +150,32 @@ impl Control {
             }
             "config diff" => Answer::json(format, &self.options.diff()),
             "injectargs" => self.inject_args(&args.texts("injected_args").join(" ")),
-            "ops" | "dump_ops_in_flight" => {
-                let count: usize = self.ops_in_flight.values().sum();
-                let ops = Json::Array(Vec::new());
-                Answer::json(format, &object! { "ops" => ops, "num_ops" => count as u64 })
-            }
-            "perf dump" => Answer::json(format, &self.perf()),
             "dump_pg_recovery_stats" => Answer::body(""),
             "flush_pg_stats" => {
                 self.reports.make_due();
                 let seq = self.osd_stat().seq;
                 Answer::body(format!("{seq}\n"))
             }
-            "pg cores" => self.cores_command(&args),
-            "pg move" => self.move_command(&args),
-            "pg" => self.pg_query(&args),
+            "pg cores" => self.cores_command(args),
+            "pg move" => self.move_command(args),
+            "pg" => self.pg_query(args),
             _ => Answer::invalid(format!("unknown command '{prefix}'")),
         }
     }
 
     fn status(&self) -> Json {
         let lineage = &self.history.lineage;
+        let maps = self.history.kept();
+        let runs: Vec<String> = maps.iter().map(|(first, len)| format!("{first}~{len}")).collect();
         object! {
             "cluster_fsid" => self.mon.fsid().to_string(),
             "osd_fsid" => self.config.osd_fsid.to_string(),
             "whoami" => self.config.osd.0 as i64,
             "state" => self.life.state_name(),
-            "maps" => format!("[{}~1]", self.epoch()),
-            "oldest_map" => self.epoch() as u64,
+            "maps" => format!("[{}]", runs.join(",")),
+            "oldest_map" => maps.first().map_or(0, |(first, _)| *first) as u64,
             "newest_map" => self.epoch() as u64,
-            "cluster_osdmap_trim_lower_bound" => 1u64,
+            "cluster_osdmap_trim_lower_bound" => self.history.trim_lower_bound() as u64,
             "boot_epoch" => lineage.boot_epoch as u64,
             "num_pgs" => self.holdings.entries.len() as u64,
         }
@@ -250,45 +259,6 @@ impl Control {
             set.push(format!("{} = '{value}'", name.replace('-', "_")));
         }
         Answer::ok(set.join(" "))
-    }
-
-    pub fn counters(&self) -> Vec<Counter> {
-        use Reading::{Level, Total};
-        let sum = |f: fn(&crate::pg::meta::PgStats) -> i64| -> u64 {
-            let sum: i64 = self.pg_reports.values().map(|r| f(&r.stats)).sum();
-            sum.max(0) as u64
-        };
-        let usage = self.osd_stat().statfs;
-        let used = usage.total.saturating_sub(usage.available);
-        let [moves, given_up, moving] = self.moves.counters();
-        let osd = |name, help, value| Counter::new("osd", name, help, value);
-        vec![
-            osd("op_r", "read operations", Total(sum(|s| s.reads))),
-            osd("op_w", "write operations", Total(sum(|s| s.writes))),
-            osd("op_r_out_bytes", "bytes read by clients", Total(sum(|s| s.read_kib) * 1024)),
-            osd("op_w_in_bytes", "bytes written by clients", Total(sum(|s| s.write_kib) * 1024)),
-            osd("numpg", "placement groups", Level(self.holdings.entries.len() as u64)),
-            osd("map_message_epochs", "epoch of the newest OSDMap", Level(self.epoch().into())),
-            osd("stat_bytes", "size of the store", Level(usage.total)),
-            osd("stat_bytes_used", "used bytes of the store", Level(used)),
-            osd("stat_bytes_avail", "free bytes of the store", Level(usage.available)),
-            osd("pg_moves", "placement groups moved between cores", Total(moves)),
-            osd("pg_moves_given_up", "moves of placement groups that were given up", Total(given_up)),
-            osd("numpg_moving", "placement groups that are moving", Level(moving)),
-        ]
-    }
-
-    fn perf(&self) -> Json {
-        let mut osd = Json::Object(Vec::new());
-        for Counter { name, value, .. } in self.counters() {
-            match value {
-                Reading::Total(value) | Reading::Level(value) => osd.push(name, value),
-                Reading::Time { count, sum_ns } => {
-                    osd.push(name, object! { "avgcount" => count, "sum" => sum_ns as f64 / 1e9 });
-                }
-            }
-        }
-        object! { "osd" => osd }
     }
 }
 

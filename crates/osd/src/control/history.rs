@@ -43,6 +43,8 @@ pub struct History {
     pub lineage: Lineage,
     pub map: Option<Arc<OsdMap>>,
     increments: BTreeMap<Epoch, Bytes>,
+    /// The oldest map that the monitors keep, as far as their messages told since the start.
+    trim_lower_bound: Epoch,
     /// Increments rewritten for clients of other features: by features, then epoch.
     rewritten: BTreeMap<(u64, Epoch), Bytes>,
 }
@@ -93,6 +95,24 @@ impl History {
         self.map.as_ref().map_or(0, |m| m.epoch)
     }
 
+    /// Runs of maps that are kept as increments or whole: first epoch and length.
+    pub fn kept(&self) -> Vec<(Epoch, u32)> {
+        let newest = Some(self.epoch()).filter(|epoch| *epoch != 0 && !self.increments.contains_key(epoch));
+        let mut runs: Vec<(Epoch, u32)> = Vec::new();
+        for epoch in self.increments.keys().copied().chain(newest) {
+            match runs.last_mut() {
+                Some((first, len)) if *first + *len == epoch => *len += 1,
+                _ => runs.push((epoch, 1)),
+            }
+        }
+        runs
+    }
+
+    /// The oldest map that the monitors keep.
+    pub fn trim_lower_bound(&self) -> Epoch {
+        self.trim_lower_bound
+    }
+
     /// The collection itself, for a store that is new.
     pub fn create() -> Transaction {
         let changes = vec![Change::CreateCollection { split_bits: 0 }, Change::Touch { object: object() }];
@@ -102,6 +122,7 @@ impl History {
     /// Keeps what came: the increments of `message` up to the present map, and what they mean for PGs to come.
     pub fn keep(&mut self, message: &MOSDMap, births: &Births) -> Transaction {
         self.lineage.newest_map = self.epoch();
+        self.trim_lower_bound = self.trim_lower_bound.max(message.trim_lower_bound);
         let newest = self.epoch();
         let mut entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into()), births_entry(births)];
         for (epoch, bytes) in message.incremental_maps.range(..=newest) {
@@ -187,4 +208,31 @@ fn key(epoch: Epoch) -> Bytes {
     let mut out = [b'm'; 5];
     out[1..].copy_from_slice(&epoch.to_be_bytes());
     Bytes::copy_from_slice(&out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(epochs: std::ops::RangeInclusive<Epoch>) -> MOSDMap {
+        let incremental_maps = epochs.map(|epoch| (epoch, Bytes::from_static(b"x"))).collect();
+        MOSDMap { incremental_maps, trim_lower_bound: 3, ..MOSDMap::default() }
+    }
+
+    #[test]
+    fn kept_maps_are_told_as_runs() {
+        let mut history = History::default();
+        assert_eq!(history.kept(), []);
+        let mut receive = |epochs: std::ops::RangeInclusive<Epoch>| {
+            let map = OsdMap { epoch: *epochs.end(), ..OsdMap::default() };
+            history.map = Some(Arc::new(map));
+            history.keep(&message(epochs), &Births::default());
+            history.kept()
+        };
+        assert_eq!(receive(5..=7), [(5, 3)]);
+        // A gap: the OSD was down, and the monitor gave it a whole map.
+        assert_eq!(receive(13..=14), [(5, 3), (13, 2)]);
+        assert_eq!(receive(20..=520), [(21, 500)], "the newest maps alone are kept");
+        assert_eq!(history.trim_lower_bound(), 3);
+    }
 }

@@ -1,6 +1,7 @@
 //! What goes into the control machine and what comes out.
 
 use crate::shard::{self, ToControl};
+use command::perf::Counter;
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
@@ -74,6 +75,10 @@ pub enum Input {
         id: u64,
         command: String,
     },
+    /// The host wants the counters; answered by [`Effect::Counters`].
+    Counters {
+        id: u64,
+    },
     Deadline,
 }
 
@@ -100,6 +105,11 @@ pub enum Effect {
     AdminAnswer {
         id: u64,
         answer: command::Answer,
+    },
+    /// To [`Input::Counters`].
+    Counters {
+        id: u64,
+        counters: Vec<Counter>,
     },
     /// What the monitor says of options has changed, or what was set for as long as the process runs (`ceph tell`).
     Options {

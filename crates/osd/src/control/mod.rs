@@ -16,6 +16,7 @@ mod moves;
 mod neighbours;
 mod options;
 mod reports;
+mod signals;
 
 pub use commands::COMMANDS;
 pub use history::Lineage;
@@ -24,6 +25,7 @@ pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 use crate::fast_map::FastMap;
 use crate::node::Failsafe;
 use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
+use command::Format;
 use history::History;
 use holdings::Holdings;
 use life::Life;
@@ -66,7 +68,7 @@ pub struct Control {
     compressed: BTreeMap<CoreId, Vec<(i64, Compressed)>>,
     compression: compression::Told,
     pg_reports: BTreeMap<PgId, PgReport>,
-    ops_in_flight: BTreeMap<CoreId, usize>,
+    signals: signals::Signals,
     failsafe: Failsafe,
     full_pools: full_pools::FullPools,
     /// The epoch of the last map that failed its checksum.
@@ -102,7 +104,7 @@ impl Control {
             compressed: BTreeMap::new(),
             compression: compression::Told::default(),
             pg_reports: BTreeMap::new(),
-            ops_in_flight: BTreeMap::new(),
+            signals: signals::Signals::default(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
             damaged_map: None,
@@ -256,6 +258,7 @@ impl Control {
         if self.moves.holds_maps() {
             return self.moves.hold_map(message, from);
         }
+        self.count_maps(message.maps.len() + message.incremental_maps.len());
         let mut before = self.history.map.clone();
         let mut map = before.clone();
         // The very first increment leads on from nothing at all.
@@ -378,13 +381,14 @@ impl Control {
                 self.holdings.removed(pg.pg);
                 self.pg_reports.remove(&pg.pg);
             }
-            ToControl::Report { pgs, ops_in_flight } => {
-                self.ops_in_flight.insert(core, ops_in_flight);
+            ToControl::Report { pgs, figures } => {
+                self.on_shard_figures(core, *figures);
                 for report in pgs {
                     self.pg_reports.insert(report.pg.pg, report);
                 }
                 self.on_shard_report(now, core, fx);
             }
+            ToControl::Answered { id, answer } => self.on_shard_answered(now, core, id, answer, fx),
             ToControl::Damaged { pg, object } => {
                 let text = format!(
                     "{} {object} is damaged: it cannot be read, or does not match its checksum, and reads of it fail",
@@ -438,9 +442,9 @@ impl Machine for Control {
                 }
             }
             Input::Stop => self.begin_stop(now, fx),
-            Input::Admin { id, command } => {
-                let answer = self.admin(&command);
-                fx.push(Effect::AdminAnswer { id, answer });
+            Input::Admin { id, command } => self.on_admin(id, &command, fx),
+            Input::Counters { id } => {
+                self.ask_shards(signals::Asker::Host { id }, signals::Kind::Counters, Format::Json, fx);
             }
             Input::Deadline => {
                 if self.mon.next_deadline().is_some_and(|at| at <= now) {
@@ -450,6 +454,7 @@ impl Machine for Control {
         }
         self.begin_life(now, fx);
         self.tell_compression(fx);
+        self.tell_tracking(fx);
         self.tick(now, fx);
         self.begin_wanted_move(fx);
         if let Some((monitor, injected)) = self.options.take_changed() {
@@ -467,7 +472,7 @@ impl Machine for Control {
         self.holdings.check(self.history.map.as_deref());
         let at = |pg: PgId| self.holdings.entries.get(&pg).map(|entry| entry.core);
         self.moves.check(self.config.cores, at);
-        let cores = self.usage.keys().chain(self.compressed.keys()).chain(self.ops_in_flight.keys());
+        let cores = self.usage.keys().chain(self.compressed.keys()).chain(self.reporting_cores());
         cores.for_each(|core| {
             assert!(core.0 < self.config.cores, "core {} reports and does not exist", core.0)
         });

@@ -8,6 +8,7 @@ use super::holdings::{Entry, Holding};
 use super::{Control, Effect, Fx, Level};
 use crate::pg::PgPhase;
 use crate::shard::{self, ToControl};
+use command::perf::{Counter, Reading};
 use command::{Answer, Args, Json, errno, object};
 use machine::{CoreId, Time};
 use std::collections::BTreeMap;
@@ -101,9 +102,18 @@ impl Moves {
         self.held_maps.push((maps.clone(), from.to_owned()));
     }
 
-    /// Moves that were done, that were given up, and that are under way.
-    pub fn counters(&self) -> [u64; 3] {
-        [self.done, self.stayed, self.under_way.is_some().into()]
+    pub fn counters(&self) -> [Counter; 3] {
+        let moving = Reading::Level(self.under_way.is_some().into());
+        [
+            Counter::own("osd", "pg_moves", "PGs moved to another core", Reading::Total(self.done)),
+            Counter::own(
+                "osd",
+                "pg_moves_given_up",
+                "moves of PGs that ended where they began",
+                Reading::Total(self.stayed),
+            ),
+            Counter::own("osd", "numpg_moving", "PGs on their way to another core", moving),
+        ]
     }
 }
 

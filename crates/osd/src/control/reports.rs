@@ -8,7 +8,7 @@ use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::Compressed;
-use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MMgrReport, MPGStats, Message, PaxosHeader};
+use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MPGStats, Message, PaxosHeader};
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, ObjectStatCollection,
     ObjectStatSum, OsdStat, PgId, PgStat, PgState, StoreStatfs, UTime,
@@ -89,6 +89,7 @@ impl Control {
             return;
         }
         self.reports.ready = true;
+        self.forget_declarations();
         let open = MMgrOpen { daemon_name: self.config.osd.0.to_string(), ..MMgrOpen::default() };
         self.send(conn, Message::new(open), fx);
         // Not after a period, but at once: a person may be looking.
@@ -136,7 +137,7 @@ impl Control {
             return;
         }
         let Some(conn) = self.reports.conn.filter(|_| self.reports.ready) else { return };
-        let report = MMgrReport { daemon_name: self.config.osd.0.to_string(), ..MMgrReport::default() };
+        let report = self.mgr_report(now, fx);
         self.send(conn, Message::new(report), fx);
         self.reports.seq += 1;
         let wall = self.wall.at(now);
@@ -186,18 +187,27 @@ impl Control {
             add_compressed(&mut statfs, compressed);
         }
         let boot = self.history.lineage.boot_epoch;
-        let served = self.holdings.entries.values().filter(|e| e.primary_since.is_some()).count();
+        let in_flight = self.ops_in_flight();
         OsdStat {
             statfs,
             hb_peers: self.heartbeat_peers(),
             up_from: boot,
             seq: (boot as u64) << 32 | (self.reports.seq & 0xffff_ffff),
-            num_pgs: served as u32,
+            num_pgs: self.served_pgs() as u32,
+            op_queue_age_hist: in_flight.ages,
+            // The store has one latency: what is visible is durable.
+            commit_latency_ns: self.commit_mean_ns(),
+            apply_latency_ns: self.commit_mean_ns(),
             num_osds: 1,
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             ..OsdStat::default()
         }
+    }
+
+    /// PGs that we are the primary of.
+    pub(super) fn served_pgs(&self) -> usize {
+        self.holdings.entries.values().filter(|entry| entry.primary_since.is_some()).count()
     }
 
     fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
@@ -299,6 +309,8 @@ fn pg_stat(
     out.log_size = report.log_len as i64;
     out.ondisk_log_size = report.log_len as i64;
     out.log_dups_size = report.duplicates_len as i64;
+    // Stock counts their keys and bytes in a deep scrub.
+    out.omap_stats_invalid = s.omap_objects > 0;
     out.stats = ObjectStatCollection {
         sum: ObjectStatSum {
             num_bytes: s.bytes.max(0),

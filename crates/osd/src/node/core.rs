@@ -16,8 +16,7 @@ use crate::control::{self, Control, ControlConfig, Level};
 use crate::ops::Limits;
 use crate::pg::log::LogLimits;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{self, ClusterView, Shard, ShardConfig};
-use command::Counter;
+use crate::shard::{self, ClusterView, Parked, Shard, ShardConfig};
 use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time, WallClock};
 use std::collections::BTreeSet;
@@ -127,11 +126,6 @@ impl Core {
         self.control.as_ref().is_some_and(|part| part.control.is_up())
     }
 
-    /// Of the whole OSD, known on core 0.
-    pub fn counters(&self) -> Vec<Counter> {
-        self.control.as_ref().map_or_else(Vec::new, |part| part.control.counters())
-    }
-
     /// States of this core's machines, for a simulator's coverage.
     pub fn states(&self, into: &mut dyn FnMut(&str)) {
         if let Some(part) = &self.control {
@@ -205,9 +199,10 @@ impl Core {
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction, out),
                 shard::Effect::Read { tag, request } => self.read(tag.0, request, out),
                 shard::Effect::Close { conn } => self.close(conn, out),
-                shard::Effect::Reroute { conn, tid, op, held } => {
+                shard::Effect::Reroute(Parked { conn, tid, op, held, received }) => {
                     let core = self.view.routes.core_of(op.pg).unwrap_or(self.core);
-                    self.post(core, Mail::Shard(Box::new(shard::Input::Op { conn, tid, op, held })), out);
+                    let input = shard::Input::Op { conn, tid, op, held, received };
+                    self.post(core, Mail::Shard(Box::new(input)), out);
                 }
                 // As mail to this core too: after the mail that is on its way here.
                 shard::Effect::ToShard { core, input } => self.post(core, Mail::Shard(input), out),
@@ -264,6 +259,7 @@ impl Core {
                     out.push(Effect::Compression(pools));
                 }
                 control::Effect::AdminAnswer { id, answer } => out.push(Effect::AdminAnswer { id, answer }),
+                control::Effect::Counters { id, counters } => out.push(Effect::Counters { id, counters }),
                 control::Effect::Log { level, text } => out.push(Effect::Log { level, text }),
                 control::Effect::Options { monitor, injected } => {
                     out.push(Effect::Options { monitor, injected })
@@ -308,7 +304,7 @@ impl Core {
                     Destination::Shard(core) => {
                         let tid = message.tid;
                         let input = match message.body {
-                            Body::MOSDOp(op) => shard::Input::Op { conn, tid, op, held },
+                            Body::MOSDOp(op) => shard::Input::Op { conn, tid, op, held, received: now },
                             Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
                             _ => unreachable!("other messages go to the control machine"),
                         };
@@ -446,6 +442,7 @@ impl Machine for Core {
             Input::Admin { id, command } => {
                 self.step_control(now, control::Input::Admin { id, command }, out)
             }
+            Input::Counters { id } => self.step_control(now, control::Input::Counters { id }, out),
             Input::Budgets(budgets) => self.on_budgets(budgets, out),
             Input::Stop => self.step_control(now, control::Input::Stop, out),
         }

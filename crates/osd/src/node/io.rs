@@ -2,6 +2,7 @@
 
 use crate::control::Level;
 use crate::shard::{self, ToControl};
+use command::perf::Counter;
 use machine::CoreId;
 use machine::net::{NetEffect, NetEvent};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub enum Input {
     Deadline { wall: UTime },
     /// A command from the admin socket, for core 0. Answered by [`Effect::AdminAnswer`].
     Admin { id: u64, command: String },
+    /// For core 0: the counters of all cores, please. Answered by [`Effect::Counters`].
+    Counters { id: u64 },
     /// Memory that the whole OSD may use. Told to every core; each takes its share.
     Budgets(Budgets),
     /// Stop cleanly, for core 0. Ends in [`Effect::Stopped`].
@@ -61,6 +64,10 @@ pub enum Effect {
     AdminAnswer {
         id: u64,
         answer: command::Answer,
+    },
+    Counters {
+        id: u64,
+        counters: Vec<Counter>,
     },
     /// The monitor's options, or those set for as long as the process runs, have changed.
     Options {

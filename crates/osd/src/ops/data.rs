@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use bytes::Bytes;
 use codec::{Features, Reader, Rope, Writer};
 use store::Change;
-use wire::types::{ObjectFlags, OpCode, OpFlags, OsdOp, osd_op::Extent};
+use wire::types::{OpCode, OpFlags, OsdOp, osd_op::Extent};
 
 /// A comparison that fails at byte `n` results in `-(MAX_ERRNO + n)`.
 const MAX_ERRNO: i32 = 4095;
@@ -369,7 +369,7 @@ impl Handler for Delete {
         list.stats.objects -= 1;
         list.stats.writes += 1;
         list.exists = false;
-        list.info.to_mut().flags.clear(ObjectFlags::OMAP);
+        list.unmark_omap();
         list.forget_watchers();
         done()
     }

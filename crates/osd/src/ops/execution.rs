@@ -21,6 +21,8 @@ pub struct StatDelta {
     pub read_kib: i64,
     pub writes: i64,
     pub write_kib: i64,
+    /// Objects with an omap.
+    pub omap_objects: i64,
 }
 
 /// Result, replies and changes of a list.

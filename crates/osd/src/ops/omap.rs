@@ -214,7 +214,7 @@ impl Handler for Clear {
         list.must_exist()?;
         if list.info.flags.contains(ObjectFlags::OMAP) {
             list.changes.push(Change::OmapClear { object: list.id.clone() });
-            list.info.to_mut().flags.clear(ObjectFlags::OMAP);
+            list.unmark_omap();
             list.stats.writes += 1;
         } else {
             list.touched = true;
@@ -273,6 +273,14 @@ impl Execution<'_> {
     fn mark_omap(&mut self) {
         if !self.info.flags.contains(ObjectFlags::OMAP) {
             self.info.to_mut().flags.set(ObjectFlags::OMAP);
+            self.stats.omap_objects += 1;
+        }
+    }
+
+    pub(super) fn unmark_omap(&mut self) {
+        if self.info.flags.contains(ObjectFlags::OMAP) {
+            self.info.to_mut().flags.clear(ObjectFlags::OMAP);
+            self.stats.omap_objects -= 1;
         }
     }
 

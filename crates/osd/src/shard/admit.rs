@@ -8,6 +8,7 @@ use crate::object::ObjectTurn;
 use crate::ops::Operation;
 use crate::pg::{CommitWaiter, PgPhase};
 use crate::planted::{self, PlantedBug};
+use crate::signals::OpStamps;
 use crate::slab::Key;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
@@ -36,6 +37,7 @@ impl Shard {
         let epoch = parked.op.epoch;
         if epoch > self.view.epoch || !session.waiting_for_map.is_empty() {
             session.waiting_for_map.push_back(parked);
+            self.signals.totals.delayed_for_map += 1;
             fx.push(Effect::Control(ToControl::WantMap { epoch }));
             return;
         }
@@ -49,11 +51,11 @@ impl Shard {
 
     /// Sends a request that our map covers to its PG.
     pub(super) fn dispatch(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
-        let Parked { conn, tid, ref op, .. } = parked;
+        let Parked { conn, ref op, .. } = parked;
         let Some(&pg_key) = self.pg_by_id.get(&op.pg) else {
             // Another core's, or not here at all: then the client will see in a map where it is.
             if self.view.routes.core_of(op.pg).is_some_and(|core| core != self.config.core) {
-                fx.push(Effect::Reroute { conn, tid, op: parked.op, held: parked.held });
+                fx.push(Effect::Reroute(parked));
             }
             return;
         };
@@ -157,18 +159,18 @@ impl Shard {
         operations: SmallVec<[Operation; 2]>,
         fx: &mut Fx,
     ) {
-        let Parked { conn, tid, mut op, held } = parked;
+        let Parked { conn, tid, mut op, held, received } = parked;
         let reqid = self.sessions[&conn].reqid(&op, tid);
         // `list-snaps` is asked of the snapshot directory, and nothing else may be.
         let of_directory = op.object.snap == SnapId::DIR;
         if op.ops.iter().any(|o| (o.code == OpCode::LIST_SNAPS) != of_directory) {
-            return self.refuse(&Parked { conn, tid, op, held }, Errno::INVAL, fx);
+            return self.refuse(&Parked { conn, tid, op, held, received }, Errno::INVAL, fx);
         }
         if of_directory {
             op.object.snap = SnapId::HEAD;
         } else if op.object.snap != SnapId::HEAD {
             // No object has snapshots while pools have none.
-            return self.refuse(&Parked { conn, tid, op, held }, Errno::NOENT, fx);
+            return self.refuse(&Parked { conn, tid, op, held, received }, Errno::NOENT, fx);
         }
 
         let pg = &mut self.pgs[pg_key];
@@ -185,6 +187,7 @@ impl Shard {
             pg: pg_key,
             object,
             stage,
+            stamps: OpStamps { received, admitted: now, ..OpStamps::default() },
             call_reads: None,
             held,
         };

@@ -37,7 +37,7 @@ impl Shard {
         };
         let object = &pg.objects[object_key];
         if object.state == ObjectState::Absent && !op.access.writes {
-            return self.reply_missing(key, fx);
+            return self.reply_missing(now, key, fx);
         }
         let connected = |cookie: u64, client: EntityName| {
             object.watches.get(&(cookie, client)).is_some_and(|w| w.conn.is_some())
@@ -72,8 +72,9 @@ impl Shard {
 
     /// A read of an object that does not exist: nothing is executed, and the reply carries no version
     /// (`PrimaryLogPG::do_op`, `OSDService::reply_op_error`).
-    fn reply_missing(&mut self, key: Key, fx: &mut Fx) {
+    fn reply_missing(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let op = self.take_op(key).expect("the caller saw it");
+        self.signals.on_reply(now, &op, &self.sessions, Errno::NOENT.result(), (0, 0));
         let mut reply = op.message.reply(Errno::NOENT.result(), self.view.epoch, DURABLE);
         reply.ops = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
         self.send(op.conn, Message::with_tid(op.tid, reply), fx);
@@ -86,6 +87,7 @@ impl Shard {
         let ListOutcome { results, result, stats, side_effects, data_offset, .. } = outcome;
         let pg = &mut self.pgs[op.pg];
         count(pg, stats);
+        self.signals.on_reply(now, &op, &self.sessions, result, (0, out_bytes(&results)));
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.data_offset = data_offset.unwrap_or(0) as u16;
         reply.ops = results;
@@ -147,7 +149,10 @@ impl Shard {
         } else {
             self.commit_result(key, outcome, fx);
         }
-        let op = self.op(key).expect("it waits for its commit");
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else {
+            unreachable!("it waits for its commit")
+        };
+        op.stamps.submitted = now;
         let (pg_key, object_key) = (op.pg, op.object);
         self.pgs[pg_key].objects[object_key].begin_write();
         self.pass_turn(pg_key, object_key);
@@ -249,10 +254,15 @@ impl Shard {
         }
         count(pg, stats);
 
+        let data = |change: &Change| match change {
+            Change::Write { data, .. } => data.len() as u64,
+            _ => 0,
+        };
+        let written_bytes = changes.iter().map(data).sum();
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.ops = results;
         reply.versions = ReplyVersions::new(version, user_version);
-        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects }));
+        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes }));
         self.submit_entry(key, entry, changes, fx);
     }
 
@@ -285,7 +295,7 @@ impl Shard {
             ReplyVersions::new(version, user_version)
         };
         let side_effects = if result >= 0 { side_effects } else { Default::default() };
-        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects }));
+        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes: 0 }));
         self.submit_entry(key, entry, Vec::new(), fx);
     }
 
@@ -345,7 +355,10 @@ impl Shard {
         let Stage::Committing(committing) = std::mem::replace(&mut op.stage, Stage::Turn) else {
             unreachable!("only what was submitted commits");
         };
-        let Committing { reply, version, side_effects } = *committing;
+        let Committing { reply, version, side_effects, written_bytes } = *committing;
+        op.stamps.durable = now;
+        let bytes = (written_bytes, out_bytes(&reply.ops));
+        self.signals.on_reply(now, &op, &self.sessions, reply.result, bytes);
         let pg = &mut self.pgs[op.pg];
         debug_assert!(pg.committed < version, "a PG's transactions commit in order");
         pg.committed = version;
@@ -420,6 +433,10 @@ pub(super) fn append_entry(
     Transaction { collection: pg.collection, changes }
 }
 
+fn out_bytes(results: &[OsdOpResult]) -> u64 {
+    results.iter().map(|result| result.output.len() as u64).sum()
+}
+
 fn returns(wanted: bool, results: &[OsdOpResult]) -> Vec<(i32, Bytes)> {
     if !wanted {
         return Vec::new();
@@ -435,4 +452,5 @@ fn count(pg: &mut Pg, delta: StatDelta) {
     s.read_kib += delta.read_kib;
     s.writes += delta.writes;
     s.write_kib += delta.write_kib;
+    s.omap_objects += delta.omap_objects;
 }

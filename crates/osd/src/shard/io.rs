@@ -1,9 +1,11 @@
 //! What goes into a shard and what comes out.
 
 use super::moving::MoveMessage;
+use super::op::Parked;
 use super::view::ClusterView;
+use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
 use machine::net::{CloseReason, Held, Peer};
-use machine::{ConnId, CoreId, ReadTag, Tag};
+use machine::{ConnId, CoreId, ReadTag, Tag, Time};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, Message};
@@ -25,6 +27,8 @@ pub enum Input {
         tid: u64,
         op: Box<MOSDOp>,
         held: Held,
+        /// When the message was complete, on the core of its connection.
+        received: Time,
     },
     Backoff {
         conn: ConnId,
@@ -83,6 +87,13 @@ pub enum Input {
     },
     /// The control machine wants every PG's figures.
     Report,
+    /// Somebody asks about operations; answered by [`ToControl::Answered`].
+    Inquire {
+        id: u64,
+        inquiry: Inquiry,
+    },
+    /// Which operations count as slow, and how many are remembered.
+    Tracking(TrackingLimits),
     Deadline,
 }
 
@@ -106,12 +117,7 @@ pub enum Effect {
         conn: ConnId,
     },
     /// The request's PG is (now) on another core: route it anew.
-    Reroute {
-        conn: ConnId,
-        tid: u64,
-        op: Box<MOSDOp>,
-        held: Held,
-    },
+    Reroute(Parked),
     /// To the shard of a core, which may be this one, after whatever went there before.
     ToShard {
         core: CoreId,
@@ -119,6 +125,27 @@ pub enum Effect {
     },
     /// To the control machine.
     Control(ToControl),
+}
+
+/// What a shard can be asked about its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inquiry {
+    /// Every PG's figures and the shard's, as in a report.
+    Report,
+    Histograms,
+    OpsInFlight,
+    /// The slowest of the last minutes.
+    SlowestOps,
+    /// The last that were slower than the threshold.
+    SlowOps,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InquiryAnswer {
+    /// A report has gone before.
+    Reported,
+    Histograms(Box<ShardHistograms>),
+    Ops(Vec<OpRecord>),
 }
 
 /// What the control machine hears from a shard.
@@ -148,7 +175,12 @@ pub enum ToControl {
     },
     Report {
         pgs: Vec<PgReport>,
-        ops_in_flight: usize,
+        figures: Box<ShardFigures>,
+    },
+    /// To [`Input::Inquire`].
+    Answered {
+        id: u64,
+        answer: InquiryAnswer,
     },
     /// An object's bytes or metadata are not what was written.
     Damaged {

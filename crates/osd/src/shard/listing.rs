@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Rope};
-use machine::ConnId;
+use machine::{ConnId, Time};
 use std::collections::VecDeque;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
 use wire::messages::{MOSDOp, Message, OsdOpResults};
@@ -21,6 +21,7 @@ pub(super) struct List {
     pub tid: u64,
     pub message: Box<MOSDOp>,
     pub pg: Key,
+    pub received: Time,
     results: OsdOpResults,
     page: Option<Page>,
 }
@@ -48,8 +49,8 @@ const ALL_NAMESPACES: &[u8] = &[1];
 
 impl Shard {
     pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
-        let Parked { conn, tid, op: message, .. } = parked;
-        let list = List { conn, tid, message, pg, results: OsdOpResults::new(), page: None };
+        let Parked { conn, tid, op: message, received, .. } = parked;
+        let list = List { conn, tid, message, pg, received, results: OsdOpResults::new(), page: None };
         let key = self.pending.insert(Pending::List(Box::new(list)));
         self.next_list_op(key, 0, fx);
     }

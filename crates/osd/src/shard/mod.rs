@@ -21,11 +21,12 @@ mod op;
 mod orders;
 mod room;
 mod session;
+mod signals;
 mod turn;
 mod view;
 mod watches;
 
-pub use io::{Effect, Input, LoadedPg, PgOrder, PgReport, ToControl};
+pub use io::{Effect, Input, Inquiry, InquiryAnswer, LoadedPg, PgOrder, PgReport, ToControl};
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use view::{ClusterView, PoolView};
@@ -34,6 +35,7 @@ use crate::fast_map::FastMap;
 use crate::ops::Limits;
 use crate::pg::log::LogLimits;
 use crate::pg::{Pg, PgPhase};
+use crate::signals::ShardSignals;
 use crate::slab::{Key, Slab};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use op::Op;
@@ -77,6 +79,7 @@ pub struct Shard {
     /// Some session has something withheld.
     is_withholding: bool,
     loading: orders::Loading,
+    signals: ShardSignals,
     /// The PG that is leaving for another core.
     departing: Option<Key>,
     next_move: u64,
@@ -150,6 +153,7 @@ impl Shard {
             store_full: false,
             is_withholding: false,
             loading: orders::Loading::of(pgs),
+            signals: ShardSignals::default(),
             departing: None,
             next_move: 0,
             arriving: BTreeSet::new(),
@@ -225,7 +229,9 @@ impl Machine for Shard {
 
     fn step(&mut self, now: Time, input: Input, fx: &mut Fx) {
         match input {
-            Input::Op { conn, tid, op, held } => self.on_op(now, Parked { conn, tid, op, held }, fx),
+            Input::Op { conn, tid, op, held, received } => {
+                self.on_op(now, Parked { conn, tid, op, held, received }, fx);
+            }
             Input::Read { tag, answers } => self.on_read(now, Key::from_u64(tag.0), answers, fx),
             Input::Committed { tag } => self.on_committed(now, Key::from_u64(tag.0), fx),
             Input::Failed { .. } => fx.push(Effect::Control(ToControl::StoreFailed)),
@@ -250,7 +256,9 @@ impl Machine for Shard {
             }
             Input::Switch { pg, source } => self.say(source, pg, moving::MoveMessage::Switched, fx),
             Input::Move { from, pg, message } => self.on_move(now, from, pg, message, fx),
-            Input::Report => self.report(fx),
+            Input::Report => self.report(now, fx),
+            Input::Inquire { id, inquiry } => self.inquire(now, id, inquiry, fx),
+            Input::Tracking(limits) => self.signals.history.set_limits(limits),
             Input::Deadline => {}
         }
         self.begin_loading(fx);

@@ -3,9 +3,10 @@
 use crate::classes::Method;
 use crate::errno::Errno;
 use crate::ops::{OpAccess, Operation};
+use crate::signals::OpStamps;
 use crate::slab::Key;
-use machine::ConnId;
 use machine::net::Held;
+use machine::{ConnId, Time};
 use smallvec::SmallVec;
 use store::{Answer, Query};
 use wire::messages::{MOSDOp, MOSDOpReply, OsdOps};
@@ -19,6 +20,8 @@ pub struct Parked {
     pub op: Box<MOSDOp>,
     /// The memory that it takes: given back when it has been answered or dropped.
     pub held: Held,
+    /// When its message was complete.
+    pub received: Time,
 }
 
 /// What a request may do, from its operations and flags.
@@ -45,6 +48,7 @@ pub struct Op {
     pub pg: Key,
     pub object: Key,
     pub stage: Stage,
+    pub stamps: OpStamps,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
     #[expect(dead_code, reason = "what it does, it does when the request is dropped")]
@@ -79,6 +83,8 @@ pub struct Committing {
     pub reply: MOSDOpReply,
     pub version: wire::types::Eversion,
     pub side_effects: crate::ops::SideEffects,
+    /// Bytes of objects' data in the change.
+    pub written_bytes: u64,
 }
 
 impl Access {

@@ -396,7 +396,7 @@ impl Shard {
         fx.push(Effect::Control(ToControl::Removed { pg }));
     }
 
-    pub(super) fn report(&mut self, fx: &mut Fx) {
+    pub(super) fn report(&mut self, now: Time, fx: &mut Fx) {
         let here = self.pgs.iter().filter(|(_, pg)| !pg.has_departed());
         let pgs = here.map(|(_, pg)| PgReport {
             pg: pg.id,
@@ -410,8 +410,9 @@ impl Shard {
             damaged: pg.damaged.len(),
             stats: pg.progress.stats,
         });
-        let report = ToControl::Report { pgs: pgs.collect(), ops_in_flight: self.ops_in_flight() };
-        fx.push(Effect::Control(report));
+        let pgs = pgs.collect();
+        let figures = Box::new(self.figures(now));
+        fx.push(Effect::Control(ToControl::Report { pgs, figures }));
     }
 }
 

@@ -26,6 +26,7 @@ impl Shard {
             return self.answer_duplicate(&op, fx);
         }
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        op.stamps.begun = now;
         let pg = &mut self.pgs[op.pg];
         let object = &mut pg.objects[op.object];
         let mut queries = Vec::new();
@@ -139,6 +140,7 @@ impl Shard {
             }
         }
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        op.stamps.fetched = now;
         if let Some(reads) = op.call_reads.as_deref_mut() {
             reads.known.extend(std::mem::take(&mut reads.asked).into_iter().zip(answers));
             answers = std::mem::take(&mut reads.planned);

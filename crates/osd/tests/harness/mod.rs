@@ -104,7 +104,7 @@ impl Host {
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Close { conn } => self.closed.push(conn),
-                Effect::Reroute { .. } | Effect::ToShard { .. } => {}
+                Effect::Reroute(_) | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }
         }
@@ -214,7 +214,8 @@ impl Host {
     }
 
     pub fn resend(&mut self, conn: u64, tid: u64, op: MOSDOp) {
-        self.step(Input::Op { conn: ConnId(conn), tid, op: Box::new(op), held: Held::default() });
+        let received = self.now;
+        self.step(Input::Op { conn: ConnId(conn), tid, op: Box::new(op), held: Held::default(), received });
     }
 
     /// Sends over connection 1 and waits for the reply.

@@ -4,15 +4,16 @@ use crate::config::layers::Config;
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
-use crate::daemon::counters::Counter;
+use crate::daemon::cluster_metrics;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::identity;
-use crate::host::mgr::MgrRole;
+use crate::host::mgr::{MgrRole, Question as MgrQuestion};
 use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
+use command::perf::Counter;
 use conf::keyring::Keyring;
 use machine::{Random, Time};
 use mon::genesis::FullRatios;
@@ -20,7 +21,7 @@ use mon::state::AuthEntity;
 use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -94,8 +95,10 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
     })?;
     let mgr = start_manager(boot, &config, id, &mut random)?;
 
-    let stop = (mon.mailboxes()[0].clone(), mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone()));
-    boot.serve(Arc::new(MonSide { mon: mon.mailboxes()[0].clone(), stop: Mutex::new(Some(stop)) }))?;
+    let manager = mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone());
+    let stop = (mon.mailboxes()[0].clone(), manager.clone());
+    let side = MonSide { mon: mon.mailboxes()[0].clone(), manager, stop: Mutex::new(Some(stop)) };
+    boot.serve(Arc::new(side))?;
     tracing::info!("listening on {addr}");
     let clean = mon.join();
     let mgr_clean = mgr.is_none_or(Reactors::join);
@@ -157,7 +160,7 @@ fn start_manager(
     config: &Config,
     id: &str,
     random: &mut Random,
-) -> anyhow::Result<Option<Reactors<()>>> {
+) -> anyhow::Result<Option<Reactors<MgrQuestion>>> {
     if config.text_if_set("mgr_addr").is_none() {
         return Ok(None);
     }
@@ -174,8 +177,11 @@ fn start_manager(
         monitors: identity::monitors(config)?,
         timing: mon_client::Timing::default(),
     };
+    let page =
+        config.text_if_set("metrics_addr").map(|addr| ("prometheus".into(), format!("http://{addr}/")));
     let manager = mgr::Config {
         name: id.to_owned(),
+        services: page.into_iter().collect(),
         monitors,
         addrs: addrs.clone(),
         metadata: boot.facts.clone(),
@@ -191,7 +197,7 @@ fn start_manager(
         name: "mgr".into(),
     };
     let parts = Mutex::new(Some((manager, random.fork())));
-    Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<()>]| {
+    Ok(Some(Reactors::start(options, move |_, _: &[Mailbox<MgrQuestion>]| {
         let (manager, random) = parts.lock().expect("taken once").take().expect("one core");
         MgrRole::new(manager, random)
     })?))
@@ -199,7 +205,8 @@ fn start_manager(
 
 struct MonSide {
     mon: Mailbox<Mail>,
-    stop: Mutex<Option<(Mailbox<Mail>, Option<Mailbox<()>>)>>,
+    manager: Option<Mailbox<MgrQuestion>>,
+    stop: Mutex<Option<(Mailbox<Mail>, Option<Mailbox<MgrQuestion>>)>>,
 }
 
 impl Role for MonSide {
@@ -223,6 +230,32 @@ impl Role for MonSide {
         let mon = self.mon.clone();
         Box::pin(async move {
             ask(|reply| mon.post(Mail::Ask(Question::Counters { reply }))).await.unwrap_or_default()
+        })
+    }
+
+    /// The cluster's metrics, where the active manager is.
+    fn more_metrics(&self) -> Answer<String> {
+        let (mon, manager) = (self.mon.clone(), self.manager.clone());
+        Box::pin(async move {
+            let Some(manager) = manager else { return String::new() };
+            let told = ask(|reply| manager.post(MgrQuestion::Metrics { reply })).await;
+            let (is_active, page) = told.unwrap_or_default();
+            if !is_active {
+                return page;
+            }
+            let mut answers = [const { Value::Null }; cluster_metrics::COMMANDS.len()];
+            for (command, answer) in cluster_metrics::COMMANDS.into_iter().zip(&mut answers) {
+                let (prefix, detail) = match command.split_once(" detail") {
+                    Some((prefix, _)) => (prefix, Some("detail")),
+                    None => (command, None),
+                };
+                let text = json!({ "prefix": prefix, "detail": detail, "format": "json" }).to_string();
+                let reply = ask(|reply| mon.post(Mail::Ask(Question::Command { text, reply }))).await;
+                if let Some(Reply::Json(value)) = reply {
+                    *answer = value;
+                }
+            }
+            cluster_metrics::monitor_page(&answers) + &page
         })
     }
 

@@ -6,7 +6,6 @@ use crate::config::layers::Config;
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
-use crate::daemon::counters::Counter;
 use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
@@ -17,6 +16,7 @@ use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
+use command::perf::Counter;
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents};
@@ -67,9 +67,43 @@ pub struct Args {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { signature: "dump_ops_in_flight", help: "show the ops currently in flight" },
+    Command {
+        signature: "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
+        help: "show the blocked ops currently in flight",
+    },
+    Command {
+        signature: "dump_historic_ops name=filterstr,type=CephString,n=N,req=false",
+        help: "show recent ops",
+    },
+    Command {
+        signature: "dump_historic_ops_by_duration name=filterstr,type=CephString,n=N,req=false",
+        help: "show slowest recent ops, sorted by duration",
+    },
+    Command {
+        signature: "dump_historic_slow_ops name=filterstr,type=CephString,n=N,req=false",
+        help: "show slowest recent ops",
+    },
+    Command {
+        signature: "dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false",
+        help: "show the ops currently in flight",
+    },
+    Command {
+        signature: "dump_slow_ops name=filterstr,type=CephString,n=N,req=false",
+        help: "show the ops in flight that are slower than osd_op_complaint_time",
+    },
     Command { signature: "flush_pg_stats", help: "flush pg stats" },
-    Command { signature: "ops", help: "show the ops currently in flight" },
+    Command {
+        signature: "ops name=filterstr,type=CephString,n=N,req=false",
+        help: "show the ops currently in flight",
+    },
+    Command {
+        signature: "perf histogram dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        help: "dump perf histogram values",
+    },
+    Command {
+        signature: "perf histogram schema name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        help: "dump perf histogram schema",
+    },
     Command { signature: "pg cores", help: "show which core each PG is on, and which one is moving" },
     Command {
         signature: "pg move name=pgid,type=CephPgid name=core,type=CephInt",

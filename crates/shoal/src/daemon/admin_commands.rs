@@ -4,11 +4,11 @@
 //! name=logger,type=CephString,req=false`), because `ceph daemon` builds its argument parser from them.
 
 use super::admin_socket::{PROTOCOL_VERSION, Reply, Request};
-use super::counters::{self, Counter};
 use super::log::Log;
 use crate::config::layers::Config;
 use crate::config::options;
 use crate::daemon::version;
+use command::perf::{self, Counter, Filter};
 use serde_json::{Map, Value, json};
 use std::sync::Mutex;
 
@@ -43,7 +43,7 @@ pub const COMMANDS: &[Command] = &[
     command("log flush", "flush log entries to log file"),
     command("log reopen", "reopen log file"),
     command("perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false", "dump perfcounters value"),
-    command("perf schema", "dump perfcounters schema"),
+    command("perf schema name=logger,type=CephString,req=false name=counter,type=CephString,req=false", "dump perfcounters schema"),
     command("version", "get ceph version"),
 ];
 
@@ -152,14 +152,15 @@ pub fn apply_live(common: &Common, name: &str, value: &str) -> Result<(), Reply>
 
 /// `perf dump`, `perf schema` and their oldest names, from what the role counted.
 pub fn answer_perf(counters: &[Counter], request: &Request) -> Option<Reply> {
-    match request.prefix.as_str() {
-        "perf dump" | "perfcounters_dump" => {
-            let (group, name) = (request.arg("logger"), request.arg("counter"));
-            Some(Reply::Json(counters::dump(counters, group.as_deref(), name.as_deref())))
-        }
-        "perf schema" | "perfcounters_schema" => Some(Reply::Json(counters::schema(counters))),
-        _ => None,
-    }
+    let (group, name) = (request.arg("logger"), request.arg("counter"));
+    let filter = Filter { group: group.as_deref(), name: name.as_deref() };
+    let json = match request.prefix.as_str() {
+        "perf dump" | "perfcounters_dump" => perf::dump(counters, filter),
+        "perf schema" | "perfcounters_schema" => perf::schema(counters, filter),
+        _ => return None,
+    };
+    let value = serde_json::from_str(&json.compact()).expect("what is written as JSON is JSON");
+    Some(Reply::Json(value))
 }
 
 fn help_for(name: Option<&str>) -> Value {

@@ -4,8 +4,8 @@
 //! its target everything that is free goes back to the system, and the caches of a store on disk become smaller. What
 //! else is in use is never touched: a target below that costs speed and nothing else, and is said once in the log.
 
-use super::counters::{Counter, Reading};
 use crate::config::layers::Config;
+use command::perf::{Counter, Reading};
 use runtime::memory::{Figures, figures, give_back};
 use std::time::Duration;
 
@@ -100,12 +100,7 @@ pub fn counters(target: u64) -> [Counter; 3] {
         ("resident", "bytes in memory, in use or kept for the next use", resident),
         ("target", "bytes above which what is kept goes back to the system", target),
     ]
-    .map(|(name, help, bytes)| Counter {
-        group: "memory".into(),
-        name: name.into(),
-        help: help.into(),
-        value: Reading::Level(bytes),
-    })
+    .map(|(name, help, bytes)| Counter::own("memory", name, help, Reading::Level(bytes)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 pub mod admin_commands;
 pub mod admin_socket;
 pub mod boot;
-pub mod counters;
+pub mod cluster_metrics;
 pub mod data_dir;
 pub mod host_facts;
 pub mod log;

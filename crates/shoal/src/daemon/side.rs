@@ -2,10 +2,10 @@
 
 use super::admin_commands::{self, Command, Common};
 use super::admin_socket::{self, Reply, Request};
-use super::counters::{self, Counter};
 use super::memory;
 use super::metrics;
 use anyhow::Context;
+use command::perf::{self, Counter};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use std::future::Future;
@@ -35,6 +35,10 @@ pub trait Role: Send + Sync + 'static {
         false
     }
     fn counters(&self) -> Answer<Vec<Counter>>;
+    /// What the metrics page has besides the daemon's own counters.
+    fn more_metrics(&self) -> Answer<String> {
+        Box::pin(std::future::ready(String::new()))
+    }
     /// So much memory may its parts take from now on.
     fn set_budgets(&self, _: memory::Budgets) {}
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
@@ -171,6 +175,11 @@ impl Side {
         counters
     }
 
+    async fn metrics_page(&self) -> String {
+        let own = perf::prometheus(&self.counters().await, &self.name);
+        self.role.more_metrics().await + &own
+    }
+
     async fn answer(&self, request: Request) -> Reply {
         let is_roles = self.role.keeps_options() && admin_commands::is_of_other_option(&request);
         if !is_roles && let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request)
@@ -200,7 +209,7 @@ async fn serve_metrics(side: Arc<Side>, listener: TcpListener) {
     let page_side = side.clone();
     let page = Arc::new(move || {
         let side = page_side.clone();
-        async move { counters::prometheus(&side.counters().await, &side.name) }
+        async move { side.metrics_page().await }
     });
     loop {
         match listener.accept().await {

@@ -1,8 +1,8 @@
 //! Questions of other threads to a role: mail with a channel for the answer.
 
 use crate::daemon::admin_socket::Reply;
-use crate::daemon::counters::{Counter, Reading};
 use command::Answer;
+use command::perf::{Counter, Reading};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -39,10 +39,6 @@ pub fn to_reply(answer: &Answer) -> Reply {
 
 /// Counters of the reactor, group `reactor`.
 pub fn reactor_counters(counters: &runtime::Counters) -> impl Iterator<Item = Counter> {
-    counters.read().into_iter().map(|(name, value)| Counter {
-        group: "reactor".into(),
-        name: name.into(),
-        help: "of the event loop".into(),
-        value: Reading::Total(value),
-    })
+    let row = |(name, value)| Counter::own("reactor", name, "of the event loop", Reading::Total(value));
+    counters.read().into_iter().map(row)
 }

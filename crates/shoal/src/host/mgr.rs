@@ -5,6 +5,13 @@ use machine::{Effects, Machine, Random, Time};
 use mgr::{Config, Effect, Input, Manager};
 use runtime::system;
 use runtime::{Role, Turn};
+use tokio::sync::oneshot;
+
+/// A question of another thread to the manager.
+pub enum Question {
+    /// Its part of the Prometheus page, and whether it is the active one.
+    Metrics { reply: oneshot::Sender<(bool, String)> },
+}
 
 /// The role on the manager's one core. The machine sends at once, so it is made when the reactor starts.
 pub struct MgrRole {
@@ -18,7 +25,7 @@ impl MgrRole {
         MgrRole { start: Some((config, random)), manager: None, effects: Effects::new() }
     }
 
-    fn step(&mut self, input: Input, turn: &mut Turn<()>) {
+    fn step(&mut self, input: Input, turn: &mut Turn<Question>) {
         let Some(manager) = &mut self.manager else { return };
         manager.step(turn.now(), input, &mut self.effects);
         if cfg!(debug_assertions) {
@@ -27,7 +34,7 @@ impl MgrRole {
         self.carry_out(turn);
     }
 
-    fn carry_out(&mut self, turn: &mut Turn<()>) {
+    fn carry_out(&mut self, turn: &mut Turn<Question>) {
         for effect in self.effects.drain() {
             match effect {
                 Effect::Net(effect) => turn.net(effect),
@@ -38,9 +45,9 @@ impl MgrRole {
 }
 
 impl Role for MgrRole {
-    type Hop = ();
+    type Hop = Question;
 
-    fn on_start(&mut self, turn: &mut Turn<()>) {
+    fn on_start(&mut self, turn: &mut Turn<Question>) {
         if let Some((config, random)) = self.start.take() {
             let wall = system::wall_clock();
             self.manager = Some(Manager::new(config, turn.now(), wall, random, &mut self.effects));
@@ -48,13 +55,18 @@ impl Role for MgrRole {
         }
     }
 
-    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<()>) {
+    fn on_net(&mut self, event: NetEvent, turn: &mut Turn<Question>) {
         self.step(Input::Net(event), turn);
     }
 
-    fn on_hop(&mut self, (): (), _: &mut Turn<()>) {}
+    fn on_hop(&mut self, question: Question, _: &mut Turn<Question>) {
+        let Question::Metrics { reply } = question;
+        let answer = self.manager.as_ref().map(|manager| (manager.is_active(), manager.metrics()));
+        // Whoever asked may have gone.
+        let _ = reply.send(answer.unwrap_or_default());
+    }
 
-    fn on_deadline(&mut self, turn: &mut Turn<()>) {
+    fn on_deadline(&mut self, turn: &mut Turn<Question>) {
         self.step(Input::Clock(system::wall_clock()), turn);
         self.step(Input::Deadline, turn);
     }

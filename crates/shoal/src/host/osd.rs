@@ -9,6 +9,7 @@ use super::store::Store;
 use super::store_figures;
 use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
+use command::perf::Counter;
 use machine::net::NetEvent;
 use machine::{CoreId, Effects, Machine, Time};
 use osd::control::Level;
@@ -45,6 +46,14 @@ pub struct Outcome {
     pub failed: AtomicBool,
 }
 
+/// A question of another thread that waits for the core's answer.
+enum Asked {
+    /// Waits for [`Effect::AdminAnswer`].
+    Command(oneshot::Sender<Reply>),
+    /// Waits for [`Effect::Counters`], with the counters of reactor and store.
+    Counters(oneshot::Sender<Vec<Counter>>, Vec<Counter>),
+}
+
 pub struct OsdRole {
     core_id: CoreId,
     core: Core,
@@ -53,8 +62,7 @@ pub struct OsdRole {
     completions: Vec<Completion>,
     /// The process's options.
     common: Arc<Common>,
-    /// Commands of another thread that wait for [`Effect::AdminAnswer`].
-    asked: HashMap<u64, oneshot::Sender<Reply>>,
+    asked: HashMap<u64, Asked>,
     next_question: u64,
     mailboxes: Vec<Mailbox<Mail>>,
     outcome: Arc<Outcome>,
@@ -114,6 +122,7 @@ impl OsdRole {
                     Effect::Compression(pools) => self.store().set_compression(pools),
                     Effect::CacheBudget { bytes } => self.store().set_cache_budget(bytes),
                     Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
+                    Effect::Counters { id, counters } => self.on_counters(id, counters),
                     Effect::Log { level, text } => log(level, &text),
                     Effect::Options { monitor, injected } => {
                         let mut config = self.common.config.lock().expect("no holder of this lock panics");
@@ -151,6 +160,8 @@ impl OsdRole {
             if completions.is_empty() {
                 break;
             }
+            // The store's work was part of this turn: without this, a commit in memory would take no time at all.
+            turn.read_clock();
             for completion in completions.drain(..) {
                 self.feed(Input::Completed(completion), turn);
             }
@@ -168,27 +179,33 @@ impl OsdRole {
     // ---- questions of other threads
 
     fn answer(&mut self, question: Question, turn: &mut Turn<Mail>) {
-        match question {
-            Question::Command { text, reply } => {
-                self.next_question += 1;
-                self.asked.insert(self.next_question, reply);
-                self.step(Input::Admin { id: self.next_question, command: text }, turn);
-            }
+        self.next_question += 1;
+        let id = self.next_question;
+        let (asked, input) = match question {
+            Question::Command { text, reply } => (Asked::Command(reply), Input::Admin { id, command: text }),
             Question::Counters { reply } => {
-                let mut counters = self.core.counters();
-                counters.extend(reactor_counters(turn.counters()));
-                let figures = self.outcome.figures.lock().expect("no holder of this lock panics");
+                let mut counters: Vec<Counter> = reactor_counters(turn.counters()).collect();
+                let figures = self.outcome.figures.lock().expect("no holder of this lock panics").clone();
                 counters.extend(store_figures::counters(figures.values()));
-                // The thread that asked may have stopped waiting.
-                let _ = reply.send(counters);
+                (Asked::Counters(reply, counters), Input::Counters { id })
             }
+        };
+        self.asked.insert(id, asked);
+        self.step(input, turn);
+    }
+
+    // The thread that asked may have stopped waiting: then the answer is dropped.
+
+    fn on_answer(&mut self, id: u64, answer: &command::Answer) {
+        if let Some(Asked::Command(reply)) = self.asked.remove(&id) {
+            drop(reply.send(to_reply(answer)));
         }
     }
 
-    fn on_answer(&mut self, id: u64, answer: &command::Answer) {
-        if let Some(reply) = self.asked.remove(&id) {
-            // The thread that asked may have stopped waiting.
-            let _ = reply.send(to_reply(answer));
+    fn on_counters(&mut self, id: u64, mut counters: Vec<Counter>) {
+        if let Some(Asked::Counters(reply, own)) = self.asked.remove(&id) {
+            counters.extend(own);
+            drop(reply.send(counters));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Counters of the stores of all cores, group `store` of `perf dump`.
 
-use crate::daemon::counters::{Counter, Reading};
 use block_store::Figures;
+use command::perf::{Counter, Reading};
 
 type Field = (&'static str, &'static str, fn(&Figures) -> Reading);
 
@@ -45,7 +45,7 @@ pub fn counters<'a>(cores: impl Iterator<Item = &'a Figures> + Clone) -> impl It
             (Reading::Level(a), Reading::Level(b)) => Reading::Level(a + b),
             (a, _) => a,
         })?;
-        Some(Counter { group: "store".into(), name: name.into(), help: help.into(), value })
+        Some(Counter::own("store", name, help, value))
     })
 }
 

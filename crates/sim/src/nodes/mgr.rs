@@ -56,6 +56,7 @@ impl Node for MgrNode {
             ),
             addrs: self.addrs(),
             metadata: metadata(),
+            services: Default::default(),
             timing: Default::default(),
         };
         let mut effects = Effects::new();

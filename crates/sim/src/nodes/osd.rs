@@ -117,6 +117,7 @@ impl OsdNode {
                     Effect::Fatal { why } => panic!("{} gives up: {why}", self.config.osd),
                     Effect::CacheBudget { .. }
                     | Effect::AdminAnswer { .. }
+                    | Effect::Counters { .. }
                     | Effect::Options { .. }
                     | Effect::Log { .. }
                     | Effect::Stopped => {}

@@ -1,0 +1,414 @@
+//! Figures of all shards, and commands that wait until every shard has answered.
+
+use super::{Control, Effect, Fx, Level};
+use crate::shard::{self, Inquiry, InquiryAnswer};
+use crate::signals::counters::{self, ControlFigures};
+use crate::signals::{
+    Latency, OpRecord, OpsInFlight, ShardFigures, ShardHistograms, TrackingLimits, WallNow,
+};
+use command::perf::{self, Counter, Filter, Histogram};
+use command::{Answer, Args, Format, Json, object};
+use machine::{ConnId, CoreId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::messages::{CounterDeclaration, HealthMetric, MCommandReply, MMgrReport, Message};
+use wire::types::LogPriority;
+
+#[derive(Default)]
+pub(super) struct Signals {
+    /// As each shard reported last.
+    figures: BTreeMap<CoreId, ShardFigures>,
+    questions: BTreeMap<u64, Question>,
+    next_question: u64,
+    map_messages: u64,
+    map_epochs: u64,
+    /// Commits as of the last report to the manager, and their mean since the one before.
+    commits_reported: Latency,
+    commit_mean_ns: u64,
+    /// Slow operations as of the last report.
+    slow_reported: u64,
+    /// The manager knows the counters' declarations.
+    declared: bool,
+    /// The options' revision that the shards know.
+    tracking_told: Option<u64>,
+}
+
+/// A command that waits for the shards.
+struct Question {
+    asker: Asker,
+    kind: Kind,
+    format: Format,
+    awaiting: BTreeSet<CoreId>,
+    histograms: ShardHistograms,
+    ops: Vec<OpRecord>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// The admin socket; answered by [`Effect::AdminAnswer`].
+    Admin {
+        id: u64,
+    },
+    Client {
+        conn: ConnId,
+        tid: u64,
+    },
+    /// The host, for the counters themselves; answered by [`Effect::Counters`].
+    Host {
+        id: u64,
+    },
+}
+
+/// What is asked, with its arguments.
+pub(super) enum Kind {
+    PerfDump { group: Option<String>, name: Option<String> },
+    PerfSchema { group: Option<String>, name: Option<String> },
+    HistogramDump { group: Option<String>, name: Option<String> },
+    HistogramSchema { group: Option<String>, name: Option<String> },
+    OpsInFlight { clients: Vec<String> },
+    BlockedOps { clients: Vec<String> },
+    SlowestOps { clients: Vec<String>, by_duration: bool },
+    SlowOps { clients: Vec<String> },
+    Counters,
+}
+
+impl Kind {
+    /// The command's question, if it is one that waits for the shards.
+    pub fn of(prefix: &str, args: &Args) -> Option<Kind> {
+        let (group, name) = (args.text("logger"), args.text("counter"));
+        let clients = args.texts("filterstr");
+        Some(match prefix {
+            "perf dump" => Kind::PerfDump { group, name },
+            "perf schema" => Kind::PerfSchema { group, name },
+            "perf histogram dump" => Kind::HistogramDump { group, name },
+            "perf histogram schema" => Kind::HistogramSchema { group, name },
+            "ops" | "dump_ops_in_flight" => Kind::OpsInFlight { clients },
+            "dump_blocked_ops" | "dump_slow_ops" => Kind::BlockedOps { clients },
+            "dump_historic_ops" => Kind::SlowestOps { clients, by_duration: false },
+            "dump_historic_ops_by_duration" => Kind::SlowestOps { clients, by_duration: true },
+            "dump_historic_slow_ops" => Kind::SlowOps { clients },
+            _ => return None,
+        })
+    }
+
+    fn inquiry(&self) -> Inquiry {
+        match self {
+            Kind::PerfDump { .. } | Kind::PerfSchema { .. } | Kind::Counters => Inquiry::Report,
+            Kind::HistogramDump { .. } | Kind::HistogramSchema { .. } => Inquiry::Histograms,
+            Kind::OpsInFlight { .. } | Kind::BlockedOps { .. } => Inquiry::OpsInFlight,
+            Kind::SlowestOps { .. } => Inquiry::SlowestOps,
+            Kind::SlowOps { .. } => Inquiry::SlowOps,
+        }
+    }
+}
+
+/// Commands that wait for the shards: signature, help, permissions.
+pub(super) const COMMANDS: &[(&str, &str, &str)] = &[
+    ("ops name=filterstr,type=CephString,n=N,req=false", "show the ops currently in flight", "r"),
+    (
+        "dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false",
+        "show the ops currently in flight",
+        "r",
+    ),
+    (
+        "dump_blocked_ops name=filterstr,type=CephString,n=N,req=false",
+        "show the blocked ops currently in flight",
+        "r",
+    ),
+    (
+        "dump_slow_ops name=filterstr,type=CephString,n=N,req=false",
+        "show the ops in flight that are slower than osd_op_complaint_time",
+        "r",
+    ),
+    ("dump_historic_ops name=filterstr,type=CephString,n=N,req=false", "show recent ops", "r"),
+    (
+        "dump_historic_ops_by_duration name=filterstr,type=CephString,n=N,req=false",
+        "show slowest recent ops, sorted by duration",
+        "r",
+    ),
+    ("dump_historic_slow_ops name=filterstr,type=CephString,n=N,req=false", "show slowest recent ops", "r"),
+    (
+        "perf dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        "dump perfcounters value",
+        "r",
+    ),
+    (
+        "perf schema name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        "dump perfcounters schema",
+        "r",
+    ),
+    (
+        "perf histogram dump name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        "dump perf histogram values",
+        "r",
+    ),
+    (
+        "perf histogram schema name=logger,type=CephString,req=false name=counter,type=CephString,req=false",
+        "dump perf histogram schema",
+        "r",
+    ),
+];
+
+impl Control {
+    pub(super) fn ask_shards(&mut self, asker: Asker, kind: Kind, format: Format, fx: &mut Fx) {
+        let (id, inquiry) = (self.signals.next_question, kind.inquiry());
+        self.signals.next_question += 1;
+        let awaiting: BTreeSet<CoreId> = (0..self.config.cores).map(CoreId).collect();
+        for core in awaiting.iter().copied() {
+            fx.push(Effect::Shard { core, input: shard::Input::Inquire { id, inquiry } });
+        }
+        let (histograms, ops) = (ShardHistograms::default(), Vec::new());
+        self.signals.questions.insert(id, Question { asker, kind, format, awaiting, histograms, ops });
+    }
+
+    pub(super) fn on_shard_answered(
+        &mut self,
+        now: Time,
+        core: CoreId,
+        id: u64,
+        answer: InquiryAnswer,
+        fx: &mut Fx,
+    ) {
+        let Some(question) = self.signals.questions.get_mut(&id) else { return };
+        match answer {
+            InquiryAnswer::Reported => {}
+            InquiryAnswer::Histograms(histograms) => question.histograms += &*histograms,
+            InquiryAnswer::Ops(ops) => question.ops.extend(ops),
+        }
+        question.awaiting.remove(&core);
+        if question.awaiting.is_empty() {
+            let question = self.signals.questions.remove(&id).expect("just seen");
+            self.answer_question(now, question, fx);
+        }
+    }
+
+    fn answer_question(&mut self, now: Time, question: Question, fx: &mut Fx) {
+        let Question { asker, kind, format, histograms, ops, .. } = question;
+        if let Asker::Host { id } = asker {
+            return fx.push(Effect::Counters { id, counters: self.counters() });
+        }
+        let clock = WallNow { now, wall: self.wall.at(now) };
+        let json = self.show(kind, &histograms, ops, clock);
+        let answer = Answer::json(format, &json);
+        match asker {
+            Asker::Admin { id } => fx.push(Effect::AdminAnswer { id, answer }),
+            Asker::Client { conn, tid } => {
+                let Answer { result, status, body } = answer;
+                let reply = MCommandReply { result, status, output: body };
+                self.send(conn, Message::with_tid(tid, reply), fx);
+            }
+            Asker::Host { .. } => unreachable!("answered above"),
+        }
+    }
+
+    fn show(&self, kind: Kind, histograms: &ShardHistograms, ops: Vec<OpRecord>, clock: WallNow) -> Json {
+        let limits = self.tracking_limits();
+        let rows = |ops: &[OpRecord]| Json::array(ops.iter().map(|op| op.json(clock)));
+        let filter = |group: &Option<String>, name: &Option<String>, show: &dyn Fn(Filter<'_>) -> Json| {
+            show(Filter { group: group.as_deref(), name: name.as_deref() })
+        };
+        let all_histograms = || -> Vec<Histogram> { counters::histograms(histograms) };
+        match kind {
+            Kind::PerfDump { group, name } => filter(&group, &name, &|f| perf::dump(&self.counters(), f)),
+            Kind::PerfSchema { group, name } => filter(&group, &name, &|f| perf::schema(&self.counters(), f)),
+            Kind::HistogramDump { group, name } => {
+                filter(&group, &name, &|f| perf::histogram_dump(&all_histograms(), f))
+            }
+            Kind::HistogramSchema { group, name } => {
+                filter(&group, &name, &|f| perf::histogram_schema(&all_histograms(), f))
+            }
+            Kind::Counters => Json::Object(Vec::new()),
+            Kind::OpsInFlight { clients } => {
+                let ops = by_arrival(ops, &clients);
+                object! { "ops" => rows(&ops), "num_ops" => ops.len() as u64 }
+            }
+            Kind::BlockedOps { clients } => {
+                let mut ops = by_arrival(ops, &clients);
+                ops.retain(|op| op.duration(clock.now) > limits.complaint_time);
+                object! {
+                    "ops" => rows(&ops),
+                    "complaint_time" => limits.complaint_time.as_secs_f64(),
+                    "num_blocked_ops" => ops.len() as u64,
+                }
+            }
+            Kind::SlowestOps { clients, by_duration } => {
+                let mut ops = by_arrival(ops, &[]);
+                // Each shard has as many as all of them may show.
+                ops.sort_by_key(|op| std::cmp::Reverse(op.duration(clock.now)));
+                ops.truncate(limits.history_size);
+                if !by_duration {
+                    ops = by_arrival(ops, &clients);
+                }
+                object! {
+                    "size" => limits.history_size as u64,
+                    "duration" => limits.history_duration.as_secs(),
+                    "ops" => rows(&ops),
+                }
+            }
+            Kind::SlowOps { clients } => {
+                let mut ops = by_arrival(ops, &clients);
+                let surplus = ops.len().saturating_sub(limits.slow_size);
+                ops.drain(..surplus);
+                object! {
+                    "num to keep" => limits.slow_size as u64,
+                    "threshold to keep" => limits.slow_threshold.as_secs_f64(),
+                    "Ops" => rows(&ops),
+                }
+            }
+        }
+    }
+
+    // ---- counters
+
+    pub(super) fn on_shard_figures(&mut self, core: CoreId, figures: ShardFigures) {
+        self.signals.figures.insert(core, figures);
+    }
+
+    pub(super) fn count_maps(&mut self, epochs: usize) {
+        self.signals.map_messages += 1;
+        self.signals.map_epochs += epochs as u64;
+    }
+
+    /// Cores that have reported.
+    pub(super) fn reporting_cores(&self) -> impl Iterator<Item = &CoreId> {
+        self.signals.figures.keys()
+    }
+
+    fn figures(&self) -> ShardFigures {
+        let mut sum = ShardFigures::default();
+        self.signals.figures.values().for_each(|figures| sum += figures);
+        sum
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let (figures, usage) = (self.figures(), self.osd_stat().statfs);
+        let own = ControlFigures {
+            pgs: self.holdings.entries.len() as u64,
+            pgs_primary: self.served_pgs() as u64,
+            heartbeat_peers: self.heartbeat_peers().len() as u64,
+            map_messages: self.signals.map_messages,
+            map_epochs: self.signals.map_epochs,
+            stat_bytes: usage.total,
+            stat_bytes_used: usage.total.saturating_sub(usage.available),
+            stat_bytes_avail: usage.available,
+        };
+        let mut counters = counters::osd(&figures, &own);
+        counters.extend(self.moves.counters());
+        counters.extend(counters::stages(&figures));
+        counters
+    }
+
+    pub(super) fn ops_in_flight(&self) -> OpsInFlight {
+        self.figures().in_flight
+    }
+
+    pub(super) fn commit_mean_ns(&self) -> u64 {
+        self.signals.commit_mean_ns
+    }
+
+    // ---- reports
+
+    pub(super) fn forget_declarations(&mut self) {
+        self.signals.declared = false;
+    }
+
+    /// The daemon's part of a report, once every shard has told its figures.
+    pub(super) fn mgr_report(&mut self, now: Time, fx: &mut Fx) -> MMgrReport {
+        let figures = self.figures();
+        let commits = figures.commit();
+        self.signals.commit_mean_ns = commits.mean_ns_since(self.signals.commits_reported);
+        self.signals.commits_reported = commits;
+        self.warn_of_slow_ops(now, &figures.in_flight, fx);
+
+        let mut counters = self.counters();
+        counters.retain(|c| c.is_stock);
+        counters.sort_by_key(path);
+        let declared = match std::mem::replace(&mut self.signals.declared, true) {
+            true => Vec::new(),
+            false => counters.iter().map(declaration).collect(),
+        };
+        MMgrReport {
+            daemon_name: self.config.osd.0.to_string(),
+            declared,
+            packed: MMgrReport::pack(counters.iter().map(|c| packed(c.value))),
+            health: vec![HealthMetric::slow_ops(
+                figures.in_flight.slow as u32,
+                match figures.in_flight.slow {
+                    0 => 0,
+                    _ => figures.in_flight.oldest.as_secs() as u32,
+                },
+            )],
+            ..MMgrReport::default()
+        }
+    }
+
+    /// One line in both logs when there are more slow operations than before.
+    fn warn_of_slow_ops(&mut self, now: Time, in_flight: &OpsInFlight, fx: &mut Fx) {
+        let before = std::mem::replace(&mut self.signals.slow_reported, in_flight.slow);
+        if in_flight.slow > before {
+            let text = format!(
+                "{} slow requests, oldest one blocked for {} sec",
+                in_flight.slow,
+                in_flight.oldest.as_secs()
+            );
+            self.log(Level::Warn, text.clone(), fx);
+            self.tell_cluster(now, LogPriority::WARN, text, fx);
+        }
+    }
+
+    // ---- options
+
+    fn tracking_limits(&self) -> TrackingLimits {
+        let seconds = |name: &str| Duration::from_secs_f64(self.options.number(name).max(0.0));
+        let count = |name: &str| self.options.number(name).max(0.0) as usize;
+        TrackingLimits {
+            complaint_time: seconds("osd_op_complaint_time"),
+            history_size: count("osd_op_history_size"),
+            history_duration: seconds("osd_op_history_duration"),
+            slow_size: count("osd_op_history_slow_op_size"),
+            slow_threshold: seconds("osd_op_history_slow_op_threshold"),
+        }
+    }
+
+    /// After a change of the options: the shards follow.
+    pub(super) fn tell_tracking(&mut self, fx: &mut Fx) {
+        let revision = Some(self.options.revision());
+        if std::mem::replace(&mut self.signals.tracking_told, revision) == revision {
+            return;
+        }
+        let limits = self.tracking_limits();
+        for core in (0..self.config.cores).map(CoreId) {
+            fx.push(Effect::Shard { core, input: shard::Input::Tracking(limits) });
+        }
+    }
+}
+
+/// In order of arrival; with `clients`, only operations that came from one of these addresses.
+fn by_arrival(mut ops: Vec<OpRecord>, clients: &[String]) -> Vec<OpRecord> {
+    ops.retain(|op| clients.is_empty() || clients.iter().any(|client| op.is_from(client)));
+    ops.sort_by_key(|op| op.stamps.received);
+    ops
+}
+
+fn path(counter: &Counter) -> String {
+    format!("{}.{}", counter.group, counter.name)
+}
+
+fn declaration(counter: &Counter) -> CounterDeclaration {
+    CounterDeclaration {
+        path: path(counter),
+        description: counter.help.to_string(),
+        nick: counter.nick.into(),
+        kind: counter.value.ceph_type(),
+        priority: counter.priority,
+        unit: counter.unit.ceph_unit(),
+    }
+}
+
+/// Value, and for an average the number of measurements.
+fn packed(value: perf::Reading) -> (u64, Option<u64>) {
+    match value {
+        perf::Reading::Total(n) | perf::Reading::Level(n) => (n, None),
+        perf::Reading::Time { count, sum_ns } => (sum_ns, Some(count)),
+    }
+}
