@@ -15,18 +15,18 @@ pub struct Delay {
 /// A transaction that was applied and has not completed.
 pub(super) struct PendingCommit {
     tag: u64,
-    /// The collection, and the second one of a split or merge.
-    collections: [Collection; 2],
+    /// The collection, and the collections that its splits and merges also change.
+    collections: Vec<Collection>,
     /// Kept if the committed state is tracked.
     pub(super) transaction: Option<Transaction>,
 }
 
 impl PendingCommit {
     pub(super) fn new(tag: u64, transaction: &Transaction, keep: bool) -> PendingCommit {
-        let other = transaction.changes.iter().find_map(|c| c.other_collection());
+        let others = transaction.changes.iter().filter_map(|c| c.other_collection());
         PendingCommit {
             tag,
-            collections: [transaction.collection, other.unwrap_or(transaction.collection)],
+            collections: std::iter::once(transaction.collection).chain(others).collect(),
             transaction: keep.then(|| transaction.clone()),
         }
     }
@@ -55,11 +55,11 @@ impl Pending {
         mut hold: impl FnMut() -> bool,
         mut release: impl FnMut(PendingCommit),
     ) {
-        let mut blocked = BTreeSet::new();
+        let mut blocked: BTreeSet<Collection> = BTreeSet::new();
         for _ in 0..self.commits.len() {
             let Some(commit) = self.commits.pop_front() else { return };
             if commit.collections.iter().any(|c| blocked.contains(c)) || hold() {
-                blocked.extend(commit.collections);
+                blocked.extend(&commit.collections);
                 self.commits.push_back(commit);
             } else {
                 release(commit);

@@ -133,3 +133,27 @@ fn full_store_fails_whole_transactions() {
     assert_eq!(out, expected);
     assert_eq!(contents(&mut store), [0]);
 }
+
+/// Every child of a split waits for it, not only the first.
+#[test]
+fn split_into_two_children_commits_before_their_transactions() {
+    let pg = |seed| Collection::Pg(PgId { pool: 1, seed }.into());
+    let create = |seed| {
+        let changes = vec![Change::CreateCollection { split_bits: 2 }];
+        Transaction { collection: pg(seed), changes }
+    };
+    for seed in 0..20 {
+        let mut store = MemoryStore::new(config(Some(Delay { seed, hold: 200 }), true));
+        for child in [0, 1, 2] {
+            store.submit(child, create(child as u32));
+        }
+        let split = |seed| Change::SplitCollection { split_bits: 2, seed, into: pg(seed) };
+        store.submit(3, Transaction { collection: pg(0), changes: vec![split(1), split(2)] });
+        store.submit(4, Transaction { collection: pg(1), changes: vec![Change::RemoveCollection] });
+        store.submit(5, Transaction { collection: pg(2), changes: vec![Change::RemoveCollection] });
+        let mut out = Vec::new();
+        while store.poll(&mut out) {}
+        let place = |tag| out.iter().position(|c| *c == Completion::Committed { tag }).expect("it commits");
+        assert!(place(3) < place(4) && place(3) < place(5), "seed {seed}: {out:?}");
+    }
+}
