@@ -10,7 +10,7 @@ use wire::types::{HObject, ListPage, ListedObject, Name, OpCode, OsdFlags, OsdMa
 
 /// A cursor over a pool: gives the operation for the next page, takes its reply.
 ///
-/// A pool that splits while it is listed may be walked partly twice, as with Ceph's own listing.
+/// When the number of PGs changes, the walk begins again, as Ceph's own listing does: objects may come twice.
 #[derive(Clone, Debug)]
 pub struct Listing {
     pool: PoolId,
@@ -53,7 +53,9 @@ impl Listing {
         self.pg >= self.pg_num
     }
 
-    pub fn next_page(&self) -> Operation {
+    /// The operation for the next page. `map`: the newest that the client has.
+    pub fn next_page(&mut self, map: &OsdMap) -> Operation {
+        self.follow(map);
         let params = PglsParams { count: self.page_max, start_epoch: self.start_epoch };
         let input: Bytes = self.cursor.to_vec(Features::ALL).into();
         let object = ObjectRef::new(self.pool, "").in_namespace(self.namespace.clone());
@@ -62,9 +64,24 @@ impl Listing {
         Operation { pg_seed: Some(self.pg), ..Operation::new(object, smallvec![step], flags) }
     }
 
-    /// Take in the reply to [`Listing::next_page`]; a failed one leaves the cursor where it is.
-    pub fn take(&mut self, reply: &Reply) -> Result<Page, DecodeError> {
+    /// The objects of a PG that has split are partly in another one, perhaps one that was walked already.
+    fn follow(&mut self, map: &OsdMap) -> bool {
+        let pg_num = map.pools.get(&self.pool).map_or(self.pg_num, |pool| pool.pg_num);
+        if pg_num == self.pg_num {
+            return false;
+        }
+        (self.pg_num, self.start_epoch) = (pg_num, map.epoch);
+        (self.pg, self.cursor) = (0, HObject::min());
+        true
+    }
+
+    /// Take in the reply to [`Listing::next_page`]; a failed one leaves the cursor where it is. `map`: the newest that the
+    /// client has.
+    pub fn take(&mut self, map: &OsdMap, reply: &Reply) -> Result<Page, DecodeError> {
         let page: ListPage = reply.decode(0)?;
+        if self.follow(map) {
+            return Ok(Page { objects: page.entries, complete: false });
+        }
         // The end of a PG is said by a result of 1, or by a cursor beyond every object.
         let pg_complete = reply.result == 1 || page.next.max || page.next.is_min();
         if pg_complete {

@@ -60,6 +60,35 @@ fn operations_before_the_first_map_are_sent_in_order() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
+/// The halves of a PG that splits are both walked, whenever the split is seen.
+#[test]
+fn listing_restarts_when_pgs_split() {
+    let page = |name: &str| {
+        let entry = ListedObject { namespace: "".into(), name: name.into(), locator: "".into() };
+        let page = ListPage { next: HObject::max(), entries: vec![entry] };
+        let op = wire::types::OsdOp::bare(wire::types::OpCode::PGNLS);
+        let output = codec::Encode::to_vec(&page, codec::Features::ALL).into();
+        let result = wire::types::OsdOpResult::of(&op, 0, output);
+        crate::Reply { result: 1, ops: smallvec::smallvec![result], version: 0, epoch: 5 }
+    };
+    let before = map(5, &[3]);
+    let mut after = map(6, &[3]);
+    after.pools.get_mut(&POOL).expect("the pool of the fixture").pg_num *= 2;
+    let pgs = after.pools[&POOL].pg_num;
+    for seen_at in ["reply", "request"] {
+        let mut listing = Listing::new(&before, POOL, "", 10).unwrap();
+        assert_eq!(listing.next_page(&before).pg_seed, Some(0));
+        let at_reply = if seen_at == "reply" { &after } else { &before };
+        assert!(!listing.take(at_reply, &page("a")).unwrap().complete);
+        let mut seeds = Vec::new();
+        while !listing.is_complete() {
+            seeds.extend(listing.next_page(&after).pg_seed);
+            listing.take(&after, &page("a")).unwrap();
+        }
+        assert_eq!(seeds, (0..pgs).collect::<Vec<u32>>(), "the split is seen at the {seen_at}");
+    }
+}
+
 #[test]
 fn eagain_resends_and_redirect_is_followed() {
     let mut world = World::connected(&[(1, map(5, &[3]))]);
@@ -111,13 +140,13 @@ fn listing_walks_a_pool_by_pg_and_page() {
         (vec!["d"], end.clone(), 1),
         (vec![], end, 1),
     ];
-    let mut world = World::connected(&[(1, map)]);
+    let mut world = World::connected(&[(1, map.clone())]);
     let mut names = Vec::new();
     let mut seeds = Vec::new();
     let mut conn = None;
     for (entries, next, result) in pages {
         assert!(!listing.is_complete());
-        let (id, effects) = world.submit(listing.next_page());
+        let (id, effects) = world.submit(listing.next_page(&map));
         let conn = *conn.get_or_insert_with(|| called_osd(&effects).unwrap().0);
         let sent = ops_sent(&effects, conn);
         let op = &sent[0].1;
@@ -130,7 +159,7 @@ fn listing_walks_a_pool_by_pg_and_page() {
         let [crate::Effect::Event(Event::Done { outcome: Ok(reply), .. })] = &effects[..] else {
             panic!("{effects:?}")
         };
-        names.extend(listing.take(reply).unwrap().objects.into_iter().map(|o| o.name));
+        names.extend(listing.take(&map, reply).unwrap().objects.into_iter().map(|o| o.name));
     }
     assert!(listing.is_complete());
     assert_eq!(seeds, [0, 0, 1, 2, 3]);

@@ -109,12 +109,13 @@ impl Cluster for Connection {
             let mut host = ClientHost::new(&self.access)?;
             host.connect(CONNECT_TIMEOUT).await?;
             let id = host.client().pool_by_name(pool).with_context(|| format!("there is no pool {pool}"))?;
-            let map = host.client().map().context("the client has no OSDMap")?;
-            let mut listing = Listing::new(map, id, Listing::ALL_NAMESPACES, 1)
+            let map = host.client().map().context("the client has no OSDMap")?.clone();
+            let mut listing = Listing::new(&map, id, Listing::ALL_NAMESPACES, 1)
                 .with_context(|| format!("no pool {pool}"))?;
             while !listing.is_complete() {
-                let reply = host.operate(listing.next_page()).await?;
-                listing.take(&reply)?;
+                let page = listing.next_page(host.client().map().unwrap_or(&map));
+                let reply = host.operate(page).await?;
+                listing.take(host.client().map().unwrap_or(&map), &reply)?;
             }
             Ok(())
         };

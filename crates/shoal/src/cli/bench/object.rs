@@ -75,8 +75,9 @@ async fn list(host: &mut ClientHost, pool: PoolId) -> anyhow::Result<()> {
     let mut listing = Listing::new(&map, pool, "", PAGE).context("the pool was deleted")?;
     let mut out = std::io::stdout().lock();
     while !listing.is_complete() {
-        let reply = done(host, listing.next_page()).await?;
-        for object in listing.take(&reply)?.objects {
+        let page = listing.next_page(host.client().map().unwrap_or(&map));
+        let reply = done(host, page).await?;
+        for object in listing.take(host.client().map().unwrap_or(&map), &reply)?.objects {
             out.write_all(&[&object.name[..], b"\n"].concat())?;
         }
     }
