@@ -1,5 +1,7 @@
 //! Replay of the fuzz corpus on stable Rust: `fuzz/corpus/TARGET/*`.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the corpus is files")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p osd --example shard_cost`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 use bytes::Bytes;
 use machine::identity::Proof;
 use machine::net::{Held, Peer};

@@ -5,6 +5,8 @@
 //! purpose; what a client can choose freely (object names) is keyed by Ceph's own object hash instead, and a
 //! client that breaks that hash slows only the PG that it may write anyway.
 
+#![allow(clippy::disallowed_types, reason = "the hasher is fixed, so the order is the same in every run")]
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 

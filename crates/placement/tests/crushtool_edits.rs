@@ -3,6 +3,12 @@
 //! Random sequences of edits; after each, crushtool's map and ours are compared as values (a rule's sizes aside,
 //! which older tools still fill in). `--ignored` runs 3,600 edits.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the maps go to stock's tools as files"
+)]
+
 mod support;
 
 use codec::{Encode, Features, decode_exact};

@@ -3,6 +3,12 @@
 //! The gate compares a sample. `cargo test -p placement --test crushtool_mappings -- --ignored` compares 100,000 mappings
 //! of 50 maps. Release 16.2 has no multi-step-retry rules: these are compared with the 20.2 in `SHOAL_CEPH20`.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the maps go to stock's tools as files"
+)]
+
 mod support;
 
 use codec::{Encode, Features};

@@ -4,6 +4,12 @@
 //! primaries, affinities. `--ignored` compares 100,000 PGs. Release 16.2 has no primary upmaps: these are compared with
 //! the 20.2 in `SHOAL_CEPH20`.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the maps go to stock's tools as files"
+)]
+
 mod support;
 
 use codec::Encode;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p store --example speed [OBJECTS]`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 use bytes::Bytes;
 use store::memory::Config;
 use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore, Query, ReadRequest, Transaction};

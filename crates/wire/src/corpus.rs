@@ -1,6 +1,8 @@
 //! Values that Ceph itself encoded, for tests: one compressed archive per release in the folder that `SHOAL_CORPUS` names.
 //! Without the variable the tests that need the archives are skipped.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the corpus is files, for tests")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -4,6 +4,8 @@
 //! exactly; what shoal writes for a peer of that release must be the same bytes. Where it is not, the line in
 //! `corpus_exceptions.txt` says why, and then the bytes that shoal writes must mean the same value.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the corpus is files")]
+
 use codec::Features;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

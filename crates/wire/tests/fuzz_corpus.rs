@@ -2,6 +2,8 @@
 //!
 //! The seeds were made by the ignored test here; run it again when a type or message is added.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the corpus is files")]
+
 use bytes::Bytes;
 use codec::{Encode, Reader};
 use std::fs;

@@ -2,6 +2,12 @@
 //!
 //! Needs `osdmaptool` and `monmaptool` on the `PATH`; a test without its tool is skipped.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the maps go to stock's tools as files"
+)]
+
 use codec::{Encode, Features, decode_exact};
 use std::fs;
 use std::path::{Path, PathBuf};

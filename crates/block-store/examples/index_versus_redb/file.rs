@@ -1,5 +1,7 @@
 //! A file as a device, with blocking direct I/O and counters.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 use bytes::Bytes;
 use device::{BLOCK, BlockDevice, DeviceError, Done, Request};
 use std::fs::{File, OpenOptions};

@@ -4,6 +4,8 @@
 //! Each candidate has the same total memory, gets the same changes and queries from the same seed, and makes them durable at
 //! the same moments: a store has a log, so its index must be durable at checkpoints only.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 mod file;
 mod ours;
 mod redbs;

@@ -1,5 +1,7 @@
 //! The work of a store on its index, in phases with separate costs.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 use crate::file::Counts;
 use crate::{CHECKPOINT_BYTES, Candidate, Changes};
 use bytes::Bytes;

@@ -2,6 +2,8 @@
 //!
 //! `cargo test -p block-store --release cost -- --ignored --nocapture`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
+
 use super::operations::{home, object, pg};
 use crate::mkfs::format;
 use crate::shard::{Options, Shard};
