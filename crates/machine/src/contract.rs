@@ -19,6 +19,10 @@ pub trait Machine {
     /// Panics when an invariant does not hold. The simulator and debug builds call it after every step, so it is
     /// incremental or sampled where the state is large.
     fn check(&self) {}
+
+    /// The states that this machine and those inside it are in, for the simulator's coverage. Each is told with the name
+    /// of its machine, a number that tells several of one name apart, and the name of the state.
+    fn states(&self, _see: &mut dyn FnMut(&'static str, u64, &'static str)) {}
 }
 
 /// The effects of a step, in order. The host drains it and hands it back, so that it allocates once.

@@ -547,4 +547,8 @@ impl Machine for Endpoint {
             assert!(self.sessions.contains_key(conn), "a peer is filed under a session that lives");
         }
     }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.sessions.iter().for_each(|(conn, session)| see("session", conn.0, session.stage.name()));
+    }
 }

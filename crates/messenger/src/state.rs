@@ -77,6 +77,25 @@ pub(super) enum Stage {
     Backoff,
 }
 
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Opening => "opening",
+            Stage::Hello => "hello",
+            Stage::AuthConnecting => "authenticating to peer",
+            Stage::AuthAccepting { .. } => "authenticating peer",
+            Stage::Judging => "judging",
+            Stage::Signing { .. } => "signing",
+            Stage::IdentConnecting => "identifying to peer",
+            Stage::Reconnecting => "reconnecting",
+            Stage::IdentAccepting => "identifying peer",
+            Stage::Ready => "ready",
+            Stage::Standby => "standby",
+            Stage::Backoff => "backoff",
+        }
+    }
+}
+
 /// The reason to give up a socket.
 #[derive(Clone, Debug)]
 pub(super) struct Fault(pub CloseReason);

@@ -423,6 +423,15 @@ impl Machine for Manager {
         let own = Time::earliest(Some(self.beacon_at), self.digest_at);
         Time::earliest(own, self.session.next_deadline())
     }
+
+    fn check(&self) {
+        self.session.check();
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.session.states(see);
+        see("manager", 0, if self.digest_at.is_some() { "has news" } else { "has no news" });
+    }
 }
 
 #[cfg(test)]

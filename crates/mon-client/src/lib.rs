@@ -310,7 +310,7 @@ impl MonSession {
         match self.hunt.next(&known, &mut self.random) {
             hunt::Next::Call(to) => {
                 self.conns_opened += 1;
-                let conn = ConnId::outgoing(self.conn_space | self.conns_opened);
+                let conn = outgoing_number(self.conn_space, self.conns_opened);
                 let credentials = self.monitor_credentials(now);
                 let policy = machine::net::Policy::Lossy;
                 let connect = NetEffect::Connect { conn, to, kind: EntityKind::MON, policy, credentials };
@@ -484,6 +484,11 @@ impl MonSession {
     }
 }
 
+/// The connection that was opened as the `count`-th.
+fn outgoing_number(space: u64, count: u64) -> ConnId {
+    ConnId::outgoing(space | count)
+}
+
 impl Machine for MonSession {
     type Input = Input;
     type Effect = Effect;
@@ -506,5 +511,25 @@ impl Machine for MonSession {
             }
         };
         Time::earliest(link, self.requests.next_deadline())
+    }
+
+    fn check(&self) {
+        let newest = outgoing_number(self.conn_space, self.conns_opened);
+        if let Link::Calling { conn, .. } | Link::Up(Up { conn, .. }) = &self.link {
+            assert_eq!(*conn, newest, "the connection in use is the newest");
+        }
+        if self.is_connected() {
+            assert!(self.global_id != 0, "a monitor that lets us in gives us a number");
+        }
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        let state = match &self.link {
+            Link::Idle => "idle",
+            Link::Waiting { .. } => "waiting",
+            Link::Calling { .. } => "calling",
+            Link::Up(_) => "up",
+        };
+        see("monitor session", self.conn_space, state);
     }
 }

@@ -23,6 +23,12 @@ pub fn cpu_time() -> std::time::Duration {
     std::time::Duration::try_from(taken).unwrap_or_default()
 }
 
+/// Processor time that the calling thread has taken so far.
+pub fn thread_cpu_time() -> std::time::Duration {
+    let taken = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::try_from(taken).unwrap_or_default()
+}
+
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -41,6 +41,12 @@ pub trait Node {
     fn fail_reads(&mut self, _until: Time) -> bool {
         false
     }
+    /// The disk is nearly full until then, if there is a disk.
+    fn fill_disk(&mut self, _until: Time) -> bool {
+        false
+    }
+    /// An administrator's command, as it goes to a monitor.
+    fn command(&mut self, _now: Time, _command: String) {}
     /// At the end: whether what the disk holds agrees with itself.
     fn examine(&mut self) -> Result<(), String> {
         Ok(())
@@ -49,8 +55,8 @@ pub trait Node {
     fn lose_disk(&mut self) {}
     /// The machine's invariants. Panics.
     fn check(&self);
-    /// States that it is in, for the coverage.
-    fn states(&self, _into: &mut dyn FnMut(&str)) {}
+    /// The states that its machines are in, for the coverage: machine, which of several, state.
+    fn states(&self, _see: &mut dyn FnMut(&'static str, u64, &'static str)) {}
 }
 
 /// What a process dies of.

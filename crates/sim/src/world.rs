@@ -1,69 +1,81 @@
-//! The world: nodes, the network between them, one clock, one queue of what happens next.
+//! The world: nodes with clocks of their own, the network between them, one queue of what happens next.
 //!
-//! Everything random is drawn from the seed, in streams of their own for the network and the faults, so that
-//! a change in the one does not shift the other. Events at the same time happen in the order in which they were
-//! put down. Two runs of one seed are the same event by event; [`Trace::hash`] tells.
+//! Everything random is drawn from the seed, in streams of their own for the network and for each kind of fault, so that
+//! a change in the one does not shift the other. Events at the same time happen in the order in which they were put down.
+//! Two runs of one seed are the same event by event; [`Trace::hash`] tells.
 
+use crate::check::TrueTime;
+use crate::clock::{Clock, WallClock};
+use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
-use crate::trace::Trace;
+use crate::stream;
+use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
 pub struct World {
     now: Time,
+    /// The same, for the history.
+    true_time: TrueTime,
     nodes: Vec<Box<dyn Node>>,
     /// What the network knows of each, kept up to date.
     stations: Vec<Station>,
+    /// When each node wants to go on by itself, in the world's time.
+    wakes: Vec<Option<Time>>,
     network: Network,
     weather: Weather,
     network_random: Random,
-    fault_random: Random,
-    /// Who dies when it next writes, if that is before a time; of what, and how long it is down.
-    ambushes: BTreeMap<NodeId, (Time, Death, Duration)>,
+    /// Decides what was on a disk when its process died.
+    seed: u64,
+    ambushes: BTreeMap<NodeId, Ambush>,
+    pauses: BTreeMap<NodeId, Pause>,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
     trace: Trace,
     work: VecDeque<Work>,
 }
 
+/// A node that dies at its next write, if that is before a time.
+#[derive(Clone, Copy)]
+struct Ambush {
+    until: Time,
+    death: Death,
+    down_for: Duration,
+}
+
+/// A process that is stopped, or will be.
+struct Pause {
+    /// So many more steps it takes before that.
+    steps_left: u64,
+    until: Time,
+    /// What it has not got, or not done, in order.
+    waiting: VecDeque<Work>,
+}
+
 /// What the present event has yet to lead to, at the same moment.
 enum Work {
     Event(NodeId, NetEvent),
     Effect(NodeId, NetEffect),
+    Arrival(NodeId, Arrival),
+}
+
+impl Work {
+    fn node(&self) -> NodeId {
+        let (Work::Event(node, _) | Work::Effect(node, _) | Work::Arrival(node, _)) = self;
+        *node
+    }
 }
 
 #[derive(Debug)]
 enum Event {
     Arrival(Arrival),
     Start(NodeId),
-    /// A stalled node is reachable again.
-    Unstall(NodeId),
-}
-
-/// What the simulator does to the world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// One connection breaks.
-    Break,
-    /// The process dies, and starts again after a while.
-    Crash { node: NodeId, death: Death, down_for: Duration },
-    /// The same, at the first moment within a time at which its disk is writing: what it has said by then arrives.
-    CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
-    /// The same as a crash, and it comes back with nothing on its disk. More than a cluster of one copy survives.
-    LoseDisk { node: NodeId, down_for: Duration },
-    /// The node's disk is slow for a while.
-    SlowDisk { node: NodeId, slow_for: Duration },
-    /// The node's disk answers nothing for a while.
-    StallDisk { node: NodeId, stalled_for: Duration },
-    /// A bit of what the node's disk holds flips.
-    FlipBit { node: NodeId },
-    /// Something on the node's disk cannot be read for a while.
-    FailReads { node: NodeId, fails_for: Duration },
-    /// Nothing reaches or leaves the node for a while; then it all arrives.
-    Stall { node: NodeId, stalled_for: Duration },
+    /// The process runs again.
+    Resume(NodeId),
 }
 
 impl World {
@@ -78,17 +90,20 @@ impl World {
     }
 
     fn new(seed: u64, network: Network) -> World {
-        let mut random = Random::from_number(seed);
+        // Not zero, so that no machine's "never" looks like now.
+        let now = Time(1_000_000_000);
         World {
-            // Not zero, so that no machine's "never" looks like now.
-            now: Time(1_000_000_000),
+            now,
+            true_time: Rc::new(now.into()),
             nodes: Vec::new(),
             stations: Vec::new(),
+            wakes: Vec::new(),
             network,
             weather: Weather::default(),
-            network_random: random.fork(),
-            fault_random: random.fork(),
+            network_random: stream(seed, "network"),
+            seed,
             ambushes: BTreeMap::new(),
+            pauses: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             trace: Trace::default(),
@@ -96,17 +111,24 @@ impl World {
         }
     }
 
-    /// A node that is down until it is started.
-    pub fn add(&mut self, node: Box<dyn Node>) -> NodeId {
+    pub fn set_notes(&mut self, notes: Notes) {
+        self.trace.set_notes(notes);
+    }
+
+    /// A node that is down until it is started. `wall` is what it reads the wall from.
+    pub fn add(&mut self, node: Box<dyn Node>, wall: WallClock) -> NodeId {
         self.stations.push(Station {
             name: node.name(),
             addrs: node.addrs(),
             cores: node.cores(),
             judges: node.judges(),
             is_up: false,
+            is_paused: false,
             life: 0,
+            clock: Clock::new(wall),
         });
         self.nodes.push(node);
+        self.wakes.push(None);
         NodeId(self.nodes.len() - 1)
     }
 
@@ -124,8 +146,16 @@ impl World {
         self.now
     }
 
+    pub fn true_time(&self) -> TrueTime {
+        self.true_time.clone()
+    }
+
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    pub fn coverage(&self) -> &Coverage {
+        self.trace.coverage()
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -139,29 +169,32 @@ impl World {
 
     /// Run for a while.
     pub fn run(&mut self, span: Duration) {
-        self.run_while(span, || true);
+        self.run_until(self.now + span, || true);
     }
 
-    /// Run for a while, but not further than the event after which `go_on` says no.
-    pub fn run_while(&mut self, span: Duration, go_on: impl Fn() -> bool) {
-        let end = self.now + span;
+    /// Run until then, but not further than the event after which `go_on` says no.
+    pub fn run_until(&mut self, end: Time, go_on: impl Fn() -> bool) {
         while self.step(end) {
             if !go_on() {
                 return;
             }
         }
-        self.now = end;
+        self.set_now(end);
+    }
+
+    fn set_now(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.true_time.set(self.now);
     }
 
     /// The next event, if it comes by `end`.
     fn step(&mut self, end: Time) -> bool {
         let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
-        let up = self.nodes.iter().zip(&self.stations).enumerate().filter(|(_, (_, station))| station.is_up);
-        let woken = up.filter_map(|(i, (node, _))| Some((node.next_wake()?, i))).min();
-        let sessions = self.network.next_deadline();
+        let woken = self.wakes.iter().enumerate().filter_map(|(i, at)| Some(((*at)?, i))).min();
+        let sessions = self.network.next_deadline(&self.stations);
         let earliest = Time::earliest(queued, Time::earliest(woken.map(|(at, _)| at), sessions));
         let Some(at) = earliest.filter(|at| *at <= end) else { return false };
-        self.now = self.now.max(at);
+        self.set_now(at);
         if queued == Some(at) {
             let (_, event) = self.queue.pop_first().expect("its time was just read");
             self.happen(event);
@@ -177,7 +210,11 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrival(arrival) => self.with_network(|network, cx| network.arrive(cx, arrival)),
+            Event::Arrival(arrival) => {
+                if let Some(node) = self.network.destination(&arrival) {
+                    self.work.push_back(Work::Arrival(node, arrival));
+                }
+            }
             Event::Start(node) => {
                 let station = &mut self.stations[node.0];
                 if station.is_up {
@@ -192,65 +229,113 @@ impl World {
                 self.with_node(node, |node, now, out| node.start(now, out));
                 self.stations[node.0].addrs = self.nodes[node.0].addrs();
             }
-            Event::Unstall(node) => {
-                if self.weather.stalls.get(&node).is_some_and(|until| *until <= self.now) {
-                    self.weather.stalls.remove(&node);
-                }
+            Event::Resume(node) => {
+                let Some(pause) = self.pauses.get(&node).filter(|pause| pause.until <= self.now) else {
+                    return;
+                };
+                self.trace.event(self.now, node.0, "resumed", &[]);
+                debug_assert!(pause.steps_left == 0 || pause.waiting.is_empty());
+                let pause = self.pauses.remove(&node).expect("just seen");
+                self.work.extend(pause.waiting);
+                self.stations[node.0].is_paused = false;
+                self.look_at_clock(node);
             }
         }
     }
 
-    pub fn fault(&mut self, fault: Fault) {
+    pub fn fault(&mut self, fault: Fault) -> bool {
         self.trace.event(self.now, 0, "fault", format!("{fault:?}").as_bytes());
         self.trace.note(|| format!("{:?} fault {fault:?}", self.now));
+        let has_happened = self.inject(fault);
+        self.settle();
+        has_happened
+    }
+
+    /// False if it met nobody.
+    fn inject(&mut self, fault: Fault) -> bool {
+        let now = self.now;
+        let is_up = |node: NodeId| self.stations[node.0].is_up;
         match fault {
-            Fault::Break => {
-                self.trace.cover("fault: connection broken");
-                self.with_network(|network, cx| {
-                    network.break_one(cx);
-                });
+            Fault::Break { pick } => {
+                let mut was_broken = false;
+                self.with_network(|network, cx| was_broken = network.break_one(cx, pick));
+                return was_broken;
             }
-            Fault::Crash { node, death, down_for } => {
-                if self.crash(node, death, down_for) {
-                    self.trace.cover(&format!("fault: {} {}", self.kind_of(node), words_of(death)));
-                }
-            }
+            Fault::Crash { node, death, down_for } => return self.crash(node, death, down_for),
             Fault::CrashWriting { node, death, within, down_for } => {
-                self.ambushes.insert(node, (self.now + within, death, down_for));
+                self.ambushes.insert(node, Ambush { until: now + within, death, down_for });
             }
             Fault::LoseDisk { node, down_for } => {
-                if self.crash(node, Death::Process, down_for) {
-                    self.trace.cover(&format!("fault: {} lost its disk", self.kind_of(node)));
-                    self.nodes[node.0].lose_disk();
+                if !self.crash(node, Death::Process, down_for) {
+                    return false;
                 }
+                self.nodes[node.0].lose_disk();
             }
             Fault::SlowDisk { node, slow_for } => {
-                self.trace.cover(&format!("fault: {}'s disk was slow", self.kind_of(node)));
-                self.nodes[node.0].slow_disk(self.now + slow_for);
+                let until = self.local(node, now + slow_for);
+                self.nodes[node.0].slow_disk(until);
             }
             Fault::StallDisk { node, stalled_for } => {
-                self.trace.cover(&format!("fault: {}'s disk stalled", self.kind_of(node)));
-                self.nodes[node.0].stall_disk(self.now + stalled_for);
+                let until = self.local(node, now + stalled_for);
+                self.nodes[node.0].stall_disk(until);
             }
-            Fault::FlipBit { node } => {
-                if self.stations[node.0].is_up && self.nodes[node.0].flip_bit() {
-                    self.trace.cover(&format!("fault: a bit on {}'s disk flips", self.kind_of(node)));
-                }
-            }
+            Fault::FlipBit { node } => return is_up(node) && self.nodes[node.0].flip_bit(),
             Fault::FailReads { node, fails_for } => {
-                if self.stations[node.0].is_up && self.nodes[node.0].fail_reads(self.now + fails_for) {
-                    let kind = self.kind_of(node);
-                    self.trace.cover(&format!("fault: something on {kind}'s disk could not be read"));
+                let until = self.local(node, now + fails_for);
+                return is_up(node) && self.nodes[node.0].fail_reads(until);
+            }
+            Fault::FillDisk { node, full_for } => {
+                let until = self.local(node, now + full_for);
+                let has_filled = is_up(node) && self.nodes[node.0].fill_disk(until);
+                self.look_at_clock(node);
+                return has_filled;
+            }
+            Fault::CutOff { node, cut_for } => self.weather.cut_off(node, now + cut_for),
+            Fault::Part { from, to, both_ways, parted_for } => {
+                if from == to {
+                    return false;
+                }
+                self.weather.part(from, to, now + parted_for);
+                if both_ways {
+                    self.weather.part(to, from, now + parted_for);
                 }
             }
-            Fault::Stall { node, stalled_for } => {
-                self.trace.cover(&format!("fault: {} stalled", self.kind_of(node)));
-                let until = self.now + stalled_for;
-                self.weather.stalls.insert(node, until);
-                self.put(until, Event::Unstall(node));
+            Fault::SlowNetwork { delay_max, slow_for } => self.weather.slow_down(delay_max, now + slow_for),
+            Fault::Pause { node, after_steps, paused_for } => {
+                if !is_up(node) || self.pauses.contains_key(&node) {
+                    return false;
+                }
+                let until = now + paused_for;
+                let pause = Pause { steps_left: after_steps, until, waiting: VecDeque::new() };
+                self.pauses.insert(node, pause);
+                self.put(until, Event::Resume(node));
+                self.look_at_clock(node);
+            }
+            Fault::ClockRate { node, rate_ppm } => {
+                self.stations[node.0].clock.set_rate(now, rate_ppm);
+                self.look_at_clock(node);
+            }
+            Fault::WallJump { node, offset_ms } => {
+                self.stations[node.0].clock.set_wall_offset(offset_ms * 1_000_000);
+            }
+            Fault::Command { node, command } => {
+                if !is_up(node) {
+                    return false;
+                }
+                self.with_node(node, |node, now, _| node.command(now, command.text()));
             }
         }
-        self.settle();
+        true
+    }
+
+    /// Partitions end, and wall clocks are set right.
+    pub fn calm(&mut self) {
+        self.weather.calm();
+        self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
+    }
+
+    fn local(&self, node: NodeId, at: Time) -> Time {
+        self.stations[node.0].clock.local(at)
     }
 
     /// The process dies, if it was alive.
@@ -258,9 +343,15 @@ impl World {
         if !self.stations[node.0].is_up {
             return false;
         }
+        self.pauses.remove(&node);
+        self.trace.forget_states(node);
         self.with_network(|network, cx| network.died(cx, node));
-        self.stations[node.0].is_up = false;
-        self.nodes[node.0].crash(self.now, death, &mut self.fault_random);
+        let station = &mut self.stations[node.0];
+        (station.is_up, station.is_paused) = (false, false);
+        let mut dice = stream(self.seed ^ u64::from(station.life) << 8 ^ node.0 as u64, "crash");
+        let now = station.clock.local(self.now);
+        self.nodes[node.0].crash(now, death, &mut dice);
+        self.wakes[node.0] = None;
         self.put(self.now + down_for, Event::Start(node));
         true
     }
@@ -271,37 +362,42 @@ impl World {
             return;
         }
         let now = self.now;
-        self.ambushes.retain(|_, (until, ..)| now < *until);
-        let writes = |(node, (_, death, down_for)): (&NodeId, &(Time, Death, Duration))| {
-            let is_it = self.stations[node.0].is_up && self.nodes[node.0].is_writing();
-            is_it.then_some((*node, *death, *down_for))
-        };
-        let caught: Vec<(NodeId, Death, Duration)> = self.ambushes.iter().filter_map(writes).collect();
-        for (node, death, down_for) in caught {
-            self.ambushes.remove(&node);
+        self.ambushes.retain(|_, ambush| now < ambush.until);
+        let writes = |node: &NodeId| self.stations[node.0].is_up && self.nodes[node.0].is_writing();
+        let caught: Vec<NodeId> = self.ambushes.keys().copied().filter(writes).collect();
+        for node in caught {
+            let Ambush { death, down_for, .. } = self.ambushes.remove(&node).expect("just listed");
             self.trace.event(now, node.0, "crashes while it writes", &[]);
             self.trace.note(|| format!("{now:?} {node:?} crashes while it writes"));
-            self.trace.cover(&format!("fault: {} {} while it wrote", self.kind_of(node), words_of(death)));
             self.crash(node, death, down_for);
         }
     }
 
-    fn kind_of(&self, node: NodeId) -> &'static str {
-        self.nodes[node.0].name().kind.name()
-    }
-
     fn with_node(&mut self, id: NodeId, f: impl FnOnce(&mut dyn Node, Time, &mut Vec<NetEffect>)) {
-        if !self.stations[id.0].is_up {
+        let station = &mut self.stations[id.0];
+        if !station.is_up {
             return;
         }
         let node = &mut self.nodes[id.0];
         let mut out = Vec::new();
-        f(node.as_mut(), self.now, &mut out);
+        f(node.as_mut(), station.clock.local(self.now), &mut out);
         node.check();
-        self.stations[id.0].name = node.name();
-        let trace = &mut self.trace;
-        node.states(&mut |state| trace.cover(state));
+        station.name = node.name();
+        self.trace.states(Source::Node(id), |see| node.states(see));
         self.work.extend(out.into_iter().map(|effect| Work::Effect(id, effect)));
+        if let Some(pause) = self.pauses.get_mut(&id) {
+            pause.steps_left = pause.steps_left.saturating_sub(1);
+        }
+        self.look_at_clock(id);
+    }
+
+    /// When the node wants to go on by itself, if it may.
+    fn look_at_clock(&mut self, id: NodeId) {
+        let station = &mut self.stations[id.0];
+        station.is_paused = self.pauses.get(&id).is_some_and(|pause| pause.steps_left == 0);
+        let goes_on = station.is_up && !station.is_paused;
+        let wake = goes_on.then(|| self.nodes[id.0].next_wake()).flatten();
+        self.wakes[id.0] = wake.map(|at| station.clock.world(at).max(self.now));
     }
 
     /// Lend the network what it works with.
@@ -329,11 +425,15 @@ impl World {
         self.carry();
         self.spring_ambushes();
         self.carry();
-        self.network.check();
     }
 
     fn carry(&mut self) {
         while let Some(work) = self.work.pop_front() {
+            let paused = self.pauses.get_mut(&work.node()).filter(|pause| pause.steps_left == 0);
+            if let Some(pause) = paused {
+                pause.waiting.push_back(work);
+                continue;
+            }
             match work {
                 Work::Event(node, event) => {
                     self.with_node(node, |node, now, out| node.on_net(now, event, out))
@@ -341,14 +441,8 @@ impl World {
                 Work::Effect(node, effect) => {
                     self.with_network(|network, cx| network.effect(cx, node, effect))
                 }
+                Work::Arrival(_, arrival) => self.with_network(|network, cx| network.arrive(cx, arrival)),
             }
         }
-    }
-}
-
-fn words_of(death: Death) -> &'static str {
-    match death {
-        Death::Process => "crashed",
-        Death::Power => "lost its power",
     }
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use codec::{Features, Reader, Writer};
 use machine::net::{Credentials, NetEffect, NetEvent, Policy};
 use machine::{ConnId, Random, Time};
-use sim::check::{Act, Answer, History, OpRef, Promise, Token, Violation};
-use sim::{Death, Fault, Level, Node, NodeId, World};
+use sim::check::{Answer, Fill, History, OpRef, Output, Promise, Step, Token, Violation};
+use sim::{Death, Fault, Level, Node, NodeId, WallClock, World};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -49,6 +49,13 @@ fn words_of(message: &Message) -> Vec<u64> {
 struct Disk {
     objects: BTreeMap<u64, Vec<Token>>,
     done: BTreeMap<(u64, u64), Vec<u64>>,
+}
+
+const ENOENT: i32 = -2;
+
+/// The bytes that the model gives a token.
+fn fill(token: Token) -> Fill {
+    Fill { token, len: 16 }
 }
 
 /// A request: client, number, object, what (0 read, 1 put, 2 append, 3 remove), token.
@@ -165,6 +172,21 @@ struct Client {
 }
 
 impl Client {
+    fn new(id: u32, random: Random, history: Rc<RefCell<History>>) -> Client {
+        Client {
+            id,
+            random,
+            history,
+            conns: 0,
+            conn: None,
+            call_at: Time::ZERO,
+            next_at: Time::ZERO,
+            sent: 0,
+            open: BTreeMap::new(),
+            life: 0,
+        }
+    }
+
     fn call(&mut self, out: &mut Vec<NetEffect>) {
         self.conns += 1;
         let conn = ConnId::outgoing(self.conns);
@@ -182,18 +204,18 @@ impl Client {
         });
     }
 
-    fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+    fn issue(&mut self, out: &mut Vec<NetEffect>) {
         let (object, what) = (self.random.below(3), self.random.below(8).min(3));
         let mut history = self.history.borrow_mut();
         let token = history.token();
-        let (act, what) = match what {
-            0 => (Act::Read, 0),
-            1 => (Act::Put(token), 1),
-            2 => (Act::Append(token), 2),
-            _ if self.random.below(6) == 0 => (Act::Remove, 3),
-            _ => (Act::Append(token), 2),
+        let (step, what) = match what {
+            0 => (Step::Read { offset: 0, len: 0 }, 0),
+            1 => (Step::WriteFull(fill(token)), 1),
+            2 => (Step::Append(fill(token)), 2),
+            _ if self.random.below(6) == 0 => (Step::Remove, 3),
+            _ => (Step::Append(fill(token)), 2),
         };
-        let op = history.begin(now, self.id, &format!("o{object}"), act);
+        let op = history.begin(self.id, &format!("o{object}"), [step].into());
         self.sent += 1;
         let request = [u64::from(self.id) << 32 | self.life, self.sent, object, what, token];
         self.open.insert(self.sent, (op, request));
@@ -234,12 +256,15 @@ impl Node for Client {
                 let words = words_of(&message);
                 let Some((op, request)) = self.open.remove(&words[0]) else { return };
                 let answer = match (request[3], words[1]) {
-                    (0, 0) => Answer::Value(None),
-                    (0, _) => Answer::Value(Some(words[2..].to_vec())),
-                    (3, 0) => Answer::NotFound,
-                    _ => Answer::Done,
+                    (0 | 3, 0) => Answer::failed(ENOENT),
+                    (0, _) => {
+                        let bytes: Vec<u8> =
+                            words[2..].iter().flat_map(|token| fill(*token).bytes()).collect();
+                        Answer::with(vec![Output::Data(bytes.into())])
+                    }
+                    _ => Answer::done(),
                 };
-                self.history.borrow_mut().answer(now, op, answer);
+                self.history.borrow_mut().answer(op, answer);
             }
             _ => {}
         }
@@ -251,7 +276,7 @@ impl Node for Client {
         }
         if self.next_at <= now {
             if self.open.len() < 2 {
-                self.issue(now, out);
+                self.issue(out);
             }
             self.next_at = now + Duration::from_micros(500 + self.random.below(20_000));
         }
@@ -262,8 +287,8 @@ impl Node for Client {
         Time::earliest(Some(self.next_at), call)
     }
 
-    fn crash(&mut self, now: Time, _death: Death, _dice: &mut Random) {
-        self.history.borrow_mut().abandon_client(now, self.id, self.id.into());
+    fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
+        self.history.borrow_mut().abandon_client(self.id, self.id.into());
         self.open.clear();
         self.conn = None;
     }
@@ -284,7 +309,7 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
         }),
     };
     let mut random = Random::from_number(seed);
-    let history = Rc::new(RefCell::new(History::default()));
+    let history = Rc::new(RefCell::new(History::new(world.true_time())));
     let server = Server {
         bug,
         random: random.fork(),
@@ -292,38 +317,30 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
         current: Disk::default(),
         writing: VecDeque::new(),
     };
-    let server = world.add(Box::new(server));
+    let server = world.add(Box::new(server), WallClock::default());
     world.start(server);
     let mut clients = Vec::new();
     for id in 1..=4 {
-        clients.push(world.add(Box::new(Client {
-            id,
-            random: random.fork(),
-            history: history.clone(),
-            conns: 0,
-            conn: None,
-            call_at: Time::ZERO,
-            next_at: Time::ZERO,
-            sent: 0,
-            open: BTreeMap::new(),
-            life: 0,
-        })));
+        clients
+            .push(world.add(Box::new(Client::new(id, random.fork(), history.clone())), WallClock::default()));
     }
     clients.iter().for_each(|c| world.start(*c));
     for round in 0..60 {
         world.run(Duration::from_millis(300 + random.below(400)));
         let down_for = Duration::from_millis(random.below(300));
-        match random.below(4) {
-            0 => world.fault(Fault::Crash { node: server, death: Death::Process, down_for }),
-            1 => world.fault(Fault::Stall { node: clients[round % 4], stalled_for: down_for }),
+        let fault = match random.below(4) {
+            0 => Fault::Crash { node: server, death: Death::Process, down_for },
+            1 => Fault::CutOff { node: clients[round % 4], cut_for: down_for },
             2 if round % 12 == 0 => {
-                world.fault(Fault::Crash { node: clients[round % 4], death: Death::Process, down_for })
+                Fault::Crash { node: clients[round % 4], death: Death::Process, down_for }
             }
-            _ => world.fault(Fault::Break),
-        }
+            _ => Fault::Break { pick: random.u64() },
+        };
+        world.fault(fault);
     }
     world.run(Duration::from_secs(3));
-    let history = history.borrow();
+    let mut history = history.borrow_mut();
+    history.finish();
     (history.violations().to_vec(), world.trace().hash(), history.summary().answered)
 }
 
@@ -359,20 +376,9 @@ fn planted_bugs_are_caught() {
 #[test]
 fn a_node_that_does_not_exist_cannot_be_called() {
     let mut world = World::with_messages(1);
-    let history = Rc::new(RefCell::new(History::default()));
-    let client = Client {
-        id: 1,
-        random: Random::from_number(1),
-        history: history.clone(),
-        conns: 0,
-        conn: None,
-        call_at: Time::ZERO,
-        next_at: Time::ZERO,
-        sent: 0,
-        open: BTreeMap::new(),
-        life: 0,
-    };
-    let node: NodeId = world.add(Box::new(client));
+    let history = Rc::new(RefCell::new(History::new(world.true_time())));
+    let client = Client::new(1, Random::from_number(1), history.clone());
+    let node: NodeId = world.add(Box::new(client), WallClock::default());
     world.start(node);
     world.run(Duration::from_secs(1));
     assert_eq!(history.borrow().summary().answered, 0);

@@ -241,4 +241,25 @@ impl Machine for Client {
         let all = [self.mon.next_deadline(), self.in_flight.next_deadline(), self.watches.next_ping(), tick];
         all.into_iter().flatten().chain(reconnect).min()
     }
+
+    fn check(&self) {
+        self.mon.check();
+        for (conn, osd) in &self.osd_of_conn {
+            let session = self.sessions.get(osd).expect("a connection belongs to a session");
+            assert_eq!(session.conn(), Some(*conn), "a session knows its connection");
+        }
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.mon.states(see);
+        for (osd, session) in &self.sessions {
+            let state = match session.link {
+                Link::NoTicket => "no ticket",
+                Link::Waiting { .. } => "waiting",
+                Link::Open { ready: false, .. } => "calling",
+                Link::Open { ready: true, .. } => "open",
+            };
+            see("client's OSD session", *osd as u64, state);
+        }
+    }
 }

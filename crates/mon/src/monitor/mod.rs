@@ -317,4 +317,19 @@ impl Machine for Monitor {
             assert!(self.committed.digest() == self.head.digest(), "both copies applied the same log");
         }
     }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        let is_behind = self.committed.version < self.last_proposed;
+        see("monitor", 0, if is_behind { "writing" } else { "at rest" });
+        let map = self.committed.osdmap();
+        for osd in map.osd_ids() {
+            let state = match (map.is_up(osd), map.is_in(osd)) {
+                (true, true) => "up, in",
+                (true, false) => "up, out",
+                (false, true) => "down, in",
+                (false, false) => "down, out",
+            };
+            see("OSD in the map", osd as u64, state);
+        }
+    }
 }

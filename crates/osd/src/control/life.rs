@@ -85,6 +85,18 @@ impl Life {
         assert!(self.stop_commit.is_some() || self.phase != Phase::Stopped, "a clean stop is recorded first");
     }
 
+    /// More exact than [`Life::state_name`], which has stock's words.
+    pub fn phase_name(&self) -> &'static str {
+        match self.phase {
+            Phase::New => "new",
+            Phase::Loading => "loading",
+            Phase::Booting => "booting",
+            Phase::Up => "up",
+            Phase::Stopping => "stopping",
+            Phase::Stopped => "stopped",
+        }
+    }
+
     pub fn state_name(&self) -> &'static str {
         match self.phase {
             Phase::New | Phase::Loading => "initializing",

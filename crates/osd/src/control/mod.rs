@@ -123,12 +123,6 @@ impl Control {
         self.peers.keys().copied().filter(|conn| !conn.is_outgoing())
     }
 
-    /// States, for a simulator's coverage.
-    pub fn states(&self, into: &mut dyn FnMut(&str)) {
-        into(&format!("osd: {}", self.life.state_name()));
-        self.moves.states(into);
-    }
-
     /// The map has this very process under our number, and up.
     fn is_us(&self, map: &OsdMap) -> bool {
         let osd = self.config.osd.0;
@@ -464,6 +458,12 @@ impl Machine for Control {
 
     fn next_deadline(&self) -> Option<Time> {
         Time::earliest(self.mon.next_deadline(), self.ticked_at.map(|at| at + TICK))
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.mon.states(see);
+        see("OSD", 0, self.life.phase_name());
+        self.moves.states(see);
     }
 
     fn check(&self) {

@@ -89,13 +89,9 @@ impl Moves {
         assert!(at == from || (at == to && phase != Phase::Copying), "{pg} is on core {} in {phase:?}", at.0);
     }
 
-    pub fn states(&self, into: &mut dyn FnMut(&str)) {
-        if let Some(under_way) = &self.under_way {
-            into(&format!("osd: a PG moves, {}", under_way.phase.name()));
-        }
-        if !self.held_maps.is_empty() {
-            into("osd: a map waits for a PG that moves");
-        }
+    pub fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        see("migration", 0, self.under_way.as_ref().map_or("none", |under_way| under_way.phase.name()));
+        see("maps", 0, if self.held_maps.is_empty() { "applied" } else { "held for a migration" });
     }
 
     pub fn hold_map(&mut self, maps: &MOSDMap, from: &str) {

@@ -126,13 +126,6 @@ impl Core {
         self.control.as_ref().is_some_and(|part| part.control.is_up())
     }
 
-    /// States of this core's machines, for a simulator's coverage.
-    pub fn states(&self, into: &mut dyn FnMut(&str)) {
-        if let Some(part) = &self.control {
-            part.control.states(into);
-        }
-    }
-
     /// The first epoch of the interval in which this core serves a PG.
     pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
         self.shard.served_since(pg)
@@ -456,6 +449,13 @@ impl Machine for Core {
         let own = Time::earliest(self.shard.next_deadline(), Some(self.measure_at));
         let Some(part) = &self.control else { return own };
         Time::earliest(own, part.control.next_deadline())
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.shard.states(see);
+        if let Some(part) = &self.control {
+            part.control.states(see);
+        }
     }
 
     fn check(&self) {

@@ -114,6 +114,21 @@ impl Pg {
         }
     }
 
+    /// For the simulator's coverage.
+    pub fn state_name(&self) -> &'static str {
+        match (&self.moving, self.phase) {
+            (Some(Moving::Departing(_)), _) => "departing",
+            (Some(Moving::Departed { .. }), _) => "departed",
+            (Some(Moving::Arriving), _) => "arriving",
+            (None, PgPhase::Loading) => "loading",
+            (None, PgPhase::Removing) => "removing",
+            _ if self.split.is_some() => "splitting",
+            (None, PgPhase::Active) => "active",
+            (None, PgPhase::Stray) => "stray",
+            (None, PgPhase::Down) => "down",
+        }
+    }
+
     pub fn next_version(&self, epoch: wire::types::Epoch) -> Eversion {
         Eversion { epoch, version: self.progress.last_update.version + 1 }
     }

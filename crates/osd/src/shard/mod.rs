@@ -271,6 +271,14 @@ impl Machine for Shard {
         self.timers.first().map(|(at, _)| *at)
     }
 
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        let core = u64::from(self.config.core.0) << 56;
+        for (_, pg) in self.pgs.iter() {
+            let number = core | (pg.id.pg.pool as u64) << 32 | u64::from(pg.id.pg.seed);
+            see("PG", number, pg.state_name());
+        }
+    }
+
     /// Every request that works on an object finds its object and its PG; every PG is found by its name.
     fn check(&self) {
         for (_, pending) in self.pending.iter() {

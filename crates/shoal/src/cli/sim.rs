@@ -1,36 +1,54 @@
-//! `shoal sim`: a cluster of production machines through faults, on one thread, from one seed.
+//! `shoal sim`: clusters of production machines through faults, each on one thread, from one seed.
+
+mod campaign;
 
 use clap::ValueEnum;
+use std::io::Write;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Run a simulated cluster from a seed and say what held; the same seed is the same run, event for event
+/// Run simulated clusters from seeds and check what their clients saw
+///
+/// A seed decides everything: a second run of it is the same, event for event. It fails when a promise to clients is
+/// broken, a machine's invariant does not hold, or the checker cannot decide. The exit code is 1 if any seed fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  shoal sim --seed 7                       ten simulated minutes of seed 7
-  shoal sim --seed 1 --count 200           seeds 1 to 200; stops with an error if any fails
-  shoal sim --seed 7 --twice               and that a second run is the same, event for event
+  shoal sim --seeds 0..200 --jobs 2        200 seeds of ten simulated minutes, and a summary
+  shoal sim --seeds 0..8 --twice-in 4      one in four runs twice; the two must be the same
+  shoal sim --seed 7                       one seed, with faults injected and messages seen
+  shoal sim --seed 7 --trace               and every event in words, to find out what went wrong
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
-  shoal sim --seed 7 --level bytes         with frames and handshakes between the machines")]
+  shoal sim --seed 7 --level cephx         with frames, handshakes, keys and tickets between the machines")]
 pub struct Args {
+    /// Run this seed alone
+    #[arg(long, required_unless_present = "seeds", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Run the seeds from FROM up to, not including, TO
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range)]
+    seeds: Option<Range<u64>>,
+    /// Seeds that run at the same time [default: one a processor]
     #[arg(long)]
-    seed: u64,
+    jobs: Option<usize>,
     /// Simulated minutes of work and faults; a quiet time follows
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// How many seeds, counting up from the first
-    #[arg(long, default_value_t = 1)]
-    count: u64,
-    /// Run each seed again, and compare the traces
-    #[arg(long)]
-    twice: bool,
-    /// What the simulated network carries
-    #[arg(long, value_enum, default_value_t = Level::Messages)]
-    level: Level,
-    /// What OSDs keep their objects in; chosen by the seed if not given: disks for even ones
+    /// Run one seed in N a second time, and compare the traces
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    twice_in: Option<u64>,
+    /// Print every event in words
+    #[arg(long, conflicts_with = "seeds")]
+    trace: bool,
+    /// What the simulated network carries [default: by seed]
+    #[arg(long, value_enum)]
+    level: Option<Level>,
+    /// What OSDs keep their objects in [default: by seed]
     #[arg(long, value_enum)]
     store: Option<Store>,
+    /// Reactor cores of each OSD [default: by seed]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=8))]
+    cores: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,33 +63,88 @@ enum Store {
 enum Level {
     /// Whole messages: fast
     Messages,
-    /// Bytes, through the session machines, with nobody asked to prove who they are
+    /// Bytes, through the session machines, without authentication
     Bytes,
+    /// Bytes, with cephx keys and tickets
+    Cephx,
+}
+
+/// `3..10`
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let (from, to) = text.split_once("..").ok_or("a range is written FROM..TO")?;
+    let number = |part: &str| part.trim().parse::<u64>().map_err(|error| format!("{part}: {error}"));
+    let range = number(from)?..number(to)?;
+    if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = sim::Config::new(Duration::from_secs(60 * args.minutes));
-    config.level = match args.level {
-        Level::Messages => sim::Level::Messages,
-        Level::Bytes => sim::Level::Bytes { cephx: false },
-    };
-    config.store = match args.store {
-        None => sim::StoreChoice::BySeed,
-        Some(Store::Disk) => sim::StoreChoice::Always(sim::Medium::Disk),
-        Some(Store::Mem) => sim::StoreChoice::Always(sim::Medium::Memory),
-    };
-    let mut failed = 0;
-    for seed in args.seed..args.seed.saturating_add(args.count) {
-        let report = sim::run(seed, &config);
-        print!("{report}");
-        let replays = !args.twice || sim::run(seed, &config).trace_hash == report.trace_hash;
-        if !replays {
-            println!("seed {seed}: a second run took another way");
+    let config = config(args);
+    let clean = match (&args.seeds, args.seed) {
+        (Some(seeds), _) => {
+            let jobs =
+                args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+            let campaign = campaign::Campaign {
+                seeds: seeds.clone(),
+                jobs: jobs.max(1),
+                twice_in: args.twice_in,
+                replay: replay_options(args),
+            };
+            campaign.run(&config)?
         }
-        failed += u64::from(!report.is_clean() || !replays);
+        (None, seed) => {
+            let seed = seed.expect("clap asks for one of the two");
+            let report = match args.trace {
+                true => sim::run_tracing(seed, &config, |words| {
+                    // A pipe that was closed: the reader has seen enough.
+                    let _ = writeln!(std::io::stdout(), "{words}");
+                }),
+                false => sim::run(seed, &config),
+            };
+            print!("{report}");
+            let replays = args.twice_in.is_none() || sim::run(seed, &config).trace_hash == report.trace_hash;
+            if !replays {
+                println!("seed {seed}: a second run took another way");
+            }
+            report.is_clean() && replays
+        }
+    };
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn config(args: &Args) -> sim::Config {
+    let mut config = sim::Config::new(Duration::from_secs(60 * args.minutes));
+    if let Some(level) = args.level {
+        config.level = sim::LevelChoice::Always(match level {
+            Level::Messages => sim::Level::Messages,
+            Level::Bytes => sim::Level::Bytes { cephx: false },
+            Level::Cephx => sim::Level::Bytes { cephx: true },
+        });
     }
-    if args.count > 1 {
-        println!("{} passed, {failed} failed", args.count - failed);
+    if let Some(store) = args.store {
+        config.store = sim::StoreChoice::Always(match store {
+            Store::Disk => sim::Medium::Disk,
+            Store::Mem => sim::Medium::Memory,
+        });
     }
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if let Some(cores) = args.cores {
+        config.cores = sim::CoresChoice::Always(cores);
+    }
+    config
+}
+
+/// The options that a replay of one seed must be given again.
+fn replay_options(args: &Args) -> String {
+    let mut options = format!(" --minutes {}", args.minutes);
+    let name =
+        |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| value().map(|v| v.get_name().to_owned());
+    if let Some(level) = args.level.and_then(|level| name(&|| level.to_possible_value())) {
+        options += &format!(" --level {level}");
+    }
+    if let Some(store) = args.store.and_then(|store| name(&|| store.to_possible_value())) {
+        options += &format!(" --store {store}");
+    }
+    if let Some(cores) = args.cores {
+        options += &format!(" --cores {cores}");
+    }
+    options
 }

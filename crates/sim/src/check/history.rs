@@ -1,18 +1,25 @@
 //! What clients did and were told, checked as it happens.
 
-use super::linear::{Act, Answer, Checker, Contents, Impossible, OpRef, Token};
-use super::{Promise, Violation};
+use super::linear::{Checker, Impossible, OpRef};
+use super::object::{Answer, Output, Step};
+use super::{Promise, Token, Violation};
 use machine::Time;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
-/// How long after its client's death a write may still take effect: longer than anything that may hold it up, a
-/// stalled node above all, on its way or in an OSD that has not heard yet that the client is gone.
-const ABANDONED_MAX: Duration = Duration::from_secs(30);
+/// How long after its client's death a write may still take effect: longer than anything that may hold it up on its way
+/// (a partition, a pause, a stall, one after the other), or in an OSD that has not heard yet that the client is gone.
+const ABANDONED_MAX: Duration = Duration::from_secs(60);
+
+/// The world's own time, which no fault bends. Nodes have clocks of their own.
+pub type TrueTime = Rc<Cell<Time>>;
 
 /// Every client's operations on every object. Shared by the clients of one run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
+    now: TrueTime,
     objects: BTreeMap<String, Checker>,
     open: BTreeMap<OpRef, Open>,
     /// Each client's open writes on an object, in the order in which it asked.
@@ -23,6 +30,9 @@ pub struct History {
     abandoned: u64,
     /// Writes of clients that died, which may take effect until a time: object and write, in order of time.
     abandoned_writes: VecDeque<(Time, String, OpRef)>,
+    listings: BTreeMap<u64, Listing>,
+    last_listing: u64,
+    listed: u64,
     /// How many reads of an object may still fail: the store found damage, and so often.
     damaged: BTreeMap<String, u64>,
     failed: u64,
@@ -36,9 +46,26 @@ pub struct History {
 struct Open {
     client: u32,
     object: String,
-    act: Act,
+    steps: Rc<[Step]>,
     since: Time,
 }
+
+impl Open {
+    fn writes(&self) -> bool {
+        self.steps.iter().any(Step::writes)
+    }
+}
+
+/// A listing of the pool is a read of each object's existence, some time between its begin and its end.
+#[derive(Debug)]
+struct Listing {
+    client: u32,
+    ops: BTreeMap<String, OpRef>,
+}
+
+/// A listing, for its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ListingRef(u64);
 
 /// Figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,13 +75,37 @@ pub struct Summary {
     /// Reads of what the disk had damaged.
     pub failed: u64,
     pub open: u64,
+    /// Listings of the whole pool that were checked.
+    pub listings: u64,
     /// How often a client looked, at the end, who watches.
     pub looks: u64,
-    /// Objects on which too much happened at once to be checked to the end.
-    pub unchecked_objects: u64,
+    /// The greatest number of pasts that one object had at one time.
+    pub pasts_max: u64,
 }
 
 impl History {
+    pub fn new(now: TrueTime) -> History {
+        History {
+            now,
+            objects: BTreeMap::new(),
+            open: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            last_op: 0,
+            last_token: 0,
+            answered: 0,
+            abandoned: 0,
+            abandoned_writes: VecDeque::new(),
+            listings: BTreeMap::new(),
+            last_listing: 0,
+            listed: 0,
+            damaged: BTreeMap::new(),
+            failed: 0,
+            dead: BTreeSet::new(),
+            looks: 0,
+            violations: Vec::new(),
+        }
+    }
+
     /// A token that nothing else carries.
     pub fn token(&mut self) -> Token {
         self.last_token += 1;
@@ -66,37 +117,77 @@ impl History {
         self.objects.get(object).map_or(0, Checker::writes_open)
     }
 
-    pub fn begin(&mut self, now: Time, client: u32, object: &str, act: Act) -> OpRef {
+    /// In how many ways an object's past can be told. A read of everything in it brings that down.
+    pub fn pasts(&self, object: &str) -> usize {
+        self.objects.get(object).map_or(1, Checker::states)
+    }
+
+    pub fn begin(&mut self, client: u32, object: &str, steps: Rc<[Step]>) -> OpRef {
+        let now = self.now.get();
         while let Some((_, object, op)) = self.abandoned_writes.pop_front_if(|(until, ..)| *until <= now) {
-            self.objects.get_mut(&object).expect("it began there").give_up(op);
+            self.with(&object, |checker| checker.give_up(op));
         }
         self.last_op += 1;
         let op = OpRef(self.last_op);
-        self.objects.entry(object.to_owned()).or_default().begin(op, client, act);
-        if act != Act::Read {
+        let open = Open { client, object: object.to_owned(), steps: steps.clone(), since: now };
+        if open.writes() {
             self.writes.entry((client, object.to_owned())).or_default().push_back(op);
         }
-        self.open.insert(op, Open { client, object: object.to_owned(), act, since: now });
+        self.objects.entry(object.to_owned()).or_default().begin(op, client, steps);
+        self.open.insert(op, open);
         op
     }
 
-    pub fn answer(&mut self, now: Time, op: OpRef, answer: Answer) {
+    pub fn answer(&mut self, op: OpRef, answer: Answer) {
         let Some(open) = self.open.remove(&op) else {
-            return self.violation(now, Promise::Answered, format!("operation {} was answered twice", op.0));
+            return self.violation(Promise::Answered, format!("operation {} was answered twice", op.0));
         };
         self.answered += 1;
-        if open.act != Act::Read {
-            self.check_order(now, op, &open);
+        if open.writes() {
+            self.check_order(op, &open);
         }
-        let checker = self.objects.get_mut(&open.object).expect("it began there");
-        if let Err(impossible) = checker.answer(op, answer) {
-            let Impossible { act, answer, possible, .. } = &impossible;
-            let some: Vec<&Contents> = possible.iter().take(4).collect();
-            let words = format!(
-                "client {:x} on {}: {act:?} since {:?} cannot have given {answer:?}; it held one of {some:?}",
-                open.client, open.object, open.since,
-            );
-            self.violation(now, impossible.promise(), words);
+        self.with(&open.object, |checker| checker.answer(op, answer));
+    }
+
+    /// A listing of the whole pool begins.
+    pub fn begin_listing(&mut self, client: u32) -> ListingRef {
+        let names: Vec<String> = self.objects.keys().cloned().collect();
+        let steps: Rc<[Step]> = [Step::IsListed].into();
+        let mut ops = BTreeMap::new();
+        for name in names {
+            let op = self.begin(client, &name, steps.clone());
+            ops.insert(name, op);
+        }
+        self.last_listing += 1;
+        self.listings.insert(self.last_listing, Listing { client, ops });
+        ListingRef(self.last_listing)
+    }
+
+    /// The listing has come to its end and gave these names, among them some twice if PGs were split meanwhile. Names that
+    /// no operation has been begun on are for the caller to leave out.
+    pub fn answer_listing(&mut self, listing: ListingRef, names: &[String], may_repeat: bool) {
+        let Some(Listing { client, ops }) = self.listings.remove(&listing.0) else { return };
+        self.listed += 1;
+        let listed: BTreeSet<&String> = names.iter().collect();
+        if listed.len() < names.len() && !may_repeat {
+            let words = format!("a listing of client {client:x} names an object twice: {names:?}");
+            self.violation(Promise::OneOrder, words);
+        }
+        if let Some(name) = listed.iter().find(|name| !self.objects.contains_key(**name)) {
+            let words = format!("a listing of client {client:x} names {name}, which nobody wrote");
+            self.violation(Promise::OneOrder, words);
+        }
+        for (name, op) in ops {
+            self.answer(op, Answer::with(vec![Output::Listed(listed.contains(&name))]));
+        }
+    }
+
+    /// The listing ended with an error, or showed an object that cannot be looked for.
+    pub fn drop_listing(&mut self, listing: ListingRef) {
+        let Some(Listing { ops, .. }) = self.listings.remove(&listing.0) else { return };
+        for (name, op) in ops {
+            self.open.remove(&op);
+            self.with(&name, |checker| checker.forget(op));
         }
     }
 
@@ -105,48 +196,52 @@ impl History {
         *self.damaged.entry(object.to_owned()).or_default() += 1;
     }
 
-    /// A read got an I/O error: nothing is known of what it would have seen.
-    pub fn fail_read(&mut self, now: Time, op: OpRef) {
+    /// An operation got an I/O error: nothing is known of what it would have seen, and it changed nothing.
+    pub fn fail_read(&mut self, op: OpRef) {
         let Some(open) = self.open.remove(&op) else { return };
         self.failed += 1;
+        if open.writes() {
+            self.check_order(op, &open);
+        }
         match self.damaged.get_mut(&open.object).filter(|left| **left > 0) {
             Some(left) => *left -= 1,
             None => {
                 let words =
                     format!("client {:x}'s read of {} failed, which is whole", open.client, open.object);
-                self.violation(now, Promise::OnlyDamageIsAnError, words);
+                self.violation(Promise::OnlyDamageIsAnError, words);
             }
         }
-        self.objects.get_mut(&open.object).expect("it began there").abandon(op);
+        self.with(&open.object, |checker| checker.forget(op));
     }
 
     /// One client's writes on one object are answered in the order in which they were asked.
-    fn check_order(&mut self, now: Time, op: OpRef, open: &Open) {
+    fn check_order(&mut self, op: OpRef, open: &Open) {
         let queue = self.writes.entry((open.client, open.object.clone())).or_default();
         match queue.front() {
             Some(first) if *first == op => drop(queue.pop_front()),
             first => {
                 let words = format!(
                     "client {:x} on {}: {:?} ({}) was answered before {first:?}",
-                    open.client, open.object, open.act, op.0
+                    open.client, open.object, open.steps, op.0
                 );
                 queue.retain(|o| *o != op);
-                self.violation(now, Promise::AnsweredInOrder, words);
+                self.violation(Promise::AnsweredInOrder, words);
             }
         }
     }
 
     /// A client died: what it had not heard of may have happened, or may yet, for a while.
-    pub fn abandon_client(&mut self, now: Time, client: u32, global_id: i64) {
+    pub fn abandon_client(&mut self, client: u32, global_id: i64) {
         self.dead.insert(global_id);
+        self.listings.retain(|_, listing| listing.client != client);
         let lost: Vec<OpRef> =
             self.open.iter().filter(|(_, o)| o.client == client).map(|(op, _)| *op).collect();
         for op in lost {
             let open = self.open.remove(&op).expect("just listed");
-            self.objects.get_mut(&open.object).expect("it began there").abandon(op);
+            self.with(&open.object, |checker| checker.abandon(op));
             self.abandoned += 1;
-            if open.act != Act::Read {
-                self.abandoned_writes.push_back((now + ABANDONED_MAX, open.object, op));
+            if open.writes() {
+                self.abandoned_writes.push_back((self.now.get() + ABANDONED_MAX, open.object, op));
             }
         }
         self.writes.retain(|(c, _), _| *c != client);
@@ -161,8 +256,33 @@ impl History {
         self.looks += 1;
     }
 
-    pub fn violation(&mut self, at: Time, promise: Promise, words: String) {
-        self.violations.push(Violation { promise, at, words });
+    /// The run is over: check what waited for outcomes that do not come any more.
+    pub fn finish(&mut self) {
+        let names: Vec<String> = self.objects.keys().cloned().collect();
+        for name in names {
+            self.with(&name, Checker::finish);
+            if !self.objects[&name].is_bounded() {
+                let words = format!("{name} has too many possible pasts: the checker gave in");
+                self.violation(Promise::Decided, words);
+            }
+        }
+    }
+
+    fn with(&mut self, object: &str, f: impl FnOnce(&mut Checker) -> Result<(), Impossible>) {
+        let checker = self.objects.get_mut(object).expect("every operation begins on its object");
+        let Err(impossible) = f(checker) else { return };
+        let Impossible { op, steps, answer, possible, promise } = impossible;
+        let some: Vec<_> = possible.iter().take(3).collect();
+        let words = format!(
+            "{object}: operation {} {steps:.300?} cannot have given {answer:.300?}; it held one of {}: {some:.600?}",
+            op.0,
+            possible.len(),
+        );
+        self.violation(promise, words);
+    }
+
+    pub fn violation(&mut self, promise: Promise, words: String) {
+        self.violations.push(Violation { promise, at: self.now.get(), words });
     }
 
     pub fn violations(&self) -> &[Violation] {
@@ -180,8 +300,9 @@ impl History {
             abandoned: self.abandoned,
             failed: self.failed,
             open: self.open.len() as u64,
+            listings: self.listed,
             looks: self.looks,
-            unchecked_objects: self.objects.values().filter(|c| !c.is_bounded()).count() as u64,
+            pasts_max: self.objects.values().map(Checker::largest).max().unwrap_or(1) as u64,
         }
     }
 }

@@ -1,132 +1,219 @@
-//! Is there an order in which one object's operations could have happened, one after the other, that gives every
-//! answer that was given? (Linearizability, by just-in-time linearization: G. Lowe, "Testing for linearizability".)
+//! Linearizability of one object: is there an order in which its operations could have happened, one after the other,
+//! that gives every answer that was given? (Just-in-time linearization: G. Lowe, "Testing for linearizability".)
 //!
-//! Events come in as they happen. The checker keeps every state that the object may be in, each with the writes that
-//! have taken effect in it already and have not answered yet, and with what each open read may have seen. An answer
-//! keeps those states in which the operation can have given it. A write whose answer never comes (its client died)
-//! may take effect at any later time, or never, until it is given up ([`Checker::give_up`]).
+//! The checker keeps every state that the object may be in: its value, which open writes have taken effect, and which
+//! open reads have seen a value that gives their answer. An answer keeps the states that the operation can have come
+//! from. A write without an answer (its client died) may take effect at any later time, or never, until it is given up
+//! ([`Checker::give_up`]).
 //!
-//! One client's writes to an object take effect in the order in which it asked, which is promised, and keeps the
-//! states few. Contents are lists of tokens, each written once, so that most wrong turns end at the next read. The
-//! cost is still exponential in the clients that write at one time; beyond [`STATES_MAX`] the object is no longer
-//! checked, and says so.
+//! An operation is looked at only when its outcome is known, and so are all that began before it: that a read gives its
+//! answer is then decided the moment a state's value does, and a write is tried only where it gives the answer it gave.
+//! Both keep the states few. So does the promise that one client's writes to an object take effect in the order in which
+//! it asked. The cost stays exponential in the writes that are open at one time; beyond [`STATES_MAX`] the object is
+//! undecided, which the run counts as a failure.
 
-use super::Promise;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use super::data::{Fill, tokens_of};
+use super::object::{self, Answer, Output, Step, Value};
+use super::{Promise, Token};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// What is written: a number that no other write carries.
-pub type Token = u64;
-
-/// `None`: the object is not there.
-pub type Contents = Option<Vec<Token>>;
-
-/// One operation, for its life.
+/// One operation, for its life. Later ones have greater numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OpRef(pub u64);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    /// The contents become this token alone.
-    Put(Token),
-    Append(Token),
-    Remove,
-    Read,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Answer {
-    Done,
-    /// A remove found nothing.
-    NotFound,
-    Value(Contents),
-}
-
-const STATES_MAX: usize = 200_000;
+const STATES_MAX: usize = 100_000;
+/// As many operations as a state has bits for.
+const WINDOW_MAX: usize = 128;
+/// From so many states on, those that another one covers are looked for.
+const PRUNED_FROM: usize = 16;
+/// Values that are kept before those that no state has are forgotten.
+const VALUES_MAX: usize = 2_000;
 
 /// One object's possible pasts.
 #[derive(Debug)]
 pub struct Checker {
-    reads: BTreeSet<OpRef>,
-    writes: BTreeMap<OpRef, Write>,
+    events: VecDeque<Event>,
+    ops: BTreeMap<OpRef, Op>,
+    window: Vec<Option<OpRef>>,
+    values: Values,
     states: BTreeSet<State>,
     is_bounded: bool,
+    /// The length of each write's bytes.
+    written: BTreeMap<Token, u64>,
+    largest: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Write {
-    act: Act,
+enum Event {
+    Began(OpRef),
+    Ended(OpRef),
+    GivenUp(OpRef),
+}
+
+#[derive(Debug)]
+struct Op {
     client: u32,
-    /// The client has died: its writes may be lost one by one, but none overtakes another.
-    is_abandoned: bool,
+    steps: Rc<[Step]>,
+    writes: bool,
+    outcome: Outcome,
+    /// Its place in the window, once it is looked at.
+    slot: Option<usize>,
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Debug)]
+enum Outcome {
+    Open,
+    Answered(Rc<Answer>),
+    /// Its client died.
+    Unknown,
+    /// It had no effect and showed nothing.
+    Void,
+}
+
+/// One past: what the object's value is, and of the window's operations which have happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
-    contents: Shared,
-    /// Open writes that have taken effect, with the answer that they must give; none if nobody waits for it.
-    effective: BTreeMap<OpRef, Option<Answer>>,
-    /// What each open read may have seen: everything that the object held since it began.
-    visible: BTreeMap<OpRef, BTreeSet<Shared>>,
+    value: ValueId,
+    done: u128,
 }
 
-type Shared = Option<Rc<Vec<Token>>>;
+type ValueId = u32;
 
-/// No order gives this answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Impossible {
-    pub op: OpRef,
-    pub act: Act,
-    pub answer: Answer,
-    /// Everything that the object may have held before.
-    pub possible: Vec<Contents>,
+/// Every value that the object has had in some past, by number.
+#[derive(Debug, Default)]
+struct Values {
+    by_id: Vec<Value>,
+    ids: BTreeMap<Value, ValueId>,
+    /// What a write makes of a value: `None` where it gives another answer than it gave.
+    written: BTreeMap<(OpRef, ValueId), Option<ValueId>>,
+    /// Whether a read of a value gives the answer that it gave.
+    read: BTreeMap<(OpRef, ValueId), bool>,
 }
 
-impl Impossible {
-    /// The promise that such an answer breaks.
-    pub fn promise(&self) -> Promise {
-        let shown = match (&self.answer, &self.act) {
-            (Answer::Value(value), _) => value.as_deref().unwrap_or_default(),
-            // A remove that finds nothing has not seen anything, either.
-            (Answer::NotFound, Act::Remove) => &[],
-            (Answer::Done | Answer::NotFound, _) => return Promise::OneOrder,
+impl Values {
+    fn id(&mut self, value: Value) -> ValueId {
+        let next = self.by_id.len() as ValueId;
+        let by_id = &mut self.by_id;
+        *self.ids.entry(value.clone()).or_insert_with(|| {
+            by_id.push(value);
+            next
+        })
+    }
+
+    fn after(&mut self, value: ValueId, id: OpRef, op: &Op) -> Option<ValueId> {
+        if let Some(known) = self.written.get(&(id, value)) {
+            return *known;
+        }
+        let before = self.by_id[value as usize].clone();
+        let after = match (object::write(&before, &op.steps), &op.outcome) {
+            (Ok(after), Outcome::Answered(answer)) => (answer.errno == 0).then(|| self.id(after)),
+            (Ok(after), _) => Some(self.id(after)),
+            (Err(errno), Outcome::Answered(answer)) => (answer.errno == errno).then_some(value),
+            // A failure that nobody hears of is as if it had never been asked.
+            (Err(_), _) => None,
         };
-        let misses_some = |contents: &Contents| match contents {
-            Some(tokens) => tokens.iter().any(|t| !shown.contains(t)),
-            None => false,
-        };
-        if shown.iter().collect::<BTreeSet<_>>().len() < shown.len() {
-            Promise::DoneOnce
-        } else if self.possible.iter().all(misses_some) {
-            Promise::KeptWhatWasAcknowledged
-        } else {
-            Promise::OneOrder
+        self.written.insert((id, value), after);
+        after
+    }
+
+    fn gives(&mut self, value: ValueId, id: OpRef, op: &Op) -> bool {
+        let Outcome::Answered(answer) = &op.outcome else { return true };
+        let by_id = &self.by_id;
+        let read = || object::reads(&by_id[value as usize], &op.steps, answer);
+        *self.read.entry((id, value)).or_insert_with(read)
+    }
+
+    fn forget(&mut self, id: OpRef) {
+        let all = (id, 0)..=(id, ValueId::MAX);
+        while let Some((key, _)) = self.written.range(all.clone()).next() {
+            let key = *key;
+            self.written.remove(&key);
+        }
+        while let Some((key, _)) = self.read.range(all.clone()).next() {
+            let key = *key;
+            self.read.remove(&key);
         }
     }
+}
+
+/// No order gives this answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Impossible {
+    pub op: OpRef,
+    pub steps: Rc<[Step]>,
+    pub answer: Rc<Answer>,
+    /// Everything that the object may have held before.
+    pub possible: Vec<Value>,
+    /// The promise that such an answer breaks.
+    pub promise: Promise,
 }
 
 impl Default for Checker {
     /// An object that is not there.
     fn default() -> Checker {
-        let state = State { contents: None, effective: BTreeMap::new(), visible: BTreeMap::new() };
+        let mut values = Values::default();
+        let value = values.id(None);
         Checker {
-            reads: BTreeSet::new(),
-            writes: BTreeMap::new(),
-            states: BTreeSet::from([state]),
+            events: VecDeque::new(),
+            ops: BTreeMap::new(),
+            window: Vec::new(),
+            values,
+            states: BTreeSet::from([State { value, done: 0 }]),
             is_bounded: true,
+            written: BTreeMap::new(),
+            largest: 1,
         }
     }
 }
 
 impl Checker {
-    pub fn begin(&mut self, op: OpRef, client: u32, act: Act) {
-        if act != Act::Read {
-            self.writes.insert(op, Write { act, client, is_abandoned: false });
-            return;
+    pub fn begin(&mut self, op: OpRef, client: u32, steps: Rc<[Step]>) {
+        for step in steps.iter() {
+            if let Step::Write { fill, .. } | Step::WriteFull(fill) | Step::Append(fill) = step {
+                let Fill { token, len } = *fill;
+                self.written.insert(token, len);
+            }
         }
-        self.reads.insert(op);
-        self.change_states(|state| drop(state.visible.insert(op, BTreeSet::from([state.contents.clone()]))));
+        let writes = steps.iter().any(Step::writes);
+        self.ops.insert(op, Op { client, steps, writes, outcome: Outcome::Open, slot: None });
+        self.events.push_back(Event::Began(op));
+    }
+
+    pub fn answer(&mut self, op: OpRef, answer: Answer) -> Result<(), Impossible> {
+        self.decide(op, Outcome::Answered(Rc::new(answer)));
+        self.events.push_back(Event::Ended(op));
+        self.advance()
+    }
+
+    /// The operation's answer will never come; it may have happened, or may yet.
+    pub fn abandon(&mut self, op: OpRef) -> Result<(), Impossible> {
+        let writes = self.ops.get(&op).is_some_and(|op| op.writes);
+        self.decide(op, if writes { Outcome::Unknown } else { Outcome::Void });
+        self.advance()
+    }
+
+    /// The operation had no effect, and its answer shows nothing of the object.
+    pub fn forget(&mut self, op: OpRef) -> Result<(), Impossible> {
+        self.decide(op, Outcome::Void);
+        self.advance()
+    }
+
+    /// So long after it was abandoned, a write that has not taken effect never will.
+    pub fn give_up(&mut self, op: OpRef) -> Result<(), Impossible> {
+        self.events.push_back(Event::GivenUp(op));
+        self.advance()
+    }
+
+    /// Nothing more comes: whatever is open stays without an answer.
+    pub fn finish(&mut self) -> Result<(), Impossible> {
+        let open = self.ops.iter().filter(|(_, op)| op.outcome == Outcome::Open).map(|(id, _)| *id);
+        let open: Vec<OpRef> = open.collect();
+        for id in open {
+            let writes = self.ops[&id].writes;
+            self.decide(id, if writes { Outcome::Unknown } else { Outcome::Void });
+        }
+        self.advance()
     }
 
     /// False once there were too many states to go on.
@@ -134,373 +221,274 @@ impl Checker {
         self.is_bounded
     }
 
-    /// The operation's answer will never come; it may have happened, or may yet.
-    pub fn abandon(&mut self, op: OpRef) {
-        if self.reads.remove(&op) {
-            return self.change_states(|state| drop(state.visible.remove(&op)));
-        }
-        if let Some(write) = self.writes.get_mut(&op) {
-            write.is_abandoned = true;
-        }
-        self.change_states(|state| {
-            if let Some(answer) = state.effective.get_mut(&op) {
-                *answer = None;
-            }
-        });
+    /// The greatest number of states that there has been at one time.
+    pub fn largest(&self) -> usize {
+        self.largest
     }
 
-    /// So long after it was abandoned, a write that has not taken effect never will.
-    pub fn give_up(&mut self, op: OpRef) {
-        if !self.writes.contains_key(&op) {
+    /// Writes that have no answer yet: the cost of checking grows steeply with them.
+    pub fn writes_open(&self) -> usize {
+        let is_open = |op: &&Op| op.writes && matches!(op.outcome, Outcome::Open | Outcome::Unknown);
+        self.ops.values().filter(is_open).count()
+    }
+
+    /// Values that the object may have now: a read of everything tells which.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    fn decide(&mut self, op: OpRef, outcome: Outcome) {
+        if let Some(op) = self.ops.get_mut(&op) {
+            op.outcome = outcome;
+        }
+    }
+
+    /// Look at what has happened, as far as outcomes are known.
+    fn advance(&mut self) -> Result<(), Impossible> {
+        let mut first_fault = Ok(());
+        while let Some(event) = self.events.front().copied() {
+            if let Event::Began(op) = event
+                && self.ops[&op].outcome == Outcome::Open
+            {
+                break;
+            }
+            self.events.pop_front();
+            let result = match event {
+                Event::Began(op) => {
+                    self.enter(op);
+                    Ok(())
+                }
+                Event::Ended(op) => self.leave(op),
+                Event::GivenUp(op) => {
+                    self.drop_unknown(op);
+                    Ok(())
+                }
+            };
+            if first_fault.is_ok() {
+                first_fault = result;
+            }
+        }
+        first_fault
+    }
+
+    fn enter(&mut self, id: OpRef) {
+        if self.ops[&id].outcome == Outcome::Void || !self.is_bounded {
+            self.ops.remove(&id);
             return;
         }
-        let done = self.reach(|state| match state.effective.contains_key(&op) {
-            true => Gives::Yes,
-            false => Gives::NotYet,
-        });
-        self.states.extend(done);
-        self.writes.remove(&op);
-        self.change_states(|state| state.forget(op));
-        if !self.is_bounded {
-            self.states.clear();
+        if self.values.by_id.len() > VALUES_MAX {
+            self.forget_values();
         }
-    }
-
-    /// Writes that have no answer yet: what checking costs grows steeply with them.
-    pub fn writes_open(&self) -> usize {
-        self.writes.len()
-    }
-
-    fn change_states(&mut self, change: impl Fn(&mut State)) {
-        let states = std::mem::take(&mut self.states).into_iter();
-        self.states = states
-            .map(|mut state| {
-                change(&mut state);
-                state
-            })
-            .collect();
-    }
-
-    pub fn answer(&mut self, op: OpRef, answer: Answer) -> Result<(), Impossible> {
-        let act = match self.writes.get(&op) {
-            Some(write) => write.act,
-            None if self.reads.contains(&op) => Act::Read,
-            None => return Ok(()),
+        let slot = match self.window.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                self.window.push(None);
+                self.window.len() - 1
+            }
         };
-        let mut after = self.reach(|state| state.gives(op, &answer));
-        after = after.into_iter().map(|state| state.without(op)).collect();
-        let before = std::mem::take(&mut self.states);
-        self.reads.remove(&op);
-        self.writes.remove(&op);
-        self.states = after;
-        if !self.is_bounded {
-            self.states.clear();
-        } else if self.states.is_empty() {
-            let possible: BTreeSet<Contents> =
-                before.iter().map(|s| s.contents.as_deref().cloned()).collect();
-            // Go on from what was possible, so that one fault is reported once.
-            self.states = before;
-            self.change_states(|state| state.forget(op));
-            return Err(Impossible { op, act, answer, possible: possible.into_iter().collect() });
+        if slot >= WINDOW_MAX {
+            return self.give_in();
         }
-        Ok(())
+        self.window[slot] = Some(id);
+        let op = self.ops.get_mut(&id).expect("it began");
+        op.slot = Some(slot);
+        if !op.writes {
+            let states = std::mem::take(&mut self.states);
+            self.states = states.into_iter().map(|state| self.seen(state)).collect();
+        }
     }
 
-    /// The nearest states that are as wanted. None goes a step further than that: the rest can be had later.
-    fn reach(&mut self, is_wanted: impl Fn(&State) -> Gives) -> BTreeSet<State> {
+    /// The operation has answered: it has happened by now.
+    fn leave(&mut self, id: OpRef) -> Result<(), Impossible> {
+        let Some(slot) = self.ops.get(&id).and_then(|op| op.slot) else { return Ok(()) };
+        let after = self.reach(slot);
+        if !self.is_bounded {
+            return Ok(());
+        }
+        let op = self.take(id, slot);
+        if !after.is_empty() {
+            self.states = after;
+            self.prune();
+            return Ok(());
+        }
+        let ids: BTreeSet<ValueId> = self.states.iter().map(|state| state.value).collect();
+        let possible: Vec<Value> = ids.iter().map(|id| self.values.by_id[*id as usize].clone()).collect();
+        // Go on from what was possible, so that one fault is reported once.
+        self.states = self.without(slot);
+        let Outcome::Answered(answer) = op.outcome else { unreachable!("only answers end") };
+        let promise = self.promise(&op.steps, &answer, &possible);
+        Err(Impossible { op: id, steps: op.steps, answer, possible, promise })
+    }
+
+    fn drop_unknown(&mut self, id: OpRef) {
+        let Some(slot) = self.ops.get(&id).and_then(|op| op.slot) else { return };
+        let done = self.reach(slot);
+        if !self.is_bounded {
+            return;
+        }
+        self.take(id, slot);
+        self.states = self.without(slot);
+        self.states.extend(done);
+        self.prune();
+    }
+
+    /// The operation leaves the window.
+    fn take(&mut self, id: OpRef, slot: usize) -> Op {
+        self.window[slot] = None;
+        self.values.forget(id);
+        self.ops.remove(&id).expect("it is in the window")
+    }
+
+    fn without(&self, slot: usize) -> BTreeSet<State> {
+        self.states.iter().map(|state| State { done: state.done & !(1 << slot), ..*state }).collect()
+    }
+
+    /// The nearest states in which the operation has happened, without it. None goes a step further than that: the rest
+    /// can be had later.
+    fn reach(&mut self, slot: usize) -> BTreeSet<State> {
         let mut seen = self.states.clone();
-        let mut todo: Vec<State> = seen.iter().cloned().collect();
+        let mut todo: Vec<State> = seen.iter().copied().collect();
         let mut reached = BTreeSet::new();
-        while let Some(state) = todo.pop().filter(|_| self.is_bounded) {
-            match is_wanted(&state) {
-                Gives::Yes => drop(reached.insert(state)),
-                Gives::Never => {}
-                Gives::NotYet => {
-                    for (next, act) in self.possible_next(&state) {
-                        let state = state.after(next, act);
-                        if seen.insert(state.clone()) {
-                            todo.push(state);
-                        }
-                    }
+        while let Some(state) = todo.pop() {
+            if state.done & 1 << slot != 0 {
+                reached.insert(State { done: state.done & !(1 << slot), ..state });
+                continue;
+            }
+            for (next, value) in self.possible_next(state) {
+                let state = self.seen(State { value, done: state.done | 1 << next });
+                if seen.insert(state) {
+                    todo.push(state);
                 }
             }
-            self.is_bounded = seen.len() <= STATES_MAX;
+            if seen.len() > STATES_MAX {
+                self.give_in();
+                return BTreeSet::new();
+            }
         }
+        self.largest = self.largest.max(seen.len());
         reached
     }
 
-    /// Writes that can take effect next: of each client that lives the first that has not, and of one that is dead
-    /// any that comes after those that have.
-    fn possible_next(&self, state: &State) -> Vec<(OpRef, Act)> {
-        let mut is_first = BTreeSet::new();
-        let has = |op: &OpRef| state.effective.contains_key(op);
-        let overtakes = |op: &OpRef, w: &Write| {
-            let later = self.writes.range((Bound::Excluded(op), Bound::Unbounded));
-            later.into_iter().any(|(other, o)| o.client == w.client && has(other))
+    /// Writes that can take effect next, and what they make of the value: of each client that lives the first that has
+    /// not, and of one that is dead any that comes after those that have.
+    fn possible_next(&mut self, state: State) -> Vec<(usize, ValueId)> {
+        let Checker { window, ops, values, .. } = self;
+        let writes = || {
+            let open = window.iter().enumerate().filter_map(|(slot, id)| Some((slot, (*id)?)));
+            open.map(|(slot, id)| (slot, id, &ops[&id])).filter(|(_, _, op)| op.writes)
         };
-        let open = self.writes.iter().filter(|(op, _)| !has(op));
-        let can = open.filter(|(op, w)| match w.is_abandoned {
-            true => !overtakes(op, w),
-            false => is_first.insert(w.client),
-        });
-        can.map(|(op, w)| (*op, w.act)).collect()
-    }
-}
-
-enum Gives {
-    Yes,
-    NotYet,
-    /// It has taken effect, with another answer.
-    Never,
-}
-
-impl State {
-    fn gives(&self, op: OpRef, answer: &Answer) -> Gives {
-        match (self.effective.get(&op), self.visible.get(&op), answer) {
-            (Some(must), ..) if must.as_ref() == Some(answer) => Gives::Yes,
-            (Some(_), ..) => Gives::Never,
-            (None, Some(visible), Answer::Value(value)) => {
-                let is_seen = visible.iter().any(|v| v.as_deref() == value.as_ref());
-                if is_seen { Gives::Yes } else { Gives::NotYet }
+        let is_done = |slot: usize| state.done & 1 << slot != 0;
+        let mut next = Vec::new();
+        for (slot, id, op) in writes().filter(|(slot, ..)| !is_done(*slot)) {
+            let is_unknown = op.outcome == Outcome::Unknown;
+            let overtakes = writes().any(|(other_slot, other, o)| {
+                let waits_for = other < id && !is_done(other_slot) && o.outcome != Outcome::Unknown;
+                let was_overtaken = other > id && is_done(other_slot);
+                o.client == op.client && (waits_for || is_unknown && was_overtaken)
+            });
+            if overtakes {
+                continue;
             }
-            (None, Some(_), _) => Gives::Never,
-            (None, None, _) => Gives::NotYet,
+            let Some(value) = values.after(state.value, id, op) else { continue };
+            // What nobody waits for and what changes nothing may as well not have happened.
+            if !(is_unknown && value == state.value) {
+                next.push((slot, value));
+            }
         }
+        next
     }
 
-    fn without(mut self, op: OpRef) -> State {
-        self.forget(op);
-        self
-    }
-
-    fn forget(&mut self, op: OpRef) {
-        self.effective.remove(&op);
-        self.visible.remove(&op);
-    }
-
-    fn after(&self, op: OpRef, act: Act) -> State {
-        let mut state = self.clone();
-        let answer = match act {
-            Act::Put(token) => {
-                state.contents = Some(Rc::new(vec![token]));
-                Answer::Done
+    /// The state with every open read done that its value answers.
+    fn seen(&mut self, state: State) -> State {
+        let Checker { window, ops, values, .. } = self;
+        let mut done = state.done;
+        for (slot, id) in window.iter().enumerate() {
+            let Some(id) = id.filter(|_| done & 1 << slot == 0) else { continue };
+            let op = &ops[&id];
+            if !op.writes && values.gives(state.value, id, op) {
+                done |= 1 << slot;
             }
-            Act::Append(token) => {
-                let mut tokens = self.contents.as_deref().cloned().unwrap_or_default();
-                tokens.push(token);
-                state.contents = Some(Rc::new(tokens));
-                Answer::Done
+        }
+        State { done, ..state }
+    }
+
+    /// Drop states that another one covers: with the same value and the same answered writes, fewer of the unknown ones
+    /// used up, and more reads done, everything can still happen that could have.
+    fn prune(&mut self) {
+        if self.states.len() < PRUNED_FROM {
+            return;
+        }
+        let (mut unknown, mut reads) = (0u128, 0u128);
+        for (slot, id) in self.window.iter().enumerate() {
+            let Some(op) = id.map(|id| &self.ops[&id]) else { continue };
+            if !op.writes {
+                reads |= 1 << slot;
+            } else if op.outcome == Outcome::Unknown {
+                unknown |= 1 << slot;
             }
-            Act::Remove => match state.contents.take() {
-                Some(_) => Answer::Done,
-                None => Answer::NotFound,
-            },
-            Act::Read => unreachable!("reads are kept apart"),
+        }
+        let covers = |a: u128, b: u128| a & unknown & !b == 0 && b & reads & !a == 0;
+        let mut kept: BTreeMap<(ValueId, u128), Vec<u128>> = BTreeMap::new();
+        for state in &self.states {
+            let others = kept.entry((state.value, state.done & !unknown & !reads)).or_default();
+            if !others.iter().any(|other| covers(*other, state.done)) {
+                others.retain(|other| !covers(state.done, *other));
+                others.push(state.done);
+            }
+        }
+        let states =
+            kept.into_iter().flat_map(|((value, _), all)| all.into_iter().map(move |done| (value, done)));
+        self.states = states.map(|(value, done)| State { value, done }).collect();
+    }
+
+    /// Number the values anew that some state has.
+    fn forget_values(&mut self) {
+        let old = std::mem::take(&mut self.values);
+        let states = std::mem::take(&mut self.states);
+        let renumbered = |state: State| {
+            let value = self.values.id(old.by_id[state.value as usize].clone());
+            State { value, ..state }
         };
-        for visible in state.visible.values_mut() {
-            visible.insert(state.contents.clone());
+        self.states = states.into_iter().map(renumbered).collect();
+    }
+
+    /// It is too much: the object is undecided from here on.
+    fn give_in(&mut self) {
+        self.is_bounded = false;
+        self.states.clear();
+        self.ops.clear();
+        self.window.clear();
+        self.values = Values::default();
+        self.events.clear();
+    }
+
+    fn promise(&self, steps: &[Step], answer: &Answer, possible: &[Value]) -> Promise {
+        let newest = self.written.keys().next_back().copied().unwrap_or(0);
+        if answer.outputs.iter().any(|output| self.is_double(output, newest)) {
+            return Promise::DoneOnce;
         }
-        state.effective.insert(op, Some(answer));
-        state
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `(op, act)` begins, `(op, answer)` ends.
-    enum Event {
-        B(u64, Act),
-        E(u64, Answer),
-        /// Never ends.
-        X(u64),
-    }
-    use Event::*;
-
-    fn run(events: Vec<Event>) -> Result<(), Impossible> {
-        let mut checker = Checker::default();
-        for event in events {
-            match event {
-                // Every operation is another client's.
-                B(op, act) => checker.begin(OpRef(op), op as u32, act),
-                E(op, answer) => checker.answer(OpRef(op), answer)?,
-                X(op) => checker.abandon(OpRef(op)),
-            }
-        }
-        assert!(checker.is_bounded());
-        Ok(())
-    }
-
-    fn value(tokens: &[Token]) -> Answer {
-        Answer::Value(Some(tokens.to_vec()))
-    }
-
-    #[test]
-    fn one_after_the_other() {
-        let ok = run(vec![
-            B(1, Act::Read),
-            E(1, Answer::Value(None)),
-            B(2, Act::Put(7)),
-            E(2, Answer::Done),
-            B(3, Act::Append(8)),
-            E(3, Answer::Done),
-            B(4, Act::Read),
-            E(4, value(&[7, 8])),
-            B(5, Act::Remove),
-            E(5, Answer::Done),
-            B(6, Act::Remove),
-            E(6, Answer::NotFound),
-        ]);
-        assert_eq!(ok, Ok(()));
-    }
-
-    #[test]
-    fn a_lost_write_is_found() {
-        let lost = run(vec![
-            B(1, Act::Put(7)),
-            E(1, Answer::Done),
-            B(2, Act::Put(8)),
-            E(2, Answer::Done),
-            B(3, Act::Read),
-            E(3, value(&[7])),
-        ]);
-        let lost = lost.unwrap_err();
-        assert_eq!(lost.possible, [Some(vec![8])]);
-        assert_eq!(lost.promise(), Promise::KeptWhatWasAcknowledged);
-    }
-
-    #[test]
-    fn a_write_done_twice_is_found() {
-        let begin = vec![B(1, Act::Append(7)), E(1, Answer::Done), B(2, Act::Read)];
-        let twice = run(begin.into_iter().chain([E(2, value(&[7, 7]))]).collect());
-        assert_eq!(twice.unwrap_err().promise(), Promise::DoneOnce);
-    }
-
-    #[test]
-    fn what_never_was_there_is_neither_lost_nor_done_twice() {
-        let invented = run(vec![B(1, Act::Read), E(1, value(&[7]))]);
-        assert_eq!(invented.unwrap_err().promise(), Promise::OneOrder);
-    }
-
-    #[test]
-    fn what_overlaps_may_go_either_way_and_then_stays() {
-        for first in [7, 8] {
-            let second = 15 - first;
-            let begin = || vec![B(1, Act::Put(7)), B(2, Act::Put(8)), E(1, Answer::Done), E(2, Answer::Done)];
-            let read = |op, token| [B(op, Act::Read), E(op, value(&[token]))];
-            let mut same = begin();
-            same.extend(read(3, first));
-            same.extend(read(4, first));
-            assert_eq!(run(same), Ok(()));
-            let mut flips = begin();
-            flips.extend(read(3, first));
-            flips.extend(read(4, second));
-            assert!(run(flips).is_err());
-        }
-    }
-
-    #[test]
-    fn a_read_may_see_what_was_before_a_write_that_it_overlaps() {
-        for (seen, ok) in [(value(&[1]), true), (value(&[2]), true), (Answer::Value(None), false)] {
-            let got = run(vec![
-                B(1, Act::Put(1)),
-                E(1, Answer::Done),
-                B(2, Act::Read),
-                B(3, Act::Put(2)),
-                E(3, Answer::Done),
-                E(2, seen),
-            ]);
-            assert_eq!(got.is_ok(), ok);
-        }
-    }
-
-    #[test]
-    fn reads_never_go_back() {
-        let back = run(vec![
-            B(1, Act::Put(1)),
-            E(1, Answer::Done),
-            B(2, Act::Put(2)),
-            B(3, Act::Read),
-            E(3, value(&[2])),
-            B(4, Act::Read),
-            E(4, value(&[1])),
-        ]);
-        assert!(back.is_err());
-    }
-
-    #[test]
-    fn an_unknown_write_happens_once_late_or_never() {
-        let begin = || vec![B(1, Act::Put(1)), E(1, Answer::Done), B(2, Act::Append(2)), X(2)];
-        for (seen, ok) in [(vec![1], true), (vec![1, 2], true), (vec![1, 2, 2], false), (vec![2], false)] {
-            let mut events = begin();
-            events.extend([B(3, Act::Read), E(3, value(&seen))]);
-            assert_eq!(run(events).is_ok(), ok, "{seen:?}");
-        }
-        let mut late = begin();
-        late.extend([B(3, Act::Read), E(3, value(&[1])), B(4, Act::Read), E(4, value(&[1, 2]))]);
-        assert_eq!(run(late), Ok(()));
-        let mut undone = begin();
-        undone.extend([B(3, Act::Read), E(3, value(&[1, 2])), B(4, Act::Read), E(4, value(&[1]))]);
-        assert!(run(undone).is_err());
-    }
-
-    #[test]
-    fn a_dead_client_s_writes_may_be_lost_one_by_one_but_keep_their_order() {
-        for (seen, ok) in [(vec![1, 2], true), (vec![1], true), (vec![2], true), (vec![2, 1], false)] {
-            let mut checker = Checker::default();
-            for op in [1, 2] {
-                checker.begin(OpRef(op), 7, Act::Append(op));
-                checker.abandon(OpRef(op));
-            }
-            checker.begin(OpRef(3), 8, Act::Read);
-            assert_eq!(checker.answer(OpRef(3), value(&seen)).is_ok(), ok, "{seen:?}");
-        }
-    }
-
-    #[test]
-    fn what_was_given_up_may_have_happened_but_happens_no_more() {
-        let read = |checker: &mut Checker, op, seen: &[Token]| {
-            checker.begin(OpRef(op), 8, Act::Read);
-            checker.answer(OpRef(op), value(seen)).is_ok()
+        let writes = steps.iter().any(Step::writes);
+        let as_if_missing = match writes {
+            true => object::write(&None, steps).map_or_else(|errno| errno, |_| 0) == answer.errno,
+            false => object::reads(&None, steps, answer),
         };
-        for is_given_up in [false, true] {
-            for (first, second, ok) in [
-                ([1].as_slice(), [1].as_slice(), true),
-                (&[1, 2], &[1, 2], true),
-                (&[1], &[1, 2], !is_given_up),
-            ] {
-                let mut checker = Checker::default();
-                checker.begin(OpRef(1), 7, Act::Put(1));
-                assert_eq!(checker.answer(OpRef(1), Answer::Done), Ok(()));
-                checker.begin(OpRef(2), 7, Act::Append(2));
-                checker.abandon(OpRef(2));
-                if is_given_up {
-                    checker.give_up(OpRef(2));
-                    assert_eq!(checker.writes_open(), 0);
-                }
-                assert!(read(&mut checker, 3, first));
-                assert_eq!(read(&mut checker, 4, second), ok, "{is_given_up} {first:?} {second:?}");
-            }
+        let misses_some = |value: &Value| {
+            let Some(object) = value else { return false };
+            let outputs = steps.iter().zip(&answer.outputs);
+            let mut each = outputs.map(|(step, output)| (object.facts(step), object::shown(output, newest)));
+            as_if_missing || each.any(|(facts, shown)| !facts.is_subset(&shown))
+        };
+        match possible.iter().all(misses_some) {
+            true => Promise::KeptWhatWasAcknowledged,
+            false => Promise::OneOrder,
         }
     }
 
-    #[test]
-    fn one_client_s_writes_go_in_order() {
-        for (seen, ok) in [(vec![1, 2], true), (vec![1], true), (vec![2], false), (vec![2, 1], false)] {
-            let mut checker = Checker::default();
-            checker.begin(OpRef(1), 7, Act::Append(1));
-            checker.begin(OpRef(2), 7, Act::Append(2));
-            checker.begin(OpRef(3), 8, Act::Read);
-            assert_eq!(checker.answer(OpRef(3), value(&seen)).is_ok(), ok, "{seen:?}");
-        }
-    }
-
-    #[test]
-    fn too_much_at_once_is_given_up_on() {
-        let mut checker = Checker::default();
-        (0..12).for_each(|i| checker.begin(OpRef(i), i as u32, Act::Append(i)));
-        assert_eq!(checker.answer(OpRef(0), Answer::NotFound), Ok(()));
-        assert!(!checker.is_bounded());
+    /// More bytes of one write than it had.
+    fn is_double(&self, output: &Output, newest: Token) -> bool {
+        let Output::Data(bytes) = output else { return false };
+        let mut seen: BTreeMap<Token, u64> = BTreeMap::new();
+        tokens_of(bytes, newest).into_iter().for_each(|(token, len)| *seen.entry(token).or_default() += len);
+        seen.iter().any(|(token, len)| self.written.get(token).is_some_and(|written| len > written))
     }
 }

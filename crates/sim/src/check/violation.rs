@@ -31,6 +31,12 @@ pub enum Promise {
     WatchersAreListed,
     /// A notification ends.
     NotificationsEnd,
+    /// Clients get something done while there are faults.
+    MakesProgress,
+    /// The checker could tell of every object whether what clients saw was possible.
+    Decided,
+    /// Two runs of a seed are the same.
+    Replays,
     /// A machine's own invariants.
     Invariant,
 }

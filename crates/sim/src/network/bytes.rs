@@ -4,30 +4,32 @@
 //! and ends on both sides when either shuts it, when its process dies, or when the network breaks it; what was on
 //! its way then is lost.
 
-use super::{Arrival, Cx};
+use super::{Arrival, Cx, Station};
 use crate::node::{Life, NodeId};
+use crate::trace::Source;
+use bytes::{Bytes, BytesMut};
 use machine::net::{NetEffect, NetEvent};
-use machine::{Effects, Machine, Random, Time};
-use messenger::{Config, Effect, Endpoint, Input, ReadPlan, SocketId};
+use machine::{CoreId, Effects, Machine, Random, Time};
+use messenger::{Config, Effect, Endpoint, Input, Moved, ReadPlan, SocketId};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-/// How a node's endpoint is set up in one of its lives.
+/// How a node's endpoints are set up in one of its lives; the core is filled in.
 pub(crate) type EndpointConfig = Box<dyn Fn(NodeId, Life) -> Config>;
 
 pub(crate) struct BytesNetwork {
     config: EndpointConfig,
-    endpoints: BTreeMap<NodeId, Host>,
+    hosts: BTreeMap<NodeId, Vec<CoreHost>>,
     pipes: BTreeMap<u64, Pipe>,
     pipes_made: u64,
 }
 
-/// What a process has of the network.
-struct Host {
+/// What one core of a process has of the network.
+struct CoreHost {
     endpoint: Endpoint,
-    life: Life,
     sockets: BTreeMap<SocketId, (u64, usize)>,
     /// Sockets that are not read from, with what has come meanwhile.
-    unread: BTreeMap<SocketId, VecDeque<Vec<u8>>>,
+    unread: BTreeMap<SocketId, VecDeque<Bytes>>,
 }
 
 struct Pipe {
@@ -38,8 +40,17 @@ struct Pipe {
 struct PipeEnd {
     node: NodeId,
     life: Life,
-    socket: Option<SocketId>,
+    place: Place,
     arrives_after: Time,
+}
+
+/// Which socket an end of a pipe is.
+enum Place {
+    /// The called has not accepted it yet, or it is gone.
+    Nowhere,
+    Socket(CoreId, SocketId),
+    /// On its way from one core to another, with what has come meanwhile.
+    BetweenCores(VecDeque<What>),
 }
 
 #[derive(Debug)]
@@ -54,70 +65,110 @@ pub(crate) struct BytesArrival {
 enum What {
     Call,
     Connected,
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
     Broken,
+    /// Within a process: the session goes on on this core.
+    Moved(CoreId, Box<Moved>),
 }
 
 const CALLER: usize = 0;
 const CALLED: usize = 1;
+/// A session takes up to so long from core to core; one in [`SLOW_MOVES_ONE_IN`] the longer time.
+const MOVE_MAX: Duration = Duration::from_micros(100);
+const SLOW_MOVE_MAX: Duration = Duration::from_millis(20);
+const SLOW_MOVES_ONE_IN: u64 = 16;
 
 impl BytesNetwork {
     pub fn new(config: EndpointConfig) -> BytesNetwork {
-        BytesNetwork { config, endpoints: BTreeMap::new(), pipes: BTreeMap::new(), pipes_made: 0 }
+        BytesNetwork { config, hosts: BTreeMap::new(), pipes: BTreeMap::new(), pipes_made: 0 }
     }
 
     pub fn started(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let life = cx.station(node).life;
-        let endpoint = Endpoint::new((self.config)(node, life), Random::from_number(cx.random.u64()));
-        self.endpoints
-            .insert(node, Host { endpoint, life, sockets: BTreeMap::new(), unread: BTreeMap::new() });
+        let Station { life, cores, .. } = *cx.station(node);
+        let core = |core| {
+            let config = Config { core: CoreId(core), core_count: cores, ..(self.config)(node, life) };
+            let endpoint = Endpoint::new(config, Random::from_number(cx.random.u64()));
+            CoreHost { endpoint, sockets: BTreeMap::new(), unread: BTreeMap::new() }
+        };
+        let cores = (0..cores).map(core).collect();
+        self.hosts.insert(node, cores);
     }
 
     pub fn died(&mut self, cx: &mut Cx<'_>, node: NodeId) {
-        let Some(host) = self.endpoints.remove(&node) else { return };
-        for (pipe, end) in host.sockets.into_values() {
+        let Some(cores) = self.hosts.remove(&node) else { return };
+        let ends =
+            self.pipes.iter().flat_map(|(id, pipe)| [(id, CALLER, &pipe.ends), (id, CALLED, &pipe.ends)]);
+        let is_between = |(_, end, ends): &(&u64, usize, &[PipeEnd; 2])| {
+            ends[*end].node == node && matches!(ends[*end].place, Place::BetweenCores(_))
+        };
+        let between: Vec<(u64, usize)> = ends.filter(is_between).map(|(id, end, _)| (*id, end)).collect();
+        let sockets = cores.into_iter().flat_map(|core| core.sockets.into_values());
+        for (pipe, end) in sockets.chain(between) {
             self.send(cx, pipe, 1 - end, What::Broken);
         }
     }
 
     pub fn effect(&mut self, cx: &mut Cx<'_>, node: NodeId, effect: NetEffect) {
-        self.step(cx, node, Input::Role(effect));
+        if let NetEffect::HoldAtMost(len) = effect {
+            let cores = cx.station(node).cores;
+            return (0..cores).for_each(|core| {
+                self.step(cx, node, CoreId(core), Input::Role(NetEffect::HoldAtMost(len)));
+            });
+        }
+        self.step(cx, node, effect.core(CoreId(0)), Input::Role(effect));
     }
 
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.endpoints.values().filter_map(|h| h.endpoint.next_deadline()).min()
+    pub fn next_deadline(&self, stations: &[Station]) -> Option<Time> {
+        let running = self.hosts.iter().filter(|(node, _)| !stations[node.0].is_paused);
+        let deadline = |(node, cores): (&NodeId, &Vec<CoreHost>)| {
+            let at = cores.iter().filter_map(|core| core.endpoint.next_deadline()).min()?;
+            Some(stations[node.0].clock.world(at))
+        };
+        running.filter_map(deadline).min()
     }
 
     pub fn deadline(&mut self, cx: &mut Cx<'_>) {
-        let due = |h: &Host| h.endpoint.next_deadline().is_some_and(|at| at <= cx.now);
-        let due: Vec<NodeId> = self.endpoints.iter().filter(|(_, h)| due(h)).map(|(n, _)| *n).collect();
-        due.into_iter().for_each(|node| self.step(cx, node, Input::Deadline));
+        let mut due = Vec::new();
+        for (node, cores) in self.hosts.iter().filter(|(node, _)| !cx.station(**node).is_paused) {
+            let now = cx.local(*node);
+            for (core, host) in cores.iter().enumerate() {
+                if host.endpoint.next_deadline().is_some_and(|at| at <= now) {
+                    due.push((*node, CoreId(core as u16)));
+                }
+            }
+        }
+        due.into_iter().for_each(|(node, core)| self.step(cx, node, core, Input::Deadline));
     }
 
-    pub fn check(&self) {
-        self.endpoints.values().for_each(|h| h.endpoint.check());
+    fn core(&mut self, node: NodeId, core: CoreId) -> Option<&mut CoreHost> {
+        self.hosts.get_mut(&node)?.get_mut(usize::from(core.0))
     }
 
-    fn step(&mut self, cx: &mut Cx<'_>, node: NodeId, input: Input) {
-        let Some(host) = self.endpoints.get_mut(&node) else { return };
-        let name = cx.station(node).name;
+    fn step(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, input: Input) {
+        let Some(host) = self.core(node, core) else { return };
+        let (name, now) = (cx.station(node).name, cx.local(node));
         if host.endpoint.config().name != name {
             host.endpoint.set_name(name);
         }
         let mut effects = Effects::new();
-        host.endpoint.step(cx.now, input, &mut effects);
-        host.endpoint.read_on(cx.now, &mut effects);
-        self.follow(cx, node, effects);
+        host.endpoint.step(now, input, &mut effects);
+        host.endpoint.read_on(now, &mut effects);
+        host.endpoint.check();
+        cx.trace.states(Source::Endpoint(node, core), |see| host.endpoint.states(see));
+        self.follow(cx, node, core, effects);
     }
 
-    fn follow(&mut self, cx: &mut Cx<'_>, node: NodeId, mut effects: Effects<Effect>) {
+    fn follow(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, mut effects: Effects<Effect>) {
         for effect in effects.take() {
             match effect {
-                Effect::Open { socket, to } => self.open(cx, node, socket, to),
-                Effect::Shut { socket } => self.shut(cx, node, socket),
-                Effect::Reading { socket, on } => self.set_reading(cx, node, socket, on),
-                Effect::Refused { .. } => {}
-                Effect::Move { .. } => unreachable!("a simulated process has one core"),
+                Effect::Open { socket, to } => self.open(cx, node, core, socket, to),
+                Effect::Shut { socket } => self.shut(cx, node, core, socket),
+                Effect::Reading { socket, on } => self.set_reading(cx, node, core, socket, on),
+                Effect::Refused { from, why } => {
+                    let name = cx.station(node).name;
+                    cx.trace.note(|| format!("{:?} {name} refuses {from}: {why:?}", cx.now));
+                }
+                Effect::Move { socket, to, session } => self.send_off(cx, node, core, socket, to, session),
                 Effect::Event(event) => {
                     note(cx, node, &event);
                     cx.events.push_back((node, event));
@@ -125,58 +176,101 @@ impl BytesNetwork {
             }
         }
         let mut dirty = Vec::new();
-        let Some(host) = self.endpoints.get_mut(&node) else { return };
+        let Some(host) = self.core(node, core) else { return };
         host.endpoint.take_dirty(&mut dirty);
         for socket in dirty {
-            let Some(host) = self.endpoints.get_mut(&node) else { return };
+            let Some(host) = self.core(node, core) else { return };
             let Some(queue) = host.endpoint.outgoing(socket) else { continue };
-            let bytes: Vec<u8> = queue.take().flat_map(|b| b.to_vec()).collect();
+            let mut bytes = BytesMut::new();
+            queue.take().for_each(|piece| bytes.extend_from_slice(&piece));
             if let Some((pipe, end)) = host.sockets.get(&socket).copied() {
-                self.send_in_pieces(cx, pipe, 1 - end, bytes);
+                self.send_in_pieces(cx, pipe, 1 - end, bytes.freeze());
             }
-            self.step(cx, node, Input::Wrote { socket });
+            self.step(cx, node, core, Input::Wrote { socket });
         }
     }
 
-    fn open(&mut self, cx: &mut Cx<'_>, node: NodeId, socket: SocketId, to: std::net::SocketAddr) {
-        let at = |s: &super::Station| s.addrs.msgr2().and_then(|a| a.socket) == Some(to);
+    fn open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        core: CoreId,
+        socket: SocketId,
+        to: std::net::SocketAddr,
+    ) {
+        let at = |s: &Station| s.addrs.msgr2().and_then(|a| a.socket) == Some(to);
         let called = cx.stations.iter().position(at).map(NodeId);
         let Some(called) = called else {
-            return self.step(cx, node, Input::Broken { socket, why: "no route".into() });
+            return self.step(cx, node, core, Input::Broken { socket, why: "no route".into() });
         };
         self.pipes_made += 1;
-        let end = |node: NodeId, socket| PipeEnd {
-            node,
-            life: cx.station(node).life,
-            socket,
-            arrives_after: cx.now,
-        };
-        let ends = [end(node, Some(socket)), end(called, None)];
+        let end =
+            |node: NodeId, place| PipeEnd { node, life: cx.station(node).life, place, arrives_after: cx.now };
+        let ends = [end(node, Place::Socket(core, socket)), end(called, Place::Nowhere)];
         self.pipes.insert(self.pipes_made, Pipe { ends, is_open: true });
-        if let Some(host) = self.endpoints.get_mut(&node) {
-            host.sockets.insert(socket, (self.pipes_made, CALLER));
+        let pipe = self.pipes_made;
+        if let Some(host) = self.core(node, core) {
+            host.sockets.insert(socket, (pipe, CALLER));
         }
-        self.send(cx, self.pipes_made, CALLED, What::Call);
+        self.send(cx, pipe, CALLED, What::Call);
     }
 
-    fn shut(&mut self, cx: &mut Cx<'_>, node: NodeId, socket: SocketId) {
-        let Some(host) = self.endpoints.get_mut(&node) else { return };
+    fn shut(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, socket: SocketId) {
+        let Some(host) = self.core(node, core) else { return };
         host.unread.remove(&socket);
         if let Some((pipe, end)) = host.sockets.remove(&socket) {
+            self.pipes.get_mut(&pipe).expect("a socket has its pipe").ends[end].place = Place::Nowhere;
             self.send(cx, pipe, 1 - end, What::Broken);
         }
     }
 
-    fn set_reading(&mut self, cx: &mut Cx<'_>, node: NodeId, socket: SocketId, on: bool) {
-        let Some(host) = self.endpoints.get_mut(&node) else { return };
+    fn set_reading(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, socket: SocketId, on: bool) {
+        let Some(host) = self.core(node, core) else { return };
         if !on {
             host.unread.entry(socket).or_default();
         } else if let Some(pieces) = host.unread.remove(&socket) {
-            pieces.into_iter().for_each(|bytes| self.give(cx, node, socket, &bytes));
+            pieces.into_iter().for_each(|bytes| self.give(cx, node, core, socket, bytes));
         }
     }
 
-    fn send_in_pieces(&mut self, cx: &mut Cx<'_>, pipe: u64, to: usize, mut bytes: Vec<u8>) {
+    /// A session leaves for another core of its process.
+    fn send_off(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        core: CoreId,
+        socket: SocketId,
+        to: CoreId,
+        session: Box<Moved>,
+    ) {
+        let Some(host) = self.core(node, core) else { return };
+        let unread = host.unread.remove(&socket).unwrap_or_default();
+        let Some((pipe, end)) = host.sockets.remove(&socket) else { return };
+        let waiting = unread.into_iter().map(What::Bytes).collect();
+        self.pipes.get_mut(&pipe).expect("a socket has its pipe").ends[end].place =
+            Place::BetweenCores(waiting);
+        let max = if cx.random.below(SLOW_MOVES_ONE_IN) == 0 { SLOW_MOVE_MAX } else { MOVE_MAX };
+        let at = cx.now + Duration::from_nanos(cx.random.below(max.as_nanos() as u64));
+        let arrival = BytesArrival { pipe, end, what: What::Moved(to, session) };
+        cx.schedule.push((at, Arrival::Bytes(arrival)));
+    }
+
+    /// And goes on there.
+    fn take_in(&mut self, cx: &mut Cx<'_>, id: u64, end: usize, core: CoreId, session: Box<Moved>) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        let here = &mut pipe.ends[end];
+        let Place::BetweenCores(waiting) = std::mem::replace(&mut here.place, Place::Nowhere) else { return };
+        let (node, now) = (here.node, cx.local(here.node));
+        let mut effects = Effects::new();
+        let Some(host) = self.core(node, core) else { return };
+        let socket = host.endpoint.receive_moved(now, *session, &mut effects);
+        host.sockets.insert(socket, (id, end));
+        self.pipes.get_mut(&id).expect("it was just there").ends[end].place = Place::Socket(core, socket);
+        self.follow(cx, node, core, effects);
+        waiting.into_iter().for_each(|what| self.arrive(cx, BytesArrival { pipe: id, end, what }));
+    }
+
+    fn send_in_pieces(&mut self, cx: &mut Cx<'_>, pipe: u64, to: usize, mut bytes: Bytes) {
         while !bytes.is_empty() {
             // Mostly whole; now and then cut anywhere, as a socket may.
             let cut = if cx.random.below(8) == 0 {
@@ -184,9 +278,8 @@ impl BytesNetwork {
             } else {
                 bytes.len()
             };
-            let rest = bytes.split_off(cut);
-            self.send(cx, pipe, to, What::Bytes(bytes));
-            bytes = rest;
+            let piece = bytes.split_to(cut);
+            self.send(cx, pipe, to, What::Bytes(piece));
         }
     }
 
@@ -201,84 +294,111 @@ impl BytesNetwork {
     pub fn arrive(&mut self, cx: &mut Cx<'_>, arrival: BytesArrival) {
         let BytesArrival { pipe: id, end, what } = arrival;
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
-        let here = &pipe.ends[end];
-        let node = here.node;
         if let What::Call = what {
-            let caller = pipe.ends[CALLER].node;
-            if !pipe.is_open || !cx.station(node).is_up {
-                return self.send(cx, id, CALLER, What::Broken);
-            }
-            let from =
-                cx.station(caller).addrs.msgr2().and_then(|a| a.socket).expect("every node has an address");
-            let mut effects = Effects::new();
-            let Some(host) = self.endpoints.get_mut(&node) else { return };
-            let socket = host.endpoint.accept(cx.now, from, &mut effects);
-            host.sockets.insert(socket, (id, CALLED));
-            (pipe.ends[CALLED].socket, pipe.ends[CALLED].life) = (Some(socket), host.life);
-            self.send(cx, id, CALLER, What::Connected);
-            return self.follow(cx, node, effects);
+            return self.accept(cx, id);
         }
-        let Some(socket) = here.socket.filter(|_| cx.lives(node, here.life)) else { return };
-        let Some(host) = self.endpoints.get_mut(&node).filter(|h| h.sockets.contains_key(&socket)) else {
+        let here = &mut pipe.ends[end];
+        let node = here.node;
+        if !cx.lives(node, here.life) {
             return;
+        }
+        if let What::Moved(core, session) = what {
+            return self.take_in(cx, id, end, core, session);
+        }
+        let (core, socket) = match &mut here.place {
+            Place::Nowhere => return,
+            Place::BetweenCores(waiting) => return waiting.push_back(what),
+            Place::Socket(core, socket) => (*core, *socket),
         };
+        let is_open = pipe.is_open;
         match what {
-            What::Connected => self.step(cx, node, Input::Connected { socket }),
-            What::Bytes(_) if !pipe.is_open => {}
+            What::Connected => self.step(cx, node, core, Input::Connected { socket }),
+            What::Bytes(_) if !is_open => {}
             What::Bytes(bytes) => {
                 cx.trace.event(cx.now, node.0, "bytes", &bytes);
+                let Some(host) = self.core(node, core) else { return };
                 match host.unread.get_mut(&socket) {
                     Some(unread) => unread.push_back(bytes),
-                    None => self.give(cx, node, socket, &bytes),
+                    None => self.give(cx, node, core, socket, bytes),
                 }
             }
             What::Broken => {
                 cx.trace.event(cx.now, node.0, "broken", &[]);
+                here.place = Place::Nowhere;
+                let Some(host) = self.core(node, core) else { return };
                 host.sockets.remove(&socket);
                 host.unread.remove(&socket);
-                self.step(cx, node, Input::Broken { socket, why: "reset".into() });
+                self.step(cx, node, core, Input::Broken { socket, why: "reset".into() });
             }
-            What::Call => unreachable!("handled above"),
+            What::Call | What::Moved(..) => unreachable!("handled above"),
         }
+    }
+
+    /// A call reaches the called. Its first core accepts, as in production.
+    fn accept(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        let (node, caller) = (pipe.ends[CALLED].node, pipe.ends[CALLER].node);
+        if !pipe.is_open || !cx.station(node).is_up {
+            return self.send(cx, id, CALLER, What::Broken);
+        }
+        let from =
+            cx.station(caller).addrs.msgr2().and_then(|a| a.socket).expect("every node has an address");
+        let core = CoreId(0);
+        let mut effects = Effects::new();
+        let Some(host) = self.core(node, core) else { return };
+        let socket = host.endpoint.accept(cx.local(node), from, &mut effects);
+        host.sockets.insert(socket, (id, CALLED));
+        let end = &mut self.pipes.get_mut(&id).expect("it was just there").ends[CALLED];
+        (end.place, end.life) = (Place::Socket(core, socket), cx.station(node).life);
+        self.send(cx, id, CALLER, What::Connected);
+        self.follow(cx, node, core, effects);
     }
 
     /// As a host does: into a large frame's own buffer, or shared.
-    fn give(&mut self, cx: &mut Cx<'_>, node: NodeId, socket: SocketId, mut bytes: &[u8]) {
+    fn give(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, socket: SocketId, mut bytes: Bytes) {
+        let Some(host) = self.core(node, core) else { return };
+        let Some((pipe, end)) = host.sockets.get(&socket).copied() else { return };
         while !bytes.is_empty() {
-            let Some(host) = self.endpoints.get_mut(&node) else { return };
+            let Some(host) = self.core(node, core) else { return };
+            if !host.sockets.contains_key(&socket) {
+                // It was shut, or has left for another core: the rest follows.
+                if let Place::BetweenCores(waiting) =
+                    &mut self.pipes.get_mut(&pipe).expect("it was open").ends[end].place
+                {
+                    waiting.push_back(What::Bytes(bytes));
+                }
+                return;
+            }
             if let Some(unread) = host.unread.get_mut(&socket) {
-                return unread.push_back(bytes.to_vec());
+                return unread.push_back(bytes);
             }
             match host.endpoint.read_plan(socket) {
                 ReadPlan::Own(buffer, missing) => {
-                    let n = missing.min(bytes.len());
-                    buffer.extend_from_slice(&bytes[..n]);
-                    bytes = &bytes[n..];
-                    self.step(cx, node, Input::Filled { socket });
+                    let part = bytes.split_to(missing.min(bytes.len()));
+                    buffer.extend_from_slice(&part);
+                    self.step(cx, node, core, Input::Filled { socket });
                 }
                 _ => {
                     let mut whole = host.endpoint.take_partial(socket);
-                    whole.extend_from_slice(bytes);
-                    bytes = &[];
-                    self.step(cx, node, Input::Received { socket, bytes: whole });
+                    whole.extend_from_slice(&bytes);
+                    bytes = Bytes::new();
+                    self.step(cx, node, core, Input::Received { socket, bytes: whole });
                 }
             }
         }
     }
 
-    pub fn break_one(&mut self, cx: &mut Cx<'_>) -> bool {
-        let alive = |e: &PipeEnd| {
-            let host = self.endpoints.get(&e.node);
-            e.socket.is_some_and(|s| host.is_some_and(|h| h.life == e.life && h.sockets.contains_key(&s)))
-        };
-        self.pipes.retain(|_, p| p.ends.iter().any(alive));
-        let open: Vec<u64> = self
-            .pipes
-            .iter()
-            .filter(|(_, p)| p.is_open && p.ends.iter().all(alive))
-            .map(|(id, _)| *id)
-            .collect();
-        let Some(&id) = open.get(cx.random.below(open.len() as u64) as usize) else { return false };
+    pub fn destination(&self, arrival: &BytesArrival) -> Option<NodeId> {
+        Some(self.pipes.get(&arrival.pipe)?.ends[arrival.end].node)
+    }
+
+    pub fn break_one(&mut self, cx: &mut Cx<'_>, pick: u64) -> bool {
+        let is_alive = |end: &PipeEnd| cx.lives(end.node, end.life) && !matches!(end.place, Place::Nowhere);
+        self.pipes.retain(|_, p| p.ends.iter().any(is_alive) || p.ends[CALLED].arrives_after >= cx.now);
+        let is_open = |p: &Pipe| p.is_open && p.ends.iter().all(is_alive);
+        let open: Vec<u64> = self.pipes.iter().filter(|(_, p)| is_open(p)).map(|(id, _)| *id).collect();
+        let Some(place) = pick.checked_rem(open.len() as u64) else { return false };
+        let id = open[place as usize];
         self.pipes.get_mut(&id).expect("just listed").is_open = false;
         self.send(cx, id, CALLER, What::Broken);
         self.send(cx, id, CALLED, What::Broken);
@@ -289,8 +409,8 @@ impl BytesNetwork {
 fn note(cx: &mut Cx<'_>, node: NodeId, event: &NetEvent) {
     let station = &cx.stations[node.0];
     if let NetEvent::Message { message, .. } = event {
-        cx.trace.cover(&format!("{} < {}", station.name.kind.name(), message.body.name()));
+        cx.trace.message(station.name.kind.name(), message.body.name());
     }
     let (now, name) = (cx.now, station.name);
-    cx.trace.note(|| format!("{now:?} {name} < {event:.300?}"));
+    cx.trace.note(|| format!("{now:?} {name} < {event:?}"));
 }

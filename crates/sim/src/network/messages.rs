@@ -179,11 +179,10 @@ impl MessageNetwork {
                 let name = wire::messages::name_of(header.kind);
                 let kind = cx.station(node).name.kind.name();
                 cx.trace.event(cx.now, node.0, name, &payload.front);
-                cx.trace.cover(&format!("{kind} < {name}"));
+                cx.trace.message(kind, name);
                 let message = Message::decode(&header, payload)
                     .unwrap_or_else(|e| panic!("{name} to {}: does not decode: {e}", cx.station(node).name));
-                cx.trace
-                    .note(|| format!("{:?} {} < {:.300?}", cx.now, cx.stations[node.0].name, message.body));
+                cx.trace.note(|| format!("{:?} {} < {:?}", cx.now, cx.stations[node.0].name, message.body));
                 cx.events.push_back((node, NetEvent::Message { conn, message, held: Held::default() }));
             }
             What::Ready => {
@@ -295,10 +294,15 @@ impl MessageNetwork {
         }
     }
 
-    pub fn break_one(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub fn destination(&self, arrival: &MessageArrival) -> Option<NodeId> {
+        Some(self.links.get(&arrival.link)?.ends[arrival.end].node)
+    }
+
+    pub fn break_one(&mut self, cx: &mut Cx<'_>, pick: u64) -> bool {
         let open: Vec<u64> =
             self.links.iter().filter(|(_, l)| l.stage == Stage::Open).map(|(id, _)| *id).collect();
-        let Some(&id) = open.get(cx.random.below(open.len() as u64) as usize) else { return false };
+        let Some(place) = pick.checked_rem(open.len() as u64) else { return false };
+        let id = open[place as usize];
         self.links.get_mut(&id).expect("just listed").stage = Stage::Cut;
         for end in [CALLER, CALLED] {
             self.send(cx, id, end, What::Closed(CloseReason::Broken("the network broke it".into())));

@@ -8,17 +8,19 @@
 
 mod bytes;
 mod messages;
+mod weather;
 
+use crate::clock::Clock;
 use crate::node::{Life, NodeId};
 use crate::trace::Trace;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::collections::VecDeque;
 use wire::types::{EntityAddrVec, EntityName};
 
 pub(crate) use bytes::{BytesArrival, BytesNetwork, EndpointConfig};
 pub(crate) use messages::{MessageArrival, MessageNetwork};
+pub(crate) use weather::Weather;
 
 /// At which level connections are simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +51,10 @@ pub(crate) struct Station {
     pub cores: u16,
     pub judges: bool,
     pub is_up: bool,
+    /// The process is stopped: what arrives waits.
+    pub is_paused: bool,
     pub life: Life,
+    pub clock: Clock,
 }
 
 /// The world as the network sees it during one event.
@@ -80,43 +85,14 @@ impl Cx<'_> {
         self.stations.iter().position(at).map(NodeId)
     }
 
+    /// The node's own time.
+    pub fn local(&self, node: NodeId) -> Time {
+        self.station(node).clock.local(self.now)
+    }
+
     /// When something sent now from one node to another arrives.
     pub fn transit(&mut self, from: NodeId, to: NodeId) -> Time {
         self.weather.transit(self.now, self.random, from, to)
-    }
-}
-
-/// How the network behaves.
-#[derive(Debug)]
-pub(crate) struct Weather {
-    pub delay_min: Duration,
-    pub delay_max: Duration,
-    /// Of 1024 deliveries, how many take up to `slow_max` instead.
-    pub slow_chance: u64,
-    pub slow_max: Duration,
-    /// Nodes that nothing reaches or leaves before a time; it arrives then.
-    pub stalls: BTreeMap<NodeId, Time>,
-}
-
-impl Default for Weather {
-    fn default() -> Weather {
-        Weather {
-            delay_min: Duration::from_micros(50),
-            delay_max: Duration::from_micros(500),
-            slow_chance: 10,
-            slow_max: Duration::from_millis(40),
-            stalls: BTreeMap::new(),
-        }
-    }
-}
-
-impl Weather {
-    fn transit(&self, now: Time, random: &mut Random, from: NodeId, to: NodeId) -> Time {
-        let max = if random.below(1024) < self.slow_chance { self.slow_max } else { self.delay_max };
-        let span = max.saturating_sub(self.delay_min).as_nanos() as u64;
-        let delay = self.delay_min + Duration::from_nanos(random.below(span + 1));
-        let stall = |node: NodeId| self.stalls.get(&node).copied().unwrap_or(Time::ZERO);
-        now.max(stall(from)).max(stall(to)) + delay
     }
 }
 
@@ -136,10 +112,20 @@ impl Network {
         }
     }
 
-    pub fn next_deadline(&self) -> Option<Time> {
+    /// Of the session machines, in the world's time.
+    pub fn next_deadline(&self, stations: &[Station]) -> Option<Time> {
         match self {
             Network::Messages(_) => None,
-            Network::Bytes(n) => n.next_deadline(),
+            Network::Bytes(n) => n.next_deadline(stations),
+        }
+    }
+
+    /// The node that something arrives at; none if it is lost.
+    pub fn destination(&self, arrival: &Arrival) -> Option<NodeId> {
+        match (self, arrival) {
+            (Network::Messages(n), Arrival::Messages(a)) => n.destination(a),
+            (Network::Bytes(n), Arrival::Bytes(a)) => n.destination(a),
+            _ => unreachable!("a network schedules arrivals of its own kind"),
         }
     }
 
@@ -162,17 +148,11 @@ impl Network {
         }
     }
 
-    /// Break one connection at random, if there is any.
-    pub fn break_one(&mut self, cx: &mut Cx<'_>) -> bool {
+    /// Break the connection with this number, round and round, if there is any.
+    pub fn break_one(&mut self, cx: &mut Cx<'_>, pick: u64) -> bool {
         match self {
-            Network::Messages(n) => n.break_one(cx),
-            Network::Bytes(n) => n.break_one(cx),
-        }
-    }
-
-    pub fn check(&self) {
-        if let Network::Bytes(n) = self {
-            n.check();
+            Network::Messages(n) => n.break_one(cx, pick),
+            Network::Bytes(n) => n.break_one(cx, pick),
         }
     }
 }

@@ -1,11 +1,14 @@
-//! An administrator: introduces the OSDs, makes the pool, and then marks OSDs out and in, or down, at random.
+//! An administrator: introduces the OSDs, makes the pool, carries out what the [table of faults](crate::faults) asks for,
+//! and marks every OSD in at the end.
 
-use super::{OsdNode, mon_session_config};
+use super::{Keys, OsdNode, Seat, mon_session_config};
 use crate::node::{Death, Node};
 use bytes::Bytes;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use mon_client::{Effect, Event, Input, MonSession, RequestId};
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, Uuid};
@@ -15,58 +18,46 @@ pub struct AdminNode {
     life: u32,
     monitor: EntityAddrVec,
     random: Random,
+    keys: Option<Rc<Keys>>,
     osds: i32,
     quiet_after: Time,
+    /// The cluster is as it is to be left behind, or will be when all is done.
+    has_tidied: bool,
     session: Option<MonSession>,
-    /// What is still to be done before the mischief, last first.
-    todo: Vec<String>,
+    /// The pool has been made.
+    is_ready: bool,
+    todo: VecDeque<String>,
     asked: Option<RequestId>,
     next_at: Time,
 }
 
 impl AdminNode {
-    pub fn new(
-        index: usize,
-        monitor: EntityAddrVec,
-        random: Random,
-        quiet_after: Time,
-        osds: i32,
-        pg_num: u32,
-    ) -> AdminNode {
-        let mut todo = Vec::new();
+    pub fn new(seat: Seat, quiet_after: Time, osds: i32, pg_num: u32) -> AdminNode {
+        let Seat { index, monitor, random, keys, .. } = seat;
+        let mut todo = VecDeque::new();
         for osd in 0..osds {
             let uuid = OsdNode::fsid(OsdId(osd));
-            todo.push(format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{osd}}}"#));
-            todo.push(format!(
+            todo.push_back(format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{osd}}}"#));
+            todo.push_back(format!(
                 r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=host{osd}","root=default"]}}"#
             ));
         }
-        todo.push(format!(r#"{{"prefix":"osd pool create","pool":"data","pg_num":{pg_num},"size":1}}"#));
-        todo.reverse();
+        todo.push_back(format!(r#"{{"prefix":"osd pool create","pool":"data","pg_num":{pg_num},"size":1}}"#));
         AdminNode {
             index,
             life: 0,
             monitor,
             random,
+            keys,
             osds,
             quiet_after,
+            has_tidied: false,
             session: None,
+            is_ready: false,
             todo,
             asked: None,
             next_at: Time::ZERO,
         }
-    }
-
-    /// At the end every OSD is in again.
-    fn mischief(&mut self, now: Time) -> String {
-        let osd = self.random.below(self.osds as u64);
-        let prefix = match self.random.below(4) {
-            _ if now + Duration::from_secs(20) > self.quiet_after => "osd in",
-            0 => "osd down",
-            1 | 2 => "osd out",
-            _ => "osd in",
-        };
-        format!(r#"{{"prefix":"{prefix}","ids":["{osd}"]}}"#)
     }
 
     fn with(
@@ -83,13 +74,12 @@ impl AdminNode {
                 Effect::Event(Event::Answer { id, answer }) if self.asked == Some(id) => {
                     self.asked = None;
                     let done = matches!(answer, Ok(Body::MMonCommandAck(ack)) if ack.result == 0);
-                    if done {
-                        self.todo.pop();
+                    // Some of what the faults ask for is refused: fewer PGs than there are.
+                    if done || self.is_ready {
+                        self.todo.pop_front();
                     }
+                    self.is_ready |= self.todo.is_empty();
                     self.next_at = now + Duration::from_millis(if done { 1 } else { 500 });
-                    if self.todo.is_empty() {
-                        self.next_at = now + Duration::from_millis(2_000 + self.random.below(15_000));
-                    }
                 }
                 Effect::Event(_) => {}
             }
@@ -110,7 +100,7 @@ impl Node for AdminNode {
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
         (self.asked, self.next_at) = (None, now);
-        let config = mon_session_config(EntityKind::CLIENT, "admin", self.monitor.clone(), 0);
+        let config = mon_session_config(EntityKind::CLIENT, "admin", self.monitor.clone(), &self.keys, 0);
         self.session = Some(MonSession::new(config, 0, self.random.fork()));
         self.with(now, out, |session, fx| session.start(now, fx));
     }
@@ -124,12 +114,15 @@ impl Node for AdminNode {
         if session.next_deadline().is_some_and(|at| at <= now) {
             self.with(now, out, |session, fx| session.step(now, Input::Deadline, fx));
         }
-        if self.asked.is_none() && self.next_at <= now && now < self.quiet_after {
-            if self.todo.is_empty() {
-                let command = self.mischief(now);
-                self.todo.push(command);
-            }
-            let command = self.todo.last().cloned().expect("just filled");
+        if now >= self.quiet_after && !self.has_tidied {
+            self.has_tidied = true;
+            let ids: Vec<String> = (0..self.osds).map(|osd| format!(r#""{osd}""#)).collect();
+            self.todo.push_back(format!(r#"{{"prefix":"osd in","ids":[{}]}}"#, ids.join(",")));
+        }
+        if self.asked.is_none()
+            && self.next_at <= now
+            && let Some(command) = self.todo.front().cloned()
+        {
             let body = MMonCommand {
                 paxos: PaxosHeader::default(),
                 // The session fills it in.
@@ -144,8 +137,15 @@ impl Node for AdminNode {
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let next = (self.asked.is_none() && self.next_at < self.quiet_after).then_some(self.next_at);
-        Time::earliest(self.session.as_ref()?.next_deadline(), next)
+        let next = (self.asked.is_none() && !self.todo.is_empty()).then_some(self.next_at);
+        let tidies = (!self.has_tidied).then_some(self.quiet_after);
+        Time::earliest(self.session.as_ref()?.next_deadline(), Time::earliest(next, tidies))
+    }
+
+    fn command(&mut self, now: Time, command: String) {
+        if self.is_ready && now < self.quiet_after {
+            self.todo.push_back(command);
+        }
     }
 
     fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
@@ -154,5 +154,9 @@ impl Node for AdminNode {
 
     fn check(&self) {
         self.session.iter().for_each(Machine::check);
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.session.iter().for_each(|machine| machine.states(see));
     }
 }

@@ -1,16 +1,17 @@
-//! A client that reads and writes at random, watches and notifies, and notes what it did and was told.
+//! A client that reads, writes and lists at random, watches and notifies, and notes what it did and was told.
 //!
-//! Objects hold tokens, each written once in a run, so that contents tell which writes they have
-//! seen. A client that dies comes back as another one; what it had in flight has an unknown outcome, and its watch
-//! must end by itself: when all has been quiet for long enough, the survivors look who is listed as a watcher.
+//! A client that dies comes back as another one; what it had in flight has an unknown outcome, and its watch must end by
+//! itself: when all has been quiet for long enough, the survivors look who is listed as a watcher.
 
-use super::{mon_session_config, wall};
-use crate::check::{Act, Answer, History, OpRef, Promise, Token};
+use super::workload::{self, Draw, Workload};
+use super::{Keys, Seat, mon_session_config};
+use crate::WallClock;
+use crate::check::{History, ListingRef, OpRef, Promise, Step, object};
 use crate::node::{Death, Node};
 use bytes::Bytes;
 use client::{
-    Client, Config, Effect, Event, Failure, Input, ObjectRef, OpId, Operation, ReadOps, Timing, WatchEvent,
-    WatchId, WriteOps,
+    Client, Config, Effect, Event, Failure, Input, Listing, ObjectRef, OpId, Operation, ReadOps, Timing,
+    WatchEvent, WatchId, WriteOps,
 };
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
@@ -18,25 +19,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, PoolId, WatcherList};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, WatcherList};
 
 /// What all clients of a run share.
 pub type Shared = Rc<RefCell<History>>;
-
-#[derive(Clone, Copy, Debug)]
-pub struct Workload {
-    pub pool: PoolId,
-    pub objects: u64,
-    /// What a token takes in an object: a multiple of eight, it is repeated.
-    pub token_bytes: usize,
-    /// Operations in flight at most.
-    pub depth: usize,
-    /// Between two operations, at most.
-    pub pause_max: Duration,
-    /// Of 16 operations, how many are followed at once by others on the same object, as many as may be in flight:
-    /// so that several are under way together.
-    pub bursts: u64,
-}
 
 pub struct ClientNode {
     index: usize,
@@ -45,10 +31,14 @@ pub struct ClientNode {
     life: u32,
     monitor: EntityAddrVec,
     random: Random,
+    wall: WallClock,
+    keys: Option<Rc<Keys>>,
     workload: Workload,
     history: Shared,
     client: Option<Client>,
-    open: BTreeMap<OpId, (OpRef, Act)>,
+    draw: Draw,
+    open: BTreeMap<OpId, (OpRef, Rc<[Step]>)>,
+    listing: Option<PoolListing>,
     watch: Option<WatchId>,
     /// The OSD has confirmed the watch, and has not said since that it was lost.
     is_watching: bool,
@@ -62,25 +52,33 @@ pub struct ClientNode {
     quiet_after: Time,
 }
 
+/// A listing of the whole pool that is under way.
+struct PoolListing {
+    reference: ListingRef,
+    cursor: Listing,
+    page: OpId,
+    names: Vec<String>,
+    /// PGs when it began: a split may repeat some objects.
+    pg_num: u32,
+}
+
 impl ClientNode {
-    pub fn new(
-        index: usize,
-        monitor: EntityAddrVec,
-        random: Random,
-        workload: Workload,
-        history: Shared,
-        quiet_after: Time,
-    ) -> ClientNode {
+    pub fn new(seat: Seat, workload: Workload, history: Shared, quiet_after: Time) -> ClientNode {
+        let Seat { index, monitor, random, wall, keys } = seat;
         ClientNode {
             index,
             number: 0,
             life: 0,
             monitor,
             random,
+            wall,
+            keys,
             workload,
             history,
             client: None,
+            draw: Draw::default(),
             open: BTreeMap::new(),
+            listing: None,
             watch: None,
             is_watching: false,
             notifications: BTreeSet::new(),
@@ -115,8 +113,11 @@ impl ClientNode {
     fn hear(&mut self, now: Time, heard: Vec<Heard>, out: &mut Vec<NetEffect>) {
         for heard in heard {
             match heard {
-                Heard::Done(id, outcome) if self.look == Some(id) => self.looked(now, outcome),
-                Heard::Done(id, outcome) => self.done(now, id, outcome),
+                Heard::Done(id, outcome) if self.look == Some(id) => self.looked(outcome),
+                Heard::Done(id, outcome) if self.listing.as_ref().is_some_and(|l| l.page == id) => {
+                    self.listed(now, outcome, out)
+                }
+                Heard::Done(id, outcome) => self.done(id, outcome),
                 Heard::Notified(id) => drop(self.notifications.remove(&id)),
                 Heard::Watch(WatchEvent::Registered) => self.is_watching = true,
                 Heard::Watch(WatchEvent::Lost(_)) => {
@@ -165,26 +166,26 @@ impl ClientNode {
     }
 
     /// Who watches, when all has been quiet: those who live, and nobody else.
-    fn looked(&mut self, now: Time, outcome: Result<client::Reply, Failure>) {
+    fn looked(&mut self, outcome: Result<client::Reply, Failure>) {
         let mut history = self.history.borrow_mut();
         let list = outcome.ok().filter(client::Reply::is_ok).and_then(|r| r.decode::<WatcherList>(0).ok());
         let Some(list) = list else {
-            return history.violation(now, Promise::Answered, "the watchers cannot be listed".into());
+            return history.violation(Promise::Answered, "the watchers cannot be listed".into());
         };
         for watcher in &list.entries {
             if history.is_dead(watcher.name.num) {
                 let words = format!("{} is long dead and still listed as a watcher", watcher.name);
-                history.violation(now, Promise::DeadWatchersEnd, words);
+                history.violation(Promise::DeadWatchersEnd, words);
             }
         }
         let me = self.client.as_ref().map_or(0, Client::global_id) as i64;
         if self.is_watching && !list.entries.iter().any(|w| w.name.num == me) {
             let words = format!("client.{me} watches and is not listed: {:?}", list.entries);
-            history.violation(now, Promise::WatchersAreListed, words);
+            history.violation(Promise::WatchersAreListed, words);
         }
         if !self.notifications.is_empty() {
             let words = format!("client.{me} has notifications without an end");
-            history.violation(now, Promise::NotificationsEnd, words);
+            history.violation(Promise::NotificationsEnd, words);
         }
         history.looked();
     }
@@ -194,33 +195,57 @@ impl ClientNode {
         self.hear(now, heard, out);
     }
 
-    fn done(&mut self, now: Time, id: OpId, outcome: Result<client::Reply, Failure>) {
-        let Some((op, act)) = self.open.remove(&id) else { return };
+    fn done(&mut self, id: OpId, outcome: Result<client::Reply, Failure>) {
+        let Some((op, steps)) = self.open.remove(&id) else { return };
         let mut history = self.history.borrow_mut();
         let reply = match outcome {
             Ok(reply) => reply,
             Err(failure) => {
-                return history.violation(now, Promise::Answered, format!("{act:?} failed: {failure}"));
+                return history.violation(Promise::Answered, format!("{steps:?} failed: {failure}"));
             }
         };
-        const ENOENT: i32 = -2;
-        const EIO: i32 = -5;
-        let answer = match (act, reply.result) {
-            (Act::Read, ENOENT) => Answer::Value(None),
-            (Act::Read, EIO) => return history.fail_read(now, op),
-            (Act::Read, 0..) => match tokens(&reply.data(0), self.workload.token_bytes) {
-                Some(tokens) => Answer::Value(Some(tokens)),
-                None => {
-                    return history.violation(now, Promise::OneOrder, "a read gave a part of a token".into());
-                }
-            },
-            (Act::Remove, ENOENT) => Answer::NotFound,
-            (_, 0..) => Answer::Done,
-            (_, errno) => {
-                return history.violation(now, Promise::Answered, format!("{act:?} gave error {errno}"));
-            }
+        if reply.result == object::EIO && steps.iter().any(Step::reads_data) {
+            return history.fail_read(op);
+        }
+        match workload::answer(&steps, &reply) {
+            Ok(answer) => history.answer(op, answer),
+            Err(error) => history.violation(Promise::Answered, format!("{steps:?}'s answer: {error}")),
+        }
+    }
+
+    fn list(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        let map = self.client.as_ref().and_then(Client::map).expect("there is a pool").clone();
+        let (pool, page_max) = (self.workload.pool, 1 + self.random.below(20));
+        let Some(mut cursor) = Listing::new(&map, pool, "", page_max) else { return };
+        let pg_num = map.pools[&pool].pg_num;
+        let reference = self.history.borrow_mut().begin_listing(self.number);
+        let page = cursor.next_page(&map);
+        let (page, heard) = self.with(out, |client, fx| client.submit(now, page, fx));
+        self.listing = Some(PoolListing { reference, cursor, page, names: Vec::new(), pg_num });
+        self.hear(now, heard, out);
+    }
+
+    /// A page of the listing has come: ask for the next, or let the whole be checked.
+    fn listed(&mut self, now: Time, outcome: Result<client::Reply, Failure>, out: &mut Vec<NetEffect>) {
+        let Some(mut listing) = self.listing.take() else { return };
+        let map = self.client.as_ref().and_then(Client::map).expect("there was a map").clone();
+        let page = outcome.ok().filter(client::Reply::is_ok).and_then(|r| listing.cursor.take(&map, &r).ok());
+        let Some(page) = page else {
+            let mut history = self.history.borrow_mut();
+            history.drop_listing(listing.reference);
+            return history.violation(Promise::Answered, "a page of a listing cannot be had".into());
         };
-        history.answer(now, op, answer);
+        let name = |o: &wire::types::ListedObject| String::from_utf8_lossy(&o.name).into_owned();
+        listing.names.extend(page.objects.iter().map(name).filter(|name| name.starts_with(OBJECT)));
+        if !page.complete {
+            let page = listing.cursor.next_page(&map);
+            let (page, heard) = self.with(out, |client, fx| client.submit(now, page, fx));
+            self.listing = Some(PoolListing { page, ..listing });
+            return self.hear(now, heard, out);
+        }
+        let pool = map.pools.get(&self.workload.pool);
+        let has_split = pool.is_none_or(|pool| pool.pg_num != listing.pg_num);
+        self.history.borrow_mut().answer_listing(listing.reference, &listing.names, has_split);
     }
 
     fn look_at(&self) -> Option<Time> {
@@ -229,21 +254,23 @@ impl ClientNode {
 
     fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let name = self.burst.clone();
-        let name = name.unwrap_or_else(|| format!("object-{}", self.random.below(self.workload.objects)));
+        let name = name.unwrap_or_else(|| format!("{OBJECT}{}", self.workload.object(&mut self.random)));
         let object = ObjectRef::new(self.workload.pool, name.as_str());
-        let token = self.history.borrow_mut().token();
-        let data = Bytes::from(token.to_le_bytes().repeat(self.workload.token_bytes / 8));
-        let crowded = self.history.borrow().writes_open(&name) >= WRITES_OPEN_MAX;
-        let (act, operation) = match self.random.below(16) {
-            _ if crowded => (Act::Read, Operation::read(object, ReadOps::new().read(0, 1 << 20))),
-            0..7 => (Act::Read, Operation::read(object, ReadOps::new().read(0, 1 << 20))),
-            7..11 => (Act::Put(token), Operation::write(object, WriteOps::new().write_full(data))),
-            11..15 => (Act::Append(token), Operation::write(object, WriteOps::new().append(data))),
-            _ => (Act::Remove, Operation::write(object, WriteOps::new().remove())),
+        let owner = self.client.as_ref().map_or(0, Client::global_id) as i64;
+        let (op, steps) = {
+            let mut history = self.history.borrow_mut();
+            let is_crowded = history.writes_open(&name) >= WRITES_OPEN_MAX;
+            let steps: Rc<[Step]> = if history.pasts(&name) >= PASTS_MAX {
+                workload::everything().into()
+            } else {
+                let Self { draw, random, workload, .. } = self;
+                draw.steps(random, workload, &mut history, &name, owner, is_crowded).into()
+            };
+            (history.begin(self.number, &name, steps.clone()), steps)
         };
-        let op = self.history.borrow_mut().begin(now, self.number, &name, act);
+        let operation = workload::operation(object, &steps);
         let (id, heard) = self.with(out, |client, fx| client.submit(now, operation, fx));
-        self.open.insert(id, (op, act));
+        self.open.insert(id, (op, steps));
         self.hear(now, heard, out);
         let goes_on = self.burst.is_some() || self.random.below(16) < self.workload.bursts;
         self.burst = (goes_on && self.open.len() < self.workload.depth).then_some(name);
@@ -261,6 +288,10 @@ enum Heard {
     Notified(WatchId),
 }
 
+/// Names of the workload's objects begin so.
+const OBJECT: &str = "object-";
+/// An object whose past can be told in so many ways is read, to tell which: see [`History::pasts`].
+const PASTS_MAX: usize = 32;
 /// Nobody writes an object on which so many writes are under way: see [`History::writes_open`].
 const WRITES_OPEN_MAX: usize = 6;
 const BURST_PAUSE: Duration = Duration::from_micros(20);
@@ -270,17 +301,6 @@ const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK_AFTER: Duration = Duration::from_secs(60);
 /// How long [`LOOK_AFTER`] and what follows it takes: a run goes on for so long after its last fault.
 pub const QUIET: Duration = Duration::from_secs(90);
-
-/// What was written, each token in `token_bytes`; `None` where one is not as it was written.
-fn tokens(data: &[u8], token_bytes: usize) -> Option<Vec<Token>> {
-    let token = |chunk: &[u8]| {
-        let (words, rest) = chunk.as_chunks::<8>();
-        let is_whole =
-            rest.is_empty() && words.len() * 8 == token_bytes && words.iter().all(|w| *w == words[0]);
-        is_whole.then(|| Token::from_le_bytes(words[0]))
-    };
-    data.chunks(token_bytes).map(token).collect()
-}
 
 impl Node for ClientNode {
     fn name(&self) -> EntityName {
@@ -295,11 +315,11 @@ impl Node for ClientNode {
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
         self.number = (self.index as u32) << 16 | self.life;
-        let mon =
-            mon_session_config(EntityKind::CLIENT, "admin", self.monitor.clone(), EntityKind::OSD.0.into());
+        let (monitor, services) = (self.monitor.clone(), EntityKind::OSD.0.into());
+        let mon = mon_session_config(EntityKind::CLIENT, "admin", monitor, &self.keys, services);
         let config = Config { mon, timing: Timing::default() };
         let mut client = Client::new(config, 0, self.random.fork());
-        client.set_wall_time(now, wall(now));
+        client.set_wall_time(now, self.wall.at(now));
         self.client = Some(client);
         self.next_at = now;
         self.with(out, |client, fx| client.start(now, fx));
@@ -318,11 +338,19 @@ impl Node for ClientNode {
         if self.next_at <= now {
             self.next_at =
                 now + Duration::from_nanos(self.random.below(self.workload.pause_max.as_nanos() as u64));
-            if has_pool && now < self.quiet_after {
+            if !has_pool {
+                self.with(out, |client, fx| {
+                    // A client does not hear of maps that it did not ask for.
+                    let next = client.map().map_or(1, |map| map.epoch + 1);
+                    client.want_map(now, next, fx);
+                });
+            } else if now < self.quiet_after {
                 if self.watch.is_none() {
                     self.rewatch(now, out);
                 } else if self.random.below(64) == 0 && self.notifications.len() < 2 {
                     self.notify(now, out);
+                } else if self.listing.is_none() && self.random.below(256) == 0 {
+                    self.list(now, out);
                 } else if self.open.len() < self.workload.depth {
                     self.issue(now, out);
                 }
@@ -339,10 +367,11 @@ impl Node for ClientNode {
         Time::earliest(client.next_deadline(), Time::earliest(next, self.look_at()))
     }
 
-    fn crash(&mut self, now: Time, _death: Death, _dice: &mut Random) {
+    fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
         let global_id = self.client.as_ref().map_or(0, Client::global_id) as i64;
-        self.history.borrow_mut().abandon_client(now, self.number, global_id);
+        self.history.borrow_mut().abandon_client(self.number, global_id);
         self.open.clear();
+        self.listing = None;
         self.notifications.clear();
         self.burst = None;
         (self.watch, self.is_watching, self.look, self.client) = (None, false, None, None);
@@ -350,5 +379,9 @@ impl Node for ClientNode {
 
     fn check(&self) {
         self.client.iter().for_each(Machine::check);
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.client.iter().for_each(|machine| machine.states(see));
     }
 }

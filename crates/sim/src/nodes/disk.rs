@@ -9,6 +9,7 @@
 //! of the log are not flipped here: an OSD that cannot read its PGs is no longer the cluster's to survive. The engine's
 //! own tests do that.)
 
+use super::ballast::Ballast;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
 use block_store::{Damage, FormatOptions, Identity, OpenError, Options, Shard, format, index};
@@ -19,7 +20,7 @@ use device::simulated::{Pace, Simulated};
 use machine::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{Completion, ObjectStore};
+use store::{Collection, Completion, ObjectStore};
 
 const BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 3 << 20;
@@ -52,6 +53,7 @@ pub(super) struct Disk {
     /// A block that cannot be read until then, or until something else is written there, as a drive puts what is
     /// written in another place; and may be reported a little longer.
     unreadable: Option<(u64, Time)>,
+    ballast: Ballast,
     /// Anything has been broken: from then on objects may have lost bytes that are nowhere on the disk.
     was_broken: bool,
 }
@@ -97,6 +99,7 @@ impl Disk {
             to_flip: None,
             rotten: BTreeMap::new(),
             unreadable: None,
+            ballast: Ballast::default(),
             was_broken: false,
         }
     }
@@ -121,6 +124,7 @@ impl Disk {
             Death::Power => self.device.power_cut(&mut dice),
         };
         (self.shard, self.is_busy, self.to_flip) = (None, false, None);
+        self.ballast.died();
     }
 
     pub(super) fn poll(&mut self, now: Time, out: &mut Vec<Completion>) -> Vec<Found> {
@@ -133,8 +137,28 @@ impl Disk {
         self.flip_when_old();
         let shard = self.shard.as_mut().expect("a node that is up has its store");
         self.is_busy = shard.poll(out);
+        let ballast = &mut self.ballast;
+        out.retain(|completion| {
+            let is_own = !Ballast::is_ballast(tag_of(completion));
+            if !is_own {
+                ballast.completed();
+            }
+            is_own
+        });
+        self.is_busy |= ballast.go_on(now, shard.usage(), shard);
         let damage = shard.take_damage();
         damage.into_iter().map(|damage| self.explain(damage)).collect()
+    }
+
+    /// The disk is nearly full until then. Only one that holds the OSD's own collection is filled.
+    pub(super) fn fill(&mut self, until: Time) -> bool {
+        let Some(shard) = &self.shard else { return false };
+        let has_meta = shard.placed().iter().any(|(collection, _)| *collection == Collection::Meta);
+        if has_meta {
+            self.ballast.fill(until);
+            self.is_busy = true;
+        }
+        has_meta
     }
 
     fn explain(&self, damage: Damage) -> Found {
@@ -225,4 +249,10 @@ impl Disk {
             None => Ok(()),
         }
     }
+}
+
+fn tag_of(completion: &Completion) -> u64 {
+    let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
+        completion;
+    *tag
 }

@@ -1,10 +1,12 @@
 //! A manager: it keeps nothing on a disk.
 
-use super::{metadata, mon_session_config, wall};
+use super::{Keys, Seat, metadata, mon_session_config};
+use crate::WallClock;
 use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use mgr::{Config, Effect, Input, Manager};
+use std::rc::Rc;
 use wire::types::{EntityAddrVec, EntityKind, EntityName};
 
 pub struct MgrNode {
@@ -12,12 +14,15 @@ pub struct MgrNode {
     life: u32,
     monitor: EntityAddrVec,
     random: Random,
+    wall: WallClock,
+    keys: Option<Rc<Keys>>,
     manager: Option<Manager>,
 }
 
 impl MgrNode {
-    pub fn new(index: usize, monitor: EntityAddrVec, random: Random) -> MgrNode {
-        MgrNode { index, life: 0, monitor, random, manager: None }
+    pub fn new(seat: Seat) -> MgrNode {
+        let Seat { index, monitor, random, wall, keys } = seat;
+        MgrNode { index, life: 0, monitor, random, wall, keys, manager: None }
     }
 
     fn carry(effects: &mut Effects<Effect>, out: &mut Vec<NetEffect>) {
@@ -52,6 +57,7 @@ impl Node for MgrNode {
                 EntityKind::MGR,
                 "x",
                 self.monitor.clone(),
+                &self.keys,
                 EntityKind::MGR.0.into(),
             ),
             addrs: self.addrs(),
@@ -60,7 +66,7 @@ impl Node for MgrNode {
             timing: Default::default(),
         };
         let mut effects = Effects::new();
-        self.manager = Some(Manager::new(config, now, wall(now), self.random.fork(), &mut effects));
+        self.manager = Some(Manager::new(config, now, self.wall.at(now), self.random.fork(), &mut effects));
         Self::carry(&mut effects, out);
     }
 
@@ -69,7 +75,7 @@ impl Node for MgrNode {
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        self.step(now, Input::Clock(wall(now)), out);
+        self.step(now, Input::Clock(self.wall.at(now)), out);
         self.step(now, Input::Deadline, out);
     }
 
@@ -83,5 +89,9 @@ impl Node for MgrNode {
 
     fn check(&self) {
         self.manager.iter().for_each(Machine::check);
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.manager.iter().for_each(|machine| machine.states(see));
     }
 }

@@ -2,24 +2,31 @@
 //! connections handed to the right machine.
 
 mod admin;
+mod ballast;
 mod client;
 mod disk;
+mod keys;
 mod mgr;
 mod mon;
 mod osd;
 mod osd_mail;
 mod osd_store;
+mod workload;
 
 pub use admin::AdminNode;
-pub use client::{ClientNode, QUIET, Shared, Workload};
+pub use client::{ClientNode, QUIET, Shared};
+pub use keys::Keys;
 pub use mgr::MgrNode;
 pub use mon::MonNode;
 pub use osd::{OsdConfig, OsdNode};
 pub use osd_store::Medium;
+pub use workload::Workload;
 
-use machine::Time;
+use crate::WallClock;
+use machine::Random;
 use std::collections::BTreeMap;
-use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, UTime};
+use std::rc::Rc;
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind};
 
 /// Where node `index` listens, or calls from. `life` tells apart the processes that follow one another.
 pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
@@ -27,24 +34,30 @@ pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
     EntityAddrVec::one(EntityAddr::msgr2(socket, life))
 }
 
-/// What the wall shows at a simulated moment.
-pub fn wall(now: Time) -> UTime {
-    const START_S: u64 = 1_700_000_000;
-    UTime::from_nanos(START_S * 1_000_000_000 + now.0)
+/// What a node is given by the world.
+pub struct Seat {
+    pub index: usize,
+    pub monitor: EntityAddrVec,
+    pub random: Random,
+    pub wall: WallClock,
+    /// With cephx.
+    pub keys: Option<Rc<Keys>>,
 }
 
-/// A session with the monitor at `monitor`, without authentication.
+/// A session with the monitor at `monitor`.
 pub fn mon_session_config(
     kind: EntityKind,
     id: &str,
     monitor: EntityAddrVec,
+    keys: &Option<Rc<Keys>>,
     services: u32,
 ) -> mon_client::Config {
+    let auth_name = AuthName::new(kind, id);
     mon_client::Config {
-        auth_name: AuthName::new(kind, id),
-        key: None,
+        key: keys.as_ref().and_then(|keys| keys.of(&auth_name)),
+        auth_name,
         services,
-        rotating_keys: false,
+        rotating_keys: keys.is_some() && kind != EntityKind::CLIENT,
         hostname: "sim".into(),
         monitors: vec![monitor],
         timing: mon_client::Timing::default(),

@@ -1,13 +1,15 @@
 //! A monitor with its log on a disk: a write is one step, and a crash leaves those that were finished and perhaps the
 //! one that was under way.
 
-use super::{metadata, wall};
+use super::{Keys, Seat, metadata};
+use crate::WallClock;
 use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Tag, Time};
 use mon::replication::{Recovered, Write};
 use mon::{AuthMode, Effect, Genesis, Input, Monitor, Settings};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 use wire::types::{EntityAddrVec, EntityKind, EntityName, Uuid};
 
@@ -18,6 +20,8 @@ const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
 pub struct MonNode {
     addrs: EntityAddrVec,
     random: Random,
+    wall: WallClock,
+    keys: Option<Rc<Keys>>,
     disk: Recovered,
     writing: VecDeque<(Time, Tag, Write)>,
     slow_until: Time,
@@ -25,17 +29,36 @@ pub struct MonNode {
 }
 
 impl MonNode {
-    pub fn new(addrs: EntityAddrVec, mut random: Random) -> MonNode {
+    pub fn new(seat: Seat) -> MonNode {
+        let Seat { monitor: addrs, mut random, wall, keys, .. } = seat;
         let genesis = Genesis {
             fsid: Uuid([9; 16]),
             monitors: vec![("a".into(), addrs.clone())],
-            entities: Default::default(),
+            entities: keys.as_ref().map(|keys| keys.entities().clone()).unwrap_or_default(),
             failure_domain: "osd".into(),
             full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
-        disk.apply(genesis.write(wall(Time::ZERO), &mut random));
-        MonNode { addrs, random, disk, writing: VecDeque::new(), slow_until: Time::ZERO, monitor: None }
+        disk.apply(genesis.write(wall.at(Time::ZERO), &mut random));
+        MonNode {
+            addrs,
+            random,
+            wall,
+            keys,
+            disk,
+            writing: VecDeque::new(),
+            slow_until: Time::ZERO,
+            monitor: None,
+        }
+    }
+
+    fn options(&self) -> BTreeMap<String, String> {
+        let mut options = BTreeMap::from([("osd_pool_default_size".to_owned(), "1".to_owned())]);
+        if let Some(keys) = &self.keys {
+            options.insert("auth_service_ticket_ttl".to_owned(), keys.service_ttl_s.to_string());
+            options.insert("auth_mon_ticket_ttl".to_owned(), keys.monitor_ttl_s.to_string());
+        }
+        options
     }
 
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
@@ -75,13 +98,14 @@ impl Node for MonNode {
         let settings = Settings {
             name: "a".into(),
             addrs: self.addrs.clone(),
-            auth: AuthMode::None,
+            auth: if self.keys.is_some() { AuthMode::Cephx } else { AuthMode::None },
             host: "sim".into(),
             version: "shoal".into(),
-            local: [("osd_pool_default_size".to_owned(), "1".to_owned())].into(),
+            local: self.options(),
             metadata: metadata(),
         };
-        let monitor = Monitor::recover(settings, self.disk.clone(), self.random.fork(), now, wall(now));
+        let monitor =
+            Monitor::recover(settings, self.disk.clone(), self.random.fork(), now, self.wall.at(now));
         self.monitor = Some(monitor.expect("what was written decodes"));
         self.step(now, Input::Deadline, out);
     }
@@ -97,13 +121,14 @@ impl Node for MonNode {
             self.step(now, Input::Written(tag), out);
         }
         if self.monitor.as_ref().and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
-            self.step(now, Input::Clock(wall(now)), out);
+            self.step(now, Input::Clock(self.wall.at(now)), out);
             self.step(now, Input::Deadline, out);
         }
     }
 
     fn next_wake(&self) -> Option<Time> {
-        Time::earliest(self.monitor.as_ref()?.next_deadline(), self.writing.front().map(|(at, ..)| *at))
+        let monitor = self.monitor.as_ref()?.next_deadline();
+        Time::earliest(monitor, self.writing.front().map(|(at, ..)| *at))
     }
 
     fn crash(&mut self, _now: Time, _death: Death, dice: &mut Random) {
@@ -124,5 +149,9 @@ impl Node for MonNode {
 
     fn check(&self) {
         self.monitor.iter().for_each(Machine::check);
+    }
+
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.monitor.iter().for_each(|machine| machine.states(see));
     }
 }

@@ -9,7 +9,8 @@
 
 use super::osd_mail::{Parcel, Post};
 use super::osd_store::{Medium, OsdStore, remove_stale};
-use super::{Shared, metadata, mon_session_config, wall};
+use super::{Keys, Seat, Shared, metadata, mon_session_config};
+use crate::WallClock;
 use crate::check::Promise;
 use crate::node::{Death, Node};
 use machine::net::{NetEffect, NetEvent};
@@ -19,6 +20,7 @@ use osd::node::{self, Core, CoreConfig, Effect, Failsafe, Input, Mail};
 use osd::pg::log::LogLimits;
 use osd::shard;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 use wire::messages::{Body, MOSDOp, Message};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
@@ -33,15 +35,17 @@ const COMPRESSION_ORDERS: u64 = 3;
 
 /// What distinguishes one OSD from another.
 pub struct OsdConfig {
-    pub index: usize,
     pub osd: OsdId,
-    pub monitor: EntityAddrVec,
     pub medium: Medium,
     pub cores: u16,
 }
 
 pub struct OsdNode {
     config: OsdConfig,
+    index: usize,
+    monitor: EntityAddrVec,
+    wall: WallClock,
+    keys: Option<Rc<Keys>>,
     life: u32,
     random: Random,
     cores: Vec<SimulatedCore>,
@@ -66,7 +70,8 @@ struct SimulatedCore {
 }
 
 impl OsdNode {
-    pub fn new(config: OsdConfig, mut random: Random, history: Shared) -> OsdNode {
+    pub fn new(seat: Seat, config: OsdConfig, history: Shared) -> OsdNode {
+        let Seat { index, monitor, mut random, wall, keys } = seat;
         let post = Post::new(config.cores, random.fork());
         let core = |random: &mut Random| {
             let store = OsdStore::empty(config.medium, random);
@@ -75,6 +80,10 @@ impl OsdNode {
         OsdNode {
             cores: (0..config.cores).map(|_| core(&mut random)).collect(),
             config,
+            index,
+            monitor,
+            wall,
+            keys,
             life: 0,
             random,
             post,
@@ -145,7 +154,7 @@ impl OsdNode {
             && let Some(outdated) = self.answers_outdated(*conn, message)
         {
             let words = format!("{} {outdated}", self.config.osd);
-            self.history.borrow_mut().violation(now, Promise::NoStaleRequest, words);
+            self.history.borrow_mut().violation(Promise::NoStaleRequest, words);
         }
         match effect.core(at) {
             to if to == at => self.leave(effect, out),
@@ -226,7 +235,7 @@ impl OsdNode {
                     None => history.damaged(&found.damage.object.object.name.to_string()),
                     Some(why) => {
                         let words = format!("{}: {why}", self.config.osd);
-                        history.violation(now, Promise::OnlyDamageIsAnError, words);
+                        history.violation(Promise::OnlyDamageIsAnError, words);
                     }
                 }
             }
@@ -283,12 +292,12 @@ impl OsdNode {
 
     fn control_config(&self) -> ControlConfig {
         let (osd, addrs) = (self.config.osd, self.addrs());
-        let (id, monitor) = (osd.0.to_string(), self.config.monitor.clone());
+        let (id, monitor) = (osd.0.to_string(), self.monitor.clone());
         ControlConfig {
             osd,
             osd_fsid: OsdNode::fsid(osd),
             cores: self.config.cores,
-            mon: mon_session_config(EntityKind::OSD, &id, monitor, EntityKind::MGR.0.into()),
+            mon: mon_session_config(EntityKind::OSD, &id, monitor, &self.keys, EntityKind::MGR.0.into()),
             addrs: Addrs {
                 client: addrs.clone(),
                 cluster: addrs.clone(),
@@ -308,7 +317,7 @@ impl Node for OsdNode {
     }
 
     fn addrs(&self) -> EntityAddrVec {
-        super::addrs(self.config.index, self.life)
+        super::addrs(self.index, self.life)
     }
 
     fn cores(&self) -> u16 {
@@ -320,7 +329,7 @@ impl Node for OsdNode {
         let opened = self.cores.iter_mut().try_for_each(|core| core.store.open());
         if let Err(error) = opened {
             let words = format!("{}: its store does not open: {error}", self.config.osd);
-            return self.history.borrow_mut().violation(now, Promise::SoundDisks, words);
+            return self.history.borrow_mut().violation(Promise::SoundDisks, words);
         }
         let contents = remove_stale(self.cores.iter_mut().map(|core| &mut core.store));
         for (at, contents) in contents.into_iter().enumerate() {
@@ -331,7 +340,7 @@ impl Node for OsdNode {
         }
         self.order_at = now + Duration::from_millis(self.random.below(ORDER_PAUSE_MAX_MS));
         for at in (0..self.config.cores).map(CoreId) {
-            self.step(at, now, Input::Start { wall: wall(now) }, out);
+            self.step(at, now, Input::Start { wall: self.wall.at(now) }, out);
         }
     }
 
@@ -352,7 +361,7 @@ impl Node for OsdNode {
         for at in (0..self.config.cores).map(CoreId) {
             self.poll_when_due(at, now, out);
             if self.core(at).next_deadline().is_some_and(|at| at <= now) {
-                self.step(at, now, Input::Deadline { wall: wall(now) }, out);
+                self.step(at, now, Input::Deadline { wall: self.wall.at(now) }, out);
             }
         }
         if self.order_at <= now {
@@ -400,6 +409,11 @@ impl Node for OsdNode {
         self.cores[at].store.disk().is_some_and(|disk| disk.fail_reads(until))
     }
 
+    fn fill_disk(&mut self, until: Time) -> bool {
+        let disks = self.cores.iter_mut().filter_map(|core| core.store.disk());
+        disks.filter_map(|disk| disk.fill(until).then_some(())).count() > 0
+    }
+
     fn lose_disk(&mut self) {
         for core in &mut self.cores {
             core.store = OsdStore::empty(self.config.medium, &mut self.random);
@@ -420,7 +434,7 @@ impl Node for OsdNode {
         }
     }
 
-    fn states(&self, into: &mut dyn FnMut(&str)) {
-        self.cores.iter().filter_map(|core| core.core.as_ref()).for_each(|core| core.states(into));
+    fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
+        self.cores.iter().filter_map(|core| core.core.as_ref()).for_each(|core| core.states(see));
     }
 }

@@ -13,8 +13,9 @@ use store::moving::{RemovalError, remove};
 use store::{Collection, Completion, Compression, ObjectStore, Placed, ReadRequest, Transaction};
 
 /// Which of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Medium {
+    #[default]
     Memory,
     Disk,
 }

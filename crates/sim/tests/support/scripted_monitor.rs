@@ -6,8 +6,8 @@ use machine::identity::Proof;
 use machine::net::{AuthReply, NetEffect, NetEvent};
 use machine::{ConnId, Random, Time};
 use placement::crush::edit;
-use sim::nodes::wall;
-use sim::{Death, Node};
+use sim::nodes::Seat;
+use sim::{Death, Node, WallClock};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{
@@ -38,19 +38,15 @@ pub struct ScriptedMonitor {
     temps_at: Option<Time>,
     next_global_id: u64,
     random: Random,
+    wall: WallClock,
     mischief_at: Time,
     quiet_after: Time,
 }
 
 impl ScriptedMonitor {
     /// With a pool of size 1 over so many OSDs, none of which is up.
-    pub fn new(
-        addrs: EntityAddrVec,
-        random: Random,
-        quiet_after: Time,
-        osds: i32,
-        pg_num: u32,
-    ) -> ScriptedMonitor {
+    pub fn new(seat: Seat, quiet_after: Time, osds: i32, pg_num: u32) -> ScriptedMonitor {
+        let Seat { monitor: addrs, random, wall, .. } = seat;
         let mut crush = edit::new_map("osd");
         for osd in 0..osds {
             let at = [("host", format!("host{osd}")), ("root", "default".to_owned())];
@@ -68,6 +64,7 @@ impl ScriptedMonitor {
             temps_at: None,
             next_global_id: 4100,
             random,
+            wall,
             mischief_at: Time::ZERO + Duration::from_secs(20),
             quiet_after,
         };
@@ -99,7 +96,7 @@ impl ScriptedMonitor {
     }
 
     fn change(&mut self, now: Time, change: impl FnOnce(&mut OsdMapIncremental)) {
-        let mut inc = OsdMapIncremental::after(&self.map, wall(now));
+        let mut inc = OsdMapIncremental::after(&self.map, self.wall.at(now));
         change(&mut inc);
         self.map = inc.seal(&self.map).expect("the change applies");
         let bytes = inc.to_vec_for(wire::features::SUPPORTED).expect("it was just made");

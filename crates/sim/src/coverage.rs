@@ -1,0 +1,177 @@
+//! What could be seen: the states of every machine, and the transitions between them that the protocol has.
+//!
+//! A state that is seen and not listed here fails a test, so that the lists stay true; one that is listed and never seen
+//! is told at the end of many seeds.
+
+use crate::Coverage;
+use std::collections::BTreeSet;
+
+/// One machine's states and transitions.
+pub struct Known {
+    pub machine: &'static str,
+    pub states: &'static [&'static str],
+    pub transitions: &'static [(&'static str, &'static str)],
+}
+
+/// Every machine's.
+pub static KNOWN: &[Known] = &[
+    Known {
+        machine: "session",
+        states: &[
+            "opening",
+            "hello",
+            "authenticating to peer",
+            "authenticating peer",
+            "judging",
+            "signing",
+            "identifying to peer",
+            "reconnecting",
+            "identifying peer",
+            "ready",
+            "standby",
+            "backoff",
+        ],
+        transitions: &[
+            ("opening", "hello"),
+            ("hello", "authenticating to peer"),
+            ("hello", "authenticating peer"),
+            ("authenticating to peer", "signing"),
+            ("authenticating peer", "judging"),
+            ("authenticating peer", "signing"),
+            ("judging", "authenticating peer"),
+            ("judging", "signing"),
+            ("signing", "identifying to peer"),
+            ("signing", "identifying peer"),
+            ("identifying to peer", "ready"),
+            ("identifying peer", "ready"),
+        ],
+    },
+    Known {
+        machine: "monitor session",
+        states: &["waiting", "calling", "up"],
+        transitions: &[("calling", "up"), ("calling", "waiting"), ("waiting", "calling"), ("up", "calling")],
+    },
+    Known {
+        machine: "client's OSD session",
+        states: &["no ticket", "waiting", "calling", "open"],
+        transitions: &[
+            ("no ticket", "calling"),
+            ("waiting", "calling"),
+            ("calling", "open"),
+            ("calling", "waiting"),
+            ("open", "waiting"),
+            ("open", "calling"),
+        ],
+    },
+    Known {
+        machine: "OSD",
+        states: &["loading", "booting", "up"],
+        transitions: &[("loading", "booting"), ("booting", "up"), ("up", "booting")],
+    },
+    Known {
+        machine: "PG",
+        states: &[
+            "loading",
+            "active",
+            "stray",
+            "down",
+            "removing",
+            "splitting",
+            "departing",
+            "departed",
+            "arriving",
+        ],
+        transitions: &[
+            ("loading", "active"),
+            ("loading", "stray"),
+            ("loading", "down"),
+            ("active", "stray"),
+            ("stray", "active"),
+            ("stray", "removing"),
+            ("down", "active"),
+            ("active", "splitting"),
+            ("stray", "splitting"),
+            ("splitting", "active"),
+            ("splitting", "stray"),
+            ("active", "departing"),
+            ("stray", "departing"),
+            ("departing", "active"),
+            ("departing", "departed"),
+            ("arriving", "active"),
+        ],
+    },
+    Known {
+        machine: "migration",
+        states: &["none", "copying", "closing", "clearing"],
+        transitions: &[
+            ("none", "copying"),
+            ("copying", "closing"),
+            ("copying", "clearing"),
+            ("closing", "clearing"),
+            ("clearing", "none"),
+        ],
+    },
+    Known {
+        machine: "maps",
+        states: &["applied", "held for a migration"],
+        transitions: &[("applied", "held for a migration"), ("held for a migration", "applied")],
+    },
+    Known {
+        machine: "manager",
+        states: &["has news", "has no news"],
+        transitions: &[("has no news", "has news"), ("has news", "has no news")],
+    },
+    Known {
+        machine: "monitor",
+        states: &["at rest", "writing"],
+        transitions: &[("at rest", "writing"), ("writing", "at rest")],
+    },
+    Known {
+        machine: "OSD in the map",
+        states: &["up, in", "up, out", "down, in", "down, out"],
+        transitions: &[
+            ("down, in", "up, in"),
+            ("down, out", "up, out"),
+            ("up, in", "up, out"),
+            ("up, in", "down, in"),
+            ("up, out", "up, in"),
+            ("up, out", "down, out"),
+            ("down, in", "down, out"),
+            ("down, out", "down, in"),
+        ],
+    },
+];
+
+/// What was known and not seen, a line a machine.
+pub fn gaps(seen: &Coverage) -> Vec<String> {
+    KNOWN.iter().map(|known| gaps_of(known, seen)).collect()
+}
+
+fn gaps_of(known: &Known, seen: &Coverage) -> String {
+    let Known { machine, states, transitions } = known;
+    let missed_states = states.iter().filter(|state| !seen.states.contains_key(&(*machine, **state)));
+    let missed_states: Vec<String> = missed_states.map(|state| (*state).to_owned()).collect();
+    let is_missed =
+        |(from, to): &&(&'static str, &'static str)| !seen.transitions.contains_key(&(*machine, *from, *to));
+    let missed: Vec<String> =
+        transitions.iter().filter(is_missed).map(|(from, to)| format!("{from} → {to}")).collect();
+    let counts = format!(
+        "{machine}: {} of {} states, {} of {} transitions",
+        states.len() - missed_states.len(),
+        states.len(),
+        transitions.len() - missed.len(),
+        transitions.len(),
+    );
+    match [missed_states, missed].concat() {
+        all if all.is_empty() => counts,
+        never => format!("{counts}; never: {}", never.join(", ")),
+    }
+}
+
+/// States that were seen and are not listed: machine and state.
+pub fn unlisted(seen: &Coverage) -> BTreeSet<(&'static str, &'static str)> {
+    let is_listed = |machine: &str, state: &str| {
+        KNOWN.iter().any(|known| known.machine == machine && known.states.contains(&state))
+    };
+    seen.states.keys().copied().filter(|(machine, state)| !is_listed(machine, state)).collect()
+}

@@ -1,0 +1,78 @@
+//! What fills a simulated disk on purpose: objects beside the OSD's own, until a time.
+
+use machine::Time;
+use store::{Change, Collection, ObjectId, ObjectStore, Transaction, Usage};
+use wire::types::HObject;
+
+/// Bit 31 marks a ballast tag; the number stands above it. A shard's tag is a slab key, whose low half is an index below
+/// this. In a control machine's tag the upper half is all ones.
+const TAG_BIT: u64 = 1 << 31;
+const CONTROL_HALF: u64 = 0xffff_ffff;
+const PIECE_BYTES: usize = 128 << 10;
+/// The part of the disk that is filled: beyond this the OSD's own writes reach what it refuses more at.
+const FILLED: f64 = 0.96;
+
+#[derive(Debug, Default)]
+pub(super) struct Ballast {
+    until: Option<Time>,
+    /// Pieces that may be on the disk: some may have been lost with the power.
+    pieces: u64,
+    tags_used: u64,
+    under_way: u64,
+}
+
+impl Ballast {
+    pub(super) fn fill(&mut self, until: Time) {
+        self.until = Some(until);
+    }
+
+    /// The process died: nothing is under way.
+    pub(super) fn died(&mut self) {
+        self.under_way = 0;
+    }
+
+    pub(super) fn is_ballast(tag: u64) -> bool {
+        tag & TAG_BIT != 0 && tag >> 32 != CONTROL_HALF
+    }
+
+    pub(super) fn completed(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// A piece more while there is time, and one less when there is not. False if there is nothing to do.
+    pub(super) fn go_on(&mut self, now: Time, usage: Usage, store: &mut dyn ObjectStore) -> bool {
+        let fills = self.until.is_some_and(|until| now < until);
+        if self.under_way > 0 {
+            return true;
+        }
+        if fills {
+            let used = usage.total - usage.available;
+            if (used as f64) < FILLED * usage.total as f64 {
+                let data = vec![self.pieces as u8; PIECE_BYTES].into();
+                self.submit(store, |object| vec![Change::Write { object, offset: 0, data }]);
+                self.pieces += 1;
+            }
+            return true;
+        }
+        self.until = None;
+        if self.pieces == 0 {
+            return false;
+        }
+        self.pieces -= 1;
+        self.submit(store, |object| {
+            vec![Change::Touch { object: object.clone() }, Change::Remove { object }]
+        });
+        true
+    }
+
+    fn submit(&mut self, store: &mut dyn ObjectStore, changes: impl FnOnce(ObjectId) -> Vec<Change>) {
+        let name = format!("ballast-{}", self.pieces);
+        let object = ObjectId::from(HObject { name: name.as_str().into(), ..HObject::min() });
+        self.under_way += 1;
+        self.tags_used += 1;
+        store.submit(
+            self.tags_used << 32 | TAG_BIT,
+            Transaction { collection: Collection::Meta, changes: changes(object) },
+        );
+    }
+}
