@@ -5,6 +5,7 @@ use crate::client::{receive, take_written};
 use crate::ram::Ram;
 use block_store::{FormatOptions, Identity, Options};
 use bytes::BytesMut;
+use command::options::{Identity as Named, Layers};
 use machine::net::NetEvent;
 use machine::{CoreId, Effects, Machine, Random, Time};
 use messenger::{Config, Effect, Endpoint, Input, SocketId};
@@ -48,7 +49,7 @@ impl Server {
             cores: 2,
             log: LogLimits::default(),
             object_cache_bytes: 8 << 20,
-            full_ratio_max: 0.97,
+            options: Layers::new(Named::named("osd.0")),
         };
         let store = match is_on_disk {
             false => Store::Memory(Box::new(MemoryStore::new(memory::Config::with_total(8 << 30)))),

@@ -11,7 +11,7 @@
 mod access;
 mod socket;
 
-pub use access::{Access, Modes};
+pub use access::{Access, ClientOptions, Modes};
 
 use client::{Client, Event, OpId, Operation, Reply};
 use machine::net::NetEvent;
@@ -25,8 +25,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
-use wire::messages::Body;
-use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
+use wire::messages::{Body, MGetConfig};
+use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 pub struct ClientHost {
     started: Instant,
@@ -152,6 +152,31 @@ impl ClientHost {
                 return answer.map_err(|_| anyhow::anyhow!("the monitor does not answer"));
             }
         }
+    }
+
+    /// The options that the monitors' database has for `name`, a daemon on this host that is about to start.
+    pub async fn options_of(
+        &mut self,
+        name: &AuthName,
+        timeout: Duration,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
+        let ask = MGetConfig { name: name.clone(), host: system::hostname(), device_class: String::new() };
+        let id = self.with(|(client, now, fx)| client.mon_request(now, ask, Some(timeout), fx));
+        let until = self.now() + timeout;
+        let mut denied = None;
+        while self.now() < until {
+            let left = until.since(self.now());
+            let Ok(events) = tokio::time::timeout(left, self.turn()).await else { break };
+            for event in events {
+                match event {
+                    Event::Config(values) => return Ok(values),
+                    Event::Denied(why) => denied = Some(format!("the monitor refuses {name}: {why}")),
+                    Event::Answer { id: over, .. } if over == id => {}
+                    _ => {}
+                }
+            }
+        }
+        anyhow::bail!("{}", denied.unwrap_or_else(|| "no monitor answers".into()))
     }
 
     /// Forgets an operation. It may still happen.

@@ -4,6 +4,7 @@ use crate::reply::Reply;
 use bytes::Bytes;
 use machine::net::{NetEffect, NetEvent};
 use mon_client::{RequestId, TimedOut};
+use std::collections::BTreeMap;
 use thiserror::Error;
 use wire::messages::{Body, Message};
 
@@ -76,6 +77,8 @@ pub enum Event {
         id: RequestId,
         answer: Result<Body, TimedOut>,
     },
+    /// The options that the monitors' database has for this client.
+    Config(BTreeMap<String, String>),
     /// Any other message from the monitor.
     Message(Message),
 }

@@ -3,4 +3,5 @@
 
 pub mod conf_file;
 pub mod keyring;
+pub mod mon_host;
 pub mod private;

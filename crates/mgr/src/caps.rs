@@ -84,6 +84,11 @@ impl Caps {
         Some(Caps { grants })
     }
 
+    /// Whether some grant gives everything to everyone who holds the key.
+    pub(crate) fn allow_all(&self) -> bool {
+        self.grants.iter().any(|grant| *grant == Grant { access: Access::ALL, ..Grant::default() })
+    }
+
     pub(crate) fn allow(&self, request: &Request<'_>) -> bool {
         self.grants.iter().any(|g| g.allows(request))
     }

@@ -10,11 +10,13 @@
 
 mod caps;
 mod commands;
+mod configs;
 mod daemon_counters;
 mod health;
 pub mod hostile;
 mod manager;
 pub mod metrics;
+pub mod options;
 mod pg_map;
 mod rates;
 #[cfg(test)]

@@ -2,24 +2,29 @@
 
 use crate::caps::Caps;
 use crate::commands::{self, Asker, View};
+use crate::configs::Configs;
 use crate::daemon_counters::DaemonCounters;
 use crate::metrics::{self, Page};
+use crate::options::MgrOptions;
 use crate::{PgMap, descriptions};
 use bytes::Bytes;
 use codec::Encode;
-use command::Answer;
+use command::options::Layers;
+use command::options::commands as option_commands;
+use command::options::report::Reported;
+use command::{Answer, Args, errno, signature};
 use machine::gate::{Gate, Refused};
 use machine::identity::Capabilities;
 use machine::net::{NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Time, WallClock};
-use mon_client::MonSession;
 use mon_client::osd_maps::{self, Damaged, Progress, Verify};
+use mon_client::{MonSession, RequestId, TimedOut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
     Body, MCommand, MCommandReply, MMgrBeacon, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen,
-    MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message, MessageBody, PaxosHeader,
+    MMgrReport, MMonCommand, MMonMgrReport, MOSDMap, MPGStats, Message, MessageBody, PaxosHeader,
 };
 use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 
@@ -34,22 +39,20 @@ pub struct Config {
     pub metadata: BTreeMap<String, String>,
     /// Addresses for people, by name (`ceph mgr services`): `prometheus` is the metrics page.
     pub services: BTreeMap<String, String>,
+    /// The manager's configuration so far. From the start on the machine owns it.
+    pub options: Layers,
     pub timing: Timing,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How often the monitor hears that we live, and at the latest what we know.
-    pub beacon: Duration,
     /// How soon after news the monitor hears of it.
     pub digest: Duration,
-    /// How often daemons report (`mgr_stats_period`).
-    pub report_sec: u32,
 }
 
 impl Default for Timing {
     fn default() -> Timing {
-        Timing { beacon: Duration::from_secs(2), digest: Duration::from_millis(500), report_sec: 5 }
+        Timing { digest: Duration::from_millis(500) }
     }
 }
 
@@ -79,6 +82,14 @@ pub struct Manager {
     pg_map: PgMap,
     peers: BTreeMap<ConnId, Reporter>,
     gate: Gate,
+    layers: Layers,
+    /// As [`Manager::layers`] had them at the revision `options_seen`.
+    options: MgrOptions,
+    options_seen: u64,
+    configs: Configs,
+    /// The question to the monitor for its own configuration.
+    mon_config_asked: Option<RequestId>,
+    mon_config_at: Time,
     beacon_at: Time,
     /// When the monitor is told what is new; `None` when nothing is.
     digest_at: Option<Time>,
@@ -97,13 +108,22 @@ struct Reporter {
 
 type Fx<'a> = &'a mut Effects<Effect>;
 
-/// Counters of less than this priority are of no use to anybody here (`mgr_stats_threshold`).
-const COUNTER_PRIORITY: u32 = 5;
+/// No interval between beacons or reports is shorter.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 impl Manager {
     pub fn new(config: Config, now: Time, wall: UTime, mut random: Random, fx: Fx<'_>) -> Manager {
         let session = MonSession::new(config.monitors.clone(), 0, random.fork());
+        let mut layers = config.options.clone();
+        layers.run();
         let mut manager = Manager {
+            options: MgrOptions::read(&layers),
+            // Behind, so that the first step acts on all of them.
+            options_seen: layers.revision().wrapping_sub(1),
+            layers,
+            configs: Configs::default(),
+            mon_config_asked: None,
+            mon_config_at: now,
             config,
             clock: WallClock::new(now, wall),
             session,
@@ -174,13 +194,14 @@ impl Manager {
             mon_client::Event::Denied(why) => {
                 fx.push(Effect::Warn(format!("the monitor refuses mgr.{}: {why}", self.config.name)));
             }
-            mon_client::Event::Config(options) => {
-                self.pg_map.set_options(&options);
-                self.note_news(now);
+            mon_client::Event::Config(values) => {
+                for problem in self.layers.set_monitor(&values) {
+                    fx.push(Effect::Warn(format!("configuration from the monitor: {problem}")));
+                }
             }
+            mon_client::Event::Answer { id, answer } => self.on_mon_config(id, answer),
             mon_client::Event::Disconnected
             | mon_client::Event::MonMap(_)
-            | mon_client::Event::Answer { .. }
             | mon_client::Event::TicketsRenewed
             | mon_client::Event::RotatingKeys(_) => {}
             mon_client::Event::Message(message) => {
@@ -216,7 +237,7 @@ impl Manager {
     }
 
     fn send_beacon(&mut self, now: Time, fx: Fx<'_>) {
-        self.beacon_at = now + self.config.timing.beacon;
+        self.beacon_at = now + self.options.beacon_interval.max(INTERVAL_MIN);
         if !self.session.is_connected() {
             return;
         }
@@ -260,6 +281,58 @@ impl Manager {
         });
     }
 
+    /// Acts on options that have changed.
+    fn follow_options(&mut self, now: Time, fx: Fx<'_>) {
+        if std::mem::replace(&mut self.options_seen, self.layers.revision()) == self.layers.revision() {
+            return;
+        }
+        self.options = MgrOptions::read(&self.layers);
+        self.configs.set_own(&format!("mgr.{}", self.config.name), &self.layers);
+        self.pg_map.set_stuck_threshold(self.options.pg_stuck_threshold_s);
+        self.note_news(now);
+        let reporters: Vec<ConnId> =
+            self.peers.iter().filter(|(_, peer)| peer.daemon.is_some()).map(|(conn, _)| *conn).collect();
+        reporters.into_iter().for_each(|conn| self.configure(conn, fx));
+    }
+
+    /// Tells a daemon how often to report.
+    fn configure(&self, conn: ConnId, fx: Fx<'_>) {
+        let MgrOptions { report_period_s, report_threshold: threshold, .. } = self.options;
+        let configure = MMgrConfigure { period_sec: report_period_s.max(1), threshold };
+        fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(configure) }));
+    }
+
+    /// Monitors do not report to the manager: it asks, as often as other daemons report.
+    fn ask_mon_config(&mut self, now: Time, fx: Fx<'_>) {
+        let period = Duration::from_secs(self.options.report_period_s.into()).max(INTERVAL_MIN);
+        self.mon_config_at = now + period;
+        if !self.session.is_connected() || self.mon_config_asked.is_some() {
+            return;
+        }
+        let ask = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: self.session.fsid(),
+            command: vec![r#"{"prefix":"config report"}"#.into()],
+            input: Bytes::new(),
+        };
+        let mut asked = None;
+        self.with_session(now, fx, |session, fx| asked = Some(session.request(now, ask, Some(period), fx)));
+        self.mon_config_asked = asked;
+    }
+
+    fn on_mon_config(&mut self, id: RequestId, answer: Result<Body, TimedOut>) {
+        if self.mon_config_asked != Some(id) {
+            return;
+        }
+        self.mon_config_asked = None;
+        if let Ok(Body::MMonCommandAck(ack)) = answer
+            && ack.result == 0
+            && let Ok(configs) = codec::decode_exact::<BTreeMap<String, Reported>>(&ack.output)
+        {
+            configs.into_iter().for_each(|(name, reported)| self.configs.set_kin(&name, reported));
+        }
+    }
+
     fn on_net(&mut self, now: Time, event: NetEvent, fx: Fx<'_>) {
         let conn = match &event {
             NetEvent::Ready { conn, .. }
@@ -295,6 +368,7 @@ impl Manager {
 
     fn on_peer_gone(&mut self, conn: ConnId) {
         if let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.remove(&conn) {
+            self.configs.forget(&daemon);
             // Its slow operations went with it.
             self.pg_map.on_slow_ops(daemon, 0, 0);
         }
@@ -322,7 +396,7 @@ impl Manager {
             }
             Body::MCommand(command) => {
                 let MCommand { command, .. } = *command;
-                let Answer { result, status, body } = self.answer(now, conn, &command);
+                let Answer { result, status, body } = self.tell(now, conn, &command);
                 let reply = MCommandReply { result, status, output: body };
                 fx.push(Effect::Net(NetEffect::Send { conn, message: Message::with_tid(tid, reply) }));
             }
@@ -346,10 +420,9 @@ impl Manager {
             let what = format!("reports of {daemon}");
             return warn(self.gate.refuse_kind(&reporter.peer, MMgrOpen::TYPE, &what), fx);
         }
+        self.configs.on_open(&daemon, &open.config, &open.config_defaults);
         reporter.daemon = Some(daemon);
-        let configure =
-            MMgrConfigure { period_sec: self.config.timing.report_sec, threshold: COUNTER_PRIORITY };
-        fx.push(Effect::Net(NetEffect::Send { conn, message: Message::new(configure) }));
+        self.configure(conn, fx);
     }
 
     fn on_report(&mut self, now: Time, conn: ConnId, report: &MMgrReport, fx: Fx<'_>) {
@@ -360,6 +433,7 @@ impl Manager {
                 fx,
             );
         };
+        self.configs.on_report(daemon, &report.config);
         reporter.counters.take(report);
         for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
             self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
@@ -381,7 +455,7 @@ impl Manager {
 
     fn answer(&self, now: Time, conn: ConnId, command: &[String]) -> Answer {
         let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
-        let view = View { now: self.clock.at(now), pg_map: &self.pg_map };
+        let view = View { now: self.clock.at(now), pg_map: &self.pg_map, configs: &self.configs };
         let name = reporter.peer.identity.name().to_string();
         let asker = Asker { name: &name, caps: &reporter.caps, addr: reporter.peer.socket };
         commands::answer(&view, &asker, &command.concat())
@@ -390,6 +464,28 @@ impl Manager {
 
 fn warn(Refused(line): Refused, fx: Fx<'_>) {
     line.into_iter().for_each(|line| fx.push(Effect::Warn(line)));
+}
+
+impl Manager {
+    /// `ceph tell mgr.x …`: to the daemon itself, which takes every permission.
+    fn tell(&mut self, now: Time, conn: ConnId, command: &[String]) -> Answer {
+        let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
+        let args = match Args::parse(&command.concat()) {
+            Ok(args) => args,
+            Err(why) => return Answer::invalid(why),
+        };
+        let prefix = args.text("prefix").unwrap_or_default();
+        let row = option_commands::COMMANDS.iter().find(|(sig, _, _)| signature::prefix(sig) == prefix);
+        let Some((sig, _, _)) = row else { return self.answer(now, conn, command) };
+        if !reporter.caps.allow_all() {
+            return Answer::error(errno::EACCES, "connection does not have capabilities to run this command");
+        }
+        if let Err(why) = signature::check(sig, &args) {
+            return Answer::invalid(why);
+        }
+        option_commands::answer(&mut self.layers, &prefix, &args)
+            .expect("the prefix is one of these commands")
+    }
 }
 
 impl Machine for Manager {
@@ -408,6 +504,9 @@ impl Machine for Manager {
                         session.step(now, mon_client::Input::Deadline, fx);
                     });
                 }
+                if self.mon_config_at <= now {
+                    self.ask_mon_config(now, effects);
+                }
                 if self.beacon_at <= now {
                     self.send_beacon(now, effects);
                     self.note_news(now);
@@ -417,10 +516,11 @@ impl Machine for Manager {
                 }
             }
         }
+        self.follow_options(now, effects);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let own = Time::earliest(Some(self.beacon_at), self.digest_at);
+        let own = Time::earliest(Some(self.beacon_at.min(self.mon_config_at)), self.digest_at);
         Time::earliest(own, self.session.next_deadline())
     }
 

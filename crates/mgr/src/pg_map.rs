@@ -1,15 +1,14 @@
 //! Every PG's and every OSD's last report, and the sums over them (`PGMap`).
 
+use crate::options::MgrOptions;
 use crate::rates::Rate;
+use command::options::{Identity, Layers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::messages::MPGStats;
 use wire::types::{
     OsdMap, OsdStat, PgCount, PgId, PgMapDigest, PgStat, PgState, PoolId, PoolStat, StoreStatfs, UTime,
 };
-
-/// `mon_pg_stuck_threshold`: how long a PG may be unusable before a person is told.
-const STUCK_SEC: u64 = 60;
 
 #[derive(Default)]
 pub struct PgMap {
@@ -24,20 +23,20 @@ pub struct PgMap {
     pub(crate) pool_statfs: BTreeMap<(PoolId, i32), StoreStatfs>,
     /// Operations that take too long, by daemon: how many, and the age of the oldest in seconds.
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
-    /// `mon_pg_stuck_threshold`, when someone has set it.
+    /// `mon_pg_stuck_threshold`; the default where no manager says it.
     stuck_sec: Option<u64>,
     total_rate: Rate,
     pool_rates: BTreeMap<PoolId, Rate>,
 }
 
 impl PgMap {
-    /// What the monitor's configuration says for us.
-    pub fn set_options(&mut self, options: &BTreeMap<String, String>) {
-        self.stuck_sec = options.get("mon_pg_stuck_threshold").and_then(|value| value.parse().ok());
+    pub fn set_stuck_threshold(&mut self, sec: u64) {
+        self.stuck_sec = Some(sec);
     }
 
     pub(crate) fn stuck_sec(&self) -> u64 {
-        self.stuck_sec.unwrap_or(STUCK_SEC)
+        let default = || MgrOptions::read(&Layers::new(Identity::named("mgr.x"))).pg_stuck_threshold_s;
+        self.stuck_sec.unwrap_or_else(default)
     }
 
     /// A newer map: PGs of new pools appear, those of pools that are gone disappear, and those whose primary is

@@ -144,6 +144,7 @@ fn manager() -> Manager {
         metadata: BTreeMap::new(),
         services: Default::default(),
         timing: Timing::default(),
+        options: Layers::new(command::options::Identity::named("mgr.x")),
     };
     let mut fx = Effects::new();
     let mut manager = Manager::new(config, Time::ZERO, UTime::ZERO, Random::from_number(1), &mut fx);

@@ -7,6 +7,7 @@
 use crate::PgMap;
 use crate::caps::Caps;
 use crate::commands::{Asker, View, answer};
+use crate::configs::Configs;
 use bytes::Bytes;
 use codec::{Reader, decode_exact};
 use serde_json::Value;
@@ -192,7 +193,7 @@ fn answers_are_those_of_a_stock_manager() {
     let caps = Caps::all();
     let mut wrong = Vec::new();
     for r in recorded() {
-        let view = View { now, pg_map: &pg_map };
+        let view = View { now, pg_map: &pg_map, configs: &Configs::default() };
         let asker = Asker { name: "client.admin", caps: &caps, addr: EntityAddr::default() };
         let ours = answer(&view, &asker, &request(&r));
         let text = String::from_utf8(ours.body.to_vec()).unwrap();

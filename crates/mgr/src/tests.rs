@@ -3,6 +3,7 @@
 use crate::PgMap;
 use crate::caps::Caps;
 use crate::commands::{Asker, View, answer};
+use crate::configs::Configs;
 use std::sync::Arc;
 use wire::messages::{MPGStats, PaxosHeader};
 use wire::types::{
@@ -61,7 +62,7 @@ fn report(osd: i32, seq: u64, seed: u32, objects: i64) -> MPGStats {
 }
 
 fn ask(map: &PgMap, command: &str) -> command::Answer {
-    let view = View { now: later(10), pg_map: map };
+    let view = View { now: later(10), pg_map: map, configs: &Configs::default() };
     let asker = Asker { name: "client.admin", caps: &Caps::all(), addr: EntityAddr::default() };
     answer(&view, &asker, command)
 }
@@ -127,7 +128,7 @@ fn pgs_of_a_dead_osd_are_stale_and_health_says_so_when_they_stay_so() {
         check.detail,
         ["pg 1.1 is stuck stale for 61s, current state stale+active+clean, last acting [1]"]
     );
-    m.set_options(&[("mon_pg_stuck_threshold".to_owned(), "5".to_owned())].into());
+    m.set_stuck_threshold(5);
     assert!(m.health(later(9)).contains_key("PG_AVAILABILITY"), "or as long as someone says");
     assert!(
         text(&ask(&m, r#"{"prefix":"pg stat"}"#))
@@ -183,7 +184,7 @@ fn stopping_the_only_holder_of_a_pg_is_not_ok() {
 fn who_may_not_ask_is_told_so() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true]));
-    let view = View { now: NOW, pg_map: &m };
+    let view = View { now: NOW, pg_map: &m, configs: &Configs::default() };
     let caps = Caps::parse("allow service osd r").unwrap();
     let asker = Asker { name: "client.x", caps: &caps, addr: EntityAddr::default() };
     assert_eq!(answer(&view, &asker, r#"{"prefix":"pg dump"}"#).result, -13);

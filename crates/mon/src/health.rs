@@ -5,6 +5,7 @@
 use crate::commands::{Reports, Situation};
 use crate::crush::Subtree;
 use crate::monitor::fullness::grade_of;
+use crate::options::MonOptions;
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;
@@ -12,26 +13,19 @@ use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, PoolFlags, UTim
 
 pub type Checks = BTreeMap<String, HealthCheck>;
 
-/// An option's value, as the monitor that asks sees it.
-pub type OptionOf<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 fn check(severity: HealthStatus, summary: String, detail: Vec<String>) -> HealthCheck {
     HealthCheck { severity, summary, count: detail.len().max(1) as i64, detail }
 }
 
 /// Everything that is wrong now, muted or not.
-pub fn checks(state: &State, reports: &Reports, situation: &Situation, option: OptionOf<'_>) -> Checks {
+pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: &MonOptions) -> Checks {
     let mut out = reports.health.clone();
     monitors(state, situation, &mut out);
-    osds(state.osdmap(), option, &mut out);
-    pools(state.osdmap(), situation.now, option, &mut out);
+    osds(state.osdmap(), options, &mut out);
+    pools(state.osdmap(), situation.now, options, &mut out);
     flags(state.osdmap(), &mut out);
-    keys(state, option, &mut out);
+    keys(state, options, &mut out);
     out
-}
-
-fn is_true(option: OptionOf<'_>, name: &str) -> bool {
-    matches!(option(name).as_deref(), Some("true" | "yes" | "on" | "1"))
 }
 
 fn plural<'a>(n: usize, one: &'a str, many: &'a str) -> &'a str {
@@ -64,11 +58,11 @@ fn monitors(state: &State, situation: &Situation, out: &mut Checks) {
 }
 
 /// OSDs that are down though they should serve; whole hosts and racks of them; OSDs of which there are too few.
-fn osds(map: &OsdMap, option: OptionOf<'_>, out: &mut Checks) {
+fn osds(map: &OsdMap, options: &MonOptions, out: &mut Checks) {
     let ids: Vec<i32> = map.osd_ids().collect();
     if ids.is_empty() {
-        let min = option("osd_pool_default_size").and_then(|v| v.parse::<usize>().ok()).unwrap_or(1);
-        if is_true(option, "mon_warn_on_too_few_osds") && min > 0 {
+        let min = options.pool_size;
+        if options.warn_on_too_few_osds && min > 0 {
             let summary = format!("OSD count 0 < osd_pool_default_size {min}");
             out.insert("TOO_FEW_OSDS".into(), check(HealthStatus::WARN, summary, Vec::new()));
         }
@@ -83,8 +77,8 @@ fn osds(map: &OsdMap, option: OptionOf<'_>, out: &mut Checks) {
         let summary = format!("{n} osds down");
         out.insert("OSD_DOWN".into(), check(HealthStatus::WARN, summary, detail));
     }
-    let wanted = option("osd_pool_default_size").and_then(|v| v.parse::<usize>().ok()).unwrap_or(1);
-    if ids.len() < wanted && is_true(option, "mon_warn_on_too_few_osds") {
+    let wanted = options.pool_size;
+    if (ids.len() as u64) < wanted && options.warn_on_too_few_osds {
         let summary = format!("OSD count {} < osd_pool_default_size {wanted}", ids.len());
         out.insert("TOO_FEW_OSDS".into(), check(HealthStatus::WARN, summary, Vec::new()));
     }
@@ -135,9 +129,9 @@ fn place_of(map: &OsdMap, item: i32) -> String {
     path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
 }
 
-fn pools(map: &OsdMap, now: UTime, option: OptionOf<'_>, out: &mut Checks) {
+fn pools(map: &OsdMap, now: UTime, options: &MonOptions, out: &mut Checks) {
     let name = |id: &i64| map.pool_names.get(id).map_or("?", String::as_str);
-    if is_true(option, "mon_warn_on_pool_no_redundancy") {
+    if options.warn_on_pool_no_redundancy {
         let bare = map.pools.iter().filter(|(_, p)| p.is_replicated() && p.size == 1);
         let detail: Vec<_> =
             bare.map(|(id, _)| format!("pool '{}' has no replicas configured", name(id))).collect();
@@ -146,10 +140,10 @@ fn pools(map: &OsdMap, now: UTime, option: OptionOf<'_>, out: &mut Checks) {
             out.insert("POOL_NO_REDUNDANCY".into(), check(HealthStatus::WARN, summary, detail));
         }
     }
-    if is_true(option, "mon_warn_on_pool_no_app") {
+    if options.warn_on_pool_no_app {
         // A new pool may still get its application.
-        let grace_sec = option("mon_warn_on_pool_no_app_grace").and_then(|v| v.parse().ok()).unwrap_or(300);
-        let is_old = |made: UTime| now.as_nanos().saturating_sub(made.as_nanos()) > grace_sec * 1_000_000_000;
+        let grace_ns = options.warn_on_pool_no_app_grace.as_nanos() as u64;
+        let is_old = |made: UTime| now.as_nanos().saturating_sub(made.as_nanos()) > grace_ns;
         let unnamed = map.pools.iter().filter(|(_, p)| p.applications.is_empty() && is_old(p.create_time));
         let mut detail: Vec<_> =
             unnamed.map(|(id, _)| format!("application not enabled on pool '{}'", name(id))).collect();
@@ -219,10 +213,8 @@ fn flags(map: &OsdMap, out: &mut Checks) {
     }
 }
 
-fn keys(state: &State, option: OptionOf<'_>, out: &mut Checks) {
-    if is_true(option, "auth_allow_insecure_global_id_reclaim")
-        && is_true(option, "mon_warn_on_insecure_global_id_reclaim_allowed")
-    {
+fn keys(state: &State, options: &MonOptions, out: &mut Checks) {
+    if options.allow_insecure_global_id_reclaim && options.warn_on_insecure_global_id_reclaim {
         let names = state.monmap.by_rank().map(|(_, mon)| mon);
         let detail: Vec<_> = names
             .map(|mon| format!("mon.{} has auth_allow_insecure_global_id_reclaim set to true", mon.name))

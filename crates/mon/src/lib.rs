@@ -14,7 +14,7 @@ pub mod genesis;
 pub mod health;
 pub mod hostile;
 pub mod monitor;
-pub use command::options;
+pub mod options;
 pub mod proposal;
 pub mod replication;
 pub mod state;

@@ -71,6 +71,7 @@ fn main() {
         osd: OsdId(0),
         core: CoreId(0),
         limits: Limits::default(),
+        tracking: Default::default(),
         log: LogLimits::default(),
         object_cache_bytes: 1 << 20,
     };

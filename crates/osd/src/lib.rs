@@ -12,6 +12,7 @@ mod fast_map;
 pub mod node;
 pub mod object;
 pub mod ops;
+pub mod options;
 pub mod pg;
 pub mod planted;
 pub mod shard;

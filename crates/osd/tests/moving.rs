@@ -70,6 +70,7 @@ impl Cluster {
                 osd: OsdId(0),
                 core: CoreId(core),
                 limits: Default::default(),
+                tracking: Default::default(),
                 log: Default::default(),
                 object_cache_bytes: 1 << 20,
             };

@@ -2,7 +2,7 @@
 //!
 //! - [`cli`]: the command line, one file a command.
 //! - [`cluster`]: a whole cluster in one directory.
-//! - [`config`]: the option table, and which value holds.
+//! - [`config`]: ceph.conf and command line, and the options that the host acts on.
 //! - [`daemon`]: what every daemon has besides its role.
 //! - [`host`]: where machines meet disks, clocks and threads.
 //! - [`store_tool`]: a store on disk in a person's hands.

@@ -38,9 +38,9 @@ impl Client {
                 (_, answer) => fx.push(Event::Answer { id, answer }.into()),
             },
             mon_client::Event::Message(message) => fx.push(Event::Message(message).into()),
+            mon_client::Event::Config(values) => fx.push(Event::Config(values).into()),
             mon_client::Event::Disconnected
             | mon_client::Event::MonMap(_)
-            | mon_client::Event::Config(_)
             | mon_client::Event::RotatingKeys(_) => {}
         }
     }

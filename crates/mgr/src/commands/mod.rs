@@ -3,6 +3,7 @@
 //! One table: a command's signature, help, module and permissions as stock describes them, and the function that
 //! answers it from the last reports.
 
+mod config;
 mod dump;
 mod osd;
 mod osd_df;
@@ -12,6 +13,7 @@ mod service;
 
 use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
+use crate::configs::Configs;
 use command::{Answer, Args, Json, errno, signature};
 use wire::messages::CommandDescription;
 use wire::types::{EntityAddr, UTime};
@@ -20,6 +22,7 @@ use wire::types::{EntityAddr, UTime};
 pub(crate) struct View<'a> {
     pub now: UTime,
     pub pg_map: &'a PgMap,
+    pub configs: &'a Configs,
 }
 
 struct Entry {
@@ -78,6 +81,10 @@ table! {
     "osd ok-to-stop name=ids,type=CephString,n=N name=max,type=CephInt,req=false",
     "check whether osd(s) can be safely stopped without reducing immediate data availability",
     osd r => osd::ok_to_stop;
+    "config show name=who,type=CephString name=key,type=CephString,req=false",
+    "Show running configuration", mgr r => config::show;
+    "config show-with-defaults name=who,type=CephString",
+    "Show running configuration (including compiled-in defaults)", mgr r => config::show_with_defaults;
     "service dump", "dump service map", service r => service::dump;
     "service status", "dump service state", service r => service::status;
     "progress", "Show progress of recovery operations", mgr r => service::progress;

@@ -10,9 +10,6 @@ const OMAP_NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep scru
                          afterwards depending on utilization. See \
                          http://docs.ceph.com/en/latest/dev/placement-group/#omap-statistics for further details.\n";
 
-/// `mon_pg_stuck_threshold`.
-const STUCK_SEC: i64 = 60;
-
 /// Stock wraps every body of this family so that a script can tell reports that are not in yet.
 fn wrapped(format: Format, mut pairs: Vec<(&'static str, Json)>) -> Answer {
     pairs.insert(0, ("pg_ready", true.into()));
@@ -567,7 +564,7 @@ pub(super) fn dump_stuck(view: &View<'_>, args: &Args) -> Answer {
     if kinds.is_empty() {
         kinds.push("unclean".into());
     }
-    let threshold_sec = args.int("threshold").unwrap_or(STUCK_SEC).max(0) as u64;
+    let threshold_sec = args.int("threshold").map_or(view.pg_map.stuck_sec(), |s| s.max(0) as u64);
     let cutoff_ns = view.now.as_nanos().saturating_sub(threshold_sec * 1_000_000_000);
     let stuck = |stat: &PgStat| {
         kinds.iter().any(|kind| {

@@ -28,7 +28,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
 };
 
 fn checks(ctx: &Ctx<'_>) -> health::Checks {
-    health::checks(ctx.state, ctx.reports, ctx.situation, ctx.option)
+    health::checks(ctx.state, ctx.reports, ctx.situation, ctx.options)
 }
 
 /// The worst of those that are not muted.
@@ -127,9 +127,9 @@ fn mute(ctx: &mut Ctx<'_>) -> Outcome {
     let until = match ctx.args.text("ttl") {
         None => UTime::ZERO,
         Some(text) => {
-            let seconds = crate::options::seconds(&text)
+            let seconds = command::options::value::seconds(&text)
                 .map_err(|_| Answer::invalid(format!("not a valid duration: {text}")))?;
-            UTime::from_nanos(ctx.now.as_nanos() + seconds.max(0) as u64 * 1_000_000_000)
+            UTime::from_nanos(ctx.now.as_nanos().saturating_add(seconds.saturating_mul(1_000_000_000)))
         }
     };
     let checks = checks(ctx);

@@ -1,12 +1,14 @@
 //! `ceph config …`: the configuration that the cluster keeps.
 
 use super::{Answer, Command, Ctx, Outcome, commands};
-use crate::options::{self, Opt};
 use crate::proposal::Change;
 use crate::state::{ConfigChange, ConfigLogEntry, Receiver, Target};
+use codec::{Encode, Features};
 use command::Json;
 use command::errno::ENOENT;
 use command::object;
+use command::options::value::Unfit;
+use command::options::{self, commands as option_commands, find, normal_name};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::text::{Align, Table, stamp};
@@ -25,17 +27,9 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "config assimilate-conf", "take the options of the ceph.conf given with -i", "config", "rw", assimilate;
     "config log name=num,type=CephInt,req=false", "show the last changes", "config", "r", log;
     "config reset name=num,type=CephInt,range=0", "go back to an earlier version", "config", "rw", reset;
+    "config report", "say what this monitor's own options are, as daemons tell the manager", "config", "r", report, Command::HIDDEN;
     "config generate-minimal-conf", "write a ceph.conf that finds the monitors", "config", "r", minimal_conf;
 };
-
-/// Spaces and dashes in an option's name are underscores.
-fn normal_name(name: &str) -> String {
-    name.trim().replace([' ', '-'], "_")
-}
-
-fn find(name: &str) -> Option<&'static Opt> {
-    options::find(name)
-}
 
 fn propose(ctx: &mut Ctx<'_>, by: String, wanted: Vec<ConfigChange>) {
     let values = &ctx.state.config.values;
@@ -48,6 +42,10 @@ fn propose(ctx: &mut Ctx<'_>, by: String, wanted: Vec<ConfigChange>) {
     }
 }
 
+fn special(option: &str) -> Answer {
+    Answer::invalid(format!("{option} is special and cannot be stored by the mon"))
+}
+
 fn target(ctx: &Ctx<'_>) -> Result<Target, Answer> {
     Target::parse(&ctx.args.required("who")?).map_err(Answer::invalid)
 }
@@ -55,18 +53,25 @@ fn target(ctx: &Ctx<'_>) -> Result<Target, Answer> {
 fn set(ctx: &mut Ctx<'_>) -> Outcome {
     let option = normal_name(&ctx.args.required("name")?);
     let mut value = ctx.args.required("value")?;
+    let row = find(&option);
     if !ctx.args.flag("force") {
-        let Some(opt) = find(&option) else {
+        let Some(row) = row else {
             return Err(Answer::invalid(format!("unrecognized config option '{option}'")));
         };
-        value = opt.normalize(&value).map_err(|e| Answer::invalid(format!("error parsing value: {e}")))?;
-        if !opt.is_set_in_monitor() {
-            return Err(Answer::invalid(format!("{option} is special and cannot be stored by the mon")));
+        let parsed = row.parse_value(&value);
+        let unfit = |why: Unfit| Answer::error(why.errno, format!("error parsing value: {why}"));
+        value = parsed.map_err(unfit)?.to_string();
+        if !row.is_set_in_monitor() {
+            return Err(special(&option));
         }
     }
     let target = target(ctx)?;
+    let warning = match row {
+        Some(row) => row.warning(&target.section),
+        None => Some(format!("{option} is stored, but no option of that name is known")),
+    };
     propose(ctx, String::new(), vec![ConfigChange { target, option, value: Some(value) }]);
-    Ok(Answer::default())
+    Ok(Answer::ok(warning.unwrap_or_default()))
 }
 
 fn rm(ctx: &mut Ctx<'_>) -> Outcome {
@@ -85,11 +90,11 @@ fn options_table() -> Table {
 }
 
 fn level(option: &str) -> &'static str {
-    find(option).map_or("dev", |opt| opt.level)
+    find(option).map_or("unknown", |row| row.level)
 }
 
 fn is_live(option: &str) -> bool {
-    find(option).is_none_or(|opt| opt.can_update_at_runtime())
+    find(option).is_some_and(|row| row.can_update_at_runtime())
 }
 
 fn mask_json(target: &Target) -> Json {
@@ -125,16 +130,17 @@ fn get(ctx: &mut Ctx<'_>) -> Outcome {
     let values = ctx.state.config.resolve(&Receiver { name: &entity, host: "", device_class });
     if let Some(name) = ctx.args.text("key") {
         let name = normal_name(&name);
-        let Some(opt) = find(&name) else {
+        let Some(row) = find(&name) else {
             return Err(Answer::error(ENOENT, format!("unrecognized key '{name}'")));
         };
         if name == "fsid" {
             return Ok(Answer::body(format!("{}\n", ctx.state.monmap.fsid)));
         }
-        if !opt.is_set_in_monitor() {
-            return Err(Answer::invalid(format!("{name} is special and cannot be stored by the mon")));
+        if !row.is_set_in_monitor() {
+            return Err(special(&name));
         }
-        let value = values.get(name.as_str()).map_or(opt.default, |(_, value)| value);
+        let set = values.get(name.as_str()).map(|(_, value)| (*value).to_owned());
+        let value = set.unwrap_or_else(|| row.default().to_string());
         return Ok(Answer::body(format!("{value}\n")));
     }
     let json = || {
@@ -193,46 +199,20 @@ fn dump(ctx: &mut Ctx<'_>) -> Outcome {
 
 fn help(ctx: &mut Ctx<'_>) -> Outcome {
     let name = normal_name(&ctx.args.required("key")?);
-    let Some(opt) = find(&name) else {
+    let Some(row) = find(&name) else {
         return Err(Answer::error(ENOENT, format!("configuration option '{name}' not recognized")));
     };
-    let services = opt.services.split(',').filter(|s| !s.is_empty());
-    let plain = || {
-        let mut out = format!("{} - \n  ({}, {})\n", opt.name, opt.type_name, opt.level);
-        let _ = writeln!(out, "  Default: {}", opt.default);
-        let _ = writeln!(out, "  Can update at runtime: {}", opt.can_update_at_runtime());
-        if !opt.services.is_empty() {
-            let _ = writeln!(out, "  Services: [{}]", opt.services);
-        }
-        out
-    };
-    let default = match opt.default.parse::<f64>() {
-        Ok(_) => Json::Raw(opt.default.into()),
-        Err(_) => opt.default.into(),
-    };
-    let json = || {
-        object! {
-            "name" => opt.name,
-            "type" => opt.type_name,
-            "level" => opt.level,
-            "desc" => "",
-            "long_desc" => "",
-            "default" => default,
-            "daemon_default" => "",
-            "tags" => Json::Array(vec![]),
-            "services" => Json::array(services),
-            "see_also" => Json::Array(vec![]),
-            "min" => "",
-            "max" => "",
-            "can_update_at_runtime" => opt.can_update_at_runtime(),
-            "flags" => Json::array(opt.flags()),
-        }
-    };
-    Ok(ctx.show(json, plain))
+    Ok(ctx.show(|| option_commands::describe(row), || option_commands::describe_plain(row)))
+}
+
+/// Encoded for the manager, which shows it: `ceph config show mon.a`.
+fn report(ctx: &mut Ctx<'_>) -> Outcome {
+    let own = BTreeMap::from([(format!("mon.{}", ctx.situation.name), ctx.layers.report())]);
+    Ok(Answer::body(own.to_vec(Features::ALL)))
 }
 
 fn ls(ctx: &mut Ctx<'_>) -> Outcome {
-    let names = || options::all().iter().map(|opt| opt.name);
+    let names = || options::table::all().iter().map(|row| row.name);
     Ok(ctx.show(|| Json::array(names()), || names().fold(String::new(), |out, name| out + name + "\n")))
 }
 
@@ -337,11 +317,11 @@ fn assimilate(ctx: &mut Ctx<'_>) -> Outcome {
 
 /// `None`: not for the database, or there with another value already.
 fn take_option(ctx: &Ctx<'_>, section: &str, option: &str, value: &str) -> Option<Option<ConfigChange>> {
-    let opt = find(option)?;
-    if !opt.is_set_in_monitor() || opt.has_flag("cluster_create") {
+    let row = find(option)?;
+    if !row.is_set_in_monitor() || row.has_flag("cluster_create") {
         return None;
     }
-    let value = opt.normalize(value).ok()?;
+    let value = row.parse_value(value).ok()?.to_string();
     let target = Target::parse(section).ok()?;
     match ctx.state.config.values.get(&(target.clone(), option.to_owned())) {
         Some(current) if *current == value => Some(None),

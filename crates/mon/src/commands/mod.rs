@@ -17,9 +17,11 @@ pub use cluster::status_json;
 pub use keyring::Keyring;
 pub(crate) use osd::pool;
 
+use crate::options::MonOptions;
 use crate::proposal::Change;
 use crate::state::State;
 use bytes::Bytes;
+use command::options::Layers;
 use command::{Answer, Args, Format, Json, signature};
 use machine::Random;
 use std::collections::BTreeMap;
@@ -72,7 +74,9 @@ pub struct Ctx<'a> {
     pub caller_features: codec::Features,
     pub now: UTime,
     pub random: &'a mut Random,
-    pub option: &'a dyn Fn(&str) -> Option<String>,
+    pub options: &'a MonOptions,
+    /// The monitor's own configuration, which `options` was read from.
+    pub layers: &'a Layers,
     /// What it proposes; together or not at all.
     pub changes: Vec<Change>,
 }
@@ -91,18 +95,6 @@ impl Ctx<'_> {
     pub fn show_json(&self, json: Json) -> Answer {
         Answer::json(self.args.format(), &json)
     }
-
-    pub fn option_bool(&self, name: &str) -> bool {
-        matches!((self.option)(name).as_deref(), Some("true" | "1" | "yes" | "on"))
-    }
-
-    pub fn option_u64(&self, name: &str) -> u64 {
-        (self.option)(name).and_then(|v| v.parse().ok()).unwrap_or_default()
-    }
-
-    pub fn option_f64(&self, name: &str) -> f64 {
-        (self.option)(name).and_then(|v| v.parse().ok()).unwrap_or_default()
-    }
 }
 
 /// One command.
@@ -120,6 +112,8 @@ impl Command {
     /// Answered by whatever daemon it is sent to (`ceph tell mon.a …`), also without a quorum.
     pub const TELL: u64 = 1 | 32;
     pub const DEPRECATED: u64 = 4;
+    /// Not for people: `ceph` does not list it.
+    pub const HIDDEN: u64 = 32;
 
     pub fn changes_state(&self) -> bool {
         self.permissions.contains(['w', 'x'])

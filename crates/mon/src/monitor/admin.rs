@@ -1,6 +1,7 @@
 //! Commands to this very monitor: over its admin socket, or with `ceph tell mon.a`.
 
 use super::{Monitor, Turn};
+use command::options::commands as option_commands;
 use command::{Answer, Args, Json, object};
 
 impl Monitor {
@@ -10,25 +11,12 @@ impl Monitor {
         prefix: &str,
         args: &Args,
     ) -> Result<Answer, Answer> {
+        if let Some(answer) = option_commands::answer(&mut self.own.layers, prefix, args) {
+            return Ok(answer);
+        }
         let format = args.format();
         let show = |json: Json| Ok(Answer::json(format, &json));
         match prefix {
-            "config show" => {
-                let json = crate::options::all()
-                    .iter()
-                    .map(|opt| (opt.name.into(), self.option(opt.name).unwrap_or_default().into()));
-                show(Json::Object(json.collect()))
-            }
-            "config get" => {
-                let name = args.required("var")?;
-                match self.option(&name) {
-                    Some(value) => show(object! { name => value }),
-                    None => Err(Answer::error(
-                        command::errno::ENOENT,
-                        format!("error getting '{name}': (2) No such file or directory"),
-                    )),
-                }
-            }
             "sessions" => {
                 let sessions = self.sessions.values().map(|s| {
                     object! {
@@ -46,8 +34,6 @@ impl Monitor {
                 show(Json::array(sessions))
             }
             "help" => show(object! {
-                "config get" => "show one option's value",
-                "config show" => "show all options",
                 "help" => "list these commands",
                 "mon_status" => "show this monitor's state",
                 "quorum_status" => "show the quorum",

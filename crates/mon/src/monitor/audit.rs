@@ -36,7 +36,7 @@ fn without_secrets(args: &Args) -> Option<String> {
 /// An option that we know, and whose name does not speak of a secret. A module's option may hold anything.
 fn is_public_option(name: &str) -> bool {
     let name = name.replace([' ', '-'], "_");
-    crate::options::find(&name).is_some() && !SECRET_WORDS.iter().any(|word| name.contains(word))
+    command::options::find(&name).is_some() && !SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]

@@ -245,8 +245,7 @@ impl Monitor {
         if exchange.is_new_id {
             return if old.blob.is_empty() { Ok(None) } else { Err(EINVAL) };
         }
-        let insecure =
-            request.old_ticket_may_be_omitted && self.option_bool("auth_allow_insecure_global_id_reclaim");
+        let insecure = request.old_ticket_may_be_omitted && self.options.allow_insecure_global_id_reclaim;
         let secret = self.committed.auth.secret(EntityKind::AUTH, old.secret_id);
         let opened = secret.and_then(|key| open::<TicketInfo>(key, Usage::TicketInfo, &old.blob).ok());
         match opened {
@@ -295,9 +294,11 @@ impl Monitor {
     }
 
     fn ticket_ttl_s(&self, service: EntityKind) -> f64 {
-        let name =
-            if service == EntityKind::AUTH { "auth_mon_ticket_ttl" } else { "auth_service_ticket_ttl" };
-        self.option_f64(name)
+        let ttl = match service {
+            EntityKind::AUTH => self.options.auth_ticket_ttl,
+            _ => self.options.service_ticket_ttl,
+        };
+        ttl.as_secs_f64()
     }
 
     /// A renewal, or a daemon's request for its service's secrets, on a session that exists.

@@ -107,7 +107,6 @@ impl Monitor {
         let situation = self.situation(turn);
         let now = self.wall(turn.now);
         let mut random = self.random.fork();
-        let option = |name: &str| self.option(name);
         let state = if command.changes_state() { &self.head } else { &self.committed };
         let mut ctx = Ctx {
             state,
@@ -120,7 +119,8 @@ impl Monitor {
             caller_features: features,
             now,
             random: &mut random,
-            option: &option,
+            options: &self.options,
+            layers: &self.own.layers,
             changes: Vec::new(),
         };
         let outcome = (command.run)(&mut ctx);

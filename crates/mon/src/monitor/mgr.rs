@@ -10,6 +10,8 @@ use std::time::Duration;
 use wire::messages::{Body, MMgrBeacon, MMonMgrReport, MessageBody};
 use wire::types::{EntityKind, LogPriority, MgrMap};
 
+const GRACE_MIN: Duration = Duration::from_secs(1);
+
 pub(super) struct MgrWatch {
     /// When the active manager was last heard of.
     last_beacon: Time,
@@ -106,7 +108,7 @@ impl Monitor {
     /// Drops an active manager that has been silent for too long.
     pub(super) fn tick_mgr(&mut self, turn: &mut Turn<'_>) {
         let map = &self.head.mgrmap;
-        let grace = Duration::from_secs_f64(self.option_f64("mon_mgr_beacon_grace").max(1.0));
+        let grace = self.options.mgr_beacon_grace.max(GRACE_MIN);
         if map.active_gid == 0 || turn.now.since(self.mgr.last_beacon) < grace {
             return;
         }

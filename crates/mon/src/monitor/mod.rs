@@ -32,16 +32,19 @@ mod tick;
 pub use options::{AuthMode, Settings};
 
 use crate::commands::Reports;
+use crate::options::MonOptions;
 use crate::proposal::{Change, Proposal};
 use crate::replication::{Recovered, Replication, Solo, Write};
 use crate::state::State;
 use codec::{Encode, Features};
+use command::options::Layers;
 use command::{Counter, Reading};
 use machine::gate::{Gate, Refused};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use wire::messages::{Body, Message};
 use wire::types::{EntityKind, UTime};
 
@@ -74,6 +77,8 @@ pub enum Effect {
         id: u64,
         answer: command::Answer,
     },
+    /// An option may have changed: for what the host itself acts on (log level, memory).
+    Options(Arc<Layers>),
 }
 
 /// How many entries the log grows by before a snapshot lets the older ones go.
@@ -81,6 +86,9 @@ const SNAPSHOT_EVERY: u64 = 512;
 
 pub struct Monitor {
     settings: Settings,
+    own: options::OwnOptions,
+    /// As [`options::OwnOptions::layers`] has them.
+    options: MonOptions,
     random: Random,
     clock: WallClock,
     replication: Solo,
@@ -108,6 +116,21 @@ pub struct Monitor {
     started_at: Time,
 }
 
+/// The state that a disk holds, the replication that continues it, and the index of its snapshot.
+fn replay(disk: Recovered) -> Result<(State, Solo, u64), codec::DecodeError> {
+    let mut state = State::default();
+    let mut snapshot_index = 0;
+    if let Some((index, bytes)) = &disk.snapshot {
+        state = codec::decode_exact(bytes)?;
+        snapshot_index = *index;
+    }
+    let mut replication = Solo::recover(disk);
+    for (_, entry) in replication.take().committed {
+        state.apply(&codec::decode_exact(&entry)?);
+    }
+    Ok((state, replication, snapshot_index))
+}
+
 /// What a handler works with: the monitor itself and where its effects go.
 struct Turn<'a> {
     now: Time,
@@ -133,18 +156,12 @@ impl Monitor {
         now: Time,
         wall: UTime,
     ) -> Result<Monitor, codec::DecodeError> {
-        let mut state = State::default();
-        let mut snapshot_index = 0;
-        if let Some((index, bytes)) = &disk.snapshot {
-            state = codec::decode_exact(bytes)?;
-            snapshot_index = *index;
-        }
-        let mut replication = Solo::recover(disk);
-        for (_, entry) in replication.take().committed {
-            state.apply(&codec::decode_exact(&entry)?);
-        }
+        let (state, replication, snapshot_index) = replay(disk)?;
         let last_proposed = state.version;
+        let own = options::OwnOptions::start(settings.options.clone());
         Ok(Monitor {
+            options: MonOptions::read(&own.layers),
+            own,
             auth: auth::AuthServer::new(state.auth.global_id_limit),
             maps: maps::MapCache::default(),
             osd: osd::OsdWatch::start(&state, now),
@@ -167,6 +184,15 @@ impl Monitor {
             tick_at: now,
             started_at: now,
         })
+    }
+
+    /// The options that the database on this disk has for the monitor `name` on `host`.
+    pub fn stored_options(
+        disk: &Recovered,
+        name: &str,
+        host: &str,
+    ) -> Result<BTreeMap<String, String>, codec::DecodeError> {
+        Ok(options::of_monitor(&replay(disk.clone())?.0.config, name, host))
     }
 
     /// What holds now.
@@ -231,6 +257,7 @@ impl Monitor {
                 let (_, effect) = self.waiting.pop_front().expect("there is a front");
                 turn.effects.push(Effect::Net(effect));
             }
+            self.follow_options(turn);
             self.auth_retry_waiting(turn);
             self.publish(turn);
             self.send_owed_maps(turn);
@@ -300,6 +327,7 @@ impl Machine for Monitor {
             }
             Input::Deadline => {}
         }
+        self.follow_options(&mut turn);
         if now >= self.tick_at {
             self.tick(&mut turn);
         }

@@ -1,9 +1,13 @@
-//! What a monitor is told at its start, and the values of the options it acts by.
+//! A monitor's settings, and its options as they change.
 
-use super::Monitor;
-use crate::state::Receiver;
+use super::{Effect, Monitor, Turn};
+use crate::options::MonOptions;
+use crate::proposal::Change;
+use crate::state::{ConfigDb, Receiver};
+use command::options::Layers;
 use std::collections::BTreeMap;
-use wire::types::{AuthName, EntityAddrVec, EntityKind};
+use std::sync::Arc;
+use wire::types::{AuthName, EntityAddrVec, EntityKind, LogPriority};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuthMode {
@@ -11,6 +15,7 @@ pub enum AuthMode {
     None,
 }
 
+/// What a monitor is told at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `a` of `mon.a`.
@@ -20,35 +25,56 @@ pub struct Settings {
     pub host: String,
     /// What this program calls itself: `ceph version 20.2.4 (…) tentacle (stable)`.
     pub version: String,
-    /// Options from the command line and the configuration file, which win over the configuration database.
-    pub local: BTreeMap<String, String>,
+    /// Options from the command line and the configuration file.
+    pub options: Layers,
     /// About this daemon, for `ceph mon metadata`.
     pub metadata: BTreeMap<String, String>,
 }
 
+/// The monitor's own configuration.
+pub(super) struct OwnOptions {
+    pub layers: Layers,
+    /// The version of the database that `layers` has.
+    database_seen: u64,
+    revision_told: u64,
+}
+
+impl OwnOptions {
+    pub fn start(mut layers: Layers) -> OwnOptions {
+        layers.run();
+        OwnOptions { revision_told: layers.revision(), layers, database_seen: 0 }
+    }
+}
+
+/// What the database has for the monitor `name` on `host`.
+pub(super) fn of_monitor(database: &ConfigDb, name: &str, host: &str) -> BTreeMap<String, String> {
+    let me = AuthName::new(EntityKind::MON, name);
+    let values = database.resolve(&Receiver { name: &me, host, device_class: "" }).into_iter();
+    values.map(|(option, (_, value))| (option.to_owned(), value.to_owned())).collect()
+}
+
 impl Monitor {
-    /// An option's value as this monitor sees it, or as stock has it by default.
-    pub(super) fn option(&self, name: &str) -> Option<String> {
-        if let Some(value) = self.settings.local.get(name) {
-            return Some(value.clone());
+    /// Acts on the database as it holds now, and on what was set in this process.
+    pub(super) fn follow_options(&mut self, turn: &mut Turn<'_>) {
+        let database = &self.committed.config;
+        if database.version != self.own.database_seen {
+            self.own.database_seen = database.version;
+            let values = of_monitor(database, &self.settings.name, &self.settings.host);
+            let problems = self.own.layers.set_monitor(&values);
+            let now = self.wall(turn.now);
+            let lines: Vec<Change> = problems
+                .into_iter()
+                .map(|problem| {
+                    let line = format!("mon.{}: configuration: {problem}", self.settings.name);
+                    self.log_change(now, LogPriority::WARN, "cluster", line)
+                })
+                .collect();
+            self.propose(turn.now, lines);
         }
-        let me = AuthName::new(EntityKind::MON, self.settings.name.as_str());
-        let to = Receiver { name: &me, host: &self.settings.host, device_class: "" };
-        if let Some((_, value)) = self.committed.config.resolve(&to).get(name) {
-            return Some((*value).to_owned());
+        if self.own.revision_told != self.own.layers.revision() {
+            self.own.revision_told = self.own.layers.revision();
+            self.options = MonOptions::read(&self.own.layers);
+            turn.effects.push(Effect::Options(Arc::new(self.own.layers.clone())));
         }
-        crate::options::default_of(name).map(str::to_owned)
-    }
-
-    pub(super) fn option_f64(&self, name: &str) -> f64 {
-        self.option(name).and_then(|v| v.parse().ok()).unwrap_or_default()
-    }
-
-    pub(super) fn option_u64(&self, name: &str) -> u64 {
-        self.option(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or_default() as u64
-    }
-
-    pub(super) fn option_bool(&self, name: &str) -> bool {
-        matches!(self.option(name).as_deref(), Some("true" | "yes" | "on" | "1"))
     }
 }

@@ -24,6 +24,8 @@ use wire::types::{
 
 /// Until an OSD has said how often it beacons.
 const BEACON_INTERVAL_DEFAULT_S: u64 = 300;
+/// A shorter grace would mark OSDs down that are merely busy.
+const GRACE_MIN: Duration = Duration::from_secs(1);
 /// Beacons that may be missed in a row.
 const BEACONS_MISSED_MAX: u64 = 3;
 
@@ -194,10 +196,9 @@ impl Monitor {
         let mut xinfo = row.xinfo;
         xinfo.features = m.features;
         xinfo.last_purged_snaps_scrub = m.superblock.last_purged_snaps_scrub;
-        let comes_in = (self.option_bool("mon_osd_auto_mark_auto_out_in")
-            && row.state.has(OsdState::AUTOOUT))
-            || (self.option_bool("mon_osd_auto_mark_new_in") && row.state.has(OsdState::NEW))
-            || self.option_bool("mon_osd_auto_mark_in");
+        let comes_in = (self.options.osd_auto_mark_auto_out_in && row.state.has(OsdState::AUTOOUT))
+            || (self.options.osd_auto_mark_new_in && row.state.has(OsdState::NEW))
+            || self.options.osd_auto_mark_in;
         if comes_in && !map.flags.has(MapFlags::NOIN) && !row.state.has(OsdState::NOIN) {
             let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { OsdMap::WEIGHT_IN };
             xinfo.old_weight = 0;
@@ -283,16 +284,16 @@ impl Monitor {
     /// Marks an OSD down when enough others, in enough places, have missed it for long enough.
     fn judge(&mut self, turn: &mut Turn<'_>, target: i32) {
         let Some(reporters) = self.osd.failures.get(&target) else { return };
-        let grace = Duration::from_secs_f64(self.option_f64("osd_heartbeat_grace").max(1.0));
-        let level = self.option("mon_osd_reporter_subtree_level").unwrap_or_default();
+        let grace = self.options.osd_heartbeat_grace.max(GRACE_MIN);
+        let level = &self.options.osd_reporter_subtree_level;
         let crush = &self.head.osdmap().crush;
         let place = |osd: i32| {
             let path = crate::crush::location(crush, osd);
-            path.into_iter().find(|(kind, _)| *kind == level).map_or(format!("osd.{osd}"), |(_, name)| name)
+            path.into_iter().find(|(kind, _)| kind == level).map_or(format!("osd.{osd}"), |(_, name)| name)
         };
         let places: BTreeSet<String> = reporters.keys().map(|&r| place(r)).collect();
         let longest = reporters.values().map(|&since| turn.now.since(since)).max().unwrap_or_default();
-        let enough = places.len() as u64 >= self.option_u64("mon_osd_min_down_reporters").max(1);
+        let enough = places.len() as u64 >= self.options.osd_min_down_reporters.max(1);
         if enough && longest >= grace {
             let text = format!(
                 "failed ({} reporters from different {level} after {:.6} >= grace {:.6})",
@@ -477,8 +478,8 @@ impl Monitor {
     }
 
     fn tick_beacons(&mut self, turn: &mut Turn<'_>) {
-        let heartbeat_s = self.option_u64("osd_heartbeat_grace").max(1);
-        let report_s = self.option_u64("mon_osd_report_timeout").max(heartbeat_s);
+        let heartbeat_s = self.options.osd_heartbeat_grace.max(GRACE_MIN).as_secs();
+        let report_s = self.options.osd_report_timeout.as_secs().max(heartbeat_s);
         let silent: Vec<(i32, u64)> = self
             .osd
             .beacons
@@ -502,19 +503,19 @@ impl Monitor {
         for &osd in &down_in {
             self.osd.down_since.entry(osd).or_insert(turn.now);
         }
-        let interval_s = self.option_u64("mon_osd_down_out_interval");
-        if interval_s == 0 || map.flags.has(MapFlags::NOOUT) {
+        let interval = self.options.osd_down_out_interval;
+        if interval.is_zero() || map.flags.has(MapFlags::NOOUT) {
             return;
         }
         let (all, _, inside) = map.osd_counts();
-        let least = self.option_f64("mon_osd_min_in_ratio") * all as f64;
+        let least = self.options.osd_min_in_ratio * all as f64;
         let now = self.wall(turn.now);
         let mut step = step_after(map, now);
         let mut lines = Vec::new();
         for (&osd, &since) in &self.osd.down_since {
             let row = &map.osds[osd as usize];
             let left = inside as f64 - step.new_weight.len() as f64;
-            let due = turn.now.since(since) >= Duration::from_secs(interval_s);
+            let due = turn.now.since(since) >= interval;
             if !due || left - 1.0 < least || row.state.has(OsdState::NOOUT) {
                 continue;
             }

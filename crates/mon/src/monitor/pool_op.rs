@@ -32,7 +32,6 @@ impl Monitor {
             return Err(EPERM);
         }
         let now = self.wall(turn.now);
-        let option = |name: &str| self.option(name);
         let changes = match m.op {
             MPoolOp::CREATE => {
                 let new = NewPool {
@@ -40,14 +39,14 @@ impl Monitor {
                     rule: u8::try_from(m.crush_rule).ok(),
                     ..NewPool::default()
                 };
-                pool::create(&self.head, &new, now, &option).map(|(changes, _)| changes)
+                pool::create(&self.head, &new, now, &self.options).map(|(changes, _)| changes)
             }
             MPoolOp::DELETE => {
                 let id = i64::from(m.pool);
                 if !self.head.osdmap().pools.contains_key(&id) {
                     return Err(ENOENT);
                 }
-                pool::remove(&self.head, id, now, &option)
+                pool::remove(&self.head, id, now, &self.options)
             }
             // Snapshots come with the OSD's support for them.
             _ => return Err(EOPNOTSUPP),

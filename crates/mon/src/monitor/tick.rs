@@ -27,8 +27,7 @@ impl Monitor {
     fn tick_health(&mut self, turn: &mut Turn<'_>) {
         let now = self.wall(turn.now);
         let situation = self.situation(turn);
-        let option = |name: &str| self.option(name);
-        let checks = health::checks(&self.committed, &self.reports, &situation, &option);
+        let checks = health::checks(&self.committed, &self.reports, &situation, &self.options);
         let mut changes = Vec::new();
         for (code, mute) in &self.head.mutes {
             let expired = mute.until != UTime::ZERO && mute.until <= now;

@@ -1,33 +1,19 @@
 //! `ceph tell osd.N …` and the admin socket: what can be asked of, or done to, one OSD.
 
-use super::options::Refused;
 use super::signals::{self, Asker, Kind};
 use super::{Control, Effect, Fx};
+use command::options::commands as option_commands;
 use command::{Answer, Args, Json, errno, object, signature};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
 
-/// What works, as `get_command_descriptions` lists it: signature, help, permissions.
+/// An OSD's own commands: signature, help, permissions. [`option_commands::COMMANDS`] come on top.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("get_command_descriptions", "list available commands", "r"),
     ("help", "list available commands", "r"),
     ("version", "report version of OSD", "r"),
     ("status", "high-level status of OSD", "r"),
-    ("config show", "dump current config settings", "r"),
-    ("config get name=var,type=CephString", "config get <field>: get the config value", "r"),
-    (
-        "config set name=var,type=CephString name=val,type=CephString,n=N",
-        "config set <field> <val> [<val> ...]: set a config variable",
-        "rw",
-    ),
-    ("config unset name=var,type=CephString", "config unset <field>: unset a config variable", "rw"),
-    ("config diff", "dump diff of current config and default config", "r"),
-    (
-        "injectargs name=injected_args,type=CephString,n=N",
-        "inject configuration arguments into running OSD",
-        "rw",
-    ),
     ("dump_pg_recovery_stats", "dump pg recovery statistics", "r"),
     ("flush_pg_stats", "flush pg stats", "r"),
     ("pg cores", "show which core each PG is on, and which one is moving", "r"),
@@ -44,7 +30,7 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
 ];
 
 fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
-    COMMANDS.iter().chain(signals::COMMANDS)
+    COMMANDS.iter().chain(signals::COMMANDS).chain(option_commands::COMMANDS)
 }
 
 impl Control {
@@ -88,6 +74,9 @@ impl Control {
         {
             return Some(Answer::invalid(why));
         }
+        if let Some(answer) = option_commands::answer(&mut self.layers, &prefix, &args) {
+            return Some(answer);
+        }
         if let Some(kind) = Kind::of(&prefix, &args) {
             self.ask_shards(asker, kind, args.format(), fx);
             return None;
@@ -128,28 +117,6 @@ impl Control {
                 Answer::json(format, &json)
             }
             "status" => Answer::json(format, &self.status()),
-            "config show" => {
-                let all = self.options.all();
-                Answer::json(format, &Json::strings(&all))
-            }
-            "config get" => self.config_get(args),
-            "config set" => {
-                let (name, value) = (args.text("var").unwrap_or_default(), args.texts("val").join(" "));
-                match self.options.inject(&name, &value) {
-                    Ok(value) => {
-                        Answer::json(format, &object! { "success" => format!("{name} = '{value}' ") })
-                    }
-                    Err(why) => not_set(&name, &value, why),
-                }
-            }
-            "config unset" => {
-                let name = args.text("var").unwrap_or_default();
-                // As stock: what is not set is not an error.
-                self.options.withdraw(&name);
-                Answer::json(format, &object! { "success" => "" })
-            }
-            "config diff" => Answer::json(format, &self.options.diff()),
-            "injectargs" => self.inject_args(&args.texts("injected_args").join(" ")),
             "dump_pg_recovery_stats" => Answer::body(""),
             "flush_pg_stats" => {
                 self.reports.make_due();
@@ -226,46 +193,4 @@ impl Control {
         }
         Answer::json(args.format(), &out)
     }
-
-    fn config_get(&self, args: &Args) -> Answer {
-        let name = args.text("var").unwrap_or_default();
-        match self.options.get(&name) {
-            Some(value) => {
-                let mut out = Json::Object(Vec::new());
-                out.push(name, value);
-                Answer::json(args.format(), &out)
-            }
-            None => {
-                Answer::error(errno::ENOENT, format!("error getting '{name}': (2) No such file or directory"))
-            }
-        }
-    }
-
-    /// `--name value --other=value …`.
-    fn inject_args(&mut self, text: &str) -> Answer {
-        let mut words = text.split_whitespace().peekable();
-        let mut set = Vec::new();
-        while let Some(word) = words.next() {
-            let Some(name) = word.strip_prefix("--") else {
-                return Answer::invalid(format!("failed to parse arguments: {word}"));
-            };
-            let (name, value) = match name.split_once('=') {
-                Some((name, value)) => (name, value.to_owned()),
-                None => (name, words.next_if(|w| !w.starts_with("--")).unwrap_or("true").to_owned()),
-            };
-            if let Err(why) = self.options.inject(name, &value) {
-                return not_set(name, &value, why);
-            }
-            set.push(format!("{} = '{value}'", name.replace('-', "_")));
-        }
-        Answer::ok(set.join(" "))
-    }
-}
-
-fn not_set(name: &str, value: &str, why: Refused) -> Answer {
-    let (errno, why) = match why {
-        Refused::NoSuchOption => (errno::ENOENT, "(2) No such file or directory".to_owned()),
-        Refused::BadValue(why) => (errno::EINVAL, format!("(22) Invalid argument: {why}")),
-    };
-    Answer::error(errno, format!("error setting '{name}' to '{value}': {why}"))
 }

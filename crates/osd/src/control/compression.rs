@@ -1,7 +1,7 @@
 //! How each pool's objects are to be compressed: its own options, and the OSD's where it has none.
 
-use super::options::Options;
 use super::{Control, Effect, Fx, Level};
+use crate::options::ControlOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Compression, CompressionAlgorithm, CompressionMode};
 use wire::types::{Epoch, PoolOption, PoolOptionValue, PoolOptions};
@@ -10,25 +10,23 @@ use wire::types::{Epoch, PoolOption, PoolOptionValue, PoolOptions};
 const TOGETHER_BYTES: u64 = 64 << 10;
 
 /// `None`: not at all. `Err`: with an algorithm that we have not got.
-fn of_pool(pool: &PoolOptions, own: &Options) -> Result<Option<Compression>, String> {
-    let text = |option: PoolOption, name: &str| match pool.0.get(&option) {
+fn of_pool(pool: &PoolOptions, own: &ControlOptions) -> Result<Option<Compression>, String> {
+    let text = |option: PoolOption, own: &str| match pool.0.get(&option) {
         Some(PoolOptionValue::Text(text)) => text.clone(),
-        _ => own.get(name).unwrap_or_default().to_owned(),
+        _ => own.to_owned(),
     };
-    let bytes = |option: PoolOption, name: &str| match pool.0.get(&option) {
+    let bytes = |option: PoolOption, own: u64| match pool.0.get(&option) {
         Some(PoolOptionValue::Integer(bytes)) if *bytes > 0 => *bytes as u64,
-        _ => match own.number(name) as u64 {
-            0 => TOGETHER_BYTES,
-            bytes => bytes,
-        },
+        _ if own == 0 => TOGETHER_BYTES,
+        _ => own,
     };
-    let mode = match &text(PoolOption::COMPRESSION_MODE, "bluestore_compression_mode")[..] {
+    let mode = match &text(PoolOption::COMPRESSION_MODE, &own.compression_mode)[..] {
         "passive" => CompressionMode::Passive,
         "aggressive" => CompressionMode::Aggressive,
         "force" => CompressionMode::Force,
         _ => return Ok(None),
     };
-    let algorithm = match &text(PoolOption::COMPRESSION_ALGORITHM, "bluestore_compression_algorithm")[..] {
+    let algorithm = match &text(PoolOption::COMPRESSION_ALGORITHM, &own.compression_algorithm)[..] {
         "lz4" => CompressionAlgorithm::Lz4,
         "zstd" => CompressionAlgorithm::Zstd,
         "none" => return Ok(None),
@@ -36,14 +34,14 @@ fn of_pool(pool: &PoolOptions, own: &Options) -> Result<Option<Compression>, Str
     };
     let required_ratio = match pool.0.get(&PoolOption::COMPRESSION_REQUIRED_RATIO) {
         Some(PoolOptionValue::Real(ratio)) => *ratio,
-        _ => own.number("bluestore_compression_required_ratio"),
+        _ => own.compression_required_ratio,
     };
     Ok(Some(Compression {
         mode,
         algorithm,
         required_ratio,
-        bytes_min: bytes(PoolOption::COMPRESSION_MIN_BLOB_SIZE, "bluestore_compression_min_blob_size"),
-        bytes_max: bytes(PoolOption::COMPRESSION_MAX_BLOB_SIZE, "bluestore_compression_max_blob_size"),
+        bytes_min: bytes(PoolOption::COMPRESSION_MIN_BLOB_SIZE, own.compression_bytes_min),
+        bytes_max: bytes(PoolOption::COMPRESSION_MAX_BLOB_SIZE, own.compression_bytes_max),
     }))
 }
 
@@ -60,7 +58,7 @@ pub(super) struct Told {
 impl Control {
     /// Tell the stores what has become different, when the map or an option has.
     pub(super) fn tell_compression(&mut self, fx: &mut Fx) {
-        let now = (self.epoch(), self.options.revision());
+        let now = (self.epoch(), self.options_seen);
         let Some(map) = self.history.map.clone().filter(|_| now != self.compression.seen) else { return };
         self.compression.seen = now;
         let mut wished: BTreeMap<i64, Compression> = BTreeMap::new();
@@ -85,12 +83,15 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use command::options::{Identity, Layers, Source};
 
     #[test]
-    fn a_pool_s_options_come_before_the_osd_s() {
+    fn pool_options_come_before_those_of_the_osd() {
+        let mut layers = Layers::new(Identity::named("osd.0"));
         let local =
             [("bluestore_compression_mode", "aggressive"), ("bluestore_compression_min_blob_size", "16384")];
-        let mut own = Options::new(local.map(|(k, v)| (k.to_owned(), v.to_owned())).into());
+        layers.fill(Source::File, local);
+        let own = ControlOptions::read(&layers);
         let mut pool = PoolOptions::default();
         let expected = Compression {
             mode: CompressionMode::Aggressive,
@@ -115,7 +116,8 @@ mod tests {
         assert_eq!(of_pool(&pool, &own), Ok(Some(expected)));
         pool.0.insert(PoolOption::COMPRESSION_MODE, text("none"));
         assert_eq!(of_pool(&pool, &own), Ok(None));
-        own.inject("bluestore_compression_algorithm", "zlib").unwrap();
+        layers.set_override("bluestore_compression_algorithm", "zlib").unwrap();
+        let own = ControlOptions::read(&layers);
         assert_eq!(of_pool(&PoolOptions::default(), &own), Err("zlib".into()));
     }
 }

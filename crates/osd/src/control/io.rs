@@ -1,10 +1,12 @@
 //! What goes into the control machine and what comes out.
 
 use crate::shard::{self, ToControl};
+use command::options::Layers;
 use command::perf::Counter;
 use machine::net::{NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{Answer, Compressed, Compression, ReadError, ReadRequest, Transaction, Usage};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
 
@@ -19,8 +21,9 @@ pub struct ControlConfig {
     pub addrs: Addrs,
     /// What `ceph osd metadata` shows: host name, kernel, versions …
     pub metadata: BTreeMap<String, String>,
-    /// Options from file and command line; the monitor's come on top.
-    pub options: BTreeMap<String, String>,
+    /// The OSD's configuration so far. From the start on the control machine owns it: changes reach it from the
+    /// monitor, by `ceph tell` and by the admin socket.
+    pub options: Layers,
     pub version: VersionText,
 }
 
@@ -111,11 +114,8 @@ pub enum Effect {
         id: u64,
         counters: Vec<Counter>,
     },
-    /// What the monitor says of options has changed, or what was set for as long as the process runs (`ceph tell`).
-    Options {
-        monitor: BTreeMap<String, String>,
-        injected: BTreeMap<String, String>,
-    },
+    /// An option may have changed: for what the host itself acts on (log level, memory).
+    Options(Arc<Layers>),
     /// For the daemon's log.
     Log {
         level: Level,

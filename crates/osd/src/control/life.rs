@@ -47,6 +47,7 @@ enum Phase {
 
 /// How often a boot message is repeated until the map has us.
 const BOOT_AGAIN: Duration = Duration::from_secs(5);
+const BEACON_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const TEMPS_AGAIN: Duration = Duration::from_secs(3);
 /// How long a clean stop waits for the monitor.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -263,7 +264,7 @@ impl Control {
         if self.life.phase != Phase::Up {
             return;
         }
-        let interval = Duration::from_secs_f64(self.options.number("osd_beacon_report_interval").max(1.0));
+        let interval = self.options.beacon_interval.max(BEACON_INTERVAL_MIN);
         if self.life.beacon_at.is_none_or(|at| now >= at + interval) {
             self.life.beacon_at = Some(now);
             let clean = self.pg_reports.values().map(|r| r.history.last_epoch_clean).min();
@@ -313,7 +314,7 @@ impl Control {
             let (paxos, map_epoch) = (PaxosHeader { version: map.epoch as u64 }, map.epoch);
             self.send_mon(now, MOSDFull { paxos, map_epoch, state }, fx);
         }
-        let failsafe = self.failsafe.judge(self.options.number("osd_failsafe_full_ratio"), ratio);
+        let failsafe = self.failsafe.judge(self.options.failsafe_full_ratio, ratio);
         let before = std::mem::replace(&mut self.failsafe, failsafe);
         if failsafe.is_full != before.is_full {
             let (ratio, most) = (ratio * 100.0, failsafe.ratio_max * 100.0);

@@ -14,7 +14,6 @@ mod io;
 mod life;
 mod moves;
 mod neighbours;
-mod options;
 mod reports;
 mod signals;
 
@@ -24,8 +23,11 @@ pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
 use crate::fast_map::FastMap;
 use crate::node::Failsafe;
+use crate::options::{ControlOptions, LimitOptions, TrackingOptions};
 use crate::shard::{self, ClusterView, PgReport, PoolView, ToControl};
+use crate::signals::TrackingLimits;
 use command::Format;
+use command::options::Layers;
 use history::History;
 use holdings::Holdings;
 use life::Life;
@@ -35,7 +37,6 @@ use machine::{ConnId, CoreId, Effects, Machine, Random, Tag, Time, WallClock};
 use mon_client::MonSession;
 use mon_client::osd_maps::{self, Damaged, Progress, Verify};
 use neighbours::Neighbours;
-use options::Options;
 use reports::Reports;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +49,10 @@ type Fx = Effects<Effect>;
 
 pub struct Control {
     config: ControlConfig,
-    options: Options,
+    layers: Layers,
+    /// As [`Control::layers`] had them at the revision `options_seen`.
+    options: ControlOptions,
+    options_seen: u64,
     mon: MonSession,
     wall: WallClock,
     history: History,
@@ -84,11 +88,15 @@ const TICK: Duration = Duration::from_secs(1);
 impl Control {
     /// `collections`: whether core 0's store has the daemon's own collection already.
     pub fn new(config: ControlConfig, has_meta: bool, random: Random) -> Control {
-        let options = Options::new(config.options.clone());
-        let failsafe = Failsafe { ratio_max: options.number("osd_failsafe_full_ratio"), is_full: false };
+        let mut layers = config.options.clone();
+        layers.run();
+        let options = ControlOptions::read(&layers);
+        let failsafe = Failsafe { ratio_max: options.failsafe_full_ratio, is_full: false };
         Control {
             mon: MonSession::new(config.mon.clone(), 0, random),
             options,
+            options_seen: layers.revision(),
+            layers,
             wall: WallClock::new(Time::ZERO, UTime::ZERO),
             history: History::default(),
             holdings: Holdings::new(config.osd.0, config.cores),
@@ -185,7 +193,11 @@ impl Control {
             Event::TicketsRenewed => self.on_tickets(now, fx),
             Event::Denied(why) => self.log(Level::Error, format!("the monitor refuses us: {why}"), fx),
             Event::OsdMap(message) => self.on_maps(now, &message, "the monitor", fx),
-            Event::Config(config) => self.options.set_by_monitor(config),
+            Event::Config(config) => {
+                for problem in self.layers.set_monitor(&config) {
+                    self.log(Level::Warn, format!("configuration from the monitor: {problem}"), fx);
+                }
+            }
             Event::Answer { id, answer } => self.on_mon_answer(now, id, answer, fx),
             Event::Message(message) => self.on_mon_message(now, message, fx),
         }
@@ -402,6 +414,21 @@ impl Control {
         }
     }
 
+    /// After a change of the configuration: everything that acts on options has the new values.
+    fn follow_options(&mut self, fx: &mut Fx) {
+        if std::mem::replace(&mut self.options_seen, self.layers.revision()) == self.layers.revision() {
+            return;
+        }
+        self.options = ControlOptions::read(&self.layers);
+        let limits = LimitOptions::read(&self.layers);
+        let tracking = TrackingLimits::of(&TrackingOptions::read(&self.layers));
+        for core in (0..self.config.cores).map(CoreId) {
+            fx.push(Effect::Shard { core, input: shard::Input::Tracking(tracking) });
+            fx.push(Effect::Shard { core, input: shard::Input::Limits(Box::new(limits.clone())) });
+        }
+        fx.push(Effect::Options(Arc::new(self.layers.clone())));
+    }
+
     fn tick(&mut self, now: Time, fx: &mut Fx) {
         if self.ticked_at.is_some_and(|at| now < at + TICK) {
             return;
@@ -446,14 +473,11 @@ impl Machine for Control {
                 }
             }
         }
+        self.follow_options(fx);
         self.begin_life(now, fx);
         self.tell_compression(fx);
-        self.tell_tracking(fx);
         self.tick(now, fx);
         self.begin_wanted_move(fx);
-        if let Some((monitor, injected)) = self.options.take_changed() {
-            fx.push(Effect::Options { monitor, injected });
-        }
     }
 
     fn next_deadline(&self) -> Option<Time> {

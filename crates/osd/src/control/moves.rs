@@ -228,8 +228,7 @@ impl Control {
         }
         let settled = self.moves.quiet_since.is_some_and(|since| now >= since + SETTLED);
         let may = self.moves.not_before.is_none_or(|at| now >= at);
-        if self.config.cores < 2 || !settled || !may || self.options.get("shoal_balance_pgs") == Some("false")
-        {
+        if self.config.cores < 2 || !settled || !may || !self.options.balance_pgs {
             return;
         }
         if self.no_move_because().is_some() {

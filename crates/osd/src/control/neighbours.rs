@@ -30,6 +30,8 @@ struct Neighbour {
 /// With fewer neighbours than this, OSDs next to us in number are watched too (`osd_heartbeat_min_peers`).
 const MIN_PEERS: usize = 10;
 const CALL_AGAIN: Duration = Duration::from_secs(2);
+/// A shorter grace would report peers that are merely busy.
+const GRACE_MIN: Duration = Duration::from_secs(2);
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
 
 impl Control {
@@ -78,8 +80,8 @@ impl Control {
         if !self.is_up() || self.life.is_stopping() {
             return;
         }
-        let interval = Duration::from_secs_f64(self.options.number("osd_heartbeat_interval").max(1.0));
-        let grace = Duration::from_secs_f64(self.options.number("osd_heartbeat_grace").max(2.0));
+        let interval = self.options.heartbeat_interval;
+        let grace = self.options.heartbeat_grace.max(GRACE_MIN);
         let due = self.neighbours.pinged_at.is_none_or(|at| now >= at + interval);
         if due {
             self.neighbours.pinged_at = Some(now);

@@ -3,6 +3,9 @@
 use super::holdings::{Entry, Holding};
 use super::{Control, Fx};
 use crate::shard::{self, PgReport};
+use bytes::Bytes;
+use codec::{Encode, Features};
+use command::options::report;
 use machine::net::{NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +26,8 @@ pub(super) struct Reports {
     /// As the manager asked.
     period: Option<Duration>,
     reported_at: Option<Time>,
+    /// The revision of the options that the manager has.
+    options_told: u64,
     /// Shards that have not answered the present round.
     awaiting: BTreeSet<CoreId>,
     seq: u64,
@@ -44,6 +49,8 @@ impl Reports {
     }
 }
 
+/// Time between reports until the manager names one (`mgr_stats_period`).
+const PERIOD_DEFAULT: Duration = Duration::from_secs(5);
 const CALL_AGAIN: Duration = Duration::from_secs(2);
 
 impl Control {
@@ -90,7 +97,12 @@ impl Control {
         }
         self.reports.ready = true;
         self.forget_declarations();
-        let open = MMgrOpen { daemon_name: self.config.osd.0.to_string(), ..MMgrOpen::default() };
+        let open = MMgrOpen {
+            daemon_name: self.config.osd.0.to_string(),
+            config: self.tell_options(),
+            config_defaults: report::defaults().to_vec(Features::ALL).into(),
+            ..MMgrOpen::default()
+        };
         self.send(conn, Message::new(open), fx);
         // Not after a period, but at once: a person may be looking.
         self.reports.reported_at = None;
@@ -119,8 +131,7 @@ impl Control {
     /// Begins a round of reports when one is due: first the shards are asked.
     pub(super) fn report(&mut self, now: Time, fx: &mut Fx) {
         self.call_manager(now, fx);
-        let asked = Duration::from_secs_f64(self.options.number("osd_mgr_stats_period").max(1.0));
-        let period = self.reports.period.unwrap_or(asked);
+        let period = self.reports.period.unwrap_or(PERIOD_DEFAULT);
         let due = self.reports.reported_at.is_none_or(|at| now >= at + period);
         if !self.reports.ready || !due || !self.is_up() {
             return;
@@ -137,7 +148,10 @@ impl Control {
             return;
         }
         let Some(conn) = self.reports.conn.filter(|_| self.reports.ready) else { return };
-        let report = self.mgr_report(now, fx);
+        let mut report = self.mgr_report(now, fx);
+        if self.reports.options_told != self.layers.revision() {
+            report.config = self.tell_options();
+        }
         self.send(conn, Message::new(report), fx);
         self.reports.seq += 1;
         let wall = self.wall.at(now);
@@ -151,6 +165,12 @@ impl Control {
             pools: self.pool_statfs(),
         };
         self.send(conn, Message::new(stats), fx);
+    }
+
+    /// The configuration for `ceph config show`.
+    fn tell_options(&mut self) -> Bytes {
+        self.reports.options_told = self.layers.revision();
+        self.layers.report().to_vec(Features::ALL).into()
     }
 
     /// A line for the cluster's log. Lost where there is no connection: the daemon's own log has it too.

@@ -111,7 +111,7 @@ fn control() -> Control {
         mon,
         addrs: Addrs::default(),
         metadata: BTreeMap::new(),
-        options: BTreeMap::new(),
+        options: Layers::new(command::options::Identity::named("osd.0")),
         version: VersionText::default(),
     };
     let mut control = Control::new(config, false, Random::from_number(1));

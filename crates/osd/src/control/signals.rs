@@ -1,6 +1,7 @@
 //! Figures of all shards, and commands that wait until every shard has answered.
 
 use super::{Control, Effect, Fx, Level};
+use crate::options::TrackingOptions;
 use crate::shard::{self, Inquiry, InquiryAnswer};
 use crate::signals::counters::{self, ControlFigures};
 use crate::signals::{
@@ -10,7 +11,6 @@ use command::perf::{self, Counter, Filter, Histogram};
 use command::{Answer, Args, Format, Json, object};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use wire::messages::{CounterDeclaration, HealthMetric, MCommandReply, MMgrReport, Message};
 use wire::types::LogPriority;
 
@@ -29,8 +29,6 @@ pub(super) struct Signals {
     slow_reported: u64,
     /// The manager knows the counters' declarations.
     declared: bool,
-    /// The options' revision that the shards know.
-    tracking_told: Option<u64>,
 }
 
 /// A command that waits for the shards.
@@ -202,7 +200,7 @@ impl Control {
     }
 
     fn show(&self, kind: Kind, histograms: &ShardHistograms, ops: Vec<OpRecord>, clock: WallNow) -> Json {
-        let limits = self.tracking_limits();
+        let limits = TrackingLimits::of(&TrackingOptions::read(&self.layers));
         let rows = |ops: &[OpRecord]| Json::array(ops.iter().map(|op| op.json(clock)));
         let filter = |group: &Option<String>, name: &Option<String>, show: &dyn Fn(Filter<'_>) -> Json| {
             show(Filter { group: group.as_deref(), name: name.as_deref() })
@@ -353,32 +351,6 @@ impl Control {
             );
             self.log(Level::Warn, text.clone(), fx);
             self.tell_cluster(now, LogPriority::WARN, text, fx);
-        }
-    }
-
-    // ---- options
-
-    fn tracking_limits(&self) -> TrackingLimits {
-        let seconds = |name: &str| Duration::from_secs_f64(self.options.number(name).max(0.0));
-        let count = |name: &str| self.options.number(name).max(0.0) as usize;
-        TrackingLimits {
-            complaint_time: seconds("osd_op_complaint_time"),
-            history_size: count("osd_op_history_size"),
-            history_duration: seconds("osd_op_history_duration"),
-            slow_size: count("osd_op_history_slow_op_size"),
-            slow_threshold: seconds("osd_op_history_slow_op_threshold"),
-        }
-    }
-
-    /// After a change of the options: the shards follow.
-    pub(super) fn tell_tracking(&mut self, fx: &mut Fx) {
-        let revision = Some(self.options.revision());
-        if std::mem::replace(&mut self.signals.tracking_told, revision) == revision {
-            return;
-        }
-        let limits = self.tracking_limits();
-        for core in (0..self.config.cores).map(CoreId) {
-            fx.push(Effect::Shard { core, input: shard::Input::Tracking(limits) });
         }
     }
 }

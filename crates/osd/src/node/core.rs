@@ -7,16 +7,19 @@
 //! Cost on the data path: each effect of the shard is moved once, into the list that the host drains. A request for a PG
 //! of another core is boxed, and travels with the other mail of the same turn.
 
-use super::headroom::Headroom;
+use super::headroom::{Failsafe, Headroom};
 use super::io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
 use super::requests::{Requests, control_tag, of_control};
 use super::routes::Destination;
 use super::stale::StoreContents;
 use crate::control::{self, Control, ControlConfig, Level};
 use crate::ops::Limits;
+use crate::options::{LimitOptions, TrackingOptions};
 use crate::pg::log::LogLimits;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{self, ClusterView, Parked, Shard, ShardConfig};
+use crate::signals::TrackingLimits;
+use command::options::Layers;
 use machine::net::{CloseReason, NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time, WallClock};
 use std::collections::BTreeSet;
@@ -42,8 +45,8 @@ pub struct CoreConfig {
     pub log: LogLimits,
     /// For the object contexts of one PG.
     pub object_cache_bytes: usize,
-    /// `osd_failsafe_full_ratio`, until a map says otherwise.
-    pub full_ratio_max: f64,
+    /// The configuration at the start. Later changes come from the control machine.
+    pub options: Layers,
 }
 
 pub struct Core {
@@ -84,10 +87,11 @@ impl Core {
         contents: StoreContents,
         control: Option<(ControlConfig, Random)>,
     ) -> Core {
-        let CoreConfig { osd, core, cores, log, object_cache_bytes, full_ratio_max } = config;
+        let CoreConfig { osd, core, cores, log, object_cache_bytes, options } = config;
         assert_eq!(control.is_some(), core == CoreId(0), "the control machine is on core 0");
-        let limits = Limits { max_metadata_size: contents.metadata_max, ..Limits::default() };
-        let shard_config = ShardConfig { osd, core, limits, log, object_cache_bytes };
+        let tracking = TrackingLimits::of(&TrackingOptions::read(&options));
+        let limits = Limits::of(&LimitOptions::read(&options), contents.metadata_max);
+        let shard_config = ShardConfig { osd, core, limits, tracking, log, object_cache_bytes };
         let pgs = contents
             .collections
             .iter()
@@ -109,7 +113,7 @@ impl Core {
             shard_effects: Effects::new(),
             control,
             view: Arc::new(ClusterView::default()),
-            headroom: Headroom::new(full_ratio_max),
+            headroom: Headroom::new(Failsafe::of(&options).ratio_max),
             requests: Requests::default(),
             measure: false,
             measuring: false,
@@ -254,9 +258,7 @@ impl Core {
                 control::Effect::AdminAnswer { id, answer } => out.push(Effect::AdminAnswer { id, answer }),
                 control::Effect::Counters { id, counters } => out.push(Effect::Counters { id, counters }),
                 control::Effect::Log { level, text } => out.push(Effect::Log { level, text }),
-                control::Effect::Options { monitor, injected } => {
-                    out.push(Effect::Options { monitor, injected })
-                }
+                control::Effect::Options(layers) => out.push(Effect::Options(layers)),
                 control::Effect::Stopped => out.push(Effect::Stopped),
                 control::Effect::Fatal { why } => out.push(Effect::Fatal { why }),
             }

@@ -3,6 +3,8 @@
 //! The monitor's full flags arrive seconds late, and fast clients fill a small store within that time. So submitted bytes
 //! are counted against the last measurement of free space, and the store is measured again when half of it may be used.
 
+use crate::options::ControlOptions;
+use command::options::{Identity, Layers};
 use store::{Transaction, Usage};
 
 /// The OSD's own full state: beyond `osd_failsafe_full_ratio` it refuses writes, whatever the map says.
@@ -12,13 +14,19 @@ pub struct Failsafe {
     pub is_full: bool,
 }
 
+/// With the default of the table of options.
 impl Default for Failsafe {
     fn default() -> Failsafe {
-        Failsafe { ratio_max: 0.97, is_full: false }
+        Failsafe::of(&Layers::new(Identity::named("osd.0")))
     }
 }
 
 impl Failsafe {
+    /// The state at the start of an OSD with these options.
+    pub fn of(layers: &Layers) -> Failsafe {
+        Failsafe { ratio_max: ControlOptions::read(layers).failsafe_full_ratio, is_full: false }
+    }
+
     /// The state with `ratio` of the store used. Hysteresis: full ends [`ROOM_PART`] below the ratio where it began.
     pub fn judge(self, ratio_max: f64, ratio: f64) -> Failsafe {
         let enough = if self.is_full { 1.0 / ROOM_PART as f64 } else { 0.0 };

@@ -2,10 +2,12 @@
 
 use crate::control::Level;
 use crate::shard::{self, ToControl};
+use command::options::Layers;
 use command::perf::Counter;
 use machine::CoreId;
 use machine::net::{NetEffect, NetEvent};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{Collection, Completion, Compressed, Compression, ObjectId, ReadRequest, Transaction, Usage};
 use wire::types::UTime;
 
@@ -69,11 +71,8 @@ pub enum Effect {
         id: u64,
         counters: Vec<Counter>,
     },
-    /// The monitor's options, or those set for as long as the process runs, have changed.
-    Options {
-        monitor: BTreeMap<String, String>,
-        injected: BTreeMap<String, String>,
-    },
+    /// An option may have changed: for what the host itself acts on (log level, memory).
+    Options(Arc<Layers>),
     /// For the daemon's log.
     Log {
         level: Level,

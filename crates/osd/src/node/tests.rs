@@ -4,6 +4,7 @@ use super::*;
 use crate::control::{Addrs, ControlConfig, Level, VersionText};
 use crate::shard::{self, ClusterView, PgOrder, PoolView};
 use ::bytes::Bytes;
+use command::options::{Identity, Layers};
 use machine::identity::Proof;
 use machine::net::{CloseReason, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
@@ -27,7 +28,7 @@ fn core(core: u16) -> Core {
         cores: 3,
         log: Default::default(),
         object_cache_bytes: 1 << 20,
-        full_ratio_max: 0.97,
+        options: Layers::new(Identity::named("osd.0")),
     };
     let mon = mon_client::Config {
         auth_name: AuthName::new(EntityKind::OSD, "0"),
@@ -45,7 +46,7 @@ fn core(core: u16) -> Core {
         mon,
         addrs: Addrs::default(),
         metadata: Default::default(),
-        options: Default::default(),
+        options: Layers::new(Identity::named("osd.0")),
         version: VersionText::default(),
     };
     let contents = StoreContents { metadata_max: 1 << 20, ..StoreContents::default() };

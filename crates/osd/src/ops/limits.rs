@@ -1,5 +1,8 @@
 //! The bounds that configuration sets on one operation. Names and defaults are Ceph's.
 
+use crate::options::LimitOptions;
+use command::options::{Identity, Layers};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub max_object_size: u64,
@@ -19,27 +22,33 @@ pub struct Limits {
     pub default_notify_timeout_s: u32,
 }
 
+/// With the defaults of the table of options.
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            max_object_size: 128 << 20,
-            max_object_name_len: 2048,
-            max_object_namespace_len: 256,
-            max_attr_name_len: 100,
-            max_attr_size: 0,
-            max_omap_entries_per_request: 1024,
-            max_omap_bytes_per_request: 1 << 30,
-            max_write_op_reply_len: 64,
-            max_write_size: 90 << 20,
-            max_metadata_size: u64::MAX,
-            max_pgls: 1024,
-            client_watch_timeout_s: 30,
-            default_notify_timeout_s: 30,
-        }
+        Limits::of(&LimitOptions::read(&Layers::new(Identity::named("osd.0"))), u64::MAX)
     }
 }
 
 impl Limits {
+    /// As the options have them. `max_metadata_size`: the store's own bound.
+    pub fn of(options: &LimitOptions, max_metadata_size: u64) -> Limits {
+        Limits {
+            max_object_size: options.object_size_max,
+            max_object_name_len: options.object_name_len_max,
+            max_object_namespace_len: options.object_namespace_len_max,
+            max_attr_name_len: options.attr_name_len_max,
+            max_attr_size: options.attr_size_max,
+            max_omap_entries_per_request: options.omap_entries_max,
+            max_omap_bytes_per_request: options.omap_bytes_max,
+            max_write_op_reply_len: options.write_op_reply_len_max,
+            max_write_size: options.write_size_max_mib.saturating_mul(1 << 20),
+            max_metadata_size,
+            max_pgls: options.pgls_max,
+            client_watch_timeout_s: options.client_watch_timeout_s,
+            default_notify_timeout_s: options.default_notify_timeout_s,
+        }
+    }
+
     /// How many omap entries a request that asks for `wanted` gets at most.
     pub fn omap_entries(&self, wanted: u64) -> usize {
         usize::try_from(wanted).unwrap_or(usize::MAX).min(self.max_omap_entries_per_request)

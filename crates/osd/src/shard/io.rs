@@ -3,6 +3,7 @@
 use super::moving::MoveMessage;
 use super::op::Parked;
 use super::view::ClusterView;
+use crate::options::LimitOptions;
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
 use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, ReadTag, Tag, Time};
@@ -56,6 +57,8 @@ pub enum Input {
     Space {
         full: bool,
     },
+    /// The bounds of one operation have changed.
+    Limits(Box<LimitOptions>),
     /// What a clock on the wall shows now. Told every second or so; between, it is carried on by [`machine::Time`].
     Wall {
         now: UTime,

@@ -35,7 +35,7 @@ use crate::fast_map::FastMap;
 use crate::ops::Limits;
 use crate::pg::log::LogLimits;
 use crate::pg::{Pg, PgPhase};
-use crate::signals::ShardSignals;
+use crate::signals::{ShardSignals, TrackingLimits};
 use crate::slab::{Key, Slab};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use op::Op;
@@ -53,6 +53,7 @@ pub struct ShardConfig {
     pub osd: OsdId,
     pub core: CoreId,
     pub limits: Limits,
+    pub tracking: TrackingLimits,
     pub log: LogLimits,
     /// For the object contexts of one PG, in bytes.
     pub object_cache_bytes: usize,
@@ -137,6 +138,8 @@ type Fx = Effects<Effect>;
 impl Shard {
     /// `pgs`: what the store shard of this core holds. They are read first; `Loaded` says what was found.
     pub fn new(config: ShardConfig, pgs: Vec<(SpgId, Placed)>) -> Shard {
+        let mut signals = ShardSignals::default();
+        signals.history.set_limits(config.tracking);
         Shard {
             config,
             view: Arc::new(ClusterView::default()),
@@ -153,7 +156,7 @@ impl Shard {
             store_full: false,
             is_withholding: false,
             loading: orders::Loading::of(pgs),
-            signals: ShardSignals::default(),
+            signals,
             departing: None,
             next_move: 0,
             arriving: BTreeSet::new(),
@@ -241,6 +244,9 @@ impl Machine for Shard {
             Input::Closed { conn, .. } => self.on_closed(now, conn),
             Input::Backoff { conn, message } => self.on_backoff(conn, &message),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
+            Input::Limits(options) => {
+                self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);
+            }
             Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
             Input::Space { full } => {
                 self.store_full = full;

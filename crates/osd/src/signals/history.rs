@@ -1,6 +1,8 @@
 //! The slowest operations of the last minutes, and the last slow ones (`OpHistory` of stock's OpTracker).
 
 use super::record::OpRecord;
+use crate::options::TrackingOptions;
+use command::options::{Identity, Layers};
 use machine::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,15 +22,22 @@ pub struct TrackingLimits {
     pub slow_threshold: Duration,
 }
 
+impl TrackingLimits {
+    pub fn of(options: &TrackingOptions) -> TrackingLimits {
+        TrackingLimits {
+            complaint_time: options.complaint_time,
+            history_size: options.history_size,
+            history_duration: options.history_duration,
+            slow_size: options.slow_size,
+            slow_threshold: options.slow_threshold,
+        }
+    }
+}
+
+/// As the table of options has them.
 impl Default for TrackingLimits {
     fn default() -> TrackingLimits {
-        TrackingLimits {
-            complaint_time: Duration::from_secs(30),
-            history_size: 20,
-            history_duration: Duration::from_secs(600),
-            slow_size: 20,
-            slow_threshold: Duration::from_secs(10),
-        }
+        TrackingLimits::of(&TrackingOptions::read(&Layers::new(Identity::named("osd.0"))))
     }
 }
 

@@ -37,6 +37,7 @@ pub fn config() -> ShardConfig {
         osd: OsdId(0),
         core: CoreId(0),
         limits: Limits::default(),
+        tracking: Default::default(),
         log: LogLimits::default(),
         object_cache_bytes: 1 << 20,
     }

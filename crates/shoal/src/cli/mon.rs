@@ -1,6 +1,6 @@
 //! `shoal mon`: the monitor, and the manager that it hosts, in the foreground.
 
-use crate::config::layers::Config;
+use crate::config::{GenesisOptions, MonStartOptions, SessionOptions, ratio};
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
@@ -13,6 +13,7 @@ use crate::host::mgr::{MgrRole, Question as MgrQuestion};
 use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{MonLog, Writer};
 use anyhow::Context;
+use command::options::Identity;
 use command::perf::Counter;
 use conf::keyring::Keyring;
 use machine::{Random, Time};
@@ -22,7 +23,6 @@ use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,7 +49,10 @@ const COMMANDS: &[Command] = &[
 ];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let boot = Boot::begin("mon", &args.daemon)?;
+    let boot = Boot::begin("mon", &args.daemon, |layers, data| {
+        let Identity { host, .. } = layers.identity();
+        Ok(Monitor::stored_options(&MonLog::open(data)?.recover()?, &args.daemon.id, host)?)
+    })?;
     let outcome = serve(&boot, &args.daemon.id);
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
@@ -59,25 +62,25 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
-    let config = boot.config();
+    let log = MonLog::open(&boot.data.path)?;
+    let session = SessionOptions::read(&boot.layers);
     let mut random = system::os_random()?;
-    let cephx = identity::uses_cephx(&config)?;
-    let addr = identity::address(&config, "public_addr")?;
+    let cephx = identity::uses_cephx(&session)?;
+    let addr = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
     let listener = identity::listen(addr)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, 0));
     let settings = Settings {
         name: id.to_owned(),
         addrs: addrs.clone(),
         auth: if cephx { AuthMode::Cephx } else { AuthMode::None },
-        host: config.who().host.clone(),
+        host: boot.layers.identity().host.clone(),
         version: version::LONG.to_owned(),
-        local: config.local_values(),
+        options: boot.layers.clone(),
         metadata: boot.facts.clone(),
     };
-    let log = MonLog::open(&boot.data.path)?;
-    let monitor = open_monitor(&config, settings, &log, &mut random)?;
+    let monitor = open_monitor(boot, settings, &log, &mut random)?;
 
-    let session = identity::session(&config, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
+    let session = identity::session(&session, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],
@@ -87,13 +90,14 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
         name: "mon".into(),
     };
     let parts = Mutex::new(Some((monitor, log)));
+    let common = boot.common.clone();
     let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Mail>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
         let mailbox = mailboxes[0].clone();
         let writer = Writer::spawn(log, move |tag| mailbox.post(Mail::Written(tag)));
-        MonRole::new(monitor, writer.expect("a thread can be started"))
+        MonRole::new(monitor, writer.expect("a thread can be started"), common.clone())
     })?;
-    let mgr = start_manager(boot, &config, id, &mut random)?;
+    let mgr = start_manager(boot, id, &mut random)?;
 
     let manager = mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone());
     let stop = (mon.mailboxes()[0].clone(), manager.clone());
@@ -108,14 +112,14 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
 
 /// The monitor as its log has it; a new one when the log is empty.
 fn open_monitor(
-    config: &Config,
+    boot: &Boot,
     settings: Settings,
     log: &MonLog,
     random: &mut Random,
 ) -> anyhow::Result<Monitor> {
     let mut disk = log.recover()?;
     if disk.entries.is_empty() && disk.snapshot.is_none() {
-        let genesis = genesis(config, &settings)?;
+        let genesis = genesis(boot, &settings)?;
         tracing::info!("making a new cluster, fsid {}", genesis.fsid);
         log.write(&genesis.write(system::wall_clock(), random))?;
         disk = log.recover()?;
@@ -126,68 +130,63 @@ fn open_monitor(
 }
 
 /// What `ceph.conf` and the keyring say of a cluster that is about to be.
-fn genesis(config: &Config, settings: &Settings) -> anyhow::Result<Genesis> {
-    let path = config.text("keyring");
-    let entities = Keyring::load(Path::new(&path))?.0.into_iter().map(|(name, entity)| {
+fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
+    let options = GenesisOptions::read(&boot.layers);
+    let keyring = SessionOptions::read(&boot.layers).keyring;
+    let path = keyring.display();
+    let entities = Keyring::load(&keyring)?.0.into_iter().map(|(name, entity)| {
         let parsed: AuthName = name.parse().ok().with_context(|| format!("{path}: [{name}] is no entity"))?;
         Ok((parsed, AuthEntity::new(entity.key, entity.caps)))
     });
     Ok(Genesis {
-        fsid: config.text("fsid").parse().ok().context("fsid is not a UUID")?,
+        fsid: options.fsid.parse().ok().context("fsid is not a UUID")?,
         monitors: vec![(settings.name.clone(), settings.addrs.clone())],
         entities: entities.collect::<anyhow::Result<_>>()?,
         // A cluster of one directory is on one host.
         failure_domain: "osd".into(),
         full_ratios: FullRatios {
-            full: ratio(config, "mon_osd_full_ratio")?,
-            backfillfull: ratio(config, "mon_osd_backfillfull_ratio")?,
-            nearfull: ratio(config, "mon_osd_nearfull_ratio")?,
+            full: ratio("mon_osd_full_ratio", options.full_ratio)?,
+            backfillfull: ratio("mon_osd_backfillfull_ratio", options.backfillfull_ratio)?,
+            nearfull: ratio("mon_osd_nearfull_ratio", options.nearfull_ratio)?,
         },
     })
-}
-
-/// A part of one; more than one is per cent, as Ceph reads it.
-fn ratio(config: &Config, name: &'static str) -> anyhow::Result<f32> {
-    let number: f32 = config.text(name).parse().with_context(|| format!("{name} is not a number"))?;
-    let ratio = if number > 1.0 { number / 100.0 } else { number };
-    anyhow::ensure!((0.0..=1.0).contains(&ratio), "{name}: {number} is neither a part of one nor per cent");
-    Ok(ratio)
 }
 
 /// The manager has its own address, name and key: clients see a daemon of its own.
 fn start_manager(
     boot: &Boot,
-    config: &Config,
     id: &str,
     random: &mut Random,
 ) -> anyhow::Result<Option<Reactors<MgrQuestion>>> {
-    if config.text_if_set("mgr_addr").is_none() {
-        return Ok(None);
-    }
-    let addr = identity::address(config, "mgr_addr")?;
+    let Some(addr) = MonStartOptions::read(&boot.layers).mgr_addr else { return Ok(None) };
+    let name = format!("mgr.{id}");
+    let addr = identity::address(&boot.name, "mgr_addr", Some(&addr))?;
+    let layers = boot.layers_of(&name)?;
+    let session = SessionOptions::read(&layers);
     let listener = identity::listen(addr)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
-    let cephx = identity::uses_cephx(config)?;
+    let cephx = identity::uses_cephx(&session)?;
     let monitors = mon_client::Config {
         auth_name: AuthName::new(EntityKind::MGR, id),
-        key: identity::own_key(config, &format!("mgr.{id}"))?,
+        key: identity::own_key(&session, &name)?,
         services: EntityKind::MGR.0.into(),
         rotating_keys: cephx,
-        hostname: config.who().host.clone(),
-        monitors: identity::monitors(config)?,
+        hostname: layers.identity().host.clone(),
+        monitors: identity::monitors(&layers)?,
         timing: mon_client::Timing::default(),
     };
-    let page =
-        config.text_if_set("metrics_addr").map(|addr| ("prometheus".into(), format!("http://{addr}/")));
+    let page = boot.process.metrics_addr.as_ref();
+    let page = page.map(|addr| ("prometheus".into(), format!("http://{addr}/")));
     let manager = mgr::Config {
         name: id.to_owned(),
         services: page.into_iter().collect(),
         monitors,
         addrs: addrs.clone(),
         metadata: boot.facts.clone(),
+        options: layers,
         timing: Default::default(),
     };
-    let session = identity::session(config, EntityName::new(EntityKind::MGR, 0), addrs, cephx)?;
+    let session = identity::session(&session, EntityName::new(EntityKind::MGR, 0), addrs, cephx)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],

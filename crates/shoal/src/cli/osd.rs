@@ -1,13 +1,13 @@
 //! `shoal osd`: one OSD in the foreground.
 
-use crate::cli::up::size;
 use crate::cluster::provision::StoreKind;
-use crate::config::layers::Config;
+use crate::config::{MkfsOptions, OsdStartOptions, SessionOptions, parse_size};
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
+use crate::daemon::stored_options;
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, requires = "mkfs")]
     device: Option<PathBuf>,
     /// Size of the file, when it has to be made: 100G; over the option bluestore_block_size
-    #[arg(long, requires = "mkfs", value_parser = size)]
+    #[arg(long, requires = "mkfs", value_parser = parse_size)]
     size: Option<u64>,
     /// Format a device that is not blank: what it holds is lost
     #[arg(long, requires = "mkfs")]
@@ -116,7 +116,7 @@ const COMMANDS: &[Command] = &[
 const OBJECT_CACHE_BYTES: usize = 8 << 20;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let boot = Boot::begin("osd", &args.daemon)?;
+    let boot = Boot::begin("osd", &args.daemon, |layers, _| stored_options::fetch(layers))?;
     let outcome = if args.mkfs { make_store(&boot, args) } else { serve(&boot, args) };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
@@ -125,16 +125,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn owner(boot: &Boot, config: &Config) -> Owner {
-    let (osd_uuid, fsid) = (config.text("osd_uuid"), config.text("fsid"));
-    Owner { name: boot.name.clone(), osd_uuid, fsid }
+fn owner(boot: &Boot, start: &OsdStartOptions) -> Owner {
+    Owner { name: boot.name.clone(), osd_uuid: start.uuid.clone(), fsid: start.fsid.clone() }
 }
 
-fn wished_cores(config: &Config, args: &Args) -> anyhow::Result<u16> {
-    let cores = match args.cores {
-        Some(cores) => cores,
-        None => u16::try_from(config.number("shoal_cores")?).context("shoal_cores")?,
-    };
+fn wished_cores(start: &OsdStartOptions, args: &Args) -> anyhow::Result<u16> {
+    let cores = args.cores.unwrap_or(start.cores);
     anyhow::ensure!(
         (1..=machine::ConnId::CORES_MAX).contains(&cores),
         "an OSD has 1 to {} cores",
@@ -144,20 +140,20 @@ fn wished_cores(config: &Config, args: &Args) -> anyhow::Result<u16> {
 }
 
 fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
-    let config = boot.config();
-    let block = PathBuf::from(config.text("bluestore_block_path"));
-    let path = args.device.as_deref().unwrap_or(&block);
+    let start = OsdStartOptions::read(&boot.layers);
+    let block = &start.block_path;
+    let path = args.device.as_deref().unwrap_or(block);
     let making = Making {
-        owner: owner(boot, &config),
-        shards: wished_cores(&config, args)?.into(),
-        size: args.size.map_or_else(|| config.number("bluestore_block_size"), Ok)?,
+        owner: owner(boot, &start),
+        shards: wished_cores(&start, args)?.into(),
+        size: args.size.unwrap_or_else(|| MkfsOptions::read(&boot.layers).block_bytes),
         force: args.force,
-        discard: config.text("bdev_enable_discard") == "true",
+        discard: start.discard,
         identity: system::os_random()?.bytes(),
     };
-    disk::is_linked(&block, path)?;
+    disk::is_linked(block, path)?;
     let made = disk::make(path, &making)?;
-    disk::link(&block, path)?;
+    disk::link(block, path)?;
     match made {
         Made::New { bytes, shards } => {
             tracing::info!("made a store of {bytes} bytes in {shards} shard(s) on {}", path.display());
@@ -180,29 +176,28 @@ enum Objects {
 
 impl Objects {
     /// And the number of cores that they can be served from.
-    fn find(boot: &Boot, config: &Config, wished: u16) -> anyhow::Result<(Objects, u16)> {
-        let block = PathBuf::from(config.text("bluestore_block_path"));
-        if std::fs::symlink_metadata(&block).is_ok() {
-            let device = Device::open(&block)?;
-            device.must_be_of(&owner(boot, config))?;
+    fn find(boot: &Boot, start: &OsdStartOptions, wished: u16) -> anyhow::Result<(Objects, u16)> {
+        let block = &start.block_path;
+        if std::fs::symlink_metadata(block).is_ok() {
+            let device = Device::open(block)?;
+            device.must_be_of(&owner(boot, start))?;
             let shards = device.shards() as u16;
             if wished > shards {
                 tracing::warn!("the store has {shards} shard(s), so {shards} of {wished} cores are used");
             }
-            let discards = config.text("bdev_enable_discard") == "true";
+            let discards = start.discard;
             let cores = wished.min(shards);
             let scan = StaleScan::new(cores.into());
             return Ok((Objects::Disk { device, discards, scan }, cores));
         }
-        if StoreKind::of_option(&config.text("osd_objectstore"))? == StoreKind::Disk {
+        if StoreKind::of_option(&start.objectstore)? == StoreKind::Disk {
             bail!(
                 "osd_objectstore is disk, and there is no {}: make the store with `shoal osd --mkfs`, or correct \
                  bluestore_block_path",
                 block.display()
             );
         }
-        let bytes = config.number("memstore_device_bytes")?;
-        let stores = store_files::open(&boot.data.path, wished.into(), bytes)?;
+        let stores = store_files::open(&boot.data.path, wished.into(), start.memstore_bytes)?;
         Ok((Objects::Memory(Mutex::new(stores.into_iter().map(Some).collect())), wished))
     }
 
@@ -240,33 +235,34 @@ impl Objects {
 }
 
 fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
-    let config = boot.config();
+    let start = OsdStartOptions::read(&boot.layers);
+    let session = SessionOptions::read(&boot.layers);
     let id: i32 = args.daemon.id.parse().ok().filter(|id| *id >= 0).context("--id of an OSD is a number")?;
-    let (objects, cores) = Objects::find(boot, &config, wished_cores(&config, args)?)?;
+    let (objects, cores) = Objects::find(boot, &start, wished_cores(&start, args)?)?;
     let is_in_memory = matches!(objects, Objects::Memory(_));
 
     let mut random = system::os_random()?;
-    let cephx = identity::uses_cephx(&config)?;
-    let public = identity::address(&config, "public_addr")?;
-    let bind = match config.text_if_set("bind_addr") {
-        Some(_) => identity::address(&config, "bind_addr")?,
+    let cephx = identity::uses_cephx(&session)?;
+    let public = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
+    let bind = match &start.bind_addr {
+        Some(addr) => identity::address(&boot.name, "bind_addr", Some(addr))?,
         None => public,
     };
     let listener = identity::listen(bind)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(public, std::process::id()));
-    let mut control_config = control_config(boot, &config, OsdId(id), cores, &addrs, cephx)?;
+    let mut control_config = control_config(boot, &start, OsdId(id), cores, &addrs, cephx)?;
     objects.describe(&mut control_config.metadata);
-    let session = identity::session(&config, EntityName::new(EntityKind::OSD, id.into()), addrs, cephx)?;
+    let session = identity::session(&session, EntityName::new(EntityKind::OSD, id.into()), addrs, cephx)?;
     let options = Options {
         cores,
         listeners: vec![listener],
         session,
-        idle_poll: Duration::from_micros(config.number("shoal_idle_poll_us")?),
+        idle_poll: Duration::from_micros(start.idle_poll_us),
         seed: random.bytes(),
         name: "osd".into(),
     };
 
-    let full_ratio = config.text("osd_failsafe_full_ratio").parse().context("osd_failsafe_full_ratio")?;
+    let layers = boot.layers.clone();
     let outcome = Arc::new(Outcome::default());
     let for_control = Mutex::new(Some((control_config, random.fork())));
     let (for_roles, common) = (outcome.clone(), boot.common.clone());
@@ -278,7 +274,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
             cores,
             log: Default::default(),
             object_cache_bytes: OBJECT_CACHE_BYTES,
-            full_ratio_max: full_ratio,
+            options: layers.clone(),
         };
         let contents = StoreContents {
             collections: store.placed(),
@@ -308,7 +304,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 
 fn control_config(
     boot: &Boot,
-    config: &Config,
+    start: &OsdStartOptions,
     osd: OsdId,
     cores: u16,
     addrs: &EntityAddrVec,
@@ -316,19 +312,19 @@ fn control_config(
 ) -> anyhow::Result<ControlConfig> {
     let mon = mon_client::Config {
         auth_name: AuthName::new(EntityKind::OSD, osd.0.to_string()),
-        key: identity::own_key(config, &boot.name)?,
+        key: identity::own_key(&SessionOptions::read(&boot.layers), &boot.name)?,
         // To the manager it reports, and to other OSDs it sends heartbeats.
         services: (EntityKind::MGR.0 | EntityKind::OSD.0).into(),
         rotating_keys: cephx,
-        hostname: config.who().host.clone(),
-        monitors: identity::monitors(config)?,
+        hostname: boot.layers.identity().host.clone(),
+        monitors: identity::monitors(&boot.layers)?,
         timing: mon_client::Timing::default(),
     };
     let mut metadata = boot.facts.clone();
     metadata.insert("osd_data".into(), boot.data.path.display().to_string());
     Ok(ControlConfig {
         osd,
-        osd_fsid: config.text("osd_uuid").parse().ok().context("osd_uuid is not a UUID")?,
+        osd_fsid: start.uuid.parse().ok().context("osd_uuid is not a UUID")?,
         cores,
         mon,
         addrs: Addrs {
@@ -338,7 +334,7 @@ fn control_config(
             heartbeat_front: addrs.clone(),
         },
         metadata,
-        options: config.local_values(),
+        options: boot.layers.clone(),
         version: VersionText {
             version: version::LONG.into(),
             release: version::RELEASE.into(),
@@ -367,10 +363,6 @@ impl Role for OsdSide {
             let answer = ask(|reply| control.post(Mail::Ask(Question::Command { text, reply }))).await;
             answer.unwrap_or_else(|| Reply::Error(libc::ESHUTDOWN, "the OSD is stopping".into()))
         })
-    }
-
-    fn keeps_options(&self) -> bool {
-        true
     }
 
     fn counters(&self) -> Answer<Vec<Counter>> {

@@ -5,7 +5,7 @@ use super::term;
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
 use crate::cluster::register::register_osds;
-use crate::config::options::parse_size;
+use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::{Daemon, last_lines};
 use anyhow::{Context, bail};
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     store: Option<StoreKind>,
     /// How much each OSD holds: 20G [default: on disk 10G; in memory, half of the host's for all together]
-    #[arg(long, value_parser = size)]
+    #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// Whether everyone proves who they are [default: cephx]
     #[arg(long)]
@@ -105,11 +105,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
-}
-
-/// Bytes of `20G` and its like.
-pub fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).ok_or_else(|| "expected bytes, as 512M or 20G".into())
 }
 
 /// Once: a second time finds it made.

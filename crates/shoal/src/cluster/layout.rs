@@ -11,7 +11,7 @@
 //! | BASE + 11 + 2·N | osd.N's metrics page |
 
 use super::provision::StoreKind;
-use crate::config::options::{find, parse_size};
+use crate::config::size_in_file;
 use crate::daemon::process::Daemon;
 use anyhow::{Context, ensure};
 use conf::conf_file::ConfFile;
@@ -118,8 +118,7 @@ impl Cluster {
             StoreKind::Mem => "memstore_device_bytes",
             StoreKind::Disk => "bluestore_block_size",
         };
-        let size = self.conf.get(osd, option).or_else(|| find(option).map(|opt| opt.default));
-        size.and_then(parse_size).with_context(|| format!("{option} is not a size"))
+        size_in_file(&self.conf, osd, option)
     }
 
     pub fn ports(&self) -> anyhow::Result<Ports> {

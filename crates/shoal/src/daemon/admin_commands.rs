@@ -5,9 +5,10 @@
 
 use super::admin_socket::{PROTOCOL_VERSION, Reply, Request};
 use super::log::Log;
-use crate::config::layers::Config;
-use crate::config::options;
+use crate::config::LiveOptions;
 use crate::daemon::version;
+use command::options::Layers;
+use command::options::commands as option_commands;
 use command::perf::{self, Counter, Filter};
 use serde_json::{Map, Value, json};
 use std::sync::Mutex;
@@ -18,10 +19,32 @@ pub struct Command {
     pub help: &'static str,
 }
 
-/// What the common commands work on.
+/// What the parts of a daemon's process share besides its role.
 pub struct Common {
-    pub config: Mutex<Config>,
+    live: Mutex<LiveOptions>,
     pub log: Log,
+}
+
+impl Common {
+    pub fn new(live: LiveOptions, log: Log) -> Common {
+        Common { live: Mutex::new(live), log }
+    }
+
+    pub fn live(&self) -> LiveOptions {
+        self.live.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// The role's configuration has changed.
+    pub fn follow(&self, layers: &Layers) {
+        let now = LiveOptions::read(layers);
+        let before =
+            std::mem::replace(&mut *self.live.lock().expect("no holder of this lock panics"), now.clone());
+        if now.log_level != before.log_level
+            && let Err(error) = self.log.set_level(&now.log_level)
+        {
+            tracing::warn!("log_level = {} is not in force: {error:#}", now.log_level);
+        }
+    }
 }
 
 const fn command(signature: &'static str, help: &'static str) -> Command {
@@ -31,12 +54,6 @@ const fn command(signature: &'static str, help: &'static str) -> Command {
 #[rustfmt::skip]
 pub const COMMANDS: &[Command] = &[
     command("0", ""),
-    command("config diff", "dump diff of current config and default config"),
-    command("config get name=var,type=CephString", "config get <field>: get the config value"),
-    command("config help name=var,type=CephString,req=false", "get config setting schema and descriptions"),
-    command("config set name=var,type=CephString name=val,type=CephString,n=N", "config set <field> <val> [<val> ...]: set a config variable"),
-    command("config show", "dump current config settings"),
-    command("config unset name=var,type=CephString", "config unset <field>: unset a config variable"),
     command("get_command_descriptions", "list available commands"),
     command("git_version", "get git sha1"),
     command("help", "list available commands"),
@@ -70,84 +87,46 @@ fn argument_value(key: &str, value: &str) -> Value {
     if key == "req" { json!(value == "true") } else { json!(value) }
 }
 
-/// `config get`, `set` or `unset` of an option that is not in the table of all daemons.
-pub fn is_of_other_option(request: &Request) -> bool {
-    matches!(request.prefix.as_str(), "config get" | "config set" | "config unset")
-        && request.arg("var").is_some_and(|var| options::find(&var).is_none())
+/// The commands about options, which the role answers.
+fn of_options() -> impl Iterator<Item = Command> {
+    option_commands::COMMANDS.iter().map(|(signature, help, _)| Command { signature, help })
+}
+
+/// Whether the role answers a command.
+pub fn is_of_role(own: &[Command], prefix: &str) -> bool {
+    of_options().chain(own.iter().copied()).any(|command| command.prefix() == prefix)
 }
 
 /// Answers a command that every daemon has; `None` for one that the role may know.
 pub fn answer(common: &Common, own: &[Command], request: &Request) -> Option<Reply> {
-    let config = || common.config.lock().expect("no holder of this lock panics");
-    let required = |name: &str| {
-        request
-            .arg(name)
-            .ok_or_else(|| Reply::Error(libc::EINVAL, format!("{} needs {name}", request.prefix)))
-    };
-    let all = || COMMANDS.iter().chain(own);
-    let result = match request.prefix.as_str() {
-        "0" => Ok(Reply::Text(PROTOCOL_VERSION.into())),
-        "version" => Ok(Reply::Json(json!({
+    let all = || COMMANDS.iter().chain(own).copied().chain(of_options());
+    Some(match request.prefix.as_str() {
+        "0" => Reply::Text(PROTOCOL_VERSION.into()),
+        "version" => Reply::Json(json!({
             "version": version::LONG,
             "release": version::RELEASE,
             "release_type": "stable",
-        }))),
-        "git_version" => Ok(Reply::Json(json!({ "git_version": version::GIT }))),
+        })),
+        "git_version" => Reply::Json(json!({ "git_version": version::GIT })),
         "get_command_descriptions" => {
             let list = all().enumerate().map(|(n, command)| (format!("cmd{n:03}"), command.description()));
-            Ok(Reply::Json(Value::Object(list.collect())))
+            Reply::Json(Value::Object(list.collect()))
         }
         "help" => {
             let helped = all().filter(|command| !command.help.is_empty());
             let list: Map<_, _> = helped.map(|c| (c.prefix(), json!(c.help))).collect();
-            Ok(Reply::Json(Value::Object(list)))
+            Reply::Json(Value::Object(list))
         }
-        "config show" => Ok(Reply::Json(Value::Object(config().show()))),
-        "config diff" => Ok(Reply::Json(config().diff())),
-        "config get" => required("var").and_then(|var| match config().lookup(&var) {
-            Some((value, _)) => Ok(Reply::Json(json!({ var: value }))),
-            None => Err(Reply::Error(
-                libc::ENOENT,
-                format!("error getting '{var}': (2) No such file or directory"),
-            )),
-        }),
-        "config set" => required("var").and_then(|var| {
-            let value = required("val")?;
-            let set = config().set_override(&var, &value);
-            let opt = set.map_err(|problem| Reply::Error(libc::EINVAL, problem))?;
-            let note = if opt.live { "" } else { " (not observed, change may require restart)" };
-            apply_live(common, opt.name, &value)?;
-            Ok(Reply::Json(json!({ "success": format!("{} = '{value}'{note} ", opt.name) })))
-        }),
-        "config unset" => required("var").and_then(|var| {
-            if !config().unset_override(&var) {
-                return Err(Reply::Error(libc::ENOENT, format!("{var} is not set here")));
-            }
-            if let Some((value, _)) = config().lookup(&var) {
-                apply_live(common, &var, &value)?;
-            }
-            Ok(Reply::Json(json!({ "success": "" })))
-        }),
-        "config help" => Ok(Reply::Json(help_for(request.arg("var").as_deref()))),
         "log flush" => {
             common.log.flush();
-            Ok(Reply::Json(json!({})))
+            Reply::Json(json!({}))
         }
         "log reopen" => {
             common.log.reopen();
-            Ok(Reply::Json(json!({})))
+            Reply::Json(json!({}))
         }
         _ => return None,
-    };
-    Some(result.unwrap_or_else(|error| error))
-}
-
-/// Options that act at once when they change.
-pub fn apply_live(common: &Common, name: &str, value: &str) -> Result<(), Reply> {
-    if name == "log_level" {
-        common.log.set_level(value).map_err(|error| Reply::Error(libc::EINVAL, format!("{error:#}")))?;
-    }
-    Ok(())
+    })
 }
 
 /// `perf dump`, `perf schema` and their oldest names, from what the role counted.
@@ -161,22 +140,6 @@ pub fn answer_perf(counters: &[Counter], request: &Request) -> Option<Reply> {
     };
     let value = serde_json::from_str(&json.compact()).expect("what is written as JSON is JSON");
     Some(Reply::Json(value))
-}
-
-fn help_for(name: Option<&str>) -> Value {
-    let wanted = options::OPTIONS.iter().filter(|opt| name.is_none_or(|name| name == opt.name));
-    let list = wanted.map(|opt| {
-        json!({
-            "name": opt.name,
-            "type": opt.kind.ceph_name(),
-            "level": "basic",
-            "desc": opt.description,
-            "default": opt.default,
-            "services": opt.services,
-            "can_update_at_runtime": opt.live,
-        })
-    });
-    Value::Array(list.collect())
 }
 
 #[cfg(test)]

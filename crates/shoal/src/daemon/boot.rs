@@ -7,14 +7,14 @@ use super::log;
 use super::side::{Role, Side};
 use super::version;
 use crate::cluster::layout::parse_addr;
-use crate::config::expand::Identity;
-use crate::config::layers::Config;
+use crate::config::{self, LiveOptions, MonStartOptions, OsdStartOptions, ProcessOptions, SessionOptions};
 use anyhow::Context;
+use command::options::{Identity, Layers};
 use conf::conf_file::ConfFile;
 use conf::private;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What every daemon's command line has.
 #[derive(Debug, clap::Args)]
@@ -39,43 +39,52 @@ pub struct Args {
 pub struct Boot {
     pub name: String,
     pub data: DataDir,
+    /// The configuration at the start. Its role's machine gets a copy, and that is the one that changes.
+    pub layers: Layers,
+    pub process: ProcessOptions,
     pub common: Arc<Common>,
     pub facts: BTreeMap<String, String>,
+    file: ConfFile,
+    set: Vec<(String, String)>,
 }
 
 impl Boot {
-    /// `kind` is `mon` or `osd`; its data directory is the option `KIND_data`.
-    pub fn begin(kind: &str, args: &Args) -> anyhow::Result<Boot> {
+    /// `kind` is `mon` or `osd`; its data directory is the option `KIND_data`. `stored` finds what the monitors'
+    /// database has for this daemon.
+    pub fn begin(
+        kind: &str,
+        args: &Args,
+        stored: impl FnOnce(&Layers, &Path) -> anyhow::Result<BTreeMap<String, String>>,
+    ) -> anyhow::Result<Boot> {
         if args.own_session {
             // Fails when we lead a session already, which is as good.
             let _ = rustix::process::setsid();
         }
         let name = format!("{kind}.{}", args.id);
         let file = ConfFile::load(&args.conf)?;
-        let set = args
-            .set
-            .iter()
-            .map(|pair| {
-                let (key, value) =
-                    pair.split_once('=').with_context(|| format!("--set {pair}: expected OPTION=VALUE"))?;
-                Ok((key, value.to_owned()))
-            })
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let who = Identity {
-            name: name.clone(),
-            cluster: "ceph".into(),
-            host: runtime::system::hostname(),
-            pid: std::process::id(),
+        let set = args.set.iter().map(|pair| config::parse_set(pair)).collect::<anyhow::Result<Vec<_>>>()?;
+        let (mut layers, problems) = config::layers(identity(&name), &file, &set)?;
+        let data = match kind {
+            "mon" => MonStartOptions::read(&layers).data,
+            _ => OsdStartOptions::read(&layers).data,
         };
-        let config = Config::new(who, &file, &set);
-        let data_option = if kind == "mon" { "mon_data" } else { "osd_data" };
-        let data = DataDir::open(&PathBuf::from(config.text(data_option)))?;
-        let log_path = config.text_if_set("log_file").map(PathBuf::from);
-        let narrowed = narrow(&data.path, &config)?;
-        let log = log::start(log_path.as_deref(), &config.text("log_level")).context("log_level")?;
-        if let Some(path) = config.text_if_set("pid_file") {
-            private::replace(Path::new(&path), format!("{}\n", std::process::id()).as_bytes())
-                .with_context(|| format!("cannot write {path}"))?;
+        let data = DataDir::open(&data)?;
+        let stored = stored(&layers, &data.path).map(|values| layers.set_monitor(&values));
+        let (process, live) = (ProcessOptions::read(&layers), LiveOptions::read(&layers));
+        let narrowed = narrow(&data.path, &layers, &process)?;
+        let log = log::start(process.log_file.as_deref(), &live.log_level).context("log_level")?;
+        for problem in problems {
+            tracing::warn!("{}: {problem}", args.conf.display());
+        }
+        match stored {
+            Ok(problems) => problems.iter().for_each(|p| tracing::warn!("the monitors' database: {p}")),
+            Err(error) => tracing::warn!(
+                "options that the monitors' database has for {name} and that act at start are not in force: {error:#}"
+            ),
+        }
+        if let Some(path) = &process.pid_file {
+            private::replace(path, format!("{}\n", std::process::id()).as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
         if let Some(first) = narrowed.first() {
@@ -86,48 +95,55 @@ impl Boot {
                 first.display()
             );
         }
-        Ok(Boot { name, data, common: Arc::new(Common { config: Mutex::new(config), log }), facts: facts() })
+        let common = Arc::new(Common::new(live, log));
+        Ok(Boot { name, data, layers, process, common, facts: facts(), file, set })
     }
 
-    pub fn config(&self) -> Config {
-        self.common.config.lock().expect("no holder of this lock panics").clone()
+    /// The configuration of a second daemon in this process.
+    pub fn layers_of(&self, name: &str) -> anyhow::Result<Layers> {
+        Ok(config::layers(identity(name), &self.file, &self.set)?.0)
     }
 
     /// Admin socket, metrics page and signals, from now on.
     pub fn serve(&self, role: Arc<dyn Role>) -> anyhow::Result<()> {
-        let config = self.config();
-        let metrics = config.text_if_set("metrics_addr").map(|text| parse_addr(&text)).transpose()?;
-        let socket = config.text_if_set("admin_socket").map(PathBuf::from);
+        let metrics = self.process.metrics_addr.as_deref().map(parse_addr).transpose()?;
+        let socket = self.process.admin_socket.clone();
         Side { name: self.name.clone(), socket, metrics, common: self.common.clone(), role }.spawn()
     }
 
     /// The role has ended cleanly: leave nothing behind that says otherwise.
     pub fn end(self) {
-        let config = self.config();
-        for option in ["pid_file", "admin_socket"] {
-            if let Some(path) = config.text_if_set(option) {
-                let _ = std::fs::remove_file(path);
-            }
+        for path in [&self.process.pid_file, &self.process.admin_socket].into_iter().flatten() {
+            let _ = std::fs::remove_file(path);
         }
         tracing::info!("{} stopped", self.name);
         self.common.log.flush();
     }
 }
 
-/// What an earlier version left readable by others is made private. Returns it.
-fn narrow(data: &Path, config: &Config) -> anyhow::Result<Vec<PathBuf>> {
+/// Makes files private that an earlier version left readable by others; returns them.
+fn narrow(data: &Path, layers: &Layers, process: &ProcessOptions) -> anyhow::Result<Vec<PathBuf>> {
     let mut narrowed = private::narrow_tree(data)?;
-    for option in ["keyring", "log_file", "pid_file"] {
-        let Some(path) = config.text_if_set(option).map(PathBuf::from) else { continue };
-        match private::narrow(&path) {
-            Ok(true) => narrowed.push(path),
-            Ok(false) => {}
-            // An administrator may keep the keyring where the daemon may only read it.
-            Err(_) if option == "keyring" => {}
-            Err(error) => return Err(error),
+    for path in [&process.log_file, &process.pid_file].into_iter().flatten() {
+        if private::narrow(path)? {
+            narrowed.push(path.clone());
         }
     }
+    // An administrator may keep the keyring where the daemon may only read it.
+    let keyring = SessionOptions::read(layers).keyring;
+    if private::narrow(&keyring).unwrap_or(false) {
+        narrowed.push(keyring);
+    }
     Ok(narrowed)
+}
+
+fn identity(name: &str) -> Identity {
+    Identity {
+        name: name.to_owned(),
+        cluster: "ceph".into(),
+        host: runtime::system::hostname(),
+        pid: std::process::id(),
+    }
 }
 
 fn facts() -> BTreeMap<String, String> {

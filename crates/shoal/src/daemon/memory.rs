@@ -4,23 +4,11 @@
 //! its target everything that is free goes back to the system, and the caches of a store on disk become smaller. What
 //! else is in use is never touched: a target below that costs speed and nothing else, and is said once in the log.
 
-use crate::config::layers::Config;
 use command::perf::{Counter, Reading};
 use runtime::memory::{Figures, figures, give_back};
 use std::time::Duration;
 
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// `osd_memory_target` or `mon_memory_target`; a memory store's contents come on top of it.
-pub fn target(config: &Config, daemon: &str) -> u64 {
-    if daemon.starts_with("osd.") {
-        let is_in_memory = config.text("osd_objectstore") == "memstore";
-        let store = if is_in_memory { config.number("memstore_device_bytes").unwrap_or(0) } else { 0 };
-        config.number("osd_memory_target").unwrap_or(0).saturating_add(store)
-    } else {
-        config.number("mon_memory_target").unwrap_or(0)
-    }
-}
 
 /// How much of the target a store's caches may take at most. The rest is for what is under way, for the PGs' logs and objects in
 /// hand, for tables that are being merged, and for what the allocator cannot use.

@@ -14,4 +14,5 @@ pub mod memory;
 pub mod metrics;
 pub mod process;
 pub mod side;
+pub mod stored_options;
 pub mod version;

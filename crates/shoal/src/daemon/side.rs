@@ -29,11 +29,6 @@ pub trait Role: Send + Sync + 'static {
     /// The role's own commands, sorted.
     fn commands(&self) -> &'static [Command];
     fn call(&self, request: Request) -> Answer<Reply>;
-    /// Whether it keeps options of its own, besides those that every daemon reads: it is asked for `config get`,
-    /// `set` and `unset` of all others.
-    fn keeps_options(&self) -> bool {
-        false
-    }
     fn counters(&self) -> Answer<Vec<Counter>>;
     /// What the metrics page has besides the daemon's own counters.
     fn more_metrics(&self) -> Answer<String> {
@@ -126,8 +121,8 @@ async fn keep_to_memory_target(side: Arc<Side>) {
     let mut ticks = tokio::time::interval(memory::LOOK_EVERY);
     loop {
         ticks.tick().await;
-        let (target, message_cap) = side.memory_options();
-        if let Some(budgets) = keeper.look(target, message_cap) {
+        let live = side.common.live();
+        if let Some(budgets) = keeper.look(live.memory_target, live.message_cap) {
             side.role.set_budgets(budgets);
         }
     }
@@ -162,16 +157,10 @@ async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
 }
 
 impl Side {
-    /// What the process may take, and the requests in it.
-    fn memory_options(&self) -> (u64, u64) {
-        let config = self.common.config.lock().expect("no holder of this lock panics");
-        (memory::target(&config, &self.name), config.number("osd_client_message_size_cap").unwrap_or(0))
-    }
-
     /// The role's counters and the process's.
     async fn counters(&self) -> Vec<Counter> {
         let mut counters = self.role.counters().await;
-        counters.extend(memory::counters(self.memory_options().0));
+        counters.extend(memory::counters(self.common.live().memory_target));
         counters
     }
 
@@ -181,9 +170,7 @@ impl Side {
     }
 
     async fn answer(&self, request: Request) -> Reply {
-        let is_roles = self.role.keeps_options() && admin_commands::is_of_other_option(&request);
-        if !is_roles && let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request)
-        {
+        if let Some(reply) = admin_commands::answer(&self.common, self.role.commands(), &request) {
             return reply;
         }
         let role = async {
@@ -192,7 +179,7 @@ impl Side {
             {
                 return reply;
             }
-            if is_roles || self.role.commands().iter().any(|command| command.prefix() == request.prefix) {
+            if admin_commands::is_of_role(self.role.commands(), &request.prefix) {
                 self.role.call(request).await
             } else {
                 Reply::Error(libc::EINVAL, format!("unknown command prefix {}", request.prefix))

@@ -2,6 +2,7 @@
 
 use super::ask::{Question, reactor_counters, to_reply};
 use super::mon_log::Writer;
+use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
 use machine::net::NetEvent;
 use machine::{Effects, Machine, Tag, Time};
@@ -9,6 +10,7 @@ use mon::{Effect, Input, Monitor};
 use runtime::system;
 use runtime::{Role, Turn};
 use std::collections::HashMap;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// From another thread.
@@ -25,11 +27,12 @@ pub struct MonRole {
     /// Commands that wait for [`Effect::AdminAnswer`].
     asked: HashMap<u64, oneshot::Sender<Reply>>,
     next_question: u64,
+    common: Arc<Common>,
 }
 
 impl MonRole {
-    pub fn new(monitor: Monitor, log: Writer) -> MonRole {
-        MonRole { monitor, effects: Effects::new(), log, asked: HashMap::new(), next_question: 0 }
+    pub fn new(monitor: Monitor, log: Writer, common: Arc<Common>) -> MonRole {
+        MonRole { monitor, effects: Effects::new(), log, asked: HashMap::new(), next_question: 0, common }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<Mail>) {
@@ -48,6 +51,7 @@ impl MonRole {
                         let _ = reply.send(to_reply(&answer));
                     }
                 }
+                Effect::Options(layers) => self.common.follow(&layers),
             }
         }
     }

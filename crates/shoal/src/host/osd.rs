@@ -124,10 +124,7 @@ impl OsdRole {
                     Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
                     Effect::Counters { id, counters } => self.on_counters(id, counters),
                     Effect::Log { level, text } => log(level, &text),
-                    Effect::Options { monitor, injected } => {
-                        let mut config = self.common.config.lock().expect("no holder of this lock panics");
-                        config.set_from_cluster(monitor, injected);
-                    }
+                    Effect::Options(layers) => self.common.follow(&layers),
                     Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
                     Effect::Fatal { why } => {
                         tracing::error!("stopping: {why}");

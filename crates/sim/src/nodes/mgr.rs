@@ -3,6 +3,7 @@
 use super::{Keys, Seat, metadata, mon_session_config};
 use crate::WallClock;
 use crate::node::{Death, Node};
+use command::options::{Identity, Layers};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Time};
 use mgr::{Config, Effect, Input, Manager};
@@ -63,6 +64,7 @@ impl Node for MgrNode {
             addrs: self.addrs(),
             metadata: metadata(),
             services: Default::default(),
+            options: Layers::new(Identity::named("mgr.x")),
             timing: Default::default(),
         };
         let mut effects = Effects::new();

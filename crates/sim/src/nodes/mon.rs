@@ -4,6 +4,7 @@
 use super::{Keys, Seat, metadata};
 use crate::WallClock;
 use crate::node::{Death, Node};
+use command::options::{Identity, Layers, Source};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Effects, Machine, Random, Tag, Time};
 use mon::replication::{Recovered, Write};
@@ -52,13 +53,16 @@ impl MonNode {
         }
     }
 
-    fn options(&self) -> BTreeMap<String, String> {
-        let mut options = BTreeMap::from([("osd_pool_default_size".to_owned(), "1".to_owned())]);
+    fn layers(&self) -> Layers {
+        let mut file = BTreeMap::from([("osd_pool_default_size", "1".to_owned())]);
         if let Some(keys) = &self.keys {
-            options.insert("auth_service_ticket_ttl".to_owned(), keys.service_ttl_s.to_string());
-            options.insert("auth_mon_ticket_ttl".to_owned(), keys.monitor_ttl_s.to_string());
+            file.insert("auth_service_ticket_ttl", keys.service_ttl_s.to_string());
+            file.insert("auth_mon_ticket_ttl", keys.monitor_ttl_s.to_string());
         }
-        options
+        let mut layers = Layers::new(Identity::named("mon.a"));
+        let problems = layers.fill(Source::File, file.iter().map(|(name, value)| (*name, value.as_str())));
+        assert_eq!(problems, []);
+        layers
     }
 
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
@@ -67,8 +71,7 @@ impl MonNode {
         for effect in effects.take() {
             match effect {
                 Effect::Net(effect) => out.push(effect),
-                Effect::AdminAnswer { .. } => {}
-                Effect::Warn(_) => {}
+                Effect::AdminAnswer { .. } | Effect::Options(_) | Effect::Warn(_) => {}
                 Effect::Write { tag, write } => {
                     let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
                     let span = (max - DISK_MIN).as_nanos() as u64;
@@ -101,7 +104,7 @@ impl Node for MonNode {
             auth: if self.keys.is_some() { AuthMode::Cephx } else { AuthMode::None },
             host: "sim".into(),
             version: "shoal".into(),
-            local: self.options(),
+            options: self.layers(),
             metadata: metadata(),
         };
         let monitor =

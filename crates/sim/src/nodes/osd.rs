@@ -13,10 +13,11 @@ use super::{Keys, Seat, Shared, metadata, mon_session_config};
 use crate::WallClock;
 use crate::check::Promise;
 use crate::node::{Death, Node};
+use command::options::{Identity, Layers};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use osd::control::{Addrs, ControlConfig, VersionText};
-use osd::node::{self, Core, CoreConfig, Effect, Failsafe, Input, Mail};
+use osd::node::{self, Core, CoreConfig, Effect, Input, Mail};
 use osd::pg::log::LogLimits;
 use osd::shard;
 use std::collections::{BTreeMap, BTreeSet};
@@ -286,8 +287,12 @@ impl OsdNode {
                 Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
             },
             object_cache_bytes: 1 << 20,
-            full_ratio_max: Failsafe::default().ratio_max,
+            options: self.layers(),
         }
+    }
+
+    fn layers(&self) -> Layers {
+        Layers::new(Identity::named(&self.config.osd.to_string()))
     }
 
     fn control_config(&self) -> ControlConfig {
@@ -305,7 +310,7 @@ impl OsdNode {
                 heartbeat_front: addrs,
             },
             metadata: metadata(),
-            options: BTreeMap::new(),
+            options: self.layers(),
             version: VersionText::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! What `ceph osd pool set` takes for a pool's compression.
 
 use crate::commands::Answer;
+use command::options::value;
 
 /// Whether a value is one; other options are not looked at. "unset" goes back to the OSDs' own option.
 pub(super) fn check(option: &str, value: &str) -> Result<(), Answer> {
@@ -42,15 +43,7 @@ pub(super) fn bytes_of(option: &str, value: &str) -> Option<i64> {
     if !is_size(option) {
         return None;
     }
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let shift = match &value[digits..] {
-        "" | "B" => 0,
-        "K" | "Ki" => 10,
-        "M" | "Mi" => 20,
-        "G" | "Gi" => 30,
-        _ => return None,
-    };
-    value[..digits].parse::<i64>().ok()?.checked_mul(1 << shift)
+    i64::try_from(value::bytes(value).ok()?).ok()
 }
 
 #[cfg(test)]

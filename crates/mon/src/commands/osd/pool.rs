@@ -4,9 +4,11 @@ use super::compression;
 use super::{change_of, dump, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use crate::monitor::osd_step::step_after;
+use crate::options::MonOptions;
 use crate::proposal::Change;
 use crate::state::State;
 use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE};
+use command::options::value;
 use command::{Json, object};
 use std::fmt::Write;
 use wire::text::{Bytes, Si};
@@ -61,22 +63,11 @@ pub(crate) struct NewPool {
     pub bulk: bool,
 }
 
-type OptionOf<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-fn number(option: OptionOf<'_>, name: &str) -> u64 {
-    option(name).and_then(|v| v.parse().ok()).unwrap_or_default()
-}
-
-fn is_true(option: OptionOf<'_>, name: &str) -> bool {
-    option(name).as_deref() == Some("true")
-}
-
-const PG_NUM_MAX: u32 = 65_536;
-
 /// Until there is replication, a second copy would be a promise that nobody keeps.
-fn check_size(size: u64) -> Result<(), Answer> {
+fn check_size(size: u64, options: &MonOptions) -> Result<(), Answer> {
     match size {
-        1 => Ok(()),
+        1 if options.allow_pool_size_one => Ok(()),
+        1 => Err(Answer::error(EPERM, "configuring pool size as 1 is disabled by default.")),
         0 => Err(Answer::invalid("pool size must be at least 1")),
         n if n > 10 => Err(Answer::invalid(format!("pool size must be between 1 and 10, not {n}"))),
         n => Err(Answer::error(
@@ -86,12 +77,20 @@ fn check_size(size: u64) -> Result<(), Answer> {
     }
 }
 
+fn pg_num_out_of_range(options: &MonOptions) -> Answer {
+    let text = format!(
+        "'pg_num' must be greater than 0 and less than or equal to {} (you may adjust 'mon max pool pg num' for higher values)",
+        options.pool_pg_num_max
+    );
+    Answer::error(ERANGE, text)
+}
+
 /// The changes that make a pool, and its number. None when a pool of that name exists.
 pub(crate) fn create(
     state: &State,
     new: &NewPool,
     now: UTime,
-    option: OptionOf<'_>,
+    options: &MonOptions,
 ) -> Result<(Vec<Change>, Option<PoolId>), Answer> {
     let map = state.osdmap();
     if new.name.is_empty() {
@@ -103,17 +102,14 @@ pub(crate) fn create(
     if new.erasure {
         return Err(Answer::error(EOPNOTSUPP, "erasure-coded pools are not implemented yet"));
     }
-    let size = new.size.unwrap_or_else(|| number(option, "osd_pool_default_size"));
-    check_size(size)?;
+    let size = new.size.unwrap_or(options.pool_size);
+    check_size(size, options)?;
     let pg_num = match new.pg_num.unwrap_or(0) {
-        0 => number(option, "osd_pool_default_pg_num") as u32,
+        0 => options.pool_pg_num,
         n => n,
     };
-    if pg_num == 0 || pg_num > PG_NUM_MAX {
-        let text = format!(
-            "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' for higher values)"
-        );
-        return Err(Answer::error(ERANGE, text));
+    if pg_num == 0 || pg_num > options.pool_pg_num_max {
+        return Err(pg_num_out_of_range(options));
     }
     let pgp_num = match new.pgp_num.unwrap_or(0) {
         0 => pg_num,
@@ -126,14 +122,13 @@ pub(crate) fn create(
         n => n,
     };
     let crush_rule = pick_rule(map, new)?;
-    let autoscale =
-        new.autoscale.clone().or_else(|| option("osd_pool_default_pg_autoscale_mode")).unwrap_or_default();
+    let autoscale = new.autoscale.as_deref().unwrap_or(&options.pool_pg_autoscale_mode);
     let mut step = step_after(map, now);
-    let micro = |name: &str| (option(name).and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0) * 1e6) as u32;
+    let micro = |ratio: f64| (ratio * 1e6) as u32;
     let mut pool = PgPool {
         kind: PoolKind::REPLICATED,
         size: size as u8,
-        min_size: default_min_size(size, option),
+        min_size: default_min_size(size, options),
         crush_rule,
         object_hash: PgPool::HASH_RJENKINS,
         pg_num,
@@ -141,23 +136,23 @@ pub(crate) fn create(
         pg_num_target: pg_num,
         pgp_num_target: pgp_num,
         pg_num_pending: pg_num,
-        pg_autoscale_mode: autoscale_number(&autoscale).unwrap_or(PgPool::AUTOSCALE_OFF),
+        pg_autoscale_mode: autoscale_number(autoscale).unwrap_or(PgPool::AUTOSCALE_OFF),
         last_change: step.epoch,
         create_time: now,
-        cache_target_dirty_ratio_micro: micro("osd_pool_default_cache_target_dirty_ratio"),
-        cache_target_dirty_high_ratio_micro: micro("osd_pool_default_cache_target_dirty_high_ratio"),
-        cache_target_full_ratio_micro: micro("osd_pool_default_cache_target_full_ratio"),
+        cache_target_dirty_ratio_micro: micro(options.pool_cache_dirty_ratio),
+        cache_target_dirty_high_ratio_micro: micro(options.pool_cache_dirty_high_ratio),
+        cache_target_full_ratio_micro: micro(options.pool_cache_full_ratio),
         ..PgPool::default()
     };
     pool.flags.set(PoolFlags::HASHPSPOOL, true);
     pool.flags.set(PoolFlags::CREATING, true);
-    pool.flags.set(PoolFlags::BULK, new.bulk || is_true(option, "osd_pool_default_flag_bulk"));
-    for (flag, name) in [
-        (PoolFlags::NODELETE, "osd_pool_default_flag_nodelete"),
-        (PoolFlags::NOPGCHANGE, "osd_pool_default_flag_nopgchange"),
-        (PoolFlags::NOSIZECHANGE, "osd_pool_default_flag_nosizechange"),
+    pool.flags.set(PoolFlags::BULK, new.bulk || options.pool_flag_bulk);
+    for (flag, is_set) in [
+        (PoolFlags::NODELETE, options.pool_flag_nodelete),
+        (PoolFlags::NOPGCHANGE, options.pool_flag_nopgchange),
+        (PoolFlags::NOSIZECHANGE, options.pool_flag_nosizechange),
     ] {
-        pool.flags.set(flag, is_true(option, name));
+        pool.flags.set(flag, is_set);
     }
     pool.options.0.extend(new.options.iter().cloned());
     let id = i64::from(map.pool_max) + 1;
@@ -167,8 +162,8 @@ pub(crate) fn create(
     Ok((vec![change_of(step, state)?], Some(id)))
 }
 
-fn default_min_size(size: u64, option: OptionOf<'_>) -> u8 {
-    match number(option, "osd_pool_default_min_size") {
+fn default_min_size(size: u64, options: &MonOptions) -> u8 {
+    match options.pool_min_size {
         0 => (size - size / 2) as u8,
         n => n.min(size) as u8,
     }
@@ -243,7 +238,7 @@ fn create_command(ctx: &mut Ctx<'_>) -> Outcome {
         let text = "pool names beginning with . are reserved; pass --yes-i-really-mean-it if you are certain";
         return Err(Answer::error(EPERM, text));
     }
-    let (changes, id) = create(ctx.state, &new, ctx.now, ctx.option)?;
+    let (changes, id) = create(ctx.state, &new, ctx.now, ctx.options)?;
     ctx.changes.extend(changes);
     Ok(Answer::ok(match id {
         Some(_) => format!("pool '{name}' created"),
@@ -256,11 +251,11 @@ pub(crate) fn remove(
     state: &State,
     id: PoolId,
     now: UTime,
-    option: OptionOf<'_>,
+    options: &MonOptions,
 ) -> Result<Vec<Change>, Answer> {
     let map = state.osdmap();
     let Some(pool) = map.pools.get(&id) else { return Ok(Vec::new()) };
-    if !is_true(option, "mon_allow_pool_delete") {
+    if !options.allow_pool_delete {
         return Err(Answer::error(
             EPERM,
             "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
@@ -296,7 +291,7 @@ fn rm_command(ctx: &mut Ctx<'_>) -> Outcome {
         );
         return Err(Answer::error(EPERM, text));
     }
-    let changes = remove(ctx.state, id, ctx.now, ctx.option)?;
+    let changes = remove(ctx.state, id, ctx.now, ctx.options)?;
     ctx.changes.extend(changes);
     Ok(Answer::ok(format!("pool '{name}' removed")))
 }
@@ -454,7 +449,7 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
                 ));
             }
             let size = number()?;
-            check_size(size)?;
+            check_size(size, ctx.options)?;
             change_pool(ctx, id, |pool| {
                 pool.size = size as u8;
                 pool.min_size = pool.min_size.min(pool.size);
@@ -487,13 +482,8 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
                     "pg_num cannot be lowered: merging is not implemented yet",
                 ));
             }
-            if wanted > u64::from(PG_NUM_MAX) {
-                return Err(Answer::error(
-                    ERANGE,
-                    format!(
-                        "'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX} (you may adjust 'mon max pool pg num' for higher values)"
-                    ),
-                ));
+            if wanted > u64::from(ctx.options.pool_pg_num_max) {
+                return Err(pg_num_out_of_range(ctx.options));
             }
             change_pool(ctx, id, |pool| {
                 pool.pg_num = wanted as u32;
@@ -724,13 +714,8 @@ fn set_quota(ctx: &mut Ctx<'_>) -> Outcome {
         return Err(Answer::error(ENOENT, format!("no such pool: {name}")));
     };
     let (field, text) = (ctx.args.required("field")?, ctx.args.required("val")?);
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = if field == "max_bytes" { 1024u64 } else { 1000 };
-    let power = ["", "K", "M", "G", "T", "P"]
-        .iter()
-        .position(|u| text[digits.len()..].trim_end_matches('B').trim_end_matches('i') == *u);
-    let value = digits.parse::<u64>().ok().zip(power).and_then(|(n, p)| n.checked_mul(unit.pow(p as u32)));
-    let value = value.ok_or_else(|| Answer::invalid(format!("error parsing value '{text}'")))?;
+    let value = if field == "max_bytes" { value::bytes(&text) } else { value::count(&text) };
+    let value = value.map_err(|why| Answer::invalid(format!("error parsing value '{text}': {why}")))?;
     change_pool(ctx, id, |pool| match field.as_str() {
         "max_objects" => pool.quota_max_objects = value,
         _ => pool.quota_max_bytes = value,

@@ -1,7 +1,6 @@
 //! Commands as the `ceph` tool sends them: who may, what changes, what is printed.
 
-use super::{AuthMode, Fixture, parse};
-use crate::Input;
+use super::{AuthMode, Fixture, Input, Monitor, parse};
 use command::errno::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 
 fn fixture() -> (Fixture, machine::ConnId) {
@@ -247,4 +246,86 @@ fn admin_commands_are_answered_by_id() {
     let answers: Vec<(u64, i32)> = f.answers.iter().map(|(id, answer)| (*id, answer.result)).collect();
     assert_eq!(answers, [(4, 0), (5, -EINVAL), (6, -EINVAL)]);
     assert_eq!(parse(&String::from_utf8_lossy(&f.answers[0].1.body))["name"], "a");
+}
+
+fn set(who: &str, name: &str, value: &str) -> String {
+    format!(r#"{{"prefix":"config set","who":"{who}","name":"{name}","value":"{value}"}}"#)
+}
+
+fn admin_socket(f: &mut Fixture, json: &str) -> command::Answer {
+    f.answers.clear();
+    f.step(Input::Admin { id: 1, command: json.into() });
+    f.answers.pop_front().expect("an admin command is answered").1
+}
+
+fn pg_num(f: &Fixture, pool: &str) -> u32 {
+    let map = f.monitor.state().osdmap();
+    map.pools[&map.pool_by_name(pool).unwrap()].pg_num
+}
+
+#[test]
+fn monitor_acts_on_its_database_at_once() {
+    let (mut f, admin) = fixture();
+    let create = |f: &mut Fixture, pool: &str| {
+        f.ok(admin, &format!(r#"{{"prefix":"osd pool create","pool":"{pool}","size":1}}"#));
+        pg_num(f, pool)
+    };
+    assert_eq!(create(&mut f, "default"), 32);
+    f.ok(admin, &set("global", "osd_pool_default_pg_num", "8"));
+    assert_eq!(create(&mut f, "global"), 8);
+    f.ok(admin, &set("mon.a", "osd_pool_default_pg_num", "4"));
+    assert_eq!(create(&mut f, "own"), 4);
+    let over = r#"{"prefix":"config set","var":"osd_pool_default_pg_num","val":["2"]}"#;
+    assert_eq!(admin_socket(&mut f, over).result, 0);
+    assert_eq!(create(&mut f, "override"), 2);
+    admin_socket(&mut f, r#"{"prefix":"config unset","var":"osd_pool_default_pg_num"}"#);
+    f.ok(admin, r#"{"prefix":"config rm","who":"mon.a","name":"osd_pool_default_pg_num"}"#);
+    assert_eq!(create(&mut f, "again"), 8);
+}
+
+#[test]
+fn file_option_of_a_monitor_outweighs_its_database() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","size":1}"#);
+    // The fixture's file allows it.
+    f.ok(admin, &set("mon", "mon_allow_pool_delete", "false"));
+    let remove = r#"{"prefix":"osd pool rm","pool":"p","pool2":"p","yes_i_really_really_mean_it":true}"#;
+    f.ok(admin, remove);
+    let shown =
+        admin_socket(&mut f, r#"{"prefix":"config diff get","var":"mon_allow_pool_delete","format":"json"}"#);
+    assert_eq!(
+        shown.body,
+        r#"{"diff":{"mon_allow_pool_delete":{"default":false,"mon":false,"file":true,"final":true}}}"#
+    );
+}
+
+#[test]
+fn config_set_warns_of_what_does_not_act() {
+    let (mut f, admin) = fixture();
+    let mut status = |json: String| {
+        let (errno, status, _) = f.command(admin, &json);
+        assert_eq!(errno, 0, "{status}");
+        status
+    };
+    assert_eq!(status(set("osd", "osd_heartbeat_grace", "30")), "");
+    let stored = status(set("osd", "osd_max_backfills", "3"));
+    assert_eq!(stored, "osd_max_backfills is stored, but shoal does not act on it");
+    assert_eq!(status(set("osd.0", "shoal_cores", "4")), "shoal_cores takes effect when osd restarts");
+    let (errno, text, _) = f.command(admin, &set("osd", "debug_osd", "100"));
+    assert_eq!(
+        (errno, text.as_str()),
+        (command::errno::ERANGE, "error parsing value: value must be in range [0, 99]")
+    );
+}
+
+#[test]
+fn options_on_disk_are_known_before_the_start() {
+    let (mut f, admin) = fixture();
+    f.ok(admin, &set("mon", "metrics_addr", "127.0.0.1:9283"));
+    f.ok(admin, &set("osd", "shoal_cores", "2"));
+    let stored = Monitor::stored_options(&f.disk, "a", "h").unwrap();
+    assert_eq!(
+        stored.into_iter().collect::<Vec<_>>(),
+        [("metrics_addr".to_owned(), "127.0.0.1:9283".to_owned())]
+    );
 }

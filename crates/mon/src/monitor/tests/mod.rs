@@ -13,6 +13,7 @@ use crate::genesis::Genesis;
 use crate::replication::{Recovered, Write};
 use crate::state::AuthEntity;
 use bytes::Bytes;
+use command::options::{Identity, Layers, Source};
 use machine::identity::Proof;
 use machine::net::{AuthReply, AuthRequest, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time};
@@ -47,6 +48,12 @@ pub struct Fixture {
     next_conn: u64,
 }
 
+pub fn local_options(pairs: &[(&str, &str)]) -> Layers {
+    let mut layers = Layers::new(Identity::named("mon.a"));
+    assert_eq!(layers.fill(Source::File, pairs.iter().copied()), []);
+    layers
+}
+
 pub fn settings(auth: AuthMode) -> Settings {
     Settings {
         name: "a".into(),
@@ -54,7 +61,7 @@ pub fn settings(auth: AuthMode) -> Settings {
         auth,
         host: "h".into(),
         version: "ceph version 20.2.4 (test) tentacle (stable)".into(),
-        local: BTreeMap::from([("mon_allow_pool_delete".into(), "true".into())]),
+        options: local_options(&[("mon_allow_pool_delete", "true")]),
         metadata: BTreeMap::from([("ceph_version".into(), "ceph version 20.2.4 (test)".into())]),
     }
 }
@@ -127,6 +134,7 @@ impl Fixture {
             self.monitor.check();
             for effect in effects.take() {
                 match effect {
+                    Effect::Options(_) => {}
                     Effect::Write { tag, write } if self.disk_is_fast => {
                         self.disk.apply(write);
                         inputs.push_back(Input::Written(tag));

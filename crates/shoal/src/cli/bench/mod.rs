@@ -127,9 +127,9 @@ pub struct Args {
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    match crate::config::options::parse_size(text) {
-        Some(0) | None => Err(format!("{text} is no size: expected a number, and K, M or G")),
-        Some(bytes) => Ok(bytes),
+    match crate::config::parse_size(text) {
+        Ok(0) | Err(_) => Err(format!("{text} is no size: expected a number, and K, M or G")),
+        Ok(bytes) => Ok(bytes),
     }
 }
 

@@ -1,8 +1,8 @@
-//! What do `$name`, `$id`, `$type`, `$cluster`, `$pid`, `$host` and other options' names stand for in a value?
+//! Variables in values: `$name`, `$id`, `$type`, `$cluster`, `$pid`, `$host`, and the names of other options.
 
-use conf::conf_file::normalize;
+use super::table::{Daemon, normal_name};
 
-/// Who reads the configuration.
+/// The process that reads the configuration.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// `osd.3`, `client.admin`.
@@ -13,9 +13,18 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// A process whose host and number do not matter: a machine in a test or a simulation.
+    pub fn named(name: &str) -> Identity {
+        Identity { name: name.into(), cluster: "ceph".into(), host: String::new(), pid: 0 }
+    }
+
     /// The part before the first dot: `osd`.
     pub fn kind(&self) -> &str {
         self.name.split_once('.').map_or(self.name.as_str(), |(kind, _)| kind)
+    }
+
+    pub fn daemon(&self) -> Option<Daemon> {
+        Daemon::parse(self.kind())
     }
 
     /// The part after the first dot: `3`.
@@ -57,7 +66,7 @@ fn expand_at(value: &str, who: &Identity, other: &dyn Fn(&str) -> Option<String>
             "host" => Some(who.host.clone()),
             "pid" => Some(who.pid.to_string()),
             _ if depth < DEPTH_MAX => {
-                other(&normalize(word)).map(|value| expand_at(&value, who, other, depth + 1))
+                other(&normal_name(word)).map(|value| expand_at(&value, who, other, depth + 1))
             }
             _ => None,
         };
@@ -80,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_replaced_and_unknown_ones_stay() {
+    fn unknown_words_stay_as_written() {
         let none = |_: &str| None;
         assert_eq!(expand("/run/$cluster-$name.$pid.asok", &osd(), &none), "/run/ceph-osd.3.77.asok");
         assert_eq!(expand("${type}_${id} on $host", &osd(), &none), "osd_3 on hull");
@@ -88,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_name_one_another_but_not_for_ever() {
+    fn options_name_one_another_up_to_a_depth() {
         let other = |word: &str| match word {
             "run_dir" => Some("/run/$cluster".to_owned()),
             "loop" => Some("$loop".to_owned()),

@@ -1,0 +1,44 @@
+//! The options that a monitor acts on while it runs, as one typed snapshot of its layers.
+
+use command::option_set;
+use std::time::Duration;
+
+option_set! {
+    /// Options of the monitor; durations and counts as the table has them.
+    pub struct MonOptions for Mon, Live {
+        allow_insecure_global_id_reclaim: bool = "auth_allow_insecure_global_id_reclaim",
+        allow_pool_delete: bool = "mon_allow_pool_delete",
+        allow_pool_size_one: bool = "mon_allow_pool_size_one",
+        auth_ticket_ttl: Duration = "auth_mon_ticket_ttl",
+        service_ticket_ttl: Duration = "auth_service_ticket_ttl",
+        mgr_beacon_grace: Duration = "mon_mgr_beacon_grace",
+        osd_auto_mark_auto_out_in: bool = "mon_osd_auto_mark_auto_out_in",
+        osd_auto_mark_in: bool = "mon_osd_auto_mark_in",
+        osd_auto_mark_new_in: bool = "mon_osd_auto_mark_new_in",
+        /// Zero: never.
+        osd_down_out_interval: Duration = "mon_osd_down_out_interval",
+        osd_heartbeat_grace: Duration = "osd_heartbeat_grace",
+        osd_min_down_reporters: u64 = "mon_osd_min_down_reporters",
+        osd_min_in_ratio: f64 = "mon_osd_min_in_ratio",
+        osd_report_timeout: Duration = "mon_osd_report_timeout",
+        osd_reporter_subtree_level: String = "mon_osd_reporter_subtree_level",
+        pool_cache_dirty_high_ratio: f64 = "osd_pool_default_cache_target_dirty_high_ratio",
+        pool_cache_dirty_ratio: f64 = "osd_pool_default_cache_target_dirty_ratio",
+        pool_cache_full_ratio: f64 = "osd_pool_default_cache_target_full_ratio",
+        pool_flag_bulk: bool = "osd_pool_default_flag_bulk",
+        pool_flag_nodelete: bool = "osd_pool_default_flag_nodelete",
+        pool_flag_nopgchange: bool = "osd_pool_default_flag_nopgchange",
+        pool_flag_nosizechange: bool = "osd_pool_default_flag_nosizechange",
+        /// 0: the size less half of it.
+        pool_min_size: u64 = "osd_pool_default_min_size",
+        pool_pg_autoscale_mode: String = "osd_pool_default_pg_autoscale_mode",
+        pool_pg_num: u32 = "osd_pool_default_pg_num",
+        pool_pg_num_max: u32 = "mon_max_pool_pg_num",
+        pool_size: u64 = "osd_pool_default_size",
+        warn_on_insecure_global_id_reclaim: bool = "mon_warn_on_insecure_global_id_reclaim_allowed",
+        warn_on_pool_no_app: bool = "mon_warn_on_pool_no_app",
+        warn_on_pool_no_app_grace: Duration = "mon_warn_on_pool_no_app_grace",
+        warn_on_pool_no_redundancy: bool = "mon_warn_on_pool_no_redundancy",
+        warn_on_too_few_osds: bool = "mon_warn_on_too_few_osds",
+    }
+}

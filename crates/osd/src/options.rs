@@ -1,0 +1,50 @@
+//! The options that an OSD acts on while it runs, as typed snapshots of its layers.
+
+use command::option_set;
+use std::time::Duration;
+
+option_set! {
+    /// Options that the control machine acts on.
+    pub struct ControlOptions for Osd, Live {
+        balance_pgs: bool = "shoal_balance_pgs",
+        beacon_interval: Duration = "osd_beacon_report_interval",
+        compression_algorithm: String = "bluestore_compression_algorithm",
+        compression_bytes_max: u64 = "bluestore_compression_max_blob_size",
+        compression_bytes_min: u64 = "bluestore_compression_min_blob_size",
+        compression_mode: String = "bluestore_compression_mode",
+        compression_required_ratio: f64 = "bluestore_compression_required_ratio",
+        failsafe_full_ratio: f64 = "osd_failsafe_full_ratio",
+        heartbeat_grace: Duration = "osd_heartbeat_grace",
+        heartbeat_interval: Duration = "osd_heartbeat_interval",
+    }
+}
+
+option_set! {
+    /// Bounds of one operation, see [`crate::ops::Limits`].
+    pub struct LimitOptions for Osd, Live {
+        attr_name_len_max: usize = "osd_max_attr_name_len",
+        /// 0: no bound.
+        attr_size_max: usize = "osd_max_attr_size",
+        client_watch_timeout_s: u32 = "osd_client_watch_timeout",
+        default_notify_timeout_s: u32 = "osd_default_notify_timeout",
+        object_name_len_max: usize = "osd_max_object_name_len",
+        object_namespace_len_max: usize = "osd_max_object_namespace_len",
+        object_size_max: u64 = "osd_max_object_size",
+        omap_bytes_max: usize = "osd_max_omap_bytes_per_request",
+        omap_entries_max: usize = "osd_max_omap_entries_per_request",
+        pgls_max: usize = "osd_max_pgls",
+        write_op_reply_len_max: usize = "osd_max_write_op_reply_len",
+        write_size_max_mib: usize = "osd_max_write_size",
+    }
+}
+
+option_set! {
+    /// Which operations count as slow, and how many are remembered; see [`crate::signals::TrackingLimits`].
+    pub struct TrackingOptions for Osd, Live {
+        complaint_time: Duration = "osd_op_complaint_time",
+        history_duration: Duration = "osd_op_history_duration",
+        history_size: usize = "osd_op_history_size",
+        slow_size: usize = "osd_op_history_slow_op_size",
+        slow_threshold: Duration = "osd_op_history_slow_op_threshold",
+    }
+}
