@@ -25,7 +25,7 @@ import harness
 #: that keep their objects in memory.
 GATE = ["test_lab", "test_librados", "test_disk", "test_commands", "test_rados", "test_rados:mem", "test_hostile",
         "test_report", "test_death", "test_move", "test_caps", "test_restart", "test_restart:mem", "test_memory", "test_modes", "test_reqid",
-        "test_maps", "test_files", "test_admin_socket", "test_python_rados", "test_names", "test_names:mem",
+        "test_maps", "test_files", "test_options", "test_admin_socket", "test_python_rados", "test_names", "test_names:mem",
         "test_shoal_client", "test_first_run", "test_upgrade", "test_mkfs"]
 
 

@@ -32,10 +32,12 @@ class AdminSocket(ClusterTest):
         self.assertIn("override", json.dumps(self.ask("osd.0", "config", "diff").json))
         self.ask("osd.0", "config", "unset", "log_level")
         self.assertEqual(self.ask("osd.0", "config", "get", "log_level").json, before)
-        wrong = self.ask("osd.0", "config", "set", "shoal_cores", "many")
+        wrong = self.ask("osd.0", "config", "set", "osd_memory_target", "much")
         self.assertIn("ERROR: (22) Invalid argument", wrong.text)
+        late = self.ask("osd.0", "config", "set", "shoal_cores", "2")
+        self.assertIn("ERROR: (1) Operation not permitted", late.text)
 
-    def test_the_osds_own_options_are_changed_too(self):
+    def test_socket_and_tell_share_one_override(self):
         name = "osd_heartbeat_interval"
         self.assertEqual(self.ask("osd.0", "config", "get", name).json, {name: "6"})
         self.ask("osd.0", "config", "set", name, "5")
