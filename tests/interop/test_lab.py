@@ -83,6 +83,22 @@ class Lab(WithLab, ClusterTest):
         self.assertEqual(self.lab("list", "--json", "--results", self.dir / "elsewhere").json, self.runs())
         self.assertEqual(self.left_behind(), [])
 
+    def test_each_point_has_a_bottleneck_with_evidence(self):
+        """The workloads of the guide's first file, shorter. A host without other programs names the same with more certainty."""
+        file = self.matrix("iterations: 1\ncool_down: 0\ndefaults: { pg_num: 8 }\nworkloads:\n"
+                           "  - { tool: shoal, op: [randwrite, randread], op_size: 4k, depth: [1, 16, 64], time: 3, ramp: 0.5 }\n"
+                           "  - { tool: rados-bench, op: [write, randread], op_size: 4k, depth: 16, time: 3 }\n")
+        self.lab("run", file, "--conf", self.cluster.conf, *self.results)
+        self.points()
+        with sqlite3.connect(self.dir / "results/lab.sqlite") as database:
+            verdicts = [json.loads(text)["verdict"] for (text,) in database.execute("SELECT record FROM points")]
+            staged = database.execute("SELECT count(DISTINCT point) FROM samples WHERE metric LIKE 'perf:osd_stages.%'")
+            self.assertEqual(staged.fetchone(), (8,), "points in whose time the OSD reported stages")
+        self.assertEqual(len(verdicts), 8)
+        for verdict in verdicts:
+            self.assertFalse(verdict[0]["what"].startswith("unknown"), verdict)
+            self.assertRegex(verdict[0]["evidence"], "[0-9]", verdict)
+
     def test_ctrl_c_leaves_what_is_complete(self):
         self.stopped_in_a_run(signal.SIGINT)
 

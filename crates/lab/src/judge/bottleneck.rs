@@ -158,20 +158,27 @@ fn waiting(spec: &Spec, measured: &Measured, samples: &[Sample], busy: f64) -> B
         share * 100.0
     );
     let longest = stages.iter().max_by(|a, b| a.us.total_cmp(&b.us));
-    let what = match (share >= 0.5, longest, by_client) {
-        (true, Some(stage), _) => format!("the OSD: {}", stage.words),
-        (true, None, _) if is_single(spec) => "latency inside the OSD (one operation at a time)".into(),
-        (true, None, _) => "queues and waits inside the OSD".into(),
-        (false, _, Some(_)) => "the client's own processor time (one operation at a time)".into(),
+    let busiest = busiest_source(samples, spec.ramp_s).filter(|(_, share)| !is_single(spec) && *share >= 0.5);
+    let what = match (share >= 0.5, longest, by_client, busiest) {
+        (true, Some(stage), ..) => format!("the OSD: {}", stage.words),
+        (true, None, ..) if is_single(spec) => "latency inside the OSD (one operation at a time)".into(),
+        (true, None, ..) => "queues and waits inside the OSD".into(),
+        (false, _, Some(_), _) => "the client's own processor time (one operation at a time)".into(),
         (false, ..) if is_single(spec) => {
             "latency between client and OSD: network and wake-ups (one operation at a time)".into()
+        }
+        (false, _, _, Some((source, share))) => {
+            let name = busiest_thread(samples, source, spec.ramp_s);
+            let evidence =
+                format!("it ran {:.0} % of the time, more than any other; {evidence}", share * 100.0);
+            return Bottleneck { what: format!("{source}: its thread {name}"), evidence, used: share };
         }
         (false, ..) => "the way between client and OSD: messengers, network, the client's own queue".into(),
     };
     Bottleneck { what, evidence, used: share }
 }
 
-/// A stage of an operation inside an OSD of shoal's: the counters `osd_stages.r_NAME_latency` and `w_NAME_latency`.
+/// A stage of an operation inside an OSD of shoal's, as docs/guide/signals.md has them.
 #[derive(Debug)]
 struct Stage {
     name: &'static str,
@@ -202,17 +209,32 @@ struct StageTime {
     us: f64,
 }
 
+/// The stages of operations that read (`r`) or write (`w`). Reads have no commit.
+fn stages_of(direction: &str) -> impl Iterator<Item = &'static Stage> {
+    let has_commit = direction == "w";
+    STAGES.iter().filter(move |stage| has_commit || stage.name != "commit")
+}
+
+/// The counter of a stage in an OSD's `perf dump`.
+fn stage_counter(direction: &str, stage: &Stage) -> String {
+    format!("osd_stages.{direction}_{}_latency", stage.name)
+}
+
+/// Every counter of a stage that the lab reads, as `GROUP.NAME`.
+pub fn stage_counters() -> BTreeSet<String> {
+    ["r", "w"].iter().flat_map(|d| stages_of(d).map(|stage| stage_counter(d, stage))).collect()
+}
+
 /// The stages that the OSDs report after the warm-up, of the directions that the load has.
 fn stage_times(spec: &Spec, samples: &[Sample]) -> Vec<StageTime> {
-    let directions = [("r", spec.op.reads()), ("w", spec.op.writes())];
     let mut out = Vec::new();
-    for (direction, _) in directions.iter().filter(|(_, is_in_load)| *is_in_load) {
-        for stage in STAGES {
-            let name = format!("{direction}_{}", stage.name);
-            let metric = format!("perf:osd_stages.{name}_latency");
+    for (direction, is_in_load) in [("r", spec.op.reads()), ("w", spec.op.writes())] {
+        for stage in stages_of(direction).filter(|_| is_in_load) {
+            let metric = format!("perf:{}", stage_counter(direction, stage));
             let is_of_stage = |s: &&Sample| s.metric == metric && s.at_s >= spec.ramp_s;
             let found: Vec<f64> = samples.iter().filter(is_of_stage).map(|s| s.value).collect();
             if !found.is_empty() {
+                let name = format!("{direction}_{}", stage.name);
                 out.push(StageTime { name, words: stage.words, us: mean(&found) });
             }
         }
@@ -220,7 +242,8 @@ fn stage_times(spec: &Spec, samples: &[Sample]) -> Vec<StageTime> {
     out
 }
 
-/// The mean that the OSDs account for.
+/// The mean latency that the OSDs report. Zero is a reading: the stamps of shoal's OSDs are the times of their reactors'
+/// turns, so an operation within one turn takes none.
 fn server_latency_us(spec: &Spec, samples: &[Sample]) -> Option<f64> {
     let metrics: &[&str] = match (spec.op.reads(), spec.op.writes()) {
         (true, false) => &["perf:osd.op_r_latency", "perf:osd.op_latency"],
@@ -230,7 +253,7 @@ fn server_latency_us(spec: &Spec, samples: &[Sample]) -> Option<f64> {
     metrics.iter().find_map(|metric| {
         let found: Vec<f64> = samples
             .iter()
-            .filter(|s| s.metric == *metric && s.at_s >= spec.ramp_s && s.value > 0.0)
+            .filter(|s| s.metric == *metric && s.at_s >= spec.ramp_s)
             .map(|s| s.value)
             .collect();
         (!found.is_empty()).then(|| mean(&found))
@@ -241,7 +264,14 @@ fn sources<'a>(samples: &'a [Sample], metric: &str) -> BTreeSet<&'a str> {
     samples.iter().filter(|s| s.metric == metric).map(|s| s.source.as_str()).collect()
 }
 
-/// The thread whose name comes up most often as a process's busiest.
+/// The process with the busiest thread, and that thread's mean share of a processor.
+fn busiest_source(samples: &[Sample], from_s: f64) -> Option<(&str, f64)> {
+    let shares = sources(samples, "thread_top").into_iter();
+    let shares = shares.map(|source| (source, mean(&values(samples, source, "thread_top", from_s))));
+    shares.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The busiest thread's name, of the sample with the largest share.
 fn busiest_thread<'a>(samples: &'a [Sample], source: &str, from_s: f64) -> &'a str {
     let named = samples.iter().filter(|s| s.source == source && s.at_s >= from_s);
     let named = named.filter_map(|s| Some((s.metric.strip_prefix("thread:")?, s.value)));
@@ -309,6 +339,24 @@ mod tests {
         assert!(first(&open, &measured(999.0, 300.0), &in_osd(90.0)).what.starts_with("nothing"));
         assert!(first(&open, &measured(500.0, 300.0), &in_osd(90.0)).what.contains("between client and OSD"));
         assert_eq!(first(&open, &measured(500.0, 300.0), std::slice::from_ref(&idle)).what, "unknown");
+    }
+
+    #[test]
+    fn operations_within_one_turn_are_bound_by_the_busiest_thread() {
+        let spec = Spec { depth: 16, op: Op::RandRead, ..Spec::default() };
+        let mut samples = vec![
+            sample("host", "cpu_busy", 0.6),
+            sample("osd.0", "perf:osd.op_r_latency", 0.0),
+            sample("osd.0", "thread_top", 0.3),
+            sample("client.0", "thread_top", 0.7),
+            sample("client.0", "thread:shoal", 0.7),
+        ];
+        let found = first(&spec, &measured(30_000.0, 500.0), &samples);
+        assert_eq!(found.what, "client.0: its thread shoal");
+        assert!(found.evidence.starts_with("it ran 70 % of the time"), "{}", found.evidence);
+        samples.retain(|s| s.source != "client.0");
+        let found = first(&spec, &measured(30_000.0, 500.0), &samples);
+        assert!(found.what.starts_with("the way between client and OSD"), "{}", found.what);
     }
 
     #[test]

@@ -98,3 +98,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Agent(args) => agent::run(args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The lab names bottlenecks by the stages that an OSD reports.
+    #[test]
+    fn stages_of_the_lab_are_those_of_the_osd() {
+        let figures = osd::signals::ShardFigures::default();
+        let counters = osd::signals::counters::stages(&figures);
+        let reported: BTreeSet<String> = counters.iter().map(|c| format!("{}.{}", c.group, c.name)).collect();
+        assert_eq!(lab::judge::bottleneck::stage_counters(), reported);
+    }
+}
