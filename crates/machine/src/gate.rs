@@ -29,7 +29,7 @@ impl Gate {
         Gate { receiver, logged: BTreeSet::new() }
     }
 
-    /// Whether the peer may send this message to us at all.
+    /// Refuses a message from a peer of a kind that may not send it to this daemon.
     pub fn admit(&mut self, peer: &Peer, body: &Body) -> Result<(), Refused> {
         let senders = body.senders(self.receiver);
         let (role, name) = (peer.identity.role(), body.name());

@@ -43,7 +43,7 @@ impl fmt::Debug for ClaimedName {
     }
 }
 
-/// How a peer was authenticated.
+/// The method by which a peer was authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     Cephx,
@@ -156,7 +156,7 @@ impl Identity {
         self.daemon(EntityKind::OSD)?.parse().ok()
     }
 
-    /// Whether it is a daemon of any kind, and not a client.
+    /// True for a daemon of any kind, false for a client.
     pub fn is_daemon(&self) -> bool {
         self.daemon(self.role).is_some()
     }
@@ -199,7 +199,7 @@ impl Identity {
         self.role == EntityKind(0)
     }
 
-    /// Whether two sessions belong to one peer. A service that was called is known by its kind only.
+    /// True if two sessions belong to one peer. A service that was called is known by its kind only.
     pub fn is_same_peer(&self, other: &Identity) -> bool {
         let is_service = |identity: &Identity| identity.is_daemon() && identity.proof.name.id.is_empty();
         let same_name = self.proof.name == other.proof.name || is_service(self) || is_service(other);

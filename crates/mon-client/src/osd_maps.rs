@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wire::messages::MOSDMap;
 use wire::types::{Epoch, OsdMap, OsdMapIncremental};
 
-/// How a new map follows from the one before.
+/// The relation of a new map to the one before.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The next epoch, from the one before.
@@ -18,7 +18,7 @@ pub enum Step {
     Jump,
 }
 
-/// How far an increment is verified. Its own checksum is compared in any case.
+/// The checksums of an increment that are verified. Its own is compared in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verify {
     /// The resulting map must have the checksum that the increment names. Daemons hold the same bytes everywhere.
