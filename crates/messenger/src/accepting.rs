@@ -208,6 +208,7 @@ impl Session {
                 Ok(())
             }
             AuthReply::Bad { result } => {
+                self.denied = Some(format!("authentication failed with error {result}"));
                 self.send_bad_method(result, cx);
                 Ok(())
             }

@@ -366,6 +366,14 @@ impl Endpoint {
             effects.push(Effect::Shut { socket: t.socket });
         }
         let known = session.was_ready || session.was_announced || session.credentials.is_some();
+        // A peer that the role itself has refused (the monitor) stands in the host's log like any other.
+        if let Some(CloseReason::Denied(why)) = &why
+            && session.was_announced
+            && !session.was_ready
+        {
+            let why = CloseReason::Denied(why.clone());
+            effects.push(Effect::Refused { from: session.peer.socket, why });
+        }
         match why {
             Some(why) if known => effects.push(Effect::Event(NetEvent::Closed { conn, why })),
             Some(why) => effects.push(Effect::Refused { from: session.peer.socket, why }),

@@ -128,6 +128,8 @@ fn wrong_key_is_denied() {
     connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
     assert!(denied(&w).contains("-13"));
     assert!(w.nodes[MON].peers().is_empty());
+    let logged = CloseReason::Denied("authentication failed with error -13".into());
+    assert_eq!(w.nodes[MON].refused, [logged], "the host logs what its role has refused");
 }
 
 #[test]
