@@ -1,20 +1,20 @@
-//! A node's own clock: monotonic time that runs at its own rate, and a wall that is off by its own amount.
+//! A node's own clocks: a monotonic clock with its own rate, and a wall clock with its own offset.
 
 use machine::Time;
 use std::cell::Cell;
 use std::rc::Rc;
 use wire::types::UTime;
 
-/// Parts per million by which a node's monotonic time may run fast or slow: far more than a crystal does (some 100) or a
-/// time daemon corrects (500), so that nothing that is wrong within that stays hidden.
+/// Maximum rate error of a node's monotonic clock. Real crystals drift by about 100 parts per million, and time daemons
+/// correct by up to 500.
 pub const RATE_MAX_PPM: i64 = 10_000;
 
 const MILLION: i128 = 1_000_000;
 
-/// Monotonic time of one node as a function of the world's.
+/// Monotonic time of one node as a function of the world's time.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// A moment at which both are known.
+    /// A reference moment, in both times.
     world: Time,
     local: Time,
     rate_ppm: i64,
@@ -49,14 +49,14 @@ impl Clock {
     }
 }
 
-/// What the wall shows on one node. A node and the world share it.
+/// The wall clock of one node, shared by the node and the world.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {
     offset_nanos: Rc<Cell<i64>>,
 }
 
 impl WallClock {
-    /// At a moment of the node's own monotonic time.
+    /// The reading at a moment of the node's own monotonic time.
     pub fn at(&self, now: Time) -> UTime {
         const START_S: u64 = 1_700_000_000;
         let nanos = START_S * 1_000_000_000 + now.0;

@@ -1,21 +1,21 @@
-//! What could be seen: the states of every machine, and the transitions between them that the protocol has.
+//! The states of every machine and the transitions between them: the whole that a run's coverage is compared with.
 //!
-//! A state that is seen and not listed here fails a test, so that the lists stay true; one that is listed and never seen
-//! is told at the end of many seeds.
+//! A state that a run shows and this file does not list fails the tests in `tests/cluster.rs`. Listed states and
+//! transitions that no seed showed are printed in the summary of `shoal sim --seeds`.
 
 use crate::Coverage;
 use std::collections::BTreeSet;
 
 /// One machine's states and transitions.
-pub struct Known {
+pub struct MachineStates {
     pub machine: &'static str,
     pub states: &'static [&'static str],
     pub transitions: &'static [(&'static str, &'static str)],
 }
 
-/// Every machine's.
-pub static KNOWN: &[Known] = &[
-    Known {
+/// The states and transitions of every machine.
+pub static MACHINES: &[MachineStates] = &[
+    MachineStates {
         machine: "session",
         states: &[
             "opening",
@@ -46,12 +46,18 @@ pub static KNOWN: &[Known] = &[
             ("identifying peer", "ready"),
         ],
     },
-    Known {
+    MachineStates {
         machine: "monitor session",
-        states: &["waiting", "calling", "up"],
-        transitions: &[("calling", "up"), ("calling", "waiting"), ("waiting", "calling"), ("up", "calling")],
+        states: &["idle", "waiting", "calling", "up"],
+        transitions: &[
+            ("idle", "calling"),
+            ("calling", "up"),
+            ("calling", "waiting"),
+            ("waiting", "calling"),
+            ("up", "calling"),
+        ],
     },
-    Known {
+    MachineStates {
         machine: "client's OSD session",
         states: &["no ticket", "waiting", "calling", "open"],
         transitions: &[
@@ -63,12 +69,12 @@ pub static KNOWN: &[Known] = &[
             ("open", "calling"),
         ],
     },
-    Known {
+    MachineStates {
         machine: "OSD",
         states: &["loading", "booting", "up"],
         transitions: &[("loading", "booting"), ("booting", "up"), ("up", "booting")],
     },
-    Known {
+    MachineStates {
         machine: "PG",
         states: &[
             "loading",
@@ -100,7 +106,7 @@ pub static KNOWN: &[Known] = &[
             ("arriving", "active"),
         ],
     },
-    Known {
+    MachineStates {
         machine: "migration",
         states: &["none", "copying", "closing", "clearing"],
         transitions: &[
@@ -111,22 +117,22 @@ pub static KNOWN: &[Known] = &[
             ("clearing", "none"),
         ],
     },
-    Known {
+    MachineStates {
         machine: "maps",
         states: &["applied", "held for a migration"],
         transitions: &[("applied", "held for a migration"), ("held for a migration", "applied")],
     },
-    Known {
+    MachineStates {
         machine: "manager",
         states: &["has news", "has no news"],
         transitions: &[("has no news", "has news"), ("has news", "has no news")],
     },
-    Known {
+    MachineStates {
         machine: "monitor",
         states: &["at rest", "writing"],
         transitions: &[("at rest", "writing"), ("writing", "at rest")],
     },
-    Known {
+    MachineStates {
         machine: "OSD in the map",
         states: &["up, in", "up, out", "down, in", "down, out"],
         transitions: &[
@@ -142,13 +148,13 @@ pub static KNOWN: &[Known] = &[
     },
 ];
 
-/// What was known and not seen, a line a machine.
+/// Listed states and transitions that were not seen: one line per machine.
 pub fn gaps(seen: &Coverage) -> Vec<String> {
-    KNOWN.iter().map(|known| gaps_of(known, seen)).collect()
+    MACHINES.iter().map(|listed| gaps_of(listed, seen)).collect()
 }
 
-fn gaps_of(known: &Known, seen: &Coverage) -> String {
-    let Known { machine, states, transitions } = known;
+fn gaps_of(listed: &MachineStates, seen: &Coverage) -> String {
+    let MachineStates { machine, states, transitions } = listed;
     let missed_states = states.iter().filter(|state| !seen.states.contains_key(&(*machine, **state)));
     let missed_states: Vec<String> = missed_states.map(|state| (*state).to_owned()).collect();
     let is_missed =
@@ -168,10 +174,10 @@ fn gaps_of(known: &Known, seen: &Coverage) -> String {
     }
 }
 
-/// States that were seen and are not listed: machine and state.
+/// Seen states that are not listed: machine and state.
 pub fn unlisted(seen: &Coverage) -> BTreeSet<(&'static str, &'static str)> {
     let is_listed = |machine: &str, state: &str| {
-        KNOWN.iter().any(|known| known.machine == machine && known.states.contains(&state))
+        MACHINES.iter().any(|listed| listed.machine == machine && listed.states.contains(&state))
     };
     seen.states.keys().copied().filter(|(machine, state)| !is_listed(machine, state)).collect()
 }

@@ -1,10 +1,12 @@
-//! What may go wrong in a run: one row a kind of fault.
+//! The table of faults that a run injects: one row per kind of fault.
 //!
-//! Each row draws from a stream of its own, forked from the seed by the row's name, and so does the time of its faults: a
-//! new row changes nothing of the others in any seed. A seed leaves some rows out, so that the rest meet undisturbed.
-//! No row exceeds what the cluster promises to survive, which is what a row may damage: a disk keeps what it said it kept,
-//! every process comes back, every partition and pause ends. ([`ROWS`]' last is for runs that show what becomes of a lost
-//! disk.)
+//! Each row draws from a random stream of its own, derived from the seed and the row's name. The stream gives the times
+//! of the row's faults as well as their details. A new row therefore leaves the draws of all other rows as they were, in
+//! every seed. Each seed leaves some rows out, so that it also runs combinations of few faults.
+//!
+//! No row exceeds what the cluster promises to survive; [`Row::damages`] names the limit. A disk keeps what it
+//! acknowledged, every process restarts, and every partition and pause ends. The exception is the last row, the loss of a
+//! disk: only runs that ask for it ([`Config::loses_a_disk`](crate::Config)) have it.
 
 use crate::clock::RATE_MAX_PPM;
 use crate::node::{Death, NodeId};
@@ -13,51 +15,51 @@ use crate::stream;
 use machine::{Random, Time};
 use std::time::Duration;
 
-/// What the simulator does to the world.
+/// One fault, as the world injects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// One connection breaks: of all, in the order in which they were made, the one with this number, round and round.
-    Break { pick: u64 },
-    /// The process dies, and starts again after a while.
+    /// One connection is reset: number `pick`, modulo the number of open connections, in order of age.
+    Reset { pick: u64 },
+    /// The process dies, and starts again after `down_for`.
     Crash { node: NodeId, death: Death, down_for: Duration },
-    /// The same, at the first moment within a time at which its disk is writing: what it has said by then arrives.
+    /// A crash at the first moment within `within` at which the node's disk is writing. Messages sent by then arrive.
     CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
-    /// The same as a crash, and it comes back with nothing on its disk. More than a cluster of one copy survives.
+    /// A crash after which the disk is empty. A cluster with one copy loses data.
     LoseDisk { node: NodeId, down_for: Duration },
-    /// The node's disk is slow for a while.
+    /// Requests to the node's disk take longer.
     SlowDisk { node: NodeId, slow_for: Duration },
-    /// The node's disk answers nothing for a while.
+    /// The node's disk completes no request.
     StallDisk { node: NodeId, stalled_for: Duration },
-    /// A bit of what the node's disk holds flips.
+    /// One bit of the data on the node's disk flips.
     FlipBit { node: NodeId },
-    /// Something on the node's disk cannot be read for a while.
+    /// One block of the node's disk returns errors on read.
     FailReads { node: NodeId, fails_for: Duration },
-    /// The node's disk is nearly full for a while, beyond what an OSD takes writes at.
+    /// The node's disk is nearly full, beyond the ratio at which an OSD refuses writes.
     FillDisk { node: NodeId, full_for: Duration },
-    /// Nothing reaches or leaves the node for a while; then it all arrives.
-    CutOff { node: NodeId, cut_for: Duration },
-    /// The same between two nodes, or from the one to the other alone.
-    Part { from: NodeId, to: NodeId, both_ways: bool, parted_for: Duration },
-    /// Everything takes up to so long on its way, each connection by itself: what is sent on one overtakes another.
+    /// The node is isolated. Its traffic is delayed until the end, then all of it arrives.
+    Isolate { node: NodeId, lasts: Duration },
+    /// A partition between two nodes, in both directions or one.
+    Partition { from: NodeId, to: NodeId, both_ways: bool, lasts: Duration },
+    /// Transit takes up to `delay_max`, drawn per connection: messages of different connections overtake each other.
     SlowNetwork { delay_max: Duration, slow_for: Duration },
-    /// The process is stopped (SIGSTOP) after so many more steps; its clocks go on.
+    /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
     Pause { node: NodeId, after_steps: u64, paused_for: Duration },
     /// The node's monotonic clock runs fast or slow from now on.
     ClockRate { node: NodeId, rate_ppm: i64 },
-    /// The node's wall clock is off by so much from now on.
+    /// The node's wall clock is off by `offset_ms` from now on.
     WallJump { node: NodeId, offset_ms: i64 },
-    /// An administrator asks for something.
+    /// An administrator sends a command.
     Command { node: NodeId, command: Command },
 }
 
-/// What an administrator does to a cluster under load.
+/// A command of an administrator to a cluster under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     OsdOut(u64),
     OsdIn(u64),
-    /// By mistake: it is up.
+    /// A mistake: the OSD is up.
     OsdDown(u64),
-    /// More PGs: each splits.
+    /// A greater `pg_num`.
     SplitPgs(u32),
 }
 
@@ -74,29 +76,29 @@ impl Command {
     }
 }
 
-/// The most that a fault may take from the cluster.
+/// The most that a fault may damage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Damage {
-    /// Time alone.
+    /// Nothing: it costs time.
     Delay,
-    /// What is on its way on a connection.
+    /// Messages in transit on a connection.
     Connection,
-    /// What a process has in memory.
+    /// The memory of a process.
     Process,
-    /// That, and what its disk has not flushed.
+    /// The memory of a process and unflushed writes of its disk.
     Unflushed,
-    /// A block of an object's data on one disk.
+    /// One block of an object's data.
     Block,
-    /// Where the cluster keeps its data.
+    /// Nothing, but data migrates.
     Placement,
     /// A whole disk.
     Disk,
 }
 
-/// Who there is to meet with a fault.
+/// The nodes of a run, by role: targets of faults.
 #[derive(Clone, Debug, Default)]
 pub struct Cast {
-    /// None where it is scripted and never dies.
+    /// Empty if the monitor is scripted and never dies.
     pub monitors: Vec<NodeId>,
     pub osds: Vec<NodeId>,
     pub clients: Vec<NodeId>,
@@ -116,15 +118,15 @@ impl Cast {
     }
 }
 
-/// One kind of fault.
+/// One kind of fault: its name, frequency and permitted damage.
 pub struct Row {
     pub name: &'static str,
-    /// From one to the next, on average.
+    /// Mean time between two faults of this row.
     pub every: Duration,
-    /// Of eight seeds, how many have it.
+    /// The row takes part in this many of eight seeds.
     pub seeds_of_8: u64,
     pub damages: Damage,
-    /// What it does, drawn from the row's own stream; nothing if the cast has nobody for it.
+    /// Draws the fault from the row's own stream. `None` if the cast has no target for it.
     pub draw: fn(&mut Random, &Cast) -> Option<Fault>,
 }
 
@@ -136,7 +138,7 @@ fn up_to_ms(random: &mut Random, max: u64) -> Duration {
     Duration::from_millis(random.below(max))
 }
 
-/// Mostly short, now and then as long as any may be.
+/// One in eight draws uses the whole range, the others an eighth of it.
 fn up_to_ms_mostly_short(random: &mut Random, max: u64) -> Duration {
     let max = if random.below(8) == 0 { max } else { max / 8 };
     up_to_ms(random, max)
@@ -146,7 +148,7 @@ fn any(random: &mut Random, of: &[NodeId]) -> Option<NodeId> {
     of.get(random.below(of.len() as u64) as usize).copied()
 }
 
-/// Where an OSD's store is in memory, as if it were durable, a power cut is a crash.
+/// The memory store stands for a durable one: there a power loss is a crash.
 fn power(cast: &Cast) -> Death {
     match cast.medium {
         Medium::Disk => Death::Power,
@@ -164,10 +166,10 @@ fn crash_writing(random: &mut Random, of: &[NodeId], death: Death, down_ms_max: 
     Some(Fault::CrashWriting { node, death, within, down_for })
 }
 
-fn part(random: &mut Random, cast: &Cast, both_ways: bool) -> Option<Fault> {
+fn partition(random: &mut Random, cast: &Cast, both_ways: bool) -> Option<Fault> {
     let (from, to) = (any(random, &cast.all())?, any(random, &cast.daemons())?);
     let (from, to) = if random.below(2) == 0 { (from, to) } else { (to, from) };
-    Some(Fault::Part { from, to, both_ways, parted_for: up_to_ms_mostly_short(random, 20_000) })
+    Some(Fault::Partition { from, to, both_ways, lasts: up_to_ms_mostly_short(random, 20_000) })
 }
 
 fn pause(random: &mut Random, of: &[NodeId]) -> Option<Fault> {
@@ -182,38 +184,38 @@ fn disk(random: &mut Random, cast: &Cast) -> Option<NodeId> {
 
 pub static ROWS: &[Row] = &[
     Row {
-        name: "connection breaks",
+        name: "connection reset",
         every: secs(5),
         seeds_of_8: 7,
         damages: Damage::Connection,
-        draw: |random, _| Some(Fault::Break { pick: random.u64() }),
+        draw: |random, _| Some(Fault::Reset { pick: random.u64() }),
     },
     Row {
-        name: "node is cut off",
+        name: "node isolated",
         every: secs(15),
         seeds_of_8: 6,
         damages: Damage::Delay,
         draw: |random, cast| {
             let node = any(random, &cast.all())?;
-            Some(Fault::CutOff { node, cut_for: up_to_ms(random, 4_000) })
+            Some(Fault::Isolate { node, lasts: up_to_ms(random, 4_000) })
         },
     },
     Row {
-        name: "two nodes are parted",
+        name: "pairwise partition",
         every: secs(20),
         seeds_of_8: 6,
         damages: Damage::Delay,
-        draw: |random, cast| part(random, cast, true),
+        draw: |random, cast| partition(random, cast, true),
     },
     Row {
-        name: "two nodes are parted one way",
+        name: "one-way partition",
         every: secs(20),
         seeds_of_8: 6,
         damages: Damage::Delay,
-        draw: |random, cast| part(random, cast, false),
+        draw: |random, cast| partition(random, cast, false),
     },
     Row {
-        name: "network is slow",
+        name: "slow network",
         every: secs(60),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -223,28 +225,28 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD is paused",
+        name: "OSD pause",
         every: secs(20),
         seeds_of_8: 6,
         damages: Damage::Delay,
         draw: |random, cast| pause(random, &cast.osds),
     },
     Row {
-        name: "monitor is paused",
+        name: "monitor pause",
         every: secs(60),
         seeds_of_8: 4,
         damages: Damage::Delay,
         draw: |random, cast| pause(random, &cast.monitors),
     },
     Row {
-        name: "client is paused",
+        name: "client pause",
         every: secs(40),
         seeds_of_8: 4,
         damages: Damage::Delay,
         draw: |random, cast| pause(random, &cast.clients),
     },
     Row {
-        name: "clock rate changes",
+        name: "clock rate drift",
         every: secs(30),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -256,7 +258,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "wall clock jumps",
+        name: "wall clock jump",
         every: secs(60),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -267,63 +269,63 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD crashes",
+        name: "OSD crash",
         every: secs(25),
         seeds_of_8: 7,
         damages: Damage::Process,
         draw: |random, cast| crash(random, &cast.osds, Death::Process, 8_000),
     },
     Row {
-        name: "OSD crashes writing",
+        name: "OSD crash during write",
         every: secs(50),
         seeds_of_8: 7,
         damages: Damage::Process,
         draw: |random, cast| crash_writing(random, &cast.osds, Death::Process, 8_000),
     },
     Row {
-        name: "OSD loses power",
+        name: "OSD power loss",
         every: secs(40),
         seeds_of_8: 6,
         damages: Damage::Unflushed,
         draw: |random, cast| crash(random, &cast.osds, power(cast), 8_000),
     },
     Row {
-        name: "OSD loses power writing",
+        name: "OSD power loss during write",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Unflushed,
         draw: |random, cast| crash_writing(random, &cast.osds, power(cast), 8_000),
     },
     Row {
-        name: "monitor crashes",
+        name: "monitor crash",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Process,
         draw: |random, cast| crash(random, &cast.monitors, Death::Process, 5_000),
     },
     Row {
-        name: "monitor crashes writing",
+        name: "monitor crash during write",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Unflushed,
         draw: |random, cast| crash_writing(random, &cast.monitors, Death::Process, 5_000),
     },
     Row {
-        name: "manager crashes",
+        name: "manager crash",
         every: secs(100),
         seeds_of_8: 4,
         damages: Damage::Process,
         draw: |random, cast| crash(random, &cast.managers, Death::Process, 5_000),
     },
     Row {
-        name: "client crashes",
+        name: "client crash",
         every: secs(25),
         seeds_of_8: 7,
         damages: Damage::Process,
         draw: |random, cast| crash(random, &cast.clients, Death::Process, 2_000),
     },
     Row {
-        name: "OSD's disk is slow",
+        name: "slow OSD disk",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -332,7 +334,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "monitor's disk is slow",
+        name: "slow monitor disk",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -341,7 +343,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD's disk stalls",
+        name: "OSD disk stall",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Delay,
@@ -350,7 +352,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD's disk is nearly full",
+        name: "OSD disk nearly full",
         every: secs(100),
         seeds_of_8: 4,
         damages: Damage::Delay,
@@ -359,14 +361,14 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "bit flips on OSD's disk",
+        name: "bit flip on OSD disk",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Block,
         draw: |random, cast| Some(Fault::FlipBit { node: disk(random, cast)? }),
     },
     Row {
-        name: "block cannot be read",
+        name: "unreadable block",
         every: secs(50),
         seeds_of_8: 6,
         damages: Damage::Block,
@@ -375,7 +377,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD is marked out or in",
+        name: "OSD marked out or in",
         every: secs(12),
         seeds_of_8: 7,
         damages: Damage::Placement,
@@ -386,7 +388,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "OSD is marked down",
+        name: "OSD marked down",
         every: secs(36),
         seeds_of_8: 6,
         damages: Damage::Placement,
@@ -396,7 +398,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "PGs are split",
+        name: "PG split",
         every: secs(150),
         seeds_of_8: 3,
         damages: Damage::Placement,
@@ -407,7 +409,7 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
-        name: "disk is lost",
+        name: "disk loss",
         every: secs(1),
         seeds_of_8: 8,
         damages: Damage::Disk,
@@ -417,35 +419,43 @@ pub static ROWS: &[Row] = &[
     },
 ];
 
-/// The pool begins with so many PGs, and splits up to so many.
+/// `pg_num` of the pool at the start, and its maximum after splits.
 pub const PGS_MIN: u32 = 16;
 const PGS_MAX: u32 = 40;
 
-/// When each row strikes next, in one run.
+/// The next fault of each row, in one run.
 pub(crate) struct Schedule {
+    rows: &'static [Row],
     cast: Cast,
     next: Vec<(Time, usize, Random)>,
-    /// How often each row struck somebody.
+    /// Faults that met a target, by row.
     pub(crate) struck: Vec<u64>,
 }
 
 impl Schedule {
-    /// From `begin` on, until `end`. A disk is lost once, if at all.
-    pub(crate) fn new(seed: u64, cast: Cast, begin: Time, end: Time, loses_a_disk: bool) -> Schedule {
+    /// Faults from `begin` until `end`. A run loses at most one disk.
+    pub(crate) fn new(
+        rows: &'static [Row],
+        seed: u64,
+        cast: Cast,
+        begin: Time,
+        end: Time,
+        loses_a_disk: bool,
+    ) -> Schedule {
         let mut next = Vec::new();
-        for (index, row) in ROWS.iter().enumerate() {
+        for (index, row) in rows.iter().enumerate() {
             let mut random = stream(seed, row.name);
-            let has_it = random.below(8) < row.seeds_of_8;
+            let takes_part = random.below(8) < row.seeds_of_8;
             if row.damages == Damage::Disk {
                 if loses_a_disk {
                     next.push((begin + cast.span / 3, index, random));
                 }
-            } else if has_it {
+            } else if takes_part {
                 next.push((begin + pause_of(row, &mut random), index, random));
             }
         }
         next.retain(|(at, ..)| *at < end);
-        Schedule { cast, next, struck: vec![0; ROWS.len()] }
+        Schedule { rows, cast, next, struck: vec![0; rows.len()] }
     }
 
     pub(crate) fn next_at(&self) -> Option<Time> {
@@ -456,7 +466,7 @@ impl Schedule {
     pub(crate) fn take(&mut self, end: Time) -> Option<(usize, Option<Fault>)> {
         let place = (0..self.next.len()).min_by_key(|place| (self.next[*place].0, self.next[*place].1))?;
         let (at, index, random) = &mut self.next[place];
-        let (row, row_index) = (&ROWS[*index], *index);
+        let (row, row_index) = (&self.rows[*index], *index);
         let fault = (row.draw)(random, &self.cast);
         *at = *at + pause_of(row, random);
         if *at >= end || row.damages == Damage::Disk {
@@ -466,7 +476,58 @@ impl Schedule {
     }
 }
 
-/// Until the row strikes again.
+/// Time until the next fault of a row.
 fn pause_of(row: &Row, random: &mut Random) -> Duration {
     Duration::from_millis(1 + random.below(2 * row.every.as_millis() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const END: Time = Time(600_000_000_000);
+
+    fn cast() -> Cast {
+        let nodes = |from: usize, to: usize| (from..to).map(NodeId).collect();
+        Cast {
+            monitors: nodes(0, 1),
+            osds: nodes(1, 4),
+            clients: nodes(4, 8),
+            managers: nodes(8, 9),
+            admins: nodes(9, 10),
+            medium: Medium::Disk,
+            span: Duration::from_secs(600),
+        }
+    }
+
+    /// Every fault of a seed: its row's name, its time and its details.
+    fn faults(rows: &'static [Row], seed: u64) -> Vec<(&'static str, Time, String)> {
+        let mut schedule = Schedule::new(rows, seed, cast(), Time::ZERO, END, true);
+        let mut faults = Vec::new();
+        while let Some(at) = schedule.next_at() {
+            let (row, fault) = schedule.take(END).expect("a fault is due");
+            faults.push((rows[row].name, at, format!("{fault:?}")));
+        }
+        faults
+    }
+
+    #[test]
+    fn new_row_leaves_other_rows_draws_unchanged() {
+        let (first, newer) = ROWS.split_at(1);
+        for seed in 0..20 {
+            let mut all = faults(ROWS, seed);
+            assert!(all.len() > 50, "seed {seed} has {} faults", all.len());
+            all.retain(|(row, ..)| *row != first[0].name);
+            assert_eq!(all, faults(newer, seed), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn every_row_injects_a_fault_in_some_seed() {
+        let seen: BTreeSet<&str> = (0..20).flat_map(|seed| faults(ROWS, seed)).map(|(row, ..)| row).collect();
+        let names: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len(), "names are unique: a row's stream is derived from its name");
+        assert_eq!(seen, names);
+    }
 }

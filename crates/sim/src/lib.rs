@@ -1,14 +1,13 @@
 //! The simulator: production machines, one thread, one seed.
 //!
 //! - [`World`] holds the nodes, the network between them ([`network`]: whole messages, or bytes through the session
-//!   machines), each node's clock, and the queue of what happens next. A [`Node`] is a daemon or a client: its machine and
-//!   its disk.
-//! - [`faults`]: the table of what may go wrong.
-//! - [`check`]: what must hold of what clients saw: linearizability object by object, with outcomes that nobody
-//!   ever learned; order of replies. Machines' own invariants run after every step.
-//! - [`run`] plays one [`Config`]: a cluster, a workload, faults, quiet; [`Report`] tells what it came to.
-//! - [`Trace`]: the number that two runs of a seed share, the last events in words, and what was covered; [`coverage`]
-//!   tells what could have been.
+//!   machines), each node's clock, and the event queue. A [`Node`] is a daemon or a client: its machine and its disk.
+//! - [`faults`]: the table of faults.
+//! - [`check`]: the history checker: linearizability object by object, with unknown outcomes; order of replies. The
+//!   machines' own invariants are checked after every step.
+//! - [`run`] runs one [`Config`]: a cluster, a workload, faults, and a quiet time. [`Report`] is its outcome.
+//! - [`Trace`]: the hash of all events, equal in two runs of a seed; the last events in words; and the states and
+//!   transitions that were covered. [`coverage`] lists all of them.
 
 pub mod check;
 mod clock;

@@ -1,76 +1,76 @@
-//! What the simulator needs of a daemon or a client: its machine, and what its host would do for it.
+//! The interface of a simulated process: a daemon or client, with its machine and its host's part.
 
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
 use wire::types::{EntityAddrVec, EntityName};
 
-/// A process. Its disk is its own: it draws how long the disk takes, and wakes when that is over.
+/// A process. It owns its disk: it draws the latency of requests, and wakes when they complete.
 pub trait Node {
-    /// Ours, as peers see it; a client's changes once a monitor has numbered it.
+    /// The node's entity name. A client's name changes once a monitor has numbered it.
     fn name(&self) -> EntityName;
     fn addrs(&self) -> EntityAddrVec;
-    /// Reactor cores. A connection that the node accepts lives on one of them.
+    /// The number of reactor cores. An accepted connection belongs to one of them.
     fn cores(&self) -> u16 {
         1
     }
-    /// A monitor: it judges who comes in.
+    /// True for a monitor, which authenticates peers.
     fn judges(&self) -> bool {
         false
     }
-    /// Begin, or begin again with what is on the disk.
+    /// Starts the process with the contents of its disk.
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>);
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>);
-    /// [`Node::next_wake`] has come: a deadline of the machine's, or the disk has done something.
+    /// The time of [`Node::next_wake`] has come: a deadline of the machine, or a completion of the disk.
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>);
     fn next_wake(&self) -> Option<Time>;
-    /// The process dies. `dice` decides what the disk had done that nobody was told of.
+    /// The process dies. `dice` decides which unacknowledged writes the disk has kept.
     fn crash(&mut self, now: Time, death: Death, dice: &mut Random);
-    /// The disk has been given something and has not said that it is kept: the worst moment to die.
+    /// True if the disk has unacknowledged writes: the worst moment for a crash.
     fn is_writing(&self) -> bool {
         false
     }
-    /// Whatever is asked of the disk until then takes long.
+    /// The disk is slow until then.
     fn slow_disk(&mut self, _until: Time) {}
-    /// The disk answers nothing until then.
+    /// The disk completes no request until then.
     fn stall_disk(&mut self, _until: Time) {}
-    /// A bit of what the disk holds flips, if there is a disk and something on it.
+    /// Flips a bit of the data on the disk. False without a disk or data.
     fn flip_bit(&mut self) -> bool {
         false
     }
-    /// The same with a block that cannot be read until then.
+    /// Makes a block unreadable until then. False without a disk or data.
     fn fail_reads(&mut self, _until: Time) -> bool {
         false
     }
-    /// The disk is nearly full until then, if there is a disk.
+    /// Fills the disk until then. False without a disk.
     fn fill_disk(&mut self, _until: Time) -> bool {
         false
     }
-    /// An administrator's command, as it goes to a monitor.
+    /// Sends an administrator's command to a monitor.
     fn command(&mut self, _now: Time, _command: String) {}
-    /// At the end: whether what the disk holds agrees with itself.
+    /// Checks the consistency of the disk's contents, at the end of a run.
     fn examine(&mut self) -> Result<(), String> {
         Ok(())
     }
-    /// The process is dead, and what was on its disk is gone, too.
+    /// Empties the disk of a dead process.
     fn lose_disk(&mut self) {}
-    /// The machine's invariants. Panics.
+    /// Checks the machine's invariants. Panics if one does not hold.
     fn check(&self);
-    /// The states that its machines are in, for the coverage: machine, which of several, state.
+    /// Reports the states of the node's machines for the coverage: machine, instance, state.
     fn states(&self, _see: &mut dyn FnMut(&'static str, u64, &'static str)) {}
 }
 
-/// What a process dies of.
+/// The cause of a process's death.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Death {
-    /// It is killed: the system under it keeps what it was given.
+    /// The process is killed. The operating system keeps its writes.
     Process,
-    /// The machine loses its power: what was not flushed may be gone, in any part and order.
+    /// The machine loses power. Any part of the unflushed writes may be lost, in any order.
     Power,
 }
 
-/// A node's place in the world.
+/// The index of a node in the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub usize);
 
-/// A process of a node: the number of its start. What was meant for an earlier one is lost.
+/// The number of a node's start. Messages to an earlier process are lost.
 pub type Life = u32;

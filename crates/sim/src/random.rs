@@ -1,8 +1,8 @@
-//! Streams of random numbers that have nothing to do with one another.
+//! Independent streams of random numbers, derived from one seed.
 
 use machine::Random;
 
-/// The stream of a seed that has this name: who draws from it shifts no other.
+/// The stream of a seed with this name. Draws from one stream do not shift another.
 pub fn stream(seed: u64, name: &str) -> Random {
     // FNV-1a.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

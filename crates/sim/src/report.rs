@@ -1,7 +1,8 @@
-//! What a run came to, in figures and in words.
+//! The outcome of a run, in figures and in words.
 
 use crate::Coverage;
 use crate::check::{Summary, Violation};
+use crate::faults::ROWS;
 use crate::nodes::Medium;
 use std::fmt;
 use std::time::Duration;
@@ -11,17 +12,17 @@ use std::time::Duration;
 pub struct Report {
     pub seed: u64,
     pub store: Medium,
-    /// Two runs of a seed give the same.
+    /// Two runs of a seed have the same hash.
     pub trace_hash: u64,
     pub events: u64,
     pub simulated: Duration,
     pub summary: Summary,
-    /// Empty when all is well.
+    /// Broken promises. Empty if the seed holds.
     pub violations: Vec<Violation>,
     pub coverage: Coverage,
-    /// How often each row of the table of faults struck somebody.
+    /// Faults that met a target, by row of [`ROWS`].
     pub faults: Vec<(&'static str, u64)>,
-    /// The last events in words, when something was wrong.
+    /// The last events in words, if the seed failed.
     pub recent: Vec<String>,
 }
 
@@ -30,7 +31,7 @@ impl Report {
         self.violations.is_empty()
     }
 
-    /// One line: the verdict and its figures.
+    /// The verdict and its figures in one line.
     pub fn headline(&self) -> String {
         let s = &self.summary;
         format!(
@@ -50,12 +51,14 @@ impl Report {
     }
 }
 
-/// The headline, faults, coverage, the last events, and what is wrong.
+/// The headline, the table of faults, the coverage, the last events and the violations.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.headline())?;
-        for (row, struck) in &self.faults {
-            writeln!(f, "  {struck:>8}  fault: {row}")?;
+        for (name, struck) in &self.faults {
+            let Some(row) = ROWS.iter().find(|row| row.name == *name) else { continue };
+            let every = row.every.as_secs();
+            writeln!(f, "  {struck:>8}  fault: {name}, every {every} s, damages {:?}", row.damages)?;
         }
         for ((kind, message), count) in &self.coverage.messages {
             writeln!(f, "  {count:>8}  {kind} < {message}")?;

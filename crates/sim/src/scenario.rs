@@ -1,6 +1,6 @@
-//! One run: a cluster, a workload, faults, and then quiet, after which everything must have been answered.
+//! One run of a seed: a cluster under a workload and faults, then a quiet time after which every operation is answered.
 //!
-//! A run ends with the first promise that is broken. It is then played once more, to tell the last events in words.
+//! A run ends at the first violation. A second run then records the last events in words.
 
 use crate::check::{History, Promise, Violation};
 use crate::clock::WallClock;
@@ -20,16 +20,16 @@ use wire::types::{EntityKind, EntityName, OsdId, PoolId};
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long there is work and there are faults; the quiet time comes on top.
+    /// Duration of the workload and faults. The quiet time follows.
     pub span: Duration,
     pub level: LevelChoice,
     pub osds: i32,
     pub clients: usize,
     pub workload: Workload,
-    /// The monitor's process may die, too.
+    /// The monitor may crash.
     pub monitor_crashes: bool,
-    /// One OSD comes back with an empty disk. Its objects are lost, and whoever asks for one of them waits for ever:
-    /// that is no violation then, but an answer as if there had never been anything is.
+    /// One OSD restarts with an empty disk. Operations on its lost objects never complete, which is then no violation. An
+    /// answer as if an object had never existed is one.
     pub loses_a_disk: bool,
     pub store: StoreChoice,
     pub cores: CoresChoice,
@@ -38,7 +38,7 @@ pub struct Config {
 /// Reactor cores of each OSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoresChoice {
-    /// Two with most seeds, one or three with some.
+    /// Two cores in five of seven seeds, one or three in the others.
     BySeed,
     Always(u16),
 }
@@ -52,10 +52,10 @@ impl CoresChoice {
     }
 }
 
-/// What OSDs keep their objects in.
+/// The store of the OSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// Disks with even seeds, memory with odd ones.
+    /// The durable store on disks in even seeds, the memory store in odd ones.
     BySeed,
     Always(Medium),
 }
@@ -70,7 +70,7 @@ impl StoreChoice {
     }
 }
 
-/// At which level the network is simulated.
+/// The level of the simulated network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelChoice {
     BySeed,
@@ -78,7 +78,8 @@ pub enum LevelChoice {
 }
 
 impl LevelChoice {
-    /// Of six pairs of seeds (of each pair one is on disks) three carry messages, one bytes, and two bytes with cephx.
+    /// By pairs of seeds, so that each level meets both stores: of six pairs, three carry messages, one bytes with `auth
+    /// none`, and two bytes with cephx.
     pub fn of(self, seed: u64) -> Level {
         match self {
             LevelChoice::Always(level) => level,
@@ -121,12 +122,12 @@ impl Config {
     }
 }
 
-/// Run a whole cluster of production machines: monitor, manager, OSDs, clients, and an administrator.
+/// Runs a cluster of production machines: monitor, manager, OSDs, clients, and an administrator.
 pub fn run(seed: u64, config: &Config) -> Report {
     with_cluster(config, |monitor, others| run_with(seed, config, monitor, others))
 }
 
-/// The same, and each event goes to `tell` in words.
+/// Runs a seed, with each event in words to `tell`.
 pub fn run_tracing(seed: u64, config: &Config, tell: impl FnMut(&str) + 'static) -> Report {
     with_cluster(config, |monitor, others| play(seed, config, monitor, others, Notes::To(Box::new(tell))))
 }
@@ -141,11 +142,10 @@ fn with_cluster(config: &Config, run: impl FnOnce(MakeNode<'_>, &[MakeNode<'_>])
     )
 }
 
-/// Makes a node, given its seat, and until when there is work.
+/// Makes a node, given its seat and the end of the workload.
 pub type MakeNode<'a> = &'a dyn Fn(Seat, Time) -> Box<dyn Node>;
 
-/// Run a cluster with the given node as its monitor, which must come to have a pool with the workload's number, and
-/// further nodes as wanted.
+/// Runs a cluster with the given monitor and further nodes. The monitor must create the workload's pool.
 pub fn run_with(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_>]) -> Report {
     let report = play(seed, config, monitor, others, Notes::Nowhere);
     if report.is_clean() {
@@ -208,9 +208,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
     all.extend([&cast.osds[..], &cast.clients, &cast.managers, &cast.admins].concat());
 
-    // Faults begin when there is something to disturb.
+    // Faults begin once the cluster has formed.
     let faults_begin = begin + Duration::from_secs(5).min(config.span);
-    let mut schedule = Schedule::new(seed, cast, faults_begin, quiet_after, config.loses_a_disk);
+    let mut schedule = Schedule::new(ROWS, seed, cast, faults_begin, quiet_after, config.loses_a_disk);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         set_clocks(&mut world, &all, seed);
@@ -274,7 +274,7 @@ fn make_world(seed: u64, config: &Config) -> World {
             n if n == osds + clients + 1 => EntityName::new(EntityKind::MGR, 0),
             _ => EntityName::new(EntityKind::CLIENT, -1),
         };
-        // The monitor's address is known by its nonce for ever.
+        // The monitor's nonce is part of its well-known address.
         let life = if node.0 == 0 { 0 } else { life };
         let mut config = messenger::Config::new(name, addrs(node.0, life));
         config.methods = vec![if cephx { wire::cephx::METHOD_CEPHX } else { wire::cephx::METHOD_NONE }];
@@ -282,7 +282,7 @@ fn make_world(seed: u64, config: &Config) -> World {
     })
 }
 
-/// No two clocks run alike.
+/// Gives every node a usual clock drift.
 fn set_clocks(world: &mut World, nodes: &[NodeId], seed: u64) {
     const USUAL_PPM: i64 = 100;
     let mut random = stream(seed, "clocks");
@@ -292,8 +292,8 @@ fn set_clocks(world: &mut World, nodes: &[NodeId], seed: u64) {
     }
 }
 
-/// On disks, writes are of different sizes: within a block, beyond one, and of several. And there are so many objects that
-/// some of them are not written for a while: what rots is found.
+/// The workload on disks. Write sizes range from parts of a block to several blocks. Cold objects are rarely written, so
+/// that reads find damage in them.
 fn on_disks(workload: Workload, seed: u64) -> Workload {
     const COLD_OBJECTS: u64 = 60;
     let unit_bytes = [64, 1000, 6000, 20_000][seed as usize / 2 % 4];

@@ -1,10 +1,10 @@
-//! What a run did: one number that two runs of a seed must share, the last events in words, and what was covered.
+//! The trace of a run: a hash over all events, the last events in words, and the coverage.
 
 use crate::node::NodeId;
 use machine::{CoreId, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many of the last events are kept in words.
+/// Number of last events that are kept in words.
 const RECENT_MAX: usize = 400;
 
 #[derive(Debug, Default)]
@@ -14,31 +14,31 @@ pub struct Trace {
     notes: Notes,
     recent: VecDeque<String>,
     coverage: Coverage,
-    /// The last state of each instance of each machine.
+    /// The state of each instance of each machine.
     states: BTreeMap<(Source, &'static str, u64), &'static str>,
-    /// What each source said last, and what the present one says.
+    /// The last report of each source, and a buffer for the next one.
     said: BTreeMap<Source, Vec<Said>>,
     says: Vec<Said>,
 }
 
-/// Whose machines: a node, or an endpoint of its messenger.
+/// The source of a report of states: a node, or an endpoint of its messenger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
     Node(NodeId),
     Endpoint(NodeId, CoreId),
 }
 
-/// A machine, which of several, and its state.
+/// A machine, its instance number, and its state.
 type Said = (&'static str, u64, &'static str);
 
-/// Where events in words go. Making the words takes longer than the run itself.
+/// The destination of events in words. Formatting them takes longer than the run itself.
 #[derive(Default)]
 pub enum Notes {
     #[default]
     Nowhere,
-    /// The last of them are kept.
+    /// The last [`RECENT_MAX`] are kept.
     Recent,
-    /// Each to the caller, as it happens.
+    /// Each event goes to the caller.
     To(Box<dyn FnMut(&str)>),
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Notes {
     }
 }
 
-/// Longer ones are mostly maps in bytes.
+/// Maximum length of an event in words. Longer ones are mostly encoded maps.
 const NOTE_CHARS_MAX: usize = 300;
 
 fn shortened(mut words: String) -> String {
@@ -62,19 +62,19 @@ fn shortened(mut words: String) -> String {
     words
 }
 
-/// What was seen, and how often.
+/// Counts of the messages, states and transitions that a run showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// A message type that arrived at a kind of node.
+    /// Message types by kind of receiver.
     pub messages: BTreeMap<(&'static str, &'static str), u64>,
-    /// A state that a machine came into: machine and state.
+    /// States that a machine entered: machine and state.
     pub states: BTreeMap<(&'static str, &'static str), u64>,
-    /// From one state into another: machine, from, to.
+    /// Transitions: machine, from, to.
     pub transitions: BTreeMap<(&'static str, &'static str, &'static str), u64>,
 }
 
 impl Coverage {
-    /// What another run saw, too.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Coverage) {
         other.messages.iter().for_each(|(k, n)| *self.messages.entry(*k).or_default() += n);
         other.states.iter().for_each(|(k, n)| *self.states.entry(*k).or_default() += n);
@@ -83,7 +83,7 @@ impl Coverage {
 }
 
 impl Trace {
-    /// Everything that can tell two runs apart goes in here.
+    /// Mixes an event into the hash.
     pub fn event(&mut self, now: Time, node: usize, what: &str, bytes: &[u8]) {
         self.events += 1;
         self.mix(now.0);
@@ -105,7 +105,7 @@ impl Trace {
         self.notes = notes;
     }
 
-    /// An event in words, for when something goes wrong.
+    /// Notes an event in words, for the analysis of a failure.
     pub fn note(&mut self, words: impl FnOnce() -> String) {
         match &mut self.notes {
             Notes::Nowhere => {}
@@ -123,7 +123,7 @@ impl Trace {
         *self.coverage.messages.entry((receiver, message)).or_default() += 1;
     }
 
-    /// The states that the machines of one source are in: `tell` says them, in the same order each time.
+    /// Takes the states of one source's machines. `tell` reports them in the same order each time.
     pub(crate) fn states(
         &mut self,
         source: Source,
@@ -132,7 +132,7 @@ impl Trace {
         let mut says = std::mem::take(&mut self.says);
         says.clear();
         tell(&mut |machine, instance, state| says.push((machine, instance, state)));
-        // Mostly nothing has changed, and this is asked after every step.
+        // Called after every step, mostly without a change.
         let is_same = |(a, b): (&Said, &Said)| std::ptr::eq(a.2, b.2) && a.1 == b.1 && std::ptr::eq(a.0, b.0);
         let said = self.said.entry(source).or_default();
         if said.len() != says.len() || !said.iter().zip(&says).all(is_same) {
@@ -154,7 +154,7 @@ impl Trace {
         }
     }
 
-    /// A process has died: what it was in is not what the next one comes from.
+    /// Forgets the states of a dead process. The next one has no transition from them.
     pub(crate) fn forget_states(&mut self, node: NodeId) {
         let is_of =
             |source: &Source| matches!(source, Source::Node(n) | Source::Endpoint(n, _) if *n == node);
@@ -163,7 +163,7 @@ impl Trace {
     }
 
     fn mix(&mut self, word: u64) {
-        // A multiply and a rotation a word: it has to be quick, and no adversary is about.
+        // One multiplication and rotation per word: fast, and not meant to resist an attacker.
         self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 

@@ -1,8 +1,8 @@
-//! The world: nodes with clocks of their own, the network between them, one queue of what happens next.
+//! The world: nodes with clocks of their own, the network between them, and one event queue.
 //!
-//! Everything random is drawn from the seed, in streams of their own for the network and for each kind of fault, so that
-//! a change in the one does not shift the other. Events at the same time happen in the order in which they were put down.
-//! Two runs of one seed are the same event by event; [`Trace::hash`] tells.
+//! All randomness derives from the seed. The network and each kind of fault have streams of their own, so that a change in
+//! one does not shift the others. Events of the same time happen in the order of their scheduling. Two runs of a seed have
+//! the same events; [`Trace::hash`] compares them.
 
 use crate::check::TrueTime;
 use crate::clock::{Clock, WallClock};
@@ -19,17 +19,17 @@ use std::time::Duration;
 
 pub struct World {
     now: Time,
-    /// The same, for the history.
+    /// The same time, shared with the history.
     true_time: TrueTime,
     nodes: Vec<Box<dyn Node>>,
-    /// What the network knows of each, kept up to date.
+    /// The network's view of each node.
     stations: Vec<Station>,
-    /// When each node wants to go on by itself, in the world's time.
+    /// Each node's next wake, in the world's time.
     wakes: Vec<Option<Time>>,
     network: Network,
     weather: Weather,
     network_random: Random,
-    /// Decides what was on a disk when its process died.
+    /// Seeds the dice of crashes.
     seed: u64,
     ambushes: BTreeMap<NodeId, Ambush>,
     pauses: BTreeMap<NodeId, Pause>,
@@ -39,7 +39,7 @@ pub struct World {
     work: VecDeque<Work>,
 }
 
-/// A node that dies at its next write, if that is before a time.
+/// A crash of a node at its next disk write before `until`.
 #[derive(Clone, Copy)]
 struct Ambush {
     until: Time,
@@ -47,16 +47,16 @@ struct Ambush {
     down_for: Duration,
 }
 
-/// A process that is stopped, or will be.
+/// A process that is stopped, or will be after some steps.
 struct Pause {
-    /// So many more steps it takes before that.
+    /// Steps until the process stops.
     steps_left: u64,
     until: Time,
-    /// What it has not got, or not done, in order.
+    /// Its events and effects during the pause, in order.
     waiting: VecDeque<Work>,
 }
 
-/// What the present event has yet to lead to, at the same moment.
+/// A consequence of the current event, at the same moment.
 enum Work {
     Event(NodeId, NetEvent),
     Effect(NodeId, NetEffect),
@@ -83,14 +83,14 @@ impl World {
         World::new(seed, Network::Messages(MessageNetwork::default()))
     }
 
-    /// With session machines; `config` says how each node's is set up.
+    /// A world with session machines. `config` configures each node's endpoint.
     pub fn with_bytes(seed: u64, config: impl Fn(NodeId, Life) -> messenger::Config + 'static) -> World {
         let config: EndpointConfig = Box::new(config);
         World::new(seed, Network::Bytes(Box::new(BytesNetwork::new(config))))
     }
 
     fn new(seed: u64, network: Network) -> World {
-        // Not zero, so that no machine's "never" looks like now.
+        // Not zero: machines use zero for "never".
         let now = Time(1_000_000_000);
         World {
             now,
@@ -115,7 +115,7 @@ impl World {
         self.trace.set_notes(notes);
     }
 
-    /// A node that is down until it is started. `wall` is what it reads the wall from.
+    /// Adds a node that is down. `wall` is its wall clock.
     pub fn add(&mut self, node: Box<dyn Node>, wall: WallClock) -> NodeId {
         self.stations.push(Station {
             name: node.name(),
@@ -136,7 +136,7 @@ impl World {
         self.put(self.now, Event::Start(node));
     }
 
-    /// What does not agree with itself on the disks of those who are up. For the end: they do not go on as before.
+    /// Inconsistencies on the disks of running nodes. Only at the end of a run: the nodes cannot continue.
     pub fn examine(&mut self) -> Vec<String> {
         let up = self.nodes.iter_mut().zip(&self.stations).filter(|(_, station)| station.is_up);
         up.filter_map(|(node, _)| node.examine().err().map(|why| format!("{}: {why}", node.name()))).collect()
@@ -167,12 +167,12 @@ impl World {
         self.queue.insert((at, self.queued), event);
     }
 
-    /// Run for a while.
+    /// Runs for `span`.
     pub fn run(&mut self, span: Duration) {
         self.run_until(self.now + span, || true);
     }
 
-    /// Run until then, but not further than the event after which `go_on` says no.
+    /// Runs until `end`, or until `go_on` returns false after an event.
     pub fn run_until(&mut self, end: Time, go_on: impl Fn() -> bool) {
         while self.step(end) {
             if !go_on() {
@@ -187,7 +187,7 @@ impl World {
         self.true_time.set(self.now);
     }
 
-    /// The next event, if it comes by `end`.
+    /// Executes the next event, if there is one until `end`.
     fn step(&mut self, end: Time) -> bool {
         let queued = self.queue.first_key_value().map(|((at, _), _)| *at);
         let woken = self.wakes.iter().enumerate().filter_map(|(i, at)| Some(((*at)?, i))).min();
@@ -251,12 +251,12 @@ impl World {
         has_happened
     }
 
-    /// False if it met nobody.
+    /// Injects a fault. False if it met no target.
     fn inject(&mut self, fault: Fault) -> bool {
         let now = self.now;
         let is_up = |node: NodeId| self.stations[node.0].is_up;
         match fault {
-            Fault::Break { pick } => {
+            Fault::Reset { pick } => {
                 let mut was_broken = false;
                 self.with_network(|network, cx| was_broken = network.break_one(cx, pick));
                 return was_broken;
@@ -290,14 +290,14 @@ impl World {
                 self.look_at_clock(node);
                 return has_filled;
             }
-            Fault::CutOff { node, cut_for } => self.weather.cut_off(node, now + cut_for),
-            Fault::Part { from, to, both_ways, parted_for } => {
+            Fault::Isolate { node, lasts } => self.weather.isolate(node, now + lasts),
+            Fault::Partition { from, to, both_ways, lasts } => {
                 if from == to {
                     return false;
                 }
-                self.weather.part(from, to, now + parted_for);
+                self.weather.partition(from, to, now + lasts);
                 if both_ways {
-                    self.weather.part(to, from, now + parted_for);
+                    self.weather.partition(to, from, now + lasts);
                 }
             }
             Fault::SlowNetwork { delay_max, slow_for } => self.weather.slow_down(delay_max, now + slow_for),
@@ -328,7 +328,7 @@ impl World {
         true
     }
 
-    /// Partitions end, and wall clocks are set right.
+    /// Ends partitions and corrects the wall clocks.
     pub fn calm(&mut self) {
         self.weather.calm();
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
@@ -338,7 +338,7 @@ impl World {
         self.stations[node.0].clock.local(at)
     }
 
-    /// The process dies, if it was alive.
+    /// Kills a process. False if it was dead.
     fn crash(&mut self, node: NodeId, death: Death, down_for: Duration) -> bool {
         if !self.stations[node.0].is_up {
             return false;
@@ -356,7 +356,7 @@ impl World {
         true
     }
 
-    /// Those who were to die in the middle of a write, and are in one, do.
+    /// Executes the ambushes of nodes that are writing.
     fn spring_ambushes(&mut self) {
         if self.ambushes.is_empty() {
             return;
@@ -391,7 +391,7 @@ impl World {
         self.look_at_clock(id);
     }
 
-    /// When the node wants to go on by itself, if it may.
+    /// Updates the node's next wake. A stopped process has none.
     fn look_at_clock(&mut self, id: NodeId) {
         let station = &mut self.stations[id.0];
         station.is_paused = self.pauses.get(&id).is_some_and(|pause| pause.steps_left == 0);
@@ -400,7 +400,7 @@ impl World {
         self.wakes[id.0] = wake.map(|at| station.clock.world(at).max(self.now));
     }
 
-    /// Lend the network what it works with.
+    /// Calls the network with its context.
     fn with_network(&mut self, f: impl FnOnce(&mut Network, &mut Cx<'_>)) {
         let mut schedule = Vec::new();
         let mut events = VecDeque::new();
@@ -420,7 +420,7 @@ impl World {
         self.work.extend(events.into_iter().map(|(node, event)| Work::Event(node, event)));
     }
 
-    /// Carry events to nodes and effects to the network until neither is left.
+    /// Delivers events to nodes and effects to the network until none is left.
     fn settle(&mut self) {
         self.carry();
         self.spring_ambushes();

@@ -1,5 +1,5 @@
-//! The whole cluster with the durable store on simulated disks: nothing acknowledged is lost by power cuts, nothing wrong
-//! is served from disks that rot, and bugs that are planted in the store are caught (`--features planted-bugs`).
+//! A whole cluster with the durable store on simulated disks. Power losses lose no acknowledged write, damaged blocks are
+//! never served, and bugs planted in the store are caught (`--features planted-bugs`).
 
 use sim::{Config, Medium, StoreChoice, run};
 use std::time::Duration;
@@ -8,24 +8,24 @@ fn config(seconds: u64) -> Config {
     Config { store: StoreChoice::Always(Medium::Disk), ..Config::new(Duration::from_secs(seconds)) }
 }
 
-/// Of a few seeds, each twice: they hold, they replay, and disks were broken in them.
+/// The seeds hold and replay, and their disks lost power and reported damage.
 #[test]
-fn nothing_is_lost_by_power_cuts_and_nothing_wrong_is_read_from_disks_that_rot() {
+fn disks_that_lose_power_and_rot_serve_only_whole_data() {
     let (mut power_cuts, mut failed) = (0, 0);
-    // Seeds whose objects are blocks on the disk, not entries of the index.
+    // In these seeds objects are blocks on the disk, not entries of the index.
     for seed in 4..8 {
         let report = run(seed, &config(120));
         assert!(report.is_clean(), "{report}");
         assert!(report.summary.answered > 300, "{report}");
         assert_eq!(run(seed, &config(120)).trace_hash, report.trace_hash, "seed {seed} replays");
-        let cuts = report.faults.iter().filter(|(row, _)| row.contains("loses power"));
+        let cuts = report.faults.iter().filter(|(row, _)| row.contains("power loss"));
         power_cuts += cuts.map(|(_, struck)| struck).sum::<u64>();
         failed += report.summary.failed;
     }
     assert!(power_cuts > 0 && failed > 0, "{power_cuts} power cuts, {failed} failed reads");
 }
 
-/// Each bug breaks a promise that it is a bug against, and the seed that shows it holds without the bug.
+/// Each bug breaks one of its expected promises, in a seed that holds without the bug.
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use super::*;
@@ -52,23 +52,23 @@ mod planted {
         panic!("{bug:?} breaks none of {promises:?}, but {others:#?}");
     }
 
-    /// What is gone then is a record of the log that a later one says was kept, or data that nothing has damaged.
+    /// A power loss then removes a log record that later records refer to, or data of an acknowledged write.
     #[test]
     fn planted_acknowledged_before_flush_is_caught() {
         let promises = [Promise::SoundDisks, Promise::OnlyDamageIsAnError, Promise::KeptWhatWasAcknowledged];
         is_caught(PlantedBug::AcknowledgedBeforeFlush, &promises, 0..20);
     }
 
-    /// A later batch was answered and the one before it was not written, just when the power failed: one seed in a hundred,
-    /// so the search begins where there is one, and goes on far when the simulation has changed. Or blocks are free too
-    /// early, and taken for two things, which a debug assertion of the store sees first.
+    /// A power loss keeps a later, acknowledged batch without the one before it: about one seed in a hundred. The search
+    /// starts near such a seed. Blocks may also be freed too early and allocated twice, which a debug assertion of the
+    /// store reports first.
     #[test]
     fn planted_acknowledged_out_of_order_is_caught() {
         let promises = [Promise::OnlyDamageIsAnError, Promise::KeptWhatWasAcknowledged, Promise::Invariant];
         is_caught(PlantedBug::AcknowledgedOutOfOrder, &promises, 80..400);
     }
 
-    /// A read shows what nobody wrote.
+    /// A read shows bytes that no client wrote.
     #[test]
     fn planted_checksum_not_compared_is_caught() {
         is_caught(PlantedBug::ChecksumNotCompared, &[Promise::OneOrder], 0..20);

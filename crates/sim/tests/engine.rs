@@ -1,5 +1,5 @@
-//! Does the simulator find what it is there to find? A toy store and its clients, right and with bugs planted, at both
-//! levels of the network. (The cluster's own machines are simulated in the other tests.)
+//! Tests of the simulator itself: a toy store and its clients, correct and with planted bugs, at both levels of the
+//! network. The other test files simulate the cluster's own machines.
 
 use bytes::Bytes;
 use codec::{Features, Reader, Writer};
@@ -17,9 +17,9 @@ use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bug {
     None,
-    /// Answers before the disk has it.
+    /// Answers before the disk has the write.
     ReplyBeforeCommit,
-    /// Forgets which requests it has done.
+    /// Forgets completed requests.
     LostReqid,
     /// Answers the newest commit first.
     OutOfOrder,
@@ -44,7 +44,7 @@ fn words_of(message: &Message) -> Vec<u64> {
     std::iter::from_fn(|| r.u64().ok()).collect()
 }
 
-/// What is on the disk: contents, and requests that were done with their answers.
+/// The contents of the disk: objects, and completed requests with their answers.
 #[derive(Clone, Default)]
 struct Disk {
     objects: BTreeMap<u64, Vec<Token>>,
@@ -53,12 +53,12 @@ struct Disk {
 
 const ENOENT: i32 = -2;
 
-/// The bytes that the model gives a token.
+/// The bytes of a token in the checker's model.
 fn fill(token: Token) -> Fill {
     Fill { token, len: 16 }
 }
 
-/// A request: client, number, object, what (0 read, 1 put, 2 append, 3 remove), token.
+/// A request: client, number, object, operation (0 read, 1 put, 2 append, 3 remove), token.
 type Request = [u64; 5];
 
 impl Disk {
@@ -91,7 +91,7 @@ struct Server {
     random: Random,
     durable: Disk,
     current: Disk,
-    /// Requests that the disk is writing, with when it is done and whom to tell.
+    /// Requests that the disk is writing, with the completion time and the reply.
     writing: VecDeque<(Time, Request, Option<(ConnId, Vec<u64>)>)>,
 }
 
@@ -113,7 +113,7 @@ impl Node for Server {
         let request: Request = words_of(&m).try_into().expect("five words");
         let mut answer = self.current.apply(request, self.bug != Bug::LostReqid);
         answer.insert(0, request[1]);
-        // A read answers after the writes before it, too: what it saw must be there to stay.
+        // A read answers after earlier writes: the value it saw must be durable.
         let after = self.writing.back().map_or(now, |(at, ..)| *at);
         let done = now.max(after) + Duration::from_micros(100 + self.random.below(3_000));
         let mut reply = Some((conn, answer));
@@ -132,7 +132,7 @@ impl Node for Server {
             replies.extend(reply);
         }
         if self.bug == Bug::OutOfOrder && self.random.below(20) == 0 {
-            // Two commits at once, answered the wrong way round.
+            // Two commits at once, answered in reverse order.
             if let Some((_, request, Some(reply))) = self.writing.pop_front() {
                 self.durable.apply(request, true);
                 replies.insert(0, reply);
@@ -148,7 +148,7 @@ impl Node for Server {
     }
 
     fn crash(&mut self, _now: Time, _death: Death, dice: &mut Random) {
-        // The disk may have finished some of what nobody was told of.
+        // The disk may have finished some unacknowledged requests.
         let finished = dice.below(self.writing.len() as u64 + 1) as usize;
         for (_, request, _) in std::mem::take(&mut self.writing).into_iter().take(finished) {
             self.durable.apply(request, self.bug != Bug::LostReqid);
@@ -330,11 +330,11 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
         let down_for = Duration::from_millis(random.below(300));
         let fault = match random.below(4) {
             0 => Fault::Crash { node: server, death: Death::Process, down_for },
-            1 => Fault::CutOff { node: clients[round % 4], cut_for: down_for },
+            1 => Fault::Isolate { node: clients[round % 4], lasts: down_for },
             2 if round % 12 == 0 => {
                 Fault::Crash { node: clients[round % 4], death: Death::Process, down_for }
             }
-            _ => Fault::Break { pick: random.u64() },
+            _ => Fault::Reset { pick: random.u64() },
         };
         world.fault(fault);
     }
@@ -347,7 +347,7 @@ fn run(seed: u64, level: Level, bug: Bug) -> (Vec<Violation>, u64, u64) {
 const LEVELS: [Level; 2] = [Level::Messages, Level::Bytes { cephx: false }];
 
 #[test]
-fn a_right_store_holds_and_a_seed_replays() {
+fn correct_store_holds_and_seed_replays() {
     for level in LEVELS {
         for seed in 0..2 {
             let (violations, hash, answered) = run(seed, level, Bug::None);
@@ -374,7 +374,7 @@ fn planted_bugs_are_caught() {
 }
 
 #[test]
-fn a_node_that_does_not_exist_cannot_be_called() {
+fn call_to_missing_node_is_never_answered() {
     let mut world = World::with_messages(1);
     let history = Rc::new(RefCell::new(History::new(world.true_time())));
     let client = Client::new(1, Random::from_number(1), history.clone());

@@ -1,6 +1,5 @@
-//! OSDs and clients under faults, with a scripted monitor: nothing acknowledged is lost or done twice, watches of the
-//! dead end, a lost disk is never taken for an empty one, and bugs that are planted are caught
-//! (`--features planted-bugs`).
+//! OSDs and clients under faults, with a scripted monitor. No acknowledged write is lost or done twice, watches of dead
+//! clients end, a lost disk is never taken for an empty one, and planted bugs are caught (`--features planted-bugs`).
 
 mod support;
 
@@ -32,7 +31,7 @@ fn holds(seeds: std::ops::Range<u64>, config: &Config) {
         println!("{report}");
         assert!(report.is_clean(), "seed {seed}");
         let summary = report.summary;
-        // Who watches an object that was lost cannot be looked up.
+        // The watchers of a lost object cannot be listed.
         let looked = summary.looks > 0 || config.loses_a_disk;
         assert!(summary.answered > 300 && looked, "seed {seed}: {summary:?}");
         assert_eq!(summary.open > 0, config.loses_a_disk, "seed {seed}");
@@ -41,29 +40,28 @@ fn holds(seeds: std::ops::Range<u64>, config: &Config) {
 }
 
 #[test]
-fn with_messages_nothing_acknowledged_is_lost_or_done_twice() {
+fn osds_over_messages_keep_their_promises() {
     holds(0..3, &config(Level::Messages, 120));
 }
 
 #[test]
-fn with_sessions_nothing_acknowledged_is_lost_or_done_twice() {
+fn osds_over_sessions_keep_their_promises() {
     holds(0..2, &config(Level::Bytes { cephx: false }, 60));
 }
 
-/// Who asks for what was lost waits: no answer says that it was never there.
+/// Operations on lost objects wait. No answer says that the object never existed.
 #[test]
-fn a_lost_disk_is_not_an_empty_one() {
+fn lost_disk_is_not_taken_for_an_empty_one() {
     holds(0..3, &Config { loses_a_disk: true, ..config(Level::Messages, 60) });
 }
 
 #[test]
 #[ignore = "long: 20 seeds of ten minutes"]
-fn many_seeds_hold() {
+fn osds_over_many_seeds_keep_their_promises() {
     holds(1000..1020, &config(Level::Messages, 600));
 }
 
-/// Each bug breaks the promise that it is a bug against, and not just any; the seed that shows it holds without the
-/// bug.
+/// Each bug breaks its expected promise first, in a seed that holds without the bug.
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use super::*;
@@ -75,7 +73,7 @@ mod planted {
         is_caught_with(bug, promise, "", config);
     }
 
-    /// The violation also says `words`.
+    /// The violation's text contains `words`.
     fn is_caught_with(bug: PlantedBug, promise: Promise, words: &str, config: &Config) {
         let mut others = Vec::new();
         for seed in 0..20 {
@@ -117,19 +115,19 @@ mod planted {
     }
 
     #[test]
-    fn planted_pg_active_without_history_is_caught_when_pgs_move() {
+    fn planted_pg_active_without_history_on_move_is_caught() {
         let config = config(Level::Messages, 120);
         is_caught(PlantedBug::ActiveWithoutHistory, Promise::KeptWhatWasAcknowledged, &config);
     }
 
-    /// The disk is lost before the monitor begins to move PGs.
+    /// The disk loss comes before the monitor starts to move PGs.
     #[test]
-    fn planted_pg_active_without_history_is_caught_when_a_disk_is_lost() {
+    fn planted_pg_active_without_history_on_disk_loss_is_caught() {
         let config = Config { loses_a_disk: true, ..config(Level::Messages, 36) };
         is_caught(PlantedBug::ActiveWithoutHistory, Promise::KeptWhatWasAcknowledged, &config);
     }
 
-    /// In the assembly of an OSD's cores: the shard of another core keeps the session of a client that is gone.
+    /// In the wiring of an OSD's cores: the shard of another core keeps the session of a client that is gone.
     #[test]
     fn planted_session_closed_on_core_zero_only_is_caught() {
         let config = Config { cores: CoresChoice::Always(2), ..config(Level::Messages, 120) };
@@ -141,7 +139,7 @@ mod planted {
         );
     }
 
-    /// In the assembly of an OSD's cores: of two requests that another core has to serve the later comes first.
+    /// In the wiring of an OSD's cores: of two requests that another core serves, the later one arrives first.
     #[test]
     fn planted_request_mail_that_overtakes_is_caught() {
         let config = Config { cores: CoresChoice::Always(2), ..config(Level::Messages, 120) };

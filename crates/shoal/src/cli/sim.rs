@@ -1,4 +1,4 @@
-//! `shoal sim`: clusters of production machines through faults, each on one thread, from one seed.
+//! `shoal sim`: runs simulated clusters of production machines under faults, each from one seed on one thread.
 
 mod campaign;
 
@@ -40,10 +40,10 @@ pub struct Args {
     /// Print every event in words
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
-    /// What the simulated network carries [default: by seed]
+    /// Level of the simulated network [default: by seed]
     #[arg(long, value_enum)]
     level: Option<Level>,
-    /// What OSDs keep their objects in [default: by seed]
+    /// Store of the OSDs [default: by seed]
     #[arg(long, value_enum)]
     store: Option<Store>,
     /// Reactor cores of each OSD [default: by seed]

@@ -5,14 +5,14 @@
 
 use super::Token;
 
-/// The bytes of one write: `len` bytes that no other write of the run has.
+/// The bytes of one write: `len` bytes that are unique to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fill {
     pub token: Token,
     pub len: u64,
 }
 
-/// Words of a fill are numbered with so many bits; tokens have the rest.
+/// Bits of a word's index within its fill. The token has the other bits.
 const INDEX_BITS: u32 = 20;
 /// Odd, so that multiplication is invertible; [`MIX_INVERSE`] inverts it.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -41,7 +41,7 @@ fn word(token: Token, index: u64) -> [u8; 8] {
 struct Run {
     /// [`ZEROS`] for zeros.
     token: Token,
-    /// Where in the fill the run begins; 0 for zeros.
+    /// The run's offset within the fill. 0 for zeros.
     from: u64,
     len: u64,
 }
@@ -95,10 +95,10 @@ fn word_or_empty(token: Token, index: u64, wanted: usize) -> [u8; 8] {
     if wanted == 0 { [0; 8] } else { word(token, index) }
 }
 
-/// What an object holds, byte by byte.
+/// The bytes of an object.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Data {
-    /// Neighbours that continue one another are one run, so that equal bytes are equal runs.
+    /// Adjacent runs of one fill are merged, so that equal bytes are equal runs.
     runs: Vec<Run>,
     len: u64,
 }
@@ -168,12 +168,12 @@ impl Data {
         }
     }
 
-    /// How many bytes of a range exist.
+    /// The number of bytes of a range that exist.
     pub fn readable(&self, offset: u64, len: u64) -> u64 {
         len.min(self.len.saturating_sub(offset))
     }
 
-    /// Whether these bytes are what a read at `offset` gives: all of them exist and are equal.
+    /// True if a read at `offset` gives `bytes`: all of them exist and are equal.
     pub fn is_at(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         for run in self.runs_from(offset) {
@@ -204,7 +204,7 @@ impl Data {
         true
     }
 
-    /// The first byte at which a comparison of `expected` with what is at `offset` fails; there are zeros beyond the end.
+    /// The first byte at which the data at `offset` differs from `expected`. Bytes beyond the end compare as zeros.
     pub fn first_difference(&self, offset: u64, expected: &[u8]) -> Option<u64> {
         let stored = self.runs_from(offset).flat_map(|run| (0..run.len).map(move |i| run.byte(i)));
         let mut pairs = expected.iter().zip(stored.chain(std::iter::repeat(0)));
@@ -220,7 +220,7 @@ impl Data {
         })
     }
 
-    /// Each write that is seen in a range, with the number of its bytes there.
+    /// The writes that are visible in a range, each with its number of bytes there.
     pub fn tokens(&self, offset: u64, len: u64) -> Vec<(Token, u64)> {
         let mut left = len;
         let mut seen = Vec::new();
@@ -235,8 +235,8 @@ impl Data {
     }
 }
 
-/// The writes that bytes were made by, as far as they can be told, with the number of bytes of each in order of place.
-/// For the words of a violation: a byte that fits no write is left out.
+/// The writes that `bytes` consists of, in order of offset, each with its number of bytes. Bytes that match no write are
+/// left out. The text of a violation shows them.
 pub fn tokens_of(bytes: &[u8], newest: Token) -> Vec<(Token, u64)> {
     let mut seen: Vec<(Token, u64)> = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What clients did and were told, checked as it happens.
+//! The operations of all clients and their answers, checked during the run.
 
 use super::linear::{Checker, Impossible, OpRef};
 use super::object::{Answer, Output, Step};
@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long after its client's death a write may still take effect: longer than anything that may hold it up on its way
-/// (a partition, a pause, a stall, one after the other), or in an OSD that has not heard yet that the client is gone.
+/// Time after a client's death in which its writes may still take effect. A partition, a pause and a stall, one after the
+/// other, take less; so does an OSD that has not yet seen the client's connection close.
 const ABANDONED_MAX: Duration = Duration::from_secs(60);
 
-/// The world's own time, which no fault bends. Nodes have clocks of their own.
+/// The world's own time. No fault changes it; nodes have clocks of their own.
 pub type TrueTime = Rc<Cell<Time>>;
 
 /// Every client's operations on every object. Shared by the clients of one run.
@@ -22,21 +22,21 @@ pub struct History {
     now: TrueTime,
     objects: BTreeMap<String, Checker>,
     open: BTreeMap<OpRef, Open>,
-    /// Each client's open writes on an object, in the order in which it asked.
+    /// Each client's open writes to an object, in submission order.
     writes: BTreeMap<(u32, String), VecDeque<OpRef>>,
     last_op: u64,
     last_token: Token,
     answered: u64,
     abandoned: u64,
-    /// Writes of clients that died, which may take effect until a time: object and write, in order of time.
+    /// Writes of dead clients, with the time until which they may take effect, in order of time.
     abandoned_writes: VecDeque<(Time, String, OpRef)>,
     listings: BTreeMap<u64, Listing>,
     last_listing: u64,
     listed: u64,
-    /// How many reads of an object may still fail: the store found damage, and so often.
+    /// Reads of each object that may still fail: the number of times the store reported damage, less failed reads.
     damaged: BTreeMap<String, u64>,
     failed: u64,
-    /// Clients that died, by the number under which OSDs knew them.
+    /// The global ids of dead clients.
     dead: BTreeSet<i64>,
     looks: u64,
     violations: Vec<Violation>,
@@ -56,7 +56,7 @@ impl Open {
     }
 }
 
-/// A listing of the pool is a read of each object's existence, some time between its begin and its end.
+/// A listing of the pool: a read of each object's existence, at some time between begin and end.
 #[derive(Debug)]
 struct Listing {
     client: u32,
@@ -72,14 +72,14 @@ pub struct ListingRef(u64);
 pub struct Summary {
     pub answered: u64,
     pub abandoned: u64,
-    /// Reads of what the disk had damaged.
+    /// Reads that failed because of a damaged disk.
     pub failed: u64,
     pub open: u64,
-    /// Listings of the whole pool that were checked.
+    /// Complete listings of the pool.
     pub listings: u64,
-    /// How often a client looked, at the end, who watches.
+    /// Checks of the list of watchers at the end of the run.
     pub looks: u64,
-    /// The greatest number of pasts that one object had at one time.
+    /// The maximum number of possible pasts of one object.
     pub pasts_max: u64,
 }
 
@@ -106,18 +106,19 @@ impl History {
         }
     }
 
-    /// A token that nothing else carries.
+    /// A new token.
     pub fn token(&mut self) -> Token {
         self.last_token += 1;
         self.last_token
     }
 
-    /// How many writes on an object have an unknown outcome. A workload keeps this small, so that all can be checked.
+    /// Writes to an object without a known outcome. The workload keeps their number small: the cost of checking grows with
+    /// them.
     pub fn writes_open(&self, object: &str) -> usize {
         self.objects.get(object).map_or(0, Checker::writes_open)
     }
 
-    /// In how many ways an object's past can be told. A read of everything in it brings that down.
+    /// The number of possible pasts of an object. A read of the whole object reduces it.
     pub fn pasts(&self, object: &str) -> usize {
         self.objects.get(object).map_or(1, Checker::states)
     }
@@ -149,7 +150,7 @@ impl History {
         self.with(&open.object, |checker| checker.answer(op, answer));
     }
 
-    /// A listing of the whole pool begins.
+    /// Begins a listing of the whole pool.
     pub fn begin_listing(&mut self, client: u32) -> ListingRef {
         let names: Vec<String> = self.objects.keys().cloned().collect();
         let steps: Rc<[Step]> = [Step::IsListed].into();
@@ -163,8 +164,8 @@ impl History {
         ListingRef(self.last_listing)
     }
 
-    /// The listing has come to its end and gave these names, among them some twice if PGs were split meanwhile. Names that
-    /// no operation has been begun on are for the caller to leave out.
+    /// Checks a complete listing. Names may repeat if PGs were split during it. The caller leaves out objects that the
+    /// history does not follow.
     pub fn answer_listing(&mut self, listing: ListingRef, names: &[String], may_repeat: bool) {
         let Some(Listing { client, ops }) = self.listings.remove(&listing.0) else { return };
         self.listed += 1;
@@ -182,7 +183,7 @@ impl History {
         }
     }
 
-    /// The listing ended with an error, or showed an object that cannot be looked for.
+    /// Discards a listing that failed.
     pub fn drop_listing(&mut self, listing: ListingRef) {
         let Some(Listing { ops, .. }) = self.listings.remove(&listing.0) else { return };
         for (name, op) in ops {
@@ -191,12 +192,12 @@ impl History {
         }
     }
 
-    /// An OSD's disk cannot read an object, or not as it was written.
+    /// Notes that an OSD's store reported damage of an object.
     pub fn damaged(&mut self, object: &str) {
         *self.damaged.entry(object.to_owned()).or_default() += 1;
     }
 
-    /// An operation got an I/O error: nothing is known of what it would have seen, and it changed nothing.
+    /// Ends an operation with an I/O error. It changed nothing and shows nothing.
     pub fn fail_read(&mut self, op: OpRef) {
         let Some(open) = self.open.remove(&op) else { return };
         self.failed += 1;
@@ -214,7 +215,7 @@ impl History {
         self.with(&open.object, |checker| checker.forget(op));
     }
 
-    /// One client's writes on one object are answered in the order in which they were asked.
+    /// Checks that one client's writes to one object are answered in submission order.
     fn check_order(&mut self, op: OpRef, open: &Open) {
         let queue = self.writes.entry((open.client, open.object.clone())).or_default();
         match queue.front() {
@@ -230,7 +231,7 @@ impl History {
         }
     }
 
-    /// A client died: what it had not heard of may have happened, or may yet, for a while.
+    /// Notes the death of a client. Its open writes may have taken effect, or may until [`ABANDONED_MAX`] has passed.
     pub fn abandon_client(&mut self, client: u32, global_id: i64) {
         self.dead.insert(global_id);
         self.listings.retain(|_, listing| listing.client != client);
@@ -251,12 +252,12 @@ impl History {
         self.dead.contains(&global_id)
     }
 
-    /// Somebody has looked who watches.
+    /// Counts a check of the list of watchers.
     pub fn looked(&mut self) {
         self.looks += 1;
     }
 
-    /// The run is over: check what waited for outcomes that do not come any more.
+    /// Ends the run: decides all operations that still waited for outcomes.
     pub fn finish(&mut self) {
         let names: Vec<String> = self.objects.keys().cloned().collect();
         for name in names {
@@ -289,7 +290,7 @@ impl History {
         &self.violations
     }
 
-    /// The oldest operation that has no answer: which client, which object, since when.
+    /// The oldest operation without an answer: its client, its object and its begin.
     pub fn oldest_open(&self) -> Option<(u32, &str, Time)> {
         self.open.values().min_by_key(|o| o.since).map(|o| (o.client, o.object.as_str(), o.since))
     }

@@ -1,16 +1,16 @@
-//! Linearizability of one object: is there an order in which its operations could have happened, one after the other,
-//! that gives every answer that was given? (Just-in-time linearization: G. Lowe, "Testing for linearizability".)
+//! Linearizability of one object: does some sequential order of its operations give every answer?
 //!
-//! The checker keeps every state that the object may be in: its value, which open writes have taken effect, and which
-//! open reads have seen a value that gives their answer. An answer keeps the states that the operation can have come
-//! from. A write without an answer (its client died) may take effect at any later time, or never, until it is given up
-//! ([`Checker::give_up`]).
+//! The algorithm is just-in-time linearization (G. Lowe, "Testing for linearizability").
 //!
-//! An operation is looked at only when its outcome is known, and so are all that began before it: that a read gives its
-//! answer is then decided the moment a state's value does, and a write is tried only where it gives the answer it gave.
-//! Both keep the states few. So does the promise that one client's writes to an object take effect in the order in which
-//! it asked. The cost stays exponential in the writes that are open at one time; beyond [`STATES_MAX`] the object is
-//! undecided, which the run counts as a failure.
+//! The checker keeps every possible state of the object: its value, the open writes that have taken effect, and the open
+//! reads that have seen a value with their answer. An answer keeps the states that are consistent with it. A write whose
+//! client died may take effect at any later time, or never, until it is given up ([`Checker::give_up`]).
+//!
+//! The checker examines an operation once its outcome and the outcomes of all earlier operations are known. A read is then
+//! decided as soon as a state's value gives its answer, and a write is tried only on values where it gives its answer.
+//! This keeps the states few. So does the promise that one client's writes to an object take effect in submission order.
+//! The cost is exponential in the number of concurrent writes. Beyond [`STATES_MAX`] the object is undecided, and an
+//! undecided object fails the run.
 
 use super::data::{Fill, tokens_of};
 use super::object::{self, Answer, Output, Step, Value};
@@ -18,16 +18,16 @@ use super::{Promise, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-/// One operation, for its life. Later ones have greater numbers.
+/// The number of an operation, in order of begin.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OpRef(pub u64);
 
 const STATES_MAX: usize = 100_000;
-/// As many operations as a state has bits for.
+/// Maximum operations in the window: the bits of [`State::done`].
 const WINDOW_MAX: usize = 128;
-/// From so many states on, those that another one covers are looked for.
+/// Number of states from which states covered by another one are dropped.
 const PRUNED_FROM: usize = 16;
-/// Values that are kept before those that no state has are forgotten.
+/// Number of values from which unused values are forgotten.
 const VALUES_MAX: usize = 2_000;
 
 /// One object's possible pasts.
@@ -57,7 +57,7 @@ struct Op {
     steps: Rc<[Step]>,
     writes: bool,
     outcome: Outcome,
-    /// Its place in the window, once it is looked at.
+    /// Its place in the window, once it is examined.
     slot: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ enum Outcome {
     Void,
 }
 
-/// One past: what the object's value is, and of the window's operations which have happened.
+/// One possible past: the object's value, and the operations of the window that have happened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
     value: ValueId,
@@ -80,14 +80,14 @@ struct State {
 
 type ValueId = u32;
 
-/// Every value that the object has had in some past, by number.
+/// Every value of the object in some past, by number.
 #[derive(Debug, Default)]
 struct Values {
     by_id: Vec<Value>,
     ids: BTreeMap<Value, ValueId>,
-    /// What a write makes of a value: `None` where it gives another answer than it gave.
+    /// The value after a write. `None` if the write would give another answer than it gave.
     written: BTreeMap<(OpRef, ValueId), Option<ValueId>>,
-    /// Whether a read of a value gives the answer that it gave.
+    /// True if a read of a value gives the answer that it gave.
     read: BTreeMap<(OpRef, ValueId), bool>,
 }
 
@@ -110,7 +110,7 @@ impl Values {
             (Ok(after), Outcome::Answered(answer)) => (answer.errno == 0).then(|| self.id(after)),
             (Ok(after), _) => Some(self.id(after)),
             (Err(errno), Outcome::Answered(answer)) => (answer.errno == errno).then_some(value),
-            // A failure that nobody hears of is as if it had never been asked.
+            // A failed write without an answer changes nothing.
             (Err(_), _) => None,
         };
         self.written.insert((id, value), after);
@@ -137,13 +137,13 @@ impl Values {
     }
 }
 
-/// No order gives this answer.
+/// An answer that no order of the operations gives.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Impossible {
     pub op: OpRef,
     pub steps: Rc<[Step]>,
     pub answer: Rc<Answer>,
-    /// Everything that the object may have held before.
+    /// All possible values before the operation.
     pub possible: Vec<Value>,
     /// The promise that such an answer breaks.
     pub promise: Promise,
@@ -186,26 +186,26 @@ impl Checker {
         self.advance()
     }
 
-    /// The operation's answer will never come; it may have happened, or may yet.
+    /// The operation gets no answer. It may have taken effect, or may later.
     pub fn abandon(&mut self, op: OpRef) -> Result<(), Impossible> {
         let writes = self.ops.get(&op).is_some_and(|op| op.writes);
         self.decide(op, if writes { Outcome::Unknown } else { Outcome::Void });
         self.advance()
     }
 
-    /// The operation had no effect, and its answer shows nothing of the object.
+    /// The operation had no effect, and its answer shows nothing.
     pub fn forget(&mut self, op: OpRef) -> Result<(), Impossible> {
         self.decide(op, Outcome::Void);
         self.advance()
     }
 
-    /// So long after it was abandoned, a write that has not taken effect never will.
+    /// An abandoned write that has not taken effect by now never will.
     pub fn give_up(&mut self, op: OpRef) -> Result<(), Impossible> {
         self.events.push_back(Event::GivenUp(op));
         self.advance()
     }
 
-    /// Nothing more comes: whatever is open stays without an answer.
+    /// Ends the history. Open operations get no answer.
     pub fn finish(&mut self) -> Result<(), Impossible> {
         let open = self.ops.iter().filter(|(_, op)| op.outcome == Outcome::Open).map(|(id, _)| *id);
         let open: Vec<OpRef> = open.collect();
@@ -216,23 +216,23 @@ impl Checker {
         self.advance()
     }
 
-    /// False once there were too many states to go on.
+    /// False once the number of states has exceeded [`STATES_MAX`]: the object is undecided.
     pub fn is_bounded(&self) -> bool {
         self.is_bounded
     }
 
-    /// The greatest number of states that there has been at one time.
+    /// The maximum number of states at one time.
     pub fn largest(&self) -> usize {
         self.largest
     }
 
-    /// Writes that have no answer yet: the cost of checking grows steeply with them.
+    /// Writes without an answer. The cost of checking is exponential in them.
     pub fn writes_open(&self) -> usize {
         let is_open = |op: &&Op| op.writes && matches!(op.outcome, Outcome::Open | Outcome::Unknown);
         self.ops.values().filter(is_open).count()
     }
 
-    /// Values that the object may have now: a read of everything tells which.
+    /// The number of possible pasts. A read of the whole object reduces it.
     pub fn states(&self) -> usize {
         self.states.len()
     }
@@ -243,7 +243,7 @@ impl Checker {
         }
     }
 
-    /// Look at what has happened, as far as outcomes are known.
+    /// Examines events up to the first operation without an outcome.
     fn advance(&mut self) -> Result<(), Impossible> {
         let mut first_fault = Ok(());
         while let Some(event) = self.events.front().copied() {
@@ -298,7 +298,7 @@ impl Checker {
         }
     }
 
-    /// The operation has answered: it has happened by now.
+    /// Examines an answer: the operation has happened by now.
     fn leave(&mut self, id: OpRef) -> Result<(), Impossible> {
         let Some(slot) = self.ops.get(&id).and_then(|op| op.slot) else { return Ok(()) };
         let after = self.reach(slot);
@@ -313,7 +313,7 @@ impl Checker {
         }
         let ids: BTreeSet<ValueId> = self.states.iter().map(|state| state.value).collect();
         let possible: Vec<Value> = ids.iter().map(|id| self.values.by_id[*id as usize].clone()).collect();
-        // Go on from what was possible, so that one fault is reported once.
+        // Continue from the states before, so that one fault is reported once.
         self.states = self.without(slot);
         let Outcome::Answered(answer) = op.outcome else { unreachable!("only answers end") };
         let promise = self.promise(&op.steps, &answer, &possible);
@@ -343,8 +343,7 @@ impl Checker {
         self.states.iter().map(|state| State { done: state.done & !(1 << slot), ..*state }).collect()
     }
 
-    /// The nearest states in which the operation has happened, without it. None goes a step further than that: the rest
-    /// can be had later.
+    /// The states just after the operation happened, with its bit cleared. Later states are reached by later operations.
     fn reach(&mut self, slot: usize) -> BTreeSet<State> {
         let mut seen = self.states.clone();
         let mut todo: Vec<State> = seen.iter().copied().collect();
@@ -369,8 +368,8 @@ impl Checker {
         reached
     }
 
-    /// Writes that can take effect next, and what they make of the value: of each client that lives the first that has
-    /// not, and of one that is dead any that comes after those that have.
+    /// Writes that can take effect next, each with the value after it. For a living client this is its first write that
+    /// has not happened; for a dead client, any write after those that have happened.
     fn possible_next(&mut self, state: State) -> Vec<(usize, ValueId)> {
         let Checker { window, ops, values, .. } = self;
         let writes = || {
@@ -390,7 +389,7 @@ impl Checker {
                 continue;
             }
             let Some(value) = values.after(state.value, id, op) else { continue };
-            // What nobody waits for and what changes nothing may as well not have happened.
+            // A write without an answer that changes nothing is the same as one that did not happen.
             if !(is_unknown && value == state.value) {
                 next.push((slot, value));
             }
@@ -398,7 +397,7 @@ impl Checker {
         next
     }
 
-    /// The state with every open read done that its value answers.
+    /// Marks every open read as done whose answer the state's value gives.
     fn seen(&mut self, state: State) -> State {
         let Checker { window, ops, values, .. } = self;
         let mut done = state.done;
@@ -412,8 +411,8 @@ impl Checker {
         State { done, ..state }
     }
 
-    /// Drop states that another one covers: with the same value and the same answered writes, fewer of the unknown ones
-    /// used up, and more reads done, everything can still happen that could have.
+    /// Drops covered states. A state covers another one if it has the same value and answered writes, fewer unknown writes
+    /// used up, and more reads done: every continuation of the other is possible from it.
     fn prune(&mut self) {
         if self.states.len() < PRUNED_FROM {
             return;
@@ -441,7 +440,7 @@ impl Checker {
         self.states = states.map(|(value, done)| State { value, done }).collect();
     }
 
-    /// Number the values anew that some state has.
+    /// Keeps and renumbers the values that some state uses.
     fn forget_values(&mut self) {
         let old = std::mem::take(&mut self.values);
         let states = std::mem::take(&mut self.states);
@@ -452,7 +451,7 @@ impl Checker {
         self.states = states.into_iter().map(renumbered).collect();
     }
 
-    /// It is too much: the object is undecided from here on.
+    /// Gives in: the object is undecided from here on.
     fn give_in(&mut self) {
         self.is_bounded = false;
         self.states.clear();
@@ -484,7 +483,7 @@ impl Checker {
         }
     }
 
-    /// More bytes of one write than it had.
+    /// True if the output shows more bytes of one write than it wrote.
     fn is_double(&self, output: &Output, newest: Token) -> bool {
         let Output::Data(bytes) = output else { return false };
         let mut seen: BTreeMap<Token, u64> = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! What must hold of what clients saw.
+//! The history checker: are the answers that clients got possible?
 //!
-//! - [`object`]: an object as a value, and what each operation does to it; its bytes are [`data`].
+//! - [`object`]: an object as a value, and the effect of each operation on it. Its bytes are in [`data`].
 //! - [`linear`]: linearizability of one object's operations.
-//! - [`history`]: all operations of a run, and the promises that are not about one object's value.
+//! - [`history`]: all operations of a run, and the promises beyond one object's value.
 
 pub mod data;
 mod history;
@@ -18,5 +18,5 @@ pub use linear::{Checker, Impossible, OpRef};
 pub use object::{Answer, Object, Output, Step};
 pub use violation::{Promise, Violation};
 
-/// What a write carries: a number that no other write of the run carries.
+/// The number of a write, unique in its run. The bytes of the write are derived from it.
 pub type Token = u64;

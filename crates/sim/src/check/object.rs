@@ -1,8 +1,8 @@
 //! An object as a value, and what each step of an operation list does to it: the specification that answers are checked
 //! against, written independently of the OSD.
 //!
-//! As with Ceph, a list is carried out as a whole or not at all, and its reads and guards see the object as it was before
-//! the list; only existence and size follow along.
+//! As in Ceph, an operation list is atomic. Its reads and guards see the object as it was before the list; only existence
+//! and size follow the list's own changes.
 
 use super::Token;
 use super::data::{Data, Fill};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What a list is made of. Names and keys are short constants of the workload.
+/// One step of an operation list. Names and keys are short constants of the workload.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Step {
     /// `len` 0 reads everything.
@@ -22,7 +22,7 @@ pub enum Step {
         offset: u64,
         len: u64,
     },
-    /// The size; in a list that writes, the guard that the object exists.
+    /// The size. In a list that writes: the guard that the object exists.
     Stat,
     GetXattr(&'static str),
     GetXattrs,
@@ -140,18 +140,18 @@ impl Step {
         }
     }
 
-    /// Looks at the object's bytes, which a damaged disk may refuse.
+    /// True for steps that read the object's bytes. They fail with EIO on a damaged disk.
     pub fn reads_data(&self) -> bool {
         matches!(self, Step::Read { .. } | Step::SparseRead { .. } | Step::CompareExtent { .. })
     }
 }
 
-/// What a list returned.
+/// The answer to an operation list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Zero for any success: a positive result says no more.
+    /// Zero for any success. Positive results are not compared.
     pub errno: i32,
-    /// One a step, of a list that only reads and succeeded.
+    /// One output per step. Empty if the list writes or failed.
     pub outputs: Vec<Output>,
 }
 
@@ -160,7 +160,7 @@ impl Answer {
         Answer { errno, outputs: Vec::new() }
     }
 
-    /// Of a list that writes.
+    /// The answer to a list that writes and succeeded.
     pub fn done() -> Answer {
         Answer::failed(0)
     }
@@ -170,17 +170,17 @@ impl Answer {
     }
 }
 
-/// What one step returned.
+/// The output of one step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     None,
     Data(Bytes),
-    /// Parts of the range by offset; the rest is zeros.
+    /// Extents of the range by offset. The rest is zeros.
     Extents(Vec<(u64, Bytes)>),
     Size(u64),
     Value(Bytes),
     Map(BTreeMap<Bytes, Bytes>),
-    /// With whether there are more.
+    /// The flag says that more keys follow.
     Entries(BTreeMap<Bytes, Bytes>, bool),
     Keys(BTreeSet<Bytes>, bool),
     Number(u64),
@@ -194,14 +194,14 @@ const EBUSY: i32 = -16;
 const EEXIST: i32 = -17;
 const ENODATA: i32 = -61;
 const ECANCELED: i32 = -125;
-/// A comparison of bytes that fails at byte n gives this less n.
+/// Result of a byte comparison that fails at byte 0. At byte n the result is n less.
 const COMPARE_FAILED: i32 = -4095;
 
 const VERSION_XATTR: &[u8] = b"ceph.objclass.version";
 pub const LOCK_NAME: &str = "lock";
 const LOCK_XATTR: &[u8] = b"lock.lock";
 
-/// An object that is there.
+/// The contents of an existing object.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Object {
     pub data: Data,
@@ -212,16 +212,16 @@ pub struct Object {
     lock: Option<Lock>,
 }
 
-/// The attribute stays when the lock is released.
+/// The attribute of the lock class. It remains after the lock is released.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Lock {
     owner: Option<i64>,
 }
 
-/// `None`: the object is not there.
+/// An object's value. `None` if the object does not exist.
 pub type Value = Option<Rc<Object>>;
 
-/// Whether a list that only reads gives this answer.
+/// True if a list that only reads gives `answer` on this value.
 pub fn reads(value: &Value, steps: &[Step], answer: &Answer) -> bool {
     if let [Step::IsListed] = steps {
         return answer.outputs == [Output::Listed(value.is_some())];
@@ -234,7 +234,7 @@ pub fn reads(value: &Value, steps: &[Step], answer: &Answer) -> bool {
     steps.len() == answer.outputs.len() && steps.iter().zip(&answer.outputs).all(|(s, o)| object.gives(s, o))
 }
 
-/// What a list that writes makes of an object, or the error that it gives instead.
+/// The object after a list that writes, or the error that the list fails with.
 pub fn write(before: &Value, steps: &[Step]) -> Result<Value, i32> {
     let mut after =
         Scratch { is_there: before.is_some(), object: before.as_deref().cloned().unwrap_or_default() };
@@ -244,7 +244,7 @@ pub fn write(before: &Value, steps: &[Step]) -> Result<Value, i32> {
     Ok(after.is_there.then(|| Rc::new(after.object)))
 }
 
-/// The object as the steps so far have made it.
+/// The object during a list: the value before it, and the value after the steps so far.
 struct Scratch {
     is_there: bool,
     object: Object,
@@ -273,7 +273,7 @@ impl Scratch {
             Step::CompareExtent { offset, fill } => {
                 let nothing = Data::default();
                 let data = stored.map_or(&nothing, |o| &o.data);
-                // What a list has cut off or removed before the comparison is out of its sight.
+                // The comparison does not see bytes that the list has truncated or removed before it.
                 debug_assert!(stored.is_none_or(|o| o.data == self.object.data), "guards come first");
                 if let Some(at) = data.first_difference(*offset, &fill.bytes()) {
                     return Err(COMPARE_FAILED - at as i32);
@@ -302,7 +302,7 @@ impl Scratch {
                 let data = &mut self.create().data;
                 data.write(data.len(), *fill);
             }
-            // Zeros up to the end are a shorter object; zeros beyond it are nothing.
+            // Zeros up to the end shorten the object. Zeros beyond the end change nothing.
             Step::Zero { offset, len } => {
                 let data = &mut self.object.data;
                 if self.is_there && offset + len >= data.len() {
@@ -381,7 +381,7 @@ fn number(value: &Bytes) -> u64 {
 }
 
 impl Object {
-    /// The error of a step that reads; 0 for none.
+    /// The errno of a step that reads, or 0.
     fn errno_of(&self, step: &Step) -> i32 {
         match step {
             Step::GetXattr(name) if !self.xattrs.contains_key(name) => ENODATA,
@@ -389,7 +389,7 @@ impl Object {
         }
     }
 
-    /// Whether a step that reads gives this output.
+    /// True if a step that reads gives `output`.
     fn gives(&self, step: &Step, output: &Output) -> bool {
         match (step, output) {
             (Step::Read { offset, len }, Output::Data(bytes)) => {
@@ -431,7 +431,7 @@ impl Object {
         }
     }
 
-    /// Classes keep what they know in attributes, whose values are theirs.
+    /// Attributes, class attributes included. The values of class attributes are opaque to the model.
     fn has_xattrs(&self, map: &BTreeMap<Bytes, Bytes>) -> bool {
         let is_of_class = |name: &[u8]| name == VERSION_XATTR || name == LOCK_XATTR;
         let own = map.iter().filter(|(name, _)| !is_of_class(name));
@@ -446,7 +446,7 @@ impl Object {
         (page, behind.next().is_some())
     }
 
-    /// The parts of the object that a step can see, each with something that tells it from every other.
+    /// The marks that a step can show, see [`Mark`].
     pub(super) fn facts(&self, step: &Step) -> BTreeSet<Fact> {
         let entry = |(key, value): (&&'static str, &Bytes)| Fact::Entry(key.as_bytes().into(), value.clone());
         let alone = |value: &Bytes| Fact::Entry(Bytes::new(), value.clone());
@@ -478,19 +478,19 @@ fn is_same(have: &BTreeMap<&'static str, Bytes>, map: &BTreeMap<Bytes, Bytes>) -
     have.iter().map(|(k, v)| (k.as_bytes(), v)).eq(map.iter().map(|(k, v)| (&k[..], v)))
 }
 
-/// Something that a write made and that a read can show.
+/// Evidence of one write that a read can show.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Fact {
     Exists,
     Written(Token),
-    /// An attribute or an omap entry; without a name the omap's header, or the one attribute that was asked for.
+    /// An attribute or an omap entry. Without a name: the omap header, or the requested attribute.
     Entry(Bytes, Bytes),
     Key(Bytes),
     Version(u64),
     Owner(i64),
 }
 
-/// What an output shows.
+/// The marks that an output shows.
 pub(super) fn shown(output: &Output, newest: Token) -> BTreeSet<Fact> {
     let written =
         |bytes: &Bytes| super::data::tokens_of(bytes, newest).into_iter().map(|(t, _)| Fact::Written(t));

@@ -1,4 +1,4 @@
-//! Histories made by hand: what the checker lets pass, and for each kind of operation what it rejects.
+//! Histories made by hand: for each kind of operation one that the checker accepts and one that it rejects.
 
 use super::object::{ENOENT, Object};
 use super::*;
@@ -19,7 +19,7 @@ fn run(events: Vec<Event>) -> Result<(), Impossible> {
     let mut checker = Checker::default();
     for event in events {
         match event {
-            // Every operation is another client's.
+            // Every operation has a client of its own.
             B(op, steps) => checker.begin(OpRef(op), op as u32, steps.into()),
             E(op, answer) => checker.answer(OpRef(op), answer)?,
             X(op) => checker.abandon(OpRef(op))?,
@@ -62,7 +62,7 @@ fn done() -> Answer {
     Answer::done()
 }
 
-/// One after the other, each with its answer.
+/// Sequential operations, each with its answer.
 fn in_turn(ops: Vec<(Vec<Step>, Answer)>) -> Result<(), Impossible> {
     let numbered = ops.into_iter().zip(1..);
     run(numbered.flat_map(|((steps, answer), op)| [B(op, steps), E(op, answer)]).collect())
@@ -223,7 +223,7 @@ fn twelve_appends_at_once_are_undecided() {
     assert!(!checker.is_bounded());
 }
 
-/// What a crowd of clients does at once is decided where answers are known.
+/// Many concurrent clients are decided if the answers are known.
 #[test]
 fn six_clients_at_once_cost_few_states() {
     let mut checker = Checker::default();
@@ -256,8 +256,8 @@ fn with(output: Output) -> Answer {
     Answer::with(vec![output])
 }
 
-/// For each kind of operation: operations before, a question, the answer that is right, and one that is not with the
-/// promise that it breaks.
+/// For each kind of operation: earlier operations, a read, its right answer, and a wrong answer with the promise that it
+/// breaks.
 #[test]
 fn each_operation_has_a_history_that_is_rejected() {
     use Promise::{DoneOnce, KeptWhatWasAcknowledged as Kept, OneOrder};
@@ -514,7 +514,7 @@ fn object_that_is_removed_begins_anew() {
     assert_eq!(removed, before);
 }
 
-/// A listing is held against every object that there was while it went on.
+/// A listing is checked against every object that existed during it.
 #[test]
 fn listing_is_checked_object_by_object() {
     for (names, repeats, wrong) in [

@@ -1,43 +1,42 @@
-//! Which promise was broken, when, and how it showed.
+//! Broken promises, with their time and evidence.
 
 use machine::Time;
 use std::fmt;
 
-/// What a cluster promises to those who use it. A violation names the promise, so that a bug that is planted can be
-/// told from one that nobody planted.
+/// The cluster's promises to its clients. A violation names its promise, so that tests can tell a planted bug from others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Promise {
-    /// What was acknowledged is there. (A read misses a write that every possible past contains.)
+    /// Acknowledged writes are kept. Broken if a read misses a write that every possible past contains.
     KeptWhatWasAcknowledged,
-    /// A write that is sent again is done once. (A read shows one token twice.)
+    /// A resent write takes effect once. Broken if a read shows one token twice.
     DoneOnce,
-    /// There is an order of all operations that gives every answer. Broken in any way but those above.
+    /// Some order of all operations gives every answer. Covers each break that the promises above do not.
     OneOrder,
-    /// One client's writes on one object are answered in the order in which it asked.
+    /// One client's writes to one object are answered in submission order.
     AnsweredInOrder,
-    /// An operation has one answer, and that is no error that nobody asked for.
+    /// Each operation gets one answer, without an unexpected error.
     Answered,
-    /// A read fails only where the disk has damaged what it asks for, and what was not damaged is not said to be.
+    /// A read fails only if the disk damaged its object, and a store reports only damage that exists.
     OnlyDamageIsAnError,
-    /// What a disk holds agrees with itself.
+    /// The contents of each disk are consistent.
     SoundDisks,
-    /// When the faults are over, everything is answered.
+    /// All operations are answered after the last fault.
     AnsweredAtLast,
-    /// A request from before the PG's present interval is not carried out.
+    /// A request from before the PG's current interval is not executed.
     NoStaleRequest,
-    /// The watch of a client that died ends.
+    /// The watch of a dead client ends.
     DeadWatchersEnd,
-    /// Who watches is listed as a watcher.
+    /// A client that watches is listed as a watcher.
     WatchersAreListed,
-    /// A notification ends.
+    /// Every notification completes.
     NotificationsEnd,
-    /// Clients get something done while there are faults.
+    /// Clients make progress during faults.
     MakesProgress,
-    /// The checker could tell of every object whether what clients saw was possible.
+    /// The checker decided every object.
     Decided,
-    /// Two runs of a seed are the same.
+    /// Two runs of a seed have the same trace.
     Replays,
-    /// A machine's own invariants.
+    /// The invariants of every machine hold, and no machine panics.
     Invariant,
 }
 

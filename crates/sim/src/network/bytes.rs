@@ -1,8 +1,7 @@
-//! Connections as the real session machines make them, over sockets that carry bytes.
+//! Connections of the production session machines, over simulated sockets that carry bytes.
 //!
-//! A node's endpoint dies with its process. A socket keeps bytes in order, delivers them in pieces of any length,
-//! and ends on both sides when either shuts it, when its process dies, or when the network breaks it; what was on
-//! its way then is lost.
+//! A node's endpoints die with its process. A socket delivers bytes in order and in pieces of any length. It ends on both
+//! sides when either end shuts it, when a process dies, or when the network resets it. A reset loses bytes in transit.
 
 use super::{Arrival, Cx, Station};
 use crate::node::{Life, NodeId};
@@ -14,7 +13,7 @@ use messenger::{Config, Effect, Endpoint, Input, Moved, ReadPlan, SocketId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How a node's endpoints are set up in one of its lives; the core is filled in.
+/// The configuration of a node's endpoints in one of its lives, without the core.
 pub(crate) type EndpointConfig = Box<dyn Fn(NodeId, Life) -> Config>;
 
 pub(crate) struct BytesNetwork {
@@ -24,11 +23,11 @@ pub(crate) struct BytesNetwork {
     pipes_made: u64,
 }
 
-/// What one core of a process has of the network.
+/// The endpoint and sockets of one core of a process.
 struct CoreHost {
     endpoint: Endpoint,
     sockets: BTreeMap<SocketId, (u64, usize)>,
-    /// Sockets that are not read from, with what has come meanwhile.
+    /// Sockets whose reading is paused, with the bytes that have arrived.
     unread: BTreeMap<SocketId, VecDeque<Bytes>>,
 }
 
@@ -44,19 +43,19 @@ struct PipeEnd {
     arrives_after: Time,
 }
 
-/// Which socket an end of a pipe is.
+/// The socket at one end of a pipe.
 enum Place {
-    /// The called has not accepted it yet, or it is gone.
+    /// Not accepted yet, or closed.
     Nowhere,
     Socket(CoreId, SocketId),
-    /// On its way from one core to another, with what has come meanwhile.
+    /// Moving from one core to another, with the events that have arrived.
     BetweenCores(VecDeque<What>),
 }
 
 #[derive(Debug)]
 pub(crate) struct BytesArrival {
     pipe: u64,
-    /// 0: at the caller; 1: at the called.
+    /// [`CALLER`] or [`CALLED`].
     end: usize,
     what: What,
 }
@@ -67,13 +66,13 @@ enum What {
     Connected,
     Bytes(Bytes),
     Broken,
-    /// Within a process: the session goes on on this core.
+    /// Within a process: the session continues on this core.
     Moved(CoreId, Box<Moved>),
 }
 
 const CALLER: usize = 0;
 const CALLED: usize = 1;
-/// A session takes up to so long from core to core; one in [`SLOW_MOVES_ONE_IN`] the longer time.
+/// Maximum time of a session's move between cores. One in [`SLOW_MOVES_ONE_IN`] takes up to [`SLOW_MOVE_MAX`].
 const MOVE_MAX: Duration = Duration::from_micros(100);
 const SLOW_MOVE_MAX: Duration = Duration::from_millis(20);
 const SLOW_MOVES_ONE_IN: u64 = 16;
@@ -233,7 +232,7 @@ impl BytesNetwork {
         }
     }
 
-    /// A session leaves for another core of its process.
+    /// Sends a session to another core of its process.
     fn send_off(
         &mut self,
         cx: &mut Cx<'_>,
@@ -255,7 +254,7 @@ impl BytesNetwork {
         cx.schedule.push((at, Arrival::Bytes(arrival)));
     }
 
-    /// And goes on there.
+    /// Receives a session from another core.
     fn take_in(&mut self, cx: &mut Cx<'_>, id: u64, end: usize, core: CoreId, session: Box<Moved>) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         let here = &mut pipe.ends[end];
@@ -272,7 +271,7 @@ impl BytesNetwork {
 
     fn send_in_pieces(&mut self, cx: &mut Cx<'_>, pipe: u64, to: usize, mut bytes: Bytes) {
         while !bytes.is_empty() {
-            // Mostly whole; now and then cut anywhere, as a socket may.
+            // One piece in eight is split at a random place, as by a socket.
             let cut = if cx.random.below(8) == 0 {
                 1 + cx.random.below(bytes.len() as u64) as usize
             } else {
@@ -334,7 +333,7 @@ impl BytesNetwork {
         }
     }
 
-    /// A call reaches the called. Its first core accepts, as in production.
+    /// A connection attempt arrives. The first core accepts, as in production.
     fn accept(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         let (node, caller) = (pipe.ends[CALLED].node, pipe.ends[CALLER].node);
@@ -354,14 +353,14 @@ impl BytesNetwork {
         self.follow(cx, node, core, effects);
     }
 
-    /// As a host does: into a large frame's own buffer, or shared.
+    /// Delivers bytes as a host does: into the buffer of a large frame, or as a shared slice.
     fn give(&mut self, cx: &mut Cx<'_>, node: NodeId, core: CoreId, socket: SocketId, mut bytes: Bytes) {
         let Some(host) = self.core(node, core) else { return };
         let Some((pipe, end)) = host.sockets.get(&socket).copied() else { return };
         while !bytes.is_empty() {
             let Some(host) = self.core(node, core) else { return };
             if !host.sockets.contains_key(&socket) {
-                // It was shut, or has left for another core: the rest follows.
+                // The socket was shut, or its session moved to another core and the rest follows it.
                 if let Place::BetweenCores(waiting) =
                     &mut self.pipes.get_mut(&pipe).expect("it was open").ends[end].place
                 {

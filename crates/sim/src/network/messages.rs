@@ -1,8 +1,8 @@
-//! Connections as pairs of roles with messages in between.
+//! Connections that carry whole messages between roles.
 //!
-//! A broken connection ends with [`NetEvent::Closed`] on both sides, whatever its policy: without the session
-//! machines nobody replays. Each message is encoded for its receiver and decoded again, so that machines share
-//! nothing and every message's code runs.
+//! A reset connection ends with [`NetEvent::Closed`] on both sides, whatever its policy: without session machines there is
+//! no replay. Each message is encoded for its receiver and decoded again, so that machines share nothing and the codec of
+//! every message runs.
 
 use super::{Arrival, Cx};
 use crate::node::{Life, NodeId};
@@ -19,7 +19,7 @@ use wire::frames::MODE_CRC;
 use wire::messages::{Header, Message, Payload};
 use wire::types::{AuthName, EntityAddrVec, EntityName};
 
-/// The first byte of what a peer says to a monitor that asks for no proof (`AUTH_MODE_MON`).
+/// The first byte of the authentication payload with `auth none` (`AUTH_MODE_MON`).
 const AUTH_MODE_MON: u8 = 10;
 
 #[derive(Default)]
@@ -31,12 +31,12 @@ pub(crate) struct MessageNetwork {
 }
 
 struct Link {
-    /// Who called, and who was called.
+    /// The caller and the called node.
     ends: [End; 2],
     auth_name: String,
     global_id: u64,
     stage: Stage,
-    /// What the caller sent before it was let in.
+    /// Messages that the caller sent before it was accepted.
     early: Vec<Message>,
 }
 
@@ -45,7 +45,7 @@ enum Stage {
     Calling,
     Judged,
     Open,
-    /// Nothing that is on its way arrives.
+    /// The connection was reset: messages in transit are lost.
     Cut,
 }
 
@@ -53,9 +53,9 @@ struct End {
     node: NodeId,
     life: Life,
     conn: ConnId,
-    /// It has closed, or was told so, or never knew.
+    /// The end has closed, was told so, or never accepted.
     is_gone: bool,
-    /// Nothing arrives here before what was sent earlier.
+    /// The latest arrival so far. Later messages arrive after it.
     arrives_after: Time,
 }
 
@@ -110,7 +110,7 @@ impl MessageNetwork {
                     );
                 }
             }
-            // Tickets are not used at this level, and nothing connects again.
+            // This level has no tickets and no reconnects.
             NetEffect::ServiceKeys(_) | NetEffect::Renew { .. } | NetEffect::HoldAtMost(_) => {}
         }
     }
@@ -152,7 +152,7 @@ impl MessageNetwork {
         cx.schedule.push((at, Arrival::Messages(MessageArrival { link: id, end: CALLED, what: What::Call })));
     }
 
-    /// Put something on its way, behind everything that goes there already.
+    /// Schedules an arrival after all earlier ones of this direction.
     fn send(&mut self, cx: &mut Cx<'_>, id: u64, to: usize, what: What) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let at = cx.transit(link.ends[1 - to].node, link.ends[to].node);
@@ -210,7 +210,7 @@ impl MessageNetwork {
         }
     }
 
-    /// A call reaches the called: nobody there, a judge, or someone who takes everybody.
+    /// A connection attempt arrives: at a dead node, at a monitor that authenticates, or at a node that accepts all.
     fn called(&mut self, cx: &mut Cx<'_>, id: u64) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if link.stage == Stage::Cut || link.ends[CALLER].is_gone {
@@ -223,7 +223,7 @@ impl MessageNetwork {
         }
         let count = self.accepted.entry(node).or_default();
         *count += 1;
-        // Production's first core accepts, and hands connections to all cores in turn.
+        // In production the first core accepts and hands connections to all cores in turn.
         let core = CoreId(cx.random.below(cx.station(node).cores.into()) as u16);
         let conn = ConnId::accepted_on(core, *count);
         let end = &mut link.ends[CALLED];
@@ -269,7 +269,7 @@ impl MessageNetwork {
         self.send(cx, id, CALLER, What::Ready);
     }
 
-    /// An end knows no more of the connection.
+    /// One end has forgotten the connection.
     fn leave(&mut self, id: u64, end: usize) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let here = &mut link.ends[end];
@@ -280,7 +280,7 @@ impl MessageNetwork {
         }
     }
 
-    /// A process is gone: what it had sent still arrives, and then the end of the connection.
+    /// A process died. Messages it had sent still arrive, then the end of the connection.
     pub fn died(&mut self, cx: &mut Cx<'_>, node: NodeId) {
         let ids: Vec<u64> = self.links.keys().copied().collect();
         for id in ids {
@@ -313,7 +313,7 @@ impl MessageNetwork {
 
 fn peer_of(cx: &Cx<'_>, link: &Link, end: usize) -> Peer {
     let station = cx.station(link.ends[end].node);
-    // A client is known by the number that a monitor gave it.
+    // A client's name is the number that a monitor gave it.
     let name = match station.name.kind {
         wire::types::EntityKind::CLIENT => EntityName::new(station.name.kind, link.global_id as i64),
         _ => station.name,
@@ -335,7 +335,7 @@ fn peer_of(cx: &Cx<'_>, link: &Link, end: usize) -> Peer {
     }
 }
 
-/// What a peer says to a monitor first: `u8 mode | name | u64 global id`.
+/// The authentication payload with `auth none`: `u8 mode | name | u64 global id`.
 fn hello(auth_name: &str, global_id: u64) -> Bytes {
     let mut w = Writer::new(Features::ALL);
     w.u8(AUTH_MODE_MON);

@@ -1,10 +1,10 @@
-//! The network between nodes: delays, reorders between connections, breaks and stalls; never loses, doubles or
-//! reorders within a connection, as TCP does not.
+//! The network between nodes: it delays, resets connections and reorders between connections. Within a connection it
+//! never loses, duplicates or reorders, as TCP.
 //!
-//! Two levels. [`messages`]: a whole message goes from role to role, encoded and decoded on the way; handshakes are
-//! only acted out, with `auth none`. Fast, and enough for everything above the session. [`bytes`]: each node has
-//! the real session machines, and bytes go from socket to socket, cut anywhere; cephx, ciphers, acknowledgements
-//! and reconnects are real.
+//! There are two levels. [`messages`] carries whole messages, encoded and decoded on the way, with a simplified handshake
+//! and `auth none`. It is fast, and enough for everything above the session. [`bytes`] runs the production session
+//! machines on both ends and carries bytes between sockets, split anywhere: cephx, ciphers, acknowledgements and
+//! reconnects are real.
 
 mod bytes;
 mod messages;
@@ -22,11 +22,11 @@ pub(crate) use bytes::{BytesArrival, BytesNetwork, EndpointConfig};
 pub(crate) use messages::{MessageArrival, MessageNetwork};
 pub(crate) use weather::Weather;
 
-/// At which level connections are simulated.
+/// The level at which connections are simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     Messages,
-    /// With the given choice of authentication.
+    /// Session machines, with cephx or `auth none`.
     Bytes {
         cephx: bool,
     },
@@ -37,21 +37,21 @@ pub(crate) enum Network {
     Bytes(Box<BytesNetwork>),
 }
 
-/// Something on its way.
+/// A message or a piece of bytes in transit.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     Messages(MessageArrival),
     Bytes(BytesArrival),
 }
 
-/// What the network may know of a node.
+/// The network's view of a node.
 pub(crate) struct Station {
     pub name: EntityName,
     pub addrs: EntityAddrVec,
     pub cores: u16,
     pub judges: bool,
     pub is_up: bool,
-    /// The process is stopped: what arrives waits.
+    /// The process is stopped. Arrivals wait.
     pub is_paused: bool,
     pub life: Life,
     pub clock: Clock,
@@ -64,9 +64,9 @@ pub(crate) struct Cx<'a> {
     pub weather: &'a mut Weather,
     pub stations: &'a [Station],
     pub trace: &'a mut Trace,
-    /// For the event queue.
+    /// New entries for the event queue.
     pub schedule: &'a mut Vec<(Time, Arrival)>,
-    /// For nodes, now.
+    /// Events for nodes, at this moment.
     pub events: &'a mut VecDeque<(NodeId, NetEvent)>,
 }
 
@@ -85,12 +85,12 @@ impl Cx<'_> {
         self.stations.iter().position(at).map(NodeId)
     }
 
-    /// The node's own time.
+    /// The current time of the node's own clock.
     pub fn local(&self, node: NodeId) -> Time {
         self.station(node).clock.local(self.now)
     }
 
-    /// When something sent now from one node to another arrives.
+    /// Arrival time of a message that one node sends to another now.
     pub fn transit(&mut self, from: NodeId, to: NodeId) -> Time {
         self.weather.transit(self.now, self.random, from, to)
     }
@@ -112,7 +112,7 @@ impl Network {
         }
     }
 
-    /// Of the session machines, in the world's time.
+    /// The next deadline of the session machines, in the world's time.
     pub fn next_deadline(&self, stations: &[Station]) -> Option<Time> {
         match self {
             Network::Messages(_) => None,
@@ -120,7 +120,7 @@ impl Network {
         }
     }
 
-    /// The node that something arrives at; none if it is lost.
+    /// The node that an arrival is for. `None` if it is lost.
     pub fn destination(&self, arrival: &Arrival) -> Option<NodeId> {
         match (self, arrival) {
             (Network::Messages(n), Arrival::Messages(a)) => n.destination(a),
@@ -148,7 +148,7 @@ impl Network {
         }
     }
 
-    /// Break the connection with this number, round and round, if there is any.
+    /// Resets connection number `pick`, modulo the number of open connections. False if there is none.
     pub fn break_one(&mut self, cx: &mut Cx<'_>, pick: u64) -> bool {
         match self {
             Network::Messages(n) => n.break_one(cx, pick),

@@ -1,5 +1,5 @@
-//! An administrator: introduces the OSDs, makes the pool, carries out what the [table of faults](crate::faults) asks for,
-//! and marks every OSD in at the end.
+//! An administrator: creates the OSDs and the pool, sends the commands of the [table of faults](crate::faults), and marks
+//! every OSD in at the end.
 
 use super::{Keys, OsdNode, Seat, mon_session_config};
 use crate::node::{Death, Node};
@@ -21,10 +21,10 @@ pub struct AdminNode {
     keys: Option<Rc<Keys>>,
     osds: i32,
     quiet_after: Time,
-    /// The cluster is as it is to be left behind, or will be when all is done.
+    /// The commands that mark every OSD in at the end are queued.
     has_tidied: bool,
     session: Option<MonSession>,
-    /// The pool has been made.
+    /// The pool exists.
     is_ready: bool,
     todo: VecDeque<String>,
     asked: Option<RequestId>,
@@ -74,7 +74,7 @@ impl AdminNode {
                 Effect::Event(Event::Answer { id, answer }) if self.asked == Some(id) => {
                     self.asked = None;
                     let done = matches!(answer, Ok(Body::MMonCommandAck(ack)) if ack.result == 0);
-                    // Some of what the faults ask for is refused: fewer PGs than there are.
+                    // The monitor refuses some commands of the faults, such as a smaller `pg_num`.
                     if done || self.is_ready {
                         self.todo.pop_front();
                     }

@@ -1,4 +1,4 @@
-//! What fills a simulated disk on purpose: objects beside the OSD's own, until a time.
+//! Ballast: objects beside the OSD's own that fill a simulated disk for a while.
 
 use machine::Time;
 use store::{Change, Collection, ObjectId, ObjectStore, Transaction, Usage};
@@ -9,13 +9,13 @@ use wire::types::HObject;
 const TAG_BIT: u64 = 1 << 31;
 const CONTROL_HALF: u64 = 0xffff_ffff;
 const PIECE_BYTES: usize = 128 << 10;
-/// The part of the disk that is filled: beyond this the OSD's own writes reach what it refuses more at.
+/// The ratio up to which ballast fills the disk. The OSD's own writes then reach the ratio at which it refuses more.
 const FILLED: f64 = 0.96;
 
 #[derive(Debug, Default)]
 pub(super) struct Ballast {
     until: Option<Time>,
-    /// Pieces that may be on the disk: some may have been lost with the power.
+    /// Pieces that may be on the disk. A power loss may have removed some.
     pieces: u64,
     tags_used: u64,
     under_way: u64,
@@ -26,7 +26,7 @@ impl Ballast {
         self.until = Some(until);
     }
 
-    /// The process died: nothing is under way.
+    /// The process died: no request is outstanding.
     pub(super) fn died(&mut self) {
         self.under_way = 0;
     }
@@ -39,7 +39,7 @@ impl Ballast {
         self.under_way -= 1;
     }
 
-    /// A piece more while there is time, and one less when there is not. False if there is nothing to do.
+    /// Writes a piece until the time is over, then removes the pieces. False if there is nothing to do.
     pub(super) fn go_on(&mut self, now: Time, usage: Usage, store: &mut dyn ObjectStore) -> bool {
         let fills = self.until.is_some_and(|until| now < until);
         if self.under_way > 0 {

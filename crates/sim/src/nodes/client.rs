@@ -1,7 +1,7 @@
-//! A client that reads, writes and lists at random, watches and notifies, and notes what it did and was told.
+//! A client node: it reads, writes, lists, watches and notifies at random, and records operations and answers.
 //!
-//! A client that dies comes back as another one; what it had in flight has an unknown outcome, and its watch must end by
-//! itself: when all has been quiet for long enough, the survivors look who is listed as a watcher.
+//! A client that crashes restarts as another client. Its operations in flight have unknown outcomes, and its watch must
+//! time out: at the end of the quiet time, the living clients check the list of watchers.
 
 use super::workload::{self, Draw, Workload};
 use super::{Keys, Seat, mon_session_config};
@@ -21,12 +21,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::types::{EntityAddrVec, EntityKind, EntityName, WatcherList};
 
-/// What all clients of a run share.
+/// The history, shared by all clients of a run.
 pub type Shared = Rc<RefCell<History>>;
 
 pub struct ClientNode {
     index: usize,
-    /// Tells clients apart in the history; another one in every life.
+    /// The client's number in the history, new in every life.
     number: u32,
     life: u32,
     monitor: EntityAddrVec,
@@ -43,22 +43,22 @@ pub struct ClientNode {
     /// The OSD has confirmed the watch, and has not said since that it was lost.
     is_watching: bool,
     notifications: BTreeSet<WatchId>,
-    /// The request that looks who watches, at the end.
+    /// The request that lists the watchers, at the end.
     look: Option<OpId>,
     next_at: Time,
-    /// The object of the present burst.
+    /// The object of the current burst.
     burst: Option<String>,
-    /// No more operations are begun: the run comes to its end.
+    /// The end of the workload: no operation begins later.
     quiet_after: Time,
 }
 
-/// A listing of the whole pool that is under way.
+/// An unfinished listing of the pool.
 struct PoolListing {
     reference: ListingRef,
     cursor: Listing,
     page: OpId,
     names: Vec<String>,
-    /// PGs when it began: a split may repeat some objects.
+    /// `pg_num` at its begin. A split may repeat objects.
     pg_num: u32,
 }
 
@@ -89,7 +89,7 @@ impl ClientNode {
         }
     }
 
-    /// Let the machine act; answers to operations are given back, for the caller to note.
+    /// Steps the machine, and returns its events for the caller to record.
     fn with<R>(
         &mut self,
         out: &mut Vec<NetEffect>,
@@ -136,7 +136,7 @@ impl ClientNode {
         ObjectRef::new(self.workload.pool, format!("watched-{}", self.index % 2))
     }
 
-    /// Watch, once more if need be. The object is made first, for only what exists can be watched.
+    /// Registers the watch, again if it was lost. Creates the object first: only an existing object can be watched.
     fn rewatch(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let object = self.watched();
         let old = self.watch.take();
@@ -165,7 +165,7 @@ impl ClientNode {
         self.hear(now, heard, out);
     }
 
-    /// Who watches, when all has been quiet: those who live, and nobody else.
+    /// Checks the list of watchers after the quiet time: it must name all living watchers and no dead client.
     fn looked(&mut self, outcome: Result<client::Reply, Failure>) {
         let mut history = self.history.borrow_mut();
         let list = outcome.ok().filter(client::Reply::is_ok).and_then(|r| r.decode::<WatcherList>(0).ok());
@@ -225,7 +225,7 @@ impl ClientNode {
         self.hear(now, heard, out);
     }
 
-    /// A page of the listing has come: ask for the next, or let the whole be checked.
+    /// Takes a page of the listing, then requests the next page or checks the whole listing.
     fn listed(&mut self, now: Time, outcome: Result<client::Reply, Failure>, out: &mut Vec<NetEffect>) {
         let Some(mut listing) = self.listing.take() else { return };
         let map = self.client.as_ref().and_then(Client::map).expect("there was a map").clone();
@@ -280,7 +280,7 @@ impl ClientNode {
     }
 }
 
-/// What the machine told its caller. Each lives for one turn, so their sizes do not matter.
+/// An event of the client machine. It lives for one turn, so its size does not matter.
 #[allow(clippy::large_enum_variant)]
 enum Heard {
     Done(OpId, Result<client::Reply, Failure>),
@@ -288,18 +288,18 @@ enum Heard {
     Notified(WatchId),
 }
 
-/// Names of the workload's objects begin so.
+/// Prefix of the names of the workload's objects.
 const OBJECT: &str = "object-";
-/// An object whose past can be told in so many ways is read, to tell which: see [`History::pasts`].
+/// Number of possible pasts from which an object is read as a whole, to reduce them: see [`History::pasts`].
 const PASTS_MAX: usize = 32;
-/// Nobody writes an object on which so many writes are under way: see [`History::writes_open`].
+/// Maximum concurrent writes to an object: see [`History::writes_open`].
 const WRITES_OPEN_MAX: usize = 6;
 const BURST_PAUSE: Duration = Duration::from_micros(20);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
-/// After the last fault: every OSD is back, has read its watchers, and has waited for them in vain.
+/// Time after the last fault in which every OSD restarts, reads its watchers, and times them out.
 const LOOK_AFTER: Duration = Duration::from_secs(60);
-/// How long [`LOOK_AFTER`] and what follows it takes: a run goes on for so long after its last fault.
+/// The quiet time after the last fault: [`LOOK_AFTER`] and the check of the watchers.
 pub const QUIET: Duration = Duration::from_secs(90);
 
 impl Node for ClientNode {

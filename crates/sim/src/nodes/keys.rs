@@ -1,4 +1,4 @@
-//! Keys and capabilities of a simulated cluster with cephx: what `shoal up` writes into a keyring.
+//! Keys and capabilities of a simulated cluster with cephx, as `shoal up` creates them.
 
 use machine::{Random, Time};
 use mon::state::AuthEntity;
@@ -10,12 +10,12 @@ use crate::WallClock;
 
 pub struct Keys {
     entities: BTreeMap<AuthName, AuthEntity>,
-    /// How long tickets last: for services, and to the monitor itself. Short ones are renewed many times in a run.
+    /// Lifetime of tickets for services, and of tickets for the monitor. Short ones are renewed many times in a run.
     pub service_ttl_s: u64,
     pub monitor_ttl_s: u64,
 }
 
-/// Of the monitor, the manager and every client; each OSD has one more.
+/// Capabilities of the monitor, the manager and all clients. OSDs have [`OSD_CAPS`].
 const CAPS: [(&str, &[(&str, &str)]); 3] = [
     ("mon.", &[("mon", "allow *")]),
     ("mgr.x", &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")]),

@@ -1,4 +1,4 @@
-//! A manager: it keeps nothing on a disk.
+//! A manager node. It has no disk.
 
 use super::{Keys, Seat, metadata, mon_session_config};
 use crate::WallClock;

@@ -1,5 +1,4 @@
-//! The cluster's own machines as nodes, each with what its host does for it in production: a disk, a wall clock,
-//! connections handed to the right machine.
+//! The production machines as nodes, each with its host's part: a disk, a wall clock, and delivery of connections.
 
 mod admin;
 mod ballast;
@@ -28,23 +27,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind};
 
-/// Where node `index` listens, or calls from. `life` tells apart the processes that follow one another.
+/// The address of node `index`. `life` tells its successive processes apart.
 pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
     let socket = format!("10.0.0.{}:6800", index + 1).parse().expect("an address");
     EntityAddrVec::one(EntityAddr::msgr2(socket, life))
 }
 
-/// What a node is given by the world.
+/// The part of a node that its run provides.
 pub struct Seat {
     pub index: usize,
     pub monitor: EntityAddrVec,
     pub random: Random,
     pub wall: WallClock,
-    /// With cephx.
+    /// `None` with `auth none`.
     pub keys: Option<Rc<Keys>>,
 }
 
-/// A session with the monitor at `monitor`.
+/// The configuration of a session with the monitor at `monitor`.
 pub fn mon_session_config(
     kind: EntityKind,
     id: &str,

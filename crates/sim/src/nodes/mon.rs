@@ -1,5 +1,5 @@
-//! A monitor with its log on a disk: a write is one step, and a crash leaves those that were finished and perhaps the
-//! one that was under way.
+//! A monitor node with its log on a disk. Writes are atomic. A crash keeps the finished writes and a random prefix of the
+//! others.
 
 use super::{Keys, Seat, metadata};
 use crate::WallClock;

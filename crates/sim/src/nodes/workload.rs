@@ -1,4 +1,4 @@
-//! The operations that clients draw, how each goes to an OSD, and how its answer is read.
+//! The operations that clients draw, their encoding, and the decoding of their answers.
 
 use crate::check::object::LOCK_NAME;
 use crate::check::{Answer, Fill, History, Output, Step};
@@ -16,29 +16,28 @@ use wire::types::{PoolId, op_value};
 pub struct Workload {
     pub pool: PoolId,
     pub objects: u64,
-    /// And so many that are rarely touched, so that what rots in them is there to be found.
+    /// Further objects that are rarely written, so that reads find damage in them.
     pub cold_objects: u64,
-    /// Writes are some of these long; objects some dozens at most.
+    /// Writes are up to two units long.
     pub unit_bytes: u64,
-    /// Operations in flight at most.
+    /// Maximum operations in flight.
     pub depth: usize,
-    /// Between two operations, at most.
+    /// Maximum pause between two operations.
     pub pause_max: Duration,
-    /// Of 16 operations, how many are followed at once by others on the same object, as many as may be in flight:
-    /// so that several are under way together.
+    /// Of 16 operations, the number that start a burst: further operations on the same object, up to `depth`.
     pub bursts: u64,
 }
 
-/// Attributes and omap keys: those with values that nothing else carries, one that guards compare, and numbers.
+/// Attributes and omap keys: keys with unique values, one that guards compare, and counters.
 const XATTRS: [&str; 2] = ["a", "b"];
 const GUARD: &str = "guard";
 const KEYS: [&str; 5] = ["k0", "k1", "k2", "k3", "k4"];
 const NUMBERS: [&str; 2] = ["n0", "n1"];
-/// What guards compare is one of so many values, so that some hold.
+/// Number of values that guards compare. Few, so that some comparisons succeed.
 const GUARD_VALUES: u64 = 3;
 
 impl Workload {
-    /// The number of an object to work on.
+    /// Draws the number of an object.
     pub(super) fn object(&self, random: &mut Random) -> u64 {
         match random.below(COLD_ONE_IN) {
             0 => random.below(self.objects + self.cold_objects),
@@ -47,18 +46,18 @@ impl Workload {
     }
 }
 
-/// One operation in so many is on any object, the others on those that are often touched.
+/// One operation in this many draws from all objects, the others from the hot ones.
 const COLD_ONE_IN: u64 = 8;
 
 /// Draws operations for one client.
 #[derive(Debug, Default)]
 pub(super) struct Draw {
-    /// What this client last wrote at the beginning of each object, for comparisons that hold now and then.
+    /// The client's last write at the start of each object, for comparisons that sometimes succeed.
     heads: BTreeMap<String, Fill>,
 }
 
 impl Draw {
-    /// A list of steps on `object`; `reads` for one that changes nothing.
+    /// Draws a list of steps on `object`. With `reads` the list changes nothing.
     pub(super) fn steps(
         &mut self,
         random: &mut Random,
@@ -83,7 +82,7 @@ impl Draw {
                 steps
             }
         };
-        // After a removal in the same list an object begins anew: fewer of those, more of what it then holds.
+        // A removal empties the object. Most lists leave it out, so that objects grow.
         if steps.len() > 1 && cx.random.below(4) > 0 {
             steps.retain(|step| *step != Step::Remove);
         }
@@ -126,7 +125,7 @@ impl Cx<'_> {
         if some.is_empty() { vec![self.any(of)] } else { some }
     }
 
-    /// At least two words, so that a token shows in it.
+    /// A length of at least two words, so that a read shows the token.
     fn len(&mut self) -> u64 {
         16 + self.random.below(2 * self.workload.unit_bytes)
     }
@@ -143,7 +142,7 @@ impl Cx<'_> {
         Fill { token: self.history.token(), len: self.len() }
     }
 
-    /// A small value that nothing else carries.
+    /// A small unique value.
     fn value(&mut self) -> Bytes {
         let token = self.history.token();
         let padding = if self.random.below(8) == 0 { self.random.below(200) as usize } else { 0 };
@@ -210,7 +209,7 @@ impl Cx<'_> {
     }
 }
 
-/// Everything that an object holds.
+/// Reads the whole object.
 pub(super) fn everything() -> Vec<Step> {
     vec![
         Step::Stat,
@@ -223,7 +222,7 @@ pub(super) fn everything() -> Vec<Step> {
     ]
 }
 
-/// A list as the client sends it.
+/// The client operation for a list.
 pub(super) fn operation(object: ObjectRef, steps: &[Step]) -> Operation {
     if steps.iter().any(Step::writes) {
         Operation::write(object, steps.iter().fold(WriteOps::new(), write_op))
@@ -300,7 +299,7 @@ fn write_op(ops: WriteOps, step: &Step) -> WriteOps {
     }
 }
 
-/// What a reply says, step by step.
+/// The answer in a reply, step by step.
 pub(super) fn answer(steps: &[Step], reply: &Reply) -> Result<Answer, DecodeError> {
     if reply.result < 0 {
         return Ok(Answer::failed(reply.result));

@@ -1,3 +1,3 @@
-//! What the simulations of parts of a cluster share.
+//! Shared parts of the simulations.
 
 pub mod scripted_monitor;

@@ -1,5 +1,6 @@
-//! A monitor just good enough for OSDs and clients: it hands out maps, takes boots, and marks down whom it has lost.
-//! Now and then it marks an OSD out, or down by mistake. It keeps everything in its memory and never dies. The real monitor is in the simulation of the whole cluster.
+//! A scripted monitor for OSDs and clients: it publishes maps, accepts boots, and marks disconnected OSDs down. At random
+//! it marks an OSD out, or down by mistake. Its state is in memory, and it never crashes. `tests/cluster.rs` has the
+//! production monitor.
 
 use codec::{Decode, Encode, Features, Reader};
 use machine::identity::Proof;
@@ -19,9 +20,9 @@ use wire::types::{
 };
 
 pub const POOL: PoolId = 1;
-/// How long after its connection was lost an OSD is marked down.
+/// Time from the loss of an OSD's connection until the OSD is marked down.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long wishes are gathered: two OSDs that want the same take turns, and do not fill the network with maps.
+/// Time for which requests for pg_temp are gathered into one map, so that two OSDs with opposite requests take turns.
 const GATHER: Duration = Duration::from_millis(300);
 const FSID: Uuid = Uuid([9; 16]);
 
@@ -29,11 +30,11 @@ pub struct ScriptedMonitor {
     addrs: EntityAddrVec,
     map: OsdMap,
     increments: BTreeMap<Epoch, (Vec<u8>, Vec<u8>)>,
-    /// Who wants maps, from which epoch on; and whether once only.
+    /// Subscribers to the OSDMap: the first epoch that each wants, and true for one-time subscriptions.
     subscribers: BTreeMap<ConnId, (u64, bool)>,
     osds: BTreeMap<ConnId, i32>,
     lost: Vec<(Time, i32)>,
-    /// What OSDs want to be acting for, until the next map says so.
+    /// Requested pg_temp entries, until the next map.
     temps: BTreeMap<PgId, Vec<i32>>,
     temps_at: Option<Time>,
     next_global_id: u64,
@@ -44,7 +45,7 @@ pub struct ScriptedMonitor {
 }
 
 impl ScriptedMonitor {
-    /// With a pool of size 1 over so many OSDs, none of which is up.
+    /// A monitor with a pool of size 1 and `osds` OSDs, all of them down.
     pub fn new(seat: Seat, quiet_after: Time, osds: i32, pg_num: u32) -> ScriptedMonitor {
         let Seat { monitor: addrs, random, wall, .. } = seat;
         let mut crush = edit::new_map("osd");
@@ -158,7 +159,7 @@ impl ScriptedMonitor {
             if self.map.osd(osd).expect("it is up").addrs.client == addrs {
                 return;
             }
-            // Another process: the old one is seen to be gone first.
+            // A new process of the OSD: the map marks the old one down first.
             self.change(now, |inc| {
                 inc.new_state.insert(osd, OsdState::UP);
             });
@@ -223,7 +224,7 @@ impl Node for ScriptedMonitor {
                     let reply = MMonGetVersionReply { handle: m.handle, version, oldest_version: 1 };
                     out.push(NetEffect::Send { conn, message: Message::new(reply) });
                 }
-                // The client address is that of the session, which the simulation gives cluster traffic too.
+                // The simulation uses the session's client address for cluster traffic too.
                 Body::MOSDBoot(m) => self.boot(now, conn, &m, m.cluster_addrs.clone()),
                 Body::MOSDPGTemp(m) => {
                     self.temps.extend(m.pg_temp);

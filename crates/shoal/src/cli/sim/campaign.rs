@@ -1,4 +1,4 @@
-//! Many seeds at once: who runs which, the progress, and the summary at the end.
+//! A campaign of many seeds: distribution to threads, progress, and the summary.
 
 use super::super::term;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 pub struct Campaign {
     pub seeds: Range<u64>,
     pub jobs: usize,
-    /// One seed in so many runs twice.
+    /// One seed in this many runs twice.
     pub twice_in: Option<u64>,
-    /// What a replay is told besides the seed.
+    /// The options of a replay besides the seed.
     pub replay: String,
 }
 
-/// One seed, run.
+/// The outcome of one seed.
 struct Outcome {
     report: Report,
-    /// Processor time of its first run.
+    /// CPU time of the first run.
     took: Duration,
-    /// Whether a second run was the same; none if there was no second one.
+    /// True if a second run had the same trace. `None` without a second run.
     replays: Option<bool>,
 }
 
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// A simulated cluster's calls nest deeper than a thread's usual stack allows in a debug build.
+/// Stack of a thread that runs seeds. In debug builds a simulated cluster needs more than the default.
 const STACK_BYTES: usize = 16 << 20;
 
 impl Campaign {
@@ -116,10 +116,10 @@ impl Campaign {
             totals.answered, totals.listings, totals.failed_reads, totals.pasts_max
         );
         if let Some((seed, took)) = totals.slowest {
-            println!("slowest: seed {seed}, {:.1} s of processor time", took.as_secs_f64());
+            println!("slowest: seed {seed}, {:.1} s of CPU time", took.as_secs_f64());
         }
         println!(
-            "{:.0} simulated seconds in {:.0} s of processor time, {:.0} s elapsed: {:.0} a second of processor time",
+            "{:.0} simulated seconds in {:.0} s of CPU time, {:.0} s elapsed: {:.0} per CPU second",
             totals.simulated.as_secs_f64(),
             cpu.as_secs_f64(),
             elapsed.as_secs_f64(),
@@ -133,7 +133,7 @@ impl Campaign {
     }
 }
 
-/// All seeds so far.
+/// Sums over the seeds so far.
 #[derive(Default)]
 struct Totals {
     hold: u64,
@@ -141,7 +141,7 @@ struct Totals {
     twice: u64,
     faults: Vec<(&'static str, u64)>,
     coverage: Coverage,
-    /// Of first and second runs.
+    /// Simulated time of first and second runs.
     simulated: Duration,
     answered: u64,
     listings: u64,
