@@ -263,9 +263,11 @@ impl PoolUse {
     fn of(pg_map: &PgMap, id: PoolId, stat: PoolStat) -> PoolUse {
         let pool = &pg_map.map.pools[&id];
         let copies = f64::from(pool.size).max(1.0);
-        let stored = stat.stats.sum.num_bytes.max(0) as f64;
+        let omap = stat.store_stats.omap_allocated.max(0) as f64;
+        let data = stat.stats.sum.num_bytes.max(0) as f64;
         let allocated = stat.store_stats.allocated.max(0) as f64;
-        let used = if allocated > 0.0 { allocated } else { stored * copies };
+        let stored = data + omap / copies;
+        let used = omap + if allocated > 0.0 { allocated } else { data * copies };
         let avail_raw = pg_map.available_for(pool.crush_rule.into()).max(0) as f64;
         PoolUse {
             stored,

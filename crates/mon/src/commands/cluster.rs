@@ -542,13 +542,27 @@ fn ratio(statfs: &StoreStatfs) -> f32 {
     if statfs.total == 0 { 0.0 } else { raw_used(statfs) as f32 / statfs.total as f32 }
 }
 
+#[derive(Clone, Copy)]
+struct Parts {
+    data: u64,
+    omap: u64,
+}
+
+impl Parts {
+    fn sum(self) -> u64 {
+        self.data + self.omap
+    }
+}
+
 struct PoolUse {
     id: i64,
     name: String,
     pgs: u32,
-    stored: u64,
+    /// What clients stored: data and omaps.
+    stored: Parts,
     objects: i64,
-    used: u64,
+    /// What the disks hold of it, in all copies.
+    used: Parts,
     percent: f32,
     max_avail: u64,
     raw_avail: u64,
@@ -563,12 +577,15 @@ fn pool_uses(ctx: &Ctx<'_>) -> Vec<PoolUse> {
     let pools = map.pools.iter().filter_map(|(id, pool)| {
         let stat = digest.pool_sums.get(&(*id as i32))?;
         let copies = f32::from(pool.size).max(1.0);
-        let stored = stat.stats.sum.num_bytes.max(0) as u64;
+        let omap = stat.store_stats.omap_allocated.max(0) as u64;
+        let data = stat.stats.sum.num_bytes.max(0) as u64;
+        let stored = Parts { data, omap: (omap as f32 / copies).round() as u64 };
         let allocated = stat.store_stats.allocated.max(0) as u64;
-        let used = if allocated > 0 { allocated } else { (stored as f32 * copies) as u64 };
+        let used =
+            Parts { data: if allocated > 0 { allocated } else { (data as f32 * copies) as u64 }, omap };
         let raw_avail =
             digest.available_by_rule.get(&pool.crush_rule.into()).copied().unwrap_or(0).max(0) as u64;
-        let percent = match (raw_avail, used) {
+        let percent = match (raw_avail, used.sum()) {
             (0, 0) => 0.0,
             (0, _) => 1.0,
             (avail, used) => used as f32 / (used as f32 + avail as f32),
@@ -617,17 +634,17 @@ fn df_json(ctx: &Ctx<'_>, detail: bool) -> Json {
     stats.push("num_per_pool_omap_osds", digest.osd_sum.num_per_pool_omap_osds);
     let by_class = digest.osd_sum_by_class.iter().map(|(c, o)| (c.clone().into(), statfs_json(&o.statfs)));
     let pools = pool_uses(ctx).into_iter().map(|p| {
-        let mut stats = object! { "stored" => p.stored };
+        let mut stats = object! { "stored" => p.stored.sum() };
         if detail {
-            stats.push("stored_data", p.stored);
-            stats.push("stored_omap", 0u32);
+            stats.push("stored_data", p.stored.data);
+            stats.push("stored_omap", p.stored.omap);
         }
         stats.push("objects", p.objects);
-        stats.push("kb_used", p.used.div_ceil(1024));
-        stats.push("bytes_used", p.used);
+        stats.push("kb_used", p.used.sum().div_ceil(1024));
+        stats.push("bytes_used", p.used.sum());
         if detail {
-            stats.push("data_bytes_used", p.used);
-            stats.push("omap_bytes_used", 0u32);
+            stats.push("data_bytes_used", p.used.data);
+            stats.push("omap_bytes_used", p.used.omap);
         }
         stats.push("percent_used", p.percent);
         stats.push("max_avail", p.max_avail);
@@ -643,7 +660,7 @@ fn df_json(ctx: &Ctx<'_>, detail: bool) -> Json {
             stats.push("wr_bytes", sum.num_wr_kb * 1024);
             stats.push("compress_bytes_used", p.compressed.0);
             stats.push("compress_under_bytes", p.compressed.1);
-            stats.push("stored_raw", (p.stored as f32 * p.copies) as u64);
+            stats.push("stored_raw", (p.stored.sum() as f32 * p.copies) as u64);
             stats.push("avail_raw", p.raw_avail);
         }
         object! { "name" => p.name, "id" => p.id, "stats" => stats }
@@ -691,14 +708,13 @@ fn df_plain(ctx: &Ctx<'_>, detail: bool) -> String {
         table.column(heading, if i == 0 { Align::Left } else { Align::Right });
     }
     for p in pool_uses(ctx) {
-        let zero = || Bytes(0).to_string();
-        let mut row = vec![p.name, p.id.to_string(), p.pgs.to_string(), Bytes(p.stored).to_string()];
+        let mut row = vec![p.name, p.id.to_string(), p.pgs.to_string(), Bytes(p.stored.sum()).to_string()];
         if detail {
-            row.extend([Bytes(p.stored).to_string(), zero()]);
+            row.extend([Bytes(p.stored.data).to_string(), Bytes(p.stored.omap).to_string()]);
         }
-        row.extend([Si(p.objects.max(0) as u64).to_string(), Bytes(p.used).to_string()]);
+        row.extend([Si(p.objects.max(0) as u64).to_string(), Bytes(p.used.sum()).to_string()]);
         if detail {
-            row.extend([Bytes(p.used).to_string(), zero()]);
+            row.extend([Bytes(p.used.data).to_string(), Bytes(p.used.omap).to_string()]);
         }
         row.extend([percent(p.percent), Bytes(p.max_avail).to_string()]);
         if detail {

@@ -232,6 +232,7 @@ impl Control {
 
     fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
         let mut out: BTreeMap<i64, StoreStatfs> = BTreeMap::new();
+        let mut omap_objects: BTreeMap<i64, u64> = BTreeMap::new();
         for report in self.pg_reports.values() {
             if self.holdings.entries.get(&report.pg.pg).is_none_or(|e| e.holding != Holding::Held) {
                 continue;
@@ -239,6 +240,11 @@ impl Control {
             let pool = out.entry(report.pg.pg.pool).or_default();
             pool.allocated += report.stats.bytes.max(0);
             pool.data_stored += report.stats.bytes.max(0);
+            *omap_objects.entry(report.pg.pg.pool).or_default() += report.stats.omap_objects.max(0) as u64;
+        }
+        let omap_bytes = self.usage.values().map(|usage| usage.omap).sum();
+        for (pool, bytes) in shared_by_weight(omap_bytes, &omap_objects) {
+            out.entry(pool).or_default().omap_allocated = bytes as i64;
         }
         for (pool, compressed) in self.compressed.values().flatten() {
             if let Some(pool) = out.get_mut(pool) {
@@ -270,6 +276,13 @@ impl Control {
         self.reports.states.retain(|pg, _| served.contains_key(pg));
         out
     }
+}
+
+/// `bytes` in proportion to the weights. The store counts the bytes of all omaps together.
+fn shared_by_weight(bytes: u64, weights: &BTreeMap<i64, u64>) -> Vec<(i64, u64)> {
+    let total: u64 = weights.values().sum();
+    let share = |weight: u64| (u128::from(bytes) * u128::from(weight)).checked_div(total.into()).unwrap_or(0);
+    weights.iter().map(|(pool, weight)| (*pool, share(*weight) as u64)).collect()
 }
 
 /// What is allocated was counted as if nothing were compressed.
@@ -348,4 +361,16 @@ fn pg_stat(
         },
     };
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn omap_bytes_are_shared_by_objects_with_omaps() {
+        let weights = BTreeMap::from([(1, 3), (2, 0), (3, 1)]);
+        assert_eq!(shared_by_weight(1000, &weights), [(1, 750), (2, 0), (3, 250)]);
+        assert_eq!(shared_by_weight(1000, &BTreeMap::from([(1, 0)])), [(1, 0)]);
+    }
 }
