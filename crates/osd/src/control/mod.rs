@@ -16,6 +16,8 @@ mod moves;
 mod neighbours;
 mod reports;
 mod signals;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use commands::COMMANDS;
 pub use history::Lineage;

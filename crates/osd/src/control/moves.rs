@@ -337,6 +337,8 @@ fn unevenness<'a>(
 mod tests {
     use super::*;
     use crate::control::holdings::held;
+    use machine::{Effects, Random};
+    use wire::types::SpgId;
 
     /// PGs of pool 1 and 2 on each core: moved until nothing should.
     fn even_out(cores: &[[u32; 2]]) -> Vec<[u32; 2]> {
@@ -371,5 +373,26 @@ mod tests {
         assert!(spread.iter().all(|core| (7..=9).contains(&(core[0] + core[1]))), "{spread:?}");
         let pools = even_out(&[[8, 2], [0, 2]]);
         assert!(pools.iter().all(|core| core[0] >= 3), "of the pool that is uneven: {pools:?}");
+    }
+
+    #[test]
+    fn moves_are_counted() {
+        let mut control = Control::new(crate::control::testing::config(2), false, Random::from_number(1));
+        let pg = PgId { pool: 1, seed: 0 };
+        let id = SpgId::from(pg);
+        let why = "there is no room".to_owned();
+        let ends = [ToControl::Moved { pg: id }, ToControl::Stayed { pg: id, why }];
+        for (i, end) in ends.into_iter().enumerate() {
+            let (from, to) = (CoreId(0), CoreId(1));
+            control.moves.under_way = Some(Move { pg, from, to, phase: Phase::Closing, cleared: false });
+            let mut fx = Effects::new();
+            let [moved, given_up, moving] = control.moves.counters().map(|counter| counter.value);
+            assert_eq!([moved, given_up], [Reading::Total(i as u64), Reading::Total(0)]);
+            assert_eq!(moving, Reading::Level(1));
+            control.on_move_said(Time::ZERO, from, end, &mut fx);
+            control.on_move_said(Time::ZERO, to, ToControl::Cleared { pg: id, why: None }, &mut fx);
+        }
+        let counts = control.moves.counters().map(|counter| counter.value);
+        assert_eq!(counts, [Reading::Total(1), Reading::Total(1), Reading::Level(0)]);
     }
 }

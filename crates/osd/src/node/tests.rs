@@ -1,7 +1,7 @@
 //! One core's wiring, effect by effect.
 
 use super::*;
-use crate::control::{Addrs, ControlConfig, Level, VersionText};
+use crate::control::Level;
 use crate::shard::{self, ClusterView, PgOrder, PoolView};
 use ::bytes::Bytes;
 use command::options::{Identity, Layers};
@@ -30,25 +30,7 @@ fn core(core: u16) -> Core {
         object_cache_bytes: 1 << 20,
         options: Layers::new(Identity::named("osd.0")),
     };
-    let mon = mon_client::Config {
-        auth_name: AuthName::new(EntityKind::OSD, "0"),
-        key: None,
-        services: 0,
-        rotating_keys: false,
-        hostname: "test".into(),
-        monitors: Vec::new(),
-        timing: mon_client::Timing::default(),
-    };
-    let control = ControlConfig {
-        osd: OsdId(0),
-        osd_fsid: Uuid([7; 16]),
-        cores: 3,
-        mon,
-        addrs: Addrs::default(),
-        metadata: Default::default(),
-        options: Layers::new(Identity::named("osd.0")),
-        version: VersionText::default(),
-    };
+    let control = crate::control::testing::config(3);
     let contents = StoreContents { metadata_max: 1 << 20, ..StoreContents::default() };
     Core::new(config, contents, (core == 0).then(|| (control, Random::from_number(1))))
 }

@@ -9,6 +9,7 @@ mod damage;
 mod discards;
 mod dump;
 mod failures;
+mod figures;
 mod log_rot;
 mod model;
 mod moving;
