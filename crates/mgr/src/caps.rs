@@ -1,4 +1,4 @@
-//! Who may ask the manager what (`MgrCap`): grants separated by commas or semicolons.
+//! Capabilities for the manager's commands (`MgrCap`): grants separated by commas or semicolons.
 //!
 //! `allow *`, `allow rw`, `allow profile read-only`, `allow service osd r`, `allow module NAME rw`,
 //! `allow command "pg dump" with dumpcontents=sum`, each optionally with `network CIDR`. Facts: `src/mgr/MgrCap.cc`.
@@ -34,7 +34,7 @@ impl Access {
     }
 }
 
-/// What a command is to the capabilities.
+/// A command, as capabilities see it.
 pub(crate) struct Request<'a> {
     pub service: &'a str,
     pub module: &'a str,
@@ -56,7 +56,7 @@ struct Grant {
     module: Option<String>,
     command: Option<String>,
     args: Vec<(String, Match)>,
-    /// What a command grant gives is the command itself.
+    /// A command grant gives the command itself.
     access: Access,
     network: Option<(IpAddr, u8)>,
 }
@@ -84,7 +84,7 @@ impl Caps {
         Some(Caps { grants })
     }
 
-    /// Whether some grant gives everything to everyone who holds the key.
+    /// True if a grant gives everything to every holder of the key.
     pub(crate) fn allow_all(&self) -> bool {
         self.grants.iter().any(|grant| *grant == Grant { access: Access::ALL, ..Grant::default() })
     }

@@ -1,4 +1,4 @@
-//! What the reports warn of. Codes, severities and sentences are stock's, because people's alerts match on them.
+//! Health checks from the reports. Codes, severities and sentences are stock's, because people's alerts match on them.
 
 use crate::PgMap;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use wire::types::{HealthCheck, HealthStatus, PgId, PgStat, PgState, UTime};
 /// `mon_health_max_detail`.
 const DETAIL_MAX: usize = 50;
 
-/// What it means for people that PGs are in some state.
+/// Consequence for clients of PGs in some state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Consequence {
     Unavailable,

@@ -35,7 +35,7 @@ pub struct Config {
     pub monitors: mon_client::Config,
     /// Where daemons and clients reach us.
     pub addrs: EntityAddrVec,
-    /// What the monitor keeps of us (`ceph mgr metadata`).
+    /// Metadata that the monitor keeps (`ceph mgr metadata`).
     pub metadata: BTreeMap<String, String>,
     /// Addresses for people, by name (`ceph mgr services`): `prometheus` is the metrics page.
     pub services: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ pub struct Config {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// How soon after news the monitor hears of it.
+    /// Delay of a report to the monitor after news.
     pub digest: Duration,
 }
 

@@ -19,7 +19,7 @@ pub struct PgMap {
     /// All PGs of all pools: one that nobody has reported is there as unknown.
     pub(crate) pgs: BTreeMap<PgId, PgStat>,
     pub(crate) osds: BTreeMap<i32, OsdStat>,
-    /// What a pool takes on an OSD.
+    /// Space of a pool on an OSD.
     pub(crate) pool_statfs: BTreeMap<(PoolId, i32), StoreStatfs>,
     /// Operations that take too long, by daemon: how many, and the age of the oldest in seconds.
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
@@ -181,7 +181,7 @@ impl PgMap {
         states
     }
 
-    /// What the monitor is told.
+    /// The digest for the monitor.
     pub fn digest(&self) -> PgMapDigest {
         let (pg_sum, by_pool) = self.sums();
         let states = self.states();
@@ -234,7 +234,7 @@ impl PgMap {
         sums
     }
 
-    /// How many more bytes fit under each CRUSH rule: the fullest OSD, for its share, sets the limit.
+    /// Bytes that still fit under each CRUSH rule: the fullest OSD, for its share, sets the limit.
     fn available_by_rule(&self) -> BTreeMap<i32, i64> {
         let rules = self.map.pools.values().map(|p| i32::from(p.crush_rule));
         rules.map(|rule| (rule, self.available_for(rule))).collect()

@@ -1,4 +1,4 @@
-//! How fast counters move: differences of sums, smoothed over the last few reports.
+//! Rates of counters: differences of sums, smoothed over the last few reports.
 
 use std::collections::VecDeque;
 use wire::types::{PoolStat, UTime};
@@ -29,7 +29,7 @@ impl Rate {
         }
     }
 
-    /// What changed, and over how long.
+    /// A change, and its duration.
     pub(crate) fn delta(&self) -> (PoolStat, UTime) {
         let mut sum = PoolStat::default();
         for (delta, _) in &self.recent {

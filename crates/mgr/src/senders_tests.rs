@@ -174,7 +174,7 @@ fn peer(name: &AuthName, caps: Option<&str>) -> Peer {
     Peer::identified(proof, claimed, EntityAddr::default()).unwrap()
 }
 
-/// What a message could have changed.
+/// State that a message could have changed.
 fn state_of(manager: &Manager) -> impl PartialEq + use<> {
     let map = &manager.pg_map;
     (map.digest(), map.osds.clone(), map.slow_ops.clone())

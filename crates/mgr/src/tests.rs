@@ -112,7 +112,7 @@ fn what_the_map_does_not_know_is_not_counted() {
 }
 
 #[test]
-fn pgs_of_a_dead_osd_are_stale_and_health_says_so_when_they_stay_so() {
+fn pgs_of_dead_osd_are_stale_and_health_reports_it() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true, true]));
     m.ingest(later(1), 0, report(0, 1, 0, 10));

@@ -1,4 +1,4 @@
-//! What a 4 KiB read and a 4 KiB write cost the shard and the memory store together, without sockets.
+//! Cost of a 4 KiB read and of a 4 KiB write in the shard and the memory store together, without sockets.
 //!
 //! `cargo run --release -p osd --example shard_cost`
 

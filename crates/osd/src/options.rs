@@ -39,7 +39,7 @@ option_set! {
 }
 
 option_set! {
-    /// Which operations count as slow, and how many are remembered; see [`crate::signals::TrackingLimits`].
+    /// Thresholds of slow operations and sizes of their history; see [`crate::signals::TrackingLimits`].
     pub struct TrackingOptions for Osd, Live {
         complaint_time: Duration = "osd_op_complaint_time",
         history_duration: Duration = "osd_op_history_duration",

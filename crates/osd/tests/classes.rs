@@ -50,7 +50,7 @@ fn a_lock_is_taken_seen_and_refused_to_another() {
 }
 
 #[test]
-fn a_call_reads_what_was_there_before_the_list_and_its_changes_are_part_of_it() {
+fn call_reads_state_before_list_and_changes_within_it() {
     let mut host = Host::serving();
     host.ask("a", vec![write_full(b"quiet")]);
     let loud = bare_call("hello", "turn_it_to_11", b"");

@@ -34,7 +34,7 @@ fn damage_is_known_over_a_restart() {
 }
 
 #[test]
-fn damage_ends_for_good_when_the_object_is_removed_written_anew_or_read_after_all() {
+fn damage_ends_when_object_is_removed_rewritten_or_readable() {
     for end in ["removed", "written", "read"] {
         let mut host = with_a_damaged_one().restart();
         assert_eq!(host.ask("bad", vec![write(2, b"part")]).result, 0);

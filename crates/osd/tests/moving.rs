@@ -37,7 +37,7 @@ enum Hop {
 
 struct Cluster {
     cores: Vec<Core>,
-    /// What is on its way from one core to another: the control machine is on core 0.
+    /// Mail on its way from one core to another: the control machine is on core 0.
     hops: BTreeMap<(usize, usize), VecDeque<Hop>>,
     random: Random,
     now: Time,
@@ -544,7 +544,7 @@ fn a_core_without_room_takes_no_pg() {
 
 /// The other core does not know what was dropped here, and what comes next must not overtake that.
 #[test]
-fn who_lost_a_write_for_want_of_room_is_disconnected_when_the_pg_leaves() {
+fn client_of_dropped_write_is_disconnected_when_pg_leaves() {
     let mut c = Cluster::new(14);
     c.cut_every = u64::MAX;
     (0..OBJECTS).for_each(|object| c.append(1, object));
@@ -582,7 +582,7 @@ fn an_object_that_cannot_be_read_keeps_its_pg_where_it_is() {
 }
 
 #[test]
-fn a_pg_that_is_told_to_rest_or_go_stays_and_leaves_nothing_behind() {
+fn stopped_or_removed_pg_cancels_its_move_without_remains() {
     let orders: [fn() -> PgOrder; 2] = [|| PgOrder::Idle { pg: pg() }, || PgOrder::Remove { pg: pg() }];
     for (seed, order) in orders.iter().enumerate() {
         let mut c = Cluster::new(seed as u64);

@@ -1,4 +1,4 @@
-//! What operations do to objects, seen as a client sees it.
+//! Effects of operations on objects, as a client sees them.
 
 mod harness;
 
@@ -73,7 +73,7 @@ fn a_list_happens_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_write_beyond_the_end_leaves_zeroes_and_append_goes_to_the_end() {
+fn write_beyond_end_leaves_zeroes_and_append_extends() {
     let mut host = Host::serving();
     host.ask("a", vec![write(3, b"x")]);
     host.ask("a", vec![OsdOp::extent(OpCode::APPEND, 0, 2, Bytes::from_static(b"yz"))]);
@@ -100,7 +100,7 @@ fn requests_on_one_object_are_answered_in_order() {
 }
 
 #[test]
-fn a_resent_write_is_answered_as_the_first_time_and_does_not_happen_twice() {
+fn resent_write_is_answered_and_not_repeated() {
     let mut host = Host::serving();
     let append = OsdOp::extent(OpCode::APPEND, 0, 1, Bytes::from_static(b"x"));
     let request = host.request(object("a"), vec![append]);
@@ -116,7 +116,7 @@ fn a_resent_write_is_answered_as_the_first_time_and_does_not_happen_twice() {
 }
 
 #[test]
-fn a_resent_write_is_recognised_after_a_restart_and_so_is_a_failed_one() {
+fn resent_write_is_recognised_after_restart() {
     let mut host = Host::serving();
     let append = OsdOp::extent(OpCode::APPEND, 0, 1, Bytes::from_static(b"x"));
     let request = host.request(object("a"), vec![append]);
@@ -142,7 +142,7 @@ fn a_resent_write_is_recognised_after_a_restart_and_so_is_a_failed_one() {
 }
 
 #[test]
-fn a_request_from_a_newer_map_waits_for_it_and_holds_back_what_follows() {
+fn request_of_newer_map_waits_and_blocks_later_requests() {
     let mut host = Host::serving();
     let mut early = host.request(object("a"), vec![write_full(b"1")]);
     early.epoch += 1;
@@ -247,7 +247,7 @@ fn a_notification_that_is_not_answered_in_time_says_who_did_not() {
 }
 
 #[test]
-fn a_listing_goes_on_where_it_stopped_and_says_when_it_is_complete() {
+fn listing_continues_at_cursor_until_complete() {
     let mut host = Host::serving();
     for name in ["a", "b", "c", "d", "e"] {
         host.ask(name, vec![write_full(b"x")]);
@@ -352,7 +352,7 @@ fn a_split_gives_each_child_its_objects_and_its_log() {
 }
 
 #[test]
-fn a_split_that_a_crash_cut_short_is_done_again_and_loses_nothing() {
+fn split_interrupted_by_crash_is_repeated_without_loss() {
     use store::ObjectStore;
     let child = |seed| SpgId::from(PgId { pool: POOL, seed });
     let split = |epoch| PgOrder::Split {
@@ -436,7 +436,7 @@ fn equal(name: &str, value: &str) -> OsdOp {
 }
 
 #[test]
-fn a_full_pool_takes_removals_and_says_no_to_who_wants_to_hear_it() {
+fn full_pool_takes_removals_and_fails_writes_with_full_try() {
     let mut host = Host::serving();
     host.ask("a", vec![write_full(b"x")]);
     host.view.pools.get_mut(&POOL).unwrap().full = true;

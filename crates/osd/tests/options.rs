@@ -35,7 +35,7 @@ fn control(file: &[(&str, &str)]) -> Control {
     Control::new(config, false, Random::from_number(1))
 }
 
-/// What one admin command answers, the limits that each core is told, and the layers that the host is told.
+/// The answer of one admin command, the limits that each core is told, and the layers that the host is told.
 fn admin(control: &mut Control, command: &str) -> (command::Answer, Vec<(CoreId, Limits)>, Option<Layers>) {
     let mut effects = Effects::new();
     control.step(Time::ZERO, Input::Admin { id: 1, command: command.into() }, &mut effects);

@@ -1,4 +1,4 @@
-//! What becomes of requests for which there is no room, seen as a client sees it: they are sent again, in order.
+//! Requests for which there is no room, as a client sees them: they are sent again, in order.
 
 mod harness;
 
@@ -35,7 +35,7 @@ fn host() -> Host {
 }
 
 #[test]
-fn who_lost_a_write_for_want_of_room_is_disconnected_when_there_is_room() {
+fn client_of_dropped_write_is_disconnected_when_room_returns() {
     let mut host = host();
     full(&mut host, true);
     let lost = send(&mut host, 1, "a", write_full(b"lost"));

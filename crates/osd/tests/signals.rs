@@ -1,4 +1,4 @@
-//! What a shard tells of its operations: counters that move, stages that add up, operations described while they wait.
+//! Signals of a shard's operations: counters that move, stages that add up, operations described while they wait.
 
 mod harness;
 

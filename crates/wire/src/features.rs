@@ -96,17 +96,17 @@ features! {
 /// The CRUSH map carries weight sets; the same bit as [`SERVER_LUMINOUS`].
 pub const CRUSH_CHOOSE_ARGS: u64 = SERVER_LUMINOUS;
 
-/// What each release's daemons and librados send in the msgr handshake, as seen on the wire.
+/// Features that each release's daemons and librados send in the msgr handshake, as seen on the wire.
 pub const PACIFIC: Features = Features(0x3f01_cfbd_fffd_ffff);
 pub const QUINCY: Features = Features(0x3f01_cfbf_7ffd_ffff);
 pub const REEF: Features = Features(0x3f01_cfbf_fffd_ffff);
 pub const SQUID: Features = Features(0x3f03_cfff_fffd_ffff);
 pub const TENTACLE: Features = Features(0x3f07_ffff_fffd_ffff);
 
-/// What shoal's daemons and client present.
+/// Features that shoal's daemons and client present.
 pub const SUPPORTED: Features = TENTACLE;
 
-/// What shoal demands of everyone: all of it is in every release since Nautilus, and in Linux since 5.11, the
+/// Features that shoal demands of every peer. All are in every release since Nautilus, and in Linux since 5.11, the
 /// first kernel that speaks msgr2.
 pub const REQUIRED: Features = Features(
     NOSRCADDR

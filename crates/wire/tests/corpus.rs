@@ -91,7 +91,7 @@ fn every_value_decodes_and_is_written_again() {
     assert!(failures.is_empty(), "{}", shown.join("\n"));
 }
 
-/// Whether the very bytes come back. What is written otherwise must still be the same value.
+/// True if the very bytes come back. Other bytes must still be the same value.
 fn check(entry: &TypeEntry, bytes: &[u8], features: Features) -> Result<bool, String> {
     let mut written = Vec::new();
     for writer in writers(features) {

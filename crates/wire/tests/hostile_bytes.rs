@@ -18,8 +18,7 @@ use wire::types::{OsdMap, OsdMapIncremental};
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What reading may take at most, given back or not: so much for each byte of input, on top of a floor for what is
-/// always there.
+/// Maximum memory that a decode takes, freed or not: so much per byte of input, on top of a floor.
 const BYTES_PER_BYTE: usize = 40;
 const FLOOR: usize = 64 * 1024;
 

@@ -18,7 +18,7 @@ use command::{Answer, Args, Json, errno, signature};
 use wire::messages::CommandDescription;
 use wire::types::{EntityAddr, UTime};
 
-/// What a command may look at.
+/// State that a command reads.
 pub(crate) struct View<'a> {
     pub now: UTime,
     pub pg_map: &'a PgMap,
@@ -108,7 +108,7 @@ pub fn descriptions() -> Vec<CommandDescription> {
     TABLE.iter().map(describe).collect()
 }
 
-/// Who asks.
+/// The client that asks.
 pub(crate) struct Asker<'a> {
     pub name: &'a str,
     pub caps: &'a Caps,

@@ -218,7 +218,7 @@ pub(super) fn safe_to_destroy(view: &View<'_>, args: &Args) -> Answer {
     Answer::error(code, why)
 }
 
-/// What stopping some OSDs would do to each PG that they serve.
+/// The effect of stopping some OSDs on each PG that they serve.
 #[derive(Default)]
 struct StopReport {
     ok: usize,

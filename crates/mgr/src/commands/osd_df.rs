@@ -27,7 +27,7 @@ struct Report<'a> {
     average: f64,
 }
 
-/// What a person wants to see: all, or some of it.
+/// The rows that are shown: all, or a selection.
 struct Scope {
     items: Option<BTreeSet<i32>>,
     class: Option<i32>,

@@ -405,7 +405,7 @@ fn space_cells(what: String, s: &wire::types::StoreStatfs) -> [String; 5] {
     [what, bytes(s.used()), bytes(s.available), bytes(s.used_raw()), bytes(s.total)]
 }
 
-/// Whose PGs `pg ls` shows.
+/// Selection of PGs that `pg ls` shows.
 #[derive(Default)]
 struct Filter {
     pool: Option<PoolId>,

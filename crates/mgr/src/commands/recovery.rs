@@ -1,4 +1,4 @@
-//! What of a pool, or of all, is not where it should be: degraded, misplaced, unfound (`recovery_summary`).
+//! Degraded, misplaced and unfound objects of a pool, or of all pools (`recovery_summary`).
 
 use command::Json;
 use wire::types::ObjectStatSum;

@@ -1,4 +1,4 @@
-//! What a method sees of the world, and what it leaves behind.
+//! The interface of a class method: its inputs, its reads, its operations.
 
 use super::Method;
 use crate::errno::Errno;
@@ -11,7 +11,7 @@ use wire::types::{EntityAddr, EntityName, OpCode, OsdOp, UTime};
 /// Everything that a call depends on. The same context gives the same step, always.
 #[derive(Clone, Debug)]
 pub struct CallContext<'a> {
-    /// What the client gave the method.
+    /// Argument from the client.
     pub argument: &'a Bytes,
     pub client: EntityName,
     pub client_addr: EntityAddr,
@@ -27,11 +27,11 @@ pub struct CallContext<'a> {
     pub mtime: UTime,
     /// The object existed before the list: without it there is nothing to read.
     pub stored: bool,
-    /// What earlier runs of this call needed, with the answers, in any order.
+    /// Queries of earlier runs of this call with their answers, in any order.
     pub known: &'a [(Query, Answer)],
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MethodStatus {
     /// Read these of the object as it was before the list, add them to [`CallContext::known`], and run again.
@@ -158,7 +158,7 @@ impl<'a> MethodCall<'a> {
         }
     }
 
-    /// Whether the object is there. Not a read: any method may ask.
+    /// True if the object exists. Not a read: any method may ask.
     pub fn exists(&self) -> bool {
         self.context.exists
     }
@@ -196,7 +196,7 @@ impl<'a> MethodCall<'a> {
         self.output.push(bytes.into());
     }
 
-    /// Whether there is anything to read; not allowed to a method that did not say that it reads.
+    /// True if the object has stored state to read. Refused to a method that is not declared as reading.
     fn may_read(&self) -> Result<bool, MethodStop> {
         if self.method.reads { Ok(self.context.stored) } else { Err(MethodStop::Forbidden) }
     }

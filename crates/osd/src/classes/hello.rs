@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use bytes::Bytes;
 
 const NAME_MAX: usize = 100;
-/// How much of an object the readers look at.
+/// Bytes of an object that the readers look at.
 const READ_MAX: u64 = 1100;
 
 fn greeting(call: &MethodCall<'_>) -> Result<Bytes, MethodStop> {

@@ -7,7 +7,7 @@ use wire::types::Name;
 use wire::types::cls::refcount::{ReadOp, ReadReply, Refcount, SetOp, TagOp};
 
 const ATTR: &str = "refcount";
-/// What an implicit reference is under.
+/// Tag of an implicit reference.
 const WILDCARD_TAG: Name = Name::EMPTY;
 
 fn stored(call: &mut MethodCall<'_>, implicit_ref: bool) -> Result<Refcount, MethodStop> {

@@ -23,7 +23,7 @@ impl PartialEq for Method {
 impl Eq for Method {}
 
 impl Method {
-    /// Whether the class is among those that anyone who may execute may call (`osd_class_default_list`); others need
+    /// True if every client with the right to execute may call the class (`osd_class_default_list`); others need
     /// a capability that names them.
     pub fn allowed_by_default(&self) -> bool {
         DEFAULT_CLASSES.contains(&self.class)

@@ -29,7 +29,7 @@ use store::{Collection, Completion, ObjectId, Transaction};
 use wire::messages::Body;
 use wire::types::{Epoch, OsdId, SpgId, UTime};
 
-/// How often a core measures its store, if nothing else makes it.
+/// Interval of a core's measurements of its store, without another cause.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
 /// Damaged places that are remembered, so that each is logged once.
 const DAMAGE_KNOWN_MAX: usize = 10_000;
@@ -65,7 +65,7 @@ pub struct Core {
     /// It was asked for and is not answered.
     measuring: bool,
     measure_at: Time,
-    /// What core 0 was told last.
+    /// The last report to core 0.
     usage_told: Option<StoreUsage>,
     damaged: BTreeSet<(Collection, ObjectId, u64)>,
     /// Mail that the planted bug lets later mail overtake.

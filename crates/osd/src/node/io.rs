@@ -109,7 +109,7 @@ pub enum Mail {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreUsage {
     pub usage: Usage,
-    /// What compression has saved, by pool.
+    /// Compression totals, by pool.
     pub compressed: Vec<(i64, Compressed)>,
 }
 

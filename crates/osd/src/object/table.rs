@@ -31,7 +31,7 @@ impl ObjectState {
     }
 }
 
-/// How a request shares its object with others.
+/// Sharing of an object between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectTurn {
     Read,
@@ -79,7 +79,7 @@ impl ObjectContext {
         }
     }
 
-    /// Whether `request` may begin now. If not, it is in the queue and comes out of [`ObjectContext::next_request`] later.
+    /// Returns true if `request` may begin now. Otherwise it is queued for [`ObjectContext::next_request`].
     pub fn enter(&mut self, request: Key, turn: ObjectTurn) -> bool {
         self.recent = true;
         if self.waiting.is_empty() && self.may_begin(turn) {

@@ -190,7 +190,7 @@ fn copied(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
-/// Whether a comparison with that outcome satisfies the operator; `None` for an operator that does not exist.
+/// True if a comparison with that outcome satisfies the operator; `None` for an unknown operator.
 fn compares(op: u8, ordering: Ordering) -> Option<bool> {
     Some(match op {
         op_value::CMP_EQ => ordering.is_eq(),

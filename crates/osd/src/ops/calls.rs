@@ -10,14 +10,14 @@ use codec::Reader;
 use store::{Answer, Query};
 use wire::types::{OsdOp, UTime};
 
-/// What calls depend on besides the object and the client.
+/// Inputs of class calls besides the object and the client.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEnvironment<'a> {
     /// Wall time.
     pub now: UTime,
     /// The same each time the list is executed.
     pub seed: u64,
-    /// What earlier executions of the list needed to read, with the answers.
+    /// Queries of earlier executions of the list with their answers.
     pub known: &'a [(Query, Answer)],
 }
 

@@ -396,7 +396,7 @@ fn whole_if_zero(len: u64) -> u64 {
     if len == 0 { u64::MAX } else { len }
 }
 
-/// What several operations share.
+/// Helpers of several operations.
 impl Execution<'_> {
     /// The part of `extent` that may be read: within the object, and within a truncation that the client knows of
     /// and this object has not seen yet.

@@ -12,7 +12,7 @@ use store::{Answer, Change, ObjectId, Query};
 use wire::messages::OsdOpResults;
 use wire::types::{EntityAddr, EntityName, ObjectInfo, OpFlags, OsdOp, OsdOpResult};
 
-/// How a PG's statistics change (`object_stat_sum_t`).
+/// Change of a PG's statistics (`object_stat_sum_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatDelta {
     pub objects: i64,
@@ -52,7 +52,7 @@ pub enum NewState {
     Present(Box<ObjectInfo>),
 }
 
-/// How an execution ended.
+/// End of an execution.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -71,7 +71,7 @@ pub struct Execution<'a> {
     pub(super) client: EntityName,
     pub(super) client_addr: EntityAddr,
     pub(super) features: Features,
-    /// What notifications will be numbered from.
+    /// Number of the next notification.
     pub(super) next_notify_id: u64,
     /// The watches that are connected now: a ping of another is told to reconnect.
     pub(super) connected: &'a dyn Fn(u64, EntityName) -> bool,

@@ -12,7 +12,7 @@ use wire::types::{OpCode, OsdOp};
 /// The type of what it reads decides the type of what it is given, so an operation cannot forget to ask for an answer
 /// that it uses.
 pub(super) trait Handler: Sized {
-    /// What it reads of the object, as the object was before the list.
+    /// Reads of the object, in its state before the list.
     type Reads: Reads;
 
     /// An operation of a mode that writes advances the object's user version, unless this is false: watches and
@@ -32,7 +32,7 @@ pub(super) trait Handler: Sized {
     }
 }
 
-/// What an operation does to its object, for capabilities and for the order of requests.
+/// Access of an operation to its object, for capabilities and for the order of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpAccess {
     pub reads: bool,

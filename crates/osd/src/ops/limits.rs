@@ -49,7 +49,7 @@ impl Limits {
         }
     }
 
-    /// How many omap entries a request that asks for `wanted` gets at most.
+    /// Maximum omap entries for a request that asks for `wanted`.
     pub fn omap_entries(&self, wanted: u64) -> usize {
         usize::try_from(wanted).unwrap_or(usize::MAX).min(self.max_omap_entries_per_request)
     }

@@ -1,4 +1,4 @@
-//! What operations read of their object before their list is executed.
+//! Reads of operations, made before their list is executed.
 //!
 //! Ceph executes a list against the object as it was *before* the list: a read after a write in the same list sees
 //! the old bytes, attributes and omap; only size and existence follow the list. So the reads of all operations go to

@@ -58,7 +58,7 @@ macro_rules! operations {
                 }
             }
 
-            /// What it does to the object, except through a class's method.
+            /// Access to the object, without that of a class's method.
             pub fn access(&self, code: OpCode) -> OpAccess {
                 match self {
                     $(Operation::$variant(handler) => handler.access(code),)+
@@ -66,7 +66,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Whether the object's user version advances with it.
+            /// True if the object's user version advances.
             pub(super) fn is_user_visible(&self, code: OpCode) -> bool {
                 let visible = match self {
                     $(Operation::$variant(_) => <$handler as Handler>::USER_VISIBLE,)+

@@ -1,4 +1,4 @@
-//! What a shard counts while it runs, and what of it goes to the control machine.
+//! Counters of a shard, and its report to the control machine.
 
 use super::history::History;
 use super::latency::Latency;

@@ -7,7 +7,7 @@ use machine::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Which operations count as slow, and how many are remembered.
+/// Thresholds of slow operations and sizes of their history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackingLimits {
     /// An operation in flight for longer is reported (`osd_op_complaint_time`).
@@ -64,7 +64,7 @@ impl History {
         self.limits
     }
 
-    /// Whether [`History::add`] would keep an operation that took so long.
+    /// True if [`History::add`] would keep an operation of this duration.
     pub fn wants(&self, duration: Duration) -> bool {
         duration > self.bar || duration >= self.limits.slow_threshold
     }

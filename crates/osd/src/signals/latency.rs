@@ -4,7 +4,7 @@ use command::perf::{Axis, BUCKETS, Reading};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// How many times, and how long together.
+/// Number of measurements, and their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     pub count: u64,

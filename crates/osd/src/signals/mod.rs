@@ -1,4 +1,4 @@
-//! What an OSD tells about its operations: counters, latencies by stage, slow operations, descriptions.
+//! Signals of an OSD's operations: counters, latencies by stage, slow operations, descriptions.
 //!
 //! Each shard counts for itself ([`ShardSignals`]), without locks: at a reply it adds the time between the operation's
 //! stamps to histograms. A stamp is the time of the reactor's turn, so no clock is read for an operation. Descriptions

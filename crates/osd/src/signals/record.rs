@@ -17,7 +17,7 @@ pub struct OpRecord {
     pub progress: Progress,
 }
 
-/// How far an operation has come.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     WaitsForMap,
@@ -62,7 +62,7 @@ impl OpRecord {
         end.since(self.stamps.received)
     }
 
-    /// Whether `text` names the client's address: whole, without nonce, or without port and nonce (as `IP:0/0`).
+    /// True if `text` is the client's address: whole, without nonce, or without port and nonce (as `IP:0/0`).
     pub fn is_from(&self, text: &str) -> bool {
         let addr = self.client_addr;
         let bare = EntityAddr { nonce: 0, ..addr };

@@ -14,7 +14,7 @@ pub struct OpStamps {
     pub admitted: Time,
     /// It had its turn on the object.
     pub begun: Time,
-    /// What it reads had been read.
+    /// Its reads were complete.
     pub fetched: Time,
     /// Its change went to the store.
     pub submitted: Time,

@@ -116,7 +116,7 @@ impl Host {
         while self.poll_once() {}
     }
 
-    /// What the store has to say now; false: it had nothing, and will have nothing.
+    /// Delivers the store's completions. Returns false if there were none and none will come.
     pub fn poll_once(&mut self) -> bool {
         let mut done = Vec::new();
         let more = self.store.poll(&mut done);
@@ -155,7 +155,7 @@ impl Host {
         host
     }
 
-    /// How many objects of each PG are known to be damaged, where that is any.
+    /// Number of damaged objects of each PG that has any.
     pub fn damaged(&mut self) -> Vec<(SpgId, usize)> {
         self.control.clear();
         self.step(Input::Report);

@@ -27,7 +27,7 @@ impl TypeEntry {
         exactly(&mut Reader::new(bytes), self.print)
     }
 
-    /// Which bytes became what, as far as decoding got, and the value or what stopped it.
+    /// Bytes and the fields decoded from them, as far as decoding got, and the value or the error.
     pub fn trace(&self, bytes: &[u8]) -> (Vec<Span>, Result<String, DecodeError>) {
         let trace = Trace::default();
         let value = exactly(&mut Reader::traced(bytes, &trace), self.print);

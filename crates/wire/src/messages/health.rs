@@ -1,4 +1,4 @@
-//! What a daemon finds wrong, told to the monitor (`MMonHealthChecks`).
+//! Health checks of a daemon, for the monitor (`MMonHealthChecks`).
 
 use super::paxos::PaxosHeader;
 use super::plain::plain_message;

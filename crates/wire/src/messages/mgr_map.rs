@@ -1,4 +1,4 @@
-//! Which manager is active, and which services report to it (`MMgrMap`, `MServiceMap`).
+//! The active manager, and the services that report to it (`MMgrMap`, `MServiceMap`).
 
 use super::plain::plain_message;
 use crate::types::{MgrMap, ServiceMap};

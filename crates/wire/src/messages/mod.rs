@@ -65,7 +65,7 @@ pub use watch_notify::MWatchNotify;
 use bytes::Bytes;
 use codec::{DecodeError, Features, Rope, Writer};
 
-/// What a message carries besides its header, on the way in.
+/// Parts of a received message besides its header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     pub front: Bytes,

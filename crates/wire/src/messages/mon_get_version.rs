@@ -1,4 +1,4 @@
-//! Which versions of a map the monitor has (`MMonGetVersion`, `MMonGetVersionReply`).
+//! Versions of a map that the monitor has (`MMonGetVersion`, `MMonGetVersionReply`).
 
 use super::plain::plain_message;
 

@@ -26,7 +26,7 @@ pub struct MOSDOp {
     pub client_incarnation: u32,
     /// The client's wall time, which a write gives the object.
     pub mtime: UTime,
-    /// What is operated on; its snapshot is [`SnapId::HEAD`] for a write. Nameless for PG operations.
+    /// The object of the operations; its snapshot is [`SnapId::HEAD`] for a write. Nameless for PG operations.
     pub object: HObject,
     pub ops: OsdOps,
     /// The snapshot context of a write: its sequence, and the snapshots it knows, newest first.
@@ -42,7 +42,7 @@ pub struct MOSDOp {
 pub(super) const BLKIN_TRACE_LEN: usize = 24;
 
 impl MOSDOp {
-    /// Who asked and which of their requests: recognises a resent write. `source` and `tid` are the session's
+    /// Client and number of the request, by which a resent write is recognised. `source` and `tid` are the session's
     /// peer and the message's own.
     pub fn reqid(&self, source: EntityName, tid: u64) -> ReqId {
         let ReqId { name, tid: explicit_tid, incarnation } = self.explicit_reqid;
@@ -52,8 +52,8 @@ impl MOSDOp {
         ReqId { name: source, tid, incarnation }
     }
 
-    /// What the reads among its operations ask for, in bytes. Whole objects, of a size that is not known here, count as
-    /// much as they are by default, and nothing counts more than an object usually may.
+    /// Bytes that the reads among the operations ask for. A whole object, whose size is unknown here, counts with the
+    /// default size; no read counts more than the usual maximum of an object.
     pub fn asked_len(&self) -> usize {
         const OBJECT_LEN: u64 = 4 << 20;
         const LEN_MAX: u64 = 128 << 20;

@@ -4,7 +4,7 @@ use super::{Header, MessageBody, Outgoing, Payload};
 use crate::types::{Epoch, UTime, Uuid};
 use codec::{DecodeError, Reader};
 
-/// What a heartbeat says.
+/// Kind of a heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PingOp(pub u8);
 
@@ -28,7 +28,7 @@ pub struct MOSDPing {
     pub mono_send_stamp_ns: i64,
     /// The least that the receiver's clock may be ahead of the sender's.
     pub delta_upper_bound_ns: Option<i64>,
-    /// How long the message should be at least, to find links that lose only large packets.
+    /// Minimum length of the message, to find links that lose only large packets.
     pub min_message_size: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What an OSD tells the monitor of itself and of its neighbours: boot, beacon, failures, temporary acting sets.
+//! Reports of an OSD to the monitor, on itself and on its neighbours: boot, beacon, failures, temporary acting sets.
 
 use super::paxos::PaxosHeader;
 use super::plain::plain_message;

@@ -1,4 +1,4 @@
-//! What leads every message to the monitor that may end in a change of its state (`PaxosServiceMessage`).
+//! Header of every message to the monitor that may change its state (`PaxosServiceMessage`).
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 

@@ -19,7 +19,7 @@ impl AuthName {
 }
 
 impl Default for AuthName {
-    /// What a field holds before anyone has set it.
+    /// Value of a field that is not set.
     fn default() -> AuthName {
         AuthName { kind: EntityKind(0), id: String::new() }
     }

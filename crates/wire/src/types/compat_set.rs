@@ -1,4 +1,4 @@
-//! What a store or a file system needs of who opens it (`CompatSet`).
+//! Features that a store or file system needs of its opener (`CompatSet`).
 
 use codec::{Decode, Encode};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ impl FeatureSet {
     }
 }
 
-/// Who lacks an `incompat` feature must not open it, who lacks an `ro_compat` one must not write.
+/// An opener without an `incompat` feature must not open it; without an `ro_compat` one it must not write.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct CompatSet {
     pub compat: FeatureSet,

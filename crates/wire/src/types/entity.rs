@@ -1,4 +1,4 @@
-//! Who speaks and where: entity names and addresses (`entity_name_t`, `entity_addr_t`, `entity_addrvec_t`).
+//! Entity names and addresses (`entity_name_t`, `entity_addr_t`, `entity_addrvec_t`).
 
 use crate::features;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -85,7 +85,7 @@ impl Decode for EntityName {
     }
 }
 
-/// Which protocol an address speaks.
+/// Protocol of an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct AddrKind(pub u32);
 

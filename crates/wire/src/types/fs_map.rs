@@ -47,12 +47,12 @@ pub struct Filesystem {
 pub struct FsMap {
     pub epoch: Epoch,
     pub next_filesystem_id: u64,
-    /// Whom a client that names none gets; -1 is none.
+    /// File system of a client that names none; -1 is none.
     pub legacy_client_filesystem: i32,
     pub default_compat: CompatSet,
     pub enable_multiple: bool,
     pub filesystems: Vec<Filesystem>,
-    /// Which file system an MDS, by its global id, works for.
+    /// File system that an MDS, by its global id, works for.
     pub mds_roles: BTreeMap<u64, i32>,
     pub standby_daemons: BTreeMap<u64, Opaque>,
     pub standby_epochs: BTreeMap<u64, Epoch>,

@@ -4,7 +4,7 @@ use super::UTime;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::fmt;
 
-/// How bad. Ordered so that the worst of several is the least number, as on the wire.
+/// Severity. Ordered so that the worst of several is the least number, as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct HealthStatus(pub u8);
 
@@ -50,7 +50,7 @@ pub struct HealthCheck {
     pub severity: HealthStatus,
     pub summary: String,
     pub detail: Vec<String>,
-    /// How many things are affected: a mute ends when it grows.
+    /// Number of affected things: a mute ends when it grows.
     #[since(2)]
     pub count: i64,
 }

@@ -5,7 +5,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Which object: pool, namespace, name (and locator key, when it differs from the name), snapshot, hash.
+/// Identity of an object: pool, namespace, name (and locator key, when it differs from the name), snapshot, hash.
 ///
 /// Objects are ordered by the *bit-reversed* hash first, so that the objects of one PG are one range, and stay
 /// one range in each child when a PG splits. Then come namespace, locator key (or name), name and snapshot.
@@ -44,7 +44,7 @@ impl HObject {
         *self == HObject::min()
     }
 
-    /// What placed the object: the key, or the name when there is none.
+    /// Input of the placement hash: the key, or the name when there is no key.
     pub fn effective_key(&self) -> &Name {
         if self.key.is_empty() { &self.name } else { &self.key }
     }

@@ -19,7 +19,7 @@ impl fmt::Display for OsdId {
     }
 }
 
-/// Which erasure-coded shard; `NONE` for a replicated PG (`shard_id_t`).
+/// Erasure-coded shard; `NONE` for a replicated PG (`shard_id_t`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardId(pub i8);
 
@@ -191,7 +191,7 @@ impl Decode for Eversion {
     }
 }
 
-/// Who asked, and which of their requests (`osd_reqid_t`): a resent write is recognised by it.
+/// Client and number of a request (`osd_reqid_t`): a resent write is recognised by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReqId {
     pub name: EntityName,

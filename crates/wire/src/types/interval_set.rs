@@ -26,12 +26,12 @@ impl IntervalSet {
         self.ranges.is_empty()
     }
 
-    /// How many ranges.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How many numbers.
+    /// Number of members.
     pub fn total(&self) -> u64 {
         self.ranges.iter().map(|r| r.1).sum()
     }
@@ -89,7 +89,7 @@ impl IntervalSet {
         self.ranges.splice(first..last, left.into_iter().chain(right));
     }
 
-    /// What is in both.
+    /// The intersection.
     pub fn intersection(&self, other: &IntervalSet) -> IntervalSet {
         let (mut a, mut b) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
         let mut out = IntervalSet::new();

@@ -3,7 +3,7 @@
 use super::{AuthName, EntityAddrVec, EntityName, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// How grave a line is (`clog_type`).
+/// Severity of a line (`clog_type`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogPriority(pub u16);
 

@@ -1,4 +1,4 @@
-//! Which manager is active, and what it offers (`MgrMap`).
+//! The active manager, and its services (`MgrMap`).
 
 use super::{EntityAddrVec, Epoch, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};

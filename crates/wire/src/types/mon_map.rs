@@ -1,4 +1,4 @@
-//! Who the monitors are (`MonMap`, `mon_info_t`).
+//! The monitors (`MonMap`, `mon_info_t`).
 
 use super::{EntityAddrVec, Epoch, Release, UTime, Uuid};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -51,7 +51,7 @@ impl MonFeatures {
             .collect()
     }
 
-    /// What stock sets on a new cluster whose monitors are all of `release` (the persistent features).
+    /// Persistent features that stock sets on a new cluster whose monitors are all of `release`.
     pub fn persistent_of(release: Release) -> MonFeatures {
         let steps = [
             (Release::LUMINOUS, Self::KRAKEN | Self::LUMINOUS),
@@ -107,7 +107,7 @@ pub struct MonMap {
     pub auth: AuthPolicy,
 }
 
-/// Which ciphers keys may have, as 20.2.4 introduced it: 1 is AES-128, 2 is AES-256 with HMAC-SHA384.
+/// Ciphers that keys may have, as 20.2.4 introduced it: 1 is AES-128, 2 is AES-256 with HMAC-SHA384.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct AuthPolicy {
     pub epoch: Epoch,
@@ -118,7 +118,7 @@ pub struct AuthPolicy {
 }
 
 impl Default for AuthPolicy {
-    /// What a map from before the policy existed means.
+    /// Policy of a map from before the policy existed.
     fn default() -> AuthPolicy {
         AuthPolicy { epoch: 0, service_cipher: 1, allowed_ciphers: vec![1, 2], preferred_cipher: 1 }
     }

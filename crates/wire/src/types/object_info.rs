@@ -1,5 +1,5 @@
-//! What an OSD knows of an object besides its bytes (`object_info_t`), kept in the object's `_` attribute; and
-//! `object_manifest_t`, where its bytes are when they are elsewhere.
+//! Metadata of an object (`object_info_t`), kept in its `_` attribute; and `object_manifest_t`, the place of bytes that
+//! are elsewhere.
 
 use super::{
     EntityKind, EntityName, Eversion, HObject, ObjectLocator, ReqId, ShardId, SnapId, UTime, WatchInfo,

@@ -82,7 +82,7 @@ macro_rules! bit_set {
 }
 
 bit_set! {
-    /// What a client asks of a whole request, and what a reply says it is (`CEPH_OSD_FLAG_*`).
+    /// Flags of a whole request and of its reply (`CEPH_OSD_FLAG_*`).
     OsdFlags {
         ACK = 0x0001,
         ONNVRAM = 0x0002,
@@ -128,7 +128,7 @@ bit_set! {
 }
 
 bit_set! {
-    /// What a client says about one operation (`CEPH_OSD_OP_FLAG_*`).
+    /// Flags of one operation (`CEPH_OSD_OP_FLAG_*`).
     OpFlags {
         /// A create fails when the object is there.
         EXCL = 0x1,

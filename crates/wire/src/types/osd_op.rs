@@ -309,7 +309,7 @@ impl OsdOp {
     }
 }
 
-/// What became of one operation.
+/// Result of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OsdOpResult {
     pub code: OpCode,
@@ -389,15 +389,15 @@ impl<'a> PayloadCutter<'a> {
     }
 }
 
-/// How the versions of a reply are told to clients older than the user version; see [`super::super::messages::MOSDOpReply`].
+/// Versions of a reply, with those for clients older than the user version; see [`super::super::messages::MOSDOpReply`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplyVersions {
-    /// What clients before user versions read; [`Eversion`] of the last write, its counter replaced by the user
+    /// Version for clients from before user versions: [`Eversion`] of the last write, its counter replaced by the user
     /// version when there is one.
     pub legacy: Eversion,
     /// The PG log's version of this write; zero for a read.
     pub replay: Eversion,
-    /// What `rados_get_last_version` returns.
+    /// Result of `rados_get_last_version`.
     pub user: u64,
 }
 

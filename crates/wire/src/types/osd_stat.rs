@@ -1,4 +1,4 @@
-//! What an OSD reports of itself (`osd_stat_t`).
+//! An OSD's report on itself (`osd_stat_t`).
 
 use super::{Epoch, StoreStatfs};
 use crate::features;
@@ -35,12 +35,12 @@ pub struct OsdStat {
     /// The OSD's epoch in the upper, a counter in the lower half: tells whether a report is newer.
     pub seq: u64,
     pub num_pgs: u32,
-    /// What the store wants a person to know, by pool (-1: the whole store), then by alert.
+    /// Alerts of the store, by pool (-1: the whole store), then by name.
     pub alerts: BTreeMap<i32, BTreeMap<String, String>>,
     pub num_shards_repaired: u64,
     /// 1 in a report; in a sum, how many OSDs it is of.
     pub num_osds: u32,
-    /// How many of them account for space by pool, and for omap by pool.
+    /// OSDs that account for space by pool, and for omap by pool.
     pub num_per_pool_osds: u32,
     pub num_per_pool_omap_osds: u32,
     pub ping_times: Vec<PingTimes>,

@@ -1,4 +1,4 @@
-//! What an OSD's store says of itself, and the OSD of itself to the monitor when it boots (`OSDSuperblock`).
+//! Superblock of an OSD's store, which the OSD sends to the monitor when it boots (`OSDSuperblock`).
 
 use super::{CompatSet, Epoch, UTime, Uuid};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -10,7 +10,7 @@ pub struct OsdSuperblock {
     pub whoami: i32,
     /// The newest map that the OSD has worked with.
     pub current_epoch: Epoch,
-    /// Which epochs of the map the store holds: start and count of each run.
+    /// Epochs of the map that the store holds: start and count of each run.
     pub maps: Vec<(Epoch, u32)>,
     pub weight: f64,
     pub compat_features: CompatSet,

@@ -1,4 +1,4 @@
-//! What an OSD knows of one PG (`pg_info_t`): how far its log goes, its statistics, its history.
+//! An OSD's record of one PG (`pg_info_t`): extent of its log, its statistics, its history.
 
 use super::{Epoch, Eversion, HObject, IntervalSet, PgId, PgStat, ShardId, SpgId, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -26,7 +26,7 @@ pub struct PgHistory {
     pub last_deep_scrub: Eversion,
     pub last_deep_scrub_stamp: UTime,
     pub last_clean_scrub_stamp: UTime,
-    /// How long, from when it is read, an earlier interval may still serve reads: seconds and nanoseconds.
+    /// Time, from when it is read, in which an earlier interval may still serve reads: seconds and nanoseconds.
     pub prior_readable_until: (i32, i32),
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
-/// What an entry says happened (`pg_log_entry_t::MODIFY` …).
+/// Event of an entry (`pg_log_entry_t::MODIFY` …).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogOp(pub i32);
 
@@ -51,7 +51,7 @@ pub struct OpReturn {
     pub output: Bytes,
 }
 
-/// How an entry could be undone (`ObjectModDesc`); erasure-coded pools need it, the rest carry the default.
+/// Undo record of an entry (`ObjectModDesc`); erasure-coded pools need it, the rest carry the default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModDesc {
     /// Written as both the version and the least version that may read it.
@@ -103,7 +103,7 @@ impl Decode for ModDesc {
     }
 }
 
-/// What an entry left as it was (`ObjectCleanRegions`): recovery may skip it.
+/// Parts of an object that an entry left unchanged (`ObjectCleanRegions`): recovery may skip them.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct CleanRegions {
@@ -284,7 +284,7 @@ impl Decode for PgLogEntry {
     }
 }
 
-/// What is kept of an entry that the log has dropped, to recognise a late resend (`pg_log_dup_t`).
+/// Remainder of an entry that the log has dropped, to recognise a late resend (`pg_log_dup_t`).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 2, compat = 1)]
 pub struct PgLogDup {

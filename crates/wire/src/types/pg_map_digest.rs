@@ -4,7 +4,7 @@ use super::{OsdStat, PgId, PgState, PoolId, PoolStat, SnapId, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
-/// How many PGs an OSD has part in.
+/// PGs of an OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct PgCount {
     pub acting: i32,
@@ -27,7 +27,7 @@ pub struct PgMapDigest {
     pub num_pg_by_pool: BTreeMap<PoolId, i64>,
     /// By OSD number, the last report's sequence (see `OsdStat::seq`).
     pub osd_last_seq: Vec<u64>,
-    /// What changed over the last few reports, and over how long: rates come from these.
+    /// Changes over the last few reports, and their duration: rates come from these.
     pub pool_deltas: BTreeMap<PoolId, (PoolStat, UTime)>,
     pub pool_delta_stamps: BTreeMap<PoolId, UTime>,
     pub delta: PoolStat,

@@ -1,4 +1,4 @@
-//! What an OSD reports of one PG (`pg_stat_t`).
+//! An OSD's report on one PG (`pg_stat_t`).
 
 use super::{Epoch, Eversion, ObjectStatCollection, OsdId, PgId, PgState, ShardId, SnapId, UTime};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};

@@ -1,4 +1,4 @@
-//! What is counted of objects: for a PG, a pool, a store (`object_stat_sum_t`, `object_stat_collection_t`,
+//! Counts of objects, for a PG, a pool, a store (`object_stat_sum_t`, `object_stat_collection_t`,
 //! `store_statfs_t`, `pool_stat_t`).
 
 use codec::{Decode, DecodeError, Encode, Reader};
@@ -147,7 +147,7 @@ pub struct PoolStat {
     pub acting: i32,
     #[since(7)]
     pub store_stats: StoreStatfs,
-    /// How many OSDs `store_stats` is the sum of.
+    /// Number of OSDs in the sum `store_stats`.
     #[since(7)]
     pub num_store_stats: i32,
 }

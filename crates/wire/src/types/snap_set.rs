@@ -5,7 +5,7 @@ use super::{IntervalSet, SnapId};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
-/// Which clones of an object exist and what they share with the next newer one.
+/// Clones of an object, and the ranges that each shares with the next newer one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapSet {
     /// The newest snapshot that a write has known.
@@ -15,7 +15,7 @@ pub struct SnapSet {
     /// Ranges that a clone shares with the next newer clone, or with the head.
     pub clone_overlap: BTreeMap<SnapId, IntervalSet>,
     pub clone_size: BTreeMap<SnapId, u64>,
-    /// Which snapshots a clone stands for, descending.
+    /// Snapshots that a clone stands for, descending.
     pub clone_snaps: BTreeMap<SnapId, Vec<SnapId>>,
 }
 

@@ -56,7 +56,7 @@ pub struct WatcherList {
     pub entries: Vec<WatchItem>,
 }
 
-/// What a `notify` operation brings: `u32 version` (obsolete, written 1), time-out, payload.
+/// Input of a `notify` operation: `u32 version` (obsolete, written 1), time-out, payload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NotifyRequest {
     /// 0 asks for the OSD's default.
@@ -86,7 +86,7 @@ impl NotifyRequest {
     }
 }
 
-/// What a `notify-ack` operation brings: which notification, for which of the watcher's cookies, and a reply.
+/// Input of a `notify-ack` operation: the notification, the watcher's cookie, and a reply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NotifyAck {
     pub notify_id: u64,
@@ -116,7 +116,7 @@ impl NotifyAck {
     }
 }
 
-/// What the notifier gets when all have answered or the time is up: the replies, and who did not answer.
+/// Outcome for the notifier when all have answered or the time is up: the replies, and the watchers without one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NotifyOutcome {
     /// Watcher's global id and cookie, and its reply; ascending.

@@ -45,7 +45,7 @@ pub const LOCK_FLAG_MAY_RENEW: u8 = 1;
 /// Only a lock that one holds may be taken.
 pub const LOCK_FLAG_MUST_RENEW: u8 = 2;
 
-/// Who holds a lock, unique within the lock (`locker_id_t`).
+/// Holder of a lock, unique within the lock (`locker_id_t`).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct LockerId {

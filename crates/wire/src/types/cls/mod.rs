@@ -1,4 +1,4 @@
-//! What object classes store, take and return. One file a class, named as the class is.
+//! Types that object classes store, take and return. One file per class, with the class's name.
 
 pub mod lock;
 pub mod refcount;

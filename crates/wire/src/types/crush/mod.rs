@@ -1,4 +1,4 @@
-//! What a CRUSH map is: the cluster's hierarchy of buckets, the rules that pick devices from it, and their names.
+//! The CRUSH map: the cluster's hierarchy of buckets, the rules that pick devices from it, and their names.
 //!
 //! Ceph's `CrushWrapper` and `crush_map` (`src/crush/crush.h`) as one value. Weights are 16.16 fixed point
 //! everywhere: `0x10000` is 1.0. Item numbers are devices when `>= 0` and buckets when negative. The algorithms
@@ -71,7 +71,7 @@ pub struct Bucket {
     pub id: i32,
     /// Its type's number in [`CrushMap::type_names`]; never 0.
     pub kind: u16,
-    /// Which hash function; 0, rjenkins1, is the only one there is.
+    /// Hash function; 0, rjenkins1, is the only one.
     pub hash: u8,
     /// The sum of its items' weights.
     pub weight: u32,
@@ -109,7 +109,7 @@ pub const fn tree_node(position: usize) -> usize {
     2 * position + 1
 }
 
-/// How a bucket picks among its items, with the numbers that takes. Each list has one entry an item.
+/// Algorithm by which a bucket picks an item, with its parameters. Each list has one entry per item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     Uniform {
@@ -238,7 +238,7 @@ pub struct Tunables {
     pub chooseleaf_descend_once: u32,
     pub chooseleaf_vary_r: u8,
     pub chooseleaf_stable: u8,
-    /// How straw lengths are computed; see `placement::crush::edit`.
+    /// Version of the computation of straw lengths; see `placement::crush::edit`.
     pub straw_calc_version: u8,
     /// Bits of [`Algorithm::bit`] that a monitor lets users create.
     pub allowed_bucket_algs: u32,
@@ -279,7 +279,7 @@ impl Tunables {
 
     pub const JEWEL: Tunables = Tunables { chooseleaf_stable: 1, ..Tunables::HAMMER };
 
-    /// What a new cluster has.
+    /// Tunables of a new cluster.
     pub const DEFAULT: Tunables = Tunables { straw_calc_version: 1, ..Tunables::JEWEL };
 }
 

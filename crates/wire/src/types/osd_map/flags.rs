@@ -1,4 +1,4 @@
-//! What is switched on for the whole cluster (`CEPH_OSDMAP_*`).
+//! Switches of the whole cluster (`CEPH_OSDMAP_*`).
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ flags! {
 }
 
 impl MapFlags {
-    /// What `require_osd_release` says since Luminous.
+    /// Flags that `require_osd_release` replaced in Luminous.
     pub const LEGACY_REQUIRE: u32 = Self::REQUIRE_JEWEL | Self::REQUIRE_KRAKEN | Self::REQUIRE_LUMINOUS;
     /// Flags of every modern cluster, which `ceph -s` does not mention.
     pub const SEMIHIDDEN: u32 = Self::REQUIRE_JEWEL

@@ -8,7 +8,7 @@ use ::codec::{Decode, DecodeError, Encode, Features, Reader};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What changes. `None`, an empty collection or an absent key changes nothing.
+/// Changes. `None`, an empty collection or an absent key changes nothing.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OsdMapIncremental {
     pub fsid: Uuid,
@@ -90,7 +90,7 @@ pub struct OsdMapIncremental {
 /// Stretch mode as it is to be, whole.
 pub type StretchChange = super::StretchMode;
 
-/// Whether Crimson OSDs may join from now on.
+/// Crimson OSDs may join from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrimsonChange {
     Allow,

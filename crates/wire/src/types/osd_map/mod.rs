@@ -50,7 +50,7 @@ pub struct OsdMap {
     /// Acting sets that differ from the up set for a while, and primaries likewise.
     pub pg_temp: BTreeMap<PgId, Vec<i32>>,
     pub primary_temp: BTreeMap<PgId, i32>,
-    /// What replaces CRUSH's answer: whole, OSD by OSD, or only whom the primary is.
+    /// Overrides of CRUSH's answer: whole, OSD by OSD, or of the primary alone.
     pub pg_upmap: BTreeMap<PgId, Vec<i32>>,
     pub pg_upmap_items: BTreeMap<PgId, Vec<(i32, i32)>>,
     pub pg_upmap_primaries: BTreeMap<PgId, i32>,
@@ -150,7 +150,7 @@ impl OsdMap {
         self.pool_names.iter().find(|(_, n)| *n == name).map(|(id, _)| *id)
     }
 
-    /// What all OSDs that are up can do, by the features they booted with.
+    /// Features that all OSDs that are up booted with.
     pub fn up_osd_features(&self) -> Features {
         let up = self.osds.iter().filter(|row| row.state.exists() && row.state.has(OsdState::UP));
         let known = up.map(|row| row.xinfo.features).filter(|&f| f != 0);

@@ -1,4 +1,4 @@
-//! What the map knows of one OSD (`osd_state`, `osd_info_t`, `osd_xinfo_t`).
+//! The map's row of one OSD (`osd_state`, `osd_info_t`, `osd_xinfo_t`).
 
 use crate::features::SERVER_OCTOPUS;
 use crate::types::{EntityAddrVec, Epoch, UTime, Uuid};
@@ -100,11 +100,11 @@ impl Decode for OsdInfo {
     }
 }
 
-/// What only the cluster's own daemons use.
+/// Fields for the cluster's own daemons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OsdXinfo {
     pub down_stamp: UTime,
-    /// How likely it is that the OSD was slow rather than dead, in units of 2⁻³².
+    /// Probability that the OSD was slow rather than dead, in units of 2⁻³².
     pub laggy_probability: u32,
     pub laggy_interval_s: u32,
     /// The features it booted with.

@@ -1,4 +1,4 @@
-//! What is switched on for a pool (`pg_pool_t::FLAG_*`).
+//! Switches of a pool (`pg_pool_t::FLAG_*`).
 
 use std::fmt;
 

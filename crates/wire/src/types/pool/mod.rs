@@ -37,7 +37,7 @@ pub struct PoolSnap {
     pub name: String,
 }
 
-/// What the last merge of two PGs needs remembered (`pg_merge_meta_t`).
+/// Record of the last merge of two PGs (`pg_merge_meta_t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
 pub struct PgMergeMeta {
@@ -62,7 +62,7 @@ impl Default for PgMergeMeta {
     }
 }
 
-/// How a cache tier remembers what was touched (`HitSet::Params`).
+/// Parameters of a cache tier's record of touched objects (`HitSet::Params`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HitSetParams {
     #[default]
@@ -76,7 +76,7 @@ pub enum HitSetParams {
     },
 }
 
-/// How a stretch cluster's pool must be spread before its PGs may peer.
+/// Spread that a stretch cluster's pool needs before its PGs may peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct PeeringCrush {
     pub bucket_count: u32,

@@ -2,7 +2,7 @@ use super::*;
 use codec::{Features, decode_exact};
 use proptest::prelude::*;
 
-/// What a 16.2 peer has of the features that matter here, and what a newer one adds.
+/// Relevant features of a 16.2 peer, and those that a newer one adds.
 const PACIFIC: Features = Features(CRUSH_TUNABLES5 | SERVER_LUMINOUS);
 const QUINCY: Features = Features(PACIFIC.0 | SERVER_QUINCY);
 const TENTACLE: Features = Features(QUINCY.0 | CRUSH_MSR);
