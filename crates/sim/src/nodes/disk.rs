@@ -1,13 +1,13 @@
-//! The durable store on a simulated disk, for one OSD: production's engine, and a disk that does what disks do.
+//! The production block store on a simulated disk.
 //!
-//! The disk completes requests in any order, some at each poll. What dies with the process is what the process had in
-//! memory; what dies with the power is also whatever was not flushed, torn and reordered. Bits of objects' data flip, and
-//! blocks of it cannot be read for a while. Everything of the store is small, and some of it chosen by the seed, so that
-//! checkpoints, merges, and the log's end come by within minutes.
+//! The disk completes requests in any order, some at each poll. A process crash loses the memory of the process. A power
+//! loss also loses, tears and reorders unflushed writes. Bits of object data flip, and blocks of it fail to read for a
+//! while. All sizes of the store are small and partly drawn from the seed, so that checkpoints, merges and the wrap of the
+//! log happen within minutes.
 //!
-//! What is found damaged must be where something was broken; who reads anything else must get it. (Bits of the index and
-//! of the log are not flipped here: an OSD that cannot read its PGs is no longer the cluster's to survive. The engine's
-//! own tests do that.)
+//! Reported damage must be at a place that was broken; all other reads must succeed. The index and the log are not
+//! damaged here, since a cluster with one copy does not survive an OSD that cannot read its PGs. The tests of the block
+//! store damage them.
 
 use super::ballast::Ballast;
 use crate::node::Death;
@@ -25,16 +25,16 @@ use store::{Collection, Completion, ObjectStore};
 const BYTES: u64 = 24 << 20;
 const LOG_BYTES: u64 = 3 << 20;
 const BLOCK_BYTES: u64 = BLOCK as u64;
-/// Of what is on the disk, a record of the log says that it was flushed when so many more have been written. What rots
-/// before that looks as if it had never been written, and the records after it with it.
+/// Number of later log batches after which a batch is known to be flushed. Damage before that looks like a torn end of
+/// the log, which the store cuts off.
 const BATCHES_UNTIL_KEPT: u64 = 8;
-/// A read is reported so long at most after it failed.
+/// Maximum time from a failed read to its report.
 const REPORTED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Something that the store could not read.
+/// Damage that the store reported.
 pub(super) struct Found {
     pub(super) damage: osd::node::Damage,
-    /// What is wrong with that, if nothing was broken there.
+    /// The fault of the report, if nothing was broken at its place.
     pub(super) unexplained: Option<String>,
 }
 
@@ -46,15 +46,16 @@ pub(super) struct Disk {
     /// While the process lives.
     shard: Option<Shard>,
     is_busy: bool,
-    /// A bit of this block flips when what it holds is old enough: its number, its bytes, and the batch.
+    /// A pending bit flip: block number, its bytes, and the batch of the log. It waits until the bytes are known to be
+    /// flushed.
     to_flip: Option<(u64, Bytes, u64)>,
-    /// Blocks with a flipped bit, as they are then; who writes them anew has healed them.
+    /// Blocks with a flipped bit, with their bytes after the flip. A new write heals a block.
     rotten: BTreeMap<u64, Bytes>,
-    /// A block that cannot be read until then, or until something else is written there, as a drive puts what is
-    /// written in another place; and may be reported a little longer.
+    /// An unreadable block and the end of its failure. A new write heals it, as a drive remaps a bad sector. Reports may
+    /// follow within [`REPORTED_WITHIN`].
     unreadable: Option<(u64, Time)>,
     ballast: Ballast,
-    /// Anything has been broken: from then on objects may have lost bytes that are nowhere on the disk.
+    /// True once anything was broken. From then on objects may have lost bytes.
     was_broken: bool,
 }
 
@@ -150,7 +151,7 @@ impl Disk {
         damage.into_iter().map(|damage| self.explain(damage)).collect()
     }
 
-    /// The disk is nearly full until then. Only one that holds the OSD's own collection is filled.
+    /// Fills the disk until then. Only the disk with the OSD's own collection is filled.
     pub(super) fn fill(&mut self, until: Time) -> bool {
         let Some(shard) = &self.shard else { return false };
         let has_meta = shard.placed().iter().any(|(collection, _)| *collection == Collection::Meta);
@@ -162,7 +163,7 @@ impl Disk {
     }
 
     fn explain(&self, damage: Damage) -> Found {
-        // A read of several blocks fails at its first.
+        // The error of a read of several blocks names the first one.
         const READ_MAX: u64 = 256;
         let is_explained = match damage.device_offset.map(|at| at / BLOCK_BYTES) {
             Some(block) => {
@@ -192,7 +193,7 @@ impl Disk {
         self.shard.as_ref().map_or(u64::MAX, Shard::metadata_max)
     }
 
-    /// A block that holds an object's bytes.
+    /// Draws a block with object data.
     fn stored_block(&mut self) -> Option<u64> {
         let runs: Vec<_> = self.shard.as_ref()?.stored_runs().collect();
         let blocks: u64 = runs.iter().map(|run| run.len).sum();
@@ -200,7 +201,7 @@ impl Disk {
         runs.into_iter().flat_map(|run| run.blocks()).nth(at as usize)
     }
 
-    /// A bit of something stored is to flip, as soon as it is sure to have been kept.
+    /// Schedules a bit flip in stored data, once the data is known to be flushed.
     pub(super) fn flip_bit(&mut self) -> bool {
         let Some(block) = self.stored_block() else { return false };
         let batches = self.shard.as_ref().map_or(0, |shard| shard.figures().batches);
@@ -223,7 +224,7 @@ impl Disk {
         }
     }
 
-    /// Something stored cannot be read for a while.
+    /// Makes a block with stored data unreadable until then.
     pub(super) fn fail_reads(&mut self, until: Time) -> bool {
         let Some(block) = self.stored_block() else { return false };
         self.device.heal();
@@ -232,7 +233,7 @@ impl Disk {
         true
     }
 
-    /// Whether all that the store holds agrees with itself, but for what was broken.
+    /// Checks the consistency of the store's contents, apart from broken blocks.
     pub(super) fn examine(&mut self) -> Result<(), String> {
         self.device.heal();
         self.device.set_pace(Pace::AtOnce);

@@ -4,8 +4,8 @@
 //! Connections live on the core that the network chose. Clients' requests meet migrations of PGs between cores, which are
 //! ordered at random as an operator would order them, and changes of compression.
 //!
-//! Checked here because clients cannot see it: a request from before the PG's present interval is not carried out; a PG is
-//! on one core; every core knows the open sessions and no other.
+//! The node checks what clients cannot see: no request from before the PG's current interval is executed, a PG is on one
+//! core, and every core knows exactly the open sessions.
 
 use super::osd_mail::{Parcel, Post};
 use super::osd_store::{Medium, OsdStore, remove_stale};
@@ -30,11 +30,11 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
 const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
-/// Maximum time between two orders to this OSD, and how many of 16 change the compression.
+/// Maximum time between two orders to this OSD, and the orders in 16 that change the compression.
 const ORDER_PAUSE_MAX_MS: u64 = 6_000;
 const COMPRESSION_ORDERS: u64 = 3;
 
-/// What distinguishes one OSD from another.
+/// Parameters of one simulated OSD.
 pub struct OsdConfig {
     pub osd: OsdId,
     pub medium: Medium,
@@ -59,7 +59,7 @@ pub struct OsdNode {
     history: Shared,
     /// Connections that were accepted and are open.
     open: BTreeSet<ConnId>,
-    /// Requests from before the interval in which they arrived: what is wrong with carrying them out.
+    /// Requests from before the current interval, each with the violation that its execution would be.
     outdated: BTreeMap<(ConnId, u64), String>,
 }
 
@@ -200,7 +200,7 @@ impl OsdNode {
         }
     }
 
-    /// A successful answer to a request from before the interval: what is wrong with it.
+    /// The violation of a successful answer to a request from before the interval.
     fn answers_outdated(&mut self, conn: ConnId, message: &Message) -> Option<String> {
         let Body::MOSDOpReply(reply) = &message.body else { return None };
         self.outdated.remove(&(conn, message.tid)).filter(|_| reply.result >= 0)
@@ -259,7 +259,7 @@ impl OsdNode {
         }
     }
 
-    /// The operator has a PG moved to another core, or compression changed.
+    /// Gives an operator's order: move a PG to another core, or change the compression.
     fn give_order(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.order_at = now + Duration::from_millis(500 + self.random.below(ORDER_PAUSE_MAX_MS));
         let command = if self.random.below(16) < COMPRESSION_ORDERS {

@@ -16,13 +16,13 @@ pub(super) enum Parcel {
 
 /// A core that is not busy reads its mail within this time.
 const PROMPT_NS: u64 = 30_000;
-/// A core that is busy: of 256 parcels, how many wait for up to how long.
+/// Parcels in 256 that a busy core reads late, and their maximum delay.
 const BUSY: [(u64, Duration); 2] = [(16, Duration::from_millis(1)), (1, Duration::from_millis(30))];
 
 pub(super) struct Post {
     cores: u16,
     random: Random,
-    /// By sender, receiver and kind of parcel.
+    /// Parcels by sender, receiver and kind.
     lanes: Vec<Lane>,
 }
 
