@@ -17,7 +17,7 @@ pub trait Entry {
     /// Memory of the entry.
     fn bytes(&self) -> usize;
 
-    /// True for an entry that only its waiters, who have it pinned, may see. All others read again.
+    /// True for an entry that serves only the reads that have it pinned. Later reads go to the device again.
     fn is_passing(&self) -> bool {
         false
     }

@@ -44,7 +44,7 @@ impl Encode for Bytes {
     }
 }
 
-/// Copies: what must not be copied is sliced from its frame by the message that carries it.
+/// Decoding copies. Large payloads avoid the copy: their message slices them from its frame.
 impl Decode for Bytes {
     const MIN_LEN: usize = 4;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {

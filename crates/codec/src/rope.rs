@@ -30,9 +30,9 @@ impl Rope {
         self
     }
 
-    /// The crc32c of all the bytes, started from all ones and not inverted at the end, as frames carry it; when
-    /// whoever made this knew it. What came with a checksum keeps it, so that the client that reads gets the very
-    /// checksum with which another wrote, and nobody on the way has to compute it.
+    /// The crc32c of all the bytes, started from all ones and not inverted at the end, as frames carry it, if
+    /// it is known. Received data keeps the checksum of its frame: a reading client gets the checksum that the writing
+    /// client computed, and no daemon computes it in between.
     pub fn sum(&self) -> Option<u32> {
         self.sum
     }

@@ -1,7 +1,7 @@
 //! Files and directories that only their owner can read, whatever the umask: keys, stores and logs.
 //!
-//! A file is created with its mode; it is never wider for a moment. What an earlier version left wider is narrowed by
-//! [`narrow_tree`].
+//! A file is created with its mode; it is never wider for a moment. [`narrow_tree`] narrows files that an
+//! earlier version left wider.
 
 use anyhow::Context;
 use rustix::fs::{Mode, OFlags};
@@ -76,7 +76,7 @@ pub fn narrow(path: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// [`narrow`]s a directory and everything in it. Returns what had been wider.
+/// [`narrow`]s a directory and everything in it. Returns the paths that had been wider.
 pub fn narrow_tree(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut narrowed = Vec::new();
     narrow_below(directory, DEPTH_MAX, &mut narrowed)?;
@@ -90,7 +90,7 @@ fn narrow_below(path: &Path, depth: usize, narrowed: &mut Vec<PathBuf>) -> anyho
     if depth == 0 || !path.symlink_metadata().is_ok_and(|there| there.is_dir()) {
         return Ok(());
     }
-    // Nobody else can read a directory that we cannot: `lost+found`.
+    // A directory that we cannot read is root's own: `lost+found`.
     let Ok(entries) = std::fs::read_dir(path) else { return Ok(()) };
     for entry in entries {
         narrow_below(&entry?.path(), depth - 1, narrowed)?;

@@ -1,7 +1,7 @@
 //! The gate in front of a daemon's message handlers: it drops a message that its sender may not send.
 //!
 //! The table in `wire::messages` says which kinds of peers may send a message to which daemon; the gate compares it with
-//! the peer's [`Identity`](crate::identity::Identity). A handler that finds a peer speaking for somebody else (`osd.1`
+//! the peer's [`Identity`](crate::identity::Identity). A handler that finds a peer speaking for another entity (`osd.1`
 //! reports for `osd.2`) reports that here too. Each name and message type is logged once in a daemon's life, so a peer
 //! that goes on cannot fill the log.
 
@@ -48,7 +48,7 @@ impl Gate {
         Err(self.refuse(peer, body, &why))
     }
 
-    /// A handler has found that the peer speaks for somebody else. `what`: what it said.
+    /// Refuses a message in which a handler found that the peer speaks for another entity. `what` goes into the log line.
     pub fn refuse(&mut self, peer: &Peer, body: &Body, what: &str) -> Refused {
         self.refuse_kind(peer, body.kind(), what)
     }

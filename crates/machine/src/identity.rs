@@ -1,6 +1,6 @@
 //! Proven identity: the name that a peer's key stands for, and the one function that grants a daemon's privileges.
 //!
-//! A peer names itself three times. HELLO carries its kind and IDENT its number; nobody vouches for either. The cephx
+//! A peer names itself three times. HELLO carries its kind and IDENT its number; neither is proved. The cephx
 //! ticket carries the name of the key, sealed by a monitor. [`Proof::identify`] compares them when a session
 //! begins and yields an [`Identity`], or refuses the session:
 //!
@@ -64,7 +64,7 @@ pub struct Proof {
     pub allow_all: bool,
 }
 
-/// A peer that claims to be somebody else than its key says.
+/// A peer whose claimed name goes beyond its key.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Impostor {
     #[error("{name} calls itself a daemon of kind {claimed:?}, which its key is not")]

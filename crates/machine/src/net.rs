@@ -52,7 +52,7 @@ pub enum NetEffect {
     /// The memory budget for clients' requests on this core, in bytes, held and being received. Beyond it sockets are not
     /// read.
     HoldAtMost(usize),
-    /// Close at once; what is queued is dropped. No `Closed` follows.
+    /// Close at once and drop queued messages. No `Closed` follows.
     Close { conn: ConnId },
 }
 
@@ -136,7 +136,7 @@ pub enum CloseReason {
     Denied(String),
     /// The peer broke the protocol.
     Protocol(String),
-    /// The peer has lost the session: what was in flight may or may not have been seen.
+    /// The peer has lost the session: it may or may not have received the messages in flight.
     Reset,
     TimedOut,
 }
@@ -151,7 +151,7 @@ pub enum Credentials {
         /// To a monitor 0, or the id that we had; to a service the id that the monitor gave us.
         global_id: u64,
     },
-    /// To a monitor, with our long-lived key. What comes back arrives as [`NetEvent::Granted`].
+    /// To a monitor, with our long-lived key. The tickets arrive as [`NetEvent::Granted`].
     Key {
         auth_name: String,
         key: wire::cephx::Key,

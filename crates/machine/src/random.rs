@@ -13,7 +13,7 @@ impl Random {
         Random(ChaCha20Rng::from_seed(seed))
     }
 
-    /// For what is to be the same each time: tests, the simulator, a load that measures.
+    /// A reproducible stream: for tests, the simulator and measured loads.
     pub fn from_number(seed: u64) -> Random {
         Random(ChaCha20Rng::seed_from_u64(seed))
     }

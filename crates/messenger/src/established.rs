@@ -98,7 +98,7 @@ impl Session {
         Ok(Next::Go)
     }
 
-    /// Sign what was received, and wait for the peer's signature of what we sent.
+    /// Sign the received bytes, and wait for the peer's signature of ours.
     pub(super) fn sign(&mut self, mode: u32, secret: &[u8]) -> Result<(), Fault> {
         let key = self.handshake.session_key.as_ref();
         let t = self.transport.as_mut().ok_or_else(|| Fault::protocol("no socket to sign for"))?;

@@ -6,7 +6,7 @@
 //!            |                                                    ^
 //!         Endpoint   every session of one core; finds the session that a reconnecting peer means
 //!            |                                                    |
-//!         Session    outlives sockets when lossless: cookies, sequence numbers, what is not acknowledged
+//!         Session    outlives sockets when lossless: cookies, sequence numbers, unacknowledged messages
 //!            |                                                    |
 //!         Transport  one socket: banner, frames, transcript, keys
 //!            v                                                    |

@@ -44,7 +44,7 @@ pub struct Config {
     pub key: Option<Key>,
     /// Kinds of services whose tickets we keep ([`EntityKind`] bits); the monitor's own is always kept.
     pub services: u32,
-    /// A daemon keeps its service's rotating keys, which verify the tickets of those who connect to it.
+    /// A daemon keeps its service's rotating keys, which verify the tickets of connecting peers.
     pub rotating_keys: bool,
     pub hostname: String,
     /// Monitors to call until a MonMap has come.
@@ -113,7 +113,7 @@ pub enum Event {
     },
     /// New tickets: [`MonSession::credentials`] gives better ones now.
     TicketsRenewed,
-    /// The keys that verify who connects to us; the host also gets them as an effect.
+    /// The keys that verify connecting peers; the host also gets them as an effect.
     RotatingKeys(RotatingKeys),
     /// Anything else that the monitor sends: other maps, orders to a daemon.
     Message(Message),

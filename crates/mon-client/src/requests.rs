@@ -22,7 +22,7 @@ struct Request {
     deadline: Option<Time>,
 }
 
-/// The handle of requests that nobody waits for.
+/// The handle of requests without a waiting caller.
 const SIGN_OF_LIFE: u64 = 0;
 
 /// Something small that every monitor answers.
@@ -75,7 +75,7 @@ impl Requests {
         (id != SIGN_OF_LIFE).then_some(RequestId(id))
     }
 
-    /// Take out what has waited too long.
+    /// Remove requests that have waited too long.
     pub(super) fn overdue(&mut self, now: Time) -> Vec<RequestId> {
         let late = |r: &Request| r.deadline.is_some_and(|d| d <= now);
         self.open.extract_if(.., |_, r| late(r)).map(|(id, _)| id).collect()

@@ -25,7 +25,7 @@ impl Subscriptions {
         let flags = if once { SubscribeItem::ONETIME } else { 0 };
         let item = SubscribeItem { start, flags };
         match self.wanted.get_mut(what) {
-            // One that lasts already brings what is asked for once, if it starts no later.
+            // A lasting subscription that starts no later already covers a one-time one.
             Some(old) if once && !old.item.is_onetime() && old.item.start <= start.max(1) => old.sent = false,
             Some(old) if old.item == item => {}
             _ => {

@@ -369,7 +369,7 @@ fn version_request_is_answered() {
     assert_eq!(reply.version, 17);
 }
 
-/// The `MAuth` of this kind among what was sent, read as the monitor reads it.
+/// The `MAuth` of this kind among the sent messages, read as the monitor reads it.
 fn auth_request(effects: &[Effect], kind: u16) -> Option<bytes::Bytes> {
     sent(effects).into_iter().find_map(|m| match &m.body {
         Body::MAuth(m) => {

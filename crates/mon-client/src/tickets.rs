@@ -90,7 +90,7 @@ impl Tickets {
         }
     }
 
-    /// A handshake just brought tickets: what it did not bring is asked for at once, and the keys.
+    /// A handshake just brought tickets. Ask for the missing ones and for the rotating keys at once.
     pub(super) fn on_connected(&mut self, now: Time) {
         self.ask_at = now;
         self.missing_at = now;

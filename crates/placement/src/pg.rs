@@ -4,7 +4,7 @@ use crate::crush::hash::hash2;
 use crate::object_hash::{linux_dcache, rjenkins};
 use wire::types::{PgId, PgPool, PoolFlags};
 
-/// Between a namespace and a name in what is hashed; no namespace may hold it.
+/// Separates namespace and name in the hashed bytes; no namespace may hold it.
 const NAMESPACE_END: u8 = 0x1f;
 
 /// The 32 bits that place an object of a pool. A key, where there is one, is hashed instead of the name.
@@ -42,7 +42,7 @@ pub fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
     }
 }
 
-/// `x` modulo `n` such that a larger `n` moves only what it must; `mask` is one less than the power of two that
+/// `x` modulo `n` such that a larger `n` moves as few values as possible; `mask` is one less than the power of two that
 /// covers `n` (`ceph_stable_mod`).
 pub fn stable_mod(x: u32, n: u32, mask: u32) -> u32 {
     if x & mask < n { x & mask } else { x & (mask >> 1) }

@@ -178,8 +178,8 @@ impl Superblock {
         Ok(Superblock { identity, label, device_blocks, regions })
     }
 
-    /// From the device's first two blocks: the first copy that is whole. When none is, the first copy that was one says
-    /// what is wrong.
+    /// Reads the first valid copy from the device's first two blocks. Without a valid copy, the error is that of the first
+    /// damaged one.
     pub fn read(blocks: &[u8], device_bytes: u64) -> Result<Superblock, SuperblockError> {
         let (first, second) = blocks.split_at(BLOCK);
         let superblock = match Superblock::decode(first) {

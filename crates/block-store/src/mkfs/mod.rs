@@ -22,7 +22,7 @@ const ZEROES_LEN: u64 = 1 << 20;
 /// Makes a store on a device: everything on it is gone.
 ///
 /// The superblock is written last. Until then its blocks hold a note that a format is under way, so that one that was
-/// interrupted can be told from a device that somebody else uses. The device's first and last MiB are zeroed: partition
+/// interrupted can be told from a device with foreign data. The device's first and last MiB are zeroed: partition
 /// tables, their backups and RAID metadata lie there, which a kernel would find again. The logs are written through with
 /// zeroes, so that a file has blocks there and a write to the log changes no metadata of a file system.
 pub fn format(

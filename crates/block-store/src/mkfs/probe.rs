@@ -21,7 +21,7 @@ pub enum Contents {
     Blank,
     /// A store that this program can open.
     Store(Superblock),
-    /// A format with this label began and did not end: what was here before is gone.
+    /// An interrupted format with this label. Earlier contents are already lost.
     Unfinished {
         label: String,
     },

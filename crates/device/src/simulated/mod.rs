@@ -147,7 +147,7 @@ impl Simulated {
         self.0.borrow_mut().faults.writes.push(range);
     }
 
-    /// Flushes fail, and what they should have flushed is lost, until [`Simulated::heal`].
+    /// Flushes fail and lose the data that they cover, until [`Simulated::heal`].
     pub fn fail_flushes(&self) {
         self.0.borrow_mut().faults.flushes = true;
     }

@@ -1,4 +1,4 @@
-//! Peers that claim to be somebody else than their key says.
+//! Peers whose claimed name goes beyond their key.
 
 use super::fixture::*;
 use crate::testing::Monitor;
@@ -105,7 +105,7 @@ fn daemon_key_in_a_tool_is_metered_and_lossy() {
     assert_eq!(w.nodes[OSD].endpoint.session_count(), 0);
 }
 
-/// Bytes of somebody who reconnects to the session that node 0 has with `osd.1`, with the right addresses and cookies and
+/// A program reconnects to the session that node 0 has with `osd.1`, with the right addresses and cookies and
 /// under `auth none` in the name of `name`.
 fn reconnect(w: &mut World, name: &str) -> Vec<CloseReason> {
     let session = w.nodes[OSD].endpoint.sessions.values().next().unwrap();

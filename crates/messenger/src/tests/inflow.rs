@@ -115,7 +115,7 @@ fn read(tid: u64, len: u64) -> Message {
     Message { tid, priority: 127, body: Body::MOSDOp(Box::new(op)) }
 }
 
-/// An OSD answers faster than its clients fetch: what it has for them stays within bounds, and nobody is left out.
+/// An OSD answers faster than its clients fetch: queued replies stay within bounds, and every client is served.
 #[test]
 fn clients_that_fetch_nothing_hold_two_budgets_at_most() {
     const CLIENTS: u64 = 4;

@@ -71,7 +71,7 @@ fn straw(bucket: &Bucket, straws: &[u32], x: u32, r: u32) -> i32 {
     bucket.items[best]
 }
 
-/// From the newest item down: take it with the probability of its share of what is left.
+/// From the newest item down: take it with the probability of its share of the remaining weight.
 fn list(bucket: &Bucket, weights: &[u32], sums: &[u32], x: u32, r: u32) -> i32 {
     for (i, &item) in bucket.items.iter().enumerate().rev() {
         let random = hash_of(bucket, || hash4(x, item as u32, r, bucket.id as u32)) & 0xffff;

@@ -128,7 +128,7 @@ fn unreadable_index_block_fails_its_readers_only() {
     assert!(matches!(shard.take_damage()[..], [Damage { device_offset: None, .. }]));
     assert_eq!(shard.failure(), None);
     disk.heal();
-    // The answer was for who waited for it.
+    // Only the waiting read failed.
     settle(&mut shard);
     settle(&mut shard);
     assert_eq!(read(&mut shard, "o150").unwrap().len(), 5000);

@@ -242,7 +242,7 @@ pub fn create_or_move(
     Ok(true)
 }
 
-/// Make an item's place, weight and name what they are to be (`osd crush set`). Returns whether anything changed.
+/// Set an item's place, weight and name (`osd crush set`). True if anything changed.
 pub fn update(
     map: &mut CrushMap,
     item: i32,

@@ -3,7 +3,7 @@
 //! Everything here does to a map what Ceph's `CrushWrapper` does, so that a cluster's map evolves as it would there,
 //! number by number. A function that fails may have made a part of its change: work on a copy.
 //!
-//! - `create`: a new cluster's map. `items`: what is where. `weights`: how much it weighs. `classes`: device classes
+//! - `create`: a new cluster's map. `items`: places of items. `weights`: their weights. `classes`: device classes
 //!   and their shadow trees. `rules`: rules from a few words. `tree`: the listing that `osd tree` prints.
 //! - `names`: numbers by name. `bucket`: the numbers a bucket picks by. `tunables`: the named profiles.
 
