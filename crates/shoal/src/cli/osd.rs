@@ -43,9 +43,9 @@ Examples:
   shoal osd --conf /srv/shoal/ceph.conf --id 0
                         run it
 
-An OSD whose store was made so survives kill -9 and power loss. One without keeps its objects in memory
-(osd_objectstore = memstore): a clean stop writes them to osd_data, a start reads them back. If it is killed it
-comes back empty, and what it held is reported as lost.")]
+An OSD with such a store survives kill -9 and power loss. An OSD without one does not start, unless
+osd_objectstore = memstore: then its objects live in memory. A clean stop writes them to osd_data and a start
+reads them back. If that OSD is killed it comes back empty, and its PGs are reported as lost.")]
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
@@ -192,8 +192,8 @@ impl Objects {
         }
         if StoreKind::of_option(&start.objectstore)? == StoreKind::Disk {
             bail!(
-                "osd_objectstore is disk, and there is no {}: make the store with `shoal osd --mkfs`, or correct \
-                 bluestore_block_path",
+                "there is no store at {}: make it with `shoal osd --mkfs`, or correct bluestore_block_path. (An OSD that \
+                 keeps its objects in memory has osd_objectstore = memstore.)",
                 block.display()
             );
         }

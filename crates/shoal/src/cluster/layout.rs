@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     pub fn store_kind(&self) -> anyhow::Result<StoreKind> {
-        StoreKind::of_option(self.conf.get("osd.0", "osd objectstore").unwrap_or("memstore"))
+        StoreKind::of_option(self.conf.get("osd.0", "osd objectstore").unwrap_or("disk"))
     }
 
     /// What one OSD's store holds, in bytes.

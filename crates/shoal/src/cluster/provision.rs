@@ -47,8 +47,9 @@ impl StoreKind {
     pub fn of_option(value: &str) -> anyhow::Result<StoreKind> {
         match value {
             "memstore" => Ok(StoreKind::Mem),
-            "disk" => Ok(StoreKind::Disk),
-            other => bail!("osd_objectstore = {other}: shoal has memstore and disk"),
+            // Configurations of stock clusters name its store; shoal's stands in its place.
+            "disk" | "bluestore" => Ok(StoreKind::Disk),
+            other => bail!("osd_objectstore = {other}: shoal has disk and memstore"),
         }
     }
 }
