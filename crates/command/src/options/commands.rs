@@ -295,10 +295,10 @@ mod tests {
         assert!(
             unfit.status.starts_with("error setting 'osd_max_backfills' to 'banana': (22) Invalid argument")
         );
-        let start = set(&mut layers, "osd_objectstore", "disk");
+        let start = set(&mut layers, "osd_objectstore", "memstore");
         assert_eq!(
             (start.result, start.status.as_str()),
-            (-EPERM, "error setting 'osd_objectstore' to 'disk': (1) Operation not permitted")
+            (-EPERM, "error setting 'osd_objectstore' to 'memstore': (1) Operation not permitted")
         );
         let missing = set(&mut layers, "no_such", "1");
         assert_eq!(
@@ -340,7 +340,7 @@ mod tests {
             "Parse error setting osd_max_backfills to 'banana' using injectargs \
             (strict_si_cast: unit prefix not recognized).\n"
         );
-        assert_eq!(inject(&mut layers, "--osd_objectstore=disk").result, -EPERM);
+        assert_eq!(inject(&mut layers, "--osd_objectstore=memstore").result, -EPERM);
     }
 
     #[test]
