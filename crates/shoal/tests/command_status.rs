@@ -65,7 +65,7 @@ fn compared(part: &str, names: &BTreeSet<&str>) -> BTreeMap<String, Option<Strin
 fn working() -> BTreeMap<&'static str, BTreeSet<String>> {
     let monitor = mon::commands::all().map(|c| signature::prefix(c.signature));
     let manager = mgr::descriptions().into_iter().map(|c| signature::prefix(&c.signature));
-    let osd = osd::control::COMMANDS.iter().map(|(s, ..)| signature::prefix(s)).collect::<BTreeSet<_>>();
+    let osd = osd::control::all_commands().map(|(s, ..)| signature::prefix(s)).collect::<BTreeSet<_>>();
     let cluster: BTreeSet<String> = monitor.chain(manager).collect();
     BTreeMap::from([("cluster", cluster), ("osd", osd)])
 }

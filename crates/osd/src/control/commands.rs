@@ -9,7 +9,7 @@ use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
 
 /// An OSD's own commands: signature, help, permissions. [`option_commands::COMMANDS`] come on top.
-pub const COMMANDS: &[(&str, &str, &str)] = &[
+const COMMANDS: &[(&str, &str, &str)] = &[
     ("get_command_descriptions", "list available commands", "r"),
     ("help", "list available commands", "r"),
     ("version", "report version of OSD", "r"),
@@ -29,7 +29,8 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+/// Every command that an OSD answers: signature, help, permissions.
+pub fn all_commands() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
     COMMANDS.iter().chain(signals::COMMANDS).chain(option_commands::COMMANDS)
 }
 

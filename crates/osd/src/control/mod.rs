@@ -19,7 +19,7 @@ mod signals;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use commands::COMMANDS;
+pub use commands::all_commands;
 pub use history::Lineage;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
