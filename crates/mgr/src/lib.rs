@@ -25,5 +25,5 @@ mod stock_tests;
 mod tests;
 
 pub use commands::descriptions;
-pub use manager::{Config, Effect, Input, Manager};
+pub use manager::{Config, Effect, Input, Manager, SERVICES};
 pub use pg_map::PgMap;

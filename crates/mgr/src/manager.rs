@@ -56,12 +56,16 @@ impl Default for Timing {
     }
 }
 
+/// Services that a manager needs tickets for.
+pub const SERVICES: u32 = EntityKind::MGR.0 as u32;
+
 #[derive(Debug)]
 pub enum Input {
     Net(NetEvent),
-    /// The host's wall clock, before every deadline.
-    Clock(UTime),
-    Deadline,
+    /// [`Machine::next_deadline`] has passed. `wall` is the wall clock's time.
+    Deadline {
+        wall: UTime,
+    },
 }
 
 #[derive(Debug)]
@@ -495,10 +499,8 @@ impl Machine for Manager {
     fn step(&mut self, now: Time, input: Input, effects: &mut Effects<Effect>) {
         match input {
             Input::Net(event) => self.on_net(now, event, effects),
-            Input::Clock(wall) => {
+            Input::Deadline { wall } => {
                 self.clock.follow(now, wall);
-            }
-            Input::Deadline => {
                 if self.session.next_deadline().is_some_and(|at| at <= now) {
                     self.with_session(now, effects, |session, fx| {
                         session.step(now, mon_client::Input::Deadline, fx);

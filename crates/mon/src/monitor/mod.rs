@@ -53,14 +53,15 @@ pub enum Input {
     Net(NetEvent),
     /// A [`Effect::Write`] is on the disk for good.
     Written(Tag),
-    /// The host's wall clock, before every deadline.
-    Clock(UTime),
     /// A command from the admin socket. Answered by [`Effect::AdminAnswer`].
     Admin {
         id: u64,
         command: String,
     },
-    Deadline,
+    /// [`Machine::next_deadline`] has passed. `wall` is the wall clock's time.
+    Deadline {
+        wall: UTime,
+    },
 }
 
 #[derive(Debug)]
@@ -318,14 +319,11 @@ impl Machine for Monitor {
         match input {
             Input::Net(event) => self.on_net(&mut turn, event),
             Input::Written(tag) => self.replication.on_written(tag),
-            Input::Clock(wall) => {
-                self.clock.follow(now, wall);
-            }
             Input::Admin { id, command } => {
                 let answer = self.admin_command(&mut turn, &command);
                 turn.effects.push(Effect::AdminAnswer { id, answer });
             }
-            Input::Deadline => {}
+            Input::Deadline { wall } => drop(self.clock.follow(now, wall)),
         }
         self.follow_options(&mut turn);
         if now >= self.tick_at {

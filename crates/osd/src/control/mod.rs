@@ -47,6 +47,9 @@ use store::{Collection, Compressed, Transaction, Usage};
 use wire::messages::{Body, MOSDMap, MOSDPGCreated, Message, PaxosHeader};
 use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, UTime};
 
+/// Services that an OSD needs tickets for: the manager for its reports, other OSDs for heartbeats.
+pub const SERVICES: u32 = (EntityKind::MGR.0 | EntityKind::OSD.0) as u32;
+
 type Fx = Effects<Effect>;
 
 pub struct Control {

@@ -29,7 +29,7 @@ use store::{Collection, Completion, ObjectId, Transaction};
 use wire::messages::Body;
 use wire::types::{Epoch, OsdId, SpgId, UTime};
 
-/// Interval of a core's measurements of its store, without another cause.
+/// Maximum time between two measurements of a core's store.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
 /// Damaged places that are remembered, so that each is logged once.
 const DAMAGE_KNOWN_MAX: usize = 10_000;
@@ -65,7 +65,7 @@ pub struct Core {
     /// It was asked for and is not answered.
     measuring: bool,
     measure_at: Time,
-    /// The last report to core 0.
+    /// The last measurement that core 0 was told.
     usage_told: Option<StoreUsage>,
     damaged: BTreeSet<(Collection, ObjectId, u64)>,
     /// Mail that the planted bug lets later mail overtake.

@@ -169,7 +169,7 @@ fn start_manager(
     let monitors = mon_client::Config {
         auth_name: AuthName::new(EntityKind::MGR, id),
         key: identity::own_key(&session, &name)?,
-        services: EntityKind::MGR.0.into(),
+        services: mgr::SERVICES,
         rotating_keys: cephx,
         hostname: layers.identity().host.clone(),
         monitors: identity::monitors(&layers)?,

@@ -313,8 +313,7 @@ fn control_config(
     let mon = mon_client::Config {
         auth_name: AuthName::new(EntityKind::OSD, osd.0.to_string()),
         key: identity::own_key(&SessionOptions::read(&boot.layers), &boot.name)?,
-        // To the manager it reports, and to other OSDs it sends heartbeats.
-        services: (EntityKind::MGR.0 | EntityKind::OSD.0).into(),
+        services: osd::control::SERVICES,
         rotating_keys: cephx,
         hostname: boot.layers.identity().host.clone(),
         monitors: identity::monitors(&boot.layers)?,

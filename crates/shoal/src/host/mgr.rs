@@ -67,8 +67,7 @@ impl Role for MgrRole {
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Question>) {
-        self.step(Input::Clock(system::wall_clock()), turn);
-        self.step(Input::Deadline, turn);
+        self.step(Input::Deadline { wall: system::wall_clock() }, turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -92,8 +92,7 @@ impl Role for MonRole {
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Mail>) {
-        self.step(Input::Clock(system::wall_clock()), turn);
-        self.step(Input::Deadline, turn);
+        self.step(Input::Deadline { wall: system::wall_clock() }, turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -113,7 +113,12 @@ impl Disk {
         Ok(())
     }
 
-    pub(super) fn shard(&mut self) -> &mut Shard {
+    pub(super) fn shard(&self) -> &Shard {
+        self.shard.as_ref().expect("a node that is up has its store")
+    }
+
+    /// For a request or another change.
+    pub(super) fn shard_mut(&mut self) -> &mut Shard {
         self.is_busy = true;
         self.shard.as_mut().expect("a node that is up has its store")
     }

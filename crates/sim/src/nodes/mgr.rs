@@ -1,4 +1,4 @@
-//! A manager node. It has no disk.
+//! A manager: production's machine, which has no disk.
 
 use super::{Keys, Seat, metadata, mon_session_config};
 use crate::WallClock;
@@ -36,7 +36,9 @@ impl MgrNode {
 
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
         let mut effects = Effects::new();
-        self.manager.as_mut().expect("a node that is up has its machine").step(now, input, &mut effects);
+        let manager = self.manager.as_mut().expect("a node that is up has its machine");
+        manager.step(now, input, &mut effects);
+        manager.check();
         Self::carry(&mut effects, out);
     }
 }
@@ -59,7 +61,7 @@ impl Node for MgrNode {
                 "x",
                 self.monitor.clone(),
                 &self.keys,
-                EntityKind::MGR.0.into(),
+                mgr::SERVICES,
             ),
             addrs: self.addrs(),
             metadata: metadata(),
@@ -77,8 +79,7 @@ impl Node for MgrNode {
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        self.step(now, Input::Clock(self.wall.at(now)), out);
-        self.step(now, Input::Deadline, out);
+        self.step(now, Input::Deadline { wall: self.wall.at(now) }, out);
     }
 
     fn next_wake(&self) -> Option<Time> {
@@ -87,10 +88,6 @@ impl Node for MgrNode {
 
     fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
         self.manager = None;
-    }
-
-    fn check(&self) {
-        self.manager.iter().for_each(Machine::check);
     }
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {

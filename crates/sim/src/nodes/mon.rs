@@ -1,5 +1,5 @@
-//! A monitor node with its log on a disk. Writes are atomic. A crash keeps the finished writes and a random prefix of the
-//! others.
+//! A monitor: production's machine with a simulated log disk. Log writes are atomic and complete in order after random
+//! times. A crash keeps the completed writes and a random number of the outstanding ones, the oldest first.
 
 use super::{Keys, Seat, metadata};
 use crate::WallClock;
@@ -67,7 +67,9 @@ impl MonNode {
 
     fn step(&mut self, now: Time, input: Input, out: &mut Vec<NetEffect>) {
         let mut effects = Effects::new();
-        self.monitor.as_mut().expect("a node that is up has its machine").step(now, input, &mut effects);
+        let monitor = self.monitor.as_mut().expect("a node that is up has its machine");
+        monitor.step(now, input, &mut effects);
+        monitor.check();
         for effect in effects.take() {
             match effect {
                 Effect::Net(effect) => out.push(effect),
@@ -110,7 +112,7 @@ impl Node for MonNode {
         let monitor =
             Monitor::recover(settings, self.disk.clone(), self.random.fork(), now, self.wall.at(now));
         self.monitor = Some(monitor.expect("what was written decodes"));
-        self.step(now, Input::Deadline, out);
+        self.step(now, Input::Deadline { wall: self.wall.at(now) }, out);
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
@@ -124,8 +126,7 @@ impl Node for MonNode {
             self.step(now, Input::Written(tag), out);
         }
         if self.monitor.as_ref().and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
-            self.step(now, Input::Clock(self.wall.at(now)), out);
-            self.step(now, Input::Deadline, out);
+            self.step(now, Input::Deadline { wall: self.wall.at(now) }, out);
         }
     }
 
@@ -148,10 +149,6 @@ impl Node for MonNode {
 
     fn slow_disk(&mut self, until: Time) {
         self.slow_until = until;
-    }
-
-    fn check(&self) {
-        self.monitor.iter().for_each(Machine::check);
     }
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {

@@ -1,12 +1,13 @@
 //! An OSD: production's assembly ([`osd::node`]) with simulated stores, clocks and mail between its cores.
 //!
-//! Each core has a store of its own, which completes requests when it is polled, some random time after a request.
+//! Each core has a store of one or more shards, which completes requests when it is polled, a random time after a request.
 //! Connections live on the core that the network chose. Clients' requests meet migrations of PGs between cores, which are
 //! ordered at random as an operator would order them, and changes of compression.
 //!
 //! The node checks what clients cannot see: no request from before the PG's current interval is executed, a PG is on one
 //! core, and every core knows exactly the open sessions.
 
+use super::disk::Disk;
 use super::osd_mail::{Parcel, Post};
 use super::osd_store::{Medium, OsdStore, remove_stale};
 use super::{Keys, Seat, Shared, metadata, mon_session_config};
@@ -74,12 +75,12 @@ impl OsdNode {
     pub fn new(seat: Seat, config: OsdConfig, history: Shared) -> OsdNode {
         let Seat { index, monitor, mut random, wall, keys } = seat;
         let post = Post::new(config.cores, random.fork());
-        let core = |random: &mut Random| {
-            let store = OsdStore::empty(config.medium, random);
+        let core = |core| {
+            let store = OsdStore::empty(config.medium, CoreId(core), config.cores, &mut random);
             SimulatedCore { store, core: None, poll_at: None }
         };
         OsdNode {
-            cores: (0..config.cores).map(|_| core(&mut random)).collect(),
+            cores: (0..config.cores).map(core).collect(),
             config,
             index,
             monitor,
@@ -114,6 +115,7 @@ impl OsdNode {
         self.note_outdated(at, &input);
         let mut effects = Effects::new();
         self.core(at).step(now, input, &mut effects);
+        self.core(at).check();
         while !effects.is_empty() {
             let mut measure = false;
             for effect in effects.take() {
@@ -136,6 +138,7 @@ impl OsdNode {
             if measure {
                 let usage = self.store(at).measure();
                 self.core(at).step(now, Input::StoreUsage(usage), &mut effects);
+                self.core(at).check();
             }
         }
         self.poll_later(at, now);
@@ -302,7 +305,7 @@ impl OsdNode {
             osd,
             osd_fsid: OsdNode::fsid(osd),
             cores: self.config.cores,
-            mon: mon_session_config(EntityKind::OSD, &id, monitor, &self.keys, EntityKind::MGR.0.into()),
+            mon: mon_session_config(EntityKind::OSD, &id, monitor, &self.keys, osd::control::SERVICES),
             addrs: Addrs {
                 client: addrs.clone(),
                 cluster: addrs.clone(),
@@ -406,33 +409,33 @@ impl Node for OsdNode {
 
     fn flip_bit(&mut self) -> bool {
         let at = self.random.below(self.cores.len() as u64) as usize;
-        self.cores[at].store.disk().is_some_and(|disk| disk.flip_bit())
+        self.cores[at].store.any_disk(&mut self.random).is_some_and(Disk::flip_bit)
     }
 
     fn fail_reads(&mut self, until: Time) -> bool {
         let at = self.random.below(self.cores.len() as u64) as usize;
-        self.cores[at].store.disk().is_some_and(|disk| disk.fail_reads(until))
+        self.cores[at].store.any_disk(&mut self.random).is_some_and(|disk| disk.fail_reads(until))
     }
 
     fn fill_disk(&mut self, until: Time) -> bool {
-        let disks = self.cores.iter_mut().filter_map(|core| core.store.disk());
+        let disks = self.cores.iter_mut().flat_map(|core| core.store.disks());
         disks.filter_map(|disk| disk.fill(until).then_some(())).count() > 0
     }
 
     fn lose_disk(&mut self) {
-        for core in &mut self.cores {
-            core.store = OsdStore::empty(self.config.medium, &mut self.random);
+        let OsdConfig { medium, cores, .. } = self.config;
+        for (core, at) in self.cores.iter_mut().zip(0..) {
+            core.store = OsdStore::empty(medium, CoreId(at), cores, &mut self.random);
         }
     }
 
     fn examine(&mut self) -> Result<(), String> {
-        let mut disks = self.cores.iter_mut().filter_map(|core| core.store.disk());
-        disks.try_for_each(|disk| disk.examine())
+        self.cores.iter_mut().flat_map(|core| core.store.disks()).try_for_each(Disk::examine)
     }
 
     fn check(&self) {
+        // Each core was checked after its last input.
         let cores = || self.cores.iter().filter_map(|core| core.core.as_ref());
-        cores().for_each(Machine::check);
         node::check_together(cores());
         if self.post.is_empty() {
             node::check_sessions(cores(), &self.open);

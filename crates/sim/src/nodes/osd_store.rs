@@ -1,18 +1,22 @@
-//! What a simulated OSD keeps its objects in, and what becomes of that when the process dies: the memory store, as if
-//! it were durable, or the durable store on a [simulated disk](super::disk).
+//! The store of one simulated OSD core: one or more store shards, each in memory or on a simulated disk.
+//!
+//! [`store::Shards`] routes requests to shards, as in production. A shard in memory behaves as if it were durable. A shard
+//! on disk is the durable store on a [simulated disk](super::disk).
 
 use super::disk::{Disk, Found};
 use crate::node::Death;
 use block_store::OpenError;
-use machine::{Random, Time};
+use machine::{CoreId, Random, Time};
 use osd::node::stale::Scan;
 use osd::node::{StoreContents, StoreUsage};
 use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
-use store::moving::{RemovalError, remove};
-use store::{Collection, Completion, Compression, ObjectStore, Placed, ReadRequest, Transaction};
+use store::{
+    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Shards, Transaction,
+    Usage,
+};
 
-/// Which of them.
+/// Medium of all stores of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Medium {
     #[default]
@@ -20,21 +24,119 @@ pub enum Medium {
     Disk,
 }
 
-/// One of them for each OSD: their sizes do not matter.
+/// Shards of a core: one of these numbers. A core has several if the OSD was made with more cores than it runs with.
+const SHARD_COUNTS: [usize; 4] = [1, 1, 2, 3];
+
+pub(super) struct OsdStore {
+    /// While the process lives.
+    running: Option<Shards<StoreShard>>,
+    /// The shards with their numbers while it does not.
+    at_rest: Vec<(usize, StoreShard)>,
+}
+
+/// One store shard. Sizes differ, and there are few.
 #[allow(clippy::large_enum_variant)]
-pub(super) enum OsdStore {
-    /// The store reports what it has done when it is polled; a crash leaves what was reported as committed and, of what
-    /// was not, a random beginning.
+enum StoreShard {
+    /// Reports completions when it is polled. A crash keeps all transactions that were reported as committed, and a random
+    /// number of the oldest others.
     Memory(MemoryStore),
-    Disk(Disk),
+    Disk {
+        disk: Disk,
+        /// Time of the next poll.
+        now: Time,
+        found: Vec<Found>,
+    },
 }
 
 impl OsdStore {
-    pub(super) fn empty(medium: Medium, random: &mut Random) -> OsdStore {
-        let seed = random.u64();
+    pub(super) fn empty(medium: Medium, core: CoreId, cores: u16, random: &mut Random) -> OsdStore {
+        let count = SHARD_COUNTS[random.below(SHARD_COUNTS.len() as u64) as usize];
+        let numbers = (0..count).map(|place| usize::from(core.0) + place * usize::from(cores));
+        let at_rest = numbers.map(|number| (number, StoreShard::empty(medium, random.u64()))).collect();
+        OsdStore { running: None, at_rest }
+    }
+
+    /// The process starts.
+    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+        self.at_rest.iter_mut().try_for_each(|(_, shard)| shard.open())?;
+        self.running = Some(Shards::new(self.at_rest.drain(..)));
+        Ok(())
+    }
+
+    pub(super) fn died(&mut self, death: Death, dice: &mut Random) {
+        self.at_rest.extend(self.running.take().into_iter().flat_map(Shards::into_inner));
+        self.at_rest.iter_mut().for_each(|(_, shard)| shard.died(death, dice));
+    }
+
+    fn shards(&mut self) -> &mut Shards<StoreShard> {
+        self.running.as_mut().expect("a node that is up has its store")
+    }
+
+    pub(super) fn submit(&mut self, tag: u64, transaction: Transaction) {
+        self.shards().submit(tag, transaction);
+    }
+
+    pub(super) fn read(&mut self, tag: u64, request: ReadRequest) {
+        self.shards().read(tag, request);
+    }
+
+    /// Completions, and the damage that reads found.
+    pub(super) fn poll(&mut self, at: Time) -> (Vec<Completion>, Vec<Found>) {
+        let (mut completions, mut damage) = (Vec::new(), Vec::new());
+        for shard in self.shards().iter_mut() {
+            if let StoreShard::Disk { now, .. } = shard {
+                *now = at;
+            }
+        }
+        self.shards().poll(&mut completions);
+        for shard in self.shards().iter_mut() {
+            if let StoreShard::Disk { found, .. } = shard {
+                damage.append(found);
+            }
+        }
+        (completions, damage)
+    }
+
+    /// It has work of its own, without outstanding requests.
+    pub(super) fn is_busy(&self) -> bool {
+        let is_busy = |shard: &StoreShard| matches!(shard, StoreShard::Disk { disk, .. } if disk.is_busy());
+        self.running.iter().flat_map(Shards::iter).any(is_busy)
+    }
+
+    pub(super) fn is_writing(&self) -> bool {
+        self.running.iter().flat_map(Shards::iter).any(StoreShard::is_writing)
+    }
+
+    pub(super) fn measure(&mut self) -> StoreUsage {
+        StoreUsage { usage: self.shards().usage(), compressed: self.shards().compressed() }
+    }
+
+    pub(super) fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        self.shards().set_compression(pools);
+    }
+
+    /// The disks of its shards, while the process lives or not.
+    pub(super) fn disks(&mut self) -> impl Iterator<Item = &mut Disk> {
+        let running = self.running.iter_mut().flat_map(Shards::iter_mut);
+        let disk = |shard| match shard {
+            &mut StoreShard::Memory(_) => None,
+            StoreShard::Disk { disk, .. } => Some(disk),
+        };
+        running.chain(self.at_rest.iter_mut().map(|(_, shard)| shard)).filter_map(disk)
+    }
+
+    /// The disk of a random shard.
+    pub(super) fn any_disk(&mut self, random: &mut Random) -> Option<&mut Disk> {
+        let count = self.disks().count() as u64;
+        if count == 0 { None } else { self.disks().nth(random.below(count) as usize) }
+    }
+}
+
+impl StoreShard {
+    fn empty(medium: Medium, seed: u64) -> StoreShard {
         match medium {
-            Medium::Disk => OsdStore::Disk(Disk::new(seed)),
-            Medium::Memory => OsdStore::Memory(MemoryStore::new(Config {
+            Medium::Disk => StoreShard::Disk { disk: Disk::new(seed), now: Time::ZERO, found: Vec::new() },
+            Medium::Memory => StoreShard::Memory(MemoryStore::new(Config {
                 bytes_total: 1 << 30,
                 delay: Some(Delay { seed, hold: 96 }),
                 track_committed: true,
@@ -42,128 +144,112 @@ impl OsdStore {
         }
     }
 
-    /// The process starts: what it knows of its store.
-    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+    fn open(&mut self) -> Result<(), OpenError> {
         match self {
-            OsdStore::Memory(_) => Ok(()),
-            OsdStore::Disk(disk) => disk.open(),
+            StoreShard::Memory(_) => Ok(()),
+            StoreShard::Disk { disk, .. } => disk.open(),
         }
     }
 
-    pub(super) fn died(&mut self, death: Death, dice: &mut Random) {
+    fn died(&mut self, death: Death, dice: &mut Random) {
         match self {
-            OsdStore::Disk(disk) => disk.died(death, dice.u64()),
-            OsdStore::Memory(store) => {
+            StoreShard::Disk { disk, found, .. } => {
+                found.clear();
+                disk.died(death, dice.u64());
+            }
+            StoreShard::Memory(store) => {
                 let survivors = dice.below(store.uncommitted() as u64 + 1) as usize;
                 *store = store.crash_image(survivors).expect("it tracks what is committed");
             }
         }
     }
 
-    pub(super) fn submit(&mut self, tag: u64, transaction: Transaction) {
+    fn is_writing(&self) -> bool {
         match self {
-            OsdStore::Memory(store) => store.submit(tag, transaction),
-            OsdStore::Disk(disk) => disk.shard().submit(tag, transaction),
-        }
-    }
-
-    pub(super) fn read(&mut self, tag: u64, request: ReadRequest) {
-        match self {
-            OsdStore::Memory(store) => store.read(tag, request),
-            OsdStore::Disk(disk) => disk.shard().read(tag, request),
-        }
-    }
-
-    /// What has completed, and what was found damaged.
-    pub(super) fn poll(&mut self, now: Time) -> (Vec<Completion>, Vec<Found>) {
-        let mut completions = Vec::new();
-        match self {
-            OsdStore::Memory(store) => {
-                store.poll(&mut completions);
-                (completions, Vec::new())
-            }
-            OsdStore::Disk(disk) => {
-                let found = disk.poll(now, &mut completions);
-                (completions, found)
-            }
-        }
-    }
-
-    /// It has something to do that nobody waits for.
-    pub(super) fn is_busy(&self) -> bool {
-        matches!(self, OsdStore::Disk(disk) if disk.is_busy())
-    }
-
-    pub(super) fn is_writing(&self) -> bool {
-        match self {
-            OsdStore::Memory(store) => store.uncommitted() > 0,
-            OsdStore::Disk(disk) => disk.is_writing(),
+            StoreShard::Memory(store) => store.uncommitted() > 0,
+            StoreShard::Disk { disk, .. } => disk.is_writing(),
         }
     }
 
     fn metadata_max(&self) -> u64 {
         match self {
-            OsdStore::Memory(_) => u64::MAX,
-            OsdStore::Disk(disk) => disk.metadata_max(),
-        }
-    }
-
-    fn placed(&mut self) -> Vec<(Collection, Placed)> {
-        match self {
-            OsdStore::Memory(store) => store.placed(),
-            OsdStore::Disk(disk) => disk.shard().placed(),
-        }
-    }
-
-    fn remove(&mut self, collection: Collection) -> Result<(), RemovalError> {
-        match self {
-            OsdStore::Memory(store) => remove(store, collection, &mut |_| ()),
-            OsdStore::Disk(disk) => remove(disk.shard(), collection, &mut |_| ()),
-        }
-    }
-
-    pub(super) fn measure(&mut self) -> StoreUsage {
-        match self {
-            OsdStore::Memory(store) => StoreUsage { usage: store.usage(), compressed: Vec::new() },
-            OsdStore::Disk(disk) => {
-                let shard = disk.shard();
-                StoreUsage { usage: shard.usage(), compressed: shard.compressed() }
-            }
-        }
-    }
-
-    /// The memory store does not compress.
-    pub(super) fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
-        if let OsdStore::Disk(disk) = self {
-            disk.shard().set_compression(pools);
-        }
-    }
-
-    pub(super) fn disk(&mut self) -> Option<&mut Disk> {
-        match self {
-            OsdStore::Memory(_) => None,
-            OsdStore::Disk(disk) => Some(disk),
+            StoreShard::Memory(_) => u64::MAX,
+            StoreShard::Disk { disk, .. } => disk.metadata_max(),
         }
     }
 }
 
-/// The stale-PG scan over the stores of all cores, and what each holds afterwards.
-pub(super) fn remove_stale<'a>(stores: impl Iterator<Item = &'a mut OsdStore>) -> Vec<StoreContents> {
-    let mut stores: Vec<&mut OsdStore> = stores.collect();
-    let mut scan = Scan::new(stores.len());
-    for (at, store) in stores.iter_mut().enumerate() {
-        scan.add(store.placed().into_iter().map(|(collection, placed)| (at, collection, placed)));
-    }
-    let mut obstructed = vec![Vec::new(); stores.len()];
-    for (at, collection) in scan.stale().expect("every core has added its collections") {
-        if stores[at].remove(collection).is_err() {
-            obstructed[at].push(collection);
+impl ObjectStore for StoreShard {
+    fn submit(&mut self, tag: u64, transaction: Transaction) {
+        match self {
+            StoreShard::Memory(store) => store.submit(tag, transaction),
+            StoreShard::Disk { disk, .. } => disk.shard_mut().submit(tag, transaction),
         }
     }
-    let contents = |(store, obstructed): (&mut OsdStore, Vec<Collection>)| {
-        let mut collections = store.placed();
-        collections.retain(|(collection, _)| !obstructed.contains(collection));
-        StoreContents { collections, obstructed, metadata_max: store.metadata_max() }
+
+    fn read(&mut self, tag: u64, request: ReadRequest) {
+        match self {
+            StoreShard::Memory(store) => store.read(tag, request),
+            StoreShard::Disk { disk, .. } => disk.shard_mut().read(tag, request),
+        }
+    }
+
+    fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
+        match self {
+            StoreShard::Memory(store) => store.poll(out),
+            StoreShard::Disk { disk, now, found } => {
+                found.extend(disk.poll(*now, out));
+                disk.is_busy()
+            }
+        }
+    }
+
+    fn placed(&self) -> Vec<(Collection, Placed)> {
+        match self {
+            StoreShard::Memory(store) => store.placed(),
+            StoreShard::Disk { disk, .. } => disk.shard().placed(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        match self {
+            StoreShard::Memory(store) => store.usage(),
+            StoreShard::Disk { disk, .. } => disk.shard().usage(),
+        }
+    }
+
+    /// The memory store does not compress.
+    fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
+        if let StoreShard::Disk { disk, .. } = self {
+            disk.shard_mut().set_compression(pools);
+        }
+    }
+
+    fn compressed(&self) -> Vec<(i64, Compressed)> {
+        match self {
+            StoreShard::Memory(_) => Vec::new(),
+            StoreShard::Disk { disk, .. } => disk.shard().compressed(),
+        }
+    }
+}
+
+/// The stale-PG scan over the stores of all cores, and the contents of each afterwards.
+pub(super) fn remove_stale<'a>(stores: impl Iterator<Item = &'a mut OsdStore>) -> Vec<StoreContents> {
+    let mut stores: Vec<&mut Shards<StoreShard>> = stores.map(OsdStore::shards).collect();
+    let mut scan = Scan::new(stores.len());
+    stores.iter().for_each(|shards| scan.add(shards.everything()));
+    for (number, collection) in scan.stale().expect("every core has added its collections") {
+        for shards in &mut stores {
+            if let Some(shard) = shards.index_of(number) {
+                // A copy that cannot be removed is among the obstructed collections.
+                let _ = shards.remove_leftover(shard, collection, &mut |_| ());
+            }
+        }
+    }
+    let contents = |shards: &mut Shards<StoreShard>| StoreContents {
+        collections: shards.placed(),
+        obstructed: shards.obstructed().collect(),
+        metadata_max: shards.iter().map(StoreShard::metadata_max).min().unwrap_or(u64::MAX),
     };
-    stores.into_iter().zip(obstructed).map(contents).collect()
+    stores.into_iter().map(contents).collect()
 }

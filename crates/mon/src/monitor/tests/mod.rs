@@ -97,14 +97,15 @@ impl Fixture {
         let mut disk = Recovered::default();
         disk.apply(genesis.write(START, &mut Random::from_number(5)));
         let mut fixture = Fixture::start(auth, disk, Time::ZERO);
-        fixture.step(Input::Deadline);
+        fixture.reach_deadline();
         fixture.sent.clear();
         fixture
     }
 
     pub fn start(auth: AuthMode, disk: Recovered, now: Time) -> Fixture {
         let random = Random::from_number(7);
-        let monitor = Monitor::recover(settings(auth), disk.clone(), random, now, START).unwrap();
+        let monitor =
+            Monitor::recover(settings(auth), disk.clone(), random, now, Fixture::wall(now)).unwrap();
         Fixture {
             monitor,
             now,
@@ -123,7 +124,16 @@ impl Fixture {
     pub fn kill_and_restart(&mut self) {
         let mode = self.monitor.settings.auth;
         *self = Fixture::start(mode, self.disk.clone(), self.now);
-        self.step(Input::Deadline);
+        self.reach_deadline();
+    }
+
+    /// The wall clock, which runs as the monotonic one.
+    fn wall(now: Time) -> UTime {
+        UTime::from_nanos(START.as_nanos() + now.0)
+    }
+
+    fn reach_deadline(&mut self) {
+        self.step(Input::Deadline { wall: Fixture::wall(self.now) });
     }
 
     pub fn step(&mut self, input: Input) {
@@ -161,7 +171,7 @@ impl Fixture {
         let end = self.now + time;
         while self.now < end {
             self.now = end.min(self.now + Duration::from_secs(1));
-            self.step(Input::Deadline);
+            self.reach_deadline();
         }
     }
 
