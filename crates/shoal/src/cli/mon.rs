@@ -110,7 +110,7 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The monitor as its log has it; a new one when the log is empty.
+/// The monitor of the log on disk, or a new cluster's monitor if the log is empty.
 fn open_monitor(
     boot: &Boot,
     settings: Settings,
@@ -129,7 +129,7 @@ fn open_monitor(
         .context("the monitor's log does not decode")
 }
 
-/// What `ceph.conf` and the keyring say of a cluster that is about to be.
+/// A new cluster's first state, from `ceph.conf` and the keyring.
 fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
     let options = GenesisOptions::read(&boot.layers);
     let keyring = SessionOptions::read(&boot.layers).keyring;
@@ -142,7 +142,7 @@ fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
         fsid: options.fsid.parse().ok().context("fsid is not a UUID")?,
         monitors: vec![(settings.name.clone(), settings.addrs.clone())],
         entities: entities.collect::<anyhow::Result<_>>()?,
-        // A cluster of one directory is on one host.
+        // All daemons of a cluster directory run on one host.
         failure_domain: "osd".into(),
         full_ratios: FullRatios {
             full: ratio("mon_osd_full_ratio", options.full_ratio)?,
@@ -152,7 +152,7 @@ fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
     })
 }
 
-/// The manager has its own address, name and key: clients see a daemon of its own.
+/// Starts the manager. It has its own address, name and key, so clients see a separate daemon.
 fn start_manager(
     boot: &Boot,
     id: &str,
@@ -232,7 +232,7 @@ impl Role for MonSide {
         })
     }
 
-    /// The cluster's metrics, where the active manager is.
+    /// The cluster's metrics, if the active manager is in this process.
     fn more_metrics(&self) -> Answer<String> {
         let (mon, manager) = (self.mon.clone(), self.manager.clone());
         Box::pin(async move {

@@ -49,19 +49,19 @@ reads them back. If that OSD is killed it comes back empty, and its PGs are repo
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
-    /// Reactor cores; over the option shoal_cores. A store on disk is made for so many, and run with at most so many
+    /// Number of reactor cores; overrides the option shoal_cores. A store on disk runs with at most the cores of its mkfs
     #[arg(long)]
     cores: Option<u16>,
-    /// Make the store on a blank device and end. Does nothing when this OSD's store is there
+    /// Make the store on a blank device and exit. Does nothing if this OSD's store exists
     #[arg(long)]
     mkfs: bool,
     /// The file or block device for the store [default: the option bluestore_block_path]
     #[arg(long, requires = "mkfs")]
     device: Option<PathBuf>,
-    /// Size of the file, when it has to be made: 100G; over the option bluestore_block_size
+    /// Size of a new file, for example 100G; overrides the option bluestore_block_size
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     size: Option<u64>,
-    /// Format a device that is not blank: what it holds is lost
+    /// Format a device that is not blank. Its contents are lost
     #[arg(long, requires = "mkfs")]
     force: bool,
 }
@@ -112,7 +112,7 @@ const COMMANDS: &[Command] = &[
     Command { signature: "status", help: "high-level status of OSD" },
 ];
 
-/// Object contexts that one PG keeps in memory.
+/// Memory for the object contexts of one PG.
 const OBJECT_CACHE_BYTES: usize = 8 << 20;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -163,9 +163,9 @@ fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the objects are to be, before any core has its part of it.
+/// The objects' medium, before the cores open their parts of it.
 enum Objects {
-    /// One a core.
+    /// One store for each core.
     Memory(Mutex<Vec<Option<MemoryStore>>>),
     Disk {
         device: Device,
@@ -175,7 +175,7 @@ enum Objects {
 }
 
 impl Objects {
-    /// And the number of cores that they can be served from.
+    /// Finds the medium, and the number of cores that can serve it.
     fn find(boot: &Boot, start: &OsdStartOptions, wished: u16) -> anyhow::Result<(Objects, u16)> {
         let block = &start.block_path;
         if std::fs::symlink_metadata(block).is_ok() {
@@ -201,7 +201,7 @@ impl Objects {
         Ok((Objects::Memory(Mutex::new(stores.into_iter().map(Some).collect())), wished))
     }
 
-    /// On the thread of the core that will have it.
+    /// Opens the part of `core`, on that core's thread.
     fn open(&self, core: CoreId, cores: u16) -> anyhow::Result<Store> {
         let at = usize::from(core.0);
         match self {
@@ -216,7 +216,7 @@ impl Objects {
         }
     }
 
-    /// What `ceph osd metadata` shows of it.
+    /// Adds the medium's fields of `ceph osd metadata`.
     fn describe(&self, metadata: &mut BTreeMap<String, String>) {
         let mut set = |name: &str, value: String| metadata.insert(name.into(), value);
         match self {

@@ -336,7 +336,7 @@ impl ObjectStore for DiskStore {
     }
 }
 
-/// Makes `path`, where the OSD looks, a link to `device`; nothing when it is that already.
+/// Makes `path`, the OSD's block path, a link to `device`. Does nothing if it is that link already.
 pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
     let target = std::path::absolute(device)?;
     if is_linked(path, &target)? {
@@ -346,14 +346,14 @@ pub fn link(path: &Path, device: &Path) -> anyhow::Result<()> {
     sync_directory_of(path)
 }
 
-/// What was made in it is there after a power cut.
+/// Makes a new entry of the file's directory durable.
 fn sync_directory_of(path: &Path) -> anyhow::Result<()> {
     let directory = std::path::absolute(path)?.parent().map(Path::to_owned).unwrap_or_default();
     let sync = || File::open(&directory)?.sync_all();
     sync().with_context(|| format!("cannot sync {}", directory.display()))
 }
 
-/// Whether it is so already. An error when something else is in the way, which is best known before a store is made.
+/// True if `path` is `device` or a link to it. Fails if something else is at `path`, before a store is formatted.
 pub fn is_linked(path: &Path, device: &Path) -> anyhow::Result<bool> {
     let target = std::path::absolute(device)?;
     if path == target || std::fs::read_link(path).is_ok_and(|there| there == target) {

@@ -1,4 +1,4 @@
-//! Who is this daemon to its peers? Names, addresses, keys and session settings, from its configuration.
+//! A daemon's identity to its peers: names, addresses, keys and session settings, from its configuration.
 
 use crate::cluster::layout::parse_addr;
 use crate::config::{MonitorOptions, SessionOptions};
@@ -12,7 +12,7 @@ use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
 use wire::frames::{MODE_CRC, MODE_SECURE};
 use wire::types::{EntityAddrVec, EntityName};
 
-/// `auth_*_required` as one answer. shoal has one setting for everyone; a mixed one is refused.
+/// True with cephx, false with `auth none`. shoal has one setting for all peers and refuses mixed `auth_*_required`.
 pub fn uses_cephx(options: &SessionOptions) -> anyhow::Result<bool> {
     let values =
         [&options.auth_cluster_required, &options.auth_service_required, &options.auth_client_required];
@@ -24,7 +24,7 @@ pub fn uses_cephx(options: &SessionOptions) -> anyhow::Result<bool> {
     Ok(all("cephx"))
 }
 
-/// A daemon's sessions: who it is, how callers prove who they are, how connections are protected.
+/// Settings of a daemon's sessions: its name, the authentication method, the connection modes.
 pub fn session(
     options: &SessionOptions,
     name: EntityName,
@@ -37,7 +37,7 @@ pub fn session(
     Ok(session)
 }
 
-/// How connections may be protected (`ms_*_mode`).
+/// Allowed connection modes (`ms_*_mode`).
 fn modes(options: &SessionOptions) -> anyhow::Result<ModeLists> {
     let list = |name: &str, text: &str| {
         let modes: Option<Vec<u32>> = text
@@ -62,7 +62,7 @@ fn modes(options: &SessionOptions) -> anyhow::Result<ModeLists> {
     })
 }
 
-/// The daemon's own long-lived key, from its keyring; `None` with `auth none`.
+/// The daemon's own key, from its keyring. `None` with `auth none`.
 pub fn own_key(options: &SessionOptions, name: &str) -> anyhow::Result<Option<Key>> {
     if !uses_cephx(options)? {
         return Ok(None);
@@ -84,7 +84,7 @@ pub fn address(who: &str, name: &str, value: Option<&str>) -> anyhow::Result<Soc
     parse_addr(text).with_context(|| name.to_owned())
 }
 
-/// Listens; what peers are told stays `public`.
+/// Listens on `addr`. Peers are told the public address, which may differ.
 pub fn listen(addr: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(addr).with_context(|| format!("cannot listen on {addr}: is something else there?"))
 }

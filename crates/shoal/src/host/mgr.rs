@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// A question of another thread to the manager.
 pub enum Question {
-    /// Its part of the Prometheus page, and whether it is the active one.
+    /// The manager's part of the Prometheus page. True: this manager is the active one.
     Metrics { reply: oneshot::Sender<(bool, String)> },
 }
 
@@ -62,7 +62,7 @@ impl Role for MgrRole {
     fn on_hop(&mut self, question: Question, _: &mut Turn<Question>) {
         let Question::Metrics { reply } = question;
         let answer = self.manager.as_ref().map(|manager| (manager.is_active(), manager.metrics()));
-        // Whoever asked may have gone.
+        // The thread that asked may have stopped waiting.
         let _ = reply.send(answer.unwrap_or_default());
     }
 

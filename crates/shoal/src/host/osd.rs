@@ -157,7 +157,7 @@ impl OsdRole {
             if completions.is_empty() {
                 break;
             }
-            // The store's work was part of this turn: without this, a commit in memory would take no time at all.
+            // Latencies include the store's own work in this turn.
             turn.read_clock();
             for completion in completions.drain(..) {
                 self.feed(Input::Completed(completion), turn);
@@ -191,7 +191,7 @@ impl OsdRole {
         self.step(input, turn);
     }
 
-    // The thread that asked may have stopped waiting: then the answer is dropped.
+    // An answer is dropped if the thread that asked has stopped waiting.
 
     fn on_answer(&mut self, id: u64, answer: &command::Answer) {
         if let Some(Asked::Command(reply)) = self.asked.remove(&id) {
