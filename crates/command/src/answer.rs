@@ -1,4 +1,4 @@
-//! What a command comes back with.
+//! The answer to a command: an errno, a line for people, a body.
 
 use crate::{Format, Json, errno};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ pub struct Answer {
     pub result: i32,
     /// A line for a person; `ceph` prints it on standard error.
     pub status: String,
-    /// What the command was asked for; `ceph` prints it on standard output.
+    /// The command's result; `ceph` prints it on standard output.
     pub body: Bytes,
 }
 

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scalars_and_lists_of_scalars_are_taken_anything_else_is_named() {
+    fn args_other_than_scalars_and_their_lists_are_refused_by_name() {
         let args = Args::parse(r#"{"prefix":"x","a":1,"b":"t","c":[1,"u"],"d":true,"e":0.5}"#).unwrap();
         assert_eq!(args.int("a"), Some(1));
         assert_eq!(args.texts("c"), ["1", "u"]);

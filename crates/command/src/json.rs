@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_have_seventeen_significant_digits_without_trailing_zeroes() {
+    fn floats_have_seventeen_digits_without_trailing_zeroes() {
         for (value, text) in [
             (0.95f32 as f64, "0.94999998807907104"),
             (0.8888888955116272, "0.8888888955116272"),

@@ -1,7 +1,7 @@
-//! What a daemon's commands are made of. The monitor, the manager and the OSDs all take commands as one JSON object
-//! and answer with an errno, a line for people and a body; this is what they share.
+//! Commands of daemons. Monitor, manager and OSDs take a command as one JSON object and answer with an errno, a line
+//! for people and a body. This crate has the parts that they share.
 //!
-//! - [`signature`]: how a command looks to its caller, and what `get_command_descriptions` says of it.
+//! - [`signature`]: a command's words and arguments, as callers write them and `get_command_descriptions` tells them.
 //! - [`Args`]: what the caller gave.
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
 //! - [`Answer`]: what goes back.

@@ -1,4 +1,4 @@
-//! How a command looks to its caller: words and typed arguments, as one line of text.
+//! Signatures of commands: words and typed arguments, as one line of text.
 //!
 //! `osd pool rm name=pool,type=CephPoolname name=sure,type=CephBool,req=false`: a word without `,` or `=` is part
 //! of the command's name, the others describe arguments; after a `--` arguments can only be given by name. The
@@ -82,7 +82,7 @@ pub fn describe(signature: &str, caller: Features) -> Json {
     }))
 }
 
-/// What is wrong with the arguments, in stock's words.
+/// Checks the arguments against the signature. The error is worded as stock words it.
 pub fn check(signature: &str, args: &Args) -> Result<(), String> {
     for word in words(signature) {
         let Word::Param(param) = word else { continue };

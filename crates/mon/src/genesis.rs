@@ -1,8 +1,9 @@
 //! A new cluster: the first entry of its log.
 
+use crate::auth_entity::AuthEntity;
 use crate::proposal::{Change, Proposal, SealedStep};
 use crate::replication::Write;
-use crate::state::{AuthEntity, GLOBAL_ID_MIN};
+use crate::state::GLOBAL_ID_MIN;
 use codec::{Encode, Features};
 use machine::Random;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use wire::types::{
     OsdMapIncremental, Release, UTime, Uuid,
 };
 
-/// What a new cluster is made from.
+/// The settings of a new cluster.
 #[derive(Clone, Debug)]
 pub struct Genesis {
     pub fsid: Uuid,
@@ -27,7 +28,7 @@ pub struct Genesis {
     pub full_ratios: FullRatios,
 }
 
-/// How full an OSD may become; `ceph osd set-full-ratio` and its like change them later.
+/// Full ratios of OSDs. `ceph osd set-full-ratio` and its like change them later.
 #[derive(Clone, Copy, Debug)]
 pub struct FullRatios {
     pub full: f32,
@@ -48,7 +49,7 @@ pub const RELEASE: Release = Release::TENTACLE;
 const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
 
 impl Genesis {
-    /// What must be on every monitor's disk before its first start.
+    /// The first write of every monitor's disk, before its first start.
     pub fn write(&self, now: UTime, random: &mut Random) -> Write {
         let entry = self.proposal(now, random).to_vec(Features::ALL);
         Write { entries: vec![(1, entry.into())], ..Write::default() }

@@ -1,11 +1,11 @@
-//! What is wrong with the cluster, from what the monitor knows and what the manager reports.
+//! Health checks, from the monitor's state and the manager's reports.
 //!
-//! Each check looks at true data and says nothing when all is well; its code is stock's, because people alert on it.
+//! Codes and summaries are stock's, because alerts match them.
 
-use crate::commands::{Reports, Situation};
 use crate::crush::Subtree;
-use crate::monitor::fullness::grade_of;
+use crate::fullness::grade_of;
 use crate::options::MonOptions;
+use crate::situation::{Reports, Situation};
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;

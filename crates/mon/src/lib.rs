@@ -7,16 +7,21 @@
 //!   watch over OSDs and managers. What it decides becomes a proposal.
 //! - [`commands`] is the table of commands; [`caps`] who may use them; [`health`] what is wrong.
 
+pub mod auth_entity;
 pub mod caps;
 pub mod commands;
+pub mod config_target;
 pub mod crush;
+mod fullness;
 pub mod genesis;
 pub mod health;
 pub mod hostile;
 pub mod monitor;
 pub mod options;
+mod osd_step;
 pub mod proposal;
 pub mod replication;
+pub mod situation;
 pub mod state;
 
 pub use genesis::Genesis;

@@ -1,9 +1,10 @@
-//! What the monitors agree on: one entry of the replicated log.
+//! Proposals: entries of the log that the monitors replicate.
 //!
-//! A proposal holds finished values. Whoever proposes has drawn the random keys, read the clock and chosen the
-//! ids; to apply it needs nothing but the state before. That is what makes every replica the same.
+//! A proposal holds finished values. The proposer has drawn the random keys, read the clock and chosen the
+//! ids. Applying it needs only the state before, so replicas stay equal.
 
-use crate::state::{AuthEntity, ConfigChange};
+use crate::auth_entity::AuthEntity;
+use crate::config_target::ConfigChange;
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
@@ -73,10 +74,10 @@ changes! {
     1 MonMap { map: MonMap },
     /// From one OSDMap to the next.
     2 OsdMap { step: SealedStep },
-    /// What an OSD said about itself when it booted; `None` forgets it.
+    /// An OSD's metadata from its boot; `None` removes it.
     3 OsdMetadata { osd: i32, metadata: Option<Metadata> },
     4 MgrMap { map: Box<MgrMap> },
-    /// What the active manager can be asked: its commands' descriptions, encoded as they came.
+    /// Descriptions of the active manager's commands, encoded as they came.
     5 MgrCommands { descriptions: Bytes },
     6 AuthSet { name: AuthName, entity: AuthEntity },
     7 AuthRemove { name: AuthName },

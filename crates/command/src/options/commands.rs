@@ -94,7 +94,7 @@ fn diff(layers: &Layers, only: Option<&str>) -> Json {
     object! { "diff" => out }
 }
 
-/// What stands behind a value that was set and does not act at once.
+/// Note after a value that was set and does not act at once; empty when it acts.
 fn note(layers: &Layers, row: &Definition) -> &'static str {
     match layers.acts_on(row) {
         Some(When::Live) => "",
@@ -242,7 +242,7 @@ pub fn describe_plain(row: &'static Definition) -> String {
     out
 }
 
-/// Who acts on the option, as a sentence.
+/// One sentence that names the daemons that act on the option.
 fn effect(row: &Definition) -> String {
     match row.acts.is_empty() {
         true => "Stored and shown, but shoal does not act on it.".into(),

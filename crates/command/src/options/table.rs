@@ -78,7 +78,7 @@ pub struct Definition {
     pub max: &'static str,
     /// Daemons that Ceph lists the option under.
     services: &'static str,
-    /// Who acts on it in shoal, and when.
+    /// Daemons of shoal that act on it, and when.
     pub acts: Vec<(Daemon, When)>,
     /// The first version of shoal that acts on it; empty when none does.
     pub since: &'static str,
@@ -202,7 +202,7 @@ impl Definition {
         self.has_flag("runtime") || !["startup", "cluster_create", "create"].iter().any(|f| self.has_flag(f))
     }
 
-    /// Whether the monitors' database may hold it.
+    /// True when the monitors' database may hold it.
     pub fn is_set_in_monitor(&self) -> bool {
         !self.has_flag("no_mon_update")
     }

@@ -253,7 +253,7 @@ fn check_address(text: &str) -> Result<(), Unfit> {
     unfit(format!("'{text}' is not an address: expected IP:PORT"))
 }
 
-/// What a consumer may ask an option for.
+/// Types that a consumer may read an option as.
 pub trait FromValue: Sized {
     /// `None` when the value's kind cannot become this type: a mistake in the program.
     fn from_value(value: &Value) -> Option<Self>;

@@ -1,4 +1,4 @@
-//! What a monitor capability allows (`src/mon/MonCap.cc`): the question "may this entity do that here?".
+//! Monitor capabilities (`src/mon/MonCap.cc`): the permissions of an entity.
 //!
 //! A capability is a list of grants. A grant covers everything (`allow rw`), one service (`allow service mds r`),
 //! one command (`allow command "osd new" with uuid prefix 4`), or what a profile stands for (`profile osd`), and
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 pub use parse::CapParseError;
 
-/// Which of read, write and execute; what "execute" means is each service's own affair.
+/// A set of read, write and execute permissions. Each service defines "execute" for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Allow(u8);
 
@@ -47,7 +47,7 @@ impl Allow {
     }
 }
 
-/// How a command's argument must look.
+/// A condition on a command's argument.
 #[derive(Clone, Debug)]
 pub enum Constraint {
     Equal(String),
@@ -126,7 +126,7 @@ impl Network {
 /// An action that somebody wants to take.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Whose capability is asked: `osd.3`. Profiles name their owner's private keys after it.
+    /// The capability's owner: `osd.3`. Profiles name their owner's private keys after it.
     pub entity: &'a str,
     pub service: &'a str,
     /// A command's prefix; empty when the action is not a command.

@@ -45,7 +45,7 @@ pub(super) fn grants(text: &str) -> Result<Vec<Grant>, CapParseError> {
     }
 }
 
-/// What is left to read. A method that returns `None` may have moved: whoever tries alternatives restores it.
+/// The unread rest of the text. A method that returns `None` may have moved: callers that try alternatives restore it.
 #[derive(Clone, Copy)]
 struct Cursor<'a>(&'a str);
 

@@ -1,4 +1,4 @@
-//! What each profile stands for. The list is stock's; every profile here is a promise to its users.
+//! The grants of each profile. The list is stock's.
 
 use super::{Allow, Constraint, Scope};
 use std::collections::BTreeMap;

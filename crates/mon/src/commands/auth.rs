@@ -1,9 +1,9 @@
 //! `ceph auth …`: who has which key and may do what.
 
 use super::{Answer, Command, Ctx, Keyring, Outcome, commands, keyring};
+use crate::auth_entity::AuthEntity;
 use crate::caps::MonCap;
 use crate::proposal::Change;
-use crate::state::AuthEntity;
 use command::Json;
 use command::errno::ENOENT;
 use command::object;

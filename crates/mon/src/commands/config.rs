@@ -1,8 +1,9 @@
 //! `ceph config …`: the configuration that the cluster keeps.
 
 use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::config_target::{ConfigChange, Receiver, Target};
 use crate::proposal::Change;
-use crate::state::{ConfigChange, ConfigLogEntry, Receiver, Target};
+use crate::state::ConfigLogEntry;
 use codec::{Encode, Features};
 use command::Json;
 use command::errno::ENOENT;

@@ -1,6 +1,6 @@
 //! Keys and capabilities as text: the keyring format that `ceph-authtool` reads and writes.
 
-use crate::state::AuthEntity;
+use crate::auth_entity::AuthEntity;
 use command::Json;
 use command::object;
 use std::collections::BTreeMap;

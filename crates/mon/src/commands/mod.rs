@@ -1,7 +1,7 @@
 //! The commands that the monitor answers: one table row each, in the file of its subject.
 //!
-//! A row is what `ceph` is told about the command (its signature, see `signature`) and the function that runs it.
-//! What is not in a table is not announced, and refused as stock refuses an unknown command.
+//! A row has the command's signature and help, which `ceph` is told, and the function that runs it.
+//! Commands without a row are not announced, and are refused as stock refuses an unknown command.
 
 mod auth;
 mod cluster;
@@ -19,65 +19,37 @@ pub(crate) use osd::pool;
 
 use crate::options::MonOptions;
 use crate::proposal::Change;
+use crate::situation::{Reports, Situation};
 use crate::state::State;
 use bytes::Bytes;
 use command::options::Layers;
 use command::{Answer, Args, Format, Json, signature};
 use machine::Random;
 use std::collections::BTreeMap;
-use wire::types::{AuthName, EntityAddrVec, PgMapDigest, ProgressEvent, UTime};
-
-/// What others told the leader and that is not worth the log: it comes again within seconds.
-#[derive(Clone, Debug, Default)]
-pub struct Reports {
-    /// The manager's sums over PGs and OSDs.
-    pub digest: PgMapDigest,
-    /// Health checks that the manager finds.
-    pub health: BTreeMap<String, wire::types::HealthCheck>,
-    pub progress: BTreeMap<String, ProgressEvent>,
-    /// The manager's map of other services, encoded.
-    pub service_map: Bytes,
-}
+use wire::types::{AuthName, EntityAddrVec, UTime};
 
 /// Either way it is an answer; `Err` is for `?`.
 pub type Outcome = Result<Answer, Answer>;
 
-/// The monitor's own situation, for the commands that show it.
-#[derive(Clone, Debug, Default)]
-pub struct Situation {
-    /// Wall time.
-    pub now: UTime,
-    pub name: String,
-    pub version: String,
-    pub host: String,
-    pub election_epoch: u64,
-    /// Ranks.
-    pub quorum: Vec<usize>,
-    pub leader: usize,
-    pub quorum_age_s: u64,
-    /// How many sessions of each kind have which features: for `features`.
-    pub peers: BTreeMap<(&'static str, u64), usize>,
-}
-
-/// What a command is run with.
+/// The input of a command, and the changes that it proposes.
 pub struct Ctx<'a> {
     /// For a command that changes something, with everything that was proposed before it.
     pub state: &'a State,
     pub reports: &'a Reports,
     pub situation: &'a Situation,
     pub args: &'a Args,
-    /// What came with the command (`-i FILE`).
+    /// The file that came with the command (`-i FILE`).
     pub input: &'a Bytes,
     pub caller: &'a AuthName,
     pub caller_addrs: &'a EntityAddrVec,
-    /// What the caller can read: maps as bytes are written for it.
+    /// The caller's features: encoded maps are written for them.
     pub caller_features: codec::Features,
     pub now: UTime,
     pub random: &'a mut Random,
     pub options: &'a MonOptions,
     /// The monitor's own configuration, which `options` was read from.
     pub layers: &'a Layers,
-    /// What it proposes; together or not at all.
+    /// Proposed changes; all or none are applied.
     pub changes: Vec<Change>,
 }
 
@@ -158,7 +130,7 @@ pub fn find(prefix: &str) -> Option<&'static Command> {
     all().find(|command| signature::prefix(command.signature) == prefix)
 }
 
-/// How many daemons have each value of a metadata field.
+/// Number of daemons by value of a metadata field.
 fn count_by<'a>(daemons: impl IntoIterator<Item = &'a BTreeMap<String, String>>, property: &str) -> Json {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for fields in daemons {

@@ -8,8 +8,9 @@
 //! leader below a limit that is durable, and is kept by showing the AUTH ticket that came with it.
 
 use super::{AuthMode, Effect, Monitor, Turn};
+use crate::auth_entity::AuthEntity;
 use crate::proposal::Change;
-use crate::state::{AuthEntity, GLOBAL_ID_MIN};
+use crate::state::GLOBAL_ID_MIN;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
 use command::errno::{EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
@@ -72,7 +73,7 @@ impl AuthServer {
 /// Why a peer is not let in, as a positive errno.
 type Refused = i32;
 
-/// How one turn of an authentication ends.
+/// The end of one turn of an authentication.
 enum Outcome {
     Reply(AuthReply),
     /// No global id is free until the next reservation is durable.
@@ -379,7 +380,7 @@ impl Monitor {
     }
 }
 
-/// What a proof earned.
+/// The rights of a peer that proved its key.
 struct Admitted {
     payload: Bytes,
     session_key: Key,

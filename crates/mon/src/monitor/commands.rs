@@ -2,7 +2,8 @@
 
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::commands::{Command, Ctx, Situation, all, find};
+use crate::commands::{Command, Ctx, all, find};
+use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
 use command::{Answer, Args, Json, object, signature};
@@ -184,7 +185,7 @@ impl Monitor {
         self.manager_commands().iter().any(|c| signature::prefix(&c.signature) == prefix)
     }
 
-    /// What the `ceph` tool parses its command line with: the manager's commands, then the monitor's own.
+    /// Command descriptions for the `ceph` tool: the manager's commands, then the monitor's own.
     fn describe_commands(&self, conn: ConnId, target: Target) -> String {
         /// Commands that the manager runs carry this flag, so that the tool sends them there.
         const MANAGER: u64 = 8;
@@ -212,7 +213,7 @@ impl Monitor {
     }
 }
 
-/// Whom the caller addressed.
+/// The addressee of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     Quorum,

@@ -1,60 +1,16 @@
-//! Pools on OSDs that are full, or nearly: the OSDs say how full they are, and a pool is as full as the fullest OSD that
-//! its rule reaches. Clients look at the pool.
-//!
-//! As `OSDMonitor::encode_pending` does it, but by the clock: also what follows from a changed CRUSH map is seen then.
+//! The full flags of pools follow their OSDs, by the clock, so that a changed CRUSH map is seen too.
 
-use super::osd::step_after;
 use super::{Monitor, Turn};
-use crate::crush::leaves;
-use std::collections::BTreeMap;
-use wire::types::{OsdMap, OsdState, PgPool, PoolFlags};
-
-/// What an OSD says, and what its pools are then; the gravest first.
-const GRADES: [(u32, u64); 3] = [
-    (OsdState::FULL, PoolFlags::FULL),
-    (OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL),
-    (OsdState::NEARFULL, PoolFlags::NEARFULL),
-];
-const ANY_GRADE: u64 = PoolFlags::FULL | PoolFlags::BACKFILLFULL | PoolFlags::NEARFULL;
-
-/// Index into [`GRADES`]. An OSD that is down or out takes no writes, so it makes no pool full.
-pub(crate) fn grade_of(map: &OsdMap, osd: i32) -> Option<usize> {
-    let state = map.osd(osd).filter(|_| map.is_up(osd) && map.is_in(osd))?.state;
-    GRADES.iter().position(|(bit, _)| state.has(*bit))
-}
-
-/// The pool as its OSDs have it, when that is not how it is. A pool at its quota is full in any case.
-fn graded(map: &OsdMap, pool: &PgPool, grades: &BTreeMap<i32, usize>) -> Option<PgPool> {
-    const TAKE: u32 = 1;
-    if pool.flags.has(PoolFlags::FULL_QUOTA) {
-        return None;
-    }
-    let rule = map.crush.rule(pool.crush_rule.into());
-    let roots = rule.into_iter().flat_map(|rule| &rule.steps).filter(|step| step.op == TAKE);
-    let osds = roots.flat_map(|step| leaves(&map.crush, step.arg1));
-    let worst = osds.filter_map(|osd| grades.get(&osd)).min();
-    let wanted = worst.map_or(0, |grade| GRADES[*grade].1);
-    let mut out = pool.clone();
-    out.flags.set(ANY_GRADE, false);
-    out.flags.set(wanted, true);
-    (out.flags != pool.flags).then_some(out)
-}
+use crate::fullness::pools_to_flag;
+use crate::osd_step::step_after;
 
 impl Monitor {
     pub(super) fn tick_fullness(&mut self, turn: &mut Turn<'_>) {
         let map = self.head.osdmap();
-        let osds = 0..map.osds.len() as i32;
-        let grades: BTreeMap<i32, usize> = osds.filter_map(|osd| Some((osd, grade_of(map, osd)?))).collect();
-        if grades.is_empty() && map.pools.values().all(|pool| pool.flags.0 & ANY_GRADE == 0) {
-            return;
-        }
-        let mut step = step_after(map, self.wall(turn.now));
-        for (&id, pool) in &map.pools {
-            if let Some(pool) = graded(map, pool, &grades) {
-                step.new_pools.insert(id, pool);
-            }
-        }
-        if !step.new_pools.is_empty() {
+        let pools = pools_to_flag(map);
+        if !pools.is_empty() {
+            let mut step = step_after(map, self.wall(turn.now));
+            step.new_pools.extend(pools);
             self.propose_step(turn, step, Vec::new());
         }
     }

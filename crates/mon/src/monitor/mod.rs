@@ -12,14 +12,11 @@ mod admin;
 mod audit;
 mod auth;
 mod commands;
-pub(crate) mod fullness;
+mod fullness;
 mod log;
 mod maps;
 mod mgr;
 mod options;
-pub(crate) mod osd_step {
-    pub(crate) use super::osd::{mark_down, sealed, step_after};
-}
 mod osd;
 mod pool_op;
 mod quota;
@@ -31,10 +28,10 @@ mod tick;
 
 pub use options::{AuthMode, Settings};
 
-use crate::commands::Reports;
 use crate::options::MonOptions;
 use crate::proposal::{Change, Proposal};
 use crate::replication::{Recovered, Replication, Solo, Write};
+use crate::situation::Reports;
 use crate::state::State;
 use codec::{Encode, Features};
 use command::options::Layers;
@@ -82,7 +79,7 @@ pub enum Effect {
     Options(Arc<Layers>),
 }
 
-/// How many entries the log grows by before a snapshot lets the older ones go.
+/// Log entries between two snapshots. A snapshot lets older entries be trimmed.
 const SNAPSHOT_EVERY: u64 = 512;
 
 pub struct Monitor {
@@ -111,7 +108,7 @@ pub struct Monitor {
     reports: Reports,
     /// OSDMaps promised to peers once an entry holds: its number, to whom, from which epoch.
     maps_owed: Vec<(u64, ConnId, wire::types::Epoch)>,
-    /// What was wrong at the last tick.
+    /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
     started_at: Time,
@@ -132,7 +129,7 @@ fn replay(disk: Recovered) -> Result<(State, Solo, u64), codec::DecodeError> {
     Ok((state, replication, snapshot_index))
 }
 
-/// What a handler works with: the monitor itself and where its effects go.
+/// The time and the effects of one step, for its handlers.
 struct Turn<'a> {
     now: Time,
     effects: &'a mut Effects<Effect>,
@@ -196,7 +193,7 @@ impl Monitor {
         Ok(options::of_monitor(&replay(disk.clone())?.0.config, name, host))
     }
 
-    /// What holds now.
+    /// The committed state.
     pub fn state(&self) -> &State {
         &self.committed
     }

@@ -1,9 +1,10 @@
 //! A monitor's settings, and its options as they change.
 
 use super::{Effect, Monitor, Turn};
+use crate::config_target::Receiver;
 use crate::options::MonOptions;
 use crate::proposal::Change;
-use crate::state::{ConfigDb, Receiver};
+use crate::state::ConfigDb;
 use command::options::Layers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub enum AuthMode {
     None,
 }
 
-/// What a monitor is told at its start.
+/// Settings of a monitor at its start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `a` of `mon.a`.
@@ -23,7 +24,7 @@ pub struct Settings {
     pub addrs: EntityAddrVec,
     pub auth: AuthMode,
     pub host: String,
-    /// What this program calls itself: `ceph version 20.2.4 (…) tentacle (stable)`.
+    /// The program's version text: `ceph version 20.2.4 (…) tentacle (stable)`.
     pub version: String,
     /// Options from the command line and the configuration file.
     pub options: Layers,
@@ -46,7 +47,7 @@ impl OwnOptions {
     }
 }
 
-/// What the database has for the monitor `name` on `host`.
+/// Values of the database for the monitor `name` on `host`.
 pub(super) fn of_monitor(database: &ConfigDb, name: &str, host: &str) -> BTreeMap<String, String> {
     let me = AuthName::new(EntityKind::MON, name);
     let values = database.resolve(&Receiver { name: &me, host, device_class: "" }).into_iter();

@@ -5,12 +5,12 @@
 
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::proposal::{Change, Metadata, SealedStep};
+use crate::osd_step::{mark_down, sealed, step_after};
+use crate::proposal::{Change, Metadata};
 use crate::state::State;
 use machine::net::NetEffect;
 use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
     Body, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown,
@@ -35,7 +35,7 @@ struct Beacon {
     interval_s: u64,
 }
 
-/// Who says that an OSD fails, and since when by the reporter's own account.
+/// OSDs that report another as failed, with the time of the failure by their own account.
 type Reporters = BTreeMap<i32, Time>;
 
 #[derive(Debug, Default)]
@@ -56,26 +56,6 @@ impl OsdWatch {
             ..OsdWatch::default()
         }
     }
-}
-
-/// A step of the map in the making: what is already known to change must be looked up here first.
-pub(crate) fn step_after(map: &OsdMap, now: UTime) -> OsdMapIncremental {
-    OsdMapIncremental::after(map, now)
-}
-
-/// Flips an OSD to down.
-pub(crate) fn mark_down(map: &OsdMap, step: &mut OsdMapIncremental, osd: i32, now: UTime) {
-    step.new_state.insert(osd, OsdState::UP);
-    let mut xinfo = map.osds[osd as usize].xinfo;
-    xinfo.down_stamp = now;
-    step.new_xinfo.insert(osd, xinfo);
-    step.new_last_up_change = now;
-}
-
-/// A finished step as a change. The map must be the one that it was made from.
-pub(crate) fn sealed(mut step: OsdMapIncremental, map: &OsdMap) -> Option<Change> {
-    step.seal(map).ok()?;
-    Some(Change::OsdMap { step: SealedStep(Arc::new(step)) })
 }
 
 impl Monitor {

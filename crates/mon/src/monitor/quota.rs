@@ -1,7 +1,7 @@
 //! Pools with a limit: full when what the manager reports of them has reached it, and not full any more below it.
 
-use super::osd::step_after;
 use super::{Monitor, Turn};
+use crate::osd_step::step_after;
 use wire::text::Bytes;
 use wire::types::{LogPriority, ObjectStatSum, PgPool, PoolFlags};
 

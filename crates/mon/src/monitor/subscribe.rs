@@ -4,7 +4,7 @@
 use super::session::Subscription;
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::state::Receiver;
+use crate::config_target::Receiver;
 use machine::ConnId;
 use std::collections::BTreeMap;
 use wire::messages::{

@@ -1,4 +1,4 @@
-//! What happens by the clock.
+//! The tick: work of the monitor that the clock starts.
 
 use super::{Monitor, Turn};
 use crate::health;

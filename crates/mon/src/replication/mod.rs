@@ -14,7 +14,7 @@ pub use solo::Solo;
 use bytes::Bytes;
 use machine::Tag;
 
-/// What must reach the disk, as one step: all of it or nothing, in the order of the fields.
+/// One atomic write to the disk, in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Write {
     /// The consensus's own small record (who was voted for, what is committed). Replaces the one before.
@@ -27,7 +27,7 @@ pub struct Write {
     pub trim_through: Option<u64>,
 }
 
-/// What was on the disk when the monitor started.
+/// The disk's content at the monitor's start.
 #[derive(Debug, Clone, Default)]
 pub struct Recovered {
     pub vote: Option<Bytes>,
@@ -56,7 +56,7 @@ impl Recovered {
     }
 }
 
-/// What a turn produced.
+/// The output of a turn.
 #[derive(Debug, Default)]
 pub struct Ready {
     /// At most one is under way at a time; the next comes after [`Replication::on_written`].

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_arrive_during_a_write_share_the_next_and_hold_when_it_is_done() {
+    fn entries_during_a_write_share_the_next_write() {
         let mut log = Solo::recover(Recovered::default());
         assert_eq!(log.propose(entry(1)), 1);
         let (first, write) = log.take().write.unwrap();

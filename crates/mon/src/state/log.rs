@@ -4,7 +4,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use wire::types::{AuthName, LogEntry, LogPriority};
 
-/// How many lines of each channel are kept (stock's `mon_log_max`).
+/// Maximum lines kept of each channel (stock's `mon_log_max`).
 const CHANNEL_LINES_MAX: usize = 10_000;
 
 /// The log's lines by channel, newest last, each with its number in the whole log.

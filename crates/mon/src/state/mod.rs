@@ -8,8 +8,8 @@ mod config;
 mod log;
 mod osd;
 
-pub use auth::{AuthDb, AuthEntity, GLOBAL_ID_MIN};
-pub use config::{ConfigChange, ConfigDb, ConfigLogEntry, Receiver, Target};
+pub use auth::{AuthDb, GLOBAL_ID_MIN};
+pub use config::{ConfigDb, ConfigLogEntry};
 pub use log::ClusterLog;
 pub use osd::OsdHistory;
 
@@ -48,7 +48,7 @@ impl Decode for Mute {
 
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// How many proposals have been applied.
+    /// Number of applied proposals.
     pub version: u64,
     /// When the newest was made.
     pub at: UTime,

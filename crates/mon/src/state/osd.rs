@@ -20,7 +20,7 @@ pub struct OsdHistory {
     /// By the epoch that each leads to.
     steps: BTreeMap<Epoch, Arc<OsdMapIncremental>>,
     bases: BTreeMap<Epoch, Arc<OsdMap>>,
-    /// What each OSD said about itself at its last boot.
+    /// Metadata of each OSD from its last boot.
     pub metadata: BTreeMap<i32, Metadata>,
     /// PGs of new pools that no OSD has made yet: since when.
     pub creating: BTreeMap<PgId, (Epoch, UTime)>,

@@ -1,7 +1,7 @@
 //! Keys and capabilities of a simulated cluster with cephx, as `shoal up` creates them.
 
 use machine::{Random, Time};
-use mon::state::AuthEntity;
+use mon::auth_entity::AuthEntity;
 use std::collections::BTreeMap;
 use wire::cephx::{Key, KeyKind};
 use wire::types::AuthName;

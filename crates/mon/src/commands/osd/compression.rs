@@ -1,9 +1,9 @@
-//! What `ceph osd pool set` takes for a pool's compression.
+//! A pool's compression options, as `ceph osd pool set` takes them.
 
 use crate::commands::Answer;
 use command::options::value;
 
-/// Whether a value is one; other options are not looked at. "unset" goes back to the OSDs' own option.
+/// Checks the value of a compression option; other options pass. "unset" goes back to the OSDs' own option.
 pub(super) fn check(option: &str, value: &str) -> Result<(), Answer> {
     match option {
         _ if value == "unset" => Ok(()),

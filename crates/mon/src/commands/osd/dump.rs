@@ -59,7 +59,7 @@ fn osd_plain(map: &OsdMap, osd: i32, row: &OsdRow) -> String {
     out
 }
 
-/// What follows a pool's options and applications in its line.
+/// The line of a pool in `osd dump`.
 fn pool_plain(map: &OsdMap, id: PoolId, p: &PgPool) -> String {
     let name = map.pool_names.get(&id).map_or("<unknown>", String::as_str);
     let mut out = format!("pool {id} '{name}' {}", p.kind.name());
@@ -129,7 +129,7 @@ pub(super) fn option_text(value: &PoolOptionValue) -> String {
     }
 }
 
-/// How unevenly a pool's primaries are spread: the busiest OSD's share over the mean, 1 being even.
+/// Imbalance of a pool's primaries: the busiest OSD's share over the mean. 1 is even.
 fn read_balance(map: &OsdMap, id: PoolId, p: &PgPool) -> f64 {
     let mut mapper = placement::Mapper::default();
     let mut primaries = std::collections::BTreeMap::new();

@@ -1,9 +1,9 @@
 //! OSDs come into the map and leave it: `osd new`, `rm`, `purge`, ….
 
 use super::{existing, propose, step};
+use crate::auth_entity::AuthEntity;
 use crate::commands::{Answer, Ctx, Outcome};
 use crate::proposal::Change;
-use crate::state::AuthEntity;
 use command::errno::{EBUSY, EEXIST, EPERM};
 use command::{object, parse_osd};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ pub(crate) mod pool;
 mod tree;
 
 use super::{Answer, Command, Ctx, Outcome, commands};
-use crate::monitor::osd_step::{mark_down, sealed, step_after};
+use crate::osd_step::{mark_down, sealed, step_after};
 use crate::proposal::Change;
 use crate::state::State;
 use codec::Encode;

@@ -23,7 +23,7 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
         "set a temporary acting set (for developers)", "osd", "rw", pg_temp;
 };
 
-/// How many placement groups each OSD that is in has part in.
+/// Number of placement groups of each OSD that is in.
 pub(super) fn count_by_osd(map: &OsdMap) -> BTreeMap<i32, u64> {
     let mut counts: BTreeMap<i32, u64> = map.osd_ids().filter(|&o| map.is_in(o)).map(|o| (o, 0)).collect();
     let mut mapper = placement::Mapper::default();

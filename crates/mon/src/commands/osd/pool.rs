@@ -3,8 +3,8 @@
 use super::compression;
 use super::{change_of, dump, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
-use crate::monitor::osd_step::step_after;
 use crate::options::MonOptions;
+use crate::osd_step::step_after;
 use crate::proposal::Change;
 use crate::state::State;
 use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE};
@@ -16,7 +16,7 @@ use wire::types::{
     OsdMap, PgPool, PoolFlags, PoolId, PoolKind, PoolOption, PoolOptionKind, PoolOptionValue, UTime,
 };
 
-/// What `osd pool set` takes, beside the options of `PoolOption`.
+/// Fields that `osd pool set` takes, beside the options of `PoolOption`.
 const SETTABLE: &str = "size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk";
 
 pub(in crate::commands) const COMMANDS: &[Command] = commands! {

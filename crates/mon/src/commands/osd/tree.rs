@@ -9,7 +9,7 @@ use placement::crush::edit::{self, TreeItem};
 use wire::text::{Align, Table, Weight};
 use wire::types::{OsdMap, OsdState};
 
-/// Which OSDs are wanted: `up`, `down`, `in`, `out`, `destroyed`; all when none is named.
+/// True when the OSD is in one of the states (`up`, `down`, `in`, `out`, `destroyed`), or no state is named.
 fn shows(map: &OsdMap, states: &[String], osd: i32) -> bool {
     let is = |state: &str| states.iter().any(|s| s == state);
     if states.is_empty() {

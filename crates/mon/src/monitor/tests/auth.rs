@@ -1,4 +1,4 @@
-//! Who gets in, with which tickets.
+//! Authentication: admission, refusals, tickets.
 
 use super::{AuthMode, Fixture, START, keys};
 use bytes::Bytes;
@@ -75,7 +75,7 @@ fn a_good_key_earns_tickets_whose_session_keys_follow_it() {
 }
 
 #[test]
-fn a_wrong_key_an_unknown_name_and_a_stray_answer_are_refused_alike() {
+fn wrong_key_unknown_name_and_stray_answer_are_refused_alike() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let conn = f.conn();
     let asked = challenge(&mut f, conn, "client.admin", 0);

@@ -123,7 +123,7 @@ fn copies_that_nobody_would_keep_are_not_promised() {
 }
 
 #[test]
-fn a_pool_of_one_copy_is_a_health_warning_until_it_is_switched_off() {
+fn pool_of_one_copy_warns_until_the_warning_is_off() {
     let (mut f, admin) = fixture();
     f.ok(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
     let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);

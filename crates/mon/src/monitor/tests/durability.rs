@@ -1,4 +1,4 @@
-//! What was acknowledged is on the disk, and the disk alone makes the state.
+//! Durability: acknowledged changes are on the disk, and the disk alone makes the state.
 
 use super::{AuthMode, Fixture, parse};
 use crate::state::State;
@@ -85,7 +85,7 @@ fn two_replicas_of_the_log_hold_the_same_bytes() {
 }
 
 #[test]
-fn the_log_is_cut_by_snapshots_and_a_start_from_one_is_the_same_state() {
+fn snapshot_trims_the_log_and_restores_the_same_state() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let admin = f.connect("client.admin", 5000);
     for n in 0..1200 {

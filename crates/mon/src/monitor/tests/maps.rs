@@ -73,7 +73,7 @@ fn a_subscription_without_permission_is_not_served() {
 }
 
 #[test]
-fn configuration_comes_at_once_and_when_it_changes_for_the_receiver() {
+fn configuration_comes_at_once_and_after_each_change() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let admin = f.connect("client.admin", 5000);
     let osd = f.connect("osd.0", 6800);

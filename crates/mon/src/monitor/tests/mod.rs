@@ -9,9 +9,9 @@ mod pools;
 mod senders;
 
 use super::{AuthMode, Effect, Input, Monitor, Settings};
+use crate::auth_entity::AuthEntity;
 use crate::genesis::Genesis;
 use crate::replication::{Recovered, Write};
-use crate::state::AuthEntity;
 use bytes::Bytes;
 use command::options::{Identity, Layers, Source};
 use machine::identity::Proof;
@@ -200,7 +200,7 @@ impl Fixture {
         self.step(Input::Net(NetEvent::Message { conn, message, held: Held::default() }));
     }
 
-    /// What was sent to a peer since the last look.
+    /// Messages sent to a peer since the last call.
     pub fn received(&mut self, conn: ConnId) -> Vec<Body> {
         let (mine, others) = self.sent.drain(..).partition(|(to, _)| *to == conn);
         self.sent = others;

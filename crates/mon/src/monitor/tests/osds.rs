@@ -166,7 +166,7 @@ fn silence_marks_down_and_a_long_absence_marks_out() {
 }
 
 #[test]
-fn groups_of_a_new_pool_are_announced_to_their_primary_until_they_exist() {
+fn new_pgs_are_announced_to_their_primary_until_created() {
     let (mut f, admin, osd) = with_osd();
     let what = BTreeMap::from([("osd_pg_creates".to_owned(), SubscribeItem { start: 0, flags: 0 })]);
     f.send(osd, MMonSubscribe { what, hostname: String::new() });

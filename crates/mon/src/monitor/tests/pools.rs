@@ -1,4 +1,4 @@
-//! What happens to pools by themselves: a limit is reached, an application is missing.
+//! Pools that change by the clock: a quota is reached, an application is missing.
 
 use super::{AuthMode, Fixture, parse};
 use codec::Encode;

@@ -1,4 +1,4 @@
-//! What OmniPaxos replicates.
+//! Entries that OmniPaxos replicates.
 
 use super::Ticket;
 use bytes::Bytes;

@@ -23,7 +23,7 @@ struct Record {
 #[derive(Default)]
 struct Mirror {
     record: Record,
-    /// How many entries were before the first of `entries`.
+    /// Number of entries before the first of `entries`.
     trimmed: usize,
     entries: Vec<Entry>,
     /// The number that this monitor's own snapshot is of: entries after it stay on its disk.
@@ -38,7 +38,7 @@ pub(super) struct Shared(Rc<RefCell<Mirror>>);
 
 pub(super) struct Log(Shared);
 
-/// What a start finds besides the shared log.
+/// State of a start besides the shared log.
 pub(super) struct Known {
     /// The number that our snapshot is of.
     pub snapshot: u64,
@@ -54,7 +54,7 @@ impl Shared {
         m.trim_disk();
     }
 
-    /// What the disk lacks.
+    /// The write that brings the disk up to date, if it is behind.
     pub(super) fn take_write(&self) -> Option<Write> {
         let mut m = self.0.borrow_mut();
         let mut write = std::mem::take(&mut m.pending);

@@ -25,8 +25,8 @@ use omnipaxos::util::LogEntry;
 use omnipaxos::{ClusterConfig, OmniPaxos, ServerConfig};
 use std::collections::VecDeque;
 
-/// Who proposed an entry, and which of their proposals it was: how a proposer knows its own again, since the place
-/// that an entry gets in the log is not known when it is proposed.
+/// The proposer of an entry and the number of its proposal. A proposer recognises its entries by it, since an entry's
+/// place in the log is unknown when it is proposed.
 pub type Ticket = (u64, u64);
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -51,9 +51,9 @@ pub struct Quorum {
     next_tag: u64,
     /// The write under way, and what may go out when it is done.
     writing: Option<(Tag, Held)>,
-    /// What came out since that write started.
+    /// Output since that write started.
     held: Held,
-    /// What may go out now.
+    /// Output that may go out now.
     free: VecDeque<Held>,
     /// The number of the last entry that was handed out.
     delivered: u64,
@@ -149,7 +149,7 @@ impl Quorum {
         }
     }
 
-    /// What to do now. Called after every other call.
+    /// Takes the pending output. Called after every other call.
     pub fn take(&mut self) -> Outcome {
         self.paxos.take_outgoing_messages(&mut self.held.messages);
         self.held.decided = self.paxos.get_decided_idx();

@@ -64,7 +64,7 @@ struct Cluster {
     made: u64,
     cut: BTreeSet<(u64, u64)>,
     loss_percent: u64,
-    /// What any monitor has said holds, by number: nobody may say otherwise.
+    /// Entries that any monitor delivered, by number. All monitors must deliver the same.
     truth: Vec<u64>,
     trace: u64,
     proposed: u64,
@@ -319,7 +319,7 @@ fn an_entry_holds_with_two_of_three_and_not_with_one() {
 }
 
 #[test]
-fn nothing_leaves_a_monitor_before_its_disk_has_what_it_rests_on() {
+fn messages_leave_after_the_write_that_they_rest_on() {
     let mut alone = Quorum::recover(1, MONITORS, 1, Recovered::default()).unwrap();
     let mut write = None;
     for _ in 0..30 {
