@@ -9,7 +9,7 @@ use wire::cephx::{
     AuthName, ChallengeOrReply, METHOD_CEPHX, METHOD_NONE, MODE_AUTHORIZER, MODE_MON, Secret, Verifier,
 };
 use wire::frames::{CONNECT_LOSSY, CONNECTION_SECRET_LEN, Control, MODE_SECURE};
-use wire::types::{EntityAddr, EntityKind};
+use wire::types::{EntityAddr, EntityKind, EntityName};
 
 const EACCES: i32 = -13;
 const EOPNOTSUPP: i32 = -95;
@@ -60,7 +60,7 @@ impl Session {
                 self.peer.claimed = ClaimedName::new(self.claim);
                 let proof = self.handshake.proof.take();
                 let proof = proof.ok_or_else(|| Fault::protocol("an ident without authentication"))?;
-                self.peer.identity = proof.identify(self.claim)?;
+                self.peer.identity = proof.identify(self.number_to_prove(cx))?;
                 self.policy = cx.config.accept_policy(self.peer.identity.role());
                 self.peer.addrs = addrs;
                 self.peer.features = Features(supported.0 & cx.config.supported.0);
@@ -253,6 +253,15 @@ impl Session {
         self.control(Control::AuthBadMethod { method, result, allowed_methods, allowed_modes });
         self.handshake.challenge = None;
         self.stage = Stage::AuthAccepting { more: false };
+    }
+
+    /// The claim that the proof must bear out. `ceph tell mon.X` opens a second session with a monitor: it has a global
+    /// id of its own there, and still calls itself by that of the first. A monitor goes by the proven id alone.
+    fn number_to_prove(&self, cx: &Cx<'_>) -> EntityName {
+        match (cx.config.name.kind, self.claim.kind) {
+            (EntityKind::MON, EntityKind::CLIENT) => EntityName::new(EntityKind::CLIENT, -1),
+            _ => self.claim,
+        }
     }
 
     /// Admit the peer with a session of its own.

@@ -18,6 +18,10 @@ const TO_MON: ConnId = ConnId::outgoing(1);
 const TO_OSD: ConnId = ConnId::outgoing(2);
 
 fn world(kind: KeyKind, method: u32, modes: &[u32]) -> World {
+    world_with_client(-1, kind, method, modes)
+}
+
+fn world_with_client(number: i64, kind: KeyKind, method: u32, modes: &[u32]) -> World {
     let mut w = World::new(1);
     let change = |c: &mut Config| {
         c.methods = vec![method];
@@ -25,7 +29,7 @@ fn world(kind: KeyKind, method: u32, modes: &[u32]) -> World {
     };
     w.add(EntityKind::MON, 0, change);
     w.add(EntityKind::OSD, 3, change);
-    w.add(EntityKind::CLIENT, -1, change);
+    w.add(EntityKind::CLIENT, number, change);
     let monitor = Monitor::new(kind);
     w.role(OSD, NetEffect::ServiceKeys(monitor.osd_keys.clone()));
     w.nodes[MON].monitor = Some(monitor);
@@ -79,6 +83,16 @@ fn client_reaches_monitor_then_osd_in_every_mode() {
             assert!(w.nodes.iter().all(|n| n.closed().is_empty()));
         }
     }
+}
+
+/// `ceph tell mon.X` opens a second session: it gets a global id of its own, and calls itself by that of the first.
+#[test]
+fn second_monitor_session_keeps_the_number_of_the_first() {
+    let mut w = world_with_client(77, KeyKind::Aes, METHOD_CEPHX, &[MODE_SECURE]);
+    let credentials = with_key(&w);
+    connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
+    let (_, peer) = w.nodes[MON].peers().pop().expect("the monitor admits the client");
+    assert_eq!(peer.identity.entity().to_string(), "client.4000", "the proven id counts");
 }
 
 #[test]
