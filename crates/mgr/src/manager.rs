@@ -479,7 +479,13 @@ impl Manager {
             Err(why) => return Answer::invalid(why),
         };
         let prefix = args.text("prefix").unwrap_or_default();
-        let row = option_commands::COMMANDS.iter().find(|(sig, _, _)| signature::prefix(sig) == prefix);
+        if prefix == "get_command_descriptions" {
+            return Answer::body(commands::describe_tell());
+        }
+        // `config show WHO` is a command of the manager, `config show` one of the daemon.
+        let is_own = args.text("who").is_none();
+        let mut own = option_commands::COMMANDS.iter().filter(|_| is_own);
+        let row = own.find(|(sig, _, _)| signature::prefix(sig) == prefix);
         let Some((sig, _, _)) = row else { return self.answer(now, conn, command) };
         if !reporter.caps.allow_all() {
             return Answer::error(errno::EACCES, "connection does not have capabilities to run this command");

@@ -14,6 +14,7 @@ mod service;
 use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
+use command::options::commands as option_commands;
 use command::{Answer, Args, Json, errno, signature};
 use wire::messages::CommandDescription;
 use wire::types::{EntityAddr, UTime};
@@ -122,7 +123,7 @@ pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
     };
     let Some(prefix) = args.text("prefix") else { return Answer::invalid("command without a prefix") };
     if prefix == "get_command_descriptions" {
-        return Answer::body(describe_all());
+        return Answer::body(describe(TABLE.iter().map(Entry::description)));
     }
     let Some(entry) = TABLE.iter().find(|e| signature::prefix(e.signature) == prefix) else {
         return Answer::invalid(format!("No handler found for '{prefix}'"));
@@ -145,18 +146,46 @@ pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
     (entry.run)(view, &args)
 }
 
-fn describe_all() -> String {
-    let describe = |(i, e): (usize, &Entry)| {
+/// Descriptions for `ceph tell mgr.x`: the daemon's own commands, then those of the manager.
+pub(crate) fn describe_tell() -> String {
+    let own = option_commands::COMMANDS.iter().map(|&(signature, help, permissions)| Description {
+        signature,
+        help,
+        module: "mgr",
+        permissions,
+        flags: 0,
+    });
+    describe(own.chain(TABLE.iter().map(Entry::description)))
+}
+
+/// A command as `get_command_descriptions` lists it.
+struct Description {
+    signature: &'static str,
+    help: &'static str,
+    module: &'static str,
+    permissions: &'static str,
+    flags: u64,
+}
+
+impl Entry {
+    fn description(&self) -> Description {
+        let Entry { signature, help, module, permissions, .. } = *self;
+        Description { signature, help, module, permissions, flags: FOR_MANAGER }
+    }
+}
+
+fn describe(commands: impl Iterator<Item = Description>) -> String {
+    let describe = |(i, e): (usize, Description)| {
         let value = command::object! {
             "sig" => signature::describe(e.signature, codec::Features::ALL),
             "help" => e.help,
             "module" => e.module,
             "perm" => e.permissions,
-            "flags" => FOR_MANAGER,
+            "flags" => e.flags,
         };
         (format!("cmd{i:03}").into(), value)
     };
-    Json::Object(TABLE.iter().enumerate().map(describe).collect()).compact()
+    Json::Object(commands.enumerate().map(describe).collect()).compact()
 }
 
 /// Name to value, in this order.
