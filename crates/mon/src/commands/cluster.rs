@@ -558,10 +558,10 @@ struct PoolUse {
     id: i64,
     name: String,
     pgs: u32,
-    /// What clients stored: data and omaps.
+    /// Bytes that clients stored: data and omaps.
     stored: Parts,
     objects: i64,
-    /// What the disks hold of it, in all copies.
+    /// Bytes on the disks, in all copies.
     used: Parts,
     percent: f32,
     max_avail: u64,
