@@ -170,7 +170,7 @@ class Changes(ClusterTest):
         ceph("tell", "osd.0", "config", "set", "osd_heartbeat_interval", 3)
         self.assertEqual(value(), "3", "what is said to the daemon itself comes first")
         self.assertEqual(ask("tell", "osd.0", "config", "diff")["diff"]["osd_heartbeat_interval"],
-                         {"default": "6", "mon": "4", "override": "3", "final": "3"})
+                         {"default": 6, "mon": 4, "override": 3, "final": 3})
         ceph("tell", "osd.0", "config", "unset", "osd_heartbeat_interval")
         self.assertEqual(value(), "4")
         ceph("config", "rm", "osd.0", "osd_heartbeat_interval")
