@@ -75,6 +75,8 @@ class AdminSocket(ClusterTest):
             lines = [line for line in page.splitlines() if not line.startswith("#")]
             self.assertTrue(lines)
             for line in lines:
-                self.assertRegex(line, r'^[a-z_:][a-z0-9_:]*\{daemon="%s"\} [0-9.e+-]+$' % daemon)
+                self.assertRegex(line, r'^[a-z_:][a-zA-Z0-9_:]*(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9.e+-]+$')
+            own = [line for line in lines if f'{{ceph_daemon="{daemon}"}}' in line]
+            self.assertGreater(len(own), 20, f"{daemon}'s own counters")
             with self.assertRaises(urllib.error.HTTPError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/nothing", timeout=10)
