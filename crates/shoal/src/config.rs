@@ -49,7 +49,7 @@ option_set! {
 }
 
 option_set! {
-    /// What the first start of a cluster's monitor writes into its maps.
+    /// The options that the first start of a cluster's monitor writes into its maps.
     pub struct GenesisOptions for Mon, Creation {
         backfillfull_ratio: f64 = "mon_osd_backfillfull_ratio",
         fsid: String = "fsid",
@@ -80,7 +80,7 @@ option_set! {
 }
 
 option_set! {
-    /// What a monitor's process follows while it runs.
+    /// The options that a monitor's process follows while it runs.
     struct MonProcessOptions for Mon, Live {
         log_level: String = "log_level",
         memory_target: u64 = "mon_memory_target",
@@ -88,7 +88,7 @@ option_set! {
 }
 
 option_set! {
-    /// What an OSD's process follows while it runs.
+    /// The options that an OSD's process follows while it runs.
     struct OsdProcessOptions for Osd, Live {
         log_level: String = "log_level",
         memory_target: u64 = "osd_memory_target",
@@ -109,7 +109,7 @@ pub const CONSUMED: &[Consumed] = &[
     OsdProcessOptions::CONSUMED,
 ];
 
-/// What the host of a daemon follows while the daemon runs.
+/// The options that the host of a daemon follows while the daemon runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
     pub log_level: String,

@@ -18,7 +18,7 @@ use wire::messages::*;
 use wire::types::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a forged message has to do harm.
+/// The time that a forged message gets to do harm.
 const HARM: Duration = Duration::from_secs(3);
 /// A number that stands nowhere but in forged reports.
 const MARK: i64 = 987_654_321;
@@ -242,7 +242,7 @@ impl Admin {
         })
     }
 
-    /// What the monitor, the manager and the OSD hold to be true.
+    /// The state that monitor, manager and OSD report.
     fn truth(&self) -> [String; 3] {
         [
             self.monitor(r#"{"prefix":"osd dump","format":"json"}"#),

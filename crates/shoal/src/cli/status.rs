@@ -69,13 +69,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if health == Health::Ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the monitor answers to a command on its admin socket.
+/// The monitor's answer to a command on its admin socket.
 fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
     let answer = ask(&cluster.mon().admin_socket(), prefix)?;
     serde_json::from_str(&answer).with_context(|| format!("mon.a answers {prefix} with {answer:?}"))
 }
 
-/// What the monitor says, once each OSD agrees: for a while the monitor takes an OSD that was killed, or has just been
+/// The monitor's status, once each OSD agrees with it: for a while the monitor takes an OSD that was killed, or has just been
 /// started again, for the one that served.
 pub fn cluster_health(cluster: &Cluster) -> anyhow::Result<Health> {
     let not_serving: Vec<String> = cluster.osds().iter().filter_map(not_serving).collect();

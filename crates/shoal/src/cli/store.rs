@@ -44,7 +44,7 @@ enum Command {
         #[arg(long, short, value_enum, default_value = "plain")]
         format: Format,
     },
-    /// Whose store it is, and how much is in it
+    /// Show the store's owner and its usage
     Stats {
         device: PathBuf,
         #[arg(long, short, value_enum, default_value = "plain")]

@@ -35,16 +35,16 @@ pub struct Args {
     /// The cluster's directory
     #[arg(long)]
     dir: PathBuf,
-    /// How many OSDs [default: 1]
+    /// Number of OSDs [default: 1]
     #[arg(long)]
     osds: Option<u32>,
-    /// What OSDs keep their objects in [default: disk]
+    /// Medium of the OSDs' stores [default: disk]
     #[arg(long)]
     store: Option<StoreKind>,
-    /// How much each OSD holds: 20G [default: on disk 10G; in memory, half of the host's for all together]
+    /// Capacity of each OSD: 20G [default: on disk 10G; in memory, half of the host's for all together]
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
-    /// Whether everyone proves who they are [default: cephx]
+    /// Authentication of clients and daemons [default: cephx]
     #[arg(long)]
     auth: Option<Auth>,
     /// The first port; the daemons use it and those above [default: 13300]

@@ -1,4 +1,4 @@
-//! Which daemons does a cluster directory have, where do they listen, how is each started?
+//! The daemons of a cluster directory, their addresses, and the arguments that start them.
 //!
 //! `DIR/ceph.conf` is the answer: it has a section for every daemon. Ports follow from one base:
 //!
@@ -112,7 +112,7 @@ impl Cluster {
         StoreKind::of_option(self.conf.get("osd.0", "osd objectstore").unwrap_or("disk"))
     }
 
-    /// What one OSD's store holds, in bytes.
+    /// Capacity of one OSD's store in bytes.
     pub fn store_size(&self, osd: &str) -> anyhow::Result<u64> {
         let option = match self.store_kind()? {
             StoreKind::Mem => "memstore_device_bytes",

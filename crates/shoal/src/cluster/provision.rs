@@ -1,4 +1,4 @@
-//! What does a new cluster's directory say: `ceph.conf` for stock tools and our daemons, and everyone's keys.
+//! The content of a new cluster's directory: `ceph.conf` for stock tools and shoal's daemons, and all keys.
 
 use super::layout::{Cluster, MON, Ports, conf_path};
 use crate::daemon::host_facts;
@@ -26,7 +26,7 @@ impl Auth {
     }
 }
 
-/// What OSDs keep their objects in.
+/// The medium of the OSDs' stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StoreKind {
     /// Memory: saved by a clean stop, lost when an OSD is killed
@@ -54,7 +54,7 @@ impl StoreKind {
     }
 }
 
-/// What was asked of `shoal up`; `None` is "as it is, or the default".
+/// The options of `shoal up`; `None` leaves the value as it is, or takes the default.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     pub osds: Option<u32>,

@@ -1,4 +1,4 @@
-//! How does the monitor learn of a directory's OSDs? `shoal up` introduces each, as an operator would with `ceph osd
+//! Registration of a directory's OSDs: `shoal up` introduces each to the monitor, as an operator would with `ceph osd
 //! new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
 
 use super::layout::{Cluster, MON, conf_path};

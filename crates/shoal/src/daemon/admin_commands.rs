@@ -1,4 +1,4 @@
-//! Which commands does every daemon's admin socket answer?
+//! The commands that every daemon's admin socket answers.
 //!
 //! The ones below, and those of the daemon's role. Signatures are in Ceph's notation (`perf dump
 //! name=logger,type=CephString,req=false`), because `ceph daemon` builds its argument parser from them.
@@ -19,7 +19,7 @@ pub struct Command {
     pub help: &'static str,
 }
 
-/// What the parts of a daemon's process share besides its role.
+/// State that the parts of a daemon's process share besides its role.
 pub struct Common {
     live: Mutex<LiveOptions>,
     pub log: Log,
@@ -92,7 +92,7 @@ fn of_options() -> impl Iterator<Item = Command> {
     option_commands::COMMANDS.iter().map(|(signature, help, _)| Command { signature, help })
 }
 
-/// Whether the role answers a command.
+/// True if the role answers the command.
 pub fn is_of_role(own: &[Command], prefix: &str) -> bool {
     of_options().chain(own.iter().copied()).any(|command| command.prefix() == prefix)
 }

@@ -1,4 +1,4 @@
-//! How does the admin socket speak?
+//! The protocol of the admin socket.
 //!
 //! A client connects to the daemon's Unix socket and sends one command, a JSON object that ends in NUL or newline
 //! (or, as the oldest clients do, a big-endian 32-bit number). The answer is a big-endian 32-bit length and that
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub const PROTOCOL_VERSION: &str = "2";
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// How long a client may take to say what it wants.
+/// The time that a client has to send its command.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A command as it came in.

@@ -1,4 +1,4 @@
-//! How does a daemon begin and end? The same for every kind, before and after its role.
+//! Start and stop of a daemon, the same for every kind, before and after its role.
 
 use super::admin_commands::Common;
 use super::data_dir::DataDir;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What every daemon's command line has.
+/// The arguments of every daemon.
 #[derive(Debug, clap::Args)]
 // clap names a group after its struct, and every command's is called Args.
 #[group(skip)]
@@ -24,7 +24,7 @@ pub struct Args {
     /// The configuration file
     #[arg(long, short = 'c', env = "CEPH_CONF")]
     pub conf: PathBuf,
-    /// Which one: the part of its name after the dot
+    /// The part of the daemon's name after the dot: 0 of osd.0
     #[arg(long, short = 'i')]
     pub id: String,
     /// Set an option, over everything else: --set log_level=debug

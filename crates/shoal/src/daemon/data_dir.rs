@@ -1,4 +1,4 @@
-//! Who may open a daemon's data? One process at a time: whoever holds the lock of its directory.
+//! The lock of a daemon's data directory: one process at a time opens it.
 //!
 //! The lock (`flock`) is the kernel's, so it goes with its process however that ends. That also answers whether a
 //! daemon runs: a pid file may be stale and a zombie still has a pid, but neither holds a lock.

@@ -1,4 +1,4 @@
-//! What is this host? The facts that `ceph osd metadata` and `ceph mon metadata` show, under Ceph's names.
+//! Facts about the host that `ceph osd metadata` and `ceph mon metadata` show, under Ceph's names.
 
 use std::collections::BTreeMap;
 use std::path::Path;

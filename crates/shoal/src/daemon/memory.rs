@@ -1,4 +1,4 @@
-//! How large may this process grow, and who sees to it?
+//! The memory target of a process, and its division among caches and requests.
 //!
 //! The allocator keeps what is freed ([`runtime::memory`]); once a second the process is measured, and when it is over
 //! its target everything that is free goes back to the system, and the caches of a store on disk become smaller. What
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How much of the target a store's caches may take at most. The rest is for what is under way, for the PGs' logs and objects in
+/// The largest part of the target that a store's caches may take. The rest is for what is under way, for the PGs' logs and objects in
 /// hand, for tables that are being merged, and for what the allocator cannot use.
 fn cache_bytes(target: u64) -> u64 {
     const FOR_THE_REST: u64 = 384 << 20;
     (target / 4).max(target.saturating_sub(FOR_THE_REST) / 8 * 7)
 }
 
-/// How much of what clients send may be in memory at once: all cores together.
+/// Bytes of client requests that may be in memory at once, all cores together.
 fn message_bytes(target: u64, cap: u64) -> u64 {
     let most = target / 8;
     // Stock's zero is "no bound".
     if cap == 0 { most } else { cap.min(most) }
 }
 
-/// What the parts of a daemon may take from now on.
+/// The memory that each part of a daemon may take from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     pub caches: usize,
@@ -62,7 +62,7 @@ impl Keeper {
         (self.told.replace(budgets) != Some(budgets)).then_some(budgets)
     }
 
-    /// What else the process needs is not known beforehand: caches make room for it, and take it back.
+    /// The other needs of the process are not known beforehand: caches shrink for them and grow again.
     fn size_caches(&mut self, target: u64, now: Figures) -> u64 {
         let most = cache_bytes(target);
         let (for_target, size) = self.caches.unwrap_or((0, 0));

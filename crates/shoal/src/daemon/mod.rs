@@ -1,4 +1,4 @@
-//! What every daemon has besides its role: one data directory, a log, an admin socket, a metrics page, a clean stop.
+//! Every daemon has, besides its role, one data directory, a log, an admin socket, a metrics page, a clean stop.
 //!
 //! None of it runs on a reactor's thread: [`side`] owns one thread for them all, and asks the role for what only
 //! the role knows.

@@ -1,4 +1,4 @@
-//! How are daemons started in the background, found again, and stopped?
+//! Background daemons: starting them, finding them again, stopping them.
 
 use super::data_dir;
 use anyhow::{Context, bail};
@@ -18,7 +18,7 @@ pub struct Daemon {
     pub dir: PathBuf,
 }
 
-/// How a daemon was stopped.
+/// The way in which a daemon was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     WasNotRunning,

@@ -21,16 +21,16 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A Unix socket's path is at most this long (`sun_path`).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// How long a role may take to answer before the caller is told that it does not.
+/// The time after which a caller is told that the role does not answer.
 const ROLE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the side thread asks of the daemon's role. Called on the side thread; the answer comes from a reactor.
+/// A query of the side thread to the daemon's role. Called on the side thread; the answer comes from a reactor.
 pub trait Role: Send + Sync + 'static {
     /// The role's own commands, sorted.
     fn commands(&self) -> &'static [Command];
     fn call(&self, request: Request) -> Answer<Reply>;
     fn counters(&self) -> Answer<Vec<Counter>>;
-    /// What the metrics page has besides the daemon's own counters.
+    /// The part of the metrics page besides the daemon's own counters.
     fn more_metrics(&self) -> Answer<String> {
         Box::pin(std::future::ready(String::new()))
     }

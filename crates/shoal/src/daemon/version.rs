@@ -1,4 +1,4 @@
-//! What does a daemon say it is?
+//! The version that a daemon reports.
 
 /// The Ceph release whose behaviour shoal's daemons show to their peers.
 pub const RELEASE: &str = "tentacle";

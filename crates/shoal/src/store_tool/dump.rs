@@ -1,4 +1,4 @@
-//! What is in a store, a line of JSON for each collection and object.
+//! The content of a store as one line of JSON for each collection and object.
 
 use super::opened::Opened;
 use bytes::Bytes;

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Lines of one shard that a person gets to see; all of them are in the JSON.
 const SHOWN_MAX: usize = 50;
 
-/// What a check of the whole store found, a shard at a time.
+/// Findings of a check of the whole store, by shard.
 pub struct Findings {
     shards: Vec<anyhow::Result<Report>>,
 }

@@ -131,7 +131,7 @@ fn open_shard(device: &Device, number: usize) -> anyhow::Result<(Shard, Queue)> 
     Ok((shard, queue))
 }
 
-/// What to do while a shard waits for its device. (An error would only mean that it looks sooner.)
+/// Sleeps while a shard waits for its device. (After an error it only looks sooner.)
 fn waiting(queue: &Queue) -> impl FnMut() + use<> {
     let wake = queue.wake().clone();
     move || drop(wake.wait(LOOK_AGAIN))

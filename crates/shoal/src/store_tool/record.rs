@@ -21,7 +21,7 @@ const BODY_LEN_MAX: u32 = 256 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Whose store it was.
+    /// The owner of the exported store.
     Store {
         label: String,
     },

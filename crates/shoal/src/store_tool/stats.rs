@@ -1,4 +1,4 @@
-//! What a store is, and how much is in it.
+//! Owner and usage of a store.
 
 use super::opened::Opened;
 use block_store::Shard;

@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 1000;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     pub objects: u64,
-    /// What could not be read, and is not in the file.
+    /// Objects that could not be read and are missing in the file.
     pub lost: Vec<String>,
 }
 
@@ -199,7 +199,7 @@ pub fn import(store: &mut Opened, from: &mut dyn Read) -> anyhow::Result<u64> {
     }
 }
 
-/// What is gathered for one transaction.
+/// Changes gathered for one transaction.
 #[derive(Default)]
 struct Changes {
     list: Vec<Change>,
