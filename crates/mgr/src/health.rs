@@ -158,7 +158,7 @@ impl PgMap {
     }
 
     fn check_slow_ops(&self, checks: &mut BTreeMap<String, HealthCheck>) {
-        let count: u32 = self.slow_ops.values().map(|(n, _)| n).sum();
+        let count: u64 = self.slow_ops.values().map(|(n, _)| u64::from(*n)).sum();
         let oldest = self.slow_ops.values().map(|(_, age)| *age).max().unwrap_or(0);
         if count == 0 {
             return;
@@ -169,7 +169,7 @@ impl PgMap {
             many => format!("daemons [{}] have slow ops.", many.join(",")),
         };
         let summary = format!("{count} slow ops, oldest one blocked for {oldest} sec, {who}");
-        insert(checks, "SLOW_OPS", HealthStatus::WARN, summary, Vec::new(), i64::from(count));
+        insert(checks, "SLOW_OPS", HealthStatus::WARN, summary, Vec::new(), count as i64);
     }
 }
 

@@ -372,6 +372,10 @@ impl Manager {
 
     fn on_peer_gone(&mut self, conn: ConnId) {
         if let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.remove(&conn) {
+            // A restarted daemon may have a new session before its old one ends.
+            if self.peers.values().any(|reporter| reporter.daemon.as_ref() == Some(&daemon)) {
+                return;
+            }
             self.configs.forget(&daemon);
             // Its slow operations went with it.
             self.pg_map.on_slow_ops(daemon, 0, 0);
@@ -420,7 +424,8 @@ impl Manager {
         let id = identity.daemon(identity.role());
         let is_own = id == Some(&open.daemon_name) || id.is_some() && identity.role() == EntityKind::MON;
         let is_service = EntityKind::from_name(&open.service_name).is_none() && !open.service_name.is_empty();
-        if !is_own && !is_service {
+        let is_renamed = reporter.daemon.as_ref().is_some_and(|known| *known != daemon);
+        if !is_own && !is_service || is_renamed {
             let what = format!("reports of {daemon}");
             return warn(self.gate.refuse_kind(&reporter.peer, MMgrOpen::TYPE, &what), fx);
         }
@@ -439,8 +444,11 @@ impl Manager {
         };
         self.configs.on_report(daemon, &report.config);
         reporter.counters.take(report);
-        for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
-            self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
+        // The cluster's health follows from its daemons, not from services, which have clients' keys.
+        if reporter.peer.identity.is_daemon() {
+            for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
+                self.pg_map.on_slow_ops(daemon.clone(), count, oldest_sec);
+            }
         }
         self.note_news(now);
     }

@@ -62,6 +62,8 @@ pub struct Page(String);
 impl Page {
     /// Begins a metric; its samples follow.
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // A daemon's description of its counter is text from the network.
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -287,7 +289,7 @@ impl PoolUse {
 fn slow_ops(page: &mut Page, pg_map: &PgMap) {
     let help = "OSD or Monitor requests taking a long time to process";
     page.family("ceph_healthcheck_slow_ops", "gauge", help);
-    let total: u32 = pg_map.slow_ops.values().map(|(count, _)| count).sum();
+    let total: u64 = pg_map.slow_ops.values().map(|(count, _)| u64::from(*count)).sum();
     page.sample("ceph_healthcheck_slow_ops", &[], total);
     page.family("ceph_daemon_health_metrics", "gauge", "Health metrics for Ceph daemons");
     for (daemon, (count, _)) in &pg_map.slow_ops {

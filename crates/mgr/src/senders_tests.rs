@@ -273,6 +273,28 @@ fn a_peer_reports_in_its_own_name_only() {
     let (mut fx, conn) = (Effects::new(), ConnId::accepted(1));
     let open = MMgrOpen { service_name: "rgw".into(), daemon_name: "gate".into(), ..MMgrOpen::default() };
     manager.on_peer(conn, peer(&"client.rgw".parse().unwrap(), Some("allow rw")), &mut fx);
-    manager.on_message(Time(5), conn, Message::new(open), &mut fx);
+    manager.on_message(Time(5), conn, Message::new(open.clone()), &mut fx);
     assert!(matches!(fx.take()[..], [Effect::Net(NetEffect::Send { .. })]));
+    // It does not make the cluster's health, and keeps its name.
+    manager.on_message(Time(5), conn, Message::new(slow_ops("gate")), &mut fx);
+    assert!(manager.pg_map.slow_ops.is_empty());
+    let renamed = MMgrOpen { daemon_name: "other".into(), ..open };
+    manager.on_message(Time(5), conn, Message::new(renamed), &mut fx);
+    assert!(matches!(&fx.take()[..], [Effect::Warn(line)] if line.contains("rgw.other")));
+}
+
+#[test]
+fn late_end_of_an_old_session_forgets_no_daemon() {
+    let mut manager = manager();
+    let (mut fx, [old, new]) = (Effects::new(), [ConnId::accepted(1), ConnId::accepted(2)]);
+    for conn in [old, new] {
+        manager.on_peer(conn, peer(&"osd.0".parse().unwrap(), Some("allow *")), &mut fx);
+        let open = MMgrOpen { daemon_name: "0".into(), ..MMgrOpen::default() };
+        manager.on_message(Time(5), conn, Message::new(open), &mut fx);
+        manager.on_message(Time(5), conn, Message::new(slow_ops("0")), &mut fx);
+    }
+    manager.on_peer_gone(old);
+    assert_eq!(manager.pg_map.slow_ops.len(), 1);
+    manager.on_peer_gone(new);
+    assert!(manager.pg_map.slow_ops.is_empty());
 }

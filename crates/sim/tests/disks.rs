@@ -8,12 +8,16 @@ fn config(seconds: u64) -> Config {
     Config { store: StoreChoice::Always(Medium::Disk), ..Config::new(Duration::from_secs(seconds)) }
 }
 
-/// The seeds hold, the first one replays, and their disks lost power and reported damage.
+/// The seeds hold, the first one replays, and disks lost power and reported damage. Few seeds read what has rotted: after
+/// the first four the test goes on until one has.
 #[test]
 fn disks_that_lose_power_and_rot_serve_only_whole_data() {
     let (mut power_cuts, mut failed) = (0, 0);
     // In these seeds objects are blocks on the disk, not entries of the index.
-    for seed in 4..8 {
+    for seed in 4..24 {
+        if seed >= 8 && power_cuts > 0 && failed > 0 {
+            break;
+        }
         let report = run(seed, &config(120));
         assert!(report.is_clean(), "{report}");
         assert!(report.summary.answered > 300, "{report}");

@@ -6,6 +6,7 @@ use crate::commands::{Command, Ctx, all, find};
 use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
+use command::options::commands as option_commands;
 use command::{Answer, Args, Json, object, signature};
 use machine::ConnId;
 use machine::net::NetEffect;
@@ -72,6 +73,10 @@ impl Monitor {
         }
         if prefix == "get_command_descriptions" {
             return Ok(Answer::body(self.describe_commands(conn, target)));
+        }
+        // `config set WHO …` is a command of the quorum, `config set` without it one of this daemon.
+        if target == Target::Me && is_own_option_command(&prefix) && args.text("who").is_none() {
+            return self.run_admin(turn, &prefix, &args);
         }
         let Some(command) = find(&prefix) else {
             if target == Target::Me {
@@ -202,15 +207,26 @@ impl Monitor {
         let theirs = self.manager_commands();
         let from_manager =
             theirs.iter().map(|c| row(&c.signature, &c.help, &c.module, &c.permissions, c.flags | MANAGER));
-        let own = all().filter(|c| target == Target::Me || c.flags & Command::TELL != Command::TELL);
+        let own = all().filter(|c| match target {
+            Target::Quorum => c.flags & Command::TELL != Command::TELL,
+            // The tool takes the first of two commands of one name.
+            Target::Me => !is_own_option_command(signature::prefix(c.signature).as_str()),
+        });
         let own = own.map(|c| row(c.signature, c.help, c.module, c.permissions, c.flags));
+        let of_options = option_commands::COMMANDS.iter();
+        let of_options =
+            of_options.map(|(signature, help, may)| row(signature, help, "mon", may, Command::TELL));
         let rows: Vec<Json> = match target {
             Target::Quorum => from_manager.chain(own).collect(),
-            Target::Me => own.collect(),
+            Target::Me => of_options.chain(own).collect(),
         };
         let named = rows.into_iter().enumerate().map(|(n, row)| (format!("cmd{n:03}").into(), row));
         Json::Object(named.collect()).compact()
     }
+}
+
+fn is_own_option_command(prefix: &str) -> bool {
+    option_commands::COMMANDS.iter().any(|(own, ..)| signature::prefix(own) == prefix)
 }
 
 /// The addressee of a command.
