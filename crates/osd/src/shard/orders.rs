@@ -304,7 +304,7 @@ impl Shard {
         pg.history.last_epoch_split = epoch;
         let parts = children.len() as i64 + 1;
         let mut parent_changes = Vec::new();
-        for (child_key, bits) in children {
+        for &(child_key, bits) in &children {
             let seed = self.pgs[child_key].id.pg.seed;
             let mask = ((1u64 << bits) - 1) as u32;
             let parent = &mut self.pgs[key];
@@ -338,7 +338,6 @@ impl Shard {
             let transaction = Transaction { collection: child.collection, changes };
             parent_changes.push(Change::SplitCollection { split_bits: bits, seed, into: child.collection });
             self.submit(Pending::Internal { pg: child_key, version: None }, transaction, fx);
-            self.loaded(child_key, fx);
         }
         let parent = &mut self.pgs[key];
         parent.split_bits = split_bits;
@@ -346,6 +345,10 @@ impl Shard {
         let transaction = Transaction { collection: parent.collection, changes: parent_changes };
         parent.phase = PgPhase::Stray;
         self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
+        // Requests that wait for a child start only behind the split: before it, the child has no objects.
+        for (child_key, _) in children {
+            self.loaded(child_key, fx);
+        }
         self.loaded(key, fx);
     }
 
