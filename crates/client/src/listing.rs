@@ -75,11 +75,16 @@ impl Listing {
         true
     }
 
-    /// Take in the reply to [`Listing::next_page`]; a failed one leaves the cursor where it is. `map`: the newest that the
+    /// Takes the reply to [`Listing::next_page`]. A failed one leaves the cursor where it is, unless PGs have split since:
+    /// a cursor behind its PG's new end is refused with EINVAL, and the listing begins again. `map`: the newest that the
     /// client has.
     pub fn take(&mut self, map: &OsdMap, reply: &Reply) -> Result<Page, DecodeError> {
+        let is_split = self.follow(map);
+        if is_split && !reply.is_ok() {
+            return Ok(Page { objects: Vec::new(), complete: false });
+        }
         let page: ListPage = reply.decode(0)?;
-        if self.follow(map) {
+        if is_split {
             return Ok(Page { objects: page.entries, complete: false });
         }
         // The end of a PG is said by a result of 1, or by a cursor beyond every object.

@@ -87,6 +87,13 @@ fn listing_restarts_when_pgs_split() {
         }
         assert_eq!(seeds, (0..pgs).collect::<Vec<u32>>(), "the split is seen at the {seen_at}");
     }
+    // The OSD has split before the page arrived, and refuses its cursor.
+    let mut listing = Listing::new(&before, POOL, "", 10).unwrap();
+    let _ = listing.next_page(&before);
+    let refused = crate::Reply { result: -22, ops: smallvec::SmallVec::new(), version: 0, epoch: 6 };
+    assert!(listing.take(&before, &refused).is_err(), "without a split it is an error");
+    assert!(!listing.take(&after, &refused).unwrap().complete);
+    assert_eq!(listing.next_page(&after).pg_seed, Some(0));
 }
 
 #[test]

@@ -229,7 +229,7 @@ impl ClientNode {
     fn listed(&mut self, now: Time, outcome: Result<client::Reply, Failure>, out: &mut Vec<NetEffect>) {
         let Some(mut listing) = self.listing.take() else { return };
         let map = self.client.as_ref().and_then(Client::map).expect("there was a map").clone();
-        let page = outcome.ok().filter(client::Reply::is_ok).and_then(|r| listing.cursor.take(&map, &r).ok());
+        let page = outcome.ok().and_then(|reply| listing.cursor.take(&map, &reply).ok());
         let Some(page) = page else {
             let mut history = self.history.borrow_mut();
             history.drop_listing(listing.reference);
