@@ -5,7 +5,7 @@
 //! line is both what is checked here and, as JSON, what the `ceph` tool parses its command line with.
 
 use crate::json::Json;
-use crate::{Args, Value};
+use crate::{Args, Value, object};
 use codec::Features;
 use wire::features;
 
@@ -80,6 +80,32 @@ pub fn describe(signature: &str, caller: Features) -> Json {
         Word::Literal(word) => word.into(),
         Word::Param(param) => describe_param(param),
     }))
+}
+
+/// A command as `get_command_descriptions` lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Description<'a> {
+    pub signature: &'a str,
+    pub help: &'a str,
+    pub module: &'a str,
+    /// `r`, `rw`, `rwx`.
+    pub permissions: &'a str,
+    pub flags: u64,
+}
+
+/// The answer of `get_command_descriptions`: `cmd000`, `cmd001`, …, in this order.
+pub fn descriptions<'a>(commands: impl Iterator<Item = Description<'a>>, caller: Features) -> Json {
+    let named = commands.enumerate().map(|(number, command)| {
+        let row = object! {
+            "sig" => describe(command.signature, caller),
+            "help" => command.help,
+            "module" => command.module,
+            "perm" => command.permissions,
+            "flags" => command.flags,
+        };
+        (format!("cmd{number:03}").into(), row)
+    });
+    Json::Object(named.collect())
 }
 
 /// Checks the arguments against the signature. The error is worded as stock words it.

@@ -5,6 +5,7 @@
 use super::layers::{Layers, Refused};
 use super::table::{self, Actors, Definition, When, normal_name};
 use crate::errno::{EINVAL, ENOENT, EPERM};
+use crate::signature::{self, Description};
 use crate::{Answer, Args, Json, object};
 
 /// Signature, help, permissions.
@@ -31,8 +32,32 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The signature of the command of [`COMMANDS`] with this name.
+fn signature_of(prefix: &str) -> Option<&'static str> {
+    COMMANDS.iter().map(|(signature, ..)| *signature).find(|own| signature::prefix(own) == prefix)
+}
+
+/// True for the name of a command of [`COMMANDS`].
+pub fn has(prefix: &str) -> bool {
+    signature_of(prefix).is_some()
+}
+
+/// The commands as a daemon of the kind `module` lists them.
+pub fn descriptions<'a>(module: &'a str, flags: u64) -> impl Iterator<Item = Description<'a>> {
+    COMMANDS.iter().map(move |&(signature, help, permissions)| Description {
+        signature,
+        help,
+        module,
+        permissions,
+        flags,
+    })
+}
+
 /// Answers a command of [`COMMANDS`]; `None` for any other.
 pub fn answer(layers: &mut Layers, prefix: &str, args: &Args) -> Option<Answer> {
+    if let Err(why) = signature::check(signature_of(prefix)?, args) {
+        return Some(Answer::invalid(why));
+    }
     let var = || args.text("var").unwrap_or_default();
     let json = |json: Json| Answer::json(args.format(), &json);
     Some(match prefix {
@@ -279,6 +304,13 @@ mod tests {
 
     fn body(answer: &Answer) -> &str {
         std::str::from_utf8(&answer.body).unwrap()
+    }
+
+    #[test]
+    fn arguments_are_checked_against_the_signature() {
+        let missing = ask(&mut osd(), r#"{"prefix":"config get"}"#);
+        assert_eq!((missing.result, missing.status.as_str()), (-EINVAL, "missing required parameter: 'var'"));
+        assert!(has("config diff get") && !has("config") && !has("config get name"));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, errno, signature};
+use command::signature::{self, Description};
+use command::{Answer, Args, Json, errno};
 use wire::messages::CommandDescription;
 use wire::types::{EntityAddr, UTime};
 
@@ -123,7 +124,8 @@ pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
     };
     let Some(prefix) = args.text("prefix") else { return Answer::invalid("command without a prefix") };
     if prefix == "get_command_descriptions" {
-        return Answer::body(describe(TABLE.iter().map(Entry::description)));
+        let all = TABLE.iter().map(Entry::description);
+        return Answer::body(signature::descriptions(all, codec::Features::ALL).compact());
     }
     let Some(entry) = TABLE.iter().find(|e| signature::prefix(e.signature) == prefix) else {
         return Answer::invalid(format!("No handler found for '{prefix}'"));
@@ -148,44 +150,15 @@ pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
 
 /// Descriptions for `ceph tell mgr.x`: the daemon's own commands, then those of the manager.
 pub(crate) fn describe_tell() -> String {
-    let own = option_commands::COMMANDS.iter().map(|&(signature, help, permissions)| Description {
-        signature,
-        help,
-        module: "mgr",
-        permissions,
-        flags: 0,
-    });
-    describe(own.chain(TABLE.iter().map(Entry::description)))
-}
-
-/// A command as `get_command_descriptions` lists it.
-struct Description {
-    signature: &'static str,
-    help: &'static str,
-    module: &'static str,
-    permissions: &'static str,
-    flags: u64,
+    let all = option_commands::descriptions("mgr", 0).chain(TABLE.iter().map(Entry::description));
+    signature::descriptions(all, codec::Features::ALL).compact()
 }
 
 impl Entry {
-    fn description(&self) -> Description {
+    fn description(&self) -> Description<'static> {
         let Entry { signature, help, module, permissions, .. } = *self;
         Description { signature, help, module, permissions, flags: FOR_MANAGER }
     }
-}
-
-fn describe(commands: impl Iterator<Item = Description>) -> String {
-    let describe = |(i, e): (usize, Description)| {
-        let value = command::object! {
-            "sig" => signature::describe(e.signature, codec::Features::ALL),
-            "help" => e.help,
-            "module" => e.module,
-            "perm" => e.permissions,
-            "flags" => e.flags,
-        };
-        (format!("cmd{i:03}").into(), value)
-    };
-    Json::Object(commands.enumerate().map(describe).collect()).compact()
 }
 
 /// Name to value, in this order.

@@ -1,16 +1,14 @@
 //! Commands to this very monitor: over its admin socket, or with `ceph tell mon.a`.
 
 use super::{Monitor, Turn};
+use bytes::Bytes;
 use command::options::commands as option_commands;
 use command::{Answer, Args, Json, object};
+use wire::features;
+use wire::types::{AuthName, EntityAddrVec, EntityKind};
 
 impl Monitor {
-    pub(super) fn run_admin(
-        &mut self,
-        turn: &mut Turn<'_>,
-        prefix: &str,
-        args: &Args,
-    ) -> Result<Answer, Answer> {
+    pub(super) fn run_admin(&mut self, prefix: &str, args: &Args) -> Result<Answer, Answer> {
         if let Some(answer) = option_commands::answer(&mut self.own.layers, prefix, args) {
             return Ok(answer);
         }
@@ -40,10 +38,7 @@ impl Monitor {
                 "sessions" => "list connected peers",
                 "version" => "show this daemon's version",
             }),
-            _ => {
-                let _ = turn;
-                Err(Answer::invalid("unknown command"))
-            }
+            _ => Err(Answer::invalid("unknown command")),
         }
     }
 
@@ -63,22 +58,11 @@ impl Monitor {
             "mon_status" | "quorum_status" | "version" | "status" | "health" | "mon metadata"
             | "mgr metadata" | "osd metadata" => {
                 let command = crate::commands::find(prefix).expect("these commands are in the table");
-                {
-                    let name = wire::types::AuthName::new(wire::types::EntityKind::CLIENT, "admin");
-                    let nobody = wire::types::EntityAddrVec::default();
-                    self.execute(
-                        turn,
-                        command,
-                        args,
-                        &Default::default(),
-                        &name,
-                        &nobody,
-                        wire::features::SUPPORTED,
-                        "",
-                    )
-                }
+                let name = AuthName::new(EntityKind::CLIENT, "admin");
+                let nobody = EntityAddrVec::default();
+                self.execute(turn, command, args, &Bytes::new(), &name, &nobody, features::SUPPORTED, "")
             }
-            other => self.run_admin(turn, other, args),
+            other => self.run_admin(other, args),
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, object, signature};
+use command::signature::{self, Description};
+use command::{Answer, Args};
 use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
@@ -75,12 +76,12 @@ impl Monitor {
             return Ok(Answer::body(self.describe_commands(conn, target)));
         }
         // `config set WHO …` is a command of the quorum, `config set` without it one of this daemon.
-        if target == Target::Me && is_own_option_command(&prefix) && args.text("who").is_none() {
-            return self.run_admin(turn, &prefix, &args);
+        if target == Target::Me && option_commands::has(&prefix) && args.text("who").is_none() {
+            return self.run_admin(&prefix, &args);
         }
         let Some(command) = find(&prefix) else {
             if target == Target::Me {
-                return self.run_admin(turn, &prefix, &args);
+                return self.run_admin(&prefix, &args);
             }
             if self.manager_command(&prefix) {
                 // The `ceph` tool asks the manager itself; only very old clients come here.
@@ -195,38 +196,35 @@ impl Monitor {
         /// Commands that the manager runs carry this flag, so that the tool sends them there.
         const MANAGER: u64 = 8;
         let features = self.sessions.get(&conn).map(|s| s.peer.features).unwrap_or_default();
-        let row = |signature: &str, help: &str, module: &str, permissions: &str, flags: u64| {
-            object! {
-                "sig" => signature::describe(signature, features),
-                "help" => help,
-                "module" => module,
-                "perm" => permissions,
-                "flags" => flags,
-            }
-        };
         let theirs = self.manager_commands();
-        let from_manager =
-            theirs.iter().map(|c| row(&c.signature, &c.help, &c.module, &c.permissions, c.flags | MANAGER));
+        let from_manager = theirs.iter().map(|c| Description {
+            signature: &c.signature,
+            help: &c.help,
+            module: &c.module,
+            permissions: &c.permissions,
+            flags: c.flags | MANAGER,
+        });
         let own = all().filter(|c| match target {
             Target::Quorum => c.flags & Command::TELL != Command::TELL,
             // The tool takes the first of two commands of one name.
-            Target::Me => !is_own_option_command(signature::prefix(c.signature).as_str()),
+            Target::Me => !option_commands::has(&signature::prefix(c.signature)),
         });
-        let own = own.map(|c| row(c.signature, c.help, c.module, c.permissions, c.flags));
-        let of_options = option_commands::COMMANDS.iter();
-        let of_options =
-            of_options.map(|(signature, help, may)| row(signature, help, "mon", may, Command::TELL));
-        let rows: Vec<Json> = match target {
-            Target::Quorum => from_manager.chain(own).collect(),
-            Target::Me => of_options.chain(own).collect(),
+        let own = own.map(|c| Description {
+            signature: c.signature,
+            help: c.help,
+            module: c.module,
+            permissions: c.permissions,
+            flags: c.flags,
+        });
+        let all = match target {
+            Target::Quorum => signature::descriptions(from_manager.chain(own), features),
+            Target::Me => {
+                let of_options = option_commands::descriptions("mon", Command::TELL);
+                signature::descriptions(of_options.chain(own), features)
+            }
         };
-        let named = rows.into_iter().enumerate().map(|(n, row)| (format!("cmd{n:03}").into(), row));
-        Json::Object(named.collect()).compact()
+        all.compact()
     }
-}
-
-fn is_own_option_command(prefix: &str) -> bool {
-    option_commands::COMMANDS.iter().any(|(own, ..)| signature::prefix(own) == prefix)
 }
 
 /// The addressee of a command.

@@ -3,7 +3,8 @@
 use super::signals::{self, Asker, Kind};
 use super::{Control, Effect, Fx};
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, errno, object, signature};
+use command::signature::{self, Description};
+use command::{Answer, Args, Json, errno, object};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
 use wire::types::PgId;
@@ -89,18 +90,14 @@ impl Control {
         let format = args.format();
         match prefix {
             "get_command_descriptions" => {
-                let mut all = Json::Object(Vec::new());
-                for (i, (sig, help, permissions)) in all_commands().enumerate() {
-                    let row = object! {
-                        "sig" => signature::describe(sig, features),
-                        "help" => *help,
-                        "module" => "osd",
-                        "perm" => *permissions,
-                        "flags" => 0,
-                    };
-                    all.push(format!("cmd{i:03}"), row);
-                }
-                Answer::body(all.compact())
+                let all = all_commands().map(|&(signature, help, permissions)| Description {
+                    signature,
+                    help,
+                    module: "osd",
+                    permissions,
+                    flags: 0,
+                });
+                Answer::body(signature::descriptions(all, features).compact())
             }
             "help" => {
                 let pairs = all_commands().map(|(sig, help, _)| (signature::prefix(sig), *help));

@@ -7,9 +7,11 @@ use super::admin_socket::{PROTOCOL_VERSION, Reply, Request};
 use super::log::Log;
 use crate::config::LiveOptions;
 use crate::daemon::version;
+use codec::Features;
 use command::options::Layers;
 use command::options::commands as option_commands;
 use command::perf::{self, Counter, Filter};
+use command::signature;
 use serde_json::{Map, Value, json};
 use std::sync::Mutex;
 
@@ -67,24 +69,17 @@ pub const COMMANDS: &[Command] = &[
 impl Command {
     /// The leading words, without the arguments.
     pub fn prefix(&self) -> String {
-        let words = self.signature.split(' ').take_while(|word| !word.contains('='));
-        words.collect::<Vec<_>>().join(" ")
+        signature::prefix(self.signature)
     }
 
     fn description(&self) -> Value {
-        let words = self.signature.split(' ').map(|word| {
-            if !word.contains('=') {
-                return json!(word);
-            }
-            let pairs = word.split(',').filter_map(|pair| pair.split_once('='));
-            Value::Object(pairs.map(|(key, value)| (key.to_owned(), argument_value(key, value))).collect())
-        });
-        json!({ "sig": words.collect::<Vec<_>>(), "help": self.help })
+        json!({ "sig": serde(&signature::describe(self.signature, Features::ALL)), "help": self.help })
     }
 }
 
-fn argument_value(key: &str, value: &str) -> Value {
-    if key == "req" { json!(value == "true") } else { json!(value) }
+/// The same value as the library's type.
+fn serde(json: &command::Json) -> Value {
+    serde_json::from_str(&json.compact()).expect("what is written as JSON is JSON")
 }
 
 /// The commands about options, which the role answers.
@@ -138,8 +133,7 @@ pub fn answer_perf(counters: &[Counter], request: &Request) -> Option<Reply> {
         "perf schema" | "perfcounters_schema" => perf::schema(counters, filter),
         _ => return None,
     };
-    let value = serde_json::from_str(&json.compact()).expect("what is written as JSON is JSON");
-    Some(Reply::Json(value))
+    Some(Reply::Json(serde(&json)))
 }
 
 #[cfg(test)]
