@@ -127,6 +127,7 @@ impl<R: Role> Reactor<R> {
         self.write_all();
         while !self.turn.stop {
             self.tick();
+            self.role.on_sent(&mut self.turn);
             let waits_since = self.now;
             match self.wait(&mut events) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

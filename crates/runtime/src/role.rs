@@ -30,6 +30,10 @@ pub trait Role: 'static {
     /// Called once per turn, after all input and before the sockets are written: the place to submit batches.
     fn on_turn_end(&mut self, _: &mut Turn<Self::Hop>) {}
 
+    /// Called when a turn's messages were written to the sockets and mailed to the other cores, with the time of then. For
+    /// figures: effects wait for the next turn.
+    fn on_sent(&mut self, _: &mut Turn<Self::Hop>) {}
+
     /// Wakes of the role's disks. Asked once, after [`Role::on_start`]. All completions at the time of a wake belong to one
     /// turn, and [`Role::on_turn_end`] takes them.
     fn wakes(&self) -> Vec<Wake> {

@@ -186,7 +186,7 @@ struct Stage {
     words: &'static str,
 }
 
-/// In the order of an operation's way. Together they are its `op_latency`.
+/// In the order of an operation's way. All but the last together are its `op_latency`.
 const STAGES: &[Stage] = &[
     Stage {
         name: "route",
@@ -198,7 +198,7 @@ const STAGES: &[Stage] = &[
     },
     Stage { name: "fetch", words: "reads from the store (begun to read)" },
     Stage { name: "commit", words: "writes wait for group commit (submitted to durable)" },
-    Stage { name: "reply", words: "replies wait to be sent (durable or read, to replied)" },
+    Stage { name: "reply", words: "replies wait to be sent (replied to sent)" },
 ];
 
 /// A stage of reads or of writes, and its mean.

@@ -140,6 +140,11 @@ impl Core {
         self.shard.owned_pgs()
     }
 
+    /// True if this core answered operations since the last [`Input::Sent`].
+    pub fn has_unsent_replies(&self) -> bool {
+        self.shard.has_unsent_replies()
+    }
+
     /// Store requests that have not completed.
     pub fn requests_outstanding(&self) -> u64 {
         self.requests.outstanding()
@@ -439,6 +444,7 @@ impl Machine for Core {
             }
             Input::Counters { id } => self.step_control(now, control::Input::Counters { id }, out),
             Input::Budgets(budgets) => self.on_budgets(budgets, out),
+            Input::Sent => self.shard.on_sent(now),
             Input::Stop => self.step_control(now, control::Input::Stop, out),
         }
         if self.measure && !self.measuring {

@@ -33,6 +33,9 @@ pub enum Input {
     Counters { id: u64 },
     /// Memory that the whole OSD may use. Told to every core; each takes its share.
     Budgets(Budgets),
+    /// The messages of the turn were handed to sockets and to other cores. Comes after each turn for which
+    /// [`Core::has_unsent_replies`](super::Core::has_unsent_replies).
+    Sent,
     /// Stop cleanly, for core 0. Ends in [`Effect::Stopped`].
     Stop,
 }

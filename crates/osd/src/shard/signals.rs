@@ -104,6 +104,16 @@ impl Shard {
         pending.chain(parked)
     }
 
+    /// True if operations were answered since the last [`Shard::on_sent`].
+    pub fn has_unsent_replies(&self) -> bool {
+        self.signals.has_unsent()
+    }
+
+    /// The replies so far are with their sockets, or on the way to the cores that have them.
+    pub fn on_sent(&mut self, now: Time) {
+        self.signals.on_sent(now);
+    }
+
     pub(super) fn figures(&mut self, now: Time) -> ShardFigures {
         self.signals.history.expire(now);
         let complaint_time = self.signals.history.limits().complaint_time;

@@ -2,7 +2,7 @@
 
 use super::history::History;
 use super::latency::Latency;
-use super::stages::{OpStamps, Stage, StageHistograms};
+use super::stages::{OpStamps, Stage, StageHistograms, Unsent};
 use super::totals::{Answered, OpTotals, SizeHistograms};
 use machine::Time;
 use std::ops::AddAssign;
@@ -13,6 +13,7 @@ use std::time::Duration;
 pub struct ShardSignals {
     pub totals: OpTotals,
     pub history: History,
+    unsent: Unsent,
     histograms: Box<ShardHistograms>,
 }
 
@@ -35,9 +36,20 @@ impl ShardSignals {
     pub fn on_answered(&mut self, answered: &Answered<'_>, is_success: bool) {
         let is_write = answered.stamps.submitted != Time::ZERO;
         self.histograms.stages.record(answered.stamps, is_write, answered.now);
+        self.unsent.add(is_write, answered.now);
         if is_success {
             answered.count(&mut self.totals, &mut self.histograms.sizes);
         }
+    }
+
+    /// True if operations were answered since the last [`ShardSignals::on_sent`].
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The replies of the turn are with their sockets.
+    pub fn on_sent(&mut self, now: Time) {
+        self.histograms.stages.record_sent(&mut self.unsent, now);
     }
 
     pub fn histograms(&self) -> Box<ShardHistograms> {

@@ -47,8 +47,14 @@ pub struct LatencyHistogram {
 
 impl LatencyHistogram {
     pub fn record(&mut self, duration: Duration) {
-        self.total.record(duration);
-        self.buckets[STAGE_AXIS.bucket(duration.as_nanos() as u64)] += 1;
+        self.record_many(duration, 1);
+    }
+
+    /// So many measurements of the same duration.
+    pub fn record_many(&mut self, duration: Duration, count: u64) {
+        let ns = duration.as_nanos() as u64;
+        self.total += Latency { count, sum_ns: ns * count };
+        self.buckets[STAGE_AXIS.bucket(ns)] += count;
     }
 }
 

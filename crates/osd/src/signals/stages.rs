@@ -22,18 +22,18 @@ pub struct OpStamps {
     pub durable: Time,
 }
 
-/// A part of an operation's latency. Together they are all of it.
+/// A part of an operation's time in the OSD. All but the last together are its latency in stock's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Received to admitted: on the way to the PG's core, and waiting for a map or a PG.
     Route,
     /// Admitted to begun: waiting for other operations on the object.
     ObjectWait,
-    /// Begun to fetched: reading the object's info, and what the operation reads.
+    /// Begun to submitted, or to replied where nothing changes: reading the object's info, and what the operation reads.
     Fetch,
-    /// Submitted to durable: group commit.
+    /// Submitted to replied: group commit.
     Commit,
-    /// From the last of the above to the reply.
+    /// Replied to sent: until the end of the turn, when its replies go to sockets, and to cores that have them.
     Reply,
 }
 
@@ -56,24 +56,17 @@ impl Stage {
             Stage::ObjectWait => "waiting for other operations on the object",
             Stage::Fetch => "reading what the operation needs",
             Stage::Commit => "from the submitted change to stable storage",
-            Stage::Reply => "from the last stage to the reply",
+            Stage::Reply => "from the reply to the socket, or to the core that has it",
         }
     }
 }
 
 impl OpStamps {
-    /// For an operation that is answered at `now`, the time in each stage.
-    pub fn durations(&self, now: Time) -> [Duration; Stage::ALL.len()] {
-        let OpStamps { received, admitted, begun, fetched, submitted, durable } = *self;
-        let is_write = submitted != Time::ZERO;
-        let ready = fetched.max(begun);
-        [
-            admitted.since(received),
-            begun.since(admitted),
-            ready.since(begun),
-            if is_write { durable.since(submitted) } else { Duration::ZERO },
-            now.since(if is_write { durable } else { ready }),
-        ]
+    /// For an operation that is answered at `now`, the time in each stage before [`Stage::Reply`].
+    pub fn durations(&self, now: Time) -> [Duration; Stage::Reply as usize] {
+        let OpStamps { received, admitted, begun, submitted, .. } = *self;
+        let prepared = if submitted == Time::ZERO { now } else { submitted };
+        [admitted.since(received), begun.since(admitted), prepared.since(begun), now.since(prepared)]
     }
 }
 
@@ -89,6 +82,41 @@ impl StageHistograms {
         let histograms = if is_write { &mut self.writes } else { &mut self.reads };
         histograms.iter_mut().zip(stamps.durations(now)).for_each(|(histogram, d)| histogram.record(d));
     }
+
+    /// The turn's replies were sent at `now`.
+    pub fn record_sent(&mut self, replies: &mut Unsent, now: Time) {
+        for UnsentReplies { since, reads, writes } in replies.0.drain(..) {
+            self.reads[Stage::Reply as usize].record_many(now.since(since), reads);
+            self.writes[Stage::Reply as usize].record_many(now.since(since), writes);
+        }
+    }
+}
+
+/// Replies of the present turn. They are with the sockets when it ends.
+#[derive(Debug, Default)]
+pub struct Unsent(Vec<UnsentReplies>);
+
+/// The replies of one moment.
+#[derive(Debug)]
+struct UnsentReplies {
+    since: Time,
+    reads: u64,
+    writes: u64,
+}
+
+impl Unsent {
+    pub fn add(&mut self, is_write: bool, now: Time) {
+        let is_new = self.0.last().is_none_or(|last| last.since != now);
+        if is_new {
+            self.0.push(UnsentReplies { since: now, reads: 0, writes: 0 });
+        }
+        let last = self.0.last_mut().expect("one was there, or is now");
+        *if is_write { &mut last.writes } else { &mut last.reads } += 1;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl AddAssign<&StageHistograms> for StageHistograms {
@@ -100,6 +128,7 @@ impl AddAssign<&StageHistograms> for StageHistograms {
 
 #[cfg(test)]
 mod tests {
+    use super::super::latency::Latency;
     use super::*;
 
     #[test]
@@ -109,14 +138,29 @@ mod tests {
             admitted: Time(30),
             begun: Time(60),
             fetched: Time(100),
-            submitted: Time(100),
-            durable: Time(700),
+            submitted: Time(110),
+            durable: Time(750),
         };
-        let durations = write.durations(Time(750));
-        assert_eq!(durations.map(|d| d.as_nanos()), [20, 30, 40, 600, 50]);
+        assert_eq!(write.durations(Time(750)).map(|d| d.as_nanos()), [20, 30, 50, 640]);
         let read = OpStamps { submitted: Time::ZERO, durable: Time::ZERO, ..write };
-        assert_eq!(read.durations(Time(150)).map(|d| d.as_nanos()), [20, 30, 40, 0, 50]);
+        assert_eq!(read.durations(Time(150)).map(|d| d.as_nanos()), [20, 30, 90, 0]);
         let cached = OpStamps { fetched: Time::ZERO, ..read };
-        assert_eq!(cached.durations(Time(60)).map(|d| d.as_nanos()), [20, 30, 0, 0, 0]);
+        assert_eq!(cached.durations(Time(60)).map(|d| d.as_nanos()), [20, 30, 0, 0]);
+    }
+
+    #[test]
+    fn replies_wait_until_their_turn_ends() {
+        let (mut stages, mut unsent) = (StageHistograms::default(), Unsent::default());
+        for (is_write, at) in [(false, 1000), (true, 1000), (true, 1000), (true, 2000)] {
+            unsent.add(is_write, Time(at));
+        }
+        stages.record_sent(&mut unsent, Time(5000));
+        let of = |histograms: &[LatencyHistogram; 5]| {
+            let Latency { count, sum_ns } = histograms[Stage::Reply as usize].total;
+            (count, sum_ns)
+        };
+        assert_eq!((of(&stages.reads), of(&stages.writes)), ((1, 4000), (3, 4000 + 4000 + 3000)));
+        assert_eq!(stages.writes[Stage::Reply as usize].buckets.iter().sum::<u64>(), 3);
+        assert!(unsent.is_empty());
     }
 }

@@ -114,6 +114,7 @@ impl Host {
     /// Runs until the store has nothing more to say.
     pub fn settle(&mut self) {
         while self.poll_once() {}
+        self.shard.on_sent(self.now);
     }
 
     /// Delivers the store's completions. Returns false if there were none and none will come.

@@ -243,6 +243,12 @@ impl Role for OsdRole {
         self.report_damage(turn);
     }
 
+    fn on_sent(&mut self, turn: &mut Turn<Mail>) {
+        if self.core.has_unsent_replies() {
+            self.feed(Input::Sent, turn);
+        }
+    }
+
     fn wakes(&self) -> Vec<Wake> {
         self.store.as_ref().map_or_else(Vec::new, Store::wakes)
     }

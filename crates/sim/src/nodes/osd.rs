@@ -141,6 +141,9 @@ impl OsdNode {
                 self.core(at).check();
             }
         }
+        if self.core(at).has_unsent_replies() {
+            self.core(at).step(now, Input::Sent, &mut effects);
+        }
         self.poll_later(at, now);
     }
 
