@@ -171,7 +171,10 @@ class Layers(ClusterTest):
 
     def shown(self, option, daemon):
         """Value and source, as `config show` has them; without a row, the default."""
-        rows = {row["name"]: row for row in self.client.json("config", "show", daemon)}
+        done = self.client.ceph("config", "show", daemon, "-f", "json", check=False)
+        if "no config state" in done.errors:
+            return "not reported yet"
+        rows = {row["name"]: row for row in done.json}
         row = rows.get(option)
         return (row["value"], row["source"]) if row else None
 
@@ -289,6 +292,8 @@ class Layers(ClusterTest):
         self.cluster.down()
         run([SHOAL, "up", "--dir", self.cluster.dir])
         self.cluster.kill("osd.1")
+        # As with stock, the manager knows a daemon's options from its first report on.
+        eventually(lambda: self.shown("osd_class_load_list", "osd.0") is None, 30)
 
     def cores(self):
         lines = [line for line in self.cluster.log("osd.0").splitlines() if " core(s)" in line]
