@@ -28,6 +28,10 @@ pub trait ObjectStore {
         arrived.map(|(collection, placed)| (collection, placed.split_bits)).collect()
     }
     fn usage(&self) -> Usage;
+    /// Maximum bytes of omap keys and values in one transaction.
+    fn metadata_max(&self) -> u64 {
+        u64::MAX
+    }
     /// Sets the compression of later writes, by pool; other pools are not compressed. Not stored.
     fn set_compression(&mut self, _pools: BTreeMap<i64, Compression>) {}
     /// Compression totals by pool.

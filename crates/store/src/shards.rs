@@ -192,6 +192,10 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
         sum
     }
 
+    fn metadata_max(&self) -> u64 {
+        self.shards.iter().map(ObjectStore::metadata_max).min().unwrap_or(u64::MAX)
+    }
+
     fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         self.shards.iter_mut().for_each(|shard| shard.set_compression(pools.clone()));
     }

@@ -277,12 +277,6 @@ impl Shard {
         self.region
     }
 
-    /// Largest size of keys and values in one transaction, in bytes, with a margin for the PG's own keys. A log record is
-    /// contiguous and must fit at any position of the log's head.
-    pub fn metadata_max(&self) -> u64 {
-        (self.log.ring.blocks() * device::BLOCK as u64 / 2).saturating_sub(1 << 20)
-    }
-
     /// Device runs with object data.
     pub fn stored_runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.space.stored_runs()
@@ -333,6 +327,12 @@ impl ObjectStore for Shard {
             (*id, Placed { split_bits, moves, arriving })
         });
         placed.collect()
+    }
+
+    /// Half of the log, with a margin for the PG's own keys: a log record is contiguous and must fit at any position of the
+    /// log's head.
+    fn metadata_max(&self) -> u64 {
+        (self.log.ring.blocks() * device::BLOCK as u64 / 2).saturating_sub(1 << 20)
     }
 
     fn usage(&self) -> Usage {

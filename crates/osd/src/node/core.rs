@@ -7,11 +7,11 @@
 //! Cost on the data path: each effect of the shard is moved once, into the list that the host drains. A request for a PG
 //! of another core is boxed, and travels with the other mail of the same turn.
 
+use super::contents::StoreContents;
 use super::headroom::{Failsafe, Headroom};
 use super::io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
 use super::requests::{Requests, control_tag, of_control};
 use super::routes::Destination;
-use super::stale::StoreContents;
 use crate::control::{self, Control, ControlConfig, Level};
 use crate::ops::Limits;
 use crate::options::{LimitOptions, TrackingOptions};
@@ -81,7 +81,7 @@ struct ControlPart {
 }
 
 impl Core {
-    /// `control`: what the control machine needs, for core 0 and for no other. `contents`: see [`super::stale`].
+    /// `control`: what the control machine needs, for core 0 and for no other.
     pub fn new(
         config: CoreConfig,
         contents: StoreContents,

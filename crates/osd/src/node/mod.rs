@@ -19,8 +19,10 @@
 //!
 //! Files: [`core`](self::core) steps the machines of one core; `io` has its inputs and effects; `routes` says which core
 //! handles a message; `headroom` watches the free space of the core's store; `requests` partitions and counts the store's
-//! tags; [`stale`] finds the PG copies that a start must remove.
+//! tags; `contents` says which store shards a core has, and their contents; [`stale`] finds the PG copies that a start must
+//! remove, and removes them.
 
+mod contents;
 mod core;
 mod headroom;
 mod io;
@@ -30,8 +32,8 @@ pub mod stale;
 #[cfg(test)]
 mod tests;
 
+pub use contents::{StoreContents, shards_of};
 pub use core::{Core, CoreConfig, check_sessions, check_together};
 pub use headroom::{Failsafe, Headroom};
 pub use io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
 pub use routes::{Destination, Routes, spread};
-pub use stale::StoreContents;

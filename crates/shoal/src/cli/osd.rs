@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use command::perf::Counter;
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
-use osd::node::{Budgets, Core, CoreConfig, StoreContents};
+use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::Value;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{MemoryStore, ObjectStore};
+use store::MemoryStore;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName, OsdId};
 
 /// Run an OSD in the foreground, as an init system would; SIGTERM stops it cleanly. Or make its store
@@ -202,16 +202,18 @@ impl Objects {
     }
 
     /// Opens the part of `core`, on that core's thread.
-    fn open(&self, core: CoreId, cores: u16) -> anyhow::Result<Store> {
-        let at = usize::from(core.0);
+    fn open(&self, core: CoreId, cores: u16) -> anyhow::Result<(Store, StoreContents)> {
         match self {
             Objects::Memory(stores) => {
-                let store = stores.lock().expect("no holder panics")[at].take();
-                Ok(Store::Memory(store.expect("a core starts once")))
+                let store = stores.lock().expect("no holder panics")[usize::from(core.0)].take();
+                let store = store.expect("a core starts once");
+                let contents = StoreContents::of_store(&store);
+                Ok((Store::Memory(store), contents))
             }
             Objects::Disk { device, discards, scan } => {
-                let shards = device.shards_of(at, cores.into());
-                Ok(Store::Disk(DiskStore::open(device, shards, *discards, scan)?))
+                let shards = shards_of(core, cores, device.shards());
+                let (store, contents) = DiskStore::open(device, shards, *discards, scan)?;
+                Ok((Store::Disk(store), contents))
             }
         }
     }
@@ -267,7 +269,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let for_control = Mutex::new(Some((control_config, random.fork())));
     let (for_roles, common) = (outcome.clone(), boot.common.clone());
     let reactors = Reactors::try_start(options, move |core, mailboxes: &[Mailbox<Mail>]| {
-        let store = objects.open(core, cores)?;
+        let (store, contents) = objects.open(core, cores)?;
         let config = CoreConfig {
             osd: OsdId(id),
             core,
@@ -275,11 +277,6 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
             log: Default::default(),
             object_cache_bytes: OBJECT_CACHE_BYTES,
             options: layers.clone(),
-        };
-        let contents = StoreContents {
-            collections: store.placed(),
-            obstructed: store.obstructed(),
-            metadata_max: store.metadata_max(),
         };
         let for_control = for_control.lock().expect("no holder panics").take_if(|_| core == CoreId(0));
         let node = Core::new(config, contents, for_control);

@@ -9,6 +9,8 @@ use block_store::format::{FormatOptions, Identity, Superblock};
 use block_store::mkfs::{Contents, probe};
 use block_store::{Damage, Figures, Options, Shard, read_superblock};
 use conf::private;
+use osd::node::StoreContents;
+use osd::node::stale::remove_stale;
 use runtime::device::{Disk, Queue, Wake};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -144,11 +146,6 @@ impl Device {
     pub fn shards(&self) -> usize {
         self.superblock.regions.len()
     }
-
-    /// The shards that the `core`th of `cores` has.
-    pub fn shards_of(&self, core: usize, cores: usize) -> impl Iterator<Item = usize> + use<> {
-        (core..self.shards()).step_by(cores)
-    }
 }
 
 fn open_disk(path: &Path) -> anyhow::Result<Disk> {
@@ -182,13 +179,14 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// `discards`: tell the device which of its space is free. `scan`: shared by all cores that open shards of the device.
+    /// Opens shards and removes their stale copies. `discards`: tell the device which of its space is free. `scan`: shared
+    /// by all cores that open shards of the device.
     pub fn open(
         device: &Device,
         shards: impl IntoIterator<Item = usize>,
         discards: bool,
         scan: &StaleScan,
-    ) -> anyhow::Result<DiskStore> {
+    ) -> anyhow::Result<(DiskStore, StoreContents)> {
         let part = scan.part();
         let options = Options { discard_blocks: discards.then_some(DISCARD_BLOCKS), ..Options::default() };
         let (mut opened, mut queues) = (Vec::new(), Vec::new());
@@ -207,42 +205,26 @@ impl DiskStore {
             queues.push(queue);
         }
         ensure!(!opened.is_empty(), "no shard of the store for this core");
-        let mut store = DiskStore { shards: Shards::new(opened), queues };
-        for (number, collection) in part.wait(store.shards.everything())? {
-            store.remove_leftover(number, collection);
-        }
-        Ok(store)
-    }
-
-    /// Removes a stale copy that an unfinished move left, if it is in a shard of this core.
-    fn remove_leftover(&mut self, number: usize, collection: Collection) {
-        let Some(shard) = self.shards.index_of(number) else { return };
-        let queue = &self.queues[shard];
-        let mut wait = |shard: &Shard| {
+        let mut shards = Shards::new(opened);
+        let wait = |index: usize, shard: &Shard| {
+            let queue: &Queue = &queues[index];
             if !queue.has_news() && !shard.wants_poll() {
                 // After an error the shard is polled sooner.
                 let _ = queue.wake().wait(LOOK_AGAIN);
             }
         };
-        match self.shards.remove_leftover(shard, collection, &mut wait) {
-            Ok(()) => tracing::info!("store shard {number}: removed the stale copy of {collection}"),
-            Err(why) => {
-                tracing::error!(
+        let stale = part.wait(shards.everything())?;
+        for (number, collection, removal) in remove_stale(&mut shards, &stale, wait) {
+            match removal {
+                Ok(()) => tracing::info!("store shard {number}: removed the stale copy of {collection}"),
+                Err(why) => tracing::error!(
                     "store shard {number}: the stale copy of {collection} cannot be removed, so the PG cannot \
                      move to this core: {why}"
-                );
+                ),
             }
         }
-    }
-
-    /// Collections that cannot move here.
-    pub fn obstructed(&self) -> impl Iterator<Item = Collection> + '_ {
-        self.shards.obstructed()
-    }
-
-    /// Maximum bytes of omap keys and values in one transaction.
-    pub fn metadata_max(&self) -> u64 {
-        self.shards.iter().map(Shard::metadata_max).min().unwrap_or(u64::MAX)
+        let contents = StoreContents::of_shards(&shards);
+        Ok((DiskStore { shards, queues }, contents))
     }
 
     /// With several shards no poll waits, because another shard may have work.

@@ -1,7 +1,8 @@
 //! The barrier of the stale-PG scan: cores that open their store shards wait here for each other.
 //!
 //! Cores open their shards at the same time, each on its own thread. Each adds its collections to the scan and waits
-//! until all have. [`osd::node::stale`] decides which copies are stale. No core waits for another one later.
+//! until all have. [`osd::node::stale`] decides which copies are stale, and
+//! each core removes its own. No core waits for another one later.
 
 use anyhow::ensure;
 use osd::node::stale::Scan;

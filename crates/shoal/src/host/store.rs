@@ -25,14 +25,6 @@ impl Store {
         }
     }
 
-    /// Maximum bytes of omap keys and values in one transaction.
-    pub fn metadata_max(&self) -> u64 {
-        match self {
-            Store::Memory(_) => u64::MAX,
-            Store::Disk(disk) => disk.metadata_max(),
-        }
-    }
-
     /// Maximum memory of its caches. A memory store has none.
     pub fn set_cache_budget(&mut self, bytes: usize) {
         if let Store::Disk(disk) = self {
@@ -45,14 +37,6 @@ impl Store {
         match self {
             Store::Memory(_) => Vec::new(),
             Store::Disk(disk) => disk.take_damage(),
-        }
-    }
-
-    /// Stale copies that could not be removed.
-    pub fn obstructed(&self) -> Vec<Collection> {
-        match self {
-            Store::Memory(_) => Vec::new(),
-            Store::Disk(disk) => disk.obstructed().collect(),
         }
     }
 

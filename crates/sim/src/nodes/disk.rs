@@ -194,10 +194,6 @@ impl Disk {
         self.device.under_way() > 0
     }
 
-    pub(super) fn metadata_max(&self) -> u64 {
-        self.shard.as_ref().map_or(u64::MAX, Shard::metadata_max)
-    }
-
     /// Draws a block with object data.
     fn stored_block(&mut self) -> Option<u64> {
         let runs: Vec<_> = self.shard.as_ref()?.stored_runs().collect();

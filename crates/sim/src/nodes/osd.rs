@@ -9,7 +9,7 @@
 
 use super::disk::Disk;
 use super::osd_mail::{Parcel, Post};
-use super::osd_store::{Medium, OsdStore, remove_stale};
+use super::osd_store::{Medium, OsdStore, scan_stores};
 use super::{Keys, Seat, Shared, metadata, mon_session_config};
 use crate::WallClock;
 use crate::check::Promise;
@@ -342,7 +342,7 @@ impl Node for OsdNode {
             let words = format!("{}: its store does not open: {error}", self.config.osd);
             return self.history.borrow_mut().violation(Promise::SoundDisks, words);
         }
-        let contents = remove_stale(self.cores.iter_mut().map(|core| &mut core.store));
+        let contents = scan_stores(self.cores.iter_mut().map(|core| &mut core.store));
         for (at, contents) in contents.into_iter().enumerate() {
             let at = CoreId(at as u16);
             let control = (at == CoreId(0)).then(|| (self.control_config(), self.random.fork()));

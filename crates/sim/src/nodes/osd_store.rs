@@ -7,8 +7,8 @@ use super::disk::{Disk, Found};
 use crate::node::Death;
 use block_store::OpenError;
 use machine::{CoreId, Random, Time};
-use osd::node::stale::Scan;
-use osd::node::{StoreContents, StoreUsage};
+use osd::node::stale::{Scan, remove_stale};
+use osd::node::{StoreContents, StoreUsage, shards_of};
 use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
 use store::{
@@ -51,7 +51,7 @@ enum StoreShard {
 impl OsdStore {
     pub(super) fn empty(medium: Medium, core: CoreId, cores: u16, random: &mut Random) -> OsdStore {
         let count = SHARD_COUNTS[random.below(SHARD_COUNTS.len() as u64) as usize];
-        let numbers = (0..count).map(|place| usize::from(core.0) + place * usize::from(cores));
+        let numbers = shards_of(core, cores, count * usize::from(cores));
         let at_rest = numbers.map(|number| (number, StoreShard::empty(medium, random.u64()))).collect();
         OsdStore { running: None, at_rest }
     }
@@ -170,13 +170,6 @@ impl StoreShard {
             StoreShard::Disk { disk, .. } => disk.is_writing(),
         }
     }
-
-    fn metadata_max(&self) -> u64 {
-        match self {
-            StoreShard::Memory(_) => u64::MAX,
-            StoreShard::Disk { disk, .. } => disk.metadata_max(),
-        }
-    }
 }
 
 impl ObjectStore for StoreShard {
@@ -218,6 +211,13 @@ impl ObjectStore for StoreShard {
         }
     }
 
+    fn metadata_max(&self) -> u64 {
+        match self {
+            StoreShard::Memory(store) => store.metadata_max(),
+            StoreShard::Disk { disk, .. } => disk.shard().metadata_max(),
+        }
+    }
+
     /// The memory store does not compress.
     fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         if let StoreShard::Disk { disk, .. } = self {
@@ -234,22 +234,14 @@ impl ObjectStore for StoreShard {
 }
 
 /// The stale-PG scan over the stores of all cores, and the contents of each afterwards.
-pub(super) fn remove_stale<'a>(stores: impl Iterator<Item = &'a mut OsdStore>) -> Vec<StoreContents> {
-    let mut stores: Vec<&mut Shards<StoreShard>> = stores.map(OsdStore::shards).collect();
+pub(super) fn scan_stores<'a>(stores: impl Iterator<Item = &'a mut OsdStore>) -> Vec<StoreContents> {
+    let stores: Vec<&mut Shards<StoreShard>> = stores.map(OsdStore::shards).collect();
     let mut scan = Scan::new(stores.len());
     stores.iter().for_each(|shards| scan.add(shards.everything()));
-    for (number, collection) in scan.stale().expect("every core has added its collections") {
-        for shards in &mut stores {
-            if let Some(shard) = shards.index_of(number) {
-                // A copy that cannot be removed is among the obstructed collections.
-                let _ = shards.remove_leftover(shard, collection, &mut |_| ());
-            }
-        }
-    }
-    let contents = |shards: &mut Shards<StoreShard>| StoreContents {
-        collections: shards.placed(),
-        obstructed: shards.obstructed().collect(),
-        metadata_max: shards.iter().map(StoreShard::metadata_max).min().unwrap_or(u64::MAX),
+    let stale = scan.stale().expect("every core has added its collections");
+    let contents = |shards: &mut Shards<StoreShard>| {
+        remove_stale(shards, &stale, |_, _| ());
+        StoreContents::of_shards(shards)
     };
     stores.into_iter().map(contents).collect()
 }
