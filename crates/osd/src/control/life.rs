@@ -83,7 +83,8 @@ impl Life {
         assert!(has_all || !matches!(self.phase, Phase::Booting | Phase::Up), "it boots with all PGs known");
         assert!(is_up || self.phase != Phase::Up, "it counts itself up and the map has it down");
         assert!(self.stop_commit.is_none() || self.is_stopping(), "only a stop records that it was clean");
-        assert!(self.stop_commit.is_some() || self.phase != Phase::Stopped, "a clean stop is recorded first");
+        let is_recorded = self.stop_commit.is_some() || !self.own_loaded;
+        assert!(is_recorded || self.phase != Phase::Stopped, "a clean stop is recorded first");
     }
 
     /// More exact than [`Life::state_name`], which has stock's words.
@@ -126,6 +127,9 @@ impl Control {
     }
 
     pub(super) fn on_own_read(&mut self, now: Time, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+        if self.life.phase == Phase::Stopped {
+            return;
+        }
         match answers.map_err(|e| e.to_string()).and_then(History::loaded) {
             Ok((history, births)) => {
                 let (ours, cluster) = (self.config.osd_fsid, history.lineage.osd_fsid);
@@ -346,6 +350,12 @@ impl Control {
         if self.life.is_stopping() {
             return;
         }
+        if !self.life.own_loaded {
+            // Its records are unknown yet: a write would replace the store's lineage with an empty one.
+            self.life.phase = Phase::Stopped;
+            fx.push(Effect::Stopped);
+            return;
+        }
         let was_up = self.life.phase == Phase::Up && self.is_up();
         self.life.phase = Phase::Stopping;
         self.life.stop_at = Some(now + STOP_PATIENCE);
@@ -388,5 +398,31 @@ impl Control {
             self.life.phase = Phase::Stopped;
             fx.push(Effect::Stopped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Input, testing};
+    use super::*;
+    use machine::{Effects, Machine, Random, ReadTag};
+    use wire::types::UTime;
+
+    fn step(control: &mut Control, input: Input) -> Vec<Effect> {
+        let mut out = Effects::new();
+        control.step(Time(1), input, &mut out);
+        control.check();
+        out.take()
+    }
+
+    #[test]
+    fn stop_before_records_are_read_leaves_the_lineage() {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        let started = step(&mut control, Input::Wall { now: UTime::ZERO });
+        assert!(started.iter().any(|effect| matches!(effect, Effect::Read { .. })), "{started:?}");
+        let stopped = step(&mut control, Input::Stop);
+        assert!(matches!(stopped[..], [Effect::Stopped]), "{stopped:?}");
+        let late = step(&mut control, Input::Read { tag: ReadTag(1), answers: Ok(Vec::new()) });
+        assert!(late.is_empty(), "{late:?}");
     }
 }
