@@ -22,6 +22,8 @@ pub enum PlantedBug {
     AcknowledgedBeforeFlush,
     /// A batch is acknowledged before its predecessor is durable.
     AcknowledgedOutOfOrder,
+    /// A clean stop ends when the log is written, before its checkpoint.
+    StoppedBeforeCheckpoint,
     /// A block is allocated while a read of it is in flight.
     ReadNotPinned,
 }

@@ -71,8 +71,17 @@ pub static MACHINES: &[MachineStates] = &[
     },
     MachineStates {
         machine: "OSD",
-        states: &["loading", "booting", "up"],
-        transitions: &[("loading", "booting"), ("booting", "up"), ("up", "booting")],
+        states: &["loading", "booting", "up", "stopping", "stopped"],
+        transitions: &[
+            ("loading", "booting"),
+            ("booting", "up"),
+            ("up", "booting"),
+            ("loading", "stopping"),
+            ("loading", "stopped"),
+            ("booting", "stopping"),
+            ("up", "stopping"),
+            ("stopping", "stopped"),
+        ],
     },
     MachineStates {
         machine: "PG",

@@ -24,6 +24,9 @@ pub enum Fault {
     Crash { node: NodeId, death: Death, down_for: Duration },
     /// A crash at the first moment within `within` at which the node's disk is writing. Messages sent by then arrive.
     CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
+    /// A clean stop (SIGTERM). The process ends by itself, and starts again `down_for` after its end. With `again_after`
+    /// the next process stops too, that long after its start.
+    Stop { node: NodeId, down_for: Duration, again_after: Option<Duration> },
     /// A crash after which the disk is empty. A cluster with one copy loses data.
     LoseDisk { node: NodeId, down_for: Duration },
     /// Requests to the node's disk take longer.
@@ -295,6 +298,20 @@ pub static ROWS: &[Row] = &[
         seeds_of_8: 6,
         damages: Damage::Unflushed,
         draw: |random, cast| crash_writing(random, &cast.osds, power(cast), 8_000),
+    },
+    // A monitor has no stop of its own: its process ends at any moment, as in a crash.
+    Row {
+        name: "OSD clean stop",
+        every: secs(40),
+        seeds_of_8: 6,
+        damages: Damage::Process,
+        draw: |random, cast| {
+            let node = any(random, &cast.osds)?;
+            let down_for = up_to_ms(random, 8_000);
+            // While the store is read, or the monitor is called.
+            let again_after = (random.below(2) == 0).then(|| up_to_ms_mostly_short(random, 80));
+            Some(Fault::Stop { node, down_for, again_after })
+        },
     },
     Row {
         name: "monitor crash",

@@ -25,6 +25,12 @@ pub trait Node {
     fn next_wake(&self) -> Option<Time>;
     /// The process dies. `dice` decides which unacknowledged writes the disk has kept.
     fn crash(&mut self, now: Time, death: Death, dice: &mut Random);
+    /// Asks the process to stop cleanly (SIGTERM).
+    fn stop(&mut self, _now: Time, _out: &mut Vec<NetEffect>) {}
+    /// True once a process that was asked to stop has ended.
+    fn has_ended(&self) -> bool {
+        false
+    }
     /// True if the disk has unacknowledged writes: the worst moment for a crash.
     fn is_writing(&self) -> bool {
         false

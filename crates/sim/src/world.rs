@@ -33,6 +33,8 @@ pub struct World {
     seed: u64,
     ambushes: BTreeMap<NodeId, Ambush>,
     pauses: BTreeMap<NodeId, Pause>,
+    /// Processes that were asked to stop.
+    stops: BTreeMap<NodeId, Stop>,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
     trace: Trace,
@@ -56,16 +58,31 @@ struct Pause {
     waiting: VecDeque<Work>,
 }
 
+/// A clean stop of a process that has not ended.
+#[derive(Clone, Copy)]
+struct Stop {
+    down_for: Duration,
+    /// Time from the next start to the next stop.
+    again_after: Option<Duration>,
+}
+
 /// A consequence of the current event, at the same moment.
 enum Work {
     Event(NodeId, NetEvent),
     Effect(NodeId, NetEffect),
     Arrival(NodeId, Arrival),
+    Stop(NodeId),
+    /// The process has ended after a stop.
+    End(NodeId),
 }
 
 impl Work {
     fn node(&self) -> NodeId {
-        let (Work::Event(node, _) | Work::Effect(node, _) | Work::Arrival(node, _)) = self;
+        let (Work::Event(node, _)
+        | Work::Effect(node, _)
+        | Work::Arrival(node, _)
+        | Work::Stop(node)
+        | Work::End(node)) = self;
         *node
     }
 }
@@ -74,6 +91,7 @@ impl Work {
 enum Event {
     Arrival(Arrival),
     Start(NodeId),
+    Stop(NodeId, Duration),
     /// The process runs again.
     Resume(NodeId),
 }
@@ -104,6 +122,7 @@ impl World {
             seed,
             ambushes: BTreeMap::new(),
             pauses: BTreeMap::new(),
+            stops: BTreeMap::new(),
             queue: BTreeMap::new(),
             queued: 0,
             trace: Trace::default(),
@@ -229,6 +248,9 @@ impl World {
                 self.with_node(node, |node, now, out| node.start(now, out));
                 self.stations[node.0].addrs = self.nodes[node.0].addrs();
             }
+            Event::Stop(node, down_for) => {
+                self.stop(node, Stop { down_for, again_after: None });
+            }
             Event::Resume(node) => {
                 let Some(pause) = self.pauses.get(&node).filter(|pause| pause.until <= self.now) else {
                     return;
@@ -264,6 +286,9 @@ impl World {
             Fault::Crash { node, death, down_for } => return self.crash(node, death, down_for),
             Fault::CrashWriting { node, death, within, down_for } => {
                 self.ambushes.insert(node, Ambush { until: now + within, death, down_for });
+            }
+            Fault::Stop { node, down_for, again_after } => {
+                return self.stop(node, Stop { down_for, again_after });
             }
             Fault::LoseDisk { node, down_for } => {
                 if !self.crash(node, Death::Process, down_for) {
@@ -344,6 +369,7 @@ impl World {
             return false;
         }
         self.pauses.remove(&node);
+        self.stops.remove(&node);
         self.trace.forget_states(node);
         self.with_network(|network, cx| network.died(cx, node));
         let station = &mut self.stations[node.0];
@@ -354,6 +380,30 @@ impl World {
         self.wakes[node.0] = None;
         self.put(self.now + down_for, Event::Start(node));
         true
+    }
+
+    /// Asks a process to stop. False if it is dead or stops already.
+    fn stop(&mut self, node: NodeId, stop: Stop) -> bool {
+        if !self.stations[node.0].is_up || self.stops.contains_key(&node) {
+            return false;
+        }
+        self.trace.event(self.now, node.0, "stop", &[]);
+        self.trace.note(|| format!("{:?} {node:?} is asked to stop", self.now));
+        self.stops.insert(node, stop);
+        self.work.push_back(Work::Stop(node));
+        true
+    }
+
+    /// Ends a process that has stopped. Its machine then loses power, because a clean stop leaves nothing unflushed.
+    fn end(&mut self, node: NodeId) {
+        if let Some(Stop { down_for, again_after }) = self.stops.get(&node).copied() {
+            self.trace.event(self.now, node.0, "ended", &[]);
+            self.trace.note(|| format!("{:?} {node:?} has ended", self.now));
+            self.crash(node, Death::Power, down_for);
+            if let Some(after) = again_after {
+                self.put(self.now + down_for + after, Event::Stop(node, down_for));
+            }
+        }
     }
 
     /// Executes the ambushes of nodes that are writing.
@@ -385,6 +435,9 @@ impl World {
         station.name = node.name();
         self.trace.states(Source::Node(id), |see| node.states(see));
         self.work.extend(out.into_iter().map(|effect| Work::Effect(id, effect)));
+        if self.stops.contains_key(&id) && node.has_ended() {
+            self.work.push_back(Work::End(id));
+        }
         if let Some(pause) = self.pauses.get_mut(&id) {
             pause.steps_left = pause.steps_left.saturating_sub(1);
         }
@@ -442,6 +495,8 @@ impl World {
                     self.with_network(|network, cx| network.effect(cx, node, effect))
                 }
                 Work::Arrival(_, arrival) => self.with_network(|network, cx| network.arrive(cx, arrival)),
+                Work::Stop(node) => self.with_node(node, |node, now, out| node.stop(now, out)),
+                Work::End(node) => self.end(node),
             }
         }
     }

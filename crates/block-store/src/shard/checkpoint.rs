@@ -120,7 +120,10 @@ impl Shard {
     /// too full for a checkpoint, and recovery will replay the log.
     pub fn is_stopped(&self) -> bool {
         let is_stuck = || self.io.under_way() == 0 && self.log.is_idle() && self.checkpoint_waits_for_room();
-        self.checkpoints.stopped || self.failed.is_some() || self.checkpoints.stopping && is_stuck()
+        let is_early = planted::has(PlantedBug::StoppedBeforeCheckpoint) && self.log.is_idle();
+        self.checkpoints.stopped
+            || self.failed.is_some()
+            || self.checkpoints.stopping && (is_early || is_stuck())
     }
 
     pub(super) fn checkpoint(&mut self) {

@@ -31,6 +31,11 @@ impl Ballast {
         self.under_way = 0;
     }
 
+    /// True if nothing is or will be on the disk.
+    pub(super) fn is_gone(&self) -> bool {
+        self.until.is_none() && self.pieces == 0
+    }
+
     pub(super) fn is_ballast(tag: u64) -> bool {
         tag & TAG_BIT != 0 && tag >> 32 != CONTROL_HALF
     }

@@ -12,7 +12,7 @@
 use super::ballast::Ballast;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
-use block_store::{Damage, FormatOptions, Identity, OpenError, Options, Shard, format, index};
+use block_store::{Damage, FormatOptions, Identity, Options, Shard, format, index};
 use bytes::Bytes;
 use device::BLOCK;
 use device::dice::Dice;
@@ -46,6 +46,10 @@ pub(super) struct Disk {
     /// While the process lives.
     shard: Option<Shard>,
     is_busy: bool,
+    /// A clean stop has begun.
+    is_stopping: bool,
+    /// The last process ended cleanly, so its successor must find an empty log.
+    has_empty_log: bool,
     /// A pending bit flip: block number, its bytes, and the batch of the log. It waits until the bytes are known to be
     /// flushed.
     to_flip: Option<(u64, Bytes, u64)>,
@@ -97,6 +101,8 @@ impl Disk {
             cache_bytes,
             shard: None,
             is_busy: false,
+            is_stopping: false,
+            has_empty_log: false,
             to_flip: None,
             rotten: BTreeMap::new(),
             unreadable: None,
@@ -105,9 +111,14 @@ impl Disk {
         }
     }
 
-    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+    pub(super) fn open(&mut self) -> Result<(), String> {
         let device = Box::new(self.device.clone());
-        let mut shard = Shard::open(device, 0, self.options.clone(), &mut || ())?;
+        let shard = Shard::open(device, 0, self.options.clone(), &mut || ());
+        let mut shard = shard.map_err(|error| error.to_string())?;
+        let to_replay = shard.figures().log_used;
+        if std::mem::take(&mut self.has_empty_log) && to_replay > 0 {
+            return Err(format!("it replays {to_replay} bytes of log after a clean stop"));
+        }
         shard.set_cache_budget(self.cache_bytes);
         self.shard = Some(shard);
         Ok(())
@@ -129,8 +140,21 @@ impl Disk {
             Death::Process => self.device.killed(&mut dice),
             Death::Power => self.device.power_cut(&mut dice),
         };
-        (self.shard, self.is_busy, self.to_flip) = (None, false, None);
+        // A store that is too full for its last checkpoint keeps its log.
+        self.has_empty_log = self.has_stopped() && self.ballast.is_gone();
+        (self.shard, self.is_busy, self.is_stopping, self.to_flip) = (None, false, false, None);
         self.ballast.died();
+    }
+
+    /// Begins a clean stop.
+    pub(super) fn stop(&mut self) {
+        self.is_stopping = true;
+        self.shard_mut().stop();
+    }
+
+    /// The clean stop is complete.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.is_stopping && self.shard.as_ref().is_some_and(Shard::is_stopped)
     }
 
     pub(super) fn poll(&mut self, now: Time, out: &mut Vec<Completion>) -> Vec<Found> {
@@ -151,7 +175,9 @@ impl Disk {
             }
             is_own
         });
-        self.is_busy |= ballast.go_on(now, shard.usage(), shard);
+        if !self.is_stopping {
+            self.is_busy |= ballast.go_on(now, shard.usage(), shard);
+        }
         let damage = shard.take_damage();
         damage.into_iter().map(|damage| self.explain(damage)).collect()
     }

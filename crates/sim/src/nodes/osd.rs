@@ -34,6 +34,8 @@ const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
 /// Maximum time between two orders to this OSD, and the orders in 16 that change the compression.
 const ORDER_PAUSE_MAX_MS: u64 = 6_000;
 const COMPRESSION_ORDERS: u64 = 3;
+/// Maximum duration of a clean stop. The monitor has 5 s to confirm it; pauses and disk stalls add up to the rest.
+const STOP_MAX: Duration = Duration::from_secs(60);
 
 /// Parameters of one simulated OSD.
 pub struct OsdConfig {
@@ -57,6 +59,8 @@ pub struct OsdNode {
     /// The next order of the operator.
     order_at: Time,
     orders: u64,
+    /// End of [`STOP_MAX`], once the process was asked to stop.
+    stop_by: Option<Time>,
     history: Shared,
     /// Connections that were accepted and are open.
     open: BTreeSet<ConnId>,
@@ -66,7 +70,7 @@ pub struct OsdNode {
 
 struct SimulatedCore {
     store: OsdStore,
-    /// While the process lives.
+    /// Until the process dies, or the core ends in a clean stop.
     core: Option<Core>,
     poll_at: Option<Time>,
 }
@@ -93,6 +97,7 @@ impl OsdNode {
             stalled_until: Time::ZERO,
             order_at: Time::ZERO,
             orders: 0,
+            stop_by: None,
             history,
             open: BTreeSet::new(),
             outdated: BTreeMap::new(),
@@ -110,8 +115,11 @@ impl OsdNode {
         self.cores.iter().all(|core| core.core.is_some())
     }
 
-    /// Steps one core and carries out its effects.
+    /// Steps one core and carries out its effects. A core that has ended drops its input.
     fn step(&mut self, at: CoreId, now: Time, input: Input, out: &mut Vec<NetEffect>) {
+        if self.cores[usize::from(at.0)].core.is_none() {
+            return;
+        }
         self.note_outdated(at, &input);
         let mut effects = Effects::new();
         self.core(at).step(now, input, &mut effects);
@@ -127,12 +135,15 @@ impl OsdNode {
                     Effect::MeasureStore => measure = true,
                     Effect::Compression(pools) => self.store(at).set_compression(pools),
                     Effect::Fatal { why } => panic!("{} gives up: {why}", self.config.osd),
+                    Effect::Stopped => {
+                        let cores = (0..self.config.cores).map(CoreId);
+                        cores.for_each(|to| self.post.send(now, at, to, Parcel::End));
+                    }
                     Effect::CacheBudget { .. }
                     | Effect::AdminAnswer { .. }
                     | Effect::Counters { .. }
                     | Effect::Options { .. }
-                    | Effect::Log { .. }
-                    | Effect::Stopped => {}
+                    | Effect::Log { .. } => {}
                 }
             }
             if measure {
@@ -231,9 +242,12 @@ impl OsdNode {
         if self.stalled_until > now {
             *poll_at = poll_at.map(|at| at.max(self.stalled_until));
         }
-        if poll_at.take_if(|at| *at <= now).is_none() {
-            return;
+        if poll_at.take_if(|at| *at <= now).is_some() {
+            self.poll(at, now, out);
         }
+    }
+
+    fn poll(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
         let (completions, damage) = self.store(at).poll(now);
         for found in damage {
             {
@@ -261,8 +275,19 @@ impl OsdNode {
             match parcel {
                 Parcel::Mail(mail) => self.step(to, now, Input::Mail(mail), out),
                 Parcel::Net(effect) => self.leave(effect, out),
+                Parcel::End => self.end_core(to, now, out),
             }
         }
+    }
+
+    /// Ends a core as production's host does: after a last poll the store stops.
+    fn end_core(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
+        if self.stalled_until <= now {
+            self.poll(at, now, out);
+        }
+        self.cores[usize::from(at.0)].core = None;
+        self.store(at).stop();
+        self.poll_later(at, now);
     }
 
     /// Gives an operator's order: move a PG to another core, or change the compression.
@@ -356,8 +381,8 @@ impl Node for OsdNode {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
-        // Without machines its store did not open, which ends the run.
-        if self.is_running() {
+        // Without its machines a core has ended, or its store did not open, which ends the run.
+        if self.cores[usize::from(event.conn().core().0)].core.is_some() {
             match &event {
                 NetEvent::Ready { conn, .. } if !conn.is_outgoing() => drop(self.open.insert(*conn)),
                 NetEvent::Closed { conn, .. } => drop(self.open.remove(conn)),
@@ -368,22 +393,25 @@ impl Node for OsdNode {
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        assert!(self.stop_by.is_none_or(|by| now < by), "{} stops for {STOP_MAX:?}", self.config.osd);
         self.deliver_mail(now, out);
         for at in (0..self.config.cores).map(CoreId) {
             self.poll_when_due(at, now, out);
-            if self.core(at).next_deadline().is_some_and(|at| at <= now) {
+            let core = self.cores[usize::from(at.0)].core.as_ref();
+            if core.and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
                 self.step(at, now, Input::Deadline { wall: self.wall.at(now) }, out);
             }
         }
-        if self.order_at <= now {
+        if self.order_at <= now && self.is_running() {
             self.give_order(now, out);
         }
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let mut next = Time::earliest(self.post.next_delivery(), Some(self.order_at));
+        let mut next = Time::earliest(self.post.next_delivery(), self.is_running().then_some(self.order_at));
         for SimulatedCore { core, poll_at, .. } in &self.cores {
-            next = Time::earliest(next, Time::earliest(core.as_ref()?.next_deadline(), *poll_at));
+            let deadline = core.as_ref().and_then(Machine::next_deadline);
+            next = Time::earliest(next, Time::earliest(deadline, *poll_at));
         }
         next
     }
@@ -393,9 +421,19 @@ impl Node for OsdNode {
             (*core, *poll_at) = (None, None);
             store.died(death, dice);
         }
+        self.stop_by = None;
         self.post.clear();
         self.open.clear();
         self.outdated.clear();
+    }
+
+    fn stop(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        self.stop_by = Some(now + STOP_MAX);
+        self.step(CoreId(0), now, Input::Stop, out);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.cores.iter().all(|core| core.core.is_none() && core.store.has_stopped())
     }
 
     fn is_writing(&self) -> bool {
@@ -440,7 +478,7 @@ impl Node for OsdNode {
         // Each core was checked after its last input.
         let cores = || self.cores.iter().filter_map(|core| core.core.as_ref());
         node::check_together(cores());
-        if self.post.is_empty() {
+        if self.post.is_empty() && self.is_running() {
             node::check_sessions(cores(), &self.open);
         }
     }

@@ -1,7 +1,7 @@
 //! Mail between the cores of one simulated OSD: in order from one core to another, after random delays.
 //!
-//! Between two cores there are two lanes, one for the machines' mail and one for effects on connections that live on the
-//! other core. Production does not order the two against each other, so they are delayed independently here.
+//! Between two cores there are three lanes: the machines' mail, effects on connections that live on the other core, and the
+//! order to end. Production does not order the three against each other, so they are delayed independently here.
 
 use machine::net::NetEffect;
 use machine::{CoreId, Random, Time};
@@ -12,8 +12,11 @@ use std::time::Duration;
 pub(super) enum Parcel {
     Mail(Mail),
     Net(NetEffect),
+    End,
 }
 
+/// Number of lanes from one core to another.
+const KINDS: usize = 3;
 /// A core that is not busy reads its mail within this time.
 const PROMPT_NS: u64 = 30_000;
 /// Parcels in 256 that a busy core reads late, and their maximum delay.
@@ -33,16 +36,20 @@ struct Lane {
 
 impl Post {
     pub(super) fn new(cores: u16, random: Random) -> Post {
-        let lanes = 2 * usize::from(cores) * usize::from(cores);
+        let lanes = KINDS * usize::from(cores) * usize::from(cores);
         Post { cores, random, lanes: (0..lanes).map(|_| Lane::default()).collect() }
     }
 
     pub(super) fn send(&mut self, now: Time, from: CoreId, to: CoreId, parcel: Parcel) {
         assert!(to.0 < self.cores, "core {} does not exist", to.0);
         let after = now + self.delay();
-        let kind = usize::from(matches!(parcel, Parcel::Net(_)));
+        let kind = match parcel {
+            Parcel::Mail(_) => 0,
+            Parcel::Net(_) => 1,
+            Parcel::End => 2,
+        };
         let pair = usize::from(from.0) * usize::from(self.cores) + usize::from(to.0);
-        let lane = &mut self.lanes[2 * pair + kind].parcels;
+        let lane = &mut self.lanes[KINDS * pair + kind].parcels;
         let at = lane.back().map_or(after, |(last, _)| after.max(*last));
         lane.push_back((at, parcel));
     }
@@ -67,7 +74,7 @@ impl Post {
         let due = self.lanes.iter().enumerate().filter_map(|(lane, l)| Some((l.parcels.front()?.0, lane)));
         let (_, lane) = due.min().filter(|(at, _)| *at <= now)?;
         let (_, parcel) = self.lanes[lane].parcels.pop_front()?;
-        Some((CoreId((lane / 2 % usize::from(self.cores)) as u16), parcel))
+        Some((CoreId((lane / KINDS % usize::from(self.cores)) as u16), parcel))
     }
 
     pub(super) fn is_empty(&self) -> bool {

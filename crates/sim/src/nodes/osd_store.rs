@@ -5,7 +5,6 @@
 
 use super::disk::{Disk, Found};
 use crate::node::Death;
-use block_store::OpenError;
 use machine::{CoreId, Random, Time};
 use osd::node::stale::{Scan, remove_stale};
 use osd::node::{StoreContents, StoreUsage, shards_of};
@@ -32,6 +31,8 @@ pub(super) struct OsdStore {
     running: Option<Shards<StoreShard>>,
     /// The shards with their numbers while it does not.
     at_rest: Vec<(usize, StoreShard)>,
+    /// A clean stop has begun.
+    is_stopping: bool,
 }
 
 /// One store shard. Sizes differ, and there are few.
@@ -53,19 +54,33 @@ impl OsdStore {
         let count = SHARD_COUNTS[random.below(SHARD_COUNTS.len() as u64) as usize];
         let numbers = shards_of(core, cores, count * usize::from(cores));
         let at_rest = numbers.map(|number| (number, StoreShard::empty(medium, random.u64()))).collect();
-        OsdStore { running: None, at_rest }
+        OsdStore { running: None, at_rest, is_stopping: false }
     }
 
     /// The process starts.
-    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+    pub(super) fn open(&mut self) -> Result<(), String> {
         self.at_rest.iter_mut().try_for_each(|(_, shard)| shard.open())?;
         self.running = Some(Shards::new(self.at_rest.drain(..)));
         Ok(())
     }
 
     pub(super) fn died(&mut self, death: Death, dice: &mut Random) {
+        let has_stopped = self.has_stopped();
+        self.is_stopping = false;
         self.at_rest.extend(self.running.take().into_iter().flat_map(Shards::into_inner));
-        self.at_rest.iter_mut().for_each(|(_, shard)| shard.died(death, dice));
+        self.at_rest.iter_mut().for_each(|(_, shard)| shard.died(death, has_stopped, dice));
+    }
+
+    /// Begins a clean stop: completions are dropped from now on.
+    pub(super) fn stop(&mut self) {
+        self.is_stopping = true;
+        self.disks().for_each(Disk::stop);
+    }
+
+    /// The clean stop is complete.
+    pub(super) fn has_stopped(&self) -> bool {
+        let is_complete = |shards: &Shards<StoreShard>| shards.iter().all(StoreShard::has_stopped);
+        self.is_stopping && self.running.as_ref().is_some_and(is_complete)
     }
 
     fn shards(&mut self) -> &mut Shards<StoreShard> {
@@ -99,8 +114,9 @@ impl OsdStore {
 
     /// It has work of its own, without outstanding requests.
     pub(super) fn is_busy(&self) -> bool {
+        let stops = self.is_stopping && !self.has_stopped();
         let is_busy = |shard: &StoreShard| matches!(shard, StoreShard::Disk { disk, .. } if disk.is_busy());
-        self.running.iter().flat_map(Shards::iter).any(is_busy)
+        stops || self.running.iter().flat_map(Shards::iter).any(is_busy)
     }
 
     pub(super) fn is_writing(&self) -> bool {
@@ -136,31 +152,41 @@ impl StoreShard {
     fn empty(medium: Medium, seed: u64) -> StoreShard {
         match medium {
             Medium::Disk => StoreShard::Disk { disk: Disk::new(seed), now: Time::ZERO, found: Vec::new() },
-            Medium::Memory => StoreShard::Memory(MemoryStore::new(Config {
-                bytes_total: 1 << 30,
-                delay: Some(Delay { seed, hold: 96 }),
-                track_committed: true,
-            })),
+            Medium::Memory => StoreShard::Memory(MemoryStore::new(memory_config(seed))),
         }
     }
 
-    fn open(&mut self) -> Result<(), OpenError> {
+    fn open(&mut self) -> Result<(), String> {
         match self {
             StoreShard::Memory(_) => Ok(()),
             StoreShard::Disk { disk, .. } => disk.open(),
         }
     }
 
-    fn died(&mut self, death: Death, dice: &mut Random) {
+    fn died(&mut self, death: Death, has_stopped: bool, dice: &mut Random) {
         match self {
             StoreShard::Disk { disk, found, .. } => {
                 found.clear();
                 disk.died(death, dice.u64());
             }
+            // As in production: a clean stop saves the store, and the next start loads it.
+            StoreShard::Memory(store) if has_stopped => {
+                let mut image = Vec::new();
+                store.save(&mut image).expect("an image in memory can be written");
+                let loaded = MemoryStore::load(memory_config(dice.u64()), &mut &image[..]);
+                *store = loaded.expect("an image that was just written is readable");
+            }
             StoreShard::Memory(store) => {
                 let survivors = dice.below(store.uncommitted() as u64 + 1) as usize;
                 *store = store.crash_image(survivors).expect("it tracks what is committed");
             }
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        match self {
+            StoreShard::Memory(store) => store.uncommitted() == 0,
+            StoreShard::Disk { disk, .. } => disk.has_stopped(),
         }
     }
 
@@ -170,6 +196,10 @@ impl StoreShard {
             StoreShard::Disk { disk, .. } => disk.is_writing(),
         }
     }
+}
+
+fn memory_config(seed: u64) -> Config {
+    Config { bytes_total: 1 << 30, delay: Some(Delay { seed, hold: 96 }), track_committed: true }
 }
 
 impl ObjectStore for StoreShard {
