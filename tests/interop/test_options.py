@@ -302,7 +302,9 @@ class Layers(ClusterTest):
     def test_start_option_waits_for_a_restart(self):
         option, daemon, value = START
         self.restart()
-        self.assertEqual((self.cores(), self.shown(option, daemon)), ("1 core(s)", None))
+        self.assertEqual(self.cores(), "1 core(s)")
+        # The manager has no configuration of an OSD that has just started.
+        self.assertIsNone(eventually(lambda: [self.shown(option, daemon)], 20)[0])
         done = self.client.ceph("config", "set", daemon, option, value)
         self.assertIn("shoal_cores takes effect when osd restarts", done.errors)
         rows = eventually(lambda: [row for row in self.client.json("config", "show", daemon)
@@ -331,6 +333,33 @@ class Answers(ClusterTest):
                 words = [*arguments[:-1], "--", arguments[-1]] if arguments[-1].startswith("--") else arguments
                 done = self.client.ceph("tell", "osd.0", *words, check=False)
                 self.assertEqual((done.code, done.errors.strip()), (code, errors.strip()))
+
+    def test_values_that_would_stop_a_start_are_refused(self):
+        for option, value, reason in (
+                ("ms_cluster_mode", "banana", "is not a list of connection modes"),
+                ("auth_client_required", "kerberos", "is not one of the permitted values: cephx, none"),
+                ("log_level", "loud", "is not a log level"),
+                ("public_addr", "10.0.0.1", "is not an address with a port"),
+                ("osd_uuid", "00000000-0000-0000-0000-000000000001", "is special and cannot be stored by the mon")):
+            with self.subTest(option):
+                done = self.client.ceph("config", "set", "osd", option, value, check=False)
+                self.assertEqual((done.code, reason in done.errors), (22, True), done.errors)
+
+    def test_unusable_values_of_the_database_do_not_stop_a_start(self):
+        stored = (("global", "log_level", "loud"), ("global", "ms_service_mode", "banana"))
+        for who, option, value in stored:
+            self.client.ceph("config", "set", who, option, value, "--force")
+        try:
+            self.cluster.down()
+            run([SHOAL, "up", "--dir", self.cluster.dir])
+            eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 1, 60)
+            for daemon in ("mon.a", "osd.0"):
+                log = self.cluster.log(daemon)
+                for _, option, value in stored:
+                    self.assertIn(f"the monitors' database: {option} = {value}", log)
+        finally:
+            for who, option, _ in stored:
+                self.client.ceph("config", "rm", who, option)
 
     def test_options_that_nobody_acts_on_are_stored_with_a_warning(self):
         done = self.client.ceph("config", "set", "osd", "osd_max_backfills", "3")

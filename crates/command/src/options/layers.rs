@@ -166,6 +166,23 @@ impl Layers {
         problems
     }
 
+    /// True when the value that holds is the monitors' database's.
+    pub fn is_from_monitors(&self, name: &str) -> bool {
+        table::find(name).is_some_and(|row| self.raw(row).1 == Source::Monitor)
+    }
+
+    /// Leaves out the database's value of an option, before the daemon runs, and returns it if it was in force.
+    pub fn drop_monitor_value(&mut self, name: &str) -> Option<Value> {
+        let is_in_force = self.is_from_monitors(name);
+        let layers = self.set.get_mut(name)?;
+        let value = layers.remove(&Source::Monitor)?;
+        if layers.is_empty() {
+            self.set.remove(name);
+        }
+        self.revision += 1;
+        is_in_force.then_some(value)
+    }
+
     /// Sets an option for as long as the process runs.
     pub fn set_override(&mut self, name: &str, text: &str) -> Result<&'static Definition, Refused> {
         let (row, value) = parse(&normal_name(name), text)?;

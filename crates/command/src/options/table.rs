@@ -2,7 +2,8 @@
 //!
 //! Every option of Ceph has a row, so that a configuration made for Ceph can be kept here. The last three columns are
 //! shoal's: `acts` names the daemons that act on the option and when, `since` the version of shoal since when they do,
-//! `description` the effect. An option without `acts` is stored and shown and changes nothing; whoever sets it is told.
+//! `description` the effect. The type is Ceph's; behind a colon stands the narrower form that shoal reads (`str:modes`),
+//! so that a value which would stop a daemon's start is refused when it is set. An option without `acts` is stored and shown and changes nothing; whoever sets it is told.
 
 use super::value::{self, Kind, Unfit, Value};
 use crate::Json;
@@ -109,7 +110,7 @@ impl Definition {
         let columns: Vec<&'static str> = row.split('\t').collect();
         let [
             name,
-            type_name,
+            type_column,
             level,
             default_text,
             flags,
@@ -124,9 +125,11 @@ impl Definition {
         else {
             panic!("a row of the table has twelve columns: {row}")
         };
-        let kind = match type_name {
+        let kind = match type_column {
             "str" if name.starts_with("debug_") => Kind::DebugLevel,
             "str" => Kind::Text,
+            "str:log_level" => Kind::LogLevel,
+            "str:modes" => Kind::ConnectionModes,
             "bool" => Kind::Bool,
             "int" => Kind::Int,
             "uint" => Kind::Uint,
@@ -135,10 +138,12 @@ impl Definition {
             "millisecs" => Kind::Millisecs,
             "float" => Kind::Float,
             "addr" => Kind::Address,
+            "addr:port" => Kind::Endpoint,
             "addrvec" => Kind::Addresses,
             "uuid" => Kind::Uuid,
             other => panic!("{name} has an unknown type {other}"),
         };
+        let type_name = type_column.split(':').next().unwrap_or(type_column);
         // Ceph leaves the default of some options out; a number is zero then.
         let zero = matches!(
             kind,
@@ -327,6 +332,54 @@ mod tests {
             "'foo' is not one of the permitted values: none, passive, aggressive, force"
         );
         assert!(find("nope_nope").is_none());
+    }
+
+    /// Values that would keep a daemon from starting, and the answers that name the accepted ones.
+    #[test]
+    fn values_that_would_stop_a_start_are_refused() {
+        let modes = "is not a list of connection modes: expected crc, secure or both, best first";
+        let address = "is not an address with a port: expected IP:PORT";
+        let level = "is not a log level: expected error, warn, info, debug, trace or off, or a list such as info,osd=debug";
+        for (name, text, want) in [
+            ("ms_cluster_mode", "banana", modes),
+            ("ms_service_mode", "crc,none", modes),
+            ("ms_client_mode", "", modes),
+            ("ms_mon_cluster_mode", "crc;secure", modes),
+            ("ms_mon_service_mode", " ", modes),
+            ("ms_mon_client_mode", "Secure", modes),
+            ("auth_cluster_required", "banana", "is not one of the permitted values: cephx, none"),
+            ("auth_service_required", "cephx, none", "is not one of the permitted values: cephx, none"),
+            ("auth_client_required", "", "is not one of the permitted values: cephx, none"),
+            ("log_level", "banana", level),
+            ("log_level", "", level),
+            ("log_level", "info, osd=debug", level),
+            ("log_level", "info,osd=loud", level),
+            ("log_level", "osd[=debug", level),
+            ("public_addr", "10.0.0.1", address),
+            ("public_addr", "v1:10.0.0.1:6789", address),
+            ("metrics_addr", "-", address),
+        ] {
+            let refused = find(name).unwrap().parse_value(text).unwrap_err();
+            assert_eq!((refused.errno, refused.why), (EINVAL, format!("'{text}' {want}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn start_options_take_every_form_that_a_start_takes() {
+        for (name, text) in [
+            ("ms_cluster_mode", "crc"),
+            ("ms_cluster_mode", "secure, crc"),
+            ("auth_client_required", "none"),
+            ("log_level", "WARN"),
+            ("log_level", "info,osd::node=debug,mon=off"),
+            ("public_addr", "v2:[::1]:6800"),
+            ("public_addr", "[v2:10.0.0.1:6800]"),
+            ("metrics_addr", ""),
+        ] {
+            let read = find(name).unwrap().parse_value(text).map(|value| value.to_string());
+            assert_eq!(read, Ok(text.to_owned()), "{name}");
+        }
+        assert_eq!(find("ms_cluster_mode").unwrap().type_name, "str");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use wire::frames::{MODE_CRC, MODE_SECURE};
 use wire::types::Uuid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub enum Kind {
     Float,
     Address,
     Addresses,
+    /// An address that a daemon listens on; empty for none.
+    Endpoint,
+    /// `crc`, `secure` or both.
+    ConnectionModes,
+    /// The log level of a daemon of shoal's.
+    LogLevel,
     Uuid,
 }
 
@@ -110,6 +117,21 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<Value, Unfit> {
             let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
             inner.split(',').try_for_each(check_address)?;
             Value::Text(text.to_owned())
+        }
+        Kind::Endpoint if text.is_empty() || endpoint(text).is_some() => Value::Text(text.to_owned()),
+        Kind::Endpoint => return unfit(format!("'{text}' is not an address with a port: expected IP:PORT")),
+        Kind::ConnectionModes if connection_modes(text).is_some() => Value::Text(text.to_owned()),
+        Kind::ConnectionModes => {
+            return unfit(format!(
+                "'{text}' is not a list of connection modes: expected crc, secure or both, best first"
+            ));
+        }
+        Kind::LogLevel if is_log_level(text) => Value::Text(text.to_owned()),
+        Kind::LogLevel => {
+            return unfit(format!(
+                "'{text}' is not a log level: expected error, warn, info, debug, trace or off, or a list such as \
+                 info,osd=debug"
+            ));
         }
         Kind::Uuid => match text.parse::<Uuid>() {
             Ok(uuid) => Value::Text(uuid.to_string()),
@@ -252,6 +274,42 @@ fn check_address(text: &str) -> Result<(), Unfit> {
     }
     unfit(format!("'{text}' is not an address: expected IP:PORT"))
 }
+
+/// The address that a daemon listens on: `127.0.0.1:3300`, `v2:127.0.0.1:3300` or `[v2:127.0.0.1:3300]`.
+pub fn endpoint(text: &str) -> Option<SocketAddr> {
+    let inner = text.trim();
+    let inner = inner.strip_prefix("[v2:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(inner);
+    inner.strip_prefix("v2:").unwrap_or(inner).parse().ok()
+}
+
+/// Connection modes (`ms_*_mode`), best first, as numbers of the protocol; `None` for another word or none at all.
+pub fn connection_modes(text: &str) -> Option<Vec<u32>> {
+    let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    let modes: Option<Vec<u32>> = words
+        .map(|word| match word {
+            "crc" => Some(MODE_CRC),
+            "secure" => Some(MODE_SECURE),
+            _ => None,
+        })
+        .collect();
+    modes.filter(|modes| !modes.is_empty())
+}
+
+/// A list of `LEVEL` and `TARGET=LEVEL`: the part of tracing's filters that has no spans. A word that is no level is
+/// refused: tracing would take it for a target and log nothing else.
+fn is_log_level(text: &str) -> bool {
+    let is_level = |word: &str| LOG_LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_target = |word: &str| {
+        let is_target_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+        !word.is_empty() && word.chars().all(is_target_char)
+    };
+    text.split(',').all(|directive| match directive.split_once('=') {
+        Some((target, level)) => is_target(target) && is_level(level),
+        None => is_level(directive),
+    })
+}
+
+const LOG_LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// Types that a consumer may read an option as.
 pub trait FromValue: Sized {

@@ -14,6 +14,7 @@ use super::provision::StoreKind;
 use crate::config::size_in_file;
 use crate::daemon::process::Daemon;
 use anyhow::{Context, ensure};
+use command::options::value;
 use conf::conf_file::ConfFile;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -130,10 +131,7 @@ impl Cluster {
 
 /// `v2:127.0.0.1:3300`, `127.0.0.1:3300` or `[v2:127.0.0.1:3300]`.
 pub fn parse_addr(text: &str) -> anyhow::Result<SocketAddr> {
-    let inner = text.trim();
-    let inner = inner.strip_prefix("[v2:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(inner);
-    let inner = inner.strip_prefix("v2:").unwrap_or(inner);
-    inner.parse().with_context(|| format!("{text} is no address: expected IP:PORT"))
+    value::endpoint(text).with_context(|| format!("{text} is no address: expected IP:PORT"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::data_dir::DataDir;
 use super::host_facts;
 use super::log;
 use super::side::{Role, Side};
+use super::start_checks;
 use super::version;
 use crate::cluster::layout::parse_addr;
 use crate::config::{self, LiveOptions, MonStartOptions, OsdStartOptions, ProcessOptions, SessionOptions};
@@ -70,6 +71,7 @@ impl Boot {
         };
         let data = DataDir::open(&data)?;
         let stored = stored(&layers, &data.path).map(|values| layers.set_monitor(&values));
+        let unusable = start_checks::drop_unusable(&mut layers);
         let (process, live) = (ProcessOptions::read(&layers), LiveOptions::read(&layers));
         let narrowed = narrow(&data.path, &layers, &process)?;
         let log = log::start(process.log_file.as_deref(), &live.log_level).context("log_level")?;
@@ -82,6 +84,7 @@ impl Boot {
                 "options that the monitors' database has for {name} and that act at start are not in force: {error:#}"
             ),
         }
+        unusable.iter().for_each(|line| tracing::warn!("the monitors' database: {line}"));
         if let Some(path) = &process.pid_file {
             private::replace(path, format!("{}\n", std::process::id()).as_bytes())
                 .with_context(|| format!("cannot write {}", path.display()))?;

@@ -167,3 +167,18 @@ impl Drop for LineWriter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of options reads levels by rules of its own, so that a daemon never starts with one that fails here.
+    #[test]
+    fn levels_of_the_option_are_filters() {
+        let row = command::options::find("log_level").unwrap();
+        for text in ["error", "WARN", "Info", "off", "info,osd=debug", "warn,osd::node=Trace,mon=off"] {
+            assert!(row.parse_value(text).is_ok(), "{text}");
+            assert!(EnvFilter::try_new(text).is_ok(), "{text}");
+        }
+    }
+}

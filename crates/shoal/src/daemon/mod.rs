@@ -14,5 +14,6 @@ pub mod memory;
 pub mod metrics;
 pub mod process;
 pub mod side;
+mod start_checks;
 pub mod stored_options;
 pub mod version;

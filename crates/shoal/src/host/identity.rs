@@ -3,13 +3,12 @@
 use crate::cluster::layout::parse_addr;
 use crate::config::{MonitorOptions, SessionOptions};
 use anyhow::{Context, ensure};
-use command::options::Layers;
+use command::options::{Layers, value};
 use conf::keyring::Keyring;
 use conf::mon_host::parse_mon_host;
 use messenger::ModeLists;
 use std::net::{SocketAddr, TcpListener};
 use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
-use wire::frames::{MODE_CRC, MODE_SECURE};
 use wire::types::{EntityAddrVec, EntityName};
 
 /// True with cephx, false with `auth none`. shoal has one setting for all peers and refuses mixed `auth_*_required`.
@@ -40,16 +39,7 @@ pub fn session(
 /// Allowed connection modes (`ms_*_mode`).
 fn modes(options: &SessionOptions) -> anyhow::Result<ModeLists> {
     let list = |name: &str, text: &str| {
-        let modes: Option<Vec<u32>> = text
-            .split([' ', ','])
-            .filter(|word| !word.is_empty())
-            .map(|word| match word {
-                "crc" => Some(MODE_CRC),
-                "secure" => Some(MODE_SECURE),
-                _ => None,
-            })
-            .collect();
-        let modes = modes.filter(|modes| !modes.is_empty());
+        let modes = value::connection_modes(text);
         modes.with_context(|| format!("{name} is a list of crc and secure, not '{text}'"))
     };
     Ok(ModeLists {
