@@ -319,6 +319,27 @@ class Layers(ClusterTest):
         self.restart()
         self.assertEqual(self.cores(), "1 core(s)")
 
+    def test_start_waits_for_the_monitors(self):
+        option, daemon, value = START
+        self.client.ceph("config", "set", daemon, option, value)
+        self.cluster.down()
+        osd = self.start(daemon)
+        waits = "osd.0 waits for its options from the monitors: no monitor answers"
+        eventually(lambda: waits in self.cluster.log(daemon), 20)
+        self.assertEqual(self.cluster.pid(daemon), osd.pid)
+        os.kill(osd.pid, signal.SIGHUP)
+        self.start("mon.a")
+        eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 1, 60)
+        self.assertEqual(self.cores(), "2 core(s)")
+        self.client.ceph("config", "rm", daemon, option)
+        for name in (daemon, "mon.a"):
+            self.stop(name)
+        # Without the database on request.
+        self.start(daemon, "--no-mon-config")
+        eventually(lambda: self.cores() == "1 core(s)", 20)
+        self.stop(daemon)
+        self.restart()
+
 
 class Answers(ClusterTest):
     OPTIONS = ("--store", "mem", "--size", "1G")

@@ -7,7 +7,7 @@ use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
-use crate::daemon::stored_options;
+use crate::daemon::stored_options::{self, Wait};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
@@ -64,6 +64,9 @@ pub struct Args {
     /// Format a device that is not blank. Its contents are lost
     #[arg(long, requires = "mkfs")]
     force: bool,
+    /// Start without the options of the monitors' database, with the configuration file and the command line alone
+    #[arg(long)]
+    no_mon_config: bool,
 }
 
 const COMMANDS: &[Command] = &[
@@ -116,7 +119,11 @@ const COMMANDS: &[Command] = &[
 const OBJECT_CACHE_BYTES: usize = 8 << 20;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let boot = Boot::begin("osd", &args.daemon, |layers, _| stored_options::fetch(layers))?;
+    let wait = if args.mkfs { Wait::FirstAttempt } else { Wait::UntilAnswered };
+    let boot = Boot::begin("osd", &args.daemon, |layers, _| match args.no_mon_config {
+        true => Ok(BTreeMap::new()),
+        false => stored_options::fetch(layers, wait),
+    })?;
     let outcome = if args.mkfs { make_store(&boot, args) } else { serve(&boot, args) };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");

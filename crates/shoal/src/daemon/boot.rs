@@ -70,14 +70,28 @@ impl Boot {
             _ => OsdStartOptions::read(&layers).data,
         };
         let data = DataDir::open(&data)?;
-        let stored = stored(&layers, &data.path).map(|values| layers.set_monitor(&values));
-        let unusable = start_checks::drop_unusable(&mut layers);
-        let (process, live) = (ProcessOptions::read(&layers), LiveOptions::read(&layers));
-        let narrowed = narrow(&data.path, &layers, &process)?;
-        let log = log::start(process.log_file.as_deref(), &live.log_level).context("log_level")?;
+        // The monitors may be waited for: meanwhile the log and the process number are where file and command line say.
+        let early = ProcessOptions::read(&layers);
+        let early_level = LiveOptions::read(&layers).log_level;
+        let log = log::start(early.log_file.as_deref(), &early_level).context("log_level")?;
         for problem in problems {
             tracing::warn!("{}: {problem}", args.conf.display());
         }
+        write_pid(early.pid_file.as_deref())?;
+        let stored = stored(&layers, &data.path).map(|values| layers.set_monitor(&values));
+        let unusable = start_checks::drop_unusable(&mut layers);
+        let (process, live) = (ProcessOptions::read(&layers), LiveOptions::read(&layers));
+        if process.log_file != early.log_file {
+            log.move_to(process.log_file.as_deref())?;
+        }
+        if live.log_level != early_level {
+            log.set_level(&live.log_level)?;
+        }
+        if process.pid_file != early.pid_file {
+            early.pid_file.iter().for_each(|path| drop(std::fs::remove_file(path)));
+            write_pid(process.pid_file.as_deref())?;
+        }
+        let narrowed = narrow(&data.path, &layers, &process)?;
         match stored {
             Ok(problems) => problems.iter().for_each(|p| tracing::warn!("the monitors' database: {p}")),
             Err(error) => tracing::warn!(
@@ -85,10 +99,6 @@ impl Boot {
             ),
         }
         unusable.iter().for_each(|line| tracing::warn!("the monitors' database: {line}"));
-        if let Some(path) = &process.pid_file {
-            private::replace(path, format!("{}\n", std::process::id()).as_bytes())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
         tracing::info!("{name}: {}, process {}", version::LONG, std::process::id());
         if let Some(first) = narrowed.first() {
             tracing::warn!(
@@ -122,6 +132,12 @@ impl Boot {
         tracing::info!("{} stopped", self.name);
         self.common.log.flush();
     }
+}
+
+fn write_pid(path: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    private::replace(path, format!("{}\n", std::process::id()).as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Makes files private that an earlier version left readable by others; returns them.

@@ -21,6 +21,7 @@ const QUEUE_LINES: usize = 8192;
 enum Item {
     Line(Vec<u8>),
     Reopen(SyncSender<()>),
+    MoveTo(Sink),
     Flush(SyncSender<()>),
 }
 
@@ -74,6 +75,13 @@ impl Log {
     /// Opens the file by its name again, as after it was rotated.
     pub fn reopen(&self) {
         self.wait_for(Item::Reopen);
+    }
+
+    /// Continues the log in another file, or on standard error.
+    pub fn move_to(&self, path: Option<&Path>) -> anyhow::Result<()> {
+        // The writer lives as long as the process.
+        let _ = self.queue.send(Item::MoveTo(Sink::open(path.map(Path::to_owned))?));
+        Ok(())
     }
 
     fn wait_for(&self, item: fn(SyncSender<()>) -> Item) {
@@ -134,6 +142,7 @@ fn write_lines(mut sink: Sink, lines: Receiver<Item>, dropped: &AtomicU64) {
                 sink.reopen();
                 let _ = done.send(());
             }
+            Item::MoveTo(other) => sink = other,
             Item::Flush(done) => {
                 let _ = done.send(());
             }
