@@ -382,6 +382,17 @@ class Answers(ClusterTest):
             for who, option, _ in stored:
                 self.client.ceph("config", "rm", who, option)
 
+    def test_manager_starts_with_the_options_of_the_database(self):
+        self.client.ceph("config", "set", "mgr", "ms_mon_service_mode", "secure")
+        try:
+            self.cluster.down()
+            run([SHOAL, "up", "--dir", self.cluster.dir])
+            rows = eventually(lambda: [row for row in self.client.json("config", "show", "mgr.a")
+                                       if row["name"] == "ms_mon_service_mode"], 20)
+            self.assertEqual([(row["value"], row["source"]) for row in rows], [("secure", "mon")])
+        finally:
+            self.client.ceph("config", "rm", "mgr", "ms_mon_service_mode")
+
     def test_options_that_nobody_acts_on_are_stored_with_a_warning(self):
         done = self.client.ceph("config", "set", "osd", "osd_max_backfills", "3")
         self.assertEqual(done.errors.strip(), "osd_max_backfills is stored, but shoal does not act on it")

@@ -43,7 +43,7 @@ use session::Session;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use wire::messages::{Body, Message};
-use wire::types::{EntityKind, UTime};
+use wire::types::{AuthName, EntityKind, UTime};
 
 #[derive(Debug)]
 pub enum Input {
@@ -184,13 +184,14 @@ impl Monitor {
         })
     }
 
-    /// The options that the database on this disk has for the monitor `name` on `host`.
-    pub fn stored_options(
+    /// The options that the database on this disk has for each of these daemons on `host`: the monitor and its manager.
+    pub fn stored_options<const N: usize>(
         disk: &Recovered,
-        name: &str,
+        names: [&AuthName; N],
         host: &str,
-    ) -> Result<BTreeMap<String, String>, codec::DecodeError> {
-        Ok(options::of_monitor(&replay(disk.clone())?.0.config, name, host))
+    ) -> Result<[BTreeMap<String, String>; N], codec::DecodeError> {
+        let database = replay(disk.clone())?.0.config;
+        Ok(names.map(|name| options::of_daemon(&database, name, host)))
     }
 
     /// The committed state.

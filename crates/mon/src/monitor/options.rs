@@ -47,10 +47,9 @@ impl OwnOptions {
     }
 }
 
-/// Values of the database for the monitor `name` on `host`.
-pub(super) fn of_monitor(database: &ConfigDb, name: &str, host: &str) -> BTreeMap<String, String> {
-    let me = AuthName::new(EntityKind::MON, name);
-    let values = database.resolve(&Receiver { name: &me, host, device_class: "" }).into_iter();
+/// Values of the database for the daemon `name` on `host`: a monitor or its manager.
+pub(super) fn of_daemon(database: &ConfigDb, name: &AuthName, host: &str) -> BTreeMap<String, String> {
+    let values = database.resolve(&Receiver { name, host, device_class: "" }).into_iter();
     values.map(|(option, (_, value))| (option.to_owned(), value.to_owned())).collect()
 }
 
@@ -60,7 +59,8 @@ impl Monitor {
         let database = &self.committed.config;
         if database.version != self.own.database_seen {
             self.own.database_seen = database.version;
-            let values = of_monitor(database, &self.settings.name, &self.settings.host);
+            let name = AuthName::new(EntityKind::MON, &self.settings.name);
+            let values = of_daemon(database, &name, &self.settings.host);
             let problems = self.own.layers.set_monitor(&values);
             let now = self.wall(turn.now);
             let lines: Vec<Change> = problems

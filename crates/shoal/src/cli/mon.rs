@@ -23,6 +23,7 @@ use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,11 +50,16 @@ const COMMANDS: &[Command] = &[
 ];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut for_manager = BTreeMap::new();
     let boot = Boot::begin("mon", &args.daemon, |layers, data| {
         let Identity { host, .. } = layers.identity();
-        Ok(Monitor::stored_options(&MonLog::open(data)?.recover()?, &args.daemon.id, host)?)
+        let names = [EntityKind::MON, EntityKind::MGR].map(|kind| AuthName::new(kind, &args.daemon.id));
+        let disk = MonLog::open(data)?.recover()?;
+        let [of_mon, of_mgr] = Monitor::stored_options(&disk, names.each_ref(), host)?;
+        for_manager = of_mgr;
+        Ok(of_mon)
     })?;
-    let outcome = serve(&boot, &args.daemon.id);
+    let outcome = serve(&boot, &args.daemon.id, &for_manager);
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
     }
@@ -61,7 +67,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
+/// `for_manager`: options of the monitors' database for the manager.
+fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let log = MonLog::open(&boot.data.path)?;
     let session = SessionOptions::read(&boot.layers);
     let mut random = system::os_random()?;
@@ -97,7 +104,7 @@ fn serve(boot: &Boot, id: &str) -> anyhow::Result<()> {
         let writer = Writer::spawn(log, move |tag| mailbox.post(Mail::Written(tag)));
         MonRole::new(monitor, writer.expect("a thread can be started"), common.clone())
     })?;
-    let mgr = start_manager(boot, id, &mut random)?;
+    let mgr = start_manager(boot, id, for_manager, &mut random)?;
 
     let manager = mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone());
     let stop = (mon.mailboxes()[0].clone(), manager.clone());
@@ -156,12 +163,13 @@ fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
 fn start_manager(
     boot: &Boot,
     id: &str,
+    stored: &BTreeMap<String, String>,
     random: &mut Random,
 ) -> anyhow::Result<Option<Reactors<MgrQuestion>>> {
     let Some(addr) = MonStartOptions::read(&boot.layers).mgr_addr else { return Ok(None) };
     let name = format!("mgr.{id}");
     let addr = identity::address(&boot.name, "mgr_addr", Some(&addr))?;
-    let layers = boot.layers_of(&name)?;
+    let layers = boot.layers_of(&name, stored)?;
     let session = SessionOptions::read(&layers);
     let listener = identity::listen(addr)?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));

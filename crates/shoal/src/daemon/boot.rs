@@ -112,9 +112,14 @@ impl Boot {
         Ok(Boot { name, data, layers, process, common, facts: facts(), file, set })
     }
 
-    /// The configuration of a second daemon in this process.
-    pub fn layers_of(&self, name: &str) -> anyhow::Result<Layers> {
-        Ok(config::layers(identity(name), &self.file, &self.set)?.0)
+    /// The configuration of a second daemon in this process; `stored` is the monitors' database's part of it.
+    pub fn layers_of(&self, name: &str, stored: &BTreeMap<String, String>) -> anyhow::Result<Layers> {
+        let (mut layers, _) = config::layers(identity(name), &self.file, &self.set)?;
+        let unfit = layers.set_monitor(stored).into_iter().map(|problem| problem.to_string());
+        for line in unfit.chain(start_checks::drop_unusable(&mut layers)) {
+            tracing::warn!("the monitors' database, for {name}: {line}");
+        }
+        Ok(layers)
     }
 
     /// Admin socket, metrics page and signals, from now on.

@@ -8,7 +8,7 @@ use crate::cluster::layout::parse_addr;
 use crate::config::{OsdStartOptions, ProcessOptions, SessionOptions};
 use crate::host::identity;
 use anyhow::{Context, ensure};
-use command::options::{Daemon, Layers};
+use command::options::{Daemon, Layers, find};
 use rustix::fs::{Access, access};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,11 @@ pub fn drop_unusable(layers: &mut Layers) -> Vec<String> {
     let mut lines = Vec::new();
     for (names, check) in CHECKS {
         // A value of another source fails where it is used, with that place's error.
-        if !names.iter().any(|name| layers.is_from_monitors(name)) {
+        let matters = |name: &str| {
+            let acts = find(name).is_some_and(|row| layers.acts_on(row).is_some());
+            acts && layers.is_from_monitors(name)
+        };
+        if !names.iter().any(|name| matters(name)) {
             continue;
         }
         if let Err(why) = check(layers) {
@@ -98,6 +102,13 @@ mod tests {
         assert_eq!(lines.len(), 5);
         assert_eq!(layers.report().values.len(), 0);
         assert!(identity::uses_cephx(&SessionOptions::read(&layers)).unwrap());
+    }
+
+    #[test]
+    fn values_that_the_daemon_does_not_act_on_stay() {
+        let mut layers = Layers::new(Identity::named("mgr.a"));
+        layers.set_monitor(&[("pid_file".to_owned(), "/no/such/directory/pid".to_owned())].into());
+        assert_eq!(drop_unusable(&mut layers), Vec::<String>::new());
     }
 
     #[test]

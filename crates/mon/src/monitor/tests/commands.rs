@@ -323,9 +323,9 @@ fn options_on_disk_are_known_before_the_start() {
     let (mut f, admin) = fixture();
     f.ok(admin, &set("mon", "metrics_addr", "127.0.0.1:9283"));
     f.ok(admin, &set("osd", "shoal_cores", "2"));
-    let stored = Monitor::stored_options(&f.disk, "a", "h").unwrap();
-    assert_eq!(
-        stored.into_iter().collect::<Vec<_>>(),
-        [("metrics_addr".to_owned(), "127.0.0.1:9283".to_owned())]
-    );
+    f.ok(admin, &set("mgr", "ms_service_mode", "secure"));
+    let names = ["mon.a", "mgr.a"].map(|name| name.parse().unwrap());
+    let stored = Monitor::stored_options(&f.disk, names.each_ref(), "h").unwrap();
+    let one = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
+    assert_eq!(stored, [one("metrics_addr", "127.0.0.1:9283"), one("ms_service_mode", "secure")]);
 }
