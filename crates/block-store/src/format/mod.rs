@@ -15,8 +15,8 @@ mod superblock;
 
 pub use header::{Header, ManifestPlace, Totals};
 pub(crate) use header::{MANIFEST_RUNS_MAX, has_shard_header};
-pub(crate) use superblock::UnfinishedFormat;
 pub use superblock::{FormatOptions, Identity, Region, Superblock, SuperblockError};
+pub(crate) use superblock::{UnfinishedFormat, has_superblock_magic};
 
 use crate::checksum::crc32c;
 use device::BLOCK;

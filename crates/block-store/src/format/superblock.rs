@@ -217,6 +217,11 @@ impl UnfinishedFormat {
     }
 }
 
+/// True for a block that begins as a superblock or as the note of an unfinished format does.
+pub(crate) fn has_superblock_magic(block: &[u8]) -> bool {
+    block.starts_with(MAGIC) || block.starts_with(UNFINISHED_MAGIC)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

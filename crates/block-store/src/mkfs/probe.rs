@@ -5,7 +5,7 @@
 
 use super::signatures;
 use crate::blocking::Blocking;
-use crate::format::{Superblock, SuperblockError, UnfinishedFormat, has_shard_header};
+use crate::format::{Superblock, SuperblockError, UnfinishedFormat, has_shard_header, has_superblock_magic};
 use bytes::Bytes;
 use device::{BLOCK, BlockDevice};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub enum Contents {
     Blank,
     /// A store that this program can open.
     Store(Superblock),
-    /// An interrupted format with this label. Earlier contents are already lost.
+    /// An interrupted format with this label, and nothing that was written since. Earlier contents are already lost.
     Unfinished {
         label: String,
     },
@@ -67,12 +67,11 @@ pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
         Some(Err(error)) => error,
         None => SuperblockError::NotAStore,
     };
-    // Before damage is looked at: an interrupted format may have torn one copy of the superblock.
-    if let Some(label) = probe.unfinished() {
-        return Contents::Unfinished { label };
-    }
+    let unfinished = probe.unfinished();
     let has_header = probe.read(2 * BLOCK_BYTES, 2 * BLOCK).is_some_and(|slots| has_shard_header(&slots));
     match superblock {
+        // An interrupted format leaves a header, and may have torn one copy of the superblock.
+        _ if unfinished.is_some() => {}
         SuperblockError::NotAStore if has_header => findings.push(Finding::ShardHeader),
         SuperblockError::NotAStore => {}
         error => findings.push(Finding::Superblock(error)),
@@ -81,12 +80,14 @@ pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
     findings
         .extend(signatures.iter().map(|found| Finding::Signature { name: found.name, offset: found.offset }));
     if findings.is_empty() {
-        findings.extend(probe.first_data().map(|offset| Finding::Data { offset }));
+        let data = probe.first_data(unfinished.is_some());
+        findings.extend(data.map(|offset| Finding::Data { offset }));
     }
     findings.extend(probe.unreadable());
-    match findings.is_empty() {
-        true => Contents::Blank,
-        false => Contents::Foreign(findings),
+    match (findings.is_empty(), unfinished) {
+        (true, None) => Contents::Blank,
+        (true, Some(label)) => Contents::Unfinished { label },
+        (false, _) => Contents::Foreign(findings),
     }
 }
 
@@ -157,12 +158,17 @@ impl<'a> Probe<'a> {
         [0, BLOCK_BYTES].into_iter().find_map(|offset| UnfinishedFormat::label(&self.read(offset, BLOCK)?))
     }
 
-    /// Offset of the first byte that is not zero, in the blocks at both ends.
-    fn first_data(&self) -> Option<u64> {
+    /// Offset of the first byte that is not zero, in the blocks at both ends. `is_unfinished`: blocks that an interrupted
+    /// format writes do not count.
+    fn first_data(&self, is_unfinished: bool) -> Option<u64> {
         let is_end = |offset: u64| offset < END_BYTES || offset >= self.size.saturating_sub(END_BYTES);
         let read = self.blocks.iter().filter(|(number, _)| is_end(**number * BLOCK_BYTES));
         read.filter_map(|(number, block)| {
-            let within = block.as_ref()?.iter().position(|byte| *byte != 0)?;
+            let block = block.as_ref()?;
+            if is_unfinished && is_of_format(*number, block) {
+                return None;
+            }
+            let within = block.iter().position(|byte| *byte != 0)?;
             Some(number * BLOCK_BYTES + within as u64)
         })
         .next()
@@ -172,5 +178,15 @@ impl<'a> Probe<'a> {
         let mut failed = self.blocks.iter().filter(|(_, block)| block.is_none()).map(|(number, _)| number);
         let first = failed.next()?;
         Some(Finding::Unreadable { offset: first * BLOCK_BYTES, blocks: 1 + failed.count() as u64 })
+    }
+}
+
+/// True for a block that an interrupted format has written, whole or torn: a note or superblock, or the first shard's
+/// header.
+fn is_of_format(number: u64, block: &[u8]) -> bool {
+    match number {
+        0 | 1 => has_superblock_magic(block),
+        2 | 3 => true,
+        _ => false,
     }
 }

@@ -203,6 +203,44 @@ fn interrupted_format_names_its_label() {
     assert!(unfinished > 5, "{unfinished}");
 }
 
+/// The state that an interrupted format leaves on a blank device.
+fn unfinished() -> Simulated {
+    let device = blank(SIZE);
+    let mut left = 4;
+    let mut interrupted = Interrupted { device: device.clone(), left: &mut left };
+    format(&mut interrupted, &options("osd.1"), &mut || ()).unwrap_err();
+    let device = device.power_cut(&mut device::dice::Dice::new(5));
+    assert_eq!(contents(&device), Contents::Unfinished { label: "osd.1".into() });
+    device
+}
+
+#[test]
+fn signature_after_an_interrupted_format_is_named() {
+    let places = [
+        ("ext2, ext3 or ext4 file system", 1024 + 0x38, &b"\x53\xef"[..]),
+        ("Btrfs file system", 64 * 1024 + 0x40, b"_BHRfS_M"),
+        ("second LUKS2 encryption header", 2 << 20, b"SKUL\xba\xbe"),
+        ("backup of a GPT partition table", SIZE - 512, b"EFI PART"),
+    ];
+    for (name, offset, magic) in places {
+        let device = unfinished();
+        put(&device, offset, magic);
+        assert_eq!(findings(&device), [Finding::Signature { name, offset }]);
+    }
+}
+
+#[test]
+fn data_after_an_interrupted_format_is_not_blank() {
+    for offset in [0, BLOCK as u64, 100_000, END_BYTES - 1, SIZE - END_BYTES, SIZE - 1] {
+        let device = unfinished();
+        put(&device, offset, &[1]);
+        assert_eq!(findings(&device), [Finding::Data { offset }]);
+    }
+    let device = unfinished();
+    device.fail_reads(SIZE - 1..SIZE);
+    assert_eq!(findings(&device), [Finding::Unreadable { offset: SIZE - BLOCK as u64, blocks: 1 }]);
+}
+
 /// A device that takes so many requests, and is gone after them.
 struct Interrupted<'a> {
     device: Simulated,
