@@ -102,7 +102,7 @@ impl Proof {
         let role = self.role(claimed.kind)?;
         let number_fits = match role {
             EntityKind::CLIENT => claimed.num <= 0 || claimed.num as u64 == self.global_id,
-            EntityKind::OSD => self.name.id.parse() == Ok(claimed.num),
+            EntityKind::OSD => osd_number(&self.name.id).map(i64::from) == Some(claimed.num),
             _ => true,
         };
         match (number_fits, role) {
@@ -153,7 +153,7 @@ impl Identity {
 
     /// The number of the OSD that this peer may speak for.
     pub fn osd(&self) -> Option<i32> {
-        self.daemon(EntityKind::OSD)?.parse().ok()
+        osd_number(self.daemon(EntityKind::OSD)?)
     }
 
     /// True for a daemon of any kind, false for a client.
@@ -209,6 +209,12 @@ impl Identity {
     }
 }
 
+/// The number that an OSD's name stands for. Only its decimal form does: `osd.03` is another key than `osd.3`.
+fn osd_number(id: &str) -> Option<i32> {
+    let is_decimal = id.bytes().all(|byte| byte.is_ascii_digit()) && (id == "0" || !id.starts_with('0'));
+    id.parse().ok().filter(|_| is_decimal)
+}
+
 /// Capabilities for one service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Capabilities {
@@ -248,6 +254,16 @@ mod tests {
         assert!(matches!(claims("osd.3", EntityKind::OSD, 4), Err(Impostor::Daemon { .. })));
         assert!(claims("osd.3", EntityKind::OSD, -1).is_err());
         assert!(claims("osd.bootstrap", EntityKind::OSD, 0).is_err());
+    }
+
+    #[test]
+    fn osd_number_has_one_written_form() {
+        for (key, num) in [("osd.03", 3), ("osd.+3", 3), ("osd.00", 0), ("osd.-1", -1), ("osd.-0", 0)] {
+            assert!(matches!(claims(key, EntityKind::OSD, num), Err(Impostor::Daemon { .. })), "{key}");
+        }
+        for (key, num) in [("osd.0", 0), ("osd.10", 10)] {
+            assert_eq!(claims(key, EntityKind::OSD, num).unwrap().osd(), Some(num as i32));
+        }
     }
 
     #[test]
