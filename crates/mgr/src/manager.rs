@@ -443,7 +443,10 @@ impl Manager {
             );
         };
         self.configs.on_report(daemon, &report.config);
-        reporter.counters.take(report);
+        if let Err(limit) = reporter.counters.take(report) {
+            let what = format!("counters of {daemon}: {limit}");
+            warn(self.gate.refuse_kind(&reporter.peer, MMgrReport::TYPE, &what), fx);
+        }
         // The cluster's health follows from its daemons, not from services, which have clients' keys.
         if reporter.peer.identity.is_daemon() {
             for (count, oldest_sec) in report.health.iter().filter_map(|metric| metric.as_slow_ops()) {
