@@ -101,6 +101,18 @@ class Mkfs(unittest.TestCase):
         self.assert_refused("data without a known signature", str(SIZE - 77))
         self.assert_forced()
 
+    def test_signature_behind_the_last_block_is_refused(self):
+        for sectors in (1, 7):
+            with self.subTest(sectors):
+                self.blank()
+                os.truncate(self.device, SIZE + sectors * 512)
+                self.write(SIZE + sectors * 512 - 512, b"EFI PART")
+                self.assert_refused("backup of a GPT partition table", str(SIZE + sectors * 512 - 512))
+                self.assert_forced()
+                with open(self.device, "rb") as file:
+                    file.seek(SIZE)
+                    self.assertEqual(file.read(), bytes(sectors * 512))
+
     def test_bluestore_label_is_refused(self):
         self.write(0, b"bluestore block device\n51fdac93-90b6-4850-b756-e826259102fb\n")
         self.assert_refused("BlueStore")

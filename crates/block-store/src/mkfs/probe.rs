@@ -59,8 +59,9 @@ impl fmt::Display for Finding {
 }
 
 /// Reads what decides whether a device may be formatted: both its ends and the places of known signatures. Writes nothing.
-pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
-    let mut probe = Probe::new(Blocking { device, wait });
+/// `tail`: bytes behind the last whole block of a device whose size is not a multiple of one; some signatures lie there.
+pub fn probe(device: &mut dyn BlockDevice, tail: &[u8], wait: &mut dyn FnMut()) -> Contents {
+    let mut probe = Probe::new(Blocking { device, wait }, tail);
     let mut findings = Vec::new();
     let superblock = match probe.superblock() {
         Some(Ok(superblock)) => return Contents::Store(superblock),
@@ -76,7 +77,7 @@ pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
         SuperblockError::NotAStore => {}
         error => findings.push(Finding::Superblock(error)),
     }
-    let signatures = signatures::find(probe.size, &mut |offset, len| probe.read(offset, len));
+    let signatures = signatures::find(probe.end, &mut |offset, len| probe.read(offset, len));
     findings
         .extend(signatures.iter().map(|found| Finding::Signature { name: found.name, offset: found.offset }));
     if findings.is_empty() {
@@ -94,14 +95,23 @@ pub fn probe(device: &mut dyn BlockDevice, wait: &mut dyn FnMut()) -> Contents {
 /// Blocks that were read, by number; `None` where the device failed.
 struct Probe<'a> {
     blocking: Blocking<'a>,
+    /// Bytes in whole blocks.
     size: u64,
+    /// Bytes with the tail. The tail is the last block, filled up with zeroes.
+    end: u64,
     blocks: BTreeMap<u64, Option<Bytes>>,
 }
 
 impl<'a> Probe<'a> {
-    fn new(blocking: Blocking<'a>) -> Probe<'a> {
+    fn new(blocking: Blocking<'a>, tail: &[u8]) -> Probe<'a> {
+        debug_assert!(tail.len() < BLOCK);
         let size = blocking.device.size();
-        let mut probe = Probe { blocking, size, blocks: BTreeMap::new() };
+        let mut probe = Probe { blocking, size, end: size + tail.len() as u64, blocks: BTreeMap::new() };
+        if !tail.is_empty() {
+            let mut block = tail.to_vec();
+            block.resize(BLOCK, 0);
+            probe.blocks.insert(size / BLOCK_BYTES, Some(block.into()));
+        }
         let last = size.saturating_sub(END_BYTES).max(END_BYTES.min(size));
         probe.load(0, END_BYTES.min(size));
         probe.load(last, size);
@@ -130,7 +140,7 @@ impl<'a> Probe<'a> {
 
     /// `None` where a block of it cannot be read or lies beyond the device.
     fn read(&mut self, offset: u64, len: usize) -> Option<Vec<u8>> {
-        let end = offset.checked_add(len as u64).filter(|end| *end <= self.size)?;
+        let end = offset.checked_add(len as u64).filter(|end| *end <= self.end)?;
         let (first, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let mut out = Vec::with_capacity((last - first) as usize * BLOCK);
         for number in first..last {

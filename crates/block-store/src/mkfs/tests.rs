@@ -35,7 +35,7 @@ fn put(device: &Simulated, offset: u64, bytes: &[u8]) {
 }
 
 fn contents(device: &Simulated) -> Contents {
-    probe(&mut device.clone(), &mut || ())
+    probe(&mut device.clone(), &[], &mut || ())
 }
 
 fn findings(device: &Simulated) -> Vec<Finding> {
@@ -136,6 +136,22 @@ fn second_luks_header_behind_a_zeroed_first_mib_is_named() {
     put(&device, 2 << 20, b"SKUL\xba\xbe");
     let name = "second LUKS2 encryption header";
     assert_eq!(findings(&device), [Finding::Signature { name, offset: 2 << 20 }]);
+}
+
+/// A device of an odd number of sectors has its last signatures behind the last whole block.
+#[test]
+fn signatures_behind_the_last_block_are_named() {
+    let of_tail = |tail: &[u8]| probe(&mut blank(SIZE), tail, &mut || ());
+    for sectors in 1..8 {
+        let mut tail = vec![0; sectors * 512];
+        assert_eq!(of_tail(&tail), Contents::Blank);
+        let offset = SIZE + tail.len() as u64 - 512;
+        tail[sectors * 512 - 512..][..8].copy_from_slice(b"EFI PART");
+        let name = "backup of a GPT partition table";
+        assert_eq!(of_tail(&tail), Contents::Foreign(vec![Finding::Signature { name, offset }]));
+        tail[sectors * 512 - 512] = b'x';
+        assert_eq!(of_tail(&tail), Contents::Foreign(vec![Finding::Data { offset }]));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use device::BLOCK;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -15,6 +15,8 @@ pub struct Disk {
     pub(super) file: Arc<File>,
     pub(super) path: Arc<Path>,
     size: u64,
+    /// Bytes behind the last whole block.
+    tail_bytes: usize,
     is_block_device: bool,
     /// Opened with `O_DIRECT`.
     is_direct: bool,
@@ -83,6 +85,7 @@ impl Disk {
             file: Arc::new(file),
             path: path.into(),
             size: size - size % BLOCK as u64,
+            tail_bytes: (size % BLOCK as u64) as usize,
             is_block_device,
             is_direct,
             alignment,
@@ -93,6 +96,26 @@ impl Disk {
     /// In bytes, a multiple of [`BLOCK`].
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Contents behind the last whole block; empty when the disk's size is a multiple of [`BLOCK`].
+    pub fn read_tail(&self) -> io::Result<Vec<u8>> {
+        let mut tail = vec![0; self.tail_bytes];
+        if !tail.is_empty() {
+            // Without O_DIRECT: the tail has no alignment.
+            File::open(&self.path)?.read_exact_at(&mut tail, self.size)?;
+        }
+        Ok(tail)
+    }
+
+    /// Writes zeroes behind the last whole block, durably.
+    pub fn zero_tail(&self) -> io::Result<()> {
+        if self.tail_bytes == 0 {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        file.write_all_at(&vec![0; self.tail_bytes], self.size)?;
+        file.sync_data()
     }
 
     pub fn path(&self) -> &Path {

@@ -80,7 +80,8 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     let disk = open_disk(path)?;
     let (mut queue, mut wait) = waited_for(&disk)?;
     let own = making.owner.label();
-    match probe(&mut queue, &mut wait) {
+    let failed = || path.display().to_string();
+    match probe(&mut queue, &disk.read_tail().with_context(failed)?, &mut wait) {
         Contents::Store(found) if found.label == own && !making.force => return Ok(Made::WasThere),
         Contents::Blank => {}
         Contents::Unfinished { label } if label == own => {}
@@ -101,7 +102,8 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
         log_bytes: None,
         discard: making.discard,
     };
-    block_store::format(&mut queue, &options, &mut wait).with_context(|| path.display().to_string())?;
+    disk.zero_tail().with_context(failed)?;
+    block_store::format(&mut queue, &options, &mut wait).with_context(failed)?;
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
 }
 
