@@ -71,7 +71,7 @@ mod planted {
     #[test]
     fn planted_acknowledged_out_of_order_is_caught() {
         let promises = [Promise::OnlyDamageIsAnError, Promise::KeptWhatWasAcknowledged, Promise::Invariant];
-        is_caught(PlantedBug::AcknowledgedOutOfOrder, &promises, 80..400);
+        is_caught(PlantedBug::AcknowledgedOutOfOrder, &promises, 100..400);
     }
 
     /// A read shows bytes that no client wrote.
