@@ -279,10 +279,12 @@ class Layers(ClusterTest):
         self.cluster.down()
         for kind in ("mon.a", "osd.0"):
             mine = [row for row in rows if row[1] == kind or (kind == "mon.a" and row[1].startswith("mgr"))]
-            self.start(kind, *[word for option, _, value, _ in mine for word in ("--set", f"{option}={value}")])
+            cores = ("--cores", "2") if kind == "osd.0" else ()
+            self.start(kind, *cores, *[word for option, _, value, _ in mine for word in ("--set", f"{option}={value}")])
             eventually(lambda: (self.cluster.dir / f"{kind}.asok").exists(), 30)
         eventually(lambda: self.client.json("osd", "stat")["num_up_osds"] == 1, 60)
         self.check(rows, "cmdline")
+        self.assertEqual(self.shown("shoal_cores", "osd.0"), ("2", "cmdline"))
         for daemon in ("osd.0", "mon.a"):
             self.stop(daemon)
         self.restart()

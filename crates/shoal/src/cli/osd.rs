@@ -49,7 +49,7 @@ reads them back. If that OSD is killed it comes back empty, and its PGs are repo
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
-    /// Number of reactor cores; overrides the option shoal_cores. A store on disk runs with at most the cores of its mkfs
+    /// Number of reactor cores, as --set shoal_cores=N. A store on disk runs with at most the cores of its mkfs
     #[arg(long)]
     cores: Option<u16>,
     /// Make the store on a blank device and exit. Does nothing if this OSD's store exists
@@ -120,7 +120,9 @@ const OBJECT_CACHE_BYTES: usize = 8 << 20;
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wait = if args.mkfs { Wait::FirstAttempt } else { Wait::UntilAnswered };
-    let boot = Boot::begin("osd", &args.daemon, |layers, _| match args.no_mon_config {
+    let mut daemon = args.daemon.clone();
+    daemon.set.extend(args.cores.map(|cores| format!("shoal_cores={cores}")));
+    let boot = Boot::begin("osd", &daemon, |layers, _| match args.no_mon_config {
         true => Ok(BTreeMap::new()),
         false => stored_options::fetch(layers, wait),
     })?;
@@ -136,23 +138,13 @@ fn owner(boot: &Boot, start: &OsdStartOptions) -> Owner {
     Owner { name: boot.name.clone(), osd_uuid: start.uuid.clone(), fsid: start.fsid.clone() }
 }
 
-fn wished_cores(start: &OsdStartOptions, args: &Args) -> anyhow::Result<u16> {
-    let cores = args.cores.unwrap_or(start.cores);
-    anyhow::ensure!(
-        (1..=machine::ConnId::CORES_MAX).contains(&cores),
-        "an OSD has 1 to {} cores",
-        machine::ConnId::CORES_MAX
-    );
-    Ok(cores)
-}
-
 fn make_store(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let start = OsdStartOptions::read(&boot.layers);
     let block = &start.block_path;
     let path = args.device.as_deref().unwrap_or(block);
     let making = Making {
         owner: owner(boot, &start),
-        shards: wished_cores(&start, args)?.into(),
+        shards: start.cores.into(),
         size: args.size.unwrap_or_else(|| MkfsOptions::read(&boot.layers).block_bytes),
         force: args.force,
         discard: start.discard,
@@ -183,7 +175,8 @@ enum Objects {
 
 impl Objects {
     /// Finds the medium, and the number of cores that can serve it.
-    fn find(boot: &Boot, start: &OsdStartOptions, wished: u16) -> anyhow::Result<(Objects, u16)> {
+    fn find(boot: &Boot, start: &OsdStartOptions) -> anyhow::Result<(Objects, u16)> {
+        let wished = start.cores;
         let block = &start.block_path;
         if std::fs::symlink_metadata(block).is_ok() {
             let device = Device::open(block)?;
@@ -247,7 +240,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let start = OsdStartOptions::read(&boot.layers);
     let session = SessionOptions::read(&boot.layers);
     let id: i32 = args.daemon.id.parse().ok().filter(|id| *id >= 0).context("--id of an OSD is a number")?;
-    let (objects, cores) = Objects::find(boot, &start, wished_cores(&start, args)?)?;
+    let (objects, cores) = Objects::find(boot, &start)?;
     let is_in_memory = matches!(objects, Objects::Memory(_));
 
     let mut random = system::os_random()?;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The arguments of every daemon.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 // clap names a group after its struct, and every command's is called Args.
 #[group(skip)]
 pub struct Args {
