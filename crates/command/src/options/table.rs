@@ -262,11 +262,12 @@ impl Definition {
                 Actors(&self.acts)
             ));
         }
-        if actors.iter().any(|(_, when)| *when == When::Live) {
+        let later: Vec<_> = actors.into_iter().filter(|(_, when)| *when != When::Live).collect();
+        if later.is_empty() {
             return None;
         }
-        let kinds = actors.iter().map(|(daemon, _)| daemon.name()).collect::<Vec<_>>().join(", ");
-        Some(match actors.iter().any(|(_, when)| *when == When::Start) {
+        let kinds = later.iter().map(|(daemon, _)| daemon.name()).collect::<Vec<_>>().join(", ");
+        Some(match later.iter().any(|(_, when)| *when == When::Start) {
             true => format!("{name} takes effect when {kinds} restarts"),
             false => format!("{name} takes effect when a new cluster or store is made"),
         })
@@ -380,6 +381,15 @@ mod tests {
             assert_eq!(read, Ok(text.to_owned()), "{name}");
         }
         assert_eq!(find("ms_cluster_mode").unwrap().type_name, "str");
+    }
+
+    /// For a section of several kinds of daemons, of which some act at once and some with a restart.
+    #[test]
+    fn one_live_actor_hides_no_restart_of_another() {
+        let row = "x\tbool\tbasic\tfalse\t\t\t\t\t\tmon:live osd:start\t0.1\tA test.";
+        let row = Definition::parse(row);
+        assert_eq!(row.warning("global").unwrap(), "x takes effect when osd restarts");
+        assert_eq!(row.warning("mon"), None);
     }
 
     #[test]
