@@ -139,6 +139,9 @@ impl Server {
         self.endpoint_fx = fx;
         while self.poll_store() {}
         self.endpoint.read_on(NOW, &mut self.endpoint_fx);
+        if self.core.has_unsent_replies() {
+            self.step(node::Input::Sent);
+        }
     }
 
     fn step(&mut self, input: node::Input) {
