@@ -6,7 +6,7 @@
 use super::spec::{ClusterSpec, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
 use super::{Matrix, OtherHosts, cluster};
-use crate::size;
+use command::options::value::bytes_at_command_line;
 use serde_json::{Map, Value};
 
 /// Keys of CBT's cluster section that describe hosts, which the lab takes from `--conf` or from `deploy`.
@@ -281,7 +281,9 @@ impl Module<'_> {
             None => base.volume_bytes,
             // CBT counts in MiB where no unit is given.
             Some(text) if text.parse::<u64>().is_ok() => text.parse::<u64>().unwrap_or(1) << 20,
-            Some(text) => size::parse(&text).ok_or_else(|| self.problem("vol_size", "vol_size: no size"))?,
+            Some(text) => {
+                bytes_at_command_line(&text).ok_or_else(|| self.problem("vol_size", "vol_size: no size"))?
+            }
         };
         let volumes = self.counts("volumes_per_client", 1)?[0] * self.counts("procs_per_volume", 1)?[0];
         let read_percent = match self.keys.get("rwmixwrite") {
@@ -389,7 +391,7 @@ impl Module<'_> {
     fn sizes(&self, key: &str, otherwise: u64) -> Result<Vec<u64>, Problem> {
         let Some(value) = self.keys.get(key) else { return Ok(vec![otherwise]) };
         let parse = |v: &Value| {
-            let bytes = size::parse(&text_of(v)).filter(|b| *b > 0);
+            let bytes = bytes_at_command_line(&text_of(v)).filter(|b| *b > 0);
             bytes.ok_or_else(|| self.problem(key, format!("{key}: {v} is no size")))
         };
         axis(value).iter().map(parse).collect()

@@ -12,7 +12,7 @@
 use super::spec::{Access, ClusterSpec, Fault, FaultKind, Op, Pool, Spec, Tool};
 use super::tree::{Problem, Tree, axis, text_of};
 use super::{Matrix, OtherHosts, cluster};
-use crate::size;
+use command::options::value::bytes_at_command_line;
 use serde_json::{Map, Value};
 
 const TOP: &[&str] =
@@ -194,7 +194,8 @@ fn expand(tree: &Tree, path: &[&str], keys: &Map<String, Value>) -> Result<Vec<S
 
 fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
     let text = text_of(value);
-    let bytes = || size::parse(&text).filter(|b| *b > 0).ok_or(format!("{text} is no size (4k, 4M, …)"));
+    let bytes =
+        || bytes_at_command_line(&text).filter(|b| *b > 0).ok_or(format!("{text} is no size (4k, 4M, …)"));
     let count = || text.parse::<u32>().map_err(|_| format!("{text} is no count"));
     let real = || text.parse::<f64>().ok().filter(|v| *v >= 0.0).ok_or(format!("{text} is no number"));
     let above = |n: u32| if n == 0 { Err("at least 1".to_owned()) } else { Ok(n) };
@@ -243,7 +244,8 @@ fn set(spec: &mut Spec, key: &str, value: &Value) -> Result<(), String> {
 fn sizes(shares: &Map<String, Value>) -> Result<(u64, Vec<(u64, f64)>), String> {
     let mut out = Vec::new();
     for (size, share) in shares {
-        let bytes = size::parse(size).filter(|b| *b > 0).ok_or(format!("{size} is no size (4k, 4M, …)"))?;
+        let bytes =
+            bytes_at_command_line(size).filter(|b| *b > 0).ok_or(format!("{size} is no size (4k, 4M, …)"))?;
         let share = share.as_f64().filter(|s| *s > 0.0).ok_or(format!("{size}: {share} is no share"))?;
         out.push((bytes, share));
     }
