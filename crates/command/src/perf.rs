@@ -167,12 +167,10 @@ pub struct Axis {
 pub const BUCKETS: usize = 32;
 
 impl Axis {
+    #[inline]
     pub const fn bucket(&self, value: u64) -> usize {
         let quanta = value / self.quantum;
-        if quanta == 0 {
-            return 1;
-        }
-        let bucket = 2 + quanta.ilog2() as usize;
+        let bucket = 1 + (u64::BITS - quanta.leading_zeros()) as usize;
         if bucket < BUCKETS { bucket } else { BUCKETS - 1 }
     }
 

@@ -46,6 +46,16 @@ impl<E> Effects<E> {
         std::mem::take(&mut self.0)
     }
 
+    /// Gives back a queue that was taken out while its effects were carried out, so that its memory serves again.
+    #[inline]
+    pub fn put_back(&mut self, taken: Effects<E>) {
+        let unused = std::mem::replace(&mut self.0, taken.0);
+        if unused.capacity() == 0 {
+            // Nothing to free, and no call to find that out.
+            std::mem::forget(unused);
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -15,6 +15,11 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// [`Time::since`] in nanoseconds, for what is counted with every operation.
+    pub fn nanos_since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// The earlier of two deadlines, where `None` is never.
     pub fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
         match (a, b) {

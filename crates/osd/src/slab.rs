@@ -105,12 +105,14 @@ impl<T> Default for Slab<T> {
 /// When nothing is there: for keys that the owner knows to be live.
 impl<T> std::ops::Index<Key> for Slab<T> {
     type Output = T;
+    #[inline]
     fn index(&self, key: Key) -> &T {
         self.get(key).expect("a live key")
     }
 }
 
 impl<T> std::ops::IndexMut<Key> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, key: Key) -> &mut T {
         self.get_mut(key).expect("a live key")
     }

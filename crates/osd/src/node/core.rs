@@ -186,12 +186,18 @@ impl Core {
 
     // ---- the shard
 
+    /// Always inline, as the way to it: an input is large, and each call would copy it.
+    #[inline(always)]
     fn step_shard(&mut self, now: Time, input: shard::Input, out: &mut Fx) {
         if let shard::Input::Map { view, .. } = &input {
             self.view = view.clone();
             self.measure |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
         }
         self.shard.step(now, input, &mut self.shard_effects);
+        self.carry_out_shard(out);
+    }
+
+    fn carry_out_shard(&mut self, out: &mut Fx) {
         let mut effects = std::mem::take(&mut self.shard_effects);
         for effect in effects.drain() {
             match effect {
@@ -213,10 +219,11 @@ impl Core {
                 }
             }
         }
-        self.shard_effects = effects;
+        self.shard_effects.put_back(effects);
     }
 
     /// To the shard of `core`, at once if it is this one.
+    #[inline(always)]
     fn hand_to_shard(&mut self, now: Time, core: CoreId, input: shard::Input, out: &mut Fx) {
         if core == self.core {
             self.step_shard(now, input, out);
@@ -294,6 +301,7 @@ impl Core {
     }
 
     /// A client's objects are on all cores, so every shard hears of every session. Requests go to their PG's shard.
+    #[inline]
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
         match event {
             NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {

@@ -238,12 +238,14 @@ impl ObjectTable {
 
 impl std::ops::Index<Key> for ObjectTable {
     type Output = ObjectContext;
+    #[inline]
     fn index(&self, key: Key) -> &ObjectContext {
         &self.contexts[key]
     }
 }
 
 impl std::ops::IndexMut<Key> for ObjectTable {
+    #[inline]
     fn index_mut(&mut self, key: Key) -> &mut ObjectContext {
         &mut self.contexts[key]
     }

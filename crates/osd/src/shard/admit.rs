@@ -94,7 +94,8 @@ impl Shard {
         if op.flags.contains(OsdFlags::PARALLELEXEC) {
             return Verdict::Refuse(Errno::INVAL);
         }
-        let operations: SmallVec<[Operation; 2]> = op.ops.iter().map(Operation::decode).collect();
+        let mut operations = SmallVec::<[Operation; 2]>::with_capacity(op.ops.len());
+        op.ops.iter().for_each(|op| operations.push(Operation::decode(op)));
         let access = match Access::of(op.flags, &op.ops, &operations) {
             Ok(access) => access,
             Err(errno) => return Verdict::Refuse(errno),

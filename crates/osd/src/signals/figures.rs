@@ -35,10 +35,11 @@ impl ShardSignals {
     /// An operation was answered; only those that succeeded count in stock's counters.
     pub fn on_answered(&mut self, answered: &Answered<'_>, is_success: bool) {
         let is_write = answered.stamps.submitted != Time::ZERO;
-        self.histograms.stages.record(answered.stamps, is_write, answered.now);
+        let durations = answered.stamps.durations(answered.now);
+        self.histograms.stages.record(&durations, is_write);
         self.unsent.add(is_write, answered.now);
         if is_success {
-            answered.count(&mut self.totals, &mut self.histograms.sizes);
+            answered.count(&durations, &mut self.totals, &mut self.histograms.sizes);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use command::perf::{Axis, BUCKETS, Reading};
 use std::ops::AddAssign;
-use std::time::Duration;
 
 /// Number of measurements, and their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,9 +11,9 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub fn record(&mut self, duration: Duration) {
+    pub fn record(&mut self, ns: u64) {
         self.count += 1;
-        self.sum_ns += duration.as_nanos() as u64;
+        self.sum_ns += ns;
     }
 
     /// The mean of what came on top of `earlier`; 0 when nothing did.
@@ -46,13 +45,12 @@ pub struct LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    pub fn record(&mut self, duration: Duration) {
-        self.record_many(duration, 1);
+    pub fn record(&mut self, ns: u64) {
+        self.record_many(ns, 1);
     }
 
     /// So many measurements of the same duration.
-    pub fn record_many(&mut self, duration: Duration, count: u64) {
-        let ns = duration.as_nanos() as u64;
+    pub fn record_many(&mut self, ns: u64, count: u64) {
         self.total += Latency { count, sum_ns: ns * count };
         self.buckets[STAGE_AXIS.bucket(ns)] += count;
     }
@@ -82,8 +80,8 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    pub fn record(&mut self, duration: Duration, bytes: u64) {
-        let row = SIZE_AXES[0].bucket(duration.as_nanos() as u64);
+    pub fn record(&mut self, ns: u64, bytes: u64) {
+        let row = SIZE_AXES[0].bucket(ns);
         self.0[row * BUCKETS + SIZE_AXES[1].bucket(bytes)] += 1;
     }
 }
@@ -102,7 +100,7 @@ mod tests {
     fn histogram_counts_every_duration_in_one_bucket() {
         let mut histogram = LatencyHistogram::default();
         for ns in [0, 999, 1000, 1999, 2000, u64::MAX / 8] {
-            histogram.record(Duration::from_nanos(ns));
+            histogram.record(ns);
         }
         assert_eq!((histogram.buckets[1], histogram.buckets[2], histogram.buckets[3]), (2, 2, 1));
         assert_eq!(histogram.buckets.iter().sum::<u64>(), histogram.total.count);
@@ -114,18 +112,18 @@ mod tests {
     #[test]
     fn mean_is_of_what_came_since() {
         let mut latency = Latency::default();
-        latency.record(Duration::from_nanos(100));
+        latency.record(100);
         let before = latency;
         assert_eq!(latency.mean_ns_since(before), 0);
-        latency.record(Duration::from_nanos(300));
-        latency.record(Duration::from_nanos(500));
+        latency.record(300);
+        latency.record(500);
         assert_eq!(latency.mean_ns_since(before), 400);
     }
 
     #[test]
     fn sizes_and_latencies_make_rows_and_columns() {
         let mut histogram = SizeHistogram::default();
-        histogram.record(Duration::from_micros(150), 4096);
+        histogram.record(150_000, 4096);
         assert_eq!(histogram.0[2 * BUCKETS + 5], 1);
     }
 }

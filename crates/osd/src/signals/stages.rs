@@ -3,7 +3,6 @@
 use super::latency::LatencyHistogram;
 use machine::Time;
 use std::ops::AddAssign;
-use std::time::Duration;
 
 /// When an operation reached each point. Zero: not yet, or never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,11 +61,16 @@ impl Stage {
 }
 
 impl OpStamps {
-    /// For an operation that is answered at `now`, the time in each stage before [`Stage::Reply`].
-    pub fn durations(&self, now: Time) -> [Duration; Stage::Reply as usize] {
+    /// For an operation that is answered at `now`, the nanoseconds in each stage before [`Stage::Reply`].
+    pub fn durations(&self, now: Time) -> [u64; Stage::Reply as usize] {
         let OpStamps { received, admitted, begun, submitted, .. } = *self;
         let prepared = if submitted == Time::ZERO { now } else { submitted };
-        [admitted.since(received), begun.since(admitted), prepared.since(begun), now.since(prepared)]
+        [
+            admitted.nanos_since(received),
+            begun.nanos_since(admitted),
+            prepared.nanos_since(begun),
+            now.nanos_since(prepared),
+        ]
     }
 }
 
@@ -78,23 +82,28 @@ pub struct StageHistograms {
 }
 
 impl StageHistograms {
-    pub fn record(&mut self, stamps: &OpStamps, is_write: bool, now: Time) {
+    /// Takes what [`OpStamps::durations`] returned.
+    #[inline]
+    pub fn record(&mut self, durations: &[u64; Stage::Reply as usize], is_write: bool) {
         let histograms = if is_write { &mut self.writes } else { &mut self.reads };
-        histograms.iter_mut().zip(stamps.durations(now)).for_each(|(histogram, d)| histogram.record(d));
+        histograms.iter_mut().zip(durations).for_each(|(histogram, ns)| histogram.record(*ns));
     }
 
     /// The turn's replies were sent at `now`.
     pub fn record_sent(&mut self, replies: &mut Unsent, now: Time) {
-        for UnsentReplies { since, reads, writes } in replies.0.drain(..) {
-            self.reads[Stage::Reply as usize].record_many(now.since(since), reads);
-            self.writes[Stage::Reply as usize].record_many(now.since(since), writes);
+        for UnsentReplies { since, reads, writes } in replies.earlier.drain(..).chain(replies.last.take()) {
+            self.reads[Stage::Reply as usize].record_many(now.nanos_since(since), reads);
+            self.writes[Stage::Reply as usize].record_many(now.nanos_since(since), writes);
         }
     }
 }
 
 /// Replies of the present turn. They are with the sockets when it ends.
 #[derive(Debug, Default)]
-pub struct Unsent(Vec<UnsentReplies>);
+pub struct Unsent {
+    last: Option<UnsentReplies>,
+    earlier: Vec<UnsentReplies>,
+}
 
 /// The replies of one moment.
 #[derive(Debug)]
@@ -106,16 +115,13 @@ struct UnsentReplies {
 
 impl Unsent {
     pub fn add(&mut self, is_write: bool, now: Time) {
-        let is_new = self.0.last().is_none_or(|last| last.since != now);
-        if is_new {
-            self.0.push(UnsentReplies { since: now, reads: 0, writes: 0 });
-        }
-        let last = self.0.last_mut().expect("one was there, or is now");
+        self.earlier.extend(self.last.take_if(|last| last.since != now));
+        let last = self.last.get_or_insert(UnsentReplies { since: now, reads: 0, writes: 0 });
         *if is_write { &mut last.writes } else { &mut last.reads } += 1;
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.last.is_none()
     }
 }
 
@@ -141,11 +147,11 @@ mod tests {
             submitted: Time(110),
             durable: Time(750),
         };
-        assert_eq!(write.durations(Time(750)).map(|d| d.as_nanos()), [20, 30, 50, 640]);
+        assert_eq!(write.durations(Time(750)), [20, 30, 50, 640]);
         let read = OpStamps { submitted: Time::ZERO, durable: Time::ZERO, ..write };
-        assert_eq!(read.durations(Time(150)).map(|d| d.as_nanos()), [20, 30, 90, 0]);
+        assert_eq!(read.durations(Time(150)), [20, 30, 90, 0]);
         let cached = OpStamps { fetched: Time::ZERO, ..read };
-        assert_eq!(cached.durations(Time(60)).map(|d| d.as_nanos()), [20, 30, 0, 0]);
+        assert_eq!(cached.durations(Time(60)), [20, 30, 0, 0]);
     }
 
     #[test]

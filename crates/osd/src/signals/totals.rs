@@ -1,7 +1,7 @@
 //! Stock's counters of client operations (`osd_perf_counters.cc`, counted as `PrimaryLogPG::log_op_stats` does).
 
 use super::latency::{Latency, SizeHistogram};
-use super::stages::OpStamps;
+use super::stages::{OpStamps, Stage};
 use machine::Time;
 use std::ops::AddAssign;
 
@@ -32,7 +32,7 @@ pub struct KindTotals {
     pub latency: Latency,
     /// Begun to replied.
     pub process: Latency,
-    /// Begun to submitted; for a read, to fetched.
+    /// Begun to submitted; for a read, to replied.
     pub prepare: Latency,
 }
 
@@ -108,11 +108,19 @@ pub struct Answered<'a> {
 }
 
 impl Answered<'_> {
-    pub fn count(&self, totals: &mut OpTotals, sizes: &mut SizeHistograms) {
-        let Answered { kind, stamps, in_bytes, out_bytes, now } = *self;
-        let latency = now.since(stamps.received);
-        totals.before_queue.record(stamps.admitted.since(stamps.received));
-        totals.before_dequeue.record(stamps.begun.since(stamps.received));
+    /// `durations` are those of its stages.
+    #[inline]
+    pub fn count(
+        &self,
+        durations: &[u64; Stage::Reply as usize],
+        totals: &mut OpTotals,
+        sizes: &mut SizeHistograms,
+    ) {
+        let Answered { kind, in_bytes, out_bytes, .. } = *self;
+        let [route, object_wait, fetch, commit] = *durations;
+        let latency = route + object_wait + fetch + commit;
+        totals.before_queue.record(route);
+        totals.before_dequeue.record(route + object_wait);
         let of_kind = match kind {
             OpKind::Read => {
                 sizes.read_out.record(latency, out_bytes);
@@ -132,8 +140,8 @@ impl Answered<'_> {
         of_kind.in_bytes += in_bytes;
         of_kind.out_bytes += out_bytes;
         of_kind.latency.record(latency);
-        of_kind.process.record(now.since(stamps.begun));
-        of_kind.prepare.record(stamps.submitted.max(stamps.fetched).since(stamps.begun));
+        of_kind.process.record(fetch + commit);
+        of_kind.prepare.record(fetch);
     }
 }
 
@@ -153,8 +161,11 @@ mod tests {
         let (mut totals, mut sizes) = (OpTotals::default(), SizeHistograms::default());
         for kind in [OpKind::of(true, false), OpKind::of(false, true), OpKind::of(true, true)] {
             let now = Time(1000);
-            Answered { kind, stamps: &stamps, in_bytes: 4096, out_bytes: 7, now }
-                .count(&mut totals, &mut sizes);
+            Answered { kind, stamps: &stamps, in_bytes: 4096, out_bytes: 7, now }.count(
+                &stamps.durations(now),
+                &mut totals,
+                &mut sizes,
+            );
         }
         let all = totals.all();
         assert_eq!((all.count, all.in_bytes, all.out_bytes), (3, 3 * 4096, 21));

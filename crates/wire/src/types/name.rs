@@ -90,6 +90,7 @@ impl std::borrow::Borrow<[u8]> for Name {
 }
 
 impl PartialEq for Name {
+    #[inline]
     fn eq(&self, other: &Name) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
