@@ -38,7 +38,7 @@ impl Client {
             to: server,
             kind: EntityKind::OSD,
             policy: Policy::Lossy,
-            credentials,
+            credentials: credentials.into(),
         };
         client.step(Input::Role(connect));
         let socket = client.socket.expect("connecting opens a socket");

@@ -35,6 +35,7 @@ pub enum Input {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a reply is the largest, and by far the most frequent")]
 pub enum Effect {
     Net(NetEffect),
     Event(Event),
@@ -47,6 +48,7 @@ impl From<Event> for Effect {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a reply is the largest, and by far the most frequent")]
 pub enum Event {
     /// A monitor has admitted the client.
     Connected {

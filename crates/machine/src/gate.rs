@@ -38,7 +38,7 @@ impl Gate {
             return Ok(());
         }
         // A release that speaks of more than we know is no attack.
-        if matches!(body, Body::Unknown { .. }) {
+        if matches!(body, Body::Unknown(_)) {
             return Err(Refused(None));
         }
         let why = match senders.is_nobody() {

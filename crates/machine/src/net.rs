@@ -11,12 +11,12 @@ use codec::Features;
 use wire::messages::Message;
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
-/// An event of the network.
+/// An event of the network. Small, since it moves a few times for each message: what is large and rare is in a box.
 #[derive(Debug)]
 pub enum NetEvent {
     /// Both sides are authenticated: messages may flow. For a connection that we opened and for one that
     /// we accepted. Comes once in a connection's life, also when a lossless session reconnects under it.
-    Ready { conn: ConnId, peer: Peer },
+    Ready { conn: ConnId, peer: Box<Peer> },
     Message {
         conn: ConnId,
         message: Message,
@@ -26,7 +26,7 @@ pub enum NetEvent {
     /// A peer that connected to us wants to authenticate, and the role itself decides (the monitor). The
     /// answer is [`NetEffect::AuthReply`]; until it is given nothing more is read from the peer, and the
     /// handshake's deadline runs.
-    Auth { conn: ConnId, request: AuthRequest },
+    Auth { conn: ConnId, request: Box<AuthRequest> },
     /// A monitor let us in: comes just before the `Ready` of a connection opened with [`Credentials::Key`] (or,
     /// with only a global id inside, [`Credentials::None`] to a monitor).
     Granted { conn: ConnId, grant: Grant },
@@ -35,20 +35,26 @@ pub enum NetEvent {
     Closed { conn: ConnId, why: CloseReason },
 }
 
-/// An effect of a role on the network.
+/// An effect of a role on the network. As small as [`NetEvent`].
 #[derive(Debug)]
 pub enum NetEffect {
     /// Open a connection under an id that the role chose (see [`ConnId::outgoing`]). Ends in `Ready` or `Closed`.
     /// The first msgr2 address of `to` is the one that is called.
-    Connect { conn: ConnId, to: EntityAddrVec, kind: EntityKind, policy: Policy, credentials: Credentials },
+    Connect {
+        conn: ConnId,
+        to: EntityAddrVec,
+        kind: EntityKind,
+        policy: Policy,
+        credentials: Box<Credentials>,
+    },
     /// In order, per connection. To a connection that is gone: dropped. Before `Ready`: queued.
     Send { conn: ConnId, message: Message },
     /// The answer to [`NetEvent::Auth`].
-    AuthReply { conn: ConnId, reply: AuthReply },
+    AuthReply { conn: ConnId, reply: Box<AuthReply> },
     /// The keys that verify the tickets of peers that connect to us; replaces those given before.
     ServiceKeys(wire::cephx::RotatingKeys),
     /// New credentials for a lossless session that may have to connect again (its ticket was renewed).
-    Renew { conn: ConnId, credentials: Credentials },
+    Renew { conn: ConnId, credentials: Box<Credentials> },
     /// The memory budget for clients' requests on this core, in bytes, held and being received. Beyond it sockets are not
     /// read.
     HoldAtMost(usize),

@@ -137,7 +137,7 @@ impl Session {
             };
             self.stage = Stage::Judging;
             self.was_announced = true;
-            cx.event(NetEvent::Auth { conn: self.conn, request });
+            cx.event(NetEvent::Auth { conn: self.conn, request: Box::new(request) });
             return Ok(());
         }
         match self.handshake.method {

@@ -271,7 +271,7 @@ impl Endpoint {
         match effect {
             NetEffect::Connect { conn, to, kind, policy, credentials } => {
                 let key = peer_key(&to);
-                let session = Session::opened(conn, to, kind, policy, credentials);
+                let session = Session::opened(conn, to, kind, policy, *credentials);
                 self.sessions.insert(conn, session);
                 self.inflow.set_sessions(self.sessions.len());
                 if policy != Policy::Lossy {
@@ -284,7 +284,7 @@ impl Endpoint {
                 s.wake(cx.now);
             }),
             NetEffect::AuthReply { conn, reply } => {
-                let fault = self.try_with(now, conn, effects, |s, cx| s.on_auth_reply(reply, cx));
+                let fault = self.try_with(now, conn, effects, |s, cx| s.on_auth_reply(*reply, cx));
                 self.on_result(now, conn, fault, effects);
                 self.on_bytes(now, conn, effects);
             }
@@ -293,7 +293,7 @@ impl Endpoint {
                 self.keys = keys;
             }
             NetEffect::Renew { conn, credentials } => {
-                self.with(now, conn, effects, |s, _| s.credentials = Some(credentials));
+                self.with(now, conn, effects, |s, _| s.credentials = Some(*credentials));
             }
             NetEffect::HoldAtMost(len) => self.inflow.set_len_max(len),
             NetEffect::Close { conn } => self.close(conn, None, effects),

@@ -361,7 +361,7 @@ impl Session {
         self.deadline = self.is_lossy().then(|| cx.now + cx.config.idle_timeout);
         if !self.was_ready {
             self.was_ready = true;
-            cx.event(NetEvent::Ready { conn: self.conn, peer: self.peer.clone() });
+            cx.event(NetEvent::Ready { conn: self.conn, peer: Box::new(self.peer.clone()) });
         }
         self.write_queued();
     }

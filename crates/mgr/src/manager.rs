@@ -351,7 +351,7 @@ impl Manager {
             });
         }
         match event {
-            NetEvent::Ready { conn, peer } => self.on_peer(conn, peer, fx),
+            NetEvent::Ready { conn, peer } => self.on_peer(conn, *peer, fx),
             NetEvent::Message { conn, message, .. } => self.on_message(now, conn, message, fx),
             NetEvent::Closed { conn, .. } => self.on_peer_gone(conn),
             NetEvent::Auth { .. } | NetEvent::Granted { .. } => {}

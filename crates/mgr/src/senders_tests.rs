@@ -189,7 +189,7 @@ fn outcome_of(row: &Row, (name, caps): (&str, Option<&str>)) -> Outcome {
         manager.step(Time(5), Input::Net(event), &mut fx);
         fx.take()
     };
-    step(&mut manager, NetEvent::Ready { conn, peer: peer(&name, caps) });
+    step(&mut manager, NetEvent::Ready { conn, peer: Box::new(peer(&name, caps)) });
     let send =
         |body: &Body| NetEvent::Message { conn, message: Message::new(body.clone()), held: Held::default() };
     for body in (row.before)(&name) {

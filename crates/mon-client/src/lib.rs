@@ -313,7 +313,13 @@ impl MonSession {
                 let conn = outgoing_number(self.conn_space, self.conns_opened);
                 let credentials = self.monitor_credentials(now);
                 let policy = machine::net::Policy::Lossy;
-                let connect = NetEffect::Connect { conn, to, kind: EntityKind::MON, policy, credentials };
+                let connect = NetEffect::Connect {
+                    conn,
+                    to,
+                    kind: EntityKind::MON,
+                    policy,
+                    credentials: credentials.into(),
+                };
                 fx.push(Effect::Net(connect));
                 self.link = Link::Calling { conn, until: now + self.config.timing.call_timeout };
             }
@@ -344,7 +350,7 @@ impl MonSession {
                 self.global_id = grant.global_id;
                 self.tickets.take(now, grant.tickets);
             }
-            NetEvent::Ready { conn, peer } if current == Some(conn) => self.on_ready(now, conn, peer, fx),
+            NetEvent::Ready { conn, peer } if current == Some(conn) => self.on_ready(now, conn, *peer, fx),
             NetEvent::Message { conn, message, .. } if current == Some(conn) => {
                 self.on_message(now, message, fx)
             }

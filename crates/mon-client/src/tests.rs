@@ -118,13 +118,13 @@ impl World {
         ];
         let auth_key = tickets[0].session_key.clone();
         let mut out = self.net(NetEvent::Granted { conn, grant: Grant { global_id, tickets } });
-        out.extend(self.net(NetEvent::Ready { conn, peer: peer() }));
+        out.extend(self.net(NetEvent::Ready { conn, peer: Box::new(peer()) }));
         (out, auth_key)
     }
 
     fn admit_without_keys(&mut self, conn: ConnId) -> Vec<Effect> {
         self.net(NetEvent::Granted { conn, grant: Grant { global_id: 9, tickets: Vec::new() } });
-        self.net(NetEvent::Ready { conn, peer: peer() })
+        self.net(NetEvent::Ready { conn, peer: Box::new(peer()) })
     }
 
     fn give_monmap(&mut self, conn: ConnId, monitors: u16) -> Vec<Effect> {
@@ -136,7 +136,7 @@ impl World {
 fn called(effects: &[Effect]) -> Option<(ConnId, EntityAddrVec, &Credentials)> {
     effects.iter().find_map(|e| match e {
         Effect::Net(NetEffect::Connect { conn, to, credentials, .. }) => {
-            Some((*conn, to.clone(), credentials))
+            Some((*conn, to.clone(), &**credentials))
         }
         _ => None,
     })
@@ -201,7 +201,7 @@ fn silent_monitor_is_given_up_after_timeout() {
     let (second, second_addr, _) = called(&effects).unwrap();
     assert_ne!(first_addr, second_addr);
     // What the first one still says is ignored.
-    assert!(world.net(NetEvent::Ready { conn: first, peer: peer() }).is_empty());
+    assert!(world.net(NetEvent::Ready { conn: first, peer: Box::new(peer()) }).is_empty());
     assert!(!world.session.is_connected());
     world.admit_without_keys(second);
     assert!(world.session.is_connected());

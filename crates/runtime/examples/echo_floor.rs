@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::cephx::KeyKind;
 use wire::frames::{FrameDecoder, FrameEncoder, MODE_CRC, MODE_SECURE, MessageHeader, WriteQueue};
-use wire::messages::{Body, Header, Message, Payload};
+use wire::messages::{Body, Header, Message, Payload, UnknownMessage};
 use wire::types::{AddrKind, EntityAddr, EntityKind, EntityName};
 
 #[derive(Clone)]
@@ -114,7 +114,7 @@ fn message(len: usize) -> Message {
         data: vec![7; len].into(),
         data_sum: None,
     };
-    Message { tid: 1, priority: 127, body: Body::Unknown { header, payload } }
+    Message { tid: 1, priority: 127, body: Body::Unknown(Box::new(UnknownMessage { header, payload })) }
 }
 
 // ---- bare: frames on sockets
@@ -131,7 +131,8 @@ fn bare(load: &Load, tally: Arc<Tally>) {
     let mut client = BareLoop::new(sockets);
     for end in &mut client.ends {
         for _ in 0..load.depth {
-            let Body::Unknown { header, payload } = message(load.len).body else { unreachable!() };
+            let Body::Unknown(unknown) = message(load.len).body else { unreachable!() };
+            let UnknownMessage { header, payload } = *unknown;
             let header = MessageHeader { seq: 1, ack_seq: 0, data_offset: 0, header };
             end.tx.message(&header, payload.front.to_vec(), Bytes::new(), payload.data.into(), &mut end.out);
         }
@@ -255,11 +256,11 @@ impl Role for EchoRole {
                 to: EntityAddr::msgr2(*to, 0).into(),
                 kind: EntityKind::OSD,
                 policy: Policy::Lossy,
-                credentials: Credentials::Ticket {
+                credentials: Box::new(Credentials::Ticket {
                     auth_name: "client.admin".into(),
                     global_id: 4000,
                     ticket: ticket.clone(),
-                },
+                }),
             });
         }
     }

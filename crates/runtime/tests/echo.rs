@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::time::Duration;
 use wire::cephx::METHOD_NONE;
-use wire::messages::{Body, Header, Message, Payload};
+use wire::messages::{Body, Header, Message, Payload, UnknownMessage};
 use wire::types::{EntityAddr, EntityKind, EntityName};
 
 /// Echoes every message, by way of the next core.
@@ -57,7 +57,7 @@ impl Role for Caller {
                 to: EntityAddr::msgr2(self.to, 7).into(),
                 kind: EntityKind::OSD,
                 policy: Policy::Lossy,
-                credentials: Credentials::None { auth_name: "client.test".into(), global_id: 9 },
+                credentials: Box::new(Credentials::None { auth_name: "client.test".into(), global_id: 9 }),
             });
         }
     }
@@ -103,7 +103,7 @@ fn message(n: u64, len: usize) -> Message {
     let data_sum = (len > 0).then(|| wire::frames::crc32c(&data));
     let front = vec![n as u8; 20].into();
     let payload = Payload { front, middle: Bytes::new(), data: data.into(), data_sum };
-    Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
+    Message { tid: n, priority: 127, body: Body::Unknown(Box::new(UnknownMessage { header, payload })) }
 }
 
 fn options(name: EntityName, listener: Option<&TcpListener>, cores: u16) -> Options {

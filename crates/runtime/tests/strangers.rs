@@ -80,7 +80,7 @@ fn call(client: &Reactors<NetEffect>, n: u64, to: SocketAddr) {
         to: EntityAddr::msgr2(to, 0).into(),
         kind: EntityKind::OSD,
         policy: Policy::Lossy,
-        credentials: Credentials::None { auth_name: "client.good".into(), global_id: 1 },
+        credentials: Box::new(Credentials::None { auth_name: "client.good".into(), global_id: 1 }),
     });
 }
 

@@ -144,7 +144,13 @@ impl Program {
         kind: EntityKind,
         credentials: Credentials,
     ) -> Result<Option<Grant>, CloseReason> {
-        self.effect(NetEffect::Connect { conn, to, kind, policy: Policy::Lossy, credentials });
+        self.effect(NetEffect::Connect {
+            conn,
+            to,
+            kind,
+            policy: Policy::Lossy,
+            credentials: credentials.into(),
+        });
         let mut granted = None;
         loop {
             match self.events.recv_timeout(PATIENCE).expect("an event in time") {

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::messages::{Body, Header, Message, Payload};
+use wire::messages::{Body, Header, Message, Payload, UnknownMessage};
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +35,12 @@ fn message(tid: u64, words: &[u64]) -> Message {
     words.iter().for_each(|word| w.u64(*word));
     let header = Header { tid, kind: 60_000, priority: 127, version: 1, compat: 1 };
     let payload = Payload { front: w.into_bytes(), middle: Bytes::new(), data: Bytes::new(), data_sum: None };
-    Message { tid, priority: 127, body: Body::Unknown { header, payload } }
+    Message { tid, priority: 127, body: Body::Unknown(Box::new(UnknownMessage { header, payload })) }
 }
 
 fn words_of(message: &Message) -> Vec<u64> {
-    let Body::Unknown { payload, .. } = &message.body else { panic!("a stranger's message") };
+    let Body::Unknown(unknown) = &message.body else { panic!("a stranger's message") };
+    let payload = &unknown.payload;
     let mut r = Reader::new(&payload.front);
     std::iter::from_fn(|| r.u64().ok()).collect()
 }
@@ -200,7 +201,7 @@ impl Client {
             to: addrs(0),
             kind: EntityKind::OSD,
             policy: Policy::Lossy,
-            credentials,
+            credentials: credentials.into(),
         });
     }
 

@@ -42,7 +42,7 @@ impl Client {
             to: session.addrs.clone(),
             kind: EntityKind::OSD,
             policy: Policy::Lossy,
-            credentials,
+            credentials: credentials.into(),
         }));
         self.send_all(now, osd, fx);
     }

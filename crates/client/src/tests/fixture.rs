@@ -146,7 +146,7 @@ impl World {
         let name = EntityName::new(EntityKind::OSD, 0);
         let peer = Peer::identified(proof, name, EntityAddr::default()).unwrap();
         let peer = Peer { features: TENTACLE, ..peer };
-        self.net(NetEvent::Ready { conn, peer })
+        self.net(NetEvent::Ready { conn, peer: peer.into() })
     }
 
     pub(super) fn close(&mut self, conn: ConnId) -> Vec<Effect> {

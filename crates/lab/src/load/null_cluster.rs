@@ -120,8 +120,8 @@ impl Role for MonitorRole {
     fn on_net(&mut self, event: NetEvent, turn: &mut Turn<()>) {
         match event {
             NetEvent::Auth { conn, request } => {
-                let reply = self.judge.judge(conn, request);
-                turn.net(NetEffect::AuthReply { conn, reply });
+                let reply = self.judge.judge(conn, *request);
+                turn.net(NetEffect::AuthReply { conn, reply: Box::new(reply) });
             }
             NetEvent::Message { conn, message, .. } if matches!(message.body, Body::MMonSubscribe(_)) => {
                 let mut send = |message| turn.net(NetEffect::Send { conn, message });

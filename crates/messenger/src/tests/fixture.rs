@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use wire::cephx::{AuthName, METHOD_NONE};
 use wire::frames::{Banner, CONNECT_LOSSY, Control, FrameEncoder, MODE_CRC, MessageHeader, WriteQueue};
-use wire::messages::{Body, Header, Message, Payload};
+use wire::messages::{Body, Header, Message, Payload, UnknownMessage};
 use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 /// The most that a host reads at once into a shared buffer.
@@ -195,8 +195,8 @@ impl World {
                 Effect::Refused { why, .. } => self.nodes[n].refused.push(why),
                 Effect::Move { .. } => unreachable!("these endpoints have one core"),
                 Effect::Event(NetEvent::Auth { conn, request }) if self.nodes[n].monitor.is_some() => {
-                    let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, request);
-                    self.role(n, NetEffect::AuthReply { conn, reply });
+                    let reply = self.nodes[n].monitor.as_mut().unwrap().judge(conn, *request);
+                    self.role(n, NetEffect::AuthReply { conn, reply: reply.into() });
                 }
                 Effect::Event(event) => self.nodes[n].events.push(event),
             }
@@ -267,7 +267,7 @@ pub(super) fn message(n: u64, data_len: usize) -> Message {
     let front = Bytes::copy_from_slice(&n.to_le_bytes());
     let payload =
         Payload { front, middle: Bytes::new(), data: vec![n as u8; data_len].into(), data_sum: None };
-    Message { tid: n, priority: 127, body: Body::Unknown { header, payload } }
+    Message { tid: n, priority: 127, body: Body::Unknown(Box::new(UnknownMessage { header, payload })) }
 }
 
 impl Node {
@@ -281,7 +281,7 @@ impl Node {
 
     pub fn peers(&self) -> Vec<(ConnId, Peer)> {
         let ready = |e: &NetEvent| match e {
-            NetEvent::Ready { conn, peer } => Some((*conn, peer.clone())),
+            NetEvent::Ready { conn, peer } => Some((*conn, Peer::clone(peer))),
             _ => None,
         };
         self.events.iter().filter_map(ready).collect()

@@ -31,7 +31,13 @@ fn call(key: &str, kind: EntityKind, num: i64, modes: ModeLists, wants: &[u32]) 
     let to = w.addrs(OSD);
     w.role(
         CALLER,
-        NetEffect::Connect { conn: CONN, to, kind: EntityKind::OSD, policy: Policy::Lossy, credentials },
+        NetEffect::Connect {
+            conn: CONN,
+            to,
+            kind: EntityKind::OSD,
+            policy: Policy::Lossy,
+            credentials: credentials.into(),
+        },
     );
     w.role(CALLER, NetEffect::Send { conn: CONN, message: message(1, 10) });
     w.run(Duration::from_secs(1));
@@ -133,7 +139,10 @@ fn reconnect_in_another_name_is_refused() {
     w.add(EntityKind::OSD, 1, open);
     let (to, policy) = (w.addrs(OSD), Policy::LosslessPeer);
     let credentials = Credentials::None { auth_name: "osd.1".into(), global_id: 0 };
-    w.role(CALLER, NetEffect::Connect { conn: CONN, to, kind: EntityKind::OSD, policy, credentials });
+    w.role(
+        CALLER,
+        NetEffect::Connect { conn: CONN, to, kind: EntityKind::OSD, policy, credentials: credentials.into() },
+    );
     w.run(Duration::from_secs(1));
     for thief in ["osd.2", "client.a", "mgr.x"] {
         let refused = reconnect(&mut w, thief);

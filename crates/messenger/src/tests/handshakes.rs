@@ -38,7 +38,10 @@ fn world_with_client(number: i64, kind: KeyKind, method: u32, modes: &[u32]) -> 
 
 fn connect(w: &mut World, conn: ConnId, to: usize, kind: EntityKind, credentials: Credentials) {
     let to = w.addrs(to);
-    w.role(CLIENT, NetEffect::Connect { conn, to, kind, policy: Policy::Lossy, credentials });
+    w.role(
+        CLIENT,
+        NetEffect::Connect { conn, to, kind, policy: Policy::Lossy, credentials: credentials.into() },
+    );
     w.run(Duration::from_secs(1));
 }
 
@@ -118,7 +121,7 @@ fn connecting_sides_preference_decides_the_mode() {
             to,
             kind: EntityKind::MON,
             policy: Policy::Lossy,
-            credentials,
+            credentials: credentials.into(),
         };
         w.role(other, connect);
         w.run(Duration::from_secs(1));

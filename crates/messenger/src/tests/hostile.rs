@@ -105,7 +105,13 @@ fn peer_that_fetches_nothing_is_not_read() {
     let client = w.add(EntityKind::CLIENT, 1, none);
     let credentials = Credentials::None { auth_name: "client.x".into(), global_id: 1 };
     let (to, conn) = (w.addrs(osd), machine::ConnId::outgoing(1));
-    let connect = NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy: Policy::Lossy, credentials };
+    let connect = NetEffect::Connect {
+        conn,
+        to,
+        kind: EntityKind::OSD,
+        policy: Policy::Lossy,
+        credentials: credentials.into(),
+    };
     w.role(client, connect);
     w.run(Duration::from_secs(1));
     let (conn, _) = w.nodes[osd].peers().pop().unwrap();

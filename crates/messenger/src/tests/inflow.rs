@@ -27,7 +27,10 @@ fn connect(w: &mut World, osd: usize, n: u64, kind: EntityKind) -> usize {
     let auth_name = format!("{}.{n}", kind.name());
     let credentials = Credentials::None { auth_name, global_id: n };
     let (to, conn, policy) = (w.addrs(osd), ConnId::outgoing(n), Policy::Lossy);
-    w.role(node, NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials });
+    w.role(
+        node,
+        NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials: credentials.into() },
+    );
     node
 }
 

@@ -22,7 +22,7 @@ fn connect(w: &mut World, from: usize, to: usize, policy: Policy) {
     let (to, kind) = (w.addrs(to), w.nodes[to].endpoint.config().name.kind);
     let name = w.nodes[from].endpoint.config().name;
     let credentials = Credentials::None { auth_name: name.to_string(), global_id: name.num as u64 };
-    w.role(from, NetEffect::Connect { conn: CONN, to, kind, policy, credentials });
+    w.role(from, NetEffect::Connect { conn: CONN, to, kind, policy, credentials: credentials.into() });
 }
 
 /// Two nodes talk both ways over a session of `policy`; one socket breaks at the given byte of all that is carried.

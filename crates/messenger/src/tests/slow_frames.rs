@@ -44,7 +44,10 @@ fn add_waiting_client(w: &mut World) -> usize {
     let client = w.add(EntityKind::CLIENT, 5, |c| c.methods = vec![METHOD_NONE]);
     let (to, conn, policy) = (w.addrs(OSD), ConnId::outgoing(1), Policy::Lossy);
     let credentials = Credentials::None { auth_name: "client.x".into(), global_id: 5 };
-    w.role(client, NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials });
+    w.role(
+        client,
+        NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials: credentials.into() },
+    );
     w.role(client, NetEffect::Send { conn, message: message(7, 2 << 20) });
     w.run(Duration::from_millis(10));
     client

@@ -99,7 +99,7 @@ impl Monitor {
         if matches!(reply, AuthReply::Bad { .. }) {
             self.auth.exchanges.remove(&conn);
         }
-        turn.effects.push(Effect::Net(NetEffect::AuthReply { conn, reply }));
+        turn.effects.push(Effect::Net(NetEffect::AuthReply { conn, reply: reply.into() }));
     }
 
     /// Peers that waited for an id.

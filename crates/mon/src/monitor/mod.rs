@@ -269,8 +269,8 @@ impl Monitor {
 
     fn on_net(&mut self, turn: &mut Turn<'_>, event: NetEvent) {
         match event {
-            NetEvent::Auth { conn, request } => self.on_auth(turn, conn, request),
-            NetEvent::Ready { conn, peer } => self.on_ready(turn, conn, peer),
+            NetEvent::Auth { conn, request } => self.on_auth(turn, conn, *request),
+            NetEvent::Ready { conn, peer } => self.on_ready(turn, conn, *peer),
             NetEvent::Message { conn, message, .. } => self.on_message(turn, conn, message),
             NetEvent::Granted { .. } => {}
             NetEvent::Closed { conn, .. } => {

@@ -226,7 +226,7 @@ impl Control {
                 if conn.is_outgoing() {
                     self.on_mgr_ready(conn, fx);
                 }
-                self.peers.insert(conn, Arc::new(peer));
+                self.peers.insert(conn, Arc::from(peer));
             }
             NetEvent::Closed { conn, why } => {
                 self.peers.remove(&conn);

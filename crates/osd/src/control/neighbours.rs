@@ -111,7 +111,13 @@ impl Control {
                 peer.conn = Some(conn);
             }
             let policy = Policy::Lossy;
-            let connect = NetEffect::Connect { conn, to, kind: EntityKind::OSD, policy, credentials };
+            let connect = NetEffect::Connect {
+                conn,
+                to,
+                kind: EntityKind::OSD,
+                policy,
+                credentials: credentials.into(),
+            };
             fx.push(super::Effect::Net(connect));
             self.send(conn, Message::new(ping.clone()), fx);
         }

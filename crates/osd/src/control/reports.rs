@@ -88,7 +88,13 @@ impl Control {
         self.reports.conn = Some(conn);
         self.reports.ready = false;
         let (kind, policy) = (EntityKind::MGR, Policy::Lossy);
-        fx.push(super::Effect::Net(NetEffect::Connect { conn, to: addrs, kind, policy, credentials }));
+        fx.push(super::Effect::Net(NetEffect::Connect {
+            conn,
+            to: addrs,
+            kind,
+            policy,
+            credentials: credentials.into(),
+        }));
     }
 
     pub(super) fn on_mgr_ready(&mut self, conn: ConnId, fx: &mut Fx) {

@@ -140,7 +140,7 @@ fn outcome_of(row: &Row, (name, caps): (&str, Option<&str>)) -> Outcome {
         control.step(Time(2), Input::Net(event), &mut fx);
         fx.take()
     };
-    step(&mut control, NetEvent::Ready { conn, peer: peer(name, caps) });
+    step(&mut control, NetEvent::Ready { conn, peer: Box::new(peer(name, caps)) });
     let (epoch, period) = (control.epoch(), control.reports.asked_period());
     let body = (row.sample)();
     assert_eq!(body.name(), row.message);
@@ -192,7 +192,7 @@ fn damaged_map_from_a_peer_is_refused_and_logged_once() {
     let conn = ConnId::accepted(1);
     let mut fx = Effects::new();
     let peer = peer("osd.3", Some("allow *"));
-    control.step(Time(2), Input::Net(NetEvent::Ready { conn, peer }), &mut fx);
+    control.step(Time(2), Input::Net(NetEvent::Ready { conn, peer: peer.into() }), &mut fx);
     let mut maps = first_maps();
     let mut step: OsdMapIncremental = codec::decode_exact(&maps.incremental_maps[&1]).unwrap();
     step.full_crc ^= 1;

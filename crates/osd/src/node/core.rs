@@ -241,7 +241,7 @@ impl Core {
             let input = shard::Input::Closed { conn, why: why.clone() };
             self.post(core, Mail::Shard(Box::new(input)), out);
         }
-        self.post(CoreId(0), Mail::Net(NetEvent::Closed { conn, why }), out);
+        self.post(CoreId(0), Mail::Net(Box::new(NetEvent::Closed { conn, why })), out);
     }
 
     // ---- the control machine
@@ -285,7 +285,7 @@ impl Core {
         if self.control.is_some() {
             self.step_control(now, control::Input::Net(event), out);
         } else {
-            self.post(CoreId(0), Mail::Net(event), out);
+            self.post(CoreId(0), Mail::Net(Box::new(event)), out);
         }
     }
 
@@ -321,7 +321,7 @@ impl Core {
                 }
             }
             NetEvent::Ready { conn, peer } if !conn.is_outgoing() => {
-                let shared: Arc<Peer> = Arc::new(peer.clone());
+                let shared: Arc<Peer> = Arc::from(peer.clone());
                 self.net_to_control(now, NetEvent::Ready { conn, peer }, out);
                 for core in (0..self.cores).map(CoreId) {
                     self.hand_to_shard(now, core, shard::Input::Opened { conn, peer: shared.clone() }, out);
@@ -344,7 +344,7 @@ impl Core {
             Mail::Control { from, said } => {
                 self.step_control(now, control::Input::Shard { core: from, said }, out);
             }
-            Mail::Net(event) => self.step_control(now, control::Input::Net(event), out),
+            Mail::Net(event) => self.step_control(now, control::Input::Net(*event), out),
             Mail::Usage { from, usage } => self.take_usage(now, from, usage, out),
             Mail::Compression(pools) => out.push(Effect::Compression(pools)),
         }
@@ -445,7 +445,7 @@ impl Machine for Core {
             Input::Mail(mail) => self.on_mail(now, mail, out),
             Input::Deadline { wall } => self.on_deadline(now, wall, out),
             Input::StoreUsage(usage) => self.on_usage(now, usage, out),
-            Input::Damage(damage) => self.on_damage(damage, out),
+            Input::Damage(damage) => self.on_damage(*damage, out),
             Input::Start { wall } => self.start(now, wall, out),
             Input::Admin { id, command } => {
                 self.step_control(now, control::Input::Admin { id, command }, out)

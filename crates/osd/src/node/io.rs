@@ -24,7 +24,7 @@ pub enum Input {
     /// The answer to [`Effect::MeasureStore`].
     StoreUsage(StoreUsage),
     /// The store found damaged bytes.
-    Damage(Damage),
+    Damage(Box<Damage>),
     /// [`machine::Machine::next_deadline`] has passed. `wall` is the wall clock's time.
     Deadline { wall: UTime },
     /// A command from the admin socket, for core 0. Answered by [`Effect::AdminAnswer`].
@@ -99,7 +99,7 @@ pub enum Mail {
         said: ToControl,
     },
     /// For the control machine: an event of a connection that lives on another core.
-    Net(NetEvent),
+    Net(Box<NetEvent>),
     /// For the control machine: the space of the store of core `from`.
     Usage {
         from: CoreId,

@@ -120,10 +120,19 @@ fn mail(effects: &[Effect]) -> Vec<(u16, &'static str)> {
     effects.iter().filter_map(of).collect()
 }
 
+/// They move several times for each request. Beyond 128 bytes a move becomes a call that copies.
+#[test]
+fn messages_and_what_carries_them_stay_small() {
+    assert_eq!(size_of::<Message>(), 32);
+    let sizes = [size_of::<NetEvent>(), size_of::<NetEffect>(), size_of::<Input>(), size_of::<Effect>()];
+    assert!(sizes.iter().all(|bytes| *bytes <= 128), "{sizes:?}");
+}
+
 #[test]
 fn session_reaches_shards_of_all_cores_and_control() {
     let mut core = started(1);
-    let opened = step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    let opened =
+        step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
     assert_eq!(mail(&opened), [(0, "network event"), (0, "opened"), (2, "opened")]);
     assert_eq!(opened.len(), 3);
     let why = CloseReason::Reset;
@@ -149,7 +158,7 @@ fn requests_go_to_their_pgs_core_and_the_rest_to_core_0() {
 fn own_pg_is_served_without_mail_and_replies_after_commit() {
     let mut core = started(2);
     step(&mut core, Time(2), map(vec![create()]));
-    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
     step(&mut core, Time(2), Input::Completed(Completion::Committed { tag: 0 }));
     // The object is read, then the write is submitted.
     let effects = step(&mut core, Time(3), message(write(8)));
@@ -168,7 +177,7 @@ fn store_is_measured_before_writes_fill_it() {
     let mut core = started(2);
     step(&mut core, Time(2), Input::StoreUsage(usage(31 << 20)));
     step(&mut core, Time(2), map(vec![create()]));
-    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: peer() }));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
     // 31 MiB less the 3 % that are kept free: measured again after 256 KiB.
     let effects = step(&mut core, Time(3), message(write(512 << 10)));
     let [Effect::Read { tag, .. }] = &effects[..] else { panic!("{effects:?}") };
@@ -216,9 +225,9 @@ fn damaged_place_is_logged_once() {
         device_offset: Some(4096),
     };
     let logged = |effects: &[Effect]| matches!(effects, [Effect::Log { level: Level::Error, .. }]);
-    assert!(logged(&step(&mut core, Time(2), Input::Damage(damage(0)))));
-    assert!(step(&mut core, Time(2), Input::Damage(damage(0))).is_empty());
-    assert!(logged(&step(&mut core, Time(2), Input::Damage(damage(8192)))));
+    assert!(logged(&step(&mut core, Time(2), Input::Damage(Box::new(damage(0))))));
+    assert!(step(&mut core, Time(2), Input::Damage(Box::new(damage(0)))).is_empty());
+    assert!(logged(&step(&mut core, Time(2), Input::Damage(Box::new(damage(8192))))));
 }
 
 #[test]

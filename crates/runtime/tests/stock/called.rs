@@ -47,8 +47,8 @@ fn let_in(releases: &[Release], key_kind: KeyKind, method: u32, mode: u32) {
             match ours.next() {
                 NetEvent::Auth { conn, request } => {
                     assert_eq!((request.method, request.mode), (method, mode));
-                    let reply = judge.judge(conn, request);
-                    ours.effect(NetEffect::AuthReply { conn, reply });
+                    let reply = judge.judge(conn, *request);
+                    ours.effect(NetEffect::AuthReply { conn, reply: reply.into() });
                 }
                 NetEvent::Ready { peer, .. } => {
                     assert_eq!(peer.identity.name().to_string(), "client.admin");

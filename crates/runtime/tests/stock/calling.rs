@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use wire::cephx::{Key, KeyKind};
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::messages::{Body, Header, Message, Payload};
+use wire::messages::{Body, Header, Message, Payload, UnknownMessage};
 use wire::types::{EntityAddr, EntityKind};
 
 const GET_MONMAP: u16 = 5;
@@ -83,7 +83,7 @@ impl StockMonitor {
             to: EntityAddr::msgr2(self.addr, 0).into(),
             kind: EntityKind::MON,
             policy: Policy::Lossy,
-            credentials,
+            credentials: credentials.into(),
         });
     }
 }
@@ -95,7 +95,7 @@ fn get_monmap(node: &Node, secure: bool) {
         other => panic!("{other:?}"),
     }
     let header = Header { tid: 0, kind: GET_MONMAP, priority: 127, version: 1, compat: 1 };
-    let body = Body::Unknown { header, payload: Payload::default() };
+    let body = Body::Unknown(Box::new(UnknownMessage { header, payload: Payload::default() }));
     node.effect(NetEffect::Send { conn: CONN, message: Message { tid: 0, priority: 127, body } });
     loop {
         match node.next() {
@@ -169,7 +169,7 @@ fn an_osd_with_a_ticket_in_both_modes() {
                 to: addr.into(),
                 kind: EntityKind::OSD,
                 policy: Policy::Lossy,
-                credentials: Credentials::Ticket { auth_name: auth_name(), global_id, ticket },
+                credentials: Box::new(Credentials::Ticket { auth_name: auth_name(), global_id, ticket }),
             };
             node.effect(call(osd.addr, ticket.clone()));
             match node.next() {

@@ -169,7 +169,8 @@ impl OsdRole {
 
     fn report_damage(&mut self, turn: &mut Turn<Mail>) {
         for block_store::Damage { collection, object, offset, device_offset } in self.store().take_damage() {
-            self.step(Input::Damage(node::Damage { collection, object, offset, device_offset }), turn);
+            let damage = node::Damage { collection, object, offset, device_offset };
+            self.step(Input::Damage(Box::new(damage)), turn);
         }
     }
 

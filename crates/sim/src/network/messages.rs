@@ -96,7 +96,7 @@ impl MessageNetwork {
             }
             NetEffect::AuthReply { conn, reply } => {
                 if let Some((id, CALLED)) = self.end_of(node, conn) {
-                    self.judged(cx, id, reply);
+                    self.judged(cx, id, *reply);
                 }
             }
             NetEffect::Close { conn } => {
@@ -187,7 +187,7 @@ impl MessageNetwork {
             }
             What::Ready => {
                 let peer = peer_of(cx, link, 1 - end);
-                cx.events.push_back((node, NetEvent::Ready { conn, peer }));
+                cx.events.push_back((node, NetEvent::Ready { conn, peer: peer.into() }));
                 if end == CALLER && link.stage != Stage::Cut {
                     link.stage = Stage::Open;
                     for message in std::mem::take(&mut link.early) {
@@ -239,7 +239,7 @@ impl MessageNetwork {
                 peer_addr: cx.station(caller).addrs.msgr2().expect("every node has an address"),
                 mode: MODE_CRC,
             };
-            cx.events.push_back((node, NetEvent::Auth { conn, request }));
+            cx.events.push_back((node, NetEvent::Auth { conn, request: request.into() }));
         } else {
             self.let_in(cx, id);
         }
@@ -265,7 +265,7 @@ impl MessageNetwork {
         link.stage = Stage::Judged;
         let (node, conn) = (link.ends[CALLED].node, link.ends[CALLED].conn);
         let peer = peer_of(cx, link, CALLER);
-        cx.events.push_back((node, NetEvent::Ready { conn, peer }));
+        cx.events.push_back((node, NetEvent::Ready { conn, peer: peer.into() }));
         self.send(cx, id, CALLER, What::Ready);
     }
 

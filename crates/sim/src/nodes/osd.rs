@@ -260,7 +260,7 @@ impl OsdNode {
                     }
                 }
             }
-            self.step(at, now, Input::Damage(found.damage), out);
+            self.step(at, now, Input::Damage(Box::new(found.damage)), out);
         }
         for completion in completions {
             self.step(at, now, Input::Completed(completion), out);

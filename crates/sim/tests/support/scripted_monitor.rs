@@ -205,7 +205,7 @@ impl Node for ScriptedMonitor {
                     session_key: None,
                     connection_secret: Default::default(),
                 };
-                out.push(NetEffect::AuthReply { conn, reply });
+                out.push(NetEffect::AuthReply { conn, reply: reply.into() });
             }
             NetEvent::Closed { conn, .. } => {
                 self.subscribers.remove(&conn);

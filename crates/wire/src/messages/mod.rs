@@ -58,7 +58,7 @@ pub use paxos::PaxosHeader;
 pub use pg_create::{MOSDPGCreate2, MOSDPGCreated};
 pub use ping::MPing;
 pub use pool_op::{MPoolOp, MPoolOpReply};
-pub use registry::{ALL, Body, Senders, name_of, senders_of};
+pub use registry::{ALL, Body, Senders, UnknownMessage, name_of, senders_of};
 pub use statfs::{MGetPoolStats, MGetPoolStatsReply, MStatfs, MStatfsReply};
 pub use watch_notify::MWatchNotify;
 

@@ -69,16 +69,23 @@ macro_rules! receiver {
     };
 }
 
+/// A message of a type that is not in the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownMessage {
+    pub header: Header,
+    pub payload: Payload,
+}
+
 /// Lists every message once: its name is its struct's, which carries its number. In brackets stand the daemons that take
 /// it, each with the kinds of peers that may send it.
 macro_rules! messages {
     ($($module:ident :: $name:ident $([$($receiver:ident <- $($sender:ident)+),+])?),* $(,)?) => {
-        /// The body of a message of any type. The large ones are boxed so that a [`super::Message`] moves cheaply.
+        /// The body of a message of any type, in a box so that a [`super::Message`] moves cheaply.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Body {
             $($name(Box<super::$module::$name>),)*
             /// A type that shoal does not know, or does not need: kept as it came.
-            Unknown { header: Header, payload: Payload },
+            Unknown(Box<UnknownMessage>),
         }
 
         $(impl From<super::$module::$name> for Body {
@@ -87,24 +94,25 @@ macro_rules! messages {
 
         impl Body {
             pub fn kind(&self) -> u16 {
-                match self { $(Body::$name(_) => super::$module::$name::TYPE,)* Body::Unknown { header, .. } => header.kind }
+                match self { $(Body::$name(_) => super::$module::$name::TYPE,)* Body::Unknown(m) => m.header.kind }
             }
             pub fn version(&self) -> u16 {
-                match self { $(Body::$name(_) => super::$module::$name::VERSION,)* Body::Unknown { header, .. } => header.version }
+                match self { $(Body::$name(_) => super::$module::$name::VERSION,)* Body::Unknown(m) => m.header.version }
             }
             pub fn compat(&self) -> u16 {
-                match self { $(Body::$name(_) => super::$module::$name::COMPAT,)* Body::Unknown { header, .. } => header.compat }
+                match self { $(Body::$name(_) => super::$module::$name::COMPAT,)* Body::Unknown(m) => m.header.compat }
             }
             pub fn priority(&self) -> u16 {
-                match self { $(Body::$name(_) => super::$module::$name::PRIORITY,)* Body::Unknown { header, .. } => header.priority }
+                match self { $(Body::$name(_) => super::$module::$name::PRIORITY,)* Body::Unknown(m) => m.header.priority }
             }
             pub fn name(&self) -> &'static str {
-                match self { $(Body::$name(_) => stringify!($name),)* Body::Unknown { .. } => "unknown" }
+                match self { $(Body::$name(_) => stringify!($name),)* Body::Unknown(_) => "unknown" }
             }
             pub fn encode(&self, out: &mut Outgoing) {
                 match self {
                     $(Body::$name(m) => m.encode(out),)*
-                    Body::Unknown { payload, .. } => {
+                    Body::Unknown(m) => {
+                        let payload = &m.payload;
                         out.front.raw(&payload.front);
                         out.middle = payload.middle.clone();
                         out.data.push(payload.data.clone());
@@ -114,7 +122,7 @@ macro_rules! messages {
             pub fn decode(header: &Header, payload: Payload) -> Result<Body, DecodeError> {
                 match header.kind {
                     $(super::$module::$name::TYPE => super::$module::$name::decode(header, &payload).map(Body::from),)*
-                    _ => Ok(Body::Unknown { header: *header, payload }),
+                    _ => Ok(Body::Unknown(Box::new(UnknownMessage { header: *header, payload }))),
                 }
             }
         }

@@ -173,7 +173,7 @@ fn no_id_is_given_before_its_reservation_is_durable() {
         peer_addr: super::addr(1).0[0],
         mode: 1,
     };
-    f.step(super::Input::Net(machine::net::NetEvent::Auth { conn, request }));
+    f.step(super::Input::Net(machine::net::NetEvent::Auth { conn, request: request.into() }));
     assert!(f.auth.is_empty());
     f.finish_write();
     assert!(matches!(f.auth.pop_front(), Some((_, AuthReply::More(_)))));

@@ -151,7 +151,7 @@ impl Fixture {
                     }
                     Effect::Write { tag, write } => self.writes.push_back((tag, write)),
                     Effect::Net(NetEffect::Send { conn, message }) => self.sent.push_back((conn, message)),
-                    Effect::Net(NetEffect::AuthReply { conn, reply }) => self.auth.push_back((conn, reply)),
+                    Effect::Net(NetEffect::AuthReply { conn, reply }) => self.auth.push_back((conn, *reply)),
                     Effect::Warn(line) => self.warned.push(line),
                     Effect::Net(_) => {}
                     Effect::AdminAnswer { id, answer } => self.answers.push_back((id, answer)),
@@ -191,7 +191,7 @@ impl Fixture {
         };
         let peer = Peer::identified(proof, claimed, addr(port).0[0]).unwrap();
         let peer = Peer { features: wire::features::TENTACLE, ..peer };
-        self.step(Input::Net(NetEvent::Ready { conn, peer }));
+        self.step(Input::Net(NetEvent::Ready { conn, peer: peer.into() }));
         conn
     }
 
@@ -247,7 +247,7 @@ impl Fixture {
             peer_addr: addr(1).0[0],
             mode,
         };
-        self.step(Input::Net(NetEvent::Auth { conn, request }));
+        self.step(Input::Net(NetEvent::Auth { conn, request: request.into() }));
         self.auth.pop_front().expect("every request is answered").1
     }
 }
