@@ -2,6 +2,7 @@
 
 mod harness;
 
+use bytes::Bytes;
 use harness::{Host, object, pg, read, write, write_full};
 use osd::shard::{PgOrder, ToControl};
 use wire::types::*;
@@ -64,4 +65,28 @@ fn damage_goes_with_its_object_when_a_pg_is_split() {
     assert_eq!(host.damaged(), [(home, 1)]);
     let mut host = host.restart();
     assert_eq!(host.damaged(), [(home, 1)]);
+}
+
+/// It would answer before the write ahead of it, and when it is sent again it would overtake what came later.
+#[test]
+fn write_that_cannot_read_fails_in_its_order_and_for_good() {
+    let mut host = Host::serving();
+    assert_eq!(host.ask("bad", vec![write_full(b"0123456789")]).result, 0);
+    host.rotten = Some("bad");
+    let ahead = host.request(object("bad"), vec![write(0, b"x")]);
+    let compare = || OsdOp::extent(OpCode::CMPEXT, 4, 2, Bytes::from_static(b"45"));
+    let failing = host.request(object("bad"), vec![compare(), write(4, b"y")]);
+    let first = host.send(1, ahead);
+    let second = host.send(1, failing.clone());
+    host.settle();
+    let replies: Vec<u64> = host.sent.iter().map(|(_, message)| message.tid).collect();
+    assert_eq!(replies, [first, second]);
+    assert_eq!((host.reply(first).result, host.reply(second).result), (0, EIO));
+
+    host.rotten = None;
+    host.resend(1, second, failing);
+    host.settle();
+    assert_eq!(host.reply(second).result, EIO, "a request comes out once");
+    let mut host = host.restart();
+    assert_eq!(host.ask("bad", vec![read(0, 10)]).ops[0].output.to_bytes(), b"x123456789"[..]);
 }

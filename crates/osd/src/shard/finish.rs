@@ -108,47 +108,49 @@ impl Shard {
 
     fn finish_write(&mut self, now: Time, key: Key, mut outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
-        let changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
+        let mut changed = outcome.result >= 0 && (!outcome.changes.is_empty() || outcome.touched);
+        let mut refused = None;
         if changed {
             let metadata: u64 = outcome.changes.iter().map(Change::metadata).sum();
-            if metadata > self.config.limits.max_metadata_size {
-                outcome.result = Errno::MSGSIZE.result();
-                return self.reply_unlogged(now, key, outcome, fx);
-            }
             let space = self.space_for(op, &outcome);
-            match space {
-                Space::Yes => {}
-                Space::No(errno) => {
-                    outcome.result = errno.result();
-                    return self.reply_unlogged(now, key, outcome, fx);
+            if metadata > self.config.limits.max_metadata_size {
+                refused = Some(Errno::MSGSIZE);
+            } else if let Space::No(errno) = space {
+                refused = Some(errno);
+            } else if matches!(space, Space::Wait | Space::Withhold) {
+                let op = self.take_op(key).expect("the caller saw it");
+                if matches!(space, Space::Withhold) {
+                    self.withhold(op.conn, &op.message.object);
                 }
-                Space::Wait | Space::Withhold => {
-                    let op = self.take_op(key).expect("the caller saw it");
-                    if matches!(space, Space::Withhold) {
-                        self.withhold(op.conn, &op.message.object);
-                    }
-                    return self.pass_turn(op.pg, op.object);
-                }
+                return self.pass_turn(op.pg, op.object);
             }
         }
-        let op = self.op(key).expect("the caller saw it");
-        if changed && op.access.returns {
+        if changed && op.access.returns && refused.is_none() {
             if let Some(long) = self.overlong(&outcome) {
                 outcome.results[long].result = Errno::OVERFLOW.result();
                 outcome.results[long].output = Rope::new();
-                outcome.result = Errno::OVERFLOW.result();
-                return self.reply_unlogged(now, key, outcome, fx);
+                refused = Some(Errno::OVERFLOW);
             }
         } else if changed {
             // Clients that do not ask for more get no data from a write, and no result but success.
             outcome.result = 0;
             outcome.results.iter_mut().for_each(|r| r.output = Rope::new());
         }
+        if let Some(errno) = refused {
+            outcome.result = errno.result();
+            outcome.stats = StatDelta::default();
+            changed = false;
+        }
         if changed {
             self.commit_change(key, outcome, wall, fx);
         } else {
             self.commit_result(key, outcome, fx);
         }
+        self.await_commit(now, key);
+    }
+
+    /// The request's entry of the log was submitted.
+    fn await_commit(&mut self, now: Time, key: Key) {
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else {
             unreachable!("it waits for its commit")
         };
@@ -312,7 +314,9 @@ impl Shard {
         }
     }
 
-    /// Fails a request that has its turn. A write's failure is logged like any other outcome.
+    /// Fails a request that has its turn. The failure of a write is logged like every other outcome: its reply comes
+    /// behind those of earlier writes, and if it is lost, the request that is sent again fails again, instead of
+    /// overtaking what its client sent later.
     pub(super) fn fail(&mut self, now: Time, key: Key, errno: Errno, fx: &mut Fx) {
         let op = self.op(key).expect("the caller saw it");
         let results = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
@@ -327,11 +331,12 @@ impl Shard {
             side_effects: Default::default(),
             data_offset: None,
         };
-        self.reply_unlogged(now, key, outcome, fx);
-    }
-
-    fn reply_unlogged(&mut self, now: Time, key: Key, outcome: ListOutcome, fx: &mut Fx) {
-        self.finish_read(now, key, outcome, fx);
+        if op.access.writes {
+            self.commit_result(key, outcome, fx);
+            self.await_commit(now, key);
+        } else {
+            self.finish_read(now, key, outcome, fx);
+        }
     }
 
     pub(super) fn on_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {

@@ -109,12 +109,12 @@ impl Host {
                 Effect::Control(c) => self.control.push(c),
             }
         }
+        self.shard.on_sent(self.now);
     }
 
     /// Runs until the store has nothing more to say.
     pub fn settle(&mut self) {
         while self.poll_once() {}
-        self.shard.on_sent(self.now);
     }
 
     /// Delivers the store's completions. Returns false if there were none and none will come.
