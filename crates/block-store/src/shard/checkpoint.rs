@@ -166,12 +166,17 @@ impl Shard {
             return false;
         }
         let ring = &self.log.ring;
-        let stops = self.checkpoints.stopping && !self.checkpoints.stopped && self.log.is_idle();
-        stops
+        let stops = self.checkpoints.stopping && !self.checkpoints.stopped;
+        (stops && self.has_logged_all())
             || self.checkpoints.forced
             || self.log.wants_room
             || ring.used() > (ring.blocks() / 2).min(self.options.log_bytes_max / BLOCK as u64)
             || (self.index.wants_manifest() && self.log.is_idle())
+    }
+
+    /// True if the log is durable and will not grow: no transaction waits for a read of the index or for room.
+    fn has_logged_all(&self) -> bool {
+        self.log.is_idle() && self.jobs.is_empty()
     }
 
     fn begin_checkpoint(&mut self) {
@@ -300,7 +305,7 @@ impl Shard {
                 log_chain: start.chain,
                 totals: start.totals,
                 clean: self.checkpoints.stopping
-                    && self.log.is_idle()
+                    && self.has_logged_all()
                     && self.log.gathering() == start.mark + 1,
                 ..next
             },

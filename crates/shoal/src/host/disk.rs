@@ -285,6 +285,12 @@ impl DiskStore {
             if let Some(error) = shard.failure() {
                 bail!("{error}");
             }
+            let log_used = shard.figures().log_used;
+            if log_used > 0 {
+                tracing::warn!(
+                    "the disk is too full for a checkpoint: the next start replays {log_used} bytes"
+                );
+            }
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ mod reads_and_writes;
 mod rig;
 mod sharing;
 mod short_of_room;
+mod stopping;
 
 use super::{Options, Shard};
 use crate::format::{FormatOptions, Identity};

@@ -1,0 +1,49 @@
+//! Clean stops: the next start has nothing to replay.
+
+use super::operations::{home, object};
+use super::{formatted, open, settle, small};
+use device::simulated::Pace;
+use store::{Change, Completion, ObjectStore, Transaction};
+
+fn transaction(changes: Vec<Change>) -> Transaction {
+    Transaction { collection: home(), changes }
+}
+
+fn write(number: u64, offset: u64) -> Transaction {
+    let object = object(&format!("object {number}"), number as u32 * 0x1000);
+    transaction(vec![Change::Write { object, offset, data: vec![number as u8; 3000].into() }])
+}
+
+/// They wait for blocks of the index when the stop begins, so the log is idle and grows later.
+#[test]
+fn clean_stop_waits_for_transactions_that_read_the_index() {
+    const OBJECTS: u64 = 60;
+    let mut waiting = 0;
+    for seed in 0..20 {
+        let disk = formatted(16 << 20, 2 << 20, Pace::Steps, seed);
+        let mut shard = open(&disk, small());
+        shard.submit(0, transaction(vec![Change::CreateCollection { split_bits: 0 }]));
+        (0..OBJECTS).for_each(|number| shard.submit(number + 1, write(number, 0)));
+        assert_eq!(settle(&mut shard).len() as u64, OBJECTS + 1);
+        shard.stop();
+        settle(&mut shard);
+        assert!(shard.is_stopped());
+        drop(shard);
+
+        let mut shard = open(&disk, small());
+        assert_eq!(shard.figures().log_used, 0);
+        (0..OBJECTS).for_each(|number| shard.submit(number + 1, write(number, 2000)));
+        waiting += OBJECTS - shard.figures().transactions;
+        shard.stop();
+        let mut out = Vec::new();
+        while !shard.is_stopped() {
+            let is_busy = shard.poll(&mut out);
+            assert!(is_busy || shard.is_stopped(), "seed {seed}: it rests before it has stopped");
+        }
+        let is_committed = |completion: &&Completion| matches!(completion, Completion::Committed { .. });
+        assert_eq!(out.iter().filter(is_committed).count() as u64, OBJECTS, "seed {seed}");
+        drop(shard);
+        assert_eq!(open(&disk, small()).figures().log_used, 0, "seed {seed}");
+    }
+    assert!(waiting > 0, "no transaction waits for a block of the index");
+}
