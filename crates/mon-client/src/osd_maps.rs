@@ -10,7 +10,7 @@ use wire::messages::MOSDMap;
 use wire::types::{Epoch, OsdMap, OsdMapIncremental};
 
 /// The relation of a new map to the one before.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The next epoch, from the one before.
     Next,

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use bytes::Bytes;
 use harness::*;
 use machine::ConnId;
 use osd::errno::Errno;
@@ -174,4 +175,25 @@ fn what_was_sent_before_the_pool_was_full_is_dropped() {
     assert!(ask(&mut host, early, OsdFlags::FULL_TRY, write_full(b"insists")));
     assert!(ask(&mut host, early + 1, none, write_full(b"has seen it")));
     assert_eq!(host.closed, []);
+}
+
+/// The second of them takes no room, and the pool becomes full while the first is reading.
+#[test]
+fn write_does_not_overtake_one_that_is_dropped_at_its_turn() {
+    let mut host = host();
+    let compare = OsdOp::extent(OpCode::CMPEXT, 0, 6, Bytes::from_static(b"before"));
+    let growing = host.request(object("a"), vec![compare, write(6, b" and after")]);
+    let growing = host.send(1, growing);
+    let header = OsdOp { input: Bytes::from_static(b"header"), ..OsdOp::bare(OpCode::OMAPSETHEADER) };
+    let small = host.request(object("a"), vec![header]);
+    let small = host.send(1, small);
+    let others = host.request(object("a"), vec![read(0, 0)]);
+    let others = host.send(2, others);
+    let full_since = host.view.epoch + 1;
+    host.view.pools.insert(POOL, PoolView { full: true, full_since, ..host.view.pools[&POOL].clone() });
+    host.map(Vec::new());
+    host.settle();
+    assert!(!is_answered(&mut host, growing) && !is_answered(&mut host, small));
+    assert_eq!(host.reply(others).ops[0].output.to_bytes(), b"before"[..]);
+    assert_eq!(host.closed, [], "its client sends both again when a map says that there is room");
 }

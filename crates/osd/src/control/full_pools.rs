@@ -1,5 +1,6 @@
 //! Since when pools are full, so that what clients sent before can be told from what they sent knowing it.
 
+use mon_client::osd_maps::Step;
 use std::collections::BTreeMap;
 use wire::types::{Epoch, OsdMap, PoolFlags, PoolId};
 
@@ -14,7 +15,9 @@ struct FullPool {
 }
 
 impl FullPools {
-    pub fn note(&mut self, map: &OsdMap) {
+    /// Takes each map in turn: a pool may have had room for one epoch only. Whatever the maps between were, if some were
+    /// skipped, a pool that is full became so in the last of them.
+    pub fn note(&mut self, map: &OsdMap, step: Step) {
         self.0.retain(|id, _| map.pools.contains_key(id));
         for (id, pool) in &map.pools {
             let is_full = pool.flags.has(PoolFlags::FULL);
@@ -22,7 +25,7 @@ impl FullPools {
                 continue;
             }
             let known = self.0.entry(*id).or_insert(FullPool { is_full: false, since: 0 });
-            if is_full && !known.is_full {
+            if is_full && (!known.is_full || step != Step::Next) {
                 known.since = map.epoch;
             }
             known.is_full = is_full;
@@ -50,12 +53,15 @@ mod tests {
             map.epoch = epoch;
             let flags = if is_full { PoolFlags(PoolFlags::FULL) } else { PoolFlags(0) };
             map.pools.get_mut(&1).unwrap().flags = flags;
-            pools.note(&map);
+            pools.note(&map, Step::Next);
             since.push(pools.since(1));
         }
         assert_eq!(since, [0, 4, 4, 4, 4, 9]);
+        map.epoch = 12;
+        pools.note(&map, Step::Jump);
+        assert_eq!(pools.since(1), 12, "there may have been room in an epoch that was skipped");
         map.pools.clear();
-        pools.note(&map);
+        pools.note(&map, Step::Next);
         assert_eq!(pools.since(1), 0);
     }
 }

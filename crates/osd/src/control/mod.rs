@@ -288,6 +288,7 @@ impl Control {
                         lineage.first_up = up_from;
                     }
                 }
+                self.full_pools.note(next, step);
                 let known = before.as_deref().filter(|_| step == osd_maps::Step::Next);
                 self.holdings.follow(known, next, self.history.lineage.first_up, is_us);
                 before = Some(next.clone());
@@ -323,7 +324,6 @@ impl Control {
     /// Tells every shard what the map means for it.
     fn publish(&mut self, map: &OsdMap, fx: &mut Fx) {
         let is_us = self.is_us(map);
-        self.full_pools.note(map);
         let mut orders = self.holdings.orders(map, is_us);
         let view = Arc::new(self.view(map));
         for core in (0..self.config.cores).map(CoreId) {

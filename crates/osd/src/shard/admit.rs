@@ -13,7 +13,7 @@ use crate::slab::Key;
 use machine::{ConnId, Time};
 use smallvec::SmallVec;
 use wire::messages::{MOSDOp, Message};
-use wire::types::{EntityKind, Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
+use wire::types::{Epoch, OpCode, OsdFlags, OsdOpResult, ReplyVersions, SnapId};
 
 /// What becomes of a request.
 #[allow(
@@ -113,10 +113,7 @@ impl Shard {
         if self.view.is_blocklisted(&session.addr) {
             return Verdict::Refuse(Errno::BLOCKLISTED);
         }
-        let minds_full = !op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE)
-            && session.peer.identity.role() != EntityKind::MDS;
-        if access.ordered && minds_full && op.epoch < pool.full_since {
-            // Some of what the client sent before it saw that may have been dropped: it sends all of that again.
+        if access.ordered && self.was_sent_before_full(conn, op) {
             return Verdict::Drop;
         }
         if access.ordered && self.view.failsafe.is_full && !op.flags.contains(OsdFlags::FULL_TRY) {

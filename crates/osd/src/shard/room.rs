@@ -10,7 +10,8 @@ use super::{Effect, Fx, Shard};
 use crate::fast_map::FastSet;
 use crate::pg::Pg;
 use machine::ConnId;
-use wire::types::HObject;
+use wire::messages::MOSDOp;
+use wire::types::{EntityKind, HObject, OsdFlags};
 
 /// How many objects are remembered for one client; one more, and it is everything.
 const OBJECTS_MAX: usize = 4096;
@@ -72,6 +73,15 @@ impl Shard {
     /// Whether something that the client asked of the object before was dropped.
     pub(super) fn is_withheld(&self, conn: ConnId, object: &HObject) -> bool {
         self.is_withholding && self.sessions.get(&conn).is_some_and(|session| session.withheld.holds(object))
+    }
+
+    /// True if the client sent an ordered request before it could know that the pool is full. It sends all of these again
+    /// once there is room: none may happen before one that was dropped meanwhile.
+    pub(super) fn was_sent_before_full(&self, conn: ConnId, op: &MOSDOp) -> bool {
+        op.epoch < self.view.epoch
+            && self.view.pools.get(&op.pg.pg.pool).is_some_and(|pool| op.epoch < pool.full_since)
+            && !op.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE)
+            && self.sessions.get(&conn).is_some_and(|session| session.peer.identity.role() != EntityKind::MDS)
     }
 
     /// There may be room again.
