@@ -80,11 +80,12 @@ pub struct PgLog {
     entries: VecDeque<LogEntry>,
     duplicates: VecDeque<Duplicate>,
     by_reqid: FastMap<ReqId, Eversion>,
+    tail: Eversion,
 }
 
 impl PgLog {
     /// A log as it was stored, both parts ascending.
-    pub fn restored(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>) -> PgLog {
+    pub fn restored(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>, tail: Eversion) -> PgLog {
         let mut by_reqid = FastMap::default();
         for d in &duplicates {
             by_reqid.insert(d.reqid, d.version);
@@ -92,7 +93,7 @@ impl PgLog {
         for e in entries.iter().filter(|e| is_client(&e.reqid)) {
             by_reqid.insert(e.reqid, e.version);
         }
-        PgLog { entries, duplicates, by_reqid }
+        PgLog { entries, duplicates, by_reqid, tail }
     }
 
     pub fn push(&mut self, entry: LogEntry) {
@@ -123,6 +124,7 @@ impl PgLog {
         let mut out = Trimmed::default();
         while self.entries.len() > limits.max_entries {
             let Some(entry) = self.entries.pop_front_if(|e| e.version <= keep_after) else { break };
+            self.tail = entry.version;
             out.entries.push(entry.version);
             if is_client(&entry.reqid) {
                 let LogEntry { version, user_version, reqid, result, returns, .. } = entry;
@@ -145,8 +147,8 @@ impl PgLog {
     pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {
         let all = std::mem::take(&mut self.entries);
         let (moved, kept): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|e| belongs(&e.object));
-        let child = PgLog::restored(moved, self.duplicates.clone());
-        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates));
+        let child = PgLog::restored(moved, self.duplicates.clone(), self.tail);
+        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates), self.tail);
         child
     }
 
@@ -158,9 +160,9 @@ impl PgLog {
         self.duplicates.iter()
     }
 
-    /// The version before the oldest entry kept.
+    /// The newest version that was trimmed: the log has all entries after that.
     pub fn tail(&self) -> Eversion {
-        self.duplicates.back().map_or(Eversion::ZERO, |d| d.version)
+        self.tail
     }
 }
 
@@ -217,6 +219,22 @@ mod tests {
         let trimmed = log.trim(&SMALL, Eversion { epoch: 1, version: 3 }).unwrap();
         assert_eq!(trimmed.entries.len(), 3);
         assert_eq!(log.entries().len(), 17);
+        assert_eq!(log.tail(), Eversion { epoch: 1, version: 3 });
+    }
+
+    #[test]
+    fn tail_counts_entries_that_leave_no_duplicate() {
+        let mut log = log(10);
+        for version in 11..=20 {
+            let mut own = entry(version);
+            own.reqid.name.kind = EntityKind::OSD;
+            log.push(own);
+        }
+        let trimmed = log.trim(&LogLimits { max_entries: 5, ..SMALL }, Eversion::MAX).unwrap();
+        assert_eq!(trimmed.became_duplicates.last().unwrap().version.version, 10);
+        assert_eq!(log.tail(), Eversion { epoch: 1, version: 15 });
+        let child = log.split_off(|o| o.hash % 2 == 1);
+        assert_eq!((child.tail(), log.tail()), (log.tail(), Eversion { epoch: 1, version: 15 }));
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! What a PG keeps about itself in its meta object's omap, and how it is read back.
+//! A PG's records of itself, in the omap of its meta object:
 //!
-//! ```text
-//! header               PgProgress: changes with every write
-//! "history"            PgHistory: changes with the map
-//! 'l' u64be version    pg_log_entry_t
-//! 'd' u64be version    pg_log_dup_t
-//! 'x' hobject_t        nothing: the object was found damaged
-//! ```
-//! All of it changes in the same transaction as the objects it is about.
+//! | key | value |
+//! |---|---|
+//! | header | [`PgProgress`]; changes with every write |
+//! | `history` | [`PgHistory`]; changes with the map |
+//! | `l`, epoch (u32, big-endian), version (u64, big-endian) | an entry of the log, `pg_log_entry_t` |
+//! | `d`, epoch, version | a duplicate, `pg_log_dup_t` |
+//! | `x`, `hobject_t` | nothing: the object was found damaged |
+//!
+//! All of it changes in the same transaction as the objects that it describes.
+//!
+//! Keys have the epoch because two primaries may give the same version number: 5'10 and 6'10 are different entries, and one
+//! of them is divergent. Release 0.1.0 left it out, and did not record the log's tail. What it wrote is read, and
+//! [`Stored::renamed`] says how its keys are replaced.
 
 use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
 use bytes::Bytes;
@@ -33,13 +38,16 @@ pub struct PgHistory {
     pub same_primary_since: Epoch,
 }
 
-/// How far the PG has come.
+/// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 2)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
     pub stats: PgStats,
+    /// The newest version that was trimmed from the log: it has all entries after that.
+    #[since(2)]
+    pub log_tail: Eversion,
 }
 
 /// The statistics that a PG keeps; a report widens them into `object_stat_sum_t`.
@@ -69,6 +77,8 @@ pub enum MetaError {
     Progress(codec::DecodeError),
     #[error("unknown key {0:?}")]
     UnknownKey(Bytes),
+    #[error("key {key:?} has an entry of version {version}")]
+    MisplacedEntry { key: Bytes, version: Eversion },
 }
 
 /// What was read back.
@@ -78,27 +88,76 @@ pub struct Stored {
     pub progress: PgProgress,
     pub log: PgLog,
     pub damaged: BTreeSet<HObject>,
+    /// Keys as release 0.1.0 wrote them, with the keys and values that replace them.
+    pub renamed: Vec<Renamed>,
 }
+
+/// An old key, and the entry under its new key.
+pub type Renamed = (Bytes, (Bytes, Bytes));
 
 impl Stored {
     /// From the meta object's omap: its header, and all entries, ascending.
     pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
         let mut history = None;
         let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
-        let mut damaged = BTreeSet::new();
+        let (mut damaged, mut renamed) = (BTreeSet::new(), Vec::new());
         for (key, value) in entries {
             let wrong = |error| MetaError::Decode { key: key.clone(), error };
-            match (&key[..], key.first()) {
-                (b"history", _) => history = Some(codec::decode_exact(&value).map_err(wrong)?),
-                (_, Some(&LOG)) => log.push_back(decode_entry(&value).map_err(wrong)?),
-                (_, Some(&DUPLICATE)) => duplicates.push_back(decode_duplicate(&value).map_err(wrong)?),
-                (_, Some(&DAMAGED)) => drop(damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?)),
+            let version = match (&key[..], key.first()) {
+                (b"history", _) => {
+                    history = Some(codec::decode_exact(&value).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&DAMAGED)) => {
+                    damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&LOG)) => {
+                    let entry = decode_entry(&value).map_err(wrong)?;
+                    let version = entry.version;
+                    log.push_back(entry);
+                    version
+                }
+                (_, Some(&DUPLICATE)) => {
+                    let duplicate = decode_duplicate(&value).map_err(wrong)?;
+                    let version = duplicate.version;
+                    duplicates.push_back(duplicate);
+                    version
+                }
                 _ => return Err(MetaError::UnknownKey(key)),
+            };
+            let expected = log_key(key[0], version);
+            if key == old_log_key(key[0], version) {
+                renamed.push((key, (expected, value)));
+            } else if key != expected {
+                return Err(MetaError::MisplacedEntry { key, version });
             }
         }
+        if !renamed.is_empty() {
+            // Keys of both kinds are there if the daemon died between two steps of the renaming.
+            log.make_contiguous().sort_by_key(|entry: &LogEntry| entry.version);
+            duplicates.make_contiguous().sort_by_key(|duplicate: &Duplicate| duplicate.version);
+        }
         let history = history.ok_or(MetaError::NoHistory)?;
-        let progress = codec::decode_exact(header).map_err(MetaError::Progress)?;
-        Ok(Stored { history, progress, log: PgLog::restored(log, duplicates), damaged })
+        let mut progress: PgProgress = codec::decode_exact(header).map_err(MetaError::Progress)?;
+        let has_tail = header.first().is_some_and(|struct_version| *struct_version >= 2);
+        if !has_tail {
+            progress.log_tail = tail_of_unmarked(&log, &progress);
+        }
+        let log = PgLog::restored(log, duplicates, progress.log_tail);
+        Ok(Stored { history, progress, log, damaged, renamed })
+    }
+}
+
+/// The tail of a log of release 0.1.0. Entries that carry no client's request left no duplicate, so the oldest entry tells
+/// more than the newest duplicate.
+fn tail_of_unmarked(log: &VecDeque<LogEntry>, progress: &PgProgress) -> Eversion {
+    match log.front() {
+        Some(LogEntry { version: Eversion { epoch, version }, .. }) if *version > 1 => {
+            Eversion { epoch: *epoch, version: version - 1 }
+        }
+        Some(_) => Eversion::ZERO,
+        None => progress.last_update,
     }
 }
 
@@ -122,11 +181,12 @@ pub fn append(
     changes: &mut Vec<Change>,
 ) {
     changes.push(set_progress(meta, progress));
-    let mut entries = vec![(key(LOG, entry.version), encode_entry(entry))];
+    let mut entries = vec![(log_key(LOG, entry.version), encode_entry(entry))];
     if let Some(Trimmed { entries: gone, became_duplicates, gone_duplicates }) = trimmed {
-        entries.extend(became_duplicates.iter().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d))));
-        let mut keys: Vec<Bytes> = gone_duplicates.iter().map(|v| key(DUPLICATE, *v)).collect();
-        keys.extend(gone.iter().map(|v| key(LOG, *v)));
+        entries
+            .extend(became_duplicates.iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d))));
+        let mut keys: Vec<Bytes> = gone_duplicates.iter().map(|v| log_key(DUPLICATE, *v)).collect();
+        keys.extend(gone.iter().map(|v| log_key(LOG, *v)));
         changes.push(Change::OmapSet { object: meta.clone(), entries });
         changes.push(Change::OmapRemove { object: meta.clone(), keys });
         return;
@@ -141,14 +201,17 @@ pub fn set_log(meta: &ObjectId, log: &PgLog) -> Change {
 
 /// Keys and values of a log, ascending.
 pub fn log_entries(log: &PgLog) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
-    let entries = log.entries().map(|e| (key(LOG, e.version), encode_entry(e)));
-    let duplicates = log.duplicates().map(|d| (key(DUPLICATE, d.version), encode_duplicate(d)));
+    let entries = log.entries().map(|e| (log_key(LOG, e.version), encode_entry(e)));
+    let duplicates = log.duplicates().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d)));
     duplicates.chain(entries)
 }
 
 /// Takes another log's entries out: the parent's, after a split.
 pub fn remove_entries(meta: &ObjectId, log: &PgLog) -> Change {
-    Change::OmapRemove { object: meta.clone(), keys: log.entries().map(|e| key(LOG, e.version)).collect() }
+    Change::OmapRemove {
+        object: meta.clone(),
+        keys: log.entries().map(|e| log_key(LOG, e.version)).collect(),
+    }
 }
 
 /// These objects were found damaged.
@@ -166,11 +229,24 @@ fn damaged_key(object: &HObject) -> Bytes {
     [&[DAMAGED][..], &object.to_vec(Features::NONE)].concat().into()
 }
 
-/// The counter alone orders a PG's versions.
-fn key(kind: u8, version: Eversion) -> Bytes {
+fn log_key(kind: u8, version: Eversion) -> Bytes {
+    let mut out = [kind; 13];
+    out[1..5].copy_from_slice(&version.epoch.to_be_bytes());
+    out[5..].copy_from_slice(&version.version.to_be_bytes());
+    Bytes::copy_from_slice(&out)
+}
+
+/// A key of release 0.1.0.
+fn old_log_key(kind: u8, version: Eversion) -> Bytes {
     let mut out = [kind; 9];
     out[1..].copy_from_slice(&version.version.to_be_bytes());
     Bytes::copy_from_slice(&out)
+}
+
+/// Replaces keys of release 0.1.0.
+pub fn rename(meta: &ObjectId, renamed: impl Iterator<Item = Renamed>) -> [Change; 2] {
+    let (keys, entries) = renamed.unzip();
+    [Change::OmapRemove { object: meta.clone(), keys }, Change::OmapSet { object: meta.clone(), entries }]
 }
 
 fn to_returns(returns: &[(i32, Bytes)]) -> Vec<OpReturn> {
@@ -274,8 +350,12 @@ mod tests {
         let meta = ObjectId::pg_meta(SpgId::from(PgId { pool: 3, seed: 0 }));
         let history = PgHistory { created: 4, ..PgHistory::default() };
         let stats = PgStats { objects: 3, ..PgStats::default() };
-        let progress =
-            PgProgress { last_update: Eversion { epoch: 2, version: 9 }, last_user_version: 8, stats };
+        let progress = PgProgress {
+            last_update: Eversion { epoch: 2, version: 256 },
+            last_user_version: 8,
+            stats,
+            log_tail: Eversion { epoch: 1, version: 1 },
+        };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);
         append(&meta, &entry(2), &progress, None, &mut changes);
@@ -297,6 +377,23 @@ mod tests {
         assert!(stored.damaged.iter().eq(&damaged[1..]));
         let entries: Vec<_> = stored.log.entries().cloned().collect();
         assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
+        assert_eq!((stored.log.tail(), stored.renamed.len()), (progress.log_tail, 0));
+    }
+
+    /// The one of the older epoch is divergent, and is there until it is cut off.
+    #[test]
+    fn entries_of_one_number_and_two_epochs_do_not_collide() {
+        let versions = [5, 6].map(|epoch| Eversion { epoch, version: 10 });
+        assert!(log_key(LOG, versions[0]) < log_key(LOG, versions[1]));
+        let next = Eversion { epoch: 5, version: 11 };
+        assert!(log_key(LOG, next) < log_key(LOG, versions[1]), "as versions are ordered");
+    }
+
+    #[test]
+    fn entry_under_the_key_of_another_is_refused() {
+        let misplaced = (log_key(LOG, Eversion { epoch: 2, version: 3 }), encode_entry(&entry(2)));
+        let error = Stored::from_omap(&Bytes::new(), vec![misplaced]).unwrap_err();
+        assert!(matches!(error, MetaError::MisplacedEntry { .. }), "{error}");
     }
 
     #[test]

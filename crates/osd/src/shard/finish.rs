@@ -433,6 +433,7 @@ pub(super) fn append_entry(
     pg.note_changes(&changes);
     pg.progress.last_update = entry.version;
     let trimmed = pg.log.trim(limits, pg.committed);
+    pg.progress.log_tail = pg.log.tail();
     meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
     pg.log.push(entry);
     Transaction { collection: pg.collection, changes }

@@ -16,6 +16,9 @@ use store::moving::CollectionRemoval;
 use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, SpgId};
 
+/// Keys of one transaction.
+const RENAMED_MAX: usize = 256;
+
 /// The PGs that were there when the daemon started, until all have been read.
 pub(super) struct Loading {
     begun: bool,
@@ -76,7 +79,7 @@ impl Shard {
         };
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log, damaged }) => {
+            Ok(Stored { history, progress, log, damaged, renamed }) => {
                 pg.history = history;
                 pg.progress = progress;
                 pg.committed = progress.last_update;
@@ -85,6 +88,7 @@ impl Shard {
                 pg.phase = PgPhase::Stray;
                 let found = LoadedPg { pg: pg.id, created: history.created, split_bits: pg.split_bits };
                 self.loading.loaded.push(found);
+                self.rename_log_keys(pg_key, renamed, fx);
             }
             // Not to be served, and not to be touched: a person may want to look at it.
             Err(why) => {
@@ -94,6 +98,18 @@ impl Shard {
             }
         }
         self.loaded_when_all(fx);
+    }
+
+    /// Gives a log that release 0.1.0 wrote the keys of today, in steps. Those that a restart interrupts are done again.
+    fn rename_log_keys(&mut self, pg_key: Key, renamed: Vec<meta::Renamed>, fx: &mut Fx) {
+        let pg = &self.pgs[pg_key];
+        let (collection, meta) = (pg.collection, pg.meta.clone());
+        let mut changes = Vec::from(meta::set_history(&meta, &pg.history, &pg.progress));
+        for step in renamed.chunks(RENAMED_MAX) {
+            changes.extend(meta::rename(&meta, step.iter().cloned()));
+            let changes = std::mem::take(&mut changes);
+            self.submit(Pending::Nobody, Transaction { collection, changes }, fx);
+        }
     }
 
     fn loaded_when_all(&mut self, fx: &mut Fx) {
