@@ -3,13 +3,14 @@
 //! The seeds were made by the ignored test here; run it again when a signature, a method or a record is added.
 
 use bytes::Bytes;
-use codec::{Encode, Features, Reader};
+use codec::{Encode, Features, Reader, Rope};
 use osd::classes::hostile::method_tag;
 use shoal::store_tool::record::Record;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use store::wire_form::WireForm;
 use wire::types::{HObject, MgrMap, MonMap, OsdMapIncremental, PgId, PgPool, PoolKind, UTime};
 
 const SEEDS_MIN: usize = 6;
@@ -58,6 +59,11 @@ fn import_records_corpus_holds() {
     replay("import_records", shoal::store_tool::hostile::records);
 }
 
+#[test]
+fn object_changes_corpus_holds() {
+    replay("object_changes", store::wire_form::decode_hostile);
+}
+
 /// A target whose folder is misspelt in `tests/fuzz` or in a replay would never run.
 #[test]
 fn every_target_has_a_corpus() {
@@ -77,6 +83,7 @@ fn write_seeds() {
     write("class_call", class_calls());
     write("map_step", map_steps());
     write("import_records", import_records());
+    write("object_changes", object_changes());
 }
 
 fn write(target: &str, seeds: Vec<Vec<u8>>) {
@@ -233,4 +240,42 @@ fn import_records() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = records.iter().map(described).collect();
     seeds.push(seeds.concat());
     seeds
+}
+
+/// Each kind of change alone, and all together.
+fn object_changes() -> Vec<Vec<u8>> {
+    use store::{Change, ObjectId};
+    let named = |name: &str| HObject { pool: 1, hash: 7, name: name.into(), ..HObject::min() };
+    let object = || ObjectId::from(named("a"));
+    let (from, to) = (object(), ObjectId { object: named("b"), generation: 5 });
+    let blob = Bytes::from_static(b"blob");
+    let all = vec![
+        Change::Touch { object: object() },
+        Change::Write { object: object(), offset: 1, data: Bytes::from_static(b"data").into() },
+        Change::Write {
+            object: object(),
+            offset: 9,
+            data: Rope::summed(Bytes::from_static(b"more"), Some(7)),
+        },
+        Change::Zero { object: object(), offset: 2, len: 3 },
+        Change::Truncate { object: object(), size: 4 },
+        Change::Remove { object: object() },
+        Change::Clone { from: from.clone(), to: to.clone() },
+        Change::CloneRange { from: from.clone(), to: to.clone(), from_offset: 1, len: 2, to_offset: 3 },
+        Change::Rename { from, to },
+        Change::SetAttr { object: object(), name: blob.clone(), value: blob.clone() },
+        Change::RemoveAttr { object: object(), name: blob.clone() },
+        Change::RemoveAttrs { object: object() },
+        Change::OmapSet { object: object(), entries: vec![(blob.clone(), blob.clone()); 2] },
+        Change::OmapRemove { object: object(), keys: vec![blob.clone(); 2] },
+        Change::OmapRemoveRange { object: object(), from: Bytes::new(), to: blob.clone() },
+        Change::OmapSetHeader { object: object(), header: blob },
+        Change::OmapClear { object: object() },
+        Change::AllocHint { object: object(), object_size: 1, write_size: 2, flags: 3 },
+    ];
+    let seed = |changes: &[Change]| {
+        let WireForm { changes, data } = WireForm::encode(changes).expect("changes of objects");
+        [&(changes.len() as u16).to_le_bytes()[..], &changes, &data.to_bytes()].concat()
+    };
+    all.iter().map(|change| seed(std::slice::from_ref(change))).chain([seed(&all)]).collect()
 }

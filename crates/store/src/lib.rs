@@ -15,6 +15,7 @@ mod object;
 mod query;
 mod shards;
 mod transaction;
+pub mod wire_form;
 
 pub use compression::{Compressed, Compression, CompressionAlgorithm, CompressionMode, hint};
 pub use contract::{Completion, ObjectStore, Placed, Usage};
