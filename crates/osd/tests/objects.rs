@@ -205,6 +205,36 @@ fn a_watcher_is_told_and_the_notifier_hears_its_answer() {
     assert_eq!(outcome.replies, [((4200, 5), Bytes::from_static(b"yo"))]);
 }
 
+/// The OSD was marked down by mistake and is up again: it serves the PG anew, in the same process.
+#[test]
+fn watcher_of_an_earlier_interval_times_out() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"x")]);
+    let watch =
+        osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, timeout_s: 7, ..Default::default() };
+    host.open(2, 4200);
+    let request = host.request(object("a"), vec![OsdOp::new(OpCode::WATCH, watch, Bytes::new())]);
+    host.send(2, request);
+    host.settle();
+    // A write that is not durable when the PG stops serving.
+    let request = host.request(object("a"), vec![write_full(b"y")]);
+    let tid = host.send(1, request);
+    host.map_meanwhile(vec![PgOrder::Idle { pg: pg() }]);
+    host.close(2);
+    host.settle();
+    assert_eq!(host.reply(tid).result, 0);
+    let since = host.view.epoch + 1;
+    host.map(vec![PgOrder::Serve { pg: pg(), since }]);
+
+    let watchers = |host: &mut Host| {
+        let reply = host.ask("a", vec![OsdOp::bare(OpCode::LIST_WATCHERS)]);
+        codec::decode_exact::<WatcherList>(&output(&reply, 0)).unwrap().entries.len()
+    };
+    assert_eq!(watchers(&mut host), 1, "it may come back");
+    host.pass(Duration::from_secs(8));
+    assert_eq!(watchers(&mut host), 0);
+}
+
 #[test]
 fn a_silent_watcher_times_out_and_is_struck_from_the_object() {
     let mut host = Host::serving();

@@ -398,10 +398,9 @@ impl Shard {
             for ((cookie, _), watch) in object.watches.drain() {
                 gone.extend(watch.conn.map(|conn| (conn, object_key, cookie)));
             }
-            // Its watchers must be known anew when it is served again.
-            if object.is_idle() {
-                object.state = ObjectState::Unknown;
-            }
+            // Its watchers must be known anew when it is served again. A write that is not durable yet does not stand in the
+            // way: the store shows what was submitted.
+            object.state = ObjectState::Unknown;
         }
         for (conn, object_key, cookie) in gone {
             if let Some(session) = self.sessions.get_mut(&conn) {

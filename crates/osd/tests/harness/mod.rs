@@ -169,9 +169,14 @@ impl Host {
     }
 
     pub fn map(&mut self, orders: Vec<PgOrder>) {
+        self.map_meanwhile(orders);
+        self.settle();
+    }
+
+    /// A new map while the store is at work.
+    pub fn map_meanwhile(&mut self, orders: Vec<PgOrder>) {
         self.view.epoch += 1;
         self.step(Input::Map { view: Arc::new(self.view.clone()), orders });
-        self.settle();
     }
 
     pub fn open(&mut self, conn: u64, gid: i64) {
