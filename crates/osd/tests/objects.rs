@@ -205,6 +205,25 @@ fn a_watcher_is_told_and_the_notifier_hears_its_answer() {
     assert_eq!(outcome.replies, [((4200, 5), Bytes::from_static(b"yo"))]);
 }
 
+/// The log keeps thousands of results in memory.
+#[test]
+fn log_keeps_no_long_output_of_a_failed_write() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(&[7; 5000])]);
+    let mismatch = OsdOp::extent(OpCode::CMPEXT, 0, 1, Bytes::from_static(b"x"));
+    let request = host.request(object("a"), vec![read(0, 10), read(0, 5000), mismatch, write(0, b"y")]);
+    let tid = host.send(1, request.clone());
+    host.settle();
+    let first = host.reply(tid);
+    assert!(first.result < 0);
+    assert_eq!((output(&first, 0).len(), output(&first, 1).len()), (10, 5000));
+    host.resend(1, tid, request);
+    host.settle();
+    let again = host.reply(tid);
+    assert_eq!((again.result, again.ops[2].result), (first.result, first.ops[2].result));
+    assert_eq!((output(&again, 0).len(), output(&again, 1).len()), (10, 0));
+}
+
 /// The OSD was marked down by mistake and is up again: it serves the PG anew, in the same process.
 #[test]
 fn watcher_of_an_earlier_interval_times_out() {

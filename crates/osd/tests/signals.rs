@@ -4,7 +4,8 @@ mod harness;
 
 use bytes::Bytes;
 use harness::*;
-use osd::shard::{Input, Inquiry, InquiryAnswer, ToControl};
+use osd::pg::meta::PgStats;
+use osd::shard::{Input, Inquiry, InquiryAnswer, PgOrder, ToControl};
 use osd::signals::counters::{self, ControlFigures};
 use osd::signals::{OpRecord, Progress, ShardFigures, Stage, TrackingLimits};
 use std::time::Duration;
@@ -27,6 +28,16 @@ fn ops(host: &mut Host, inquiry: Inquiry) -> Vec<OpRecord> {
         ToControl::Answered { id: 5, answer: InquiryAnswer::Ops(ops) } => ops,
         other => panic!("{other:?}"),
     }
+}
+
+fn stats(host: &mut Host) -> Vec<PgStats> {
+    host.control.clear();
+    host.step(Input::Report);
+    let reports = host.control.iter().find_map(|said| match said {
+        ToControl::Report { pgs, .. } => Some(pgs.iter().map(|pg| pg.stats).collect()),
+        _ => None,
+    });
+    reports.expect("a report")
 }
 
 fn omap_objects(host: &mut Host) -> i64 {
@@ -202,4 +213,48 @@ fn objects_with_omaps_are_counted() {
     assert_eq!(after("a", vec![OsdOp::bare(OpCode::OMAPCLEAR)]), 1);
     assert_eq!(after("a", vec![set(), OsdOp::bare(OpCode::DELETE)]), 1);
     assert_eq!(after("b", vec![OsdOp::bare(OpCode::DELETE)]), 0);
+}
+
+#[test]
+fn failed_list_counts_nothing_but_its_reads() {
+    let mut host = serving();
+    host.ask("there", vec![write_full(b"12345678")]);
+    let before = stats(&mut host);
+    let failing = || OsdOp { flags: OpFlags::EXCL, ..OsdOp::bare(OpCode::CREATE) };
+    for ops in
+        [vec![write_full(b"new"), failing()], vec![OsdOp::bare(OpCode::DELETE), OsdOp::bare(OpCode::DELETE)]]
+    {
+        for name in ["absent", "there"] {
+            assert!(host.ask(name, ops.clone()).result < 0);
+        }
+    }
+    assert_eq!(stats(&mut host), before);
+}
+
+/// Requests that wait for a split begin at their time, not at the beginning of all times.
+#[test]
+fn latency_of_a_request_during_a_split_is_its_own() {
+    let mut host = serving();
+    host.ask("a", vec![write_full(b"x")]);
+    wait(&mut host, 1_000_000);
+    // The split waits until it is durable.
+    let unsettled = host.request(object("a"), vec![write_full(b"x")]);
+    host.send(1, unsettled);
+    let child = SpgId::from(PgId { pool: POOL, seed: 1 });
+    host.view.pools.get_mut(&POOL).unwrap().pg_num = 2;
+    let epoch = host.view.epoch + 1;
+    let split = PgOrder::Split { pg: pg(), split_bits: 1, children: vec![(child, 1)], epoch };
+    let serve = |pg| PgOrder::Serve { pg, since: epoch };
+    host.map_meanwhile(vec![split, serve(pg()), serve(child)]);
+    for name in ["b", "c", "d", "e"] {
+        let hash = object(name).hash;
+        let mut request = host.request(object(name), vec![write_full(b"y")]);
+        request.pg = if hash & 1 == 1 { child } else { pg() };
+        host.send(1, request);
+    }
+    host.settle();
+    let figures = figures(&mut host);
+    assert_eq!(figures.totals.all().count, 6);
+    let stages = figures.write_stages.iter().map(|stage| stage.sum_ns).max().unwrap();
+    assert!(stages < 1_000_000_000, "a stage took {stages} ns");
 }

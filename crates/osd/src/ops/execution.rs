@@ -144,6 +144,10 @@ impl<'a> Execution<'a> {
             result = if op.flags.contains(OpFlags::FAILOK) { op_result.max(0) } else { op_result };
             results.push(OsdOpResult::of(op, op_result, output));
         }
+        // Nothing of a failed list happened, except that it read.
+        let StatDelta { reads, read_kib, .. } = self.stats;
+        let stats =
+            if result < 0 { StatDelta { reads, read_kib, ..StatDelta::default() } } else { self.stats };
         ListStatus::Done(ListOutcome {
             result,
             results,
@@ -155,7 +159,7 @@ impl<'a> Execution<'a> {
             },
             user_modified: self.user_modified,
             touched: self.touched,
-            stats: self.stats,
+            stats,
             side_effects: self.side_effects,
             data_offset: self.data_offset,
         })

@@ -189,7 +189,7 @@ impl Shard {
 
     /// The object changes: log entry, new info and the changes themselves in one transaction.
     fn commit_change(&mut self, key: Key, outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
-        let epoch = self.view.epoch;
+        let (epoch, output_max) = (self.view.epoch, self.config.limits.max_write_op_reply_len);
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
         let version = pg.next_version(epoch);
@@ -249,7 +249,7 @@ impl Shard {
             reqid: op.reqid,
             mtime,
             result: if op.access.returns { result } else { 0 },
-            returns: returns(op.access.returns, &results),
+            returns: if op.access.returns { returns(&results, output_max) } else { Vec::new() },
         };
         if user_modified {
             pg.progress.last_user_version = user_version;
@@ -270,7 +270,7 @@ impl Shard {
 
     /// Nothing changes, but how the request came out must be remembered: sent again, it comes out the same.
     fn commit_result(&mut self, key: Key, outcome: ListOutcome, fx: &mut Fx) {
-        let epoch = self.view.epoch;
+        let (epoch, output_max) = (self.view.epoch, self.config.limits.max_write_op_reply_len);
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
         let version = pg.next_version(epoch);
@@ -287,7 +287,7 @@ impl Shard {
             reqid: op.reqid,
             mtime: UTime::ZERO,
             result,
-            returns: returns(op.access.returns || result < 0, &results),
+            returns: if op.access.returns || result < 0 { returns(&results, output_max) } else { Vec::new() },
         };
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.ops = results;
@@ -345,7 +345,7 @@ impl Shard {
             Some(Pending::RemovePg(pg, removal)) => self.go_on_removing(pg, removal, fx),
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
             Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
-            Some(Pending::Internal { pg, version }) => self.on_internal_committed(pg, version, fx),
+            Some(Pending::Internal { pg, version }) => self.on_internal_committed(now, pg, version, fx),
             Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
             Some(Pending::Arrival(pg)) => self.on_arrived(pg, fx),
             Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
@@ -374,7 +374,7 @@ impl Shard {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
         self.pass_turn(op.pg, op.object);
-        self.split_when_quiet(op.pg, fx);
+        self.split_when_quiet(now, op.pg, fx);
     }
 
     fn send_committed(&mut self, op: &Op, reply: MOSDOpReply, fx: &mut Fx) {
@@ -395,13 +395,13 @@ impl Shard {
         }
     }
 
-    fn on_internal_committed(&mut self, pg_key: Key, version: Option<Eversion>, fx: &mut Fx) {
+    fn on_internal_committed(&mut self, now: Time, pg_key: Key, version: Option<Eversion>, fx: &mut Fx) {
         let Some(pg) = self.pgs.get_mut(pg_key) else { return };
         if let Some(version) = version {
             pg.committed = version;
             self.answer_commit_waiters(pg_key, fx);
         }
-        self.split_when_quiet(pg_key, fx);
+        self.split_when_quiet(now, pg_key, fx);
     }
 
     fn answer_commit_waiters(&mut self, pg_key: Key, fx: &mut Fx) {
@@ -443,11 +443,11 @@ fn out_bytes(results: &[OsdOpResult]) -> u64 {
     results.iter().map(|result| result.output.len() as u64).sum()
 }
 
-fn returns(wanted: bool, results: &[OsdOpResult]) -> Vec<(i32, Bytes)> {
-    if !wanted {
-        return Vec::new();
-    }
-    results.iter().map(|r| (r.result, r.output.to_bytes())).collect()
+/// Results for the log. What a failed request had read before it failed may be long: its reply carries that, once, and a
+/// repeated reply does not, because thousands of entries stay in memory.
+fn returns(results: &[OsdOpResult], output_max: usize) -> Vec<(i32, Bytes)> {
+    let kept = |output: &Rope| if output.len() <= output_max { output.to_bytes() } else { Bytes::new() };
+    results.iter().map(|r| (r.result, kept(&r.output))).collect()
 }
 
 fn count(pg: &mut Pg, delta: StatDelta) {

@@ -6,6 +6,7 @@ use crate::errno::Errno;
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Rope};
+use machine::net::Held;
 use machine::{ConnId, Time};
 use std::collections::VecDeque;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
@@ -24,6 +25,8 @@ pub(super) struct List {
     pub received: Time,
     results: OsdOpResults,
     page: Option<Page>,
+    #[expect(dead_code, reason = "what it does, it does when the request is dropped")]
+    held: Held,
 }
 
 /// The page that the current operation fills.
@@ -49,8 +52,9 @@ const ALL_NAMESPACES: &[u8] = &[1];
 
 impl Shard {
     pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
-        let Parked { conn, tid, op: message, received, .. } = parked;
-        let list = List { conn, tid, message, pg, received, results: OsdOpResults::new(), page: None };
+        let Parked { conn, tid, op: message, held, received } = parked;
+        let results = OsdOpResults::new();
+        let list = List { conn, tid, message, pg, received, results, page: None, held };
         let key = self.pending.insert(Pending::List(Box::new(list)));
         self.next_list_op(key, 0, fx);
     }

@@ -174,7 +174,7 @@ impl Shard {
             }
             (PgOrder::Unblock { .. }, Some(key)) => self.unblock(key, fx),
             (PgOrder::Split { split_bits, children, epoch, .. }, Some(key)) => {
-                self.begin_split(key, split_bits, children, epoch, fx);
+                self.begin_split(now, key, split_bits, children, epoch, fx);
             }
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
             (PgOrder::Block { .. }, Some(_)) => {}
@@ -277,6 +277,7 @@ impl Shard {
     /// parent has submitted is durable.
     fn begin_split(
         &mut self,
+        now: Time,
         key: Key,
         split_bits: u8,
         mut children: Vec<(SpgId, u8)>,
@@ -297,7 +298,7 @@ impl Shard {
             .map(|(id, bits)| (self.insert_pg(Pg::new(id, bits, PgPhase::Loading)), bits))
             .collect();
         self.pgs[key].split = Some(Split { split_bits, children, epoch });
-        self.split_when_quiet(key, fx);
+        self.split_when_quiet(now, key, fx);
     }
 
     /// A child that was durable when its parent's part of the split was not, and the daemon died. Its objects are the
@@ -310,7 +311,7 @@ impl Shard {
         self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
     }
 
-    pub(super) fn split_when_quiet(&mut self, key: Key, fx: &mut Fx) {
+    pub(super) fn split_when_quiet(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(pg) = self.pgs.get_mut(key) else { return };
         if pg.split.is_none() || pg.committed < pg.progress.last_update {
             return;
@@ -363,16 +364,15 @@ impl Shard {
         self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
         // Requests that wait for a child start only behind the split: before it, the child has no objects.
         for (child_key, _) in children {
-            self.loaded(child_key, fx);
+            self.loaded(now, child_key, fx);
         }
-        self.loaded(key, fx);
+        self.loaded(now, key, fx);
     }
 
     /// What the map wanted of a PG while it was not ready.
-    fn loaded(&mut self, key: Key, fx: &mut Fx) {
+    fn loaded(&mut self, now: Time, key: Key, fx: &mut Fx) {
         if let Some(order) = self.pgs[key].after_loading.take() {
-            // Only requests that are parked care about the time, and they are not admitted before they begin.
-            self.obey(Time::ZERO, order, fx);
+            self.obey(now, order, fx);
         }
     }
 
