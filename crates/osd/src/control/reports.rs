@@ -25,6 +25,8 @@ pub(super) struct Reports {
     called_at: Option<Time>,
     /// As the manager asked.
     period: Option<Duration>,
+    /// Lowest priority of the counters that the manager wants.
+    pub(super) threshold: u32,
     reported_at: Option<Time>,
     /// The revision of the options that the manager has.
     options_told: u64,
@@ -130,6 +132,7 @@ impl Control {
     ) {
         if self.reports.conn == Some(conn) {
             self.reports.period = Some(Duration::from_secs(configure.period_sec.max(1) as u64));
+            self.reports.threshold = configure.threshold;
             self.report(now, fx);
         }
     }

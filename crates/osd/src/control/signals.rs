@@ -27,8 +27,8 @@ pub(super) struct Signals {
     commit_mean_ns: u64,
     /// Slow operations as of the last report.
     slow_reported: u64,
-    /// The manager knows the counters' declarations.
-    declared: bool,
+    /// Paths of the counters that the manager knows.
+    declared: BTreeSet<String>,
 }
 
 /// A command that waits for the shards.
@@ -307,7 +307,7 @@ impl Control {
     // ---- reports
 
     pub(super) fn forget_declarations(&mut self) {
-        self.signals.declared = false;
+        self.signals.declared.clear();
     }
 
     /// The daemon's part of a report, once every shard has told its figures.
@@ -319,15 +319,18 @@ impl Control {
         self.warn_of_slow_ops(now, &figures.in_flight, fx);
 
         let mut counters = self.counters();
-        counters.retain(|c| c.is_stock);
+        let threshold = self.reports.threshold;
+        counters.retain(|c| c.is_stock && u32::from(c.priority) >= threshold);
         counters.sort_by_key(path);
-        let declared = match std::mem::replace(&mut self.signals.declared, true) {
-            true => Vec::new(),
-            false => counters.iter().map(declaration).collect(),
-        };
+        let reported = counters.iter().map(path).collect();
+        let known = std::mem::replace(&mut self.signals.declared, reported);
+        let is_new = |counter: &&Counter| !known.contains(&path(counter));
+        let declared = counters.iter().filter(is_new).map(declaration).collect();
+        let undeclared = known.difference(&self.signals.declared).cloned().collect();
         MMgrReport {
             daemon_name: self.config.osd.0.to_string(),
             declared,
+            undeclared,
             packed: MMgrReport::pack(counters.iter().map(|c| packed(c.value))),
             health: vec![HealthMetric::slow_ops(
                 figures.in_flight.slow as u32,
@@ -382,5 +385,33 @@ fn packed(value: perf::Reading) -> (u64, Option<u64>) {
     match value {
         perf::Reading::Total(n) | perf::Reading::Level(n) => (n, None),
         perf::Reading::Time { count, sum_ns } => (sum_ns, Some(count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::testing;
+    use machine::Random;
+
+    /// `mgr_stats_threshold`, as the manager says it.
+    #[test]
+    fn counters_below_the_threshold_are_not_reported() {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        let mut report = |threshold| {
+            control.reports.threshold = threshold;
+            control.mgr_report(Time(1), &mut Fx::new())
+        };
+        let whole = report(0);
+        let is_low = |declaration: &&CounterDeclaration| declaration.priority < 8;
+        let low: Vec<_> = whole.declared.iter().filter(is_low).cloned().collect();
+        assert!(!low.is_empty() && low.len() < whole.declared.len());
+        let part = report(8);
+        assert_eq!(part.declared, []);
+        assert!(part.undeclared.iter().eq(low.iter().map(|declaration| &declaration.path)));
+        assert!(part.packed.len() < whole.packed.len());
+        let again = report(0);
+        assert_eq!((again.declared, again.undeclared), (low, Vec::new()));
+        assert_eq!(again.packed.len(), whole.packed.len());
     }
 }
