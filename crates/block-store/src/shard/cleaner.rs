@@ -59,8 +59,10 @@ impl Cleaner {
 impl Shard {
     /// True if a cleaning step can be done now.
     pub(super) fn can_clean(&self) -> bool {
-        let is_wanted = !self.cleaner.is_idle() && !self.checkpoints.is_stopping();
+        // A clean stop waits for transactions, and these may wait for space that cleaning frees.
+        let is_wanted = !self.checkpoints.is_stopping() || self.jobs.lack_space();
         is_wanted
+            && !self.cleaner.is_idle()
             && !self.cleaner.waits_for_index
             && self.log_has_room()
             && (self.index.has_slack() || self.jobs.lack_space())

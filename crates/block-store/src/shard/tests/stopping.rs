@@ -47,3 +47,43 @@ fn clean_stop_waits_for_transactions_that_read_the_index() {
     }
     assert!(waiting > 0, "no transaction waits for a block of the index");
 }
+
+/// The space of a removed object comes back by cleaning, and a transaction waits for it when the stop begins.
+#[test]
+fn clean_stop_cleans_for_transactions_that_wait_for_space() {
+    let mut waited = 0;
+    for seed in 0..10 {
+        let disk = formatted(8 << 20, 1 << 20, Pace::Steps, seed);
+        let mut shard = open(&disk, small());
+        shard.submit(0, transaction(vec![Change::CreateCollection { split_bits: 0 }]));
+        settle(&mut shard);
+        let large = object("large", 1);
+        let (mut number, mut at) = (1, 0);
+        while shard.usage().available > 512 << 10 {
+            let data = vec![seed as u8; 64 << 10].into();
+            let write = Change::Write { object: large.clone(), offset: at, data };
+            shard.submit(number, transaction(vec![write]));
+            settle(&mut shard);
+            (number, at) = (number + 1, at + (64 << 10));
+        }
+        shard.submit(number, transaction(vec![Change::Remove { object: large }]));
+        let data = vec![9; 2 << 20].into();
+        let write = Change::Write { object: object("next", 2), offset: 0, data };
+        shard.submit(number + 1, transaction(vec![write]));
+        let mut out = Vec::new();
+        for _ in 0..seed * 2 {
+            shard.poll(&mut out);
+        }
+        waited += u64::from(!out.contains(&Completion::Committed { tag: number + 1 }));
+        shard.stop();
+        while !shard.is_stopped() {
+            let is_busy = shard.poll(&mut out);
+            assert!(is_busy || shard.is_stopped(), "seed {seed}: it rests before it has stopped");
+        }
+        assert!(shard.failure().is_none(), "seed {seed}: {:?}", shard.failure());
+        assert!(out.contains(&Completion::Committed { tag: number + 1 }), "seed {seed}");
+        drop(shard);
+        assert_eq!(open(&disk, small()).figures().log_used, 0, "seed {seed}");
+    }
+    assert!(waited > 0, "no transaction waited");
+}
