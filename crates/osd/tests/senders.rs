@@ -2,6 +2,8 @@
 
 mod harness;
 
+use bytes::Bytes;
+use codec::{Encode, Features};
 use harness::*;
 use machine::ConnId;
 use machine::identity::Proof;
@@ -9,6 +11,7 @@ use machine::net::Peer;
 use osd::errno::Errno;
 use osd::shard::Input;
 use std::sync::Arc;
+use wire::types::cls::lock;
 use wire::types::*;
 
 fn open(host: &mut Host, conn: u64, name: &str, caps: Option<&str>) {
@@ -77,4 +80,40 @@ fn client_cannot_use_another_clients_request_id() {
     host.settle();
     host.reply(tid);
     assert_eq!(output(&host.ask("a", vec![read(0, 10)]), 0), "real", "the repetition is recognised");
+}
+
+#[test]
+fn watches_and_locks_carry_the_proven_name() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"x")]);
+    let addr = EntityAddr::msgr2("10.0.0.1:40002".parse().unwrap(), 2);
+    let proof = || Proof::cephx("client.b".parse().unwrap(), 4002, "allow rwx");
+    let claimed = |number| EntityName::new(EntityKind::CLIENT, number);
+    assert!(Peer::identified(proof(), claimed(4100), addr).is_err(), "another client's number is refused");
+    let peer = Peer::identified(proof(), claimed(-1), addr).unwrap();
+    host.step(Input::Opened { conn: ConnId(2), peer: Arc::new(peer) });
+
+    let watch = osd_op::WatchParams { cookie: 5, op: op_value::WATCH_WATCH, ..Default::default() };
+    let take = lock::LockOp {
+        name: "l".into(),
+        kind: lock::LockType::EXCLUSIVE,
+        cookie: "c".into(),
+        ..lock::LockOp::default()
+    };
+    let take = OsdOp::call("lock", "lock", &take.to_vec(Features::ALL)).unwrap();
+    for op in [OsdOp::new(OpCode::WATCH, watch, Bytes::new()), take] {
+        let request = host.request(object("a"), vec![op]);
+        let tid = host.send(2, request);
+        host.settle();
+        assert_eq!(host.reply(tid).result, 0);
+    }
+
+    let proven = EntityName::new(EntityKind::CLIENT, 4002);
+    let reply = host.ask("a", vec![OsdOp::bare(OpCode::LIST_WATCHERS)]);
+    let watchers: WatcherList = codec::decode_exact(&output(&reply, 0)).unwrap();
+    assert_eq!(watchers.entries.iter().map(|watcher| watcher.name).collect::<Vec<_>>(), [proven]);
+    let info = lock::GetInfoOp { name: "l".into() }.to_vec(Features::ALL);
+    let reply = host.ask("a", vec![OsdOp::call("lock", "get_info", &info).unwrap()]);
+    let info: lock::LockInfo = codec::decode_exact(&output(&reply, 0)).unwrap();
+    assert!(info.lockers.keys().map(|holder| holder.locker).eq([proven]));
 }

@@ -18,17 +18,9 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub fn note(&mut self, now: Time, from: EntityAddr, why: &CloseReason) {
-        if now >= self.window_ends {
-            if self.unwritten > 0 {
-                tracing::info!("{} more connections were refused", self.unwritten);
-            }
-            *self = Refusals { window_ends: now + WINDOW, lines: 0, unwritten: 0 };
-        }
-        if self.lines == LINES_MAX {
-            self.unwritten += 1;
+        if !self.is_written(now) {
             return;
         }
-        self.lines += 1;
         let from = from.plain();
         match why {
             CloseReason::Denied(why) => tracing::info!("{from} was denied: {why}"),
@@ -37,5 +29,37 @@ impl Refusals {
             CloseReason::Broken(why) => tracing::debug!("{from} disconnected during its handshake: {why}"),
             CloseReason::Reset => {}
         }
+    }
+    /// True if this refusal gets a line.
+    fn is_written(&mut self, now: Time) -> bool {
+        if now >= self.window_ends {
+            if self.unwritten > 0 {
+                tracing::info!("{} more connections were refused", self.unwritten);
+            }
+            *self = Refusals { window_ends: now + WINDOW, lines: 0, unwritten: 0 };
+        }
+        if self.lines == LINES_MAX {
+            self.unwritten += 1;
+            return false;
+        }
+        self.lines += 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_have_20_lines_in_10_seconds() {
+        let mut refusals = Refusals::default();
+        let mut written = |from: u64| {
+            let times = (0..1000).map(|n| Time::ZERO + Duration::from_millis(from + n));
+            times.filter(|now| refusals.is_written(*now)).count()
+        };
+        assert_eq!(written(0), 20);
+        assert_eq!(written(8000), 0);
+        assert_eq!(written(10_000), 20);
     }
 }
