@@ -249,21 +249,21 @@ impl OsdNode {
 
     fn poll(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
         let (completions, damage) = self.store(at).poll(now);
-        for found in damage {
-            {
-                let mut history = self.history.borrow_mut();
-                match found.unexplained {
-                    None => history.damaged(&found.damage.object.object.name.to_string()),
-                    Some(why) => {
-                        let words = format!("{}: {why}", self.config.osd);
-                        history.violation(Promise::OnlyDamageIsAnError, words);
-                    }
+        for found in &damage {
+            let mut history = self.history.borrow_mut();
+            match &found.unexplained {
+                None => history.damaged(&found.damage.object.object.name.to_string()),
+                Some(why) => {
+                    let words = format!("{}: {why}", self.config.osd);
+                    history.violation(Promise::OnlyDamageIsAnError, words);
                 }
             }
-            self.step(at, now, Input::Damage(Box::new(found.damage)), out);
         }
         for completion in completions {
             self.step(at, now, Input::Completed(completion), out);
+        }
+        for found in damage {
+            self.step(at, now, Input::Damage(Box::new(found.damage)), out);
         }
         self.poll_later(at, now);
     }
