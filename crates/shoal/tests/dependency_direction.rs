@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["codec-derive"],
     &["codec"],
     &["wire"],
-    &["placement", "erasure", "command", "device"],
+    &["placement", "command", "device"],
     &["store"],
     &["block-store"],
     &["machine"],
@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["runtime", "sim"],
     &["client-host"],
     // Built on the client.
-    &["mds", "gateway", "lab"],
+    &["lab"],
     &["shoal", "instructions"],
 ];
 
@@ -32,7 +32,6 @@ const PURE: &[&str] = &[
     "wire",
     "command",
     "placement",
-    "erasure",
     "store",
     "device",
     "block-store",
@@ -42,7 +41,6 @@ const PURE: &[&str] = &[
     "mon",
     "mgr",
     "osd",
-    "mds",
     "client",
 ];
 const IMPURE: &[&str] =
