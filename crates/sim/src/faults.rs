@@ -109,6 +109,8 @@ pub struct Cast {
     pub admins: Vec<NodeId>,
     pub medium: Medium,
     pub span: Duration,
+    /// Faults come so many times as often as [`ROWS`] says.
+    pub rate: u32,
 }
 
 impl Cast {
@@ -468,7 +470,7 @@ impl Schedule {
                     next.push((begin + cast.span / 3, index, random));
                 }
             } else if takes_part {
-                next.push((begin + pause_of(row, &mut random), index, random));
+                next.push((begin + pause_of(row, cast.rate, &mut random), index, random));
             }
         }
         next.retain(|(at, ..)| *at < end);
@@ -485,7 +487,7 @@ impl Schedule {
         let (at, index, random) = &mut self.next[place];
         let (row, row_index) = (&self.rows[*index], *index);
         let fault = (row.draw)(random, &self.cast);
-        *at = *at + pause_of(row, random);
+        *at = *at + pause_of(row, self.cast.rate, random);
         if *at >= end || row.damages == Damage::Disk {
             self.next.swap_remove(place);
         }
@@ -494,8 +496,8 @@ impl Schedule {
 }
 
 /// Time until the next fault of a row.
-fn pause_of(row: &Row, random: &mut Random) -> Duration {
-    Duration::from_millis(1 + random.below(2 * row.every.as_millis() as u64))
+fn pause_of(row: &Row, rate: u32, random: &mut Random) -> Duration {
+    Duration::from_millis(1 + random.below(2 * (row.every / rate).as_millis() as u64))
 }
 
 #[cfg(test)]
@@ -515,6 +517,7 @@ mod tests {
             admins: nodes(9, 10),
             medium: Medium::Disk,
             span: Duration::from_secs(600),
+            rate: 1,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub loses_a_disk: bool,
     pub store: StoreChoice,
     pub cores: CoresChoice,
+    /// Faults come so many times as often as the table says.
+    pub fault_rate: u32,
 }
 
 /// Reactor cores of each OSD.
@@ -114,6 +116,7 @@ impl Config {
             loses_a_disk: false,
             store: StoreChoice::BySeed,
             cores: CoresChoice::BySeed,
+            fault_rate: 1,
         }
     }
 
@@ -172,7 +175,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let history: Shared = Rc::new(RefCell::new(History::new(world.true_time())));
     let begin = world.now();
     let quiet_after = begin + config.span;
-    let mut cast = Cast { medium, span: config.span, ..Cast::default() };
+    let mut cast = Cast { medium, span: config.span, rate: config.fault_rate, ..Cast::default() };
     let keys = match config.level.of(seed) {
         Level::Bytes { cephx: true } => Some(Rc::new(Keys::new(&mut stream(seed, "keys"), config.osds))),
         Level::Bytes { cephx: false } | Level::Messages => None,
