@@ -67,7 +67,8 @@ fn damage_goes_with_its_object_when_a_pg_is_split() {
     assert_eq!(host.damaged(), [(home, 1)]);
 }
 
-/// It would answer before the write ahead of it, and when it is sent again it would overtake what came later.
+/// A failure that is not logged would be answered before the write ahead of it, and would overtake later writes when it is
+/// sent again.
 #[test]
 fn write_that_cannot_read_fails_in_its_order_and_for_good() {
     let mut host = Host::serving();

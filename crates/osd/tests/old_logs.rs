@@ -23,15 +23,8 @@ fn wait(store: &mut MemoryStore) -> Vec<Completion> {
 
 /// The header and the entries of the PG's records.
 fn records(store: &mut MemoryStore) -> (Bytes, Vec<(Bytes, Bytes)>) {
-    let all = Query::OmapList {
-        after: None,
-        from: Bytes::new(),
-        prefix: Bytes::new(),
-        max: usize::MAX,
-        values: true,
-    };
     let object = ObjectId::pg_meta(pg());
-    let queries = vec![Query::OmapHeader, all];
+    let queries = vec![Query::OmapHeader, Query::whole_omap()];
     store.read(0, ReadRequest { collection: Collection::Pg(pg()), object, queries });
     match wait(store).pop() {
         Some(Completion::Read { answers: Ok(answers), .. }) => match <[Answer; 2]>::try_from(answers) {

@@ -177,7 +177,7 @@ fn what_was_sent_before_the_pool_was_full_is_dropped() {
     assert_eq!(host.closed, []);
 }
 
-/// The second of them takes no room, and the pool becomes full while the first is reading.
+/// The first write needs room and is reading when the pool becomes full; the second needs none.
 #[test]
 fn write_does_not_overtake_one_that_is_dropped_at_its_turn() {
     let mut host = host();

@@ -31,23 +31,11 @@ fn ops(host: &mut Host, inquiry: Inquiry) -> Vec<OpRecord> {
 }
 
 fn stats(host: &mut Host) -> Vec<PgStats> {
-    host.control.clear();
-    host.step(Input::Report);
-    let reports = host.control.iter().find_map(|said| match said {
-        ToControl::Report { pgs, .. } => Some(pgs.iter().map(|pg| pg.stats).collect()),
-        _ => None,
-    });
-    reports.expect("a report")
+    host.pg_reports().into_iter().map(|pg| pg.stats).collect()
 }
 
 fn omap_objects(host: &mut Host) -> i64 {
-    host.control.clear();
-    host.step(Input::Report);
-    let mut reports = host.control.drain(..).filter_map(|said| match said {
-        ToControl::Report { pgs, .. } => Some(pgs.iter().map(|pg| pg.stats.omap_objects).sum()),
-        _ => None,
-    });
-    reports.next_back().expect("a report")
+    stats(host).iter().map(|stats| stats.omap_objects).sum()
 }
 
 /// Time passes without anything happening.
@@ -231,7 +219,7 @@ fn failed_list_counts_nothing_but_its_reads() {
     assert_eq!(stats(&mut host), before);
 }
 
-/// Requests that wait for a split begin at their time, not at the beginning of all times.
+/// A request that waits for a split keeps its own time stamps.
 #[test]
 fn latency_of_a_request_during_a_split_is_its_own() {
     let mut host = serving();

@@ -80,6 +80,14 @@ pub enum Answer {
 
 pub type ListEntry = ObjectId;
 
+impl Query {
+    /// All entries of an omap whose size has a bound.
+    pub fn whole_omap() -> Query {
+        let (from, prefix) = (Bytes::new(), Bytes::new());
+        Query::OmapList { after: None, from, prefix, max: usize::MAX, values: true }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReadError {
     #[error("no such collection")]

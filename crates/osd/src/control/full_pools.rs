@@ -15,8 +15,8 @@ struct FullPool {
 }
 
 impl FullPools {
-    /// Takes each map in turn: a pool may have had room for one epoch only. Whatever the maps between were, if some were
-    /// skipped, a pool that is full became so in the last of them.
+    /// Takes every map in order: a pool may have room in a single epoch. After skipped maps, a full pool counts as full since
+    /// this one.
     pub fn note(&mut self, map: &OsdMap, step: Step) {
         self.0.retain(|id, _| map.pools.contains_key(id));
         for (id, pool) in &map.pools {

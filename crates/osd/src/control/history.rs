@@ -59,14 +59,7 @@ fn object() -> ObjectId {
 
 impl History {
     pub fn load_request() -> ReadRequest {
-        let all = Query::OmapList {
-            after: None,
-            from: Bytes::new(),
-            prefix: Bytes::new(),
-            max: usize::MAX,
-            values: true,
-        };
-        ReadRequest { collection: Collection::Meta, object: object(), queries: vec![all] }
+        ReadRequest { collection: Collection::Meta, object: object(), queries: vec![Query::whole_omap()] }
     }
 
     /// From the answer; a store that holds nothing gives an empty history. The births are for the holdings.

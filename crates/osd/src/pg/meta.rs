@@ -11,8 +11,8 @@
 //! All of it changes in the same transaction as the objects that it describes.
 //!
 //! Keys have the epoch because two primaries may give the same version number: 5'10 and 6'10 are different entries, and one
-//! of them is divergent. Release 0.1.0 left it out, and did not record the log's tail. What it wrote is read, and
-//! [`Stored::renamed`] says how its keys are replaced.
+//! of them is divergent. Keys of release 0.1.0 have no epoch, and its header has no tail of the log. Both are read, and
+//! [`Stored::renamed`] has the new keys.
 
 use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
 use bytes::Bytes;
@@ -126,10 +126,10 @@ impl Stored {
                 }
                 _ => return Err(MetaError::UnknownKey(key)),
             };
-            let expected = log_key(key[0], version);
-            if key == old_log_key(key[0], version) {
-                renamed.push((key, (expected, value)));
-            } else if key != expected {
+            if key[..] == old_log_key(key[0], version) {
+                let new_key = log_key(key[0], version);
+                renamed.push((key, (new_key, value)));
+            } else if key[..] != log_key_bytes(key[0], version) {
                 return Err(MetaError::MisplacedEntry { key, version });
             }
         }
@@ -230,17 +230,21 @@ fn damaged_key(object: &HObject) -> Bytes {
 }
 
 fn log_key(kind: u8, version: Eversion) -> Bytes {
+    Bytes::copy_from_slice(&log_key_bytes(kind, version))
+}
+
+fn log_key_bytes(kind: u8, version: Eversion) -> [u8; 13] {
     let mut out = [kind; 13];
     out[1..5].copy_from_slice(&version.epoch.to_be_bytes());
     out[5..].copy_from_slice(&version.version.to_be_bytes());
-    Bytes::copy_from_slice(&out)
+    out
 }
 
 /// A key of release 0.1.0.
-fn old_log_key(kind: u8, version: Eversion) -> Bytes {
+fn old_log_key(kind: u8, version: Eversion) -> [u8; 9] {
     let mut out = [kind; 9];
     out[1..].copy_from_slice(&version.version.to_be_bytes());
-    Bytes::copy_from_slice(&out)
+    out
 }
 
 /// Replaces keys of release 0.1.0.

@@ -149,7 +149,7 @@ impl Shard {
         self.await_commit(now, key);
     }
 
-    /// The request's entry of the log was submitted.
+    /// The request waits until its log entry is durable. The next one on its object may begin.
     fn await_commit(&mut self, now: Time, key: Key) {
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else {
             unreachable!("it waits for its commit")
@@ -443,8 +443,8 @@ fn out_bytes(results: &[OsdOpResult]) -> u64 {
     results.iter().map(|result| result.output.len() as u64).sum()
 }
 
-/// Results for the log. What a failed request had read before it failed may be long: its reply carries that, once, and a
-/// repeated reply does not, because thousands of entries stay in memory.
+/// Results for the log. Long outputs, which only failed requests have, are left out, because thousands of entries stay in
+/// memory: a repeated reply lacks them.
 fn returns(results: &[OsdOpResult], output_max: usize) -> Vec<(i32, Bytes)> {
     let kept = |output: &Rope| if output.len() <= output_max { output.to_bytes() } else { Bytes::new() };
     results.iter().map(|r| (r.result, kept(&r.output))).collect()

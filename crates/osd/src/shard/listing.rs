@@ -25,7 +25,7 @@ pub(super) struct List {
     pub received: Time,
     results: OsdOpResults,
     page: Option<Page>,
-    #[expect(dead_code, reason = "what it does, it does when the request is dropped")]
+    #[expect(dead_code, reason = "it gives memory back when the request is dropped")]
     held: Held,
 }
 

@@ -8,7 +8,6 @@ use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::pg::meta::{self, PgHistory, PgStats, Stored};
 use crate::pg::{Pg, PgPhase, Split};
 use crate::slab::Key;
-use bytes::Bytes;
 use machine::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,18 +42,11 @@ impl Shard {
             let pg = self.insert_pg(Pg { moves, ..Pg::new(id, split_bits, PgPhase::Loading) });
             let key = self.pending.insert(Pending::LoadPg(pg));
             self.loading.outstanding += 1;
-            let all = Query::OmapList {
-                after: None,
-                from: Bytes::new(),
-                prefix: Bytes::new(),
-                max: usize::MAX,
-                values: true,
-            };
             let pg = &self.pgs[pg];
             let request = ReadRequest {
                 collection: pg.collection,
                 object: pg.meta.clone(),
-                queries: vec![Query::OmapHeader, all],
+                queries: vec![Query::OmapHeader, Query::whole_omap()],
             };
             self.read(key, request, fx);
         }
@@ -100,7 +92,7 @@ impl Shard {
         self.loaded_when_all(fx);
     }
 
-    /// Gives a log that release 0.1.0 wrote the keys of today, in steps. Those that a restart interrupts are done again.
+    /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them.
     fn rename_log_keys(&mut self, pg_key: Key, renamed: Vec<meta::Renamed>, fx: &mut Fx) {
         let pg = &self.pgs[pg_key];
         let (collection, meta) = (pg.collection, pg.meta.clone());

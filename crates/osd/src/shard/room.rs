@@ -75,8 +75,8 @@ impl Shard {
         self.is_withholding && self.sessions.get(&conn).is_some_and(|session| session.withheld.holds(object))
     }
 
-    /// True if the client sent an ordered request before it could know that the pool is full. It sends all of these again
-    /// once there is room: none may happen before one that was dropped meanwhile.
+    /// True if the client sent an ordered request before it could know that the pool is full. The client resends all of these
+    /// when there is room, so none may overtake another that was dropped meanwhile.
     pub(super) fn was_sent_before_full(&self, conn: ConnId, op: &MOSDOp) -> bool {
         op.epoch < self.view.epoch
             && self.view.pools.get(&op.pg.pg.pool).is_some_and(|pool| op.epoch < pool.full_since)

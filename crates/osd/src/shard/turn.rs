@@ -16,7 +16,7 @@ impl Shard {
     /// It is `key`'s turn. Ends either with the request carried out or with a read under way.
     pub(super) fn begin(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(Pending::Op(op)) = self.pending.get(key) else { return };
-        // It was admitted, but one ahead of it was dropped.
+        // The pool became full after its admission, and a request ahead of it may have been dropped.
         let is_sent_again = op.access.ordered && self.was_sent_before_full(op.conn, &op.message);
         if is_sent_again || self.is_withheld(op.conn, &op.message.object) {
             let op = self.take_op(key).expect("just seen");

@@ -7,7 +7,7 @@ use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
 use osd::pg::log::LogLimits;
-use osd::shard::{ClusterView, Effect, Input, PgOrder, PoolView, Shard, ShardConfig, ToControl};
+use osd::shard::{ClusterView, Effect, Input, PgOrder, PgReport, PoolView, Shard, ShardConfig, ToControl};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,14 +158,18 @@ impl Host {
 
     /// Number of damaged objects of each PG that has any.
     pub fn damaged(&mut self) -> Vec<(SpgId, usize)> {
+        let damaged = self.pg_reports().into_iter().filter(|report| report.damaged > 0);
+        damaged.map(|report| (report.pg, report.damaged)).collect()
+    }
+
+    pub fn pg_reports(&mut self) -> Vec<PgReport> {
         self.control.clear();
         self.step(Input::Report);
-        let reports = self.control.iter().filter_map(|said| match said {
+        let mut reports = self.control.drain(..).filter_map(|said| match said {
             ToControl::Report { pgs, .. } => Some(pgs),
             _ => None,
         });
-        let damaged = reports.flatten().filter(|report| report.damaged > 0);
-        damaged.map(|report| (report.pg, report.damaged)).collect()
+        reports.next_back().expect("a report")
     }
 
     pub fn map(&mut self, orders: Vec<PgOrder>) {

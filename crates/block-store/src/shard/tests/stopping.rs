@@ -2,6 +2,7 @@
 
 use super::operations::{home, object};
 use super::{formatted, open, settle, small};
+use crate::shard::Shard;
 use device::simulated::Pace;
 use store::{Change, Completion, ObjectStore, Transaction};
 
@@ -14,7 +15,16 @@ fn write(number: u64, offset: u64) -> Transaction {
     transaction(vec![Change::Write { object, offset, data: vec![number as u8; 3000].into() }])
 }
 
-/// They wait for blocks of the index when the stop begins, so the log is idle and grows later.
+/// Begins a clean stop and polls until it is complete.
+fn stop(shard: &mut Shard, seed: u64, out: &mut Vec<Completion>) {
+    shard.stop();
+    while !shard.is_stopped() {
+        let is_busy = shard.poll(out);
+        assert!(is_busy || shard.is_stopped(), "seed {seed}: it rests before it has stopped");
+    }
+}
+
+/// Transactions wait for blocks of the index when the stop begins: the log is idle, and grows later.
 #[test]
 fn clean_stop_waits_for_transactions_that_read_the_index() {
     const OBJECTS: u64 = 60;
@@ -34,12 +44,8 @@ fn clean_stop_waits_for_transactions_that_read_the_index() {
         assert_eq!(shard.figures().log_used, 0);
         (0..OBJECTS).for_each(|number| shard.submit(number + 1, write(number, 2000)));
         waiting += OBJECTS - shard.figures().transactions;
-        shard.stop();
         let mut out = Vec::new();
-        while !shard.is_stopped() {
-            let is_busy = shard.poll(&mut out);
-            assert!(is_busy || shard.is_stopped(), "seed {seed}: it rests before it has stopped");
-        }
+        stop(&mut shard, seed, &mut out);
         let is_committed = |completion: &&Completion| matches!(completion, Completion::Committed { .. });
         assert_eq!(out.iter().filter(is_committed).count() as u64, OBJECTS, "seed {seed}");
         drop(shard);
@@ -75,11 +81,7 @@ fn clean_stop_cleans_for_transactions_that_wait_for_space() {
             shard.poll(&mut out);
         }
         waited += u64::from(!out.contains(&Completion::Committed { tag: number + 1 }));
-        shard.stop();
-        while !shard.is_stopped() {
-            let is_busy = shard.poll(&mut out);
-            assert!(is_busy || shard.is_stopped(), "seed {seed}: it rests before it has stopped");
-        }
+        stop(&mut shard, seed, &mut out);
         assert!(shard.failure().is_none(), "seed {seed}: {:?}", shard.failure());
         assert!(out.contains(&Completion::Committed { tag: number + 1 }), "seed {seed}");
         drop(shard);
