@@ -38,40 +38,62 @@ pub fn map_pg(map: &OsdMap, pg: PgId) -> Placement {
     mapper.placement
 }
 
+impl Placement {
+    pub(crate) fn clear(&mut self) {
+        self.up.clear();
+        self.acting.clear();
+        (self.up_primary, self.acting_primary) = (-1, -1);
+    }
+}
+
 impl Mapper {
     /// The OSDs of `pg`, whose seed is below the pool's `pg_num`. No OSD where there is no such pool or group.
     pub fn map(&mut self, map: &OsdMap, pg: PgId) -> &Placement {
-        let Placement { up, up_primary, acting, acting_primary } = &mut self.placement;
-        up.clear();
-        acting.clear();
-        (*up_primary, *acting_primary) = (-1, -1);
-        let Some(pool) = map.pools.get(&pg.pool).filter(|p| pg.seed < p.pg_num) else {
-            return &self.placement;
-        };
-
-        raw(map, pool, pg, &mut self.crush, up);
-        apply_upmap(map, PgId { seed: seed_of(pool, pg.seed), ..pg }, up);
-        drop_or_blank(pool, up, |osd| map.is_up(osd));
-        *up_primary = first(up);
-        apply_primary_affinity(map, pool, placement_seed(pool, pg), up, up_primary);
-
-        *acting_primary = temporary(map, pool, pg, acting);
-        if acting.is_empty() {
-            acting.extend_from_slice(up);
-            if *acting_primary == -1 {
-                *acting_primary = *up_primary;
-            }
+        self.placement.clear();
+        if let Some(pool) = pool_of(map, pg) {
+            let raw = run_crush(map, pool, pg, &Weights(map), &mut self.crush);
+            self.placement.up.extend_from_slice(raw);
+            resolve(map, pool, pg, &mut self.placement);
         }
         &self.placement
     }
 }
 
-/// CRUSH's answer, without OSDs that do not exist.
-fn raw(map: &OsdMap, pool: &PgPool, pg: PgId, workspace: &mut Workspace, osds: &mut Vec<i32>) {
+/// The pool of a PG that exists.
+pub(crate) fn pool_of(map: &OsdMap, pg: PgId) -> Option<&PgPool> {
+    map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num)
+}
+
+/// CRUSH's answer. It depends on the CRUSH map, the pool's rule and size, the placement seed, and the weights that it
+/// asks for.
+pub(crate) fn run_crush<'w>(
+    map: &OsdMap,
+    pool: &PgPool,
+    pg: PgId,
+    weights: &dyn DeviceWeights,
+    workspace: &'w mut Workspace,
+) -> &'w [i32] {
     let args = map.crush.choose_args_for(pg.pool);
     let (rule, seed, size) = (pool.crush_rule.into(), placement_seed(pool, pg), pool.size.into());
-    osds.extend_from_slice(map_rule(&map.crush, rule, seed, size, &Weights(map), args, workspace));
-    drop_or_blank(pool, osds, |osd| map.exists(osd));
+    map_rule(&map.crush, rule, seed, size, weights, args, workspace)
+}
+
+/// Completes a placement whose `up` is CRUSH's answer and whose other fields are clear.
+pub(crate) fn resolve(map: &OsdMap, pool: &PgPool, pg: PgId, placement: &mut Placement) {
+    let Placement { up, up_primary, acting, acting_primary } = placement;
+    drop_or_blank(pool, up, |osd| map.exists(osd));
+    apply_upmap(map, PgId { seed: seed_of(pool, pg.seed), ..pg }, up);
+    drop_or_blank(pool, up, |osd| map.is_up(osd));
+    *up_primary = first(up);
+    apply_primary_affinity(map, pool, placement_seed(pool, pg), up, up_primary);
+
+    *acting_primary = temporary(map, pool, pg, acting);
+    if acting.is_empty() {
+        acting.extend_from_slice(up);
+        if *acting_primary == -1 {
+            *acting_primary = *up_primary;
+        }
+    }
 }
 
 struct Weights<'a>(&'a OsdMap);

@@ -32,9 +32,15 @@ pub fn seed_of(pool: &PgPool, hash: u32) -> u32 {
     stable_mod(hash, pool.pg_num, pool.pg_num_mask())
 }
 
+/// The seed of the group with whose number CRUSH places a group: its own, or while `pgp_num` is less than `pg_num` that
+/// of an ancestor. Never above `seed`.
+pub fn placement_ancestor(pool: &PgPool, seed: u32) -> u32 {
+    stable_mod(seed, pool.pgp_num, pool.pgp_num_mask())
+}
+
 /// The number that CRUSH maps for a placement group. Several share one while `pgp_num` is less than `pg_num`.
 pub fn placement_seed(pool: &PgPool, pg: PgId) -> u32 {
-    let seed = stable_mod(pg.seed, pool.pgp_num, pool.pgp_num_mask());
+    let seed = placement_ancestor(pool, pg.seed);
     match pool.flags.has(PoolFlags::HASHPSPOOL) {
         true => hash2(seed, pg.pool as u32),
         // Old pools' groups of the same number overlap with a shift by the pools' distance.
