@@ -10,6 +10,9 @@
 //! That a PG begins here is known from the maps alone, and the PG is durable a little later than they are. What is known
 //! of that ([`Births`]) is therefore kept with the maps: an OSD that dies in between still begins what is its own.
 //!
+//! Each map costs work in proportion to what it changes and to the PGs of this OSD: the placements come from a
+//! [`PlacementTable`], and the PGs that this OSD is primary of are kept as a set.
+//!
 //! A split, too, is durable a little later than the map that asks for it, so whether one is due is told by what the store
 //! has, not by the map before: a PG that was to be split when the daemon died is split when it is back.
 
@@ -21,8 +24,9 @@ use crate::planted::{self, PlantedBug};
 use crate::shard::{LoadedPg, PgOrder};
 use machine::CoreId;
 use placement::pg::stable_mod;
-use placement::{Mapper, Placement};
+use placement::{Placement, PlacementTable};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wire::types::{Epoch, OsdMap, PgId, PoolId, SpgId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,9 @@ pub struct Holdings {
     births: Births,
     /// What the shards know of: pools and their number of PGs.
     pg_nums: BTreeMap<PoolId, u32>,
-    mapper: Mapper,
+    table: PlacementTable,
+    /// The PGs whose acting primary is this OSD's number, under the table's map.
+    acting_here: BTreeSet<PgId>,
 }
 
 impl Holdings {
@@ -71,7 +77,8 @@ impl Holdings {
             entries: BTreeMap::new(),
             births: Births::default(),
             pg_nums: BTreeMap::new(),
-            mapper: Mapper::default(),
+            table: PlacementTable::default(),
+            acting_here: BTreeSet::new(),
         }
     }
 
@@ -112,11 +119,11 @@ impl Holdings {
     /// One map after another, none left out: who begins which PG. `before` is the map just before, if it was seen.
     /// `our_life`: the map in which this store's OSD was first marked up, 0 before that. `is_us`: the map names this
     /// very process under our number.
-    pub fn follow(&mut self, before: Option<&OsdMap>, map: &OsdMap, our_life: Epoch, is_us: bool) {
-        let (osd, mapper) = (self.osd, &mut self.mapper);
+    pub fn follow(&mut self, before: Option<&OsdMap>, map: &Arc<OsdMap>, our_life: Epoch, is_us: bool) {
+        self.advance_table(map);
         for (pg, entry) in &mut self.entries {
             // Exactly when we became primary matters: a client that has seen it does not send again.
-            let mine = is_us && mapper.map(map, *pg).acting_primary == osd;
+            let mine = is_us && self.acting_here.contains(pg);
             entry.primary_since = mine.then(|| entry.primary_since.unwrap_or(map.epoch));
         }
         let Some(before) = before else {
@@ -126,12 +133,12 @@ impl Holdings {
         };
         for (&pool, row) in &map.pools {
             let old = before.pools.get(&pool).map(|p| (p.pg_num, p.pg_num_mask()));
-            for seed in 0..row.pg_num {
+            for seed in old.map_or(0, |(num, _)| num)..row.pg_num {
                 let pg = PgId { pool, seed };
                 match old {
                     None => drop(self.births.unsettled.insert(pg, map.epoch)),
                     // A child of a PG that nobody has begun has not begun either.
-                    Some((num, mask)) if seed >= num => {
+                    Some((num, mask)) => {
                         let parent = PgId { pool, seed: stable_mod(seed, num, mask) };
                         if let Some(created) = self.births.unsettled.get(&parent).copied() {
                             self.births.unsettled.insert(pg, created);
@@ -141,11 +148,10 @@ impl Holdings {
                             self.births.ours.insert(pg, birth);
                         }
                     }
-                    Some(_) => {}
                 }
             }
         }
-        let (osd, mapper) = (self.osd, &mut self.mapper);
+        let (osd, table, mut placement) = (self.osd, &self.table, Placement::default());
         let Births { unsettled, ours } = &mut self.births;
         let up_from = map.osd(osd).map_or(0, |row| row.info.up_from);
         let is_this_life = our_life != 0 && up_from >= our_life;
@@ -153,33 +159,46 @@ impl Holdings {
             if !map.pools.contains_key(&pg.pool) {
                 return false;
             }
-            let primary = mapper.map(map, *pg).acting_primary;
+            table.lookup(*pg, &mut placement);
+            let primary = placement.acting_primary;
             if primary == osd && is_this_life {
                 ours.insert(*pg, Birth { created: *created, since: None });
             }
             primary < 0
         });
         ours.retain(|pg, birth| {
-            let mine = is_us && mapper.map(map, *pg).acting_primary == osd;
+            let mine = is_us && self.acting_here.contains(pg);
             birth.since = mine.then(|| birth.since.unwrap_or(map.epoch));
             map.pools.contains_key(&pg.pool)
         });
     }
 
+    fn advance_table(&mut self, map: &Arc<OsdMap>) {
+        let mut placement = Placement::default();
+        for pg in self.table.advance(map) {
+            self.table.lookup(pg, &mut placement);
+            if placement.acting_primary == self.osd {
+                self.acting_here.insert(pg);
+            } else {
+                self.acting_here.remove(&pg);
+            }
+        }
+    }
+
     /// What `map`, the newest, means for every PG here.
-    pub fn orders(&mut self, map: &OsdMap, is_us: bool) -> Orders {
+    pub fn orders(&mut self, map: &Arc<OsdMap>, is_us: bool) -> Orders {
+        self.advance_table(map);
         let mut orders = Orders::new();
         self.leave_deleted_pools(map, &mut orders);
         self.split(map, &mut orders);
-        let mut mapper = std::mem::take(&mut self.mapper);
-        for (&pool, row) in &map.pools {
-            for seed in 0..row.pg_num {
-                let pg = PgId { pool, seed };
-                let placement = mapper.map(map, pg);
-                self.place(map, pg, row.pg_num, placement, is_us, &mut orders);
-            }
+        // A PG that has no entry, and whose primary is another OSD, gets no order.
+        let here: BTreeSet<PgId> = self.entries.keys().chain(&self.acting_here).copied().collect();
+        let mut placement = Placement::default();
+        for pg in here {
+            let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { continue };
+            self.table.lookup(pg, &mut placement);
+            self.place(map, pg, pool.pg_num, &placement, is_us, &mut orders);
         }
-        self.mapper = mapper;
         self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
         orders
     }
@@ -377,6 +396,20 @@ impl Holdings {
             let has_pool = map.is_some_and(|map| map.pools.contains_key(&pg.pool));
             assert!(!has_pool || *holding != Holding::Leaving, "{pg} is removed and its pool exists");
         }
+        self.check_placement();
+    }
+
+    /// Maps one PG without the table, another one with each epoch.
+    fn check_placement(&self) {
+        let map = self.table.map();
+        let at = (map.epoch as usize).checked_rem(self.entries.len());
+        let Some(pg) = at.and_then(|at| self.entries.keys().nth(at)) else { return };
+        let mut placement = Placement::default();
+        self.table.lookup(*pg, &mut placement);
+        let epoch = map.epoch;
+        assert_eq!(placement, placement::map_pg(map, *pg), "{pg} in the placement table of map {epoch}");
+        let is_here = self.acting_here.contains(pg);
+        assert_eq!(is_here, placement.acting_primary == self.osd, "{pg} in map {epoch}: acting here");
     }
 
     /// The OSDs that share a PG with us.
@@ -402,6 +435,7 @@ pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
 mod tests {
     use super::*;
     use codec::{Encode, Features};
+    use machine::Random;
     use wire::types::{OsdRow, OsdState, PgPool, PoolKind};
 
     const US: i32 = 0;
@@ -436,8 +470,9 @@ mod tests {
             let before = self.map.clone();
             self.map.epoch += 1;
             change(&mut self.map);
-            self.holdings.follow(Some(&before), &self.map, self.our_life, true);
-            self.holdings.orders(&self.map, true).into_values().flatten().collect()
+            let map = Arc::new(self.map.clone());
+            self.holdings.follow(Some(&before), &map, self.our_life, true);
+            self.holdings.orders(&map, true).into_values().flatten().collect()
         }
     }
 
@@ -511,8 +546,9 @@ mod tests {
         let mut story = Story::new();
         pool(&mut story.map, 1);
         on(&mut story.map, US);
-        story.holdings.follow(None, &story.map, story.our_life, true);
-        let orders: Vec<PgOrder> = story.holdings.orders(&story.map, true).into_values().flatten().collect();
+        let map = Arc::new(story.map.clone());
+        story.holdings.follow(None, &map, story.our_life, true);
+        let orders: Vec<PgOrder> = story.holdings.orders(&map, true).into_values().flatten().collect();
         assert_eq!(orders, [block()]);
     }
 
@@ -632,6 +668,59 @@ mod tests {
                 further[0],
                 PgOrder::Split { pg: child(0).into(), split_bits: 3, children: one, epoch: 9 }
             );
+        }
+    }
+
+    /// Some PGs of two pools on three OSDs by upmap, OSDs that go down and come back, splits, skipped epochs, and a map
+    /// that names another process under our number.
+    #[test]
+    fn table_and_fresh_mapping_give_equal_orders() {
+        let mut random = Random::from_number(7);
+        for round in 0..40 {
+            let mut map = Story::new().map;
+            map.osds.push(map.osds[0].clone());
+            let (mut kept, mut fresh) = (Holdings::new(US, 2), Holdings::new(US, 2));
+            let mut before: Option<Arc<OsdMap>> = None;
+            for _ in 0..60 {
+                map.epoch += 1;
+                let change = random.below(12);
+                random_step(&mut random, &mut map, change);
+                let (next, is_us) = (Arc::new(map.clone()), random.below(8) > 0);
+                let known = before.as_deref().filter(|_| random.below(10) > 0);
+                fresh.table = PlacementTable::default();
+                fresh.acting_here.clear();
+                let step = |holdings: &mut Holdings| {
+                    holdings.follow(known, &next, 3, is_us);
+                    let orders = holdings.orders(&next, is_us);
+                    holdings.check_placement();
+                    (orders, holdings.births.clone(), holdings.wanted_temps(&next))
+                };
+                assert_eq!(step(&mut kept), step(&mut fresh), "round {round}, map {}", map.epoch);
+                before = Some(next);
+            }
+        }
+    }
+
+    fn random_step(random: &mut Random, map: &mut OsdMap, change: u64) {
+        let pool = 1 + random.below(2) as i64;
+        let pg = PgId { pool, seed: random.below(8) as u32 };
+        let osd = random.below(3) as i32;
+        match change {
+            0 => map.osds[osd as usize].state.0 ^= OsdState::UP,
+            1 => map.osds[osd as usize].weight = OsdMap::WEIGHT_IN - map.osds[osd as usize].weight,
+            2 => drop(map.pools.remove(&pool)),
+            3 | 4 => {
+                let kind = PoolKind::REPLICATED;
+                let new = PgPool { kind, size: 1, pg_num: 2, pgp_num: 2, ..PgPool::default() };
+                let pool = map.pools.entry(pool).or_insert(new);
+                pool.pg_num = (pool.pg_num * 2).min(8);
+            }
+            5 => drop(map.pg_temp.insert(pg, vec![osd])),
+            6 => drop(map.pg_temp.pop_first()),
+            7 => drop(map.primary_temp.insert(pg, osd)),
+            8 => drop(map.primary_temp.pop_first()),
+            9 => drop(map.pg_upmap.pop_first()),
+            _ => drop(map.pg_upmap.insert(pg, vec![osd])),
         }
     }
 }

@@ -322,7 +322,7 @@ impl Control {
     }
 
     /// Tells every shard what the map means for it.
-    fn publish(&mut self, map: &OsdMap, fx: &mut Fx) {
+    fn publish(&mut self, map: &Arc<OsdMap>, fx: &mut Fx) {
         let is_us = self.is_us(map);
         let mut orders = self.holdings.orders(map, is_us);
         let view = Arc::new(self.view(map));
