@@ -3,7 +3,7 @@
 //!
 //! - [`Manager`] is the machine: its own session with the monitor, its own address, the reporters and the askers.
 //! - [`PgMap`] holds every PG's and OSD's last report, and the sums over them.
-//! - `rates` turns sums into rates, `health` into warnings.
+//! - `rates` turns reports into rates, `health` into warnings, `space` into what still fits.
 //! - `commands` is the table of commands and their output.
 //! - `caps` says who may ask what.
 //! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
@@ -12,6 +12,8 @@ mod caps;
 mod commands;
 mod configs;
 mod daemon_counters;
+#[cfg(test)]
+mod fixture;
 mod health;
 pub mod hostile;
 mod manager;
@@ -19,6 +21,9 @@ pub mod metrics;
 pub mod options;
 mod pg_map;
 mod rates;
+#[cfg(test)]
+mod replicated_tests;
+mod space;
 #[cfg(test)]
 mod stock_tests;
 #[cfg(test)]

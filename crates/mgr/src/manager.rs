@@ -278,7 +278,7 @@ impl Manager {
             service_map: Bytes::new(),
             progress: BTreeMap::new(),
             gid: self.session.global_id(),
-            digest: self.pg_map.digest().to_vec(wire::features::SUPPORTED).into(),
+            digest: self.pg_map.digest(self.clock.at(now)).to_vec(wire::features::SUPPORTED).into(),
         };
         self.with_session(now, fx, |session, fx| {
             session.send(Message::new(report), fx);
@@ -292,7 +292,7 @@ impl Manager {
         }
         self.options = MgrOptions::read(&self.layers);
         self.configs.set_own(&format!("mgr.{}", self.config.name), &self.layers);
-        self.pg_map.set_stuck_threshold(self.options.pg_stuck_threshold_s);
+        self.pg_map.options = self.options.clone();
         self.note_news(now);
         let reporters: Vec<ConnId> =
             self.peers.iter().filter(|(_, peer)| peer.daemon.is_some()).map(|(conn, _)| *conn).collect();
@@ -523,6 +523,7 @@ impl Machine for Manager {
                     self.ask_mon_config(now, effects);
                 }
                 if self.beacon_at <= now {
+                    self.pg_map.tick(self.clock.at(now));
                     self.send_beacon(now, effects);
                     self.note_news(now);
                 }

@@ -7,6 +7,7 @@ use crate::daemon_counters::DaemonCounters;
 use command::perf::metric_name;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use wire::text::RecoveryIo;
 use wire::types::osd_map::MapFlags;
 use wire::types::{OsdMap, PgState, PoolId, PoolOption, PoolOptionValue, PoolStat};
 
@@ -213,10 +214,27 @@ fn space(page: &mut Page, pg_map: &PgMap, by_pool: &BTreeMap<PoolId, PoolStat>) 
         let rows: Vec<_> = uses.iter().map(|(pool, use_)| (*pool, of(use_))).collect();
         page.pools(&format!("ceph_pool_{field}"), &format!("DF pool {field}"), &rows);
     }
+    recovery_rates(page, pg_map);
     page.family("ceph_pool_objects_repaired", "counter", "Number of objects repaired in a pool Count");
     for (pool, stat) in by_pool {
         let labels = [("poolid", &pool.to_string()[..])];
         page.sample("ceph_pool_objects_repaired", &labels, stat.stats.sum.num_objects_repaired);
+    }
+}
+
+/// Recovery over the last intervals; the page has no keys that were recovered, as in stock.
+fn recovery_rates(page: &mut Page, pg_map: &PgMap) {
+    let recovery = |pool: &PoolId| {
+        let (delta, over) = pg_map.rates.pool(*pool)?;
+        RecoveryIo::of(&delta, over)
+    };
+    let rates: Vec<_> =
+        pg_map.map.pools.keys().map(|pool| (*pool, recovery(pool).unwrap_or_default())).collect();
+    for (index, (key, _)) in RecoveryIo::default().pairs().into_iter().enumerate() {
+        if key != "num_keys_recovered" {
+            let rows: Vec<_> = rates.iter().map(|(pool, io)| (*pool, io.pairs()[index].1)).collect();
+            page.pools(&format!("ceph_pool_{key}"), &format!("OSD pool stats: {key}"), &rows);
+        }
     }
 }
 
@@ -236,7 +254,7 @@ struct PoolUse {
 
 type PoolField = (&'static str, fn(&PoolUse) -> f64);
 
-const POOL_FIELDS: [PoolField; 21] = [
+const POOL_FIELDS: [PoolField; 16] = [
     ("max_avail", |p| p.max_avail),
     ("avail_raw", |p| p.avail_raw),
     ("stored", |p| p.stored),
@@ -253,12 +271,6 @@ const POOL_FIELDS: [PoolField; 21] = [
     ("compress_under_bytes", |p| p.stat.store_stats.data_compressed_original as f64),
     ("bytes_used", |p| p.used),
     ("percent_used", |p| p.percent),
-    ("num_objects_recovered", |p| p.stat.stats.sum.num_objects_recovered as f64),
-    ("num_bytes_recovered", |p| p.stat.stats.sum.num_bytes_recovered as f64),
-    // Nothing is recovered while there is one copy.
-    ("recovering_objects_per_sec", |_| 0.0),
-    ("recovering_bytes_per_sec", |_| 0.0),
-    ("recovering_keys_per_sec", |_| 0.0),
 ];
 
 impl PoolUse {

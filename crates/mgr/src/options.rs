@@ -11,5 +11,17 @@ option_set! {
         report_period_s: u32 = "mgr_stats_period",
         /// Counters of a lower priority are not reported.
         report_threshold: u32 = "mgr_stats_threshold",
+        health_detail_max: usize = "mon_health_max_detail",
+        warn_on_misplaced: bool = "mon_warn_on_misplaced",
+        /// 0: `slow_ping_ratio` of the grace.
+        slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
+        slow_ping_ratio: f64 = "mon_warn_on_slow_ping_ratio",
+        heartbeat_grace_s: u32 = "osd_heartbeat_grace",
+        /// The CRUSH level that a slow ping's place leaves out.
+        reporter_level: String = "mon_osd_reporter_subtree_level",
+        reweight_change_max: f64 = "mon_reweight_max_change",
+        reweight_osds_max: u64 = "mon_reweight_max_osds",
+        reweight_bytes_min: u64 = "mon_reweight_min_bytes_per_osd",
+        reweight_pgs_min: u64 = "mon_reweight_min_pgs_per_osd",
     }
 }

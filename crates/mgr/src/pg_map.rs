@@ -1,7 +1,7 @@
 //! Every PG's and every OSD's last report, and the sums over them (`PGMap`).
 
 use crate::options::MgrOptions;
-use crate::rates::Rate;
+use crate::rates::Rates;
 use command::options::{Identity, Layers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use wire::types::{
     OsdMap, OsdStat, PgCount, PgId, PgMapDigest, PgStat, PgState, PoolId, PoolStat, StoreStatfs, UTime,
 };
 
-#[derive(Default)]
 pub struct PgMap {
     /// Counts the changes, as `pg dump` shows.
     pub version: u64,
@@ -23,24 +22,30 @@ pub struct PgMap {
     pub(crate) pool_statfs: BTreeMap<(PoolId, i32), StoreStatfs>,
     /// Operations that take too long, by daemon: how many, and the age of the oldest in seconds.
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
-    /// `mon_pg_stuck_threshold`; the default where no manager says it.
-    stuck_sec: Option<u64>,
-    total_rate: Rate,
-    pool_rates: BTreeMap<PoolId, Rate>,
+    pub(crate) options: MgrOptions,
+    pub(crate) rates: Rates,
+}
+
+/// With the defaults of all options.
+impl Default for PgMap {
+    fn default() -> PgMap {
+        PgMap {
+            version: 0,
+            stamp: UTime::ZERO,
+            map: Arc::default(),
+            pgs: BTreeMap::new(),
+            osds: BTreeMap::new(),
+            pool_statfs: BTreeMap::new(),
+            slow_ops: BTreeMap::new(),
+            options: MgrOptions::read(&Layers::new(Identity::named("mgr.x"))),
+            rates: Rates::default(),
+        }
+    }
 }
 
 impl PgMap {
-    pub fn set_stuck_threshold(&mut self, sec: u64) {
-        self.stuck_sec = Some(sec);
-    }
-
-    pub(crate) fn stuck_sec(&self) -> u64 {
-        let default = || MgrOptions::read(&Layers::new(Identity::named("mgr.x"))).pg_stuck_threshold_s;
-        self.stuck_sec.unwrap_or_else(default)
-    }
-
     /// A newer map: PGs of new pools appear, those of pools that are gone disappear, and those whose primary is
-    /// down are stale, because nobody reports them.
+    /// down become stale.
     pub fn on_osd_map(&mut self, now: UTime, map: Arc<OsdMap>) {
         self.map = map;
         self.stamp = now;
@@ -52,24 +57,16 @@ impl PgMap {
                 self.pgs.entry(PgId { pool, seed }).or_insert_with(|| unreported(now, map.epoch));
             }
         }
-        for stat in self.pgs.values_mut() {
-            let primary = stat.acting_primary;
-            let reported = stat.reported_epoch > 0;
-            if reported && !stat.state.has(PgState::STALE) && !map.is_up(primary) {
-                stat.state = stat.state.with(PgState::STALE);
-                stat.last_unstale = now;
-                stat.last_change = now;
-            }
-        }
+        self.pgs.values_mut().for_each(|stat| mark_stale(stat, &map, now));
         self.osds.retain(|&osd, _| map.exists(osd));
         for (&osd, stat) in &mut self.osds {
-            // An OSD that is out holds nothing that counts.
             if !map.is_in(osd) {
-                *stat = OsdStat { up_from: stat.up_from, seq: stat.seq, ..OsdStat::default() };
+                *stat = out_of_cluster(stat);
+            } else if !map.is_up(osd) {
+                stat.op_queue_age_hist.clear();
             }
         }
         self.pool_statfs.retain(|(pool, osd), _| map.pools.contains_key(pool) && map.exists(*osd));
-        self.pool_rates.retain(|pool, _| map.pools.contains_key(pool));
     }
 
     /// An OSD reports. PGs that the map does not know, and news older than what is known, are passed over.
@@ -80,28 +77,36 @@ impl PgMap {
         self.stamp = now;
         self.version += 1;
         let newer = self.osds.get(&osd).is_none_or(|known| known.seq < report.osd.seq || report.osd.seq == 0);
-        if newer && self.map.is_in(osd) {
+        if newer {
             let mut stat = report.osd;
             stat.num_osds = stat.num_osds.max(1);
-            self.osds.insert(osd, stat);
             self.pool_statfs.retain(|(_, o), _| *o != osd);
-            self.pool_statfs.extend(report.pools.into_iter().map(|(pool, s)| ((pool, osd), s)));
-        }
-        for (pg, stat) in report.pgs {
-            let Some(known) = self.pgs.get_mut(&pg) else { continue };
-            if (stat.reported_epoch, stat.reported_seq) >= (known.reported_epoch, known.reported_seq) {
-                *known = stat;
+            if self.map.is_in(osd) {
+                self.pool_statfs.extend(report.pools.into_iter().map(|(pool, s)| ((pool, osd), s)));
+            } else {
+                stat = out_of_cluster(&stat);
             }
+            self.osds.insert(osd, stat);
         }
-        self.observe(now);
+        for (pg, mut stat) in report.pgs {
+            let Some(known) = self.pgs.get_mut(&pg) else { continue };
+            if (stat.reported_epoch, stat.reported_seq) < (known.reported_epoch, known.reported_seq) {
+                continue;
+            }
+            if known.state != PgState::UNKNOWN {
+                let mut change = stat.stats.sum;
+                change -= known.stats.sum;
+                self.rates.add(pg.pool, change);
+            }
+            // The report may have been under way when its sender went down.
+            mark_stale(&mut stat, &self.map, now);
+            *known = stat;
+        }
     }
 
-    fn observe(&mut self, now: UTime) {
-        let (total, by_pool) = self.sums();
-        self.total_rate.observe(now, &total);
-        for (pool, sum) in by_pool {
-            self.pool_rates.entry(pool).or_default().observe(now, &sum);
-        }
+    /// The end of an interval of the rates, every `mgr_tick_period`.
+    pub fn tick(&mut self, now: UTime) {
+        self.rates.close_interval(now, &self.map);
     }
 
     /// A daemon says how its operations do.
@@ -110,14 +115,6 @@ impl PgMap {
             0 => self.slow_ops.remove(&daemon),
             _ => self.slow_ops.insert(daemon, (count, oldest_sec)),
         };
-    }
-
-    pub(crate) fn pool_rate(&self, pool: PoolId) -> Option<(PoolStat, UTime)> {
-        self.pool_rates.get(&pool).map(Rate::delta)
-    }
-
-    pub(crate) fn total_rate(&self) -> (PoolStat, UTime) {
-        self.total_rate.delta()
     }
 
     /// Over all PGs, and by pool.
@@ -166,8 +163,8 @@ impl PgMap {
             for &osd in stat.up.iter().filter(|osd| !stat.acting.contains(osd)) {
                 counts.entry(osd).or_default().up_not_acting += 1;
             }
-            if stat.acting_primary >= 0 {
-                counts.entry(stat.acting_primary).or_default().primary += 1;
+            if stat.up_primary >= 0 {
+                counts.entry(stat.up_primary).or_default().primary += 1;
             }
         }
         counts
@@ -182,7 +179,7 @@ impl PgMap {
     }
 
     /// The digest for the monitor.
-    pub fn digest(&self) -> PgMapDigest {
+    pub fn digest(&self, now: UTime) -> PgMapDigest {
         let (pg_sum, by_pool) = self.sums();
         let states = self.states();
         let count = |wanted: &dyn Fn(PgState) -> bool| -> i64 {
@@ -193,13 +190,8 @@ impl PgMap {
         let last = self.osds.keys().next_back().map_or(0, |&osd| osd as usize + 1);
         let mut osd_last_seq = vec![0; last];
         self.osds.iter().for_each(|(&osd, stat)| osd_last_seq[osd as usize] = stat.seq);
-        let (delta, delta_over) = self.total_rate();
-        let mut unavailable_pgs: BTreeMap<u64, Vec<PgId>> = BTreeMap::new();
-        for (pg, stat) in &self.pgs {
-            if !stat.state.has(PgState::ACTIVE) || stat.state.has(PgState::STALE) {
-                unavailable_pgs.entry(pg.pool as u64).or_default().push(*pg);
-            }
-        }
+        let (delta, delta_over) = self.rates.total();
+        let stamp = self.rates.stamp();
         PgMapDigest {
             num_pg: self.pgs.len() as i64,
             num_pg_active: count(&|s| s.has(PgState::ACTIVE)),
@@ -212,73 +204,48 @@ impl PgMap {
             num_pg_by_osd: self.pg_counts(),
             num_pg_by_pool,
             osd_last_seq,
-            pool_deltas: self.pool_rates.iter().map(|(pool, r)| (*pool, r.delta())).collect(),
-            pool_delta_stamps: self.pool_rates.iter().map(|(pool, r)| (*pool, r.last_stamp)).collect(),
+            pool_deltas: self.rates.pools().map(|(pool, (delta, _))| (pool, (delta, stamp))).collect(),
+            pool_delta_over: self.rates.pools().map(|(pool, (_, over))| (pool, over)).collect(),
             delta,
             delta_over,
             available_by_rule: self.available_by_rule(),
             purged_snaps: BTreeMap::new(),
             osd_sum_by_class: self.osd_sum_by_class(),
-            unavailable_pgs,
+            unavailable_pgs: self.unavailable_pgs(now),
         }
     }
 
-    fn osd_sum_by_class(&self) -> BTreeMap<String, OsdStat> {
-        let crush = &self.map.crush;
-        let mut sums: BTreeMap<String, OsdStat> = BTreeMap::new();
-        for (osd, stat) in &self.osds {
-            if let Some(name) = crush.item_classes.get(osd).and_then(|class| crush.class_names.get(class)) {
-                *sums.entry(name.clone()).or_default() += stat;
+    /// By pool, PGs that serve no clients: inactive or stale for `mon_pg_stuck_threshold`, or with unfound objects.
+    fn unavailable_pgs(&self, now: UTime) -> BTreeMap<u64, Vec<PgId>> {
+        let cutoff_ns = now.as_nanos().saturating_sub(self.options.pg_stuck_threshold_s * 1_000_000_000);
+        let is_stuck = |is_bad: bool, last_good: UTime| is_bad && last_good.as_nanos() < cutoff_ns;
+        let mut pgs: BTreeMap<u64, Vec<PgId>> = BTreeMap::new();
+        for (pg, stat) in &self.pgs {
+            let of_pool = pgs.entry(pg.pool as u64).or_default();
+            if is_stuck(!stat.state.has(PgState::ACTIVE), stat.last_active)
+                || is_stuck(stat.state.has(PgState::STALE), stat.last_unstale)
+                || stat.stats.sum.num_objects_unfound > 0
+            {
+                of_pool.push(*pg);
             }
         }
-        sums
+        pgs
     }
+}
 
-    /// Bytes that still fit under each CRUSH rule: the fullest OSD, for its share, sets the limit.
-    fn available_by_rule(&self) -> BTreeMap<i32, i64> {
-        let rules = self.map.pools.values().map(|p| i32::from(p.crush_rule));
-        rules.map(|rule| (rule, self.available_for(rule))).collect()
+/// The report of a PG is stale from the moment its primary is down until a primary reports again.
+fn mark_stale(stat: &mut PgStat, map: &OsdMap, now: UTime) {
+    let has_primary = stat.acting_primary >= 0;
+    if has_primary && !stat.state.has(PgState::STALE) && !map.is_up(stat.acting_primary) {
+        stat.state = stat.state.with(PgState::STALE);
+        stat.last_unstale = now;
     }
+}
 
-    pub(crate) fn available_for(&self, rule: i32) -> i64 {
-        let weights = self.rule_weights(rule);
-        let total: f64 = weights.values().sum();
-        let mut least: Option<f64> = None;
-        for (osd, weight) in weights {
-            let Some(stat) = self.osds.get(&osd) else { continue };
-            if weight <= 0.0 || stat.statfs.total == 0 {
-                continue;
-            }
-            let unusable = stat.statfs.total as f64 * f64::from(1.0 - self.map.full_ratio);
-            let free = (stat.statfs.available as f64 - unusable).max(0.0);
-            let fits = free / (weight / total);
-            least = Some(least.map_or(fits, |l| l.min(fits)));
-        }
-        least.unwrap_or(0.0) as i64
-    }
-
-    /// The OSDs that a rule can reach, by the weight that data finds them with.
-    pub(crate) fn rule_weights(&self, rule: i32) -> BTreeMap<i32, f64> {
-        const TAKE: u32 = 1;
-        let crush = &self.map.crush;
-        let mut weights = BTreeMap::new();
-        let Some(rule) = u32::try_from(rule).ok().and_then(|r| crush.rule(r)) else { return weights };
-        let mut pending: Vec<(i32, u32)> =
-            rule.steps.iter().filter(|s| s.op == TAKE).map(|s| (s.arg1, 0)).collect();
-        while let Some((item, weight)) = pending.pop() {
-            match crush.bucket(item) {
-                Some(bucket) => {
-                    pending
-                        .extend(bucket.items.iter().enumerate().map(|(i, &it)| (it, bucket.item_weight(i))));
-                }
-                None => {
-                    let reweight = f64::from(self.map.weight(item)) / f64::from(OsdMap::WEIGHT_IN);
-                    *weights.entry(item).or_default() += f64::from(weight) / 65_536.0 * reweight;
-                }
-            }
-        }
-        weights
-    }
+/// The report of an OSD that is out: its space holds nothing that counts. The number of its PGs stays, because
+/// `osd safe-to-destroy` must see PGs that it still stores.
+fn out_of_cluster(stat: &OsdStat) -> OsdStat {
+    OsdStat { up_from: stat.up_from, seq: stat.seq, num_pgs: stat.num_pgs, ..OsdStat::default() }
 }
 
 fn unreported(now: UTime, epoch: u32) -> PgStat {

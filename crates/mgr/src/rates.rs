@@ -1,118 +1,149 @@
-//! Rates of counters: differences of sums, smoothed over the last few reports.
+//! Changes of the PGs' counters over the last few intervals, from which rates come.
+//!
+//! A change is the difference of two reports of one PG. So a manager that has just started, and hears of each PG for the
+//! first time, shows no traffic, where a difference of sums would show everything since the cluster began.
 
-use std::collections::VecDeque;
-use wire::types::{PoolStat, UTime};
+use std::collections::{BTreeMap, VecDeque};
+use wire::types::{ObjectStatSum, OsdMap, PoolId, PoolStat, UTime};
 
 /// As `mon_stat_smooth_intervals` and twice `mon_delta_reset_interval` of stock.
 const INTERVALS: usize = 6;
-const LONGEST_NS: u64 = 20 * 1_000_000_000;
+const INTERVAL_NS_MAX: u64 = 20 * 1_000_000_000;
 
+/// The last intervals of a pool, or of all pools.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rate {
-    recent: VecDeque<(PoolStat, u64)>,
-    last_sum: Option<PoolStat>,
-    pub last_stamp: UTime,
-}
+struct Window(VecDeque<(ObjectStatSum, u64)>);
 
-impl Rate {
-    /// A new sum was reached at `now`.
-    pub(crate) fn observe(&mut self, now: UTime, sum: &PoolStat) {
-        let over_ns = now.as_nanos().saturating_sub(self.last_stamp.as_nanos()).min(LONGEST_NS);
-        self.last_stamp = now;
-        if let Some(last) = self.last_sum.replace(*sum) {
-            let mut delta = *sum;
-            delta.stats.sum -= last.stats.sum;
-            self.recent.push_back((delta, over_ns));
-            if self.recent.len() > INTERVALS {
-                self.recent.pop_front();
-            }
+impl Window {
+    fn push(&mut self, change: ObjectStatSum, over_ns: u64) {
+        self.0.push_back((change, over_ns));
+        if self.0.len() > INTERVALS {
+            self.0.pop_front();
         }
     }
 
-    /// A change, and its duration.
-    pub(crate) fn delta(&self) -> (PoolStat, UTime) {
+    fn delta(&self) -> (PoolStat, UTime) {
         let mut sum = PoolStat::default();
-        for (delta, _) in &self.recent {
-            sum.stats.sum += delta.stats.sum;
+        for (change, _) in &self.0 {
+            sum.stats.sum += *change;
         }
-        let over_ns = self.recent.iter().map(|(_, ns)| ns).sum();
-        (sum, UTime::from_nanos(over_ns))
+        (sum, UTime::from_nanos(self.0.iter().map(|(_, ns)| ns).sum()))
     }
 }
 
-/// Client traffic per second, as `osd pool stats` and `status` print it. Counters can go back for a moment, when an
-/// OSD restarts: that is no traffic, not a negative one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClientIo {
-    pub read_bytes: i64,
-    pub write_bytes: i64,
-    pub reads: i64,
-    pub writes: i64,
-    pub has_reads: bool,
-    pub has_writes: bool,
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    total: Window,
+    pools: BTreeMap<PoolId, Window>,
+    /// Changes of the interval that is not over, by pool.
+    open: BTreeMap<PoolId, ObjectStatSum>,
+    /// The end of the last interval; `None` before the first tick.
+    last: Option<UTime>,
 }
 
-impl ClientIo {
-    /// `None` when nothing moved.
-    pub(crate) fn of(delta: &PoolStat, over: UTime) -> Option<ClientIo> {
-        let sum = &delta.stats.sum;
-        let (reads, writes) = (sum.num_rd.max(0), sum.num_wr.max(0));
-        let seconds = over.as_secs_f64();
-        if (reads == 0 && writes == 0) || seconds <= 0.0 {
-            return None;
+impl Rates {
+    /// A PG's counters have changed.
+    pub fn add(&mut self, pool: PoolId, change: ObjectStatSum) {
+        *self.open.entry(pool).or_default() += change;
+    }
+
+    /// An interval ends. Every pool has one, also a pool without a change.
+    pub fn close_interval(&mut self, now: UTime, map: &OsdMap) {
+        let open = std::mem::take(&mut self.open);
+        let Some(last) = self.last.replace(now) else { return };
+        let over_ns = now.as_nanos().saturating_sub(last.as_nanos()).min(INTERVAL_NS_MAX);
+        let mut total = ObjectStatSum::default();
+        self.pools.retain(|pool, _| map.pools.contains_key(pool));
+        for pool in map.pools.keys() {
+            let change = open.get(pool).copied().unwrap_or_default();
+            total += change;
+            self.pools.entry(*pool).or_default().push(change, over_ns);
         }
-        let rate = |n: i64| (n.max(0) as f64 / seconds) as i64;
-        Some(ClientIo {
-            read_bytes: rate(sum.num_rd_kb << 10),
-            write_bytes: rate(sum.num_wr_kb << 10),
-            reads: rate(reads),
-            writes: rate(writes),
-            has_reads: reads > 0,
-            has_writes: writes > 0,
-        })
+        self.total.push(total, over_ns);
+    }
+
+    /// Change and duration over all pools.
+    pub fn total(&self) -> (PoolStat, UTime) {
+        self.total.delta()
+    }
+
+    /// Change and duration of each pool.
+    pub fn pools(&self) -> impl Iterator<Item = (PoolId, (PoolStat, UTime))> {
+        self.pools.iter().map(|(pool, window)| (*pool, window.delta()))
+    }
+
+    pub fn pool(&self, pool: PoolId) -> Option<(PoolStat, UTime)> {
+        self.pools.get(&pool).map(Window::delta)
+    }
+
+    /// The end of the last interval.
+    pub fn stamp(&self) -> UTime {
+        self.last.unwrap_or(UTime::ZERO)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::text::ClientIo;
+    use wire::types::PgPool;
 
-    fn sum(reads: i64) -> PoolStat {
-        let mut s = PoolStat::default();
-        s.stats.sum.num_rd = reads;
-        s.stats.sum.num_rd_kb = 4 * reads;
-        s
+    fn map() -> OsdMap {
+        OsdMap { pools: [1, 2].map(|pool| (pool, PgPool::default())).into(), ..OsdMap::default() }
+    }
+
+    fn reads(reads: i64) -> ObjectStatSum {
+        ObjectStatSum { num_rd: reads, num_rd_kb: 4 * reads, ..ObjectStatSum::default() }
     }
 
     fn at(sec: u32) -> UTime {
         UTime { sec, nsec: 0 }
     }
 
+    fn io((delta, over): (PoolStat, UTime)) -> Option<ClientIo> {
+        ClientIo::of(&delta, over)
+    }
+
     #[test]
-    fn a_rate_is_of_what_moved_since_the_first_sum() {
-        let mut r = Rate::default();
-        r.observe(at(100), &sum(1000));
-        assert_eq!(ClientIo::of(&r.delta().0, r.delta().1), None, "one sum says nothing of speed");
-        r.observe(at(105), &sum(1500));
-        let (delta, over) = r.delta();
-        let io = ClientIo::of(&delta, over).unwrap();
-        assert_eq!((io.reads, io.read_bytes, io.writes, io.has_writes), (100, 409_600, 0, false));
+    fn rate_is_the_change_between_two_ticks() {
+        let mut rates = Rates::default();
+        rates.add(1, reads(1_000_000));
+        rates.close_interval(at(100), &map());
+        assert_eq!(io(rates.total()), None, "the first tick begins the first interval");
+        rates.add(1, reads(300));
+        rates.add(2, reads(200));
+        rates.close_interval(at(105), &map());
+        let total = io(rates.total()).unwrap();
+        assert_eq!((total.reads, total.read_bytes, total.has_writes), (100, 409_600, false));
+        assert_eq!(io(rates.pool(1).unwrap()).unwrap().reads, 60);
+        assert_eq!(rates.stamp(), at(105));
     }
 
     #[test]
     fn only_the_last_few_intervals_count() {
-        let mut r = Rate::default();
+        let mut rates = Rates::default();
         for i in 0..20 {
-            r.observe(at(100 + i), &sum(if i < 10 { 1000 * i as i64 } else { 9000 }));
+            rates.add(1, reads(if i < 14 { 1000 } else { 0 }));
+            rates.close_interval(at(100 + i), &map());
         }
-        assert_eq!(ClientIo::of(&r.delta().0, r.delta().1), None);
+        assert_eq!(io(rates.total()), None);
+        assert_eq!(rates.total().1, at(6));
     }
 
     #[test]
     fn counters_that_go_back_are_no_traffic() {
-        let mut r = Rate::default();
-        r.observe(at(100), &sum(1000));
-        r.observe(at(105), &sum(0));
-        assert_eq!(ClientIo::of(&r.delta().0, r.delta().1), None);
+        let mut rates = Rates::default();
+        rates.close_interval(at(100), &map());
+        rates.add(1, reads(-1000));
+        rates.close_interval(at(105), &map());
+        assert_eq!(io(rates.total()), None);
+    }
+
+    #[test]
+    fn deleted_pool_has_no_rate() {
+        let mut rates = Rates::default();
+        rates.close_interval(at(100), &map());
+        rates.close_interval(at(105), &OsdMap::default());
+        assert_eq!(rates.pool(1), None);
     }
 }

@@ -7,7 +7,8 @@ use machine::identity::Proof;
 use machine::net::Held;
 use wire::messages::{ALL, HealthMetric, MMgrClose, MPing, senders_of};
 use wire::types::{
-    AuthName, EntityAddr, EntityName, OsdInfo, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState, Uuid,
+    AuthName, EntityAddr, EntityName, OsdInfo, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState,
+    UTime, Uuid,
 };
 
 /// The result of one message.
@@ -177,7 +178,7 @@ fn peer(name: &AuthName, caps: Option<&str>) -> Peer {
 /// State that a message could have changed.
 fn state_of(manager: &Manager) -> impl PartialEq + use<> {
     let map = &manager.pg_map;
-    (map.digest(), map.osds.clone(), map.slow_ops.clone())
+    (map.digest(UTime::ZERO), map.osds.clone(), map.slow_ops.clone())
 }
 
 fn outcome_of(row: &Row, (name, caps): (&str, Option<&str>)) -> Outcome {

@@ -75,12 +75,12 @@ fn text(answer: &command::Answer) -> String {
 fn sums_follow_the_reports() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true, true]));
-    let blank = m.digest();
+    let blank = m.digest(later(10));
     assert_eq!((blank.num_pg, blank.num_pg_unknown, blank.num_pg_active), (2, 2, 0));
 
     m.ingest(later(1), 0, report(0, 1, 0, 10));
     m.ingest(later(2), 1, report(1, 1, 1, 5));
-    let full = m.digest();
+    let full = m.digest(later(10));
     assert_eq!((full.num_pg_unknown, full.num_pg_active, full.num_osd), (0, 2, 2));
     assert_eq!(full.pg_sum.stats.sum.num_objects, 15);
     assert_eq!(full.pool_sums[&1].stats.sum.num_bytes, 15 * 4096);
@@ -88,7 +88,7 @@ fn sums_follow_the_reports() {
     assert_eq!(full.osd_sum.statfs.used(), 15 * 4096);
 
     m.ingest(later(3), 0, report(0, 2, 0, 3));
-    assert_eq!(m.digest().pg_sum.stats.sum.num_objects, 8, "a delete shows");
+    assert_eq!(m.digest(later(10)).pg_sum.stats.sum.num_objects, 8, "a delete shows");
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn an_old_report_does_not_undo_a_new_one() {
     m.on_osd_map(NOW, map(2, &[true, true]));
     m.ingest(later(1), 0, report(0, 5, 0, 10));
     m.ingest(later(2), 0, report(0, 4, 0, 99));
-    assert_eq!(m.digest().pg_sum.stats.sum.num_objects, 10);
-    assert_eq!(m.digest().osd_last_seq, [5]);
+    assert_eq!(m.digest(later(10)).pg_sum.stats.sum.num_objects, 10);
+    assert_eq!(m.digest(later(10)).osd_last_seq, [5]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_the_map_does_not_know_is_not_counted() {
     m.on_osd_map(NOW, map(2, &[true]));
     m.ingest(later(1), 7, report(7, 1, 0, 10));
     m.ingest(later(1), 0, report(0, 1, 9, 10));
-    let d = m.digest();
+    let d = m.digest(later(10));
     assert_eq!((d.pg_sum.stats.sum.num_objects, d.num_pg, d.num_osd), (0, 2, 1));
 }
 
@@ -128,7 +128,7 @@ fn pgs_of_dead_osd_are_stale_and_health_reports_it() {
         check.detail,
         ["pg 1.1 is stuck stale for 61s, current state stale+active+clean, last acting [1]"]
     );
-    m.set_stuck_threshold(5);
+    m.options.pg_stuck_threshold_s = 5;
     assert!(m.health(later(9)).contains_key("PG_AVAILABILITY"), "or as long as someone says");
     assert!(
         text(&ask(&m, r#"{"prefix":"pg stat"}"#))

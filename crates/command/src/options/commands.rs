@@ -398,7 +398,10 @@ mod tests {
     fn config_help_says_who_acts() {
         let help = |name: &str| describe_plain(table::find(name).unwrap());
         assert!(help("osd_max_backfills").contains("shoal does not act on it"));
-        assert!(help("osd_heartbeat_grace").contains("Acted on by mon (live), osd (live), since shoal 0.1."));
+        assert!(
+            help("osd_heartbeat_grace")
+                .contains("Acted on by mon (live), mgr (live), osd (live), since shoal 0.1.")
+        );
         let json = describe(table::find("osd_pool_default_size").unwrap()).compact();
         assert!(json.contains(r#""min":0,"max":10"#), "{json}");
     }

@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(warning("shoal_cores", "osd").unwrap(), "shoal_cores takes effect when osd restarts");
         assert_eq!(
             warning("osd_heartbeat_grace", "client.x").unwrap(),
-            "osd_heartbeat_grace is stored, but client does not act on it: mon (live), osd (live) does"
+            "osd_heartbeat_grace is stored, but client does not act on it: mon (live), mgr (live), osd (live) does"
         );
     }
 }

@@ -1,10 +1,9 @@
 //! `osd …`: latencies, who blocks whom, traffic by pool, and whether an OSD can be spared.
 
-use super::{View, dump, object_of};
-use crate::rates::ClientIo;
+use super::{View, dump};
 use command::{Answer, Args, Format, Json, errno, object};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::text::{Align, Bytes, Si, Table};
+use wire::text::{Align, ClientIo, ObjectShare, RecoveryIo, Table};
 use wire::types::{OsdMap, PgId, PgState, PoolId};
 
 /// Stock wraps what comes from reports, so that a script can tell reports that are not in yet.
@@ -64,19 +63,27 @@ pub(super) fn pool_stats(view: &View<'_>, args: &Args) -> Answer {
         },
     };
     let name_of = |pool: &PoolId| names.get(pool).map_or("", String::as_str);
-    let io_of = |pool: &PoolId| view.pg_map.pool_rate(*pool).and_then(|(d, over)| ClientIo::of(&d, over));
+    let rate_of = |pool: &PoolId| view.pg_map.rates.pool(*pool).unwrap_or_default();
+    let io_of = |pool: &PoolId| {
+        let (delta, over) = rate_of(pool);
+        (ClientIo::of(&delta, over), RecoveryIo::of(&delta, over))
+    };
     let (_, sums) = view.pg_map.sums();
     let sum_of = |pool: &PoolId| sums.get(pool).map(|stat| stat.stats.sum).unwrap_or_default();
     if !args.format().is_plain() {
         let rows = chosen.iter().map(|pool| {
-            let mut recovery = object! {};
-            super::recovery::push_json(&mut recovery, &sum_of(pool));
+            let (client, recovery) = io_of(pool);
+            let [mut shares, mut recovery_rate, mut client_rate] = [object! {}, object! {}, object! {}];
+            super::recovery::push_shares(&mut shares, &sum_of(pool));
+            super::recovery::push_rates(&mut recovery_rate, recovery);
+            let pairs = client.into_iter().flat_map(|io| io.pairs());
+            pairs.for_each(|(key, rate)| client_rate.push(key, rate));
             object! {
                 "pool_name" => name_of(pool),
                 "pool_id" => *pool,
-                "recovery" => recovery,
-                "recovery_rate" => object! {},
-                "client_io_rate" => io_of(pool).map_or(object! {}, io_json),
+                "recovery" => shares,
+                "recovery_rate" => recovery_rate,
+                "client_io_rate" => client_rate,
             }
         });
         return Answer::json(args.format(), &Json::array(rows));
@@ -87,10 +94,14 @@ pub(super) fn pool_stats(view: &View<'_>, args: &Args) -> Answer {
     let text: String = chosen
         .iter()
         .map(|pool| {
-            let troubles = super::recovery::texts(&sum_of(pool)).into_iter();
-            let mut going_on: String = troubles.map(|trouble| format!("  {trouble}\n")).collect();
-            if let Some(io) = io_of(pool) {
-                going_on += &format!("  client io {}\n", io_text(io));
+            let (client, recovery) = io_of(pool);
+            let shares = ObjectShare::all(&sum_of(pool));
+            let mut going_on: String = shares.map(|share| format!("  {share}\n")).collect();
+            if let Some(io) = recovery {
+                going_on += &format!("  recovery io {io}\n");
+            }
+            if let Some(io) = client {
+                going_on += &format!("  client io {io}\n");
             }
             if going_on.is_empty() {
                 going_on += "  nothing is going on\n";
@@ -99,30 +110,6 @@ pub(super) fn pool_stats(view: &View<'_>, args: &Args) -> Answer {
         })
         .collect();
     Answer::body(text)
-}
-
-fn io_json(io: ClientIo) -> Json {
-    let mut pairs = Vec::new();
-    if io.has_reads {
-        pairs.push(("read_bytes_sec", io.read_bytes.into()));
-    }
-    if io.has_writes {
-        pairs.push(("write_bytes_sec", io.write_bytes.into()));
-    }
-    pairs.push(("read_op_per_sec", io.reads.into()));
-    pairs.push(("write_op_per_sec", io.writes.into()));
-    object_of(pairs)
-}
-
-fn io_text(io: ClientIo) -> String {
-    let mut text = String::new();
-    if io.has_reads {
-        text += &format!("{}/s rd, ", Bytes(io.read_bytes as u64));
-    }
-    if io.has_writes {
-        text += &format!("{}/s wr, ", Bytes(io.write_bytes as u64));
-    }
-    text + &format!("{} op/s rd, {} op/s wr", Si(io.reads as u64), Si(io.writes as u64))
 }
 
 /// `0`, `osd.0`, `any`, `all` or `*`, in any number.

@@ -3,7 +3,7 @@
 use super::{View, dump, object_of};
 use command::{Answer, Args, Format, Json, errno, object, parse_osd};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::text::{Age, Align, Bytes, Si, Table, osd_list, stamp};
+use wire::text::{Age, Align, Bytes, ClientIo, ObjectShare, RecoveryIo, Si, Table, osd_list, stamp};
 use wire::types::{PgId, PgStat, PgState, PoolId};
 
 const OMAP_NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep scrub and may be inaccurate soon \
@@ -24,8 +24,8 @@ pub(super) fn stat(view: &View<'_>, args: &Args) -> Answer {
     let states = view.pg_map.states();
     let (sum, _) = view.pg_map.sums();
     let osds = view.pg_map.osd_sum().statfs;
-    let (delta, over) = view.pg_map.total_rate();
-    let io = crate::rates::ClientIo::of(&delta, over);
+    let (delta, over) = view.pg_map.rates.total();
+    let (io, recovery) = (ClientIo::of(&delta, over), RecoveryIo::of(&delta, over));
     let num_pgs: i64 = states.values().map(|n| i64::from(*n)).sum();
     if !args.format().is_plain() {
         let by_state = states.iter().map(|(s, n)| object! { "name" => s.to_string(), "num" => *n });
@@ -39,15 +39,11 @@ pub(super) fn stat(view: &View<'_>, args: &Args) -> Answer {
             "total_used_raw_bytes" => osds.used_raw(),
         };
         if let Some(io) = io {
-            if io.has_reads {
-                summary.push("read_bytes_sec", io.read_bytes);
-            }
-            if io.has_writes {
-                summary.push("write_bytes_sec", io.write_bytes);
-            }
+            io.byte_pairs().for_each(|(key, rate)| summary.push(key, rate));
             summary.push("io_sec", io.reads + io.writes);
         }
-        super::recovery::push_json(&mut summary, &sum.stats.sum);
+        super::recovery::push_shares(&mut summary, &sum.stats.sum);
+        super::recovery::push_rates(&mut summary, recovery);
         return wrapped(args.format(), vec![("pg_summary", summary)]);
     }
     let counts: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
@@ -60,17 +56,13 @@ pub(super) fn stat(view: &View<'_>, args: &Args) -> Answer {
         Bytes(osds.total),
     );
     if let Some(io) = io {
-        text += "; ";
-        if io.has_reads {
-            text += &format!("{}/s rd, ", Bytes(io.read_bytes as u64));
-        }
-        if io.has_writes {
-            text += &format!("{}/s wr, ", Bytes(io.write_bytes as u64));
-        }
-        text += &format!("{} op/s", Si((io.reads + io.writes) as u64));
+        text += &format!("; {}{} op/s", io.bytes_text(), Si((io.reads + io.writes) as u64));
     }
-    for trouble in super::recovery::texts(&sum.stats.sum) {
-        text += &format!("; {trouble}");
+    for share in ObjectShare::all(&sum.stats.sum) {
+        text += &format!("; {share}");
+    }
+    if let Some(recovery) = recovery {
+        text += &format!("; {recovery} recovering");
     }
     Answer::body(text)
 }
@@ -146,7 +138,7 @@ fn basics(view: &View<'_>) -> Vec<(&'static str, Json)> {
 }
 
 fn delta(view: &View<'_>) -> Json {
-    let (delta, over) = view.pg_map.total_rate();
+    let (delta, over) = view.pg_map.rates.total();
     let mut pairs = dump::pool_stat(&delta);
     pairs.push(("stamp_delta", stamp(over).into()));
     object_of(pairs)
@@ -564,7 +556,8 @@ pub(super) fn dump_stuck(view: &View<'_>, args: &Args) -> Answer {
     if kinds.is_empty() {
         kinds.push("unclean".into());
     }
-    let threshold_sec = args.int("threshold").map_or(view.pg_map.stuck_sec(), |s| s.max(0) as u64);
+    let threshold_sec =
+        args.int("threshold").map_or(view.pg_map.options.pg_stuck_threshold_s, |s| s.max(0) as u64);
     let cutoff_ns = view.now.as_nanos().saturating_sub(threshold_sec * 1_000_000_000);
     let stuck = |stat: &PgStat| {
         kinds.iter().any(|kind| {

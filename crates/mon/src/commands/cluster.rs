@@ -7,9 +7,9 @@ use command::errno::ENOENT;
 use command::{Format, Json, object};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use wire::text::{Age, Align, Bytes, LowPrecision, Si, Table, stamp};
+use wire::text::{Age, Align, Bytes, ClientIo, LowPrecision, ObjectShare, RecoveryIo, Si, Table, stamp};
 use wire::types::osd_map::MapFlags;
-use wire::types::{HealthCheck, HealthStatus, ObjectStatSum, OsdMap, PgState, StoreStatfs, UTime};
+use wire::types::{HealthCheck, HealthStatus, OsdMap, PgState, StoreStatfs, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "status", "show how the cluster is", "mon", "r", status;
@@ -417,26 +417,10 @@ fn raw_used(statfs: &StoreStatfs) -> u64 {
     statfs.total.saturating_sub(statfs.available)
 }
 
-/// Objects that are not where or how they should be: noun, count, out of how many, key prefix.
-fn trouble(sum: &ObjectStatSum) -> Vec<(&'static str, i64, i64)> {
-    let all = [
-        ("degraded", sum.num_objects_degraded, sum.num_object_copies),
-        ("misplaced", sum.num_objects_misplaced, sum.num_object_copies),
-        ("unfound", sum.num_objects_unfound, sum.num_objects),
-    ];
-    all.into_iter().filter(|(_, n, of)| *n > 0 && *of > 0).collect()
-}
-
-/// Client traffic over the last reports: bytes read, bytes written, reads, writes, each a second.
-fn client_rates(ctx: &Ctx<'_>) -> Option<[i64; 4]> {
+/// Client traffic and recovery over the last reports.
+fn io_rates(ctx: &Ctx<'_>) -> (Option<ClientIo>, Option<RecoveryIo>) {
     let digest = &ctx.reports.digest;
-    let (sum, seconds) = (&digest.delta.stats.sum, digest.delta_over.as_secs_f64());
-    let (reads, writes) = (sum.num_rd.max(0), sum.num_wr.max(0));
-    if seconds <= 0.0 || (reads == 0 && writes == 0) {
-        return None;
-    }
-    let rate = |n: i64| (n as f64 / seconds) as i64;
-    Some([rate(sum.num_rd_kb.max(0) << 10), rate(sum.num_wr_kb.max(0) << 10), rate(reads), rate(writes)])
+    (ClientIo::of(&digest.delta, digest.delta_over), RecoveryIo::of(&digest.delta, digest.delta_over))
 }
 
 fn pg_summary_json(ctx: &Ctx<'_>) -> Json {
@@ -461,26 +445,20 @@ fn pg_summary_json(ctx: &Ctx<'_>) -> Json {
             json.push(key, n as f32 / digest.num_pg as f32);
         }
     }
-    for (noun, n, of) in trouble(sum) {
-        json.push(format!("{noun}_objects"), n);
-        json.push(format!("{noun}_total"), of);
-        json.push(format!("{noun}_ratio"), n as f64 / of as f64);
+    for share in ObjectShare::all(sum) {
+        let ObjectShare { trouble, part, whole } = share;
+        json.push(format!("{trouble}_objects"), part);
+        json.push(format!("{trouble}_total"), whole);
+        json.push(format!("{trouble}_ratio"), share.ratio());
     }
-    if let Some([read_bytes, write_bytes, reads, writes]) = client_rates(ctx) {
-        if sum_of_delta(ctx).num_rd > 0 {
-            json.push("read_bytes_sec", read_bytes);
-        }
-        if sum_of_delta(ctx).num_wr > 0 {
-            json.push("write_bytes_sec", write_bytes);
-        }
-        json.push("read_op_per_sec", reads);
-        json.push("write_op_per_sec", writes);
+    let (client, recovery) = io_rates(ctx);
+    for (key, rate) in recovery.into_iter().flat_map(|io| io.pairs()) {
+        json.push(key, rate);
+    }
+    for (key, rate) in client.into_iter().flat_map(|io| io.pairs()) {
+        json.push(key, rate);
     }
     json
-}
-
-fn sum_of_delta<'a>(ctx: &'a Ctx<'_>) -> &'a ObjectStatSum {
-    &ctx.reports.digest.delta.stats.sum
 }
 
 fn pg_summary_plain(ctx: &Ctx<'_>) -> String {
@@ -507,10 +485,7 @@ fn pg_summary_plain(ctx: &Ctx<'_>) -> String {
     if inactive > 0 {
         lines.push(format!("{:.3}% pgs not active", share(inactive)));
     }
-    for (noun, n, of) in trouble(sum) {
-        let percent = n as f64 / of as f64 * 100.0;
-        lines.push(format!("{n}/{of} objects {noun} ({percent:.3}%)"));
-    }
+    lines.extend(ObjectShare::all(sum).map(|share| share.to_string()));
     let states = by_count(ctx);
     let width = states.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(1);
     lines.extend(states.iter().map(|(state, n)| format!("{n:<width$} {state}")));
@@ -518,15 +493,15 @@ fn pg_summary_plain(ctx: &Ctx<'_>) -> String {
     if !lines.is_empty() {
         out.push('\n');
     }
-    if let Some([read_bytes, write_bytes, reads, writes]) = client_rates(ctx) {
-        out += "\n \n  io:\n    client:   ";
-        if sum_of_delta(ctx).num_rd > 0 {
-            let _ = write!(out, "{}/s rd, ", bytes(read_bytes));
-        }
-        if sum_of_delta(ctx).num_wr > 0 {
-            let _ = write!(out, "{}/s wr, ", bytes(write_bytes));
-        }
-        let _ = writeln!(out, "{} op/s rd, {} op/s wr", Si(reads as u64), Si(writes as u64));
+    let (client, recovery) = io_rates(ctx);
+    if client.is_some() || recovery.is_some() {
+        out += "\n \n  io:\n";
+    }
+    if let Some(io) = client {
+        let _ = writeln!(out, "    client:   {io}");
+    }
+    if let Some(io) = recovery {
+        let _ = writeln!(out, "    recovery: {io}");
     }
     out
 }

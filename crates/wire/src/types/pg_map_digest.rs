@@ -27,15 +27,18 @@ pub struct PgMapDigest {
     pub num_pg_by_pool: BTreeMap<PoolId, i64>,
     /// By OSD number, the last report's sequence (see `OsdStat::seq`).
     pub osd_last_seq: Vec<u64>,
-    /// Changes over the last few reports, and their duration: rates come from these.
+    /// Changes over the last few intervals, and the end of the last of them (`per_pool_sum_delta`).
     pub pool_deltas: BTreeMap<PoolId, (PoolStat, UTime)>,
-    pub pool_delta_stamps: BTreeMap<PoolId, UTime>,
+    /// The duration of those intervals (`per_pool_sum_deltas_stamps`, in spite of its name).
+    pub pool_delta_over: BTreeMap<PoolId, UTime>,
+    /// The change over all pools, and its duration.
     pub delta: PoolStat,
     pub delta_over: UTime,
     /// Bytes that still fit, by CRUSH rule.
     pub available_by_rule: BTreeMap<i32, i64>,
     pub purged_snaps: BTreeMap<PoolId, BTreeMap<SnapId, u64>>,
     pub osd_sum_by_class: BTreeMap<String, OsdStat>,
+    /// Every pool has an entry, also without such PGs.
     #[since(5)]
     pub unavailable_pgs: BTreeMap<u64, Vec<PgId>>,
 }
