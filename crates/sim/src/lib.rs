@@ -11,6 +11,7 @@
 
 pub mod check;
 mod clock;
+pub mod cluster;
 pub mod coverage;
 pub mod faults;
 pub mod network;
@@ -23,6 +24,7 @@ mod trace;
 mod world;
 
 pub use clock::WallClock;
+pub use cluster::{ClusterChoice, ClusterConfig, PoolConfig};
 pub use faults::Fault;
 pub use network::Level;
 pub use node::{Death, Node, NodeId};

@@ -1,5 +1,6 @@
 //! The interface of a simulated process: a daemon or client, with its machine and its host's part.
 
+use crate::check::sight::{Depth, PgSight};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
 use wire::types::{EntityAddrVec, EntityName};
@@ -56,6 +57,10 @@ pub trait Node {
     /// Checks the consistency of the disk's contents, at the end of a run.
     fn examine(&mut self) -> Result<(), String> {
         Ok(())
+    }
+    /// The PGs that the node's machine holds.
+    fn pg_sights(&self, _depth: Depth) -> Vec<PgSight> {
+        Vec::new()
     }
     /// Empties the disk of a dead process.
     fn lose_disk(&mut self) {}

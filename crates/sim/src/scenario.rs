@@ -2,9 +2,11 @@
 //!
 //! A run ends at the first violation. A second run then records the last events in words.
 
+use crate::check::sight::Depth;
 use crate::check::{History, Promise, Violation};
 use crate::clock::WallClock;
-use crate::faults::{Cast, PGS_MIN, ROWS, Schedule};
+use crate::cluster::ClusterChoice;
+use crate::faults::{Atlas, Cast, ROWS, Schedule};
 use crate::nodes::{
     AdminNode, ClientNode, Keys, Medium, MgrNode, MonNode, OsdConfig, OsdNode, QUIET, Seat, Shared, Workload,
     addrs,
@@ -16,14 +18,14 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityKind, EntityName, OsdId, PoolId};
+use wire::types::{EntityKind, EntityName, OsdId};
 
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Duration of the workload and faults. The quiet time follows.
     pub span: Duration,
     pub level: LevelChoice,
-    pub osds: i32,
+    pub cluster: ClusterChoice,
     pub clients: usize,
     pub workload: Workload,
     /// The monitor may crash.
@@ -97,19 +99,12 @@ impl LevelChoice {
 impl Config {
     pub fn new(span: Duration) -> Config {
         let pause_max = Duration::from_millis(40);
-        let workload = Workload {
-            pool: 1,
-            objects: 12,
-            cold_objects: 0,
-            unit_bytes: 64,
-            depth: 3,
-            pause_max,
-            bursts: 2,
-        };
+        let workload =
+            Workload { objects: 12, cold_objects: 0, unit_bytes: 64, depth: 3, pause_max, bursts: 2 };
         Config {
             span,
             level: LevelChoice::BySeed,
-            osds: 3,
+            cluster: ClusterChoice::default_of_runs(),
             clients: 4,
             workload,
             monitor_crashes: true,
@@ -119,28 +114,30 @@ impl Config {
             fault_rate: 1,
         }
     }
-
-    pub fn pool(&self) -> PoolId {
-        self.workload.pool
-    }
 }
 
 /// Runs a cluster of production machines: monitor, manager, OSDs, clients, and an administrator.
 pub fn run(seed: u64, config: &Config) -> Report {
-    with_cluster(config, |monitor, others| run_with(seed, config, monitor, others))
+    with_cluster(seed, config, |monitor, others| run_with(seed, config, monitor, others))
 }
 
 /// Runs a seed, with each event in words to `tell`.
 pub fn run_tracing(seed: u64, config: &Config, tell: impl FnMut(&str) + 'static) -> Report {
-    with_cluster(config, |monitor, others| play(seed, config, monitor, others, Notes::To(Box::new(tell))))
+    with_cluster(seed, config, |monitor, others| {
+        play(seed, config, monitor, others, Notes::To(Box::new(tell)))
+    })
 }
 
-fn with_cluster(config: &Config, run: impl FnOnce(MakeNode<'_>, &[MakeNode<'_>]) -> Report) -> Report {
-    let osds = config.osds;
+fn with_cluster(
+    seed: u64,
+    config: &Config,
+    run: impl FnOnce(MakeNode<'_>, &[MakeNode<'_>]) -> Report,
+) -> Report {
+    let cluster = config.cluster.of(seed);
     run(
         &|seat, _| Box::new(MonNode::new(seat)),
         &[&|seat, _| Box::new(MgrNode::new(seat)), &|seat, quiet| {
-            Box::new(AdminNode::new(seat, quiet, osds, PGS_MIN))
+            Box::new(AdminNode::new(seat, quiet, cluster.clone()))
         }],
     )
 }
@@ -148,7 +145,7 @@ fn with_cluster(config: &Config, run: impl FnOnce(MakeNode<'_>, &[MakeNode<'_>])
 /// Makes a node, given its seat and the end of the workload.
 pub type MakeNode<'a> = &'a dyn Fn(Seat, Time) -> Box<dyn Node>;
 
-/// Runs a cluster with the given monitor and further nodes. The monitor must create the workload's pool.
+/// Runs a cluster with the given monitor and further nodes. They must create the pools of the configuration.
 pub fn run_with(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_>]) -> Report {
     let report = play(seed, config, monitor, others, Notes::Nowhere);
     if report.is_clean() {
@@ -167,7 +164,7 @@ pub fn run_with(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[Mak
 fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_>], notes: Notes) -> Report {
     let mut world = make_world(seed, config);
     world.set_notes(notes);
-    let medium = config.store.of(seed);
+    let (medium, cluster) = (config.store.of(seed), config.cluster.of(seed));
     let workload = match medium {
         Medium::Memory => config.workload,
         Medium::Disk => on_disks(config.workload, seed),
@@ -175,9 +172,15 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let history: Shared = Rc::new(RefCell::new(History::new(world.true_time())));
     let begin = world.now();
     let quiet_after = begin + config.span;
-    let mut cast = Cast { medium, span: config.span, rate: config.fault_rate, ..Cast::default() };
+    let mut cast = Cast {
+        cluster: cluster.clone(),
+        medium,
+        span: config.span,
+        rate: config.fault_rate,
+        ..Cast::default()
+    };
     let keys = match config.level.of(seed) {
-        Level::Bytes { cephx: true } => Some(Rc::new(Keys::new(&mut stream(seed, "keys"), config.osds))),
+        Level::Bytes { cephx: true } => Some(Rc::new(Keys::new(&mut stream(seed, "keys"), cluster.osds))),
         Level::Bytes { cephx: false } | Level::Messages => None,
     };
     let mut index = 0;
@@ -192,7 +195,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     if config.monitor_crashes {
         cast.monitors.clone_from(&all);
     }
-    for osd in 0..config.osds {
+    for osd in 0..cluster.osds {
         let make = |seat| -> Box<dyn Node> {
             let config = OsdConfig { osd: OsdId(osd), medium, cores: config.cores.of(seed) };
             Box::new(OsdNode::new(seat, config, history.clone()))
@@ -201,7 +204,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
     for _ in 0..config.clients {
         let make = |seat| -> Box<dyn Node> {
-            Box::new(ClientNode::new(seat, workload, history.clone(), quiet_after))
+            let pools = cluster.pool_ids().collect();
+            Box::new(ClientNode::new(seat, workload, pools, history.clone(), quiet_after))
         };
         cast.clients.push(add(&mut world, &make));
     }
@@ -213,6 +217,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
 
     // Faults begin once the cluster has formed.
     let faults_begin = begin + Duration::from_secs(5).min(config.span);
+    let mut atlas = Atlas::new(&cast, config.loses_a_disk);
     let mut schedule = Schedule::new(ROWS, seed, cast, faults_begin, quiet_after, config.loses_a_disk);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
@@ -222,6 +227,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             world.run_until(at, holds);
             if holds()
                 && let Some((row, Some(fault))) = schedule.take(quiet_after)
+                && let Some(fault) = atlas.admit(fault, || world.sights(Depth::Shallow))
             {
                 schedule.struck[row] += u64::from(world.fault(fault));
             }
@@ -268,7 +274,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
 
 fn make_world(seed: u64, config: &Config) -> World {
     let Level::Bytes { cephx } = config.level.of(seed) else { return World::with_messages(seed) };
-    let osds = config.osds as usize;
+    let osds = config.cluster.of(seed).osds as usize;
     let clients = config.clients;
     World::with_bytes(seed, move |node, life| {
         let name = match node.0 {

@@ -5,6 +5,7 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::TrueTime;
+use crate::check::sight::{Depth, Sights};
 use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
@@ -13,7 +14,7 @@ use crate::stream;
 use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct World {
     pauses: BTreeMap<NodeId, Pause>,
     /// Processes that were asked to stop.
     stops: BTreeMap<NodeId, Stop>,
+    /// Nodes that never start again.
+    dead: BTreeSet<NodeId>,
     queue: BTreeMap<(Time, u64), Event>,
     queued: u64,
     trace: Trace,
@@ -123,6 +126,7 @@ impl World {
             ambushes: BTreeMap::new(),
             pauses: BTreeMap::new(),
             stops: BTreeMap::new(),
+            dead: BTreeSet::new(),
             queue: BTreeMap::new(),
             queued: 0,
             trace: Trace::default(),
@@ -175,6 +179,12 @@ impl World {
 
     pub fn coverage(&self) -> &Coverage {
         self.trace.coverage()
+    }
+
+    /// The PGs of every running OSD, at this moment.
+    pub fn sights(&self, depth: Depth) -> Sights {
+        let running = self.nodes.iter().zip(&self.stations).filter(|(_, station)| station.is_up);
+        running.flat_map(|(node, _)| node.pg_sights(depth)).collect()
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -236,7 +246,7 @@ impl World {
             }
             Event::Start(node) => {
                 let station = &mut self.stations[node.0];
-                if station.is_up {
+                if station.is_up || self.dead.contains(&node) {
                     return;
                 }
                 station.is_up = true;
@@ -287,6 +297,19 @@ impl World {
             Fault::CrashWriting { node, death, within, down_for } => {
                 self.ambushes.insert(node, Ambush { until: now + within, death, down_for });
             }
+            Fault::Blackout { nodes, death, down_max, loses } => {
+                let mut dice = stream(self.seed ^ self.queued, "blackout");
+                for node in nodes.iter() {
+                    let down_for = Duration::from_millis(dice.below(1 + down_max.as_millis() as u64));
+                    if self.crash(node, death, down_for) && loses == Some(node) {
+                        self.nodes[node.0].lose_disk();
+                    }
+                }
+            }
+            Fault::Kill { node } => {
+                self.dead.insert(node);
+                return self.crash(node, Death::Process, Duration::ZERO);
+            }
             Fault::Stop { node, down_for, again_after } => {
                 return self.stop(node, Stop { down_for, again_after });
             }
@@ -323,6 +346,14 @@ impl World {
                 self.weather.partition(from, to, now + lasts);
                 if both_ways {
                     self.weather.partition(to, from, now + lasts);
+                }
+            }
+            Fault::Divide { from, to, both_ways, lasts } => {
+                for (one, other) in from.iter().flat_map(|one| to.iter().map(move |other| (one, other))) {
+                    self.weather.partition(one, other, now + lasts);
+                    if both_ways {
+                        self.weather.partition(other, one, now + lasts);
+                    }
                 }
             }
             Fault::SlowNetwork { delay_max, slow_for } => self.weather.slow_down(delay_max, now + slow_for),

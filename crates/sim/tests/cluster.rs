@@ -1,7 +1,7 @@
 //! A whole cluster of production machines under faults: monitor, manager, OSDs and clients.
 
 use sim::coverage::unlisted;
-use sim::{Config, run};
+use sim::{ClusterChoice, ClusterConfig, Config, PoolConfig, run};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -48,6 +48,13 @@ fn seconds(span: u64) -> Config {
 #[test]
 fn cluster_under_faults_keeps_its_promises() {
     hold(0..4, &seconds(30));
+}
+
+/// Two more OSDs, and three pools.
+#[test]
+fn several_pools_under_faults_keep_their_promises() {
+    let cluster = ClusterConfig { osds: 5, pools: vec![PoolConfig { pg_num: 8, ..PoolConfig::ONE_COPY }; 3] };
+    hold(0..2, &Config { cluster: ClusterChoice::Always(cluster), ..seconds(30) });
 }
 
 /// `SHOAL_SIM_SEEDS=1000..1100` chooses other seeds.

@@ -16,7 +16,7 @@ fn config(level: Level, seconds: u64) -> Config {
 }
 
 fn run(seed: u64, config: &Config) -> Report {
-    let osds = config.osds;
+    let osds = config.cluster.of(seed).osds;
     run_with(
         seed,
         config,

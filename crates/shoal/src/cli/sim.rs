@@ -20,6 +20,8 @@ Examples:
   shoal sim --seed 7                       one seed, with faults injected and messages seen
   shoal sim --seed 7 --trace               and every event in words, to find out what went wrong
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
+  shoal sim --seed 7 --osds 5 --size 3     five OSDs, a pool of size 3; disks are lost, too
+  shoal sim --seed 7 --cluster by-seed     OSDs and pools drawn from the seed
   shoal sim --seed 7 --level cephx         with frames, handshakes, keys and tickets between the machines")]
 pub struct Args {
     /// Run this seed alone
@@ -49,6 +51,29 @@ pub struct Args {
     /// Reactor cores of each OSD [default: by seed]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=8))]
     cores: Option<u16>,
+    /// OSDs and pools of a cluster [default: one-copy]
+    #[arg(long, value_enum, conflicts_with_all = ["osds", "pools", "size", "min_size"])]
+    cluster: Option<Cluster>,
+    /// Number of OSDs [default: 3]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
+    osds: Option<u8>,
+    /// Number of pools [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pools: Option<u8>,
+    /// Copies of each object, in every pool [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    size: Option<u8>,
+    /// Copies without which a pool stops serving [default: size minus half of it]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    min_size: Option<u8>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cluster {
+    /// 3 OSDs and one pool of size 1
+    OneCopy,
+    /// 3 to 6 OSDs, and one to three pools of size 1 to 3
+    BySeed,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -78,7 +103,7 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = config(args);
+    let config = config(args)?;
     let clean = match (&args.seeds, args.seed) {
         (Some(seeds), _) => {
             let jobs =
@@ -111,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn config(args: &Args) -> sim::Config {
+fn config(args: &Args) -> anyhow::Result<sim::Config> {
     let mut config = sim::Config::new(Duration::from_secs(60 * args.minutes));
     if let Some(level) = args.level {
         config.level = sim::LevelChoice::Always(match level {
@@ -129,7 +154,31 @@ fn config(args: &Args) -> sim::Config {
     if let Some(cores) = args.cores {
         config.cores = sim::CoresChoice::Always(cores);
     }
-    config
+    if let Some(cluster) = cluster(args)? {
+        config.cluster = cluster;
+    }
+    Ok(config)
+}
+
+/// The cluster that the options ask for. `None` without one of them.
+fn cluster(args: &Args) -> anyhow::Result<Option<sim::ClusterChoice>> {
+    let Args { osds, pools, size, min_size, .. } = *args;
+    match args.cluster {
+        Some(Cluster::BySeed) => return Ok(Some(sim::ClusterChoice::BySeed)),
+        Some(Cluster::OneCopy) => {}
+        None if [osds, pools, size, min_size].iter().all(Option::is_none) => return Ok(None),
+        None => {}
+    }
+    let (osds, size) = (osds.unwrap_or(3), size.unwrap_or(1));
+    let usual = sim::PoolConfig::of_size(size);
+    let min_size = min_size.unwrap_or(usual.min_size);
+    anyhow::ensure!(size <= osds, "--size {size} needs {size} OSDs, and there are {osds}: raise --osds");
+    anyhow::ensure!(min_size <= size, "--min-size {min_size} is above --size {size}");
+    let pools = usize::from(pools.unwrap_or(1));
+    let pg_num = usual.pg_num / pools as u32;
+    let pool = sim::PoolConfig { min_size, pg_num, ..usual };
+    let cluster = sim::ClusterConfig { osds: osds.into(), pools: vec![pool; pools] };
+    Ok(Some(sim::ClusterChoice::Always(cluster)))
 }
 
 /// The options that a replay of one seed must be given again.
@@ -146,5 +195,46 @@ fn replay_options(args: &Args) -> String {
     if let Some(cores) = args.cores {
         options += &format!(" --cores {cores}");
     }
+    if let Some(cluster) = args.cluster.and_then(|cluster| name(&|| cluster.to_possible_value())) {
+        options += &format!(" --cluster {cluster}");
+    }
+    let Args { osds, pools, size, min_size, .. } = *args;
+    for (option, value) in [("osds", osds), ("pools", pools), ("size", size), ("min-size", min_size)] {
+        options += &value.map(|value| format!(" --{option} {value}")).unwrap_or_default();
+    }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Line::parse_from([&["sim", "--seed", "7"], &line.split_whitespace().collect::<Vec<_>>()[..]].concat())
+            .args
+    }
+
+    #[test]
+    fn options_give_osds_and_pools() {
+        assert_eq!(cluster(&args("")).unwrap(), None);
+        assert_eq!(cluster(&args("--cluster by-seed")).unwrap(), Some(sim::ClusterChoice::BySeed));
+        let given = args("--osds 5 --pools 2 --size 3 --min-size 1");
+        let pool = sim::PoolConfig { size: 3, min_size: 1, pg_num: 8 };
+        let cluster_config = sim::ClusterConfig { osds: 5, pools: vec![pool; 2] };
+        assert_eq!(cluster(&given).unwrap(), Some(sim::ClusterChoice::Always(cluster_config)));
+        assert_eq!(replay_options(&given), " --minutes 10 --osds 5 --pools 2 --size 3 --min-size 1");
+    }
+
+    #[test]
+    fn sizes_beyond_osds_or_size_are_refused() {
+        assert!(cluster(&args("--osds 2 --size 3")).is_err());
+        assert!(cluster(&args("--size 2 --min-size 3")).is_err());
+    }
 }

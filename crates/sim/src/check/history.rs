@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use wire::types::PoolId;
 
 /// Time after a client's death in which its writes may still take effect. A partition, a pause and a stall, one after the
 /// other, take less; so does an OSD that has not yet seen the client's connection close.
@@ -61,6 +62,11 @@ impl Open {
 struct Listing {
     client: u32,
     ops: BTreeMap<String, OpRef>,
+}
+
+/// The name of an object in the history.
+pub fn history_key(pool: PoolId, name: &str) -> String {
+    format!("{pool}/{name}")
 }
 
 /// A listing, for its life.
@@ -150,9 +156,10 @@ impl History {
         self.with(&open.object, |checker| checker.answer(op, answer));
     }
 
-    /// Begins a listing of the whole pool.
-    pub fn begin_listing(&mut self, client: u32) -> ListingRef {
-        let names: Vec<String> = self.objects.keys().cloned().collect();
+    /// Begins a listing of one pool: of all objects whose names begin with `prefix`.
+    pub fn begin_listing(&mut self, client: u32, prefix: &str) -> ListingRef {
+        let names: Vec<String> =
+            self.objects.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
         let steps: Rc<[Step]> = [Step::IsListed].into();
         let mut ops = BTreeMap::new();
         for name in names {

@@ -8,12 +8,13 @@ pub mod data;
 mod history;
 mod linear;
 pub mod object;
+pub mod sight;
 #[cfg(test)]
 mod tests;
 mod violation;
 
 pub use data::Fill;
-pub use history::{History, ListingRef, Summary, TrueTime};
+pub use history::{History, ListingRef, Summary, TrueTime, history_key};
 pub use linear::{Checker, Impossible, OpRef};
 pub use object::{Answer, Object, Output, Step};
 pub use violation::{Promise, Violation};

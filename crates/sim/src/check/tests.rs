@@ -530,7 +530,7 @@ fn listing_is_checked_object_by_object() {
             let op = history.begin(1, name, steps.into());
             history.answer(op, done());
         }
-        let listing = history.begin_listing(2);
+        let listing = history.begin_listing(2, "");
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         history.answer_listing(listing, &names, repeats);
         history.finish();

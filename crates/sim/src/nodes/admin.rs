@@ -1,7 +1,9 @@
-//! An administrator: creates the OSDs and the pool, sends the commands of the [table of faults](crate::faults), and marks
-//! every OSD in at the end.
+//! An administrator: creates the OSDs and the pools, sends the commands of the [table of faults](crate::faults), and
+//! undoes them at the end: shares of OSDs, sizes of pools.
 
 use super::{Keys, OsdNode, Seat, mon_session_config};
+use crate::cluster::{ClusterConfig, PoolConfig, pool_name};
+use crate::faults::{Command, set_pool};
 use crate::node::{Death, Node};
 use bytes::Bytes;
 use machine::net::{NetEffect, NetEvent};
@@ -19,12 +21,12 @@ pub struct AdminNode {
     monitor: EntityAddrVec,
     random: Random,
     keys: Option<Rc<Keys>>,
-    osds: i32,
+    cluster: ClusterConfig,
     quiet_after: Time,
-    /// The commands that mark every OSD in at the end are queued.
+    /// The commands that undo the faults' commands at the end are queued.
     has_tidied: bool,
     session: Option<MonSession>,
-    /// The pool exists.
+    /// The pools exist.
     is_ready: bool,
     todo: VecDeque<String>,
     asked: Option<RequestId>,
@@ -32,24 +34,33 @@ pub struct AdminNode {
 }
 
 impl AdminNode {
-    pub fn new(seat: Seat, quiet_after: Time, osds: i32, pg_num: u32) -> AdminNode {
+    pub fn new(seat: Seat, quiet_after: Time, cluster: ClusterConfig) -> AdminNode {
         let Seat { index, monitor, random, keys, .. } = seat;
         let mut todo = VecDeque::new();
-        for osd in 0..osds {
+        for osd in 0..cluster.osds {
             let uuid = OsdNode::fsid(OsdId(osd));
             todo.push_back(format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{osd}}}"#));
             todo.push_back(format!(
                 r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=host{osd}","root=default"]}}"#
             ));
         }
-        todo.push_back(format!(r#"{{"prefix":"osd pool create","pool":"data","pg_num":{pg_num},"size":1}}"#));
+        for (place, pool) in cluster.pools.iter().enumerate() {
+            let PoolConfig { size, min_size, pg_num } = *pool;
+            let name = pool_name(place);
+            todo.push_back(format!(
+                r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"size":{size}}}"#
+            ));
+            if size > 1 {
+                todo.push_back(set_pool(&name, "min_size", min_size.into()));
+            }
+        }
         AdminNode {
             index,
             life: 0,
             monitor,
             random,
             keys,
-            osds,
+            cluster,
             quiet_after,
             has_tidied: false,
             session: None,
@@ -87,6 +98,20 @@ impl AdminNode {
     }
 }
 
+impl AdminNode {
+    /// Gives every OSD its full share and every pool its own size again.
+    fn tidy(&mut self) {
+        let osds = (0..self.cluster.osds).map(OsdId);
+        let shares = osds.flat_map(|osd| [Command::Reweight(osd, 1000), Command::OsdIn(osd)]);
+        self.todo.extend(shares.map(Command::text));
+        for (pool, config) in self.cluster.pools.iter().enumerate().filter(|(_, config)| config.size > 1) {
+            let PoolConfig { size, min_size, .. } = *config;
+            let commands = [Command::PoolSize { pool, size }, Command::PoolMinSize { pool, min_size }];
+            self.todo.extend(commands.map(Command::text));
+        }
+    }
+}
+
 impl Node for AdminNode {
     fn name(&self) -> EntityName {
         let id = self.session.as_ref().map_or(0, MonSession::global_id);
@@ -116,8 +141,7 @@ impl Node for AdminNode {
         }
         if now >= self.quiet_after && !self.has_tidied {
             self.has_tidied = true;
-            let ids: Vec<String> = (0..self.osds).map(|osd| format!(r#""{osd}""#)).collect();
-            self.todo.push_back(format!(r#"{{"prefix":"osd in","ids":[{}]}}"#, ids.join(",")));
+            self.tidy();
         }
         if self.asked.is_none()
             && self.next_at <= now

@@ -6,7 +6,7 @@
 use super::workload::{self, Draw, Workload};
 use super::{Keys, Seat, mon_session_config};
 use crate::WallClock;
-use crate::check::{History, ListingRef, OpRef, Promise, Step, object};
+use crate::check::{History, ListingRef, OpRef, Promise, Step, history_key, object};
 use crate::node::{Death, Node};
 use bytes::Bytes;
 use client::{
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityAddrVec, EntityKind, EntityName, WatcherList};
+use wire::types::{EntityAddrVec, EntityKind, EntityName, PoolId, WatcherList};
 
 /// The history, shared by all clients of a run.
 pub type Shared = Rc<RefCell<History>>;
@@ -34,6 +34,7 @@ pub struct ClientNode {
     wall: WallClock,
     keys: Option<Rc<Keys>>,
     workload: Workload,
+    pools: Vec<PoolId>,
     history: Shared,
     client: Option<Client>,
     draw: Draw,
@@ -47,7 +48,7 @@ pub struct ClientNode {
     look: Option<OpId>,
     next_at: Time,
     /// The object of the current burst.
-    burst: Option<String>,
+    burst: Option<ObjectRef>,
     /// The end of the workload: no operation begins later.
     quiet_after: Time,
 }
@@ -55,6 +56,7 @@ pub struct ClientNode {
 /// An unfinished listing of the pool.
 struct PoolListing {
     reference: ListingRef,
+    pool: PoolId,
     cursor: Listing,
     page: OpId,
     names: Vec<String>,
@@ -63,7 +65,13 @@ struct PoolListing {
 }
 
 impl ClientNode {
-    pub fn new(seat: Seat, workload: Workload, history: Shared, quiet_after: Time) -> ClientNode {
+    pub fn new(
+        seat: Seat,
+        workload: Workload,
+        pools: Vec<PoolId>,
+        history: Shared,
+        quiet_after: Time,
+    ) -> ClientNode {
         let Seat { index, monitor, random, wall, keys } = seat;
         ClientNode {
             index,
@@ -74,6 +82,7 @@ impl ClientNode {
             wall,
             keys,
             workload,
+            pools,
             history,
             client: None,
             draw: Draw::default(),
@@ -133,7 +142,8 @@ impl ClientNode {
     }
 
     fn watched(&self) -> ObjectRef {
-        ObjectRef::new(self.workload.pool, format!("watched-{}", self.index % 2))
+        let pool = self.pools[self.index / 2 % self.pools.len()];
+        ObjectRef::new(pool, format!("watched-{}", self.index % 2))
     }
 
     /// Registers the watch, again if it was lost. Creates the object first: only an existing object can be watched.
@@ -215,13 +225,13 @@ impl ClientNode {
 
     fn list(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let map = self.client.as_ref().and_then(Client::map).expect("there is a pool").clone();
-        let (pool, page_max) = (self.workload.pool, 1 + self.random.below(20));
+        let (pool, page_max) = (self.any_pool(), 1 + self.random.below(20));
         let Some(mut cursor) = Listing::new(&map, pool, "", page_max) else { return };
         let pg_num = map.pools[&pool].pg_num;
-        let reference = self.history.borrow_mut().begin_listing(self.number);
+        let reference = self.history.borrow_mut().begin_listing(self.number, &history_key(pool, ""));
         let page = cursor.next_page(&map);
         let (page, heard) = self.with(out, |client, fx| client.submit(now, page, fx));
-        self.listing = Some(PoolListing { reference, cursor, page, names: Vec::new(), pg_num });
+        self.listing = Some(PoolListing { reference, pool, cursor, page, names: Vec::new(), pg_num });
         self.hear(now, heard, out);
     }
 
@@ -235,15 +245,16 @@ impl ClientNode {
             history.drop_listing(listing.reference);
             return history.violation(Promise::Answered, "a page of a listing cannot be had".into());
         };
-        let name = |o: &wire::types::ListedObject| String::from_utf8_lossy(&o.name).into_owned();
-        listing.names.extend(page.objects.iter().map(name).filter(|name| name.starts_with(OBJECT)));
+        let names = page.objects.iter().map(|object| String::from_utf8_lossy(&object.name));
+        let names = names.filter(|name| name.starts_with(OBJECT));
+        listing.names.extend(names.map(|name| history_key(listing.pool, &name)));
         if !page.complete {
             let page = listing.cursor.next_page(&map);
             let (page, heard) = self.with(out, |client, fx| client.submit(now, page, fx));
             self.listing = Some(PoolListing { page, ..listing });
             return self.hear(now, heard, out);
         }
-        let pool = map.pools.get(&self.workload.pool);
+        let pool = map.pools.get(&listing.pool);
         let has_split = pool.is_none_or(|pool| pool.pg_num != listing.pg_num);
         self.history.borrow_mut().answer_listing(listing.reference, &listing.names, has_split);
     }
@@ -252,10 +263,21 @@ impl ClientNode {
         (self.look.is_none() && self.watch.is_some()).then_some(self.quiet_after + LOOK_AFTER)
     }
 
+    /// A random pool. A single pool costs no draw.
+    fn any_pool(&mut self) -> PoolId {
+        match self.pools[..] {
+            [pool] => pool,
+            _ => self.pools[self.random.below(self.pools.len() as u64) as usize],
+        }
+    }
+
     fn issue(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        let name = self.burst.clone();
-        let name = name.unwrap_or_else(|| format!("{OBJECT}{}", self.workload.object(&mut self.random)));
-        let object = ObjectRef::new(self.workload.pool, name.as_str());
+        let is_burst = self.burst.is_some();
+        let object = self.burst.take().unwrap_or_else(|| {
+            let pool = self.any_pool();
+            ObjectRef::new(pool, format!("{OBJECT}{}", self.workload.object(&mut self.random)))
+        });
+        let name = history_key(object.pool, &object.name.to_string());
         let owner = self.client.as_ref().map_or(0, Client::global_id) as i64;
         let (op, steps) = {
             let mut history = self.history.borrow_mut();
@@ -268,12 +290,12 @@ impl ClientNode {
             };
             (history.begin(self.number, &name, steps.clone()), steps)
         };
-        let operation = workload::operation(object, &steps);
+        let operation = workload::operation(object.clone(), &steps);
         let (id, heard) = self.with(out, |client, fx| client.submit(now, operation, fx));
         self.open.insert(id, (op, steps));
         self.hear(now, heard, out);
-        let goes_on = self.burst.is_some() || self.random.below(16) < self.workload.bursts;
-        self.burst = (goes_on && self.open.len() < self.workload.depth).then_some(name);
+        let goes_on = is_burst || self.random.below(16) < self.workload.bursts;
+        self.burst = (goes_on && self.open.len() < self.workload.depth).then_some(object);
         if self.burst.is_some() {
             self.next_at = now + BURST_PAUSE;
         }
@@ -331,14 +353,15 @@ impl Node for ClientNode {
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         let client = self.client.as_ref().expect("a node that is up has its machine");
-        let has_pool = client.map().is_some_and(|m| m.pools.contains_key(&self.workload.pool));
+        let has_pools =
+            client.map().is_some_and(|map| self.pools.iter().all(|pool| map.pools.contains_key(pool)));
         if client.next_deadline().is_some_and(|at| at <= now) {
             self.step(now, Input::Deadline, out);
         }
         if self.next_at <= now {
             self.next_at =
                 now + Duration::from_nanos(self.random.below(self.workload.pause_max.as_nanos() as u64));
-            if !has_pool {
+            if !has_pools {
                 self.with(out, |client, fx| {
                     // A client does not hear of maps that it did not ask for.
                     let next = client.map().map_or(1, |map| map.epoch + 1);

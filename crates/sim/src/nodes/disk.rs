@@ -10,6 +10,7 @@
 //! store damage them.
 
 use super::ballast::Ballast;
+use crate::check::history_key;
 use crate::node::Death;
 use block_store::check::{Depth, Finding};
 use block_store::{Damage, FormatOptions, Identity, Options, Shard, format, index};
@@ -36,6 +37,14 @@ pub(super) struct Found {
     pub(super) damage: osd::node::Damage,
     /// The fault of the report, if nothing was broken at its place.
     pub(super) unexplained: Option<String>,
+}
+
+impl Found {
+    /// The damaged object's name in the history.
+    pub(super) fn object_key(&self) -> String {
+        let object = &self.damage.object.object;
+        history_key(object.pool, &object.name.to_string())
+    }
 }
 
 pub(super) struct Disk {

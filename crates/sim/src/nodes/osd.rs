@@ -252,7 +252,7 @@ impl OsdNode {
         for found in &damage {
             let mut history = self.history.borrow_mut();
             match &found.unexplained {
-                None => history.damaged(&found.damage.object.object.name.to_string()),
+                None => history.damaged(&found.object_key()),
                 Some(why) => {
                     let words = format!("{}: {why}", self.config.osd);
                     history.violation(Promise::OnlyDamageIsAnError, words);

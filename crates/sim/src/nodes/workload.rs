@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::types::cls::lock::{GetInfoOp, LockInfo, LockOp, LockType, UnlockOp};
 use wire::types::cls::version::{CondsOp, VersionBox};
-use wire::types::{PoolId, op_value};
+use wire::types::op_value;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    pub pool: PoolId,
+    /// Objects of each pool that most operations use.
     pub objects: u64,
     /// Further objects that are rarely written, so that reads find damage in them.
     pub cold_objects: u64,

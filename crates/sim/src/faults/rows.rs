@@ -1,127 +1,12 @@
-//! The table of faults that a run injects: one row per kind of fault.
-//!
-//! Each row draws from a random stream of its own, derived from the seed and the row's name. The stream gives the times
-//! of the row's faults as well as their details. A new row therefore leaves the draws of all other rows as they were, in
-//! every seed. Each seed leaves some rows out, so that it also runs combinations of few faults.
-//!
-//! No row exceeds what the cluster promises to survive; [`Row::damages`] names the limit. A disk keeps what it
-//! acknowledged, every process restarts, and every partition and pause ends. The exception is the last row, the loss of a
-//! disk: only runs that ask for it ([`Config::loses_a_disk`](crate::Config)) have it.
+//! The table of faults: one row per kind, with its frequency and the damage that it may do.
 
+use super::{Cast, Command, Damage, Fault, NodeSet, PgOn};
 use crate::clock::RATE_MAX_PPM;
 use crate::node::{Death, NodeId};
 use crate::nodes::Medium;
-use crate::stream;
-use machine::{Random, Time};
+use machine::Random;
 use std::time::Duration;
-
-/// One fault, as the world injects it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// One connection is reset: number `pick`, modulo the number of open connections, in order of age.
-    Reset { pick: u64 },
-    /// The process dies, and starts again after `down_for`.
-    Crash { node: NodeId, death: Death, down_for: Duration },
-    /// A crash at the first moment within `within` at which the node's disk is writing. Messages sent by then arrive.
-    CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
-    /// A clean stop (SIGTERM). The process ends by itself, and starts again `down_for` after its end. With `again_after`
-    /// the next process stops too, that long after its start.
-    Stop { node: NodeId, down_for: Duration, again_after: Option<Duration> },
-    /// A crash after which the disk is empty. A cluster with one copy loses data.
-    LoseDisk { node: NodeId, down_for: Duration },
-    /// Requests to the node's disk take longer.
-    SlowDisk { node: NodeId, slow_for: Duration },
-    /// The node's disk completes no request.
-    StallDisk { node: NodeId, stalled_for: Duration },
-    /// One bit of the data on the node's disk flips.
-    FlipBit { node: NodeId },
-    /// One block of the node's disk returns errors on read.
-    FailReads { node: NodeId, fails_for: Duration },
-    /// The node's disk is nearly full, beyond the ratio at which an OSD refuses writes.
-    FillDisk { node: NodeId, full_for: Duration },
-    /// The node is isolated. Its traffic is delayed until the end, then all of it arrives.
-    Isolate { node: NodeId, lasts: Duration },
-    /// A partition between two nodes, in both directions or one.
-    Partition { from: NodeId, to: NodeId, both_ways: bool, lasts: Duration },
-    /// Transit takes up to `delay_max`, drawn per connection: messages of different connections overtake each other.
-    SlowNetwork { delay_max: Duration, slow_for: Duration },
-    /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
-    Pause { node: NodeId, after_steps: u64, paused_for: Duration },
-    /// The node's monotonic clock runs fast or slow from now on.
-    ClockRate { node: NodeId, rate_ppm: i64 },
-    /// The node's wall clock is off by `offset_ms` from now on.
-    WallJump { node: NodeId, offset_ms: i64 },
-    /// An administrator sends a command.
-    Command { node: NodeId, command: Command },
-}
-
-/// A command of an administrator to a cluster under load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    OsdOut(u64),
-    OsdIn(u64),
-    /// A mistake: the OSD is up.
-    OsdDown(u64),
-    /// A greater `pg_num`.
-    SplitPgs(u32),
-}
-
-impl Command {
-    pub fn text(self) -> String {
-        match self {
-            Command::OsdOut(osd) => format!(r#"{{"prefix":"osd out","ids":["{osd}"]}}"#),
-            Command::OsdIn(osd) => format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#),
-            Command::OsdDown(osd) => format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#),
-            Command::SplitPgs(pg_num) => {
-                format!(r#"{{"prefix":"osd pool set","pool":"data","var":"pg_num","val":"{pg_num}"}}"#)
-            }
-        }
-    }
-}
-
-/// The most that a fault may damage.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Damage {
-    /// Nothing: it costs time.
-    Delay,
-    /// Messages in transit on a connection.
-    Connection,
-    /// The memory of a process.
-    Process,
-    /// The memory of a process and unflushed writes of its disk.
-    Unflushed,
-    /// One block of an object's data.
-    Block,
-    /// Nothing, but data migrates.
-    Placement,
-    /// A whole disk.
-    Disk,
-}
-
-/// The nodes of a run, by role: targets of faults.
-#[derive(Clone, Debug, Default)]
-pub struct Cast {
-    /// Empty if the monitor is scripted and never dies.
-    pub monitors: Vec<NodeId>,
-    pub osds: Vec<NodeId>,
-    pub clients: Vec<NodeId>,
-    pub managers: Vec<NodeId>,
-    pub admins: Vec<NodeId>,
-    pub medium: Medium,
-    pub span: Duration,
-    /// Faults come so many times as often as [`ROWS`] says.
-    pub rate: u32,
-}
-
-impl Cast {
-    fn all(&self) -> Vec<NodeId> {
-        [&self.monitors[..], &self.osds, &self.clients, &self.managers, &self.admins].concat()
-    }
-
-    fn daemons(&self) -> Vec<NodeId> {
-        [&self.monitors[..], &self.osds, &self.managers].concat()
-    }
-}
+use wire::types::OsdId;
 
 /// One kind of fault: its name, frequency and permitted damage.
 pub struct Row {
@@ -181,6 +66,34 @@ fn pause(random: &mut Random, of: &[NodeId]) -> Option<Fault> {
     let node = any(random, of)?;
     let after_steps = random.below(30);
     Some(Fault::Pause { node, after_steps, paused_for: up_to_ms_mostly_short(random, 10_000) })
+}
+
+fn any_osd(random: &mut Random, cast: &Cast) -> OsdId {
+    OsdId(random.below(cast.osds.len() as u64) as i32)
+}
+
+/// The place of a random pool. A single pool costs no draw.
+fn any_pool(random: &mut Random, cast: &Cast) -> usize {
+    match cast.cluster.pools.len() {
+        1 => 0,
+        pools => random.below(pools as u64) as usize,
+    }
+}
+
+fn replicated_pool(random: &mut Random, cast: &Cast) -> Option<usize> {
+    let pool = any_pool(random, cast);
+    (cast.cluster.pools[pool].size > 1).then_some(pool)
+}
+
+/// A random PG of a pool, with `len` different OSDs in random order.
+fn pg_on(random: &mut Random, cast: &Cast, pool: usize, len: u8) -> PgOn {
+    let seed = random.below(cast.cluster.pools[pool].pg_num.into()) as u32;
+    let mut left: Vec<u8> = (0..cast.osds.len() as u8).collect();
+    let mut osds = [0; 3];
+    for osd in osds.iter_mut().take(len.into()) {
+        *osd = left.swap_remove(random.below(left.len() as u64) as usize);
+    }
+    PgOn { pool, seed, osds, len }
 }
 
 fn disk(random: &mut Random, cast: &Cast) -> Option<NodeId> {
@@ -401,7 +314,7 @@ pub static ROWS: &[Row] = &[
         seeds_of_8: 7,
         damages: Damage::Placement,
         draw: |random, cast| {
-            let (node, osd) = (any(random, &cast.admins)?, random.below(cast.osds.len() as u64));
+            let (node, osd) = (any(random, &cast.admins)?, any_osd(random, cast));
             let command = if random.below(3) < 2 { Command::OsdOut(osd) } else { Command::OsdIn(osd) };
             Some(Fault::Command { node, command })
         },
@@ -412,7 +325,7 @@ pub static ROWS: &[Row] = &[
         seeds_of_8: 6,
         damages: Damage::Placement,
         draw: |random, cast| {
-            let (node, osd) = (any(random, &cast.admins)?, random.below(cast.osds.len() as u64));
+            let (node, osd) = (any(random, &cast.admins)?, any_osd(random, cast));
             Some(Fault::Command { node, command: Command::OsdDown(osd) })
         },
     },
@@ -422,132 +335,140 @@ pub static ROWS: &[Row] = &[
         seeds_of_8: 3,
         damages: Damage::Placement,
         draw: |random, cast| {
-            let node = any(random, &cast.admins)?;
-            let pg_num = PGS_MIN + 1 + random.below(u64::from(PGS_MAX - PGS_MIN)) as u32;
-            Some(Fault::Command { node, command: Command::SplitPgs(pg_num) })
+            let (node, pool) = (any(random, &cast.admins)?, any_pool(random, cast));
+            let pg_num_min = cast.cluster.pools[pool].pg_num;
+            let pg_num_span = cast.cluster.pg_num_max() - pg_num_min;
+            let pg_num = pg_num_min + 1 + random.below(pg_num_span.into()) as u32;
+            Some(Fault::Command { node, command: Command::SplitPgs { pool, pg_num } })
+        },
+    },
+    Row {
+        name: "OSD reweighted",
+        every: secs(45),
+        seeds_of_8: 5,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, osd) = (any(random, &cast.admins)?, any_osd(random, cast));
+            let thousandths = [1000, 1000, 700, 300, 0][random.below(5) as usize];
+            Some(Fault::Command { node, command: Command::Reweight(osd, thousandths) })
+        },
+    },
+    Row {
+        name: "primary affinity changed",
+        every: secs(60),
+        seeds_of_8: 4,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, osd) = (any(random, &cast.admins)?, any_osd(random, cast));
+            let thousandths = [1000, 500, 0][random.below(3) as usize];
+            Some(Fault::Command { node, command: Command::PrimaryAffinity(osd, thousandths) })
+        },
+    },
+    Row {
+        name: "PG upmap set or removed",
+        every: secs(30),
+        seeds_of_8: 5,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, any_pool(random, cast));
+            let pg = pg_on(random, cast, pool, cast.cluster.pools[pool].size);
+            let sets = random.below(3) < 2;
+            let command = if sets { Command::Upmap(pg) } else { Command::RemoveUpmap(pg) };
+            Some(Fault::Command { node, command })
+        },
+    },
+    // A pool of size 1 keeps its PGs where their only copies are.
+    Row {
+        name: "PG acting set overridden",
+        every: secs(30),
+        seeds_of_8: 5,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, replicated_pool(random, cast)?);
+            let len = 1 + random.below(cast.cluster.pools[pool].size.into()) as u8;
+            let command = Command::PgTemp(pg_on(random, cast, pool, len));
+            Some(Fault::Command { node, command })
+        },
+    },
+    Row {
+        name: "pool size changed",
+        every: secs(120),
+        seeds_of_8: 4,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, replicated_pool(random, cast)?);
+            let size = 1 + random.below(3) as u8;
+            Some(Fault::Command { node, command: Command::PoolSize { pool, size } })
+        },
+    },
+    Row {
+        name: "pool min_size changed",
+        every: secs(60),
+        seeds_of_8: 4,
+        damages: Damage::Placement,
+        draw: |random, cast| {
+            let (node, pool) = (any(random, &cast.admins)?, replicated_pool(random, cast)?);
+            let min_size = 1 + random.below(2) as u8;
+            Some(Fault::Command { node, command: Command::PoolMinSize { pool, min_size } })
+        },
+    },
+    // The cluster network alone: clients and the monitor reach every OSD.
+    Row {
+        name: "cluster network divided",
+        every: secs(40),
+        seeds_of_8: 6,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            if !cast.cluster.is_replicated() {
+                return None;
+            }
+            let one_side: NodeSet = match random.below(2) {
+                0 => any(random, &cast.osds).into_iter().collect(),
+                _ => cast.osds.iter().copied().filter(|_| random.below(2) == 0).collect(),
+            };
+            let is_other = |node: &NodeId| one_side.iter().all(|other| other != *node);
+            let other_side: NodeSet = cast.osds.iter().copied().filter(is_other).collect();
+            if one_side.is_empty() || other_side.is_empty() {
+                return None;
+            }
+            let (from, to) =
+                if random.below(2) == 0 { (one_side, other_side) } else { (other_side, one_side) };
+            let both_ways = random.below(2) == 0;
+            Some(Fault::Divide { from, to, both_ways, lasts: up_to_ms_mostly_short(random, 30_000) })
+        },
+    },
+    Row {
+        name: "OSD cut off from monitor",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let (from, to) = (any(random, &cast.osds)?, any(random, &cast.monitors)?);
+            let both_ways = random.below(2) == 0;
+            let (from, to) = if random.below(2) == 0 { (from, to) } else { (to, from) };
+            Some(Fault::Partition { from, to, both_ways, lasts: up_to_ms_mostly_short(random, 30_000) })
+        },
+    },
+    Row {
+        name: "blackout of all OSDs",
+        every: secs(150),
+        seeds_of_8: 5,
+        damages: Damage::Unflushed,
+        draw: |random, cast| {
+            let nodes = if random.below(3) == 0 { cast.daemons() } else { cast.osds.clone() };
+            let loses = any(random, &cast.osds).filter(|_| cast.cluster.is_replicated());
+            let loses = loses.filter(|_| random.below(2) == 0);
+            let (nodes, down_max) = (nodes.into_iter().collect(), up_to_ms_mostly_short(random, 16_000));
+            Some(Fault::Blackout { nodes, death: power(cast), down_max, loses })
         },
     },
     Row {
         name: "disk loss",
-        every: secs(1),
-        seeds_of_8: 8,
+        every: secs(60),
+        seeds_of_8: 6,
         damages: Damage::Disk,
         draw: |random, cast| {
             Some(Fault::LoseDisk { node: any(random, &cast.osds)?, down_for: up_to_ms(random, 8_000) })
         },
     },
 ];
-
-/// `pg_num` of the pool at the start, and its maximum after splits.
-pub const PGS_MIN: u32 = 16;
-const PGS_MAX: u32 = 40;
-
-/// The next fault of each row, in one run.
-pub(crate) struct Schedule {
-    rows: &'static [Row],
-    cast: Cast,
-    next: Vec<(Time, usize, Random)>,
-    /// Faults that met a target, by row.
-    pub(crate) struck: Vec<u64>,
-}
-
-impl Schedule {
-    /// Faults from `begin` until `end`. A run loses at most one disk.
-    pub(crate) fn new(
-        rows: &'static [Row],
-        seed: u64,
-        cast: Cast,
-        begin: Time,
-        end: Time,
-        loses_a_disk: bool,
-    ) -> Schedule {
-        let mut next = Vec::new();
-        for (index, row) in rows.iter().enumerate() {
-            let mut random = stream(seed, row.name);
-            let takes_part = random.below(8) < row.seeds_of_8;
-            if row.damages == Damage::Disk {
-                if loses_a_disk {
-                    next.push((begin + cast.span / 3, index, random));
-                }
-            } else if takes_part {
-                next.push((begin + pause_of(row, cast.rate, &mut random), index, random));
-            }
-        }
-        next.retain(|(at, ..)| *at < end);
-        Schedule { rows, cast, next, struck: vec![0; rows.len()] }
-    }
-
-    pub(crate) fn next_at(&self) -> Option<Time> {
-        self.next.iter().map(|(at, ..)| *at).min()
-    }
-
-    /// The next fault and its row.
-    pub(crate) fn take(&mut self, end: Time) -> Option<(usize, Option<Fault>)> {
-        let place = (0..self.next.len()).min_by_key(|place| (self.next[*place].0, self.next[*place].1))?;
-        let (at, index, random) = &mut self.next[place];
-        let (row, row_index) = (&self.rows[*index], *index);
-        let fault = (row.draw)(random, &self.cast);
-        *at = *at + pause_of(row, self.cast.rate, random);
-        if *at >= end || row.damages == Damage::Disk {
-            self.next.swap_remove(place);
-        }
-        Some((row_index, fault))
-    }
-}
-
-/// Time until the next fault of a row.
-fn pause_of(row: &Row, rate: u32, random: &mut Random) -> Duration {
-    Duration::from_millis(1 + random.below(2 * (row.every / rate).as_millis() as u64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    const END: Time = Time(600_000_000_000);
-
-    fn cast() -> Cast {
-        let nodes = |from: usize, to: usize| (from..to).map(NodeId).collect();
-        Cast {
-            monitors: nodes(0, 1),
-            osds: nodes(1, 4),
-            clients: nodes(4, 8),
-            managers: nodes(8, 9),
-            admins: nodes(9, 10),
-            medium: Medium::Disk,
-            span: Duration::from_secs(600),
-            rate: 1,
-        }
-    }
-
-    /// Every fault of a seed: its row's name, its time and its details.
-    fn faults(rows: &'static [Row], seed: u64) -> Vec<(&'static str, Time, String)> {
-        let mut schedule = Schedule::new(rows, seed, cast(), Time::ZERO, END, true);
-        let mut faults = Vec::new();
-        while let Some(at) = schedule.next_at() {
-            let (row, fault) = schedule.take(END).expect("a fault is due");
-            faults.push((rows[row].name, at, format!("{fault:?}")));
-        }
-        faults
-    }
-
-    #[test]
-    fn new_row_leaves_other_rows_draws_unchanged() {
-        let (first, newer) = ROWS.split_at(1);
-        for seed in 0..20 {
-            let mut all = faults(ROWS, seed);
-            assert!(all.len() > 50, "seed {seed} has {} faults", all.len());
-            all.retain(|(row, ..)| *row != first[0].name);
-            assert_eq!(all, faults(newer, seed), "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn every_row_injects_a_fault_in_some_seed() {
-        let seen: BTreeSet<&str> = (0..20).flat_map(|seed| faults(ROWS, seed)).map(|(row, ..)| row).collect();
-        let names: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
-        assert_eq!(names.len(), ROWS.len(), "names are unique: a row's stream is derived from its name");
-        assert_eq!(seen, names);
-    }
-}

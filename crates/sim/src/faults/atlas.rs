@@ -1,0 +1,202 @@
+//! The fault atlas: permission for damage that lasts.
+//!
+//! Temporary damage is always permitted: a cluster may stop as a whole, and must go on afterwards. Lasting damage is
+//! permitted only while every acknowledged write stays on a complete copy elsewhere. Of a PG of size N at most N - 1
+//! copies are therefore lost between two times at which it is clean.
+//!
+//! The atlas judges by [`Sights`], not by counting losses. A pool with min_size 1 acknowledges writes on one copy while the
+//! others are away, and the loss of that copy loses writes, although it is the first loss.
+
+use super::{Cast, Fault};
+use crate::check::sight::{PgCopies, Sights};
+use crate::node::NodeId;
+use machine::Random;
+use std::collections::BTreeSet;
+use wire::types::OsdId;
+
+/// Decides which faults may be struck.
+#[derive(Debug)]
+pub struct Atlas {
+    /// OSDs by number.
+    osds: Vec<NodeId>,
+    is_replicated: bool,
+    /// Every pool waits for at least two copies.
+    has_spare_copies: bool,
+    dead_max: u8,
+    /// The run loses data by design.
+    may_lose_data: bool,
+    /// The OSD whose disk has broken blocks. Without scrub its copies stay suspect.
+    rotten: Option<OsdId>,
+}
+
+impl Atlas {
+    pub fn new(cast: &Cast, may_lose_data: bool) -> Atlas {
+        Atlas {
+            osds: cast.osds.clone(),
+            is_replicated: cast.cluster.is_replicated(),
+            has_spare_copies: cast.cluster.pools.iter().all(|pool| pool.min_size > 1),
+            dead_max: cast.cluster.dead_osds_max(),
+            may_lose_data,
+            rotten: None,
+        }
+    }
+
+    /// The fault, or the part of it that may be struck now. `sights` is called for lasting damage only.
+    pub fn admit(&mut self, fault: Fault, sights: impl FnOnce() -> Sights) -> Option<Fault> {
+        let is_permitted = match fault {
+            Fault::LoseDisk { node, .. } | Fault::Kill { node } => {
+                self.may_lose_data || self.may_lose(&[node], &sights())
+            }
+            Fault::Blackout { loses: Some(node), .. } if !self.may_lose(&[node], &sights()) => {
+                let Fault::Blackout { nodes, death, down_max, .. } = fault else { unreachable!("matched") };
+                return Some(Fault::Blackout { nodes, death, down_max, loses: None });
+            }
+            Fault::FlipBit { node } | Fault::FailReads { node, .. } => self.may_rot(node),
+            _ => true,
+        };
+        is_permitted.then_some(fault)
+    }
+
+    /// Draws the OSDs that stay dead during the quiet time: all PGs keep min_size copies, one of them complete. Empty if the
+    /// cluster tolerates none now.
+    pub fn minority(&self, random: &mut Random, sights: &Sights) -> Vec<NodeId> {
+        let mut left = self.osds.clone();
+        let count = random.below(u64::from(self.dead_max) + 1);
+        let mut dead: Vec<NodeId> = Vec::new();
+        for _ in 0..count {
+            let at = random.below(left.len() as u64) as usize;
+            dead.push(left.swap_remove(at));
+        }
+        if self.may_lose(&dead, sights) { dead } else { Vec::new() }
+    }
+
+    fn osd(&self, node: NodeId) -> Option<OsdId> {
+        self.osds.iter().position(|osd| *osd == node).map(|at| OsdId(at as i32))
+    }
+
+    /// Every PG with a copy on these OSDs is complete elsewhere, on a disk without broken blocks.
+    fn may_lose(&self, nodes: &[NodeId], sights: &Sights) -> bool {
+        let lost: BTreeSet<OsdId> = nodes.iter().filter_map(|node| self.osd(*node)).collect();
+        let is_safe = |copies: PgCopies<'_>| {
+            let is_concerned = lost.iter().any(|osd| copies.on(*osd).is_some());
+            let mut others = copies.complete().into_iter();
+            !is_concerned || others.any(|osd| !lost.contains(&osd) && self.rotten != Some(osd))
+        };
+        // An OSD that shows no PG at all is starting: its disk may hold the only copies.
+        let shows_pgs = |osd: &OsdId| sights.pgs().any(|(_, copies)| copies.on(*osd).is_some());
+        lost.iter().all(shows_pgs) && sights.pgs().all(|(_, copies)| is_safe(copies))
+    }
+
+    /// Broken blocks: in a replicated cluster on one OSD at most, and only where every write is on two.
+    fn may_rot(&mut self, node: NodeId) -> bool {
+        if !self.is_replicated {
+            return true;
+        }
+        let osd = self.osd(node);
+        let is_first = self.rotten.is_none() || self.rotten == osd;
+        let may_rot = is_first && self.has_spare_copies;
+        if may_rot {
+            self.rotten = osd;
+        }
+        may_rot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::sight::tests::{primary, replica, stray};
+    use crate::cluster::{ClusterConfig, PoolConfig};
+    use crate::faults::NodeSet;
+    use crate::node::Death;
+    use std::time::Duration;
+    use wire::types::HObject;
+
+    const DOWN: Duration = Duration::from_secs(1);
+
+    /// Nodes 1 to 4 are osd.0 to osd.3.
+    fn atlas(size: u8, min_size: u8) -> Atlas {
+        let pools = vec![PoolConfig { size, min_size, pg_num: 8 }];
+        let cast = Cast {
+            osds: (1..5).map(NodeId).collect(),
+            cluster: ClusterConfig { osds: 4, pools },
+            ..Cast::default()
+        };
+        Atlas::new(&cast, false)
+    }
+
+    fn lose_disk(osd: usize) -> Fault {
+        Fault::LoseDisk { node: NodeId(1 + osd), down_for: DOWN }
+    }
+
+    fn is_admitted(atlas: &mut Atlas, fault: Fault, sights: &Sights) -> bool {
+        atlas.admit(fault, || sights.clone()).is_some()
+    }
+
+    #[test]
+    fn disk_loss_needs_complete_copy_elsewhere() {
+        let clean: Sights = [primary(0, &[0, 1]), replica(1, &[0, 1]), stray(2)].into_iter().collect();
+        assert!(is_admitted(&mut atlas(2, 1), lose_disk(0), &clean));
+        assert!(is_admitted(&mut atlas(2, 1), lose_disk(2), &clean), "the stray has nothing of its own");
+        assert!(!is_admitted(&mut atlas(2, 1), lose_disk(3), &clean), "osd.3 has not shown its PGs");
+
+        let mut recovering = replica(1, &[0, 1]);
+        recovering.missing.insert(HObject::min(), Default::default());
+        let degraded: Sights = [primary(0, &[0, 1]), recovering].into_iter().collect();
+        assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &degraded), "the last complete copy");
+        assert!(is_admitted(&mut atlas(2, 1), lose_disk(1), &degraded), "the incomplete copy");
+
+        let alone: Sights = [primary(0, &[0])].into_iter().collect();
+        assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &alone), "writes on one copy");
+    }
+
+    #[test]
+    fn disk_loss_while_pg_peers_is_refused() {
+        let mut peering = primary(0, &[0, 1]);
+        peering.role = crate::check::sight::PgRole::Primary(crate::check::sight::Service::None);
+        let sights: Sights = [peering, replica(1, &[0, 1])].into_iter().collect();
+        assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &sights));
+    }
+
+    #[test]
+    fn blackout_without_permission_keeps_all_disks() {
+        let nodes: NodeSet = (1..5).map(NodeId).collect();
+        let blackout = |loses| Fault::Blackout { nodes, death: Death::Power, down_max: DOWN, loses };
+        let alone: Sights = [primary(0, &[0])].into_iter().collect();
+        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || alone);
+        assert_eq!(admitted, Some(blackout(None)));
+        let clean: Sights = [primary(0, &[0, 1]), replica(1, &[0, 1])].into_iter().collect();
+        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || clean);
+        assert_eq!(admitted, Some(blackout(Some(NodeId(1)))));
+    }
+
+    #[test]
+    fn broken_blocks_stay_on_one_osd() {
+        let flip = |osd: usize| Fault::FlipBit { node: NodeId(1 + osd) };
+        let none = Sights::default();
+        let mut spare = atlas(3, 2);
+        assert!(is_admitted(&mut spare, flip(0), &none) && is_admitted(&mut spare, flip(0), &none));
+        assert!(!is_admitted(&mut spare, flip(1), &none));
+        let members = [0, 1, 2];
+        let sights: Sights = [primary(1, &members), replica(0, &members), stray(2)].into_iter().collect();
+        assert!(!is_admitted(&mut spare, lose_disk(1), &sights), "the other copy is on the broken disk");
+        assert!(!is_admitted(&mut atlas(3, 1), flip(0), &none), "writes may be on one copy");
+        assert!(is_admitted(&mut atlas(1, 1), flip(0), &none), "a pool of size 1 promises an error");
+    }
+
+    #[test]
+    fn dead_minority_leaves_min_size_and_a_complete_copy() {
+        let members = [0, 1, 2];
+        let sights: Sights =
+            [primary(0, &members), replica(1, &members), replica(2, &members)].into_iter().collect();
+        let mut sizes = BTreeSet::new();
+        for seed in 0..60 {
+            let mut random = Random::from_number(seed);
+            let dead = atlas(3, 1).minority(&mut random, &sights);
+            assert!(dead.len() <= 2 && !dead.contains(&NodeId(4)), "osd.3 shows no PG: {dead:?}");
+            sizes.insert(dead.len());
+            assert!(atlas(2, 2).minority(&mut random, &sights).is_empty());
+        }
+        assert_eq!(sizes, [0, 1, 2].into());
+    }
+}

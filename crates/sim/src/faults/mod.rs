@@ -1,0 +1,247 @@
+//! Faults of a run: their kinds, [the table](ROWS) that draws them, and [the atlas](Atlas) that keeps their damage within
+//! the promises of the cluster.
+//!
+//! Each row of the table draws from a random stream of its own, derived from the seed and the row's name. The stream gives
+//! the times of the row's faults as well as their details. A new row therefore leaves the draws of all other rows as they
+//! were, in every seed. Each seed leaves some rows out, so that it also runs combinations of few faults.
+//!
+//! A row's [`Damage`] is the most that one of its faults destroys. Damage that lasts is struck only with the atlas's
+//! permission: every acknowledged write must stay on one complete copy. A pool of size 1 has no such copy, so only runs
+//! that ask for it ([`Config::loses_a_disk`](crate::Config)) lose a disk of theirs. Every process restarts, and every
+//! partition and pause ends, except for the dead minority of the quiet time ([`Atlas::minority`]).
+
+mod atlas;
+mod rows;
+mod schedule;
+
+pub use atlas::Atlas;
+pub use rows::{ROWS, Row};
+pub(crate) use schedule::Schedule;
+
+use crate::cluster::{ClusterConfig, pool_name};
+use crate::node::{Death, NodeId};
+use crate::nodes::Medium;
+use std::time::Duration;
+use wire::types::OsdId;
+
+/// One fault, as the world injects it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// One connection is reset: number `pick`, modulo the number of open connections, in order of age.
+    Reset { pick: u64 },
+    /// The process dies, and starts again after `down_for`.
+    Crash { node: NodeId, death: Death, down_for: Duration },
+    /// A crash at the first moment within `within` at which the node's disk is writing. Messages sent by then arrive.
+    CrashWriting { node: NodeId, death: Death, within: Duration, down_for: Duration },
+    /// All nodes die at once. Each starts again after a time of its own, below `down_max`. `loses` starts with an empty disk.
+    Blackout { nodes: NodeSet, death: Death, down_max: Duration, loses: Option<NodeId> },
+    /// The process dies and never starts again.
+    Kill { node: NodeId },
+    /// A clean stop (SIGTERM). The process ends by itself, and starts again `down_for` after its end. With `again_after`
+    /// the next process stops too, that long after its start.
+    Stop { node: NodeId, down_for: Duration, again_after: Option<Duration> },
+    /// A crash after which the disk is empty. A pool of size 1 loses data.
+    LoseDisk { node: NodeId, down_for: Duration },
+    /// Requests to the node's disk take longer.
+    SlowDisk { node: NodeId, slow_for: Duration },
+    /// The node's disk completes no request.
+    StallDisk { node: NodeId, stalled_for: Duration },
+    /// One bit of the data on the node's disk flips.
+    FlipBit { node: NodeId },
+    /// One block of the node's disk returns errors on read.
+    FailReads { node: NodeId, fails_for: Duration },
+    /// The node's disk is nearly full, beyond the ratio at which an OSD refuses writes.
+    FillDisk { node: NodeId, full_for: Duration },
+    /// The node is isolated. Its traffic is delayed until the end, then all of it arrives.
+    Isolate { node: NodeId, lasts: Duration },
+    /// A partition between two nodes, in both directions or one.
+    Partition { from: NodeId, to: NodeId, both_ways: bool, lasts: Duration },
+    /// A partition between two groups of nodes, in both directions or one. All other traffic passes.
+    Divide { from: NodeSet, to: NodeSet, both_ways: bool, lasts: Duration },
+    /// Transit takes up to `delay_max`, drawn per connection: messages of different connections overtake each other.
+    SlowNetwork { delay_max: Duration, slow_for: Duration },
+    /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
+    Pause { node: NodeId, after_steps: u64, paused_for: Duration },
+    /// The node's monotonic clock runs fast or slow from now on.
+    ClockRate { node: NodeId, rate_ppm: i64 },
+    /// The node's wall clock is off by `offset_ms` from now on.
+    WallJump { node: NodeId, offset_ms: i64 },
+    /// An administrator sends a command.
+    Command { node: NodeId, command: Command },
+}
+
+/// A set of nodes. A run has fewer than 64.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeSet(u64);
+
+impl NodeSet {
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        (0..64).filter(move |node| self.0 & 1 << node != 0).map(NodeId)
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> NodeSet {
+        NodeSet(nodes.into_iter().fold(0, |set, node| set | 1 << node.0))
+    }
+}
+
+/// A command of an administrator to a cluster under load. Pools are named by their place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    OsdOut(OsdId),
+    OsdIn(OsdId),
+    /// A mistake: the OSD is up.
+    OsdDown(OsdId),
+    /// The share of its PGs that an OSD keeps, in thousandths.
+    Reweight(OsdId, u64),
+    PrimaryAffinity(OsdId, u64),
+    /// A greater `pg_num`.
+    SplitPgs {
+        pool: usize,
+        pg_num: u32,
+    },
+    PoolSize {
+        pool: usize,
+        size: u8,
+    },
+    PoolMinSize {
+        pool: usize,
+        min_size: u8,
+    },
+    /// The up set of a PG, in place of the one that CRUSH gives.
+    Upmap(PgOn),
+    RemoveUpmap(PgOn),
+    /// The acting set of a PG, as an OSD would ask for it.
+    PgTemp(PgOn),
+}
+
+/// A PG of a pool, and the first `len` of `osds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PgOn {
+    pub pool: usize,
+    pub seed: u32,
+    pub osds: [u8; 3],
+    pub len: u8,
+}
+
+impl PgOn {
+    fn pgid(self) -> String {
+        format!("{}.{:x}", self.pool + 1, self.seed)
+    }
+
+    fn ids(self) -> String {
+        let ids = self.osds.iter().take(self.len.into()).map(|osd| format!(r#""{osd}""#));
+        ids.collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Command {
+    /// The command as JSON, as the `ceph` tool sends it.
+    pub fn text(self) -> String {
+        let osd = |verb: &str, osd: OsdId| format!(r#"{{"prefix":"osd {verb}","ids":["{}"]}}"#, osd.0);
+        let share = |verb: &str, osd: OsdId, thousandths: u64| {
+            let weight = thousandths as f64 / 1000.0;
+            format!(r#"{{"prefix":"osd {verb}","id":{},"weight":{weight:.3}}}"#, osd.0)
+        };
+        let set = |pool: usize, field: &str, value: u32| set_pool(&pool_name(pool), field, value);
+        match self {
+            Command::OsdOut(id) => osd("out", id),
+            Command::OsdIn(id) => osd("in", id),
+            Command::OsdDown(id) => osd("down", id),
+            Command::Reweight(id, thousandths) => share("reweight", id, thousandths),
+            Command::PrimaryAffinity(id, thousandths) => share("primary-affinity", id, thousandths),
+            Command::SplitPgs { pool, pg_num } => set(pool, "pg_num", pg_num),
+            Command::PoolSize { pool, size } => set(pool, "size", size.into()),
+            Command::PoolMinSize { pool, min_size } => set(pool, "min_size", min_size.into()),
+            Command::Upmap(pg) => {
+                format!(r#"{{"prefix":"osd pg-upmap","pgid":"{}","id":[{}]}}"#, pg.pgid(), pg.ids())
+            }
+            Command::RemoveUpmap(pg) => format!(r#"{{"prefix":"osd rm-pg-upmap","pgid":"{}"}}"#, pg.pgid()),
+            Command::PgTemp(pg) => {
+                format!(r#"{{"prefix":"osd pg-temp","pgid":"{}","id":[{}]}}"#, pg.pgid(), pg.ids())
+            }
+        }
+    }
+}
+
+/// The command that sets a number of a pool. A pool of size 1 needs its confirmation.
+pub(crate) fn set_pool(name: &str, field: &str, value: u32) -> String {
+    let sure = if (field, value) == ("size", 1) { r#","yes_i_really_mean_it":true"# } else { "" };
+    format!(r#"{{"prefix":"osd pool set","pool":"{name}","var":"{field}","val":"{value}"{sure}}}"#)
+}
+
+/// The most that a fault may damage.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Damage {
+    /// Nothing: it costs time.
+    Delay,
+    /// Messages in transit on a connection.
+    Connection,
+    /// The memory of a process.
+    Process,
+    /// The memory of a process and unflushed writes of its disk.
+    Unflushed,
+    /// One block of an object's data.
+    Block,
+    /// Nothing, but data migrates.
+    Placement,
+    /// A whole disk.
+    Disk,
+}
+
+/// The nodes of a run, by role: targets of faults.
+#[derive(Clone, Debug, Default)]
+pub struct Cast {
+    /// Empty if the monitor is scripted and never dies.
+    pub monitors: Vec<NodeId>,
+    pub osds: Vec<NodeId>,
+    pub clients: Vec<NodeId>,
+    pub managers: Vec<NodeId>,
+    pub admins: Vec<NodeId>,
+    pub cluster: ClusterConfig,
+    pub medium: Medium,
+    pub span: Duration,
+    /// Faults come so many times as often as [`ROWS`] says.
+    pub rate: u32,
+}
+
+impl Cast {
+    fn all(&self) -> Vec<NodeId> {
+        [&self.monitors[..], &self.osds, &self.clients, &self.managers, &self.admins].concat()
+    }
+
+    fn daemons(&self) -> Vec<NodeId> {
+        [&self.monitors[..], &self.osds, &self.managers].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_json_of_ceph_s_argument_names() {
+        let pg = PgOn { pool: 1, seed: 0x1f, osds: [4, 0, 2], len: 2 };
+        for (command, text) in [
+            (Command::OsdOut(OsdId(2)), r#"{"prefix":"osd out","ids":["2"]}"#),
+            (Command::Reweight(OsdId(1), 250), r#"{"prefix":"osd reweight","id":1,"weight":0.250}"#),
+            (
+                Command::PoolSize { pool: 0, size: 1 },
+                r#"{"prefix":"osd pool set","pool":"data","var":"size","val":"1","yes_i_really_mean_it":true}"#,
+            ),
+            (
+                Command::PoolMinSize { pool: 2, min_size: 1 },
+                r#"{"prefix":"osd pool set","pool":"data-3","var":"min_size","val":"1"}"#,
+            ),
+            (Command::Upmap(pg), r#"{"prefix":"osd pg-upmap","pgid":"2.1f","id":["4","0"]}"#),
+            (Command::RemoveUpmap(pg), r#"{"prefix":"osd rm-pg-upmap","pgid":"2.1f"}"#),
+        ] {
+            assert_eq!(command.text(), text);
+        }
+    }
+}
