@@ -1,5 +1,6 @@
 //! The interface of a simulated process: a daemon or client, with its machine and its host's part.
 
+use crate::check::settled::StatusSight;
 use crate::check::sight::{Depth, PgSight};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
@@ -54,6 +55,13 @@ pub trait Node {
     }
     /// Sends an administrator's command to a monitor.
     fn command(&mut self, _now: Time, _command: String) {}
+    /// The last fault has struck.
+    fn calm(&mut self, _now: Time) {}
+    /// Answers to `ceph status` after the last fault, or the reason for which the cluster was not set up. `None` if the
+    /// node is no administrator.
+    fn statuses(&self) -> Option<Result<&[StatusSight], &str>> {
+        None
+    }
     /// Checks the consistency of the disk's contents, at the end of a run.
     fn examine(&mut self) -> Result<(), String> {
         Ok(())

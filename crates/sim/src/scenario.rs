@@ -2,17 +2,18 @@
 //!
 //! A run ends at the first violation. A second run then records the last events in words.
 
+use crate::check::settled;
 use crate::check::sight::Depth;
 use crate::check::{History, Promise, Violation};
 use crate::clock::WallClock;
-use crate::cluster::ClusterChoice;
-use crate::faults::{Atlas, Cast, ROWS, Schedule};
+use crate::cluster::{ClusterChoice, ClusterConfig};
+use crate::faults::{Atlas, Cast, Command, ROWS, Schedule};
 use crate::nodes::{
     AdminNode, ClientNode, Keys, Medium, MgrNode, MonNode, OsdConfig, OsdNode, QUIET, Seat, Shared, Workload,
     addrs,
 };
 use crate::report::Report;
-use crate::{Level, Node, NodeId, Notes, World, stream};
+use crate::{Fault, Level, Node, NodeId, Notes, World, stream};
 use machine::Time;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,8 +137,8 @@ fn with_cluster(
     let cluster = config.cluster.of(seed);
     run(
         &|seat, _| Box::new(MonNode::new(seat)),
-        &[&|seat, _| Box::new(MgrNode::new(seat)), &|seat, quiet| {
-            Box::new(AdminNode::new(seat, quiet, cluster.clone()))
+        &[&|seat, _| Box::new(MgrNode::new(seat)), &|seat, _| {
+            Box::new(AdminNode::new(seat, cluster.clone()))
         }],
     )
 }
@@ -218,7 +219,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     // Faults begin once the cluster has formed.
     let faults_begin = begin + Duration::from_secs(5).min(config.span);
     let mut atlas = Atlas::new(&cast, config.loses_a_disk);
-    let mut schedule = Schedule::new(ROWS, seed, cast, faults_begin, quiet_after, config.loses_a_disk);
+    let mut schedule =
+        Schedule::new(ROWS, seed, cast.clone(), faults_begin, quiet_after, config.loses_a_disk);
+    let mut dead = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         set_clocks(&mut world, &all, seed);
@@ -235,7 +238,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         if holds() {
             world.run_until(quiet_after, holds);
             world.calm();
-            world.run_until(quiet_after + QUIET, holds);
+            dead = kill_minority(&mut world, &atlas, &cast, seed, holds);
+            world.run_until(world.now() + QUIET, holds);
         }
         if holds() { world.examine() } else { Vec::new() }
     }));
@@ -246,6 +250,12 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
     if history.violations().is_empty() {
         history.finish();
+    }
+    if history.violations().is_empty()
+        && !config.loses_a_disk
+        && let Some(Err(words)) = settled(&world, &cluster, dead.len())
+    {
+        history.violation(Promise::Settles, words);
     }
     if history.violations().is_empty()
         && !config.loses_a_disk
@@ -270,6 +280,41 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         faults: ROWS.iter().zip(&schedule.struck).map(|(row, struck)| (row.name, *struck)).collect(),
         recent: world.trace().recent().map(str::to_owned).collect(),
     }
+}
+
+/// Kills the OSDs that the cluster must do without from now on, once the atlas permits it, and marks them out.
+fn kill_minority(
+    world: &mut World,
+    atlas: &Atlas,
+    cast: &Cast,
+    seed: u64,
+    holds: impl Fn() -> bool + Copy,
+) -> Vec<NodeId> {
+    /// Attempts, and the pause between two. PGs peer in between.
+    const ATTEMPTS: usize = 6;
+    const PAUSE: Duration = Duration::from_secs(5);
+    let minority = atlas.minority(&mut stream(seed, "minority"));
+    for _ in 0..if minority.is_empty() { 0 } else { ATTEMPTS } {
+        world.run_until(world.now() + PAUSE, holds);
+        if holds() && atlas.may_lose(&minority, &world.sights(Depth::Shallow)) {
+            for node in &minority {
+                world.fault(Fault::Kill { node: *node });
+                let osd = cast.osds.iter().position(|osd| osd == node).expect("an OSD of the run");
+                let command = Command::OsdOut(OsdId(osd as i32));
+                cast.admins.iter().for_each(|admin| {
+                    world.fault(Fault::Command { node: *admin, command });
+                });
+            }
+            return minority;
+        }
+    }
+    Vec::new()
+}
+
+/// Judges the end of the quiet time by the administrator's view. `None` without an administrator.
+fn settled(world: &World, cluster: &ClusterConfig, dead: usize) -> Option<Result<(), String>> {
+    let statuses = world.statuses()?;
+    Some(statuses.and_then(|statuses| settled::check(&statuses, world.now(), cluster, dead)))
 }
 
 fn make_world(seed: u64, config: &Config) -> World {
@@ -297,7 +342,7 @@ fn set_clocks(world: &mut World, nodes: &[NodeId], seed: u64) {
     let mut random = stream(seed, "clocks");
     for node in nodes {
         let rate_ppm = random.below(2 * USUAL_PPM as u64 + 1) as i64 - USUAL_PPM;
-        world.fault(crate::Fault::ClockRate { node: *node, rate_ppm });
+        world.fault(Fault::ClockRate { node: *node, rate_ppm });
     }
 }
 

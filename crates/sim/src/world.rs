@@ -5,6 +5,7 @@
 //! the same events; [`Trace::hash`] compares them.
 
 use crate::check::TrueTime;
+use crate::check::settled::StatusSight;
 use crate::check::sight::{Depth, Sights};
 use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
@@ -384,10 +385,24 @@ impl World {
         true
     }
 
-    /// Ends partitions and corrects the wall clocks.
+    /// Ends partitions, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
         self.weather.calm();
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
+        for node in (0..self.nodes.len()).map(NodeId) {
+            self.with_node(node, |node, now, _| node.calm(now));
+        }
+        self.settle();
+    }
+
+    /// Answers to `ceph status` after the last fault, with the world's time, or the reason for which the cluster was not set
+    /// up. `None` without an administrator.
+    pub fn statuses(&self) -> Option<Result<Vec<StatusSight>, String>> {
+        let mut asked = self.nodes.iter().zip(&self.stations);
+        let (statuses, station) = asked.find_map(|(node, station)| Some((node.statuses()?, station)))?;
+        let at_world =
+            |status: &StatusSight| StatusSight { at: station.clock.world(status.at), ..status.clone() };
+        Some(statuses.map(|all| all.iter().map(at_world).collect()).map_err(str::to_owned))
     }
 
     fn local(&self, node: NodeId, at: Time) -> Time {

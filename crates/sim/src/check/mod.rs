@@ -8,6 +8,7 @@ pub mod data;
 mod history;
 mod linear;
 pub mod object;
+pub mod settled;
 pub mod sight;
 #[cfg(test)]
 mod tests;

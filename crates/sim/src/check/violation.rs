@@ -22,6 +22,8 @@ pub enum Promise {
     SoundDisks,
     /// All operations are answered after the last fault.
     AnsweredAtLast,
+    /// After the last fault every PG becomes as clean as the dead OSDs allow, and the map stands still.
+    Settles,
     /// A request from before the PG's current interval is not executed.
     NoStaleRequest,
     /// The watch of a dead client ends.

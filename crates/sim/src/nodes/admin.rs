@@ -1,7 +1,8 @@
 //! An administrator: creates the OSDs and the pools, sends the commands of the [table of faults](crate::faults), and
-//! undoes them at the end: shares of OSDs, sizes of pools.
+//! undoes them at the end: shares of OSDs, sizes of pools. From then on it asks for the status of the cluster.
 
 use super::{Keys, OsdNode, Seat, mon_session_config};
+use crate::check::settled::StatusSight;
 use crate::cluster::{ClusterConfig, PoolConfig, pool_name};
 use crate::faults::{Command, set_pool};
 use crate::node::{Death, Node};
@@ -15,6 +16,11 @@ use std::time::Duration;
 use wire::messages::{Body, MMonCommand, PaxosHeader};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, Uuid};
 
+/// Asked again and again once the last fault has struck.
+const STATUS: &str = r#"{"prefix":"status","format":"json"}"#;
+const STATUS_PAUSE: Duration = Duration::from_secs(2);
+const REFUSED_PAUSE: Duration = Duration::from_millis(500);
+
 pub struct AdminNode {
     index: usize,
     life: u32,
@@ -22,9 +28,9 @@ pub struct AdminNode {
     random: Random,
     keys: Option<Rc<Keys>>,
     cluster: ClusterConfig,
-    quiet_after: Time,
-    /// The commands that undo the faults' commands at the end are queued.
-    has_tidied: bool,
+    statuses: Vec<StatusSight>,
+    /// The last command that the monitor refused.
+    refusal: String,
     session: Option<MonSession>,
     /// The pools exist.
     is_ready: bool,
@@ -34,7 +40,7 @@ pub struct AdminNode {
 }
 
 impl AdminNode {
-    pub fn new(seat: Seat, quiet_after: Time, cluster: ClusterConfig) -> AdminNode {
+    pub fn new(seat: Seat, cluster: ClusterConfig) -> AdminNode {
         let Seat { index, monitor, random, keys, .. } = seat;
         let mut todo = VecDeque::new();
         for osd in 0..cluster.osds {
@@ -61,8 +67,8 @@ impl AdminNode {
             random,
             keys,
             cluster,
-            quiet_after,
-            has_tidied: false,
+            statuses: Vec::new(),
+            refusal: String::new(),
             session: None,
             is_ready: false,
             todo,
@@ -84,13 +90,7 @@ impl AdminNode {
                 Effect::Net(effect) => out.push(effect),
                 Effect::Event(Event::Answer { id, answer }) if self.asked == Some(id) => {
                     self.asked = None;
-                    let done = matches!(answer, Ok(Body::MMonCommandAck(ack)) if ack.result == 0);
-                    // The monitor refuses some commands of the faults, such as a smaller `pg_num`.
-                    if done || self.is_ready {
-                        self.todo.pop_front();
-                    }
-                    self.is_ready |= self.todo.is_empty();
-                    self.next_at = now + Duration::from_millis(if done { 1 } else { 500 });
+                    self.answered(now, answer.ok());
                 }
                 Effect::Event(_) => {}
             }
@@ -99,6 +99,30 @@ impl AdminNode {
 }
 
 impl AdminNode {
+    fn answered(&mut self, now: Time, answer: Option<Body>) {
+        let Some(command) = self.todo.front() else { return };
+        let Some(Body::MMonCommandAck(ack)) = answer else {
+            self.next_at = now + REFUSED_PAUSE;
+            return;
+        };
+        if command == STATUS {
+            self.statuses.extend(StatusSight::parse(now, &ack.output));
+            self.todo.rotate_left(1);
+            self.next_at = now + STATUS_PAUSE;
+            return;
+        }
+        let is_done = ack.result == 0;
+        if !is_done {
+            self.refusal = format!("{command} is refused: {} ({})", ack.status, ack.result);
+        }
+        // The monitor refuses some commands of the faults, such as a smaller `pg_num`.
+        if is_done || self.is_ready {
+            self.todo.pop_front();
+        }
+        self.is_ready |= self.todo.is_empty();
+        self.next_at = now + if is_done { Duration::from_millis(1) } else { REFUSED_PAUSE };
+    }
+
     /// Gives every OSD its full share and every pool its own size again.
     fn tidy(&mut self) {
         let osds = (0..self.cluster.osds).map(OsdId);
@@ -139,10 +163,6 @@ impl Node for AdminNode {
         if session.next_deadline().is_some_and(|at| at <= now) {
             self.with(now, out, |session, fx| session.step(now, Input::Deadline, fx));
         }
-        if now >= self.quiet_after && !self.has_tidied {
-            self.has_tidied = true;
-            self.tidy();
-        }
         if self.asked.is_none()
             && self.next_at <= now
             && let Some(command) = self.todo.front().cloned()
@@ -162,14 +182,24 @@ impl Node for AdminNode {
 
     fn next_wake(&self) -> Option<Time> {
         let next = (self.asked.is_none() && !self.todo.is_empty()).then_some(self.next_at);
-        let tidies = (!self.has_tidied).then_some(self.quiet_after);
-        Time::earliest(self.session.as_ref()?.next_deadline(), Time::earliest(next, tidies))
+        Time::earliest(self.session.as_ref()?.next_deadline(), next)
     }
 
-    fn command(&mut self, now: Time, command: String) {
-        if self.is_ready && now < self.quiet_after {
+    fn command(&mut self, _now: Time, command: String) {
+        if self.is_ready {
             self.todo.push_back(command);
         }
+    }
+
+    fn calm(&mut self, _now: Time) {
+        if self.is_ready {
+            self.tidy();
+            self.todo.push_back(STATUS.to_owned());
+        }
+    }
+
+    fn statuses(&self) -> Option<Result<&[StatusSight], &str>> {
+        Some(if self.is_ready { Ok(&self.statuses) } else { Err(&self.refusal) })
     }
 
     fn crash(&mut self, _now: Time, _death: Death, _dice: &mut Random) {
