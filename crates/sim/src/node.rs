@@ -1,10 +1,11 @@
 //! The interface of a simulated process: a daemon or client, with its machine and its host's part.
 
+use crate::check::copies::sight::{Look, PgSight};
+use crate::check::copies::{Ack, Contents};
 use crate::check::settled::StatusSight;
-use crate::check::sight::{Depth, PgSight};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
-use wire::types::{EntityAddrVec, EntityName};
+use wire::types::{EntityAddrVec, EntityName, OsdId};
 
 /// A process. It owns its disk: it draws the latency of requests, and wakes when they complete.
 pub trait Node {
@@ -67,8 +68,16 @@ pub trait Node {
         Ok(())
     }
     /// The PGs that the node's machine holds.
-    fn pg_sights(&self, _depth: Depth) -> Vec<PgSight> {
+    fn pg_sights(&self, _now: Time, _look: Look) -> Vec<PgSight> {
         Vec::new()
+    }
+    /// Writes that the node has acknowledged since the last call.
+    fn take_acks(&mut self) -> Vec<Ack> {
+        Vec::new()
+    }
+    /// The objects in the stores of an OSD. Only at the end of a run: the node cannot continue.
+    fn contents(&mut self) -> Option<(OsdId, Contents)> {
+        None
     }
     /// Empties the disk of a dead process.
     fn lose_disk(&mut self) {}

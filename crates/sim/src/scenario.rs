@@ -2,8 +2,9 @@
 //!
 //! A run ends at the first violation. A second run then records the last events in words.
 
+use crate::check::copies::Finding;
+use crate::check::copies::sight::Look;
 use crate::check::settled;
-use crate::check::sight::Depth;
 use crate::check::{History, Promise, Violation};
 use crate::clock::WallClock;
 use crate::cluster::{ClusterChoice, ClusterConfig};
@@ -224,29 +225,42 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let mut dead = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
+        world.watch_copies();
         set_clocks(&mut world, &all, seed);
         all.iter().for_each(|node| world.start(*node));
+        let advance = |world: &mut World, until: Time| {
+            world.run_until(until, holds);
+            if let Some((promise, words)) = world.take_finding() {
+                history.borrow_mut().violation(promise, words);
+            }
+            holds()
+        };
         while let Some(at) = schedule.next_at().filter(|_| holds()) {
-            world.run_until(at, holds);
-            if holds()
+            if advance(&mut world, at)
                 && let Some((row, Some(fault))) = schedule.take(quiet_after)
-                && let Some(fault) = atlas.admit(fault, || world.sights(Depth::Shallow))
+                && let Some(fault) = atlas.admit(fault, || world.sights(Look::Roles))
             {
                 schedule.struck[row] += u64::from(world.fault(fault));
             }
         }
-        if holds() {
-            world.run_until(quiet_after, holds);
+        if holds() && advance(&mut world, quiet_after) {
             world.calm();
-            dead = kill_minority(&mut world, &atlas, &cast, seed, holds);
-            world.run_until(world.now() + QUIET, holds);
+            dead = kill_minority(&mut world, &atlas, &cast, seed, advance);
+            let end = world.now() + QUIET;
+            advance(&mut world, end);
         }
-        if holds() { world.examine() } else { Vec::new() }
+        if !holds() {
+            return Vec::new();
+        }
+        let mut findings: Vec<Finding> =
+            world.examine().into_iter().map(|words| (Promise::SoundDisks, words)).collect();
+        findings.extend(world.compare_replicas().err());
+        findings
     }));
     let mut history = history.borrow_mut();
     match outcome {
         Err(panic) => history.violation(Promise::Invariant, words_of(&*panic)),
-        Ok(findings) => findings.into_iter().for_each(|words| history.violation(Promise::SoundDisks, words)),
+        Ok(findings) => findings.into_iter().for_each(|(promise, words)| history.violation(promise, words)),
     }
     if history.violations().is_empty() {
         history.finish();
@@ -288,15 +302,15 @@ fn kill_minority(
     atlas: &Atlas,
     cast: &Cast,
     seed: u64,
-    holds: impl Fn() -> bool + Copy,
+    advance: impl Fn(&mut World, Time) -> bool,
 ) -> Vec<NodeId> {
     /// Attempts, and the pause between two. PGs peer in between.
     const ATTEMPTS: usize = 6;
     const PAUSE: Duration = Duration::from_secs(5);
     let minority = atlas.minority(&mut stream(seed, "minority"));
     for _ in 0..if minority.is_empty() { 0 } else { ATTEMPTS } {
-        world.run_until(world.now() + PAUSE, holds);
-        if holds() && atlas.may_lose(&minority, &world.sights(Depth::Shallow)) {
+        let until = world.now() + PAUSE;
+        if advance(world, until) && atlas.may_lose(&minority, &world.sights(Look::Roles)) {
             for node in &minority {
                 world.fault(Fault::Kill { node: *node });
                 let osd = cast.osds.iter().position(|osd| osd == node).expect("an OSD of the run");

@@ -4,9 +4,10 @@
 //! one does not shift the others. Events of the same time happen in the order of their scheduling. Two runs of a seed have
 //! the same events; [`Trace::hash`] compares them.
 
-use crate::check::TrueTime;
+use crate::check::copies::sight::{Look, Sights};
+use crate::check::copies::{self, Ack, Finding, Watch};
 use crate::check::settled::StatusSight;
-use crate::check::sight::{Depth, Sights};
+use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
@@ -43,6 +44,10 @@ pub struct World {
     queued: u64,
     trace: Trace,
     work: VecDeque<Work>,
+    /// Acknowledgements of the current event.
+    acks: Vec<Ack>,
+    watch: Option<Watch>,
+    finding: Option<Finding>,
 }
 
 /// A crash of a node at its next disk write before `until`.
@@ -132,6 +137,9 @@ impl World {
             queued: 0,
             trace: Trace::default(),
             work: VecDeque::new(),
+            acks: Vec::new(),
+            watch: None,
+            finding: None,
         }
     }
 
@@ -183,9 +191,41 @@ impl World {
     }
 
     /// The PGs of every running OSD, at this moment.
-    pub fn sights(&self, depth: Depth) -> Sights {
+    pub fn sights(&self, look: Look) -> Sights {
         let running = self.nodes.iter().zip(&self.stations).filter(|(_, station)| station.is_up);
-        running.flat_map(|(node, _)| node.pg_sights(depth)).collect()
+        running.flat_map(|(node, station)| node.pg_sights(station.clock.local(self.now), look)).collect()
+    }
+
+    /// From now on the copies of all PGs are checked. The run ends at the first finding.
+    pub fn watch_copies(&mut self) {
+        self.watch = Some(Watch::default());
+    }
+
+    /// The first broken invariant of the copies of a PG since the last call.
+    pub fn take_finding(&mut self) -> Option<Finding> {
+        self.finding.take()
+    }
+
+    /// Checks acknowledgements, and at intervals the roles and logs of all copies.
+    fn check_copies(&mut self) {
+        let acks = std::mem::take(&mut self.acks);
+        let Some(watch) = &mut self.watch else { return };
+        let look = watch.due(self.now);
+        let acknowledged = acks.into_iter().try_for_each(|ack| {
+            let checked = copies::acknowledged::check(ack, &self.sights(Look::Pg(ack.pg)));
+            checked.map_err(|words| (Promise::OnEveryMember, words))
+        });
+        let looked = look.map_or(Ok(()), |look| copies::check(&self.sights(look)));
+        self.finding = self.finding.take().or(acknowledged.and(looked).err());
+    }
+
+    /// Compares the copies of every PG. Only at the end of a run.
+    pub fn compare_replicas(&mut self) -> Result<u64, Finding> {
+        let sights = self.sights(Look::Roles);
+        let running = self.nodes.iter_mut().zip(&self.stations).filter(|(_, station)| station.is_up);
+        let contents = running.filter_map(|(node, _)| node.contents()).collect();
+        let compared = copies::replicas_equal::check(&sights, &contents);
+        compared.map_err(|words| (Promise::ReplicasEqual, words))
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -205,7 +245,7 @@ impl World {
     /// Runs until `end`, or until `go_on` returns false after an event.
     pub fn run_until(&mut self, end: Time, go_on: impl Fn() -> bool) {
         while self.step(end) {
-            if !go_on() {
+            if !go_on() || self.finding.is_some() {
                 return;
             }
         }
@@ -478,6 +518,7 @@ impl World {
         let mut out = Vec::new();
         f(node.as_mut(), station.clock.local(self.now), &mut out);
         node.check();
+        self.acks.append(&mut node.take_acks());
         station.name = node.name();
         self.trace.states(Source::Node(id), |see| node.states(see));
         self.work.extend(out.into_iter().map(|effect| Work::Effect(id, effect)));
@@ -522,6 +563,7 @@ impl World {
     /// Delivers events to nodes and effects to the network until none is left.
     fn settle(&mut self) {
         self.carry();
+        self.check_copies();
         self.spring_ambushes();
         self.carry();
     }

@@ -1,15 +1,17 @@
-//! The history checker: are the answers that clients got possible?
+//! The checkers. The history checker decides if the answers that clients got are possible:
 //!
 //! - [`object`]: an object as a value, and the effect of each operation on it. Its bytes are in [`data`].
 //! - [`linear`]: linearizability of one object's operations.
 //! - [`history`]: all operations of a run, and the promises beyond one object's value.
+//! - [`copies`]: invariants of all copies of a PG, which no client sees.
+//! - [`settled`]: the state of the cluster some time after the last fault.
 
+pub mod copies;
 pub mod data;
 mod history;
 mod linear;
 pub mod object;
 pub mod settled;
-pub mod sight;
 #[cfg(test)]
 mod tests;
 mod violation;

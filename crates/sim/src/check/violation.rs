@@ -24,6 +24,14 @@ pub enum Promise {
     AnsweredAtLast,
     /// After the last fault every PG becomes as clean as the dead OSDs allow, and the map stands still.
     Settles,
+    /// One interval of a PG at a time commits writes, and no older one answers reads.
+    OneWriter,
+    /// An acknowledged write is durable on every living acting member.
+    OnEveryMember,
+    /// The copies of a PG have the same committed log entries.
+    LogsAgree,
+    /// In the quiet time the copies of a PG are equal.
+    ReplicasEqual,
     /// A request from before the PG's current interval is not executed.
     NoStaleRequest,
     /// The watch of a dead client ends.

@@ -8,7 +8,7 @@
 //! others are away, and the loss of that copy loses writes, although it is the first loss.
 
 use super::{Cast, Fault};
-use crate::check::sight::{PgCopies, Sights};
+use crate::check::copies::sight::{PgCopies, Sights};
 use crate::node::NodeId;
 use machine::Random;
 use std::collections::BTreeSet;
@@ -99,7 +99,8 @@ impl Atlas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::sight::tests::{primary, replica, stray};
+    use crate::check::copies::sight::tests::{primary, replica, stray};
+    use crate::check::copies::sight::{PgRole, Service};
     use crate::cluster::{ClusterConfig, PoolConfig};
     use crate::faults::NodeSet;
     use crate::node::Death;
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn disk_loss_while_pg_peers_is_refused() {
         let mut peering = primary(0, &[0, 1]);
-        peering.role = crate::check::sight::PgRole::Primary(crate::check::sight::Service::None);
+        peering.role = PgRole::Primary(Service::None);
         let sights: Sights = [peering, replica(1, &[0, 1])].into_iter().collect();
         assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &sights));
     }

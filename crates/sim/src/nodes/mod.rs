@@ -9,6 +9,7 @@ mod mgr;
 mod mon;
 mod osd;
 mod osd_mail;
+mod osd_sight;
 mod osd_store;
 mod workload;
 

@@ -10,9 +10,11 @@
 use super::disk::Disk;
 use super::osd_mail::{Parcel, Post};
 use super::osd_store::{Medium, OsdStore, scan_stores};
-use super::{Keys, Seat, Shared, metadata, mon_session_config};
+use super::{Keys, Seat, Shared, metadata, mon_session_config, osd_sight};
 use crate::WallClock;
 use crate::check::Promise;
+use crate::check::copies::sight::{Look, PgSight};
+use crate::check::copies::{Ack, Contents};
 use crate::node::{Death, Node};
 use command::options::{Identity, Layers};
 use machine::net::{NetEffect, NetEvent};
@@ -62,6 +64,8 @@ pub struct OsdNode {
     /// End of [`STOP_MAX`], once the process was asked to stop.
     stop_by: Option<Time>,
     history: Shared,
+    /// Acknowledged writes that no checker has taken yet.
+    acks: Vec<Ack>,
     /// Connections that were accepted and are open.
     open: BTreeSet<ConnId>,
     /// Requests from before the current interval, each with the violation that its execution would be.
@@ -99,6 +103,7 @@ impl OsdNode {
             orders: 0,
             stop_by: None,
             history,
+            acks: Vec::new(),
             open: BTreeSet::new(),
             outdated: BTreeMap::new(),
         }
@@ -168,6 +173,9 @@ impl OsdNode {
 
     /// A connection's effects leave from the core that it lives on.
     fn send(&mut self, at: CoreId, now: Time, effect: NetEffect, out: &mut Vec<NetEffect>) {
+        if let NetEffect::Send { message, .. } = &effect {
+            self.acks.extend(osd_sight::ack(self.config.osd, message));
+        }
         if let NetEffect::Send { conn, message } = &effect
             && let Some(outdated) = self.answers_outdated(*conn, message)
         {
@@ -468,6 +476,20 @@ impl Node for OsdNode {
         for (core, at) in self.cores.iter_mut().zip(0..) {
             core.store = OsdStore::empty(medium, CoreId(at), cores, &mut self.random);
         }
+    }
+
+    fn pg_sights(&self, now: Time, look: Look) -> Vec<PgSight> {
+        let cores = self.cores.iter().filter_map(|core| core.core.as_ref());
+        cores.flat_map(|core| osd_sight::pg_sights(self.config.osd, core, now, look)).collect()
+    }
+
+    fn take_acks(&mut self) -> Vec<Ack> {
+        std::mem::take(&mut self.acks)
+    }
+
+    fn contents(&mut self) -> Option<(OsdId, Contents)> {
+        let stores = self.cores.iter_mut().map(|core| &mut core.store);
+        Some((self.config.osd, stores.flat_map(osd_sight::contents).collect()))
     }
 
     fn examine(&mut self) -> Result<(), String> {

@@ -11,8 +11,8 @@ use osd::node::{StoreContents, StoreUsage, shards_of};
 use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
 use store::{
-    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Shards, Transaction,
-    Usage,
+    Answer, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadError, ReadRequest,
+    Shards, Transaction, Usage,
 };
 
 /// Medium of all stores of a run.
@@ -129,6 +129,31 @@ impl OsdStore {
 
     pub(super) fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         self.shards().set_compression(pools);
+    }
+
+    /// PGs and the OSD's own collection, without those that have not arrived.
+    pub(super) fn collections(&mut self) -> Vec<Collection> {
+        self.shards().collections().into_iter().map(|(collection, _)| collection).collect()
+    }
+
+    /// Reads at once. Drops all other completions: the OSD cannot go on.
+    pub(super) fn read_now(&mut self, request: ReadRequest) -> Result<Vec<Answer>, ReadError> {
+        /// No request of the OSD has this tag.
+        const TAG: u64 = u64::MAX;
+        const POLLS_MAX: usize = 100_000;
+        self.shards().read(TAG, request);
+        for _ in 0..POLLS_MAX {
+            let mut completions = Vec::new();
+            self.shards().poll(&mut completions);
+            let answers = completions.into_iter().find_map(|completion| match completion {
+                Completion::Read { tag: TAG, answers } => Some(answers),
+                _ => None,
+            });
+            if let Some(answers) = answers {
+                return answers;
+            }
+        }
+        panic!("a read takes more than {POLLS_MAX} polls")
     }
 
     /// The disks of its shards, while the process lives or not.

@@ -4,7 +4,7 @@
 //! that the OSD's node core states about a PG.
 
 use std::collections::{BTreeMap, BTreeSet};
-use wire::types::{Epoch, Eversion, HObject, OsdId, SpgId};
+use wire::types::{Epoch, Eversion, HObject, OsdId, PgId, SpgId};
 
 /// One OSD's copy of a PG at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct PgSight {
     pub is_backfilled: bool,
     /// Objects that the log has and the store lacks, with the versions that are needed.
     pub missing: BTreeMap<HObject, Eversion>,
-    /// Log entries, oldest first. Empty in a [`Depth::Shallow`] sight.
+    /// Log entries, oldest first. Empty unless the look is [`Look::Logs`].
     pub log: Vec<(Eversion, HObject)>,
 }
 
@@ -52,12 +52,24 @@ pub enum Service {
     ReadsAndWrites,
 }
 
-/// The extent of a look at a PG.
+/// The extent of a look at an OSD's PGs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    Shallow,
-    /// With the log.
-    Log,
+pub enum Look {
+    /// All PGs, without their logs.
+    Roles,
+    /// All PGs.
+    Logs,
+    /// One PG, without its log.
+    Pg(PgId),
+}
+
+impl Look {
+    pub fn sees(self, pg: SpgId) -> bool {
+        match self {
+            Look::Roles | Look::Logs => true,
+            Look::Pg(wanted) => pg.pg == wanted,
+        }
+    }
 }
 
 impl PgSight {
@@ -129,7 +141,7 @@ impl<'a> PgCopies<'a> {
     }
 
     /// Members of a primary's acting set that live and are in its interval.
-    fn members(self, primary: &PgSight) -> impl Iterator<Item = &'a PgSight> {
+    pub fn members(self, primary: &PgSight) -> impl Iterator<Item = &'a PgSight> {
         let members = primary.acting.iter().filter_map(move |osd| self.on(*osd));
         members.filter(|member| member.interval == primary.interval && member.role != PgRole::Idle)
     }
@@ -151,7 +163,6 @@ impl<'a> PgCopies<'a> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use wire::types::PgId;
 
     pub(crate) const PG: PgId = PgId { pool: 1, seed: 0 };
 

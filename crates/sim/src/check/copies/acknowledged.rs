@@ -1,0 +1,76 @@
+//! A write that a client has an answer to is durable on every living member of the acting set, at the moment of the answer.
+//!
+//! A later failure may take the other copies. Then this one must have the write.
+
+use super::sight::{PgRole, PgSight, Sights};
+use wire::types::{Eversion, OsdId, PgId};
+
+/// The answer to a write, as its primary sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ack {
+    pub osd: OsdId,
+    pub pg: PgId,
+    /// Version of the write in the PG's log.
+    pub version: Eversion,
+}
+
+pub fn check(ack: Ack, sights: &Sights) -> Result<(), String> {
+    let Ack { osd, pg, version } = ack;
+    let copies = sights.pg(pg.into());
+    let primary = match copies.on(osd) {
+        Some(sight) if sight.is_primary() => sight,
+        Some(PgSight { role: PgRole::Replica { .. }, .. }) => {
+            return Err(format!("{osd} acknowledges {version} of PG {pg}, and is a replica"));
+        }
+        // The PG is between two cores of its primary.
+        _ => return Ok(()),
+    };
+    for member in primary.acting.iter().filter_map(|osd| copies.on(*osd)) {
+        if member.durable_to < version {
+            return Err(format!(
+                "{osd} acknowledges {version} of PG {pg}, acting {:?}; on {} the log is durable up to {}",
+                primary.acting, member.osd, member.durable_to
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::copies::sight::tests::{PG, at, primary, replica, stray};
+
+    fn check_ack(version: u64, sights: &[PgSight]) -> Result<(), String> {
+        check(Ack { osd: OsdId(0), pg: PG, version: at(10, version) }, &sights.iter().cloned().collect())
+    }
+
+    #[test]
+    fn write_on_all_living_members_holds() {
+        let members = [0, 1, 2];
+        assert_eq!(check_ack(5, &[primary(0, &members), replica(1, &members)]), Ok(()), "osd.2 is dead");
+    }
+
+    #[test]
+    fn write_that_a_member_lacks_is_reported() {
+        let members = [0, 1];
+        let mut late = replica(1, &members);
+        late.durable_to = at(10, 4);
+        let found = check_ack(5, &[primary(0, &members), late]).unwrap_err();
+        assert!(found.contains("osd.1 the log is durable up to 10'4"), "{found}");
+    }
+
+    #[test]
+    fn write_of_another_interval_is_older_or_newer_by_epoch() {
+        let members = [0, 1];
+        let mut newer = replica(1, &members);
+        newer.durable_to = at(11, 1);
+        assert_eq!(check_ack(5, &[primary(0, &members), newer]), Ok(()), "it went on in a later interval");
+    }
+
+    #[test]
+    fn acknowledgement_by_a_replica_is_reported() {
+        assert!(check_ack(5, &[replica(0, &[1, 0])]).is_err());
+        assert_eq!(check_ack(5, &[stray(0)]), Ok(()), "it loads on another core");
+    }
+}

@@ -1,0 +1,86 @@
+//! Two members of an interval have the same log entries up to the version that both know to be committed.
+//!
+//! Entries beyond it may differ: peering rewinds them. A log is trimmed at its own pace, so only the common range counts.
+
+use super::sight::{PgSight, Sights};
+
+pub fn check(sights: &Sights) -> Result<(), String> {
+    for (pg, copies) in sights.pgs() {
+        let Some(primary) = copies.serving().first().copied() else { continue };
+        for member in copies.members(primary).filter(|member| member.osd != primary.osd) {
+            agree(primary, member).map_err(|words| format!("PG {}: {words}", pg.pg))?;
+        }
+    }
+    Ok(())
+}
+
+fn agree(one: &PgSight, other: &PgSight) -> Result<(), String> {
+    let (Some(one_first), Some(other_first)) = (one.log.first(), other.log.first()) else { return Ok(()) };
+    let (from, to) = (one_first.0.max(other_first.0), one.committed_to.min(other.committed_to));
+    let in_range = |sight: &PgSight| {
+        let entries = sight.log.iter().filter(|(version, _)| (from..=to).contains(version));
+        entries.cloned().collect::<Vec<_>>()
+    };
+    let (one_entries, other_entries) = (in_range(one), in_range(other));
+    if one_entries == other_entries {
+        return Ok(());
+    }
+    let pairs = one_entries.iter().zip(&other_entries);
+    let same = pairs.take_while(|(one, other)| one == other).count();
+    Err(format!(
+        "from {from} to {to}, which both know as committed, {} has {:?} where {} has {:?}",
+        one.osd,
+        one_entries.get(same),
+        other.osd,
+        other_entries.get(same)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::copies::sight::tests::{at, primary, replica};
+    use wire::types::HObject;
+
+    const MEMBERS: [i32; 2] = [0, 1];
+
+    fn check_with(change: impl FnOnce(&mut PgSight)) -> Result<(), String> {
+        let mut other = replica(1, &MEMBERS);
+        change(&mut other);
+        check(&[primary(0, &MEMBERS), other].into_iter().collect())
+    }
+
+    #[test]
+    fn equal_and_trimmed_logs_agree() {
+        assert_eq!(check_with(|_| ()), Ok(()));
+        assert_eq!(check_with(|other| drop(other.log.drain(..3))), Ok(()));
+        assert_eq!(check_with(|other| other.log.clear()), Ok(()), "nothing in common");
+    }
+
+    #[test]
+    fn uncommitted_entry_may_differ() {
+        let diverges = |other: &mut PgSight| {
+            other.committed_to = at(10, 4);
+            other.log[4].0 = at(9, 5);
+        };
+        assert_eq!(check_with(diverges), Ok(()));
+    }
+
+    #[test]
+    fn committed_entry_that_differs_or_lacks_is_reported() {
+        let found = check_with(|other| other.log[2].0 = at(9, 3)).unwrap_err();
+        assert!(found.contains("osd.0 has Some((10'3"), "{found}");
+        assert!(check_with(|other| drop(other.log.remove(2))).is_err());
+        let name = HObject { name: "x".into(), ..HObject::min() };
+        assert!(check_with(|other| other.log[2].1 = name).is_err());
+    }
+
+    #[test]
+    fn member_of_an_older_interval_is_not_compared() {
+        let is_behind = |other: &mut PgSight| {
+            other.interval = 9;
+            other.log[2].0 = at(9, 3);
+        };
+        assert_eq!(check_with(is_behind), Ok(()));
+    }
+}
