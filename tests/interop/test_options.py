@@ -400,7 +400,7 @@ class Answers(ClusterTest):
         self.assertEqual(done.errors.strip(), "osd_max_backfills is stored, but shoal does not act on it")
         self.assertEqual(self.client.ceph("config", "get", "osd.0", "osd_max_backfills").text, "3\n")
         self.assertIn("shoal does not act on it", self.client.ceph("config", "help", "osd_max_backfills").text)
-        self.assertIn("Acted on by mon (live), osd (live)", self.client.ceph("config", "help", "osd_heartbeat_grace").text)
+        self.assertIn("Acted on by mon (live), mgr (live), osd (live)", self.client.ceph("config", "help", "osd_heartbeat_grace").text)
         told = self.client.ceph("tell", "osd.0", "config", "set", "osd_max_backfills", "4")
         self.assertEqual(told.json, {"success": "osd_max_backfills = '4' (stored, not acted on by this daemon) "})
         self.assertIn("shoal does not act on it", told.errors)
