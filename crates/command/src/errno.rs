@@ -12,6 +12,7 @@ pub const ENODEV: i32 = 19;
 pub const ENOTDIR: i32 = 20;
 pub const EINVAL: i32 = 22;
 pub const ENOSPC: i32 = 28;
+pub const EDOM: i32 = 33;
 pub const ERANGE: i32 = 34;
 pub const ENOSYS: i32 = 38;
 pub const ENOTEMPTY: i32 = 39;

@@ -2,7 +2,7 @@
 
 use crate::PgMap;
 use crate::caps::Caps;
-use crate::commands::{Asker, View, answer};
+use crate::commands::{self, Asker, Reaction, View};
 use crate::configs::Configs;
 use command::Answer;
 use placement::crush::edit::{insert, new_map};
@@ -108,11 +108,28 @@ pub(crate) fn place(pg_map: &mut PgMap, osds: &[(i32, &str, f64)]) {
     pg_map.on_osd_map(NOW, Arc::new(map));
 }
 
-/// The answer to a command in JSON, to somebody who may do everything.
+/// The reaction to a command in JSON, of somebody who may do everything. OSDs 0 and 1 are connected.
+pub(crate) fn react(pg_map: &PgMap, command: &str) -> Reaction {
+    react_as(pg_map, NOW, &Caps::all(), command)
+}
+
+pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -> Reaction {
+    let (configs, connected) = (Configs::default(), [0, 1].into());
+    let view = View { now, fsid: Uuid([7; 16]), pg_map, configs: &configs, connected: &connected };
+    let asker = Asker { name: "client.admin", caps, addr: EntityAddr::default() };
+    commands::react(&view, &asker, command)
+}
+
+/// The answer to a command that only reads.
 pub(crate) fn ask(pg_map: &PgMap, command: &str) -> Answer {
-    let view = View { now: NOW, pg_map, configs: &Configs::default() };
-    let asker = Asker { name: "client.admin", caps: &Caps::all(), addr: EntityAddr::default() };
-    answer(&view, &asker, command)
+    answer_of(react(pg_map, command))
+}
+
+pub(crate) fn answer_of(reaction: Reaction) -> Answer {
+    match reaction {
+        Reaction::Answer(answer) => answer,
+        _ => panic!("the command acts"),
+    }
 }
 
 pub(crate) fn text(answer: &Answer) -> String {

@@ -1,18 +1,18 @@
 //! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
+mod asked;
+
 use crate::caps::Caps;
-use crate::commands::{self, Asker, View};
 use crate::configs::Configs;
 use crate::daemon_counters::DaemonCounters;
 use crate::metrics::{self, Page};
 use crate::options::MgrOptions;
 use crate::{PgMap, descriptions};
+use asked::{Caller, Form, Relay};
 use bytes::Bytes;
 use codec::Encode;
 use command::options::Layers;
-use command::options::commands as option_commands;
 use command::options::report::Reported;
-use command::{Answer, Args, errno};
 use machine::gate::{Gate, Refused};
 use machine::identity::Capabilities;
 use machine::net::{NetEffect, NetEvent, Peer};
@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
-    Body, MCommand, MCommandReply, MMgrBeacon, MMgrCommand, MMgrCommandReply, MMgrConfigure, MMgrOpen,
-    MMgrReport, MMonCommand, MMonMgrReport, MOSDMap, MPGStats, Message, MessageBody, PaxosHeader,
+    Body, MMgrBeacon, MMgrConfigure, MMgrOpen, MMgrReport, MMonCommand, MMonMgrReport, MOSDMap, MPGStats,
+    Message, MessageBody, PaxosHeader,
 };
 use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 
@@ -85,6 +85,8 @@ pub struct Manager {
     map: Option<Arc<OsdMap>>,
     pg_map: PgMap,
     peers: BTreeMap<ConnId, Reporter>,
+    /// Commands that wait for the monitor's answer.
+    relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
     layers: Layers,
     /// As [`Manager::layers`] had them at the revision `options_seen`.
@@ -134,6 +136,7 @@ impl Manager {
             map: None,
             pg_map: PgMap::default(),
             peers: BTreeMap::new(),
+            relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
             digest_at: None,
@@ -203,7 +206,11 @@ impl Manager {
                     fx.push(Effect::Warn(format!("configuration from the monitor: {problem}")));
                 }
             }
-            mon_client::Event::Answer { id, answer } => self.on_mon_config(id, answer),
+            mon_client::Event::Answer { id, answer } => {
+                if !self.on_mon_answer(id, &answer, fx) {
+                    self.on_mon_config(id, answer);
+                }
+            }
             mon_client::Event::Disconnected
             | mon_client::Event::MonMap(_)
             | mon_client::Event::TicketsRenewed
@@ -371,6 +378,7 @@ impl Manager {
     }
 
     fn on_peer_gone(&mut self, conn: ConnId) {
+        self.relays.retain(|_, relay| relay.caller.conn != conn);
         if let Some(Reporter { daemon: Some(daemon), .. }) = self.peers.remove(&conn) {
             // A restarted daemon may have a new session before its old one ends.
             if self.peers.values().any(|reporter| reporter.daemon.as_ref() == Some(&daemon)) {
@@ -397,16 +405,10 @@ impl Manager {
                 fx.push(Effect::Net(NetEffect::Close { conn }));
             }
             Body::MMgrCommand(command) => {
-                let MMgrCommand { command, .. } = *command;
-                let Answer { result, status, body } = self.answer(now, conn, &command);
-                let reply = MMgrCommandReply { result, status, output: body };
-                fx.push(Effect::Net(NetEffect::Send { conn, message: Message::with_tid(tid, reply) }));
+                self.on_command(now, Caller { conn, tid, form: Form::Command }, &command.command, fx);
             }
             Body::MCommand(command) => {
-                let MCommand { command, .. } = *command;
-                let Answer { result, status, body } = self.tell(now, conn, &command);
-                let reply = MCommandReply { result, status, output: body };
-                fx.push(Effect::Net(NetEffect::Send { conn, message: Message::with_tid(tid, reply) }));
+                self.on_command(now, Caller { conn, tid, form: Form::Tell }, &command.command, fx);
             }
             _ => {}
         }
@@ -467,42 +469,10 @@ impl Manager {
             self.note_news(now);
         }
     }
-
-    fn answer(&self, now: Time, conn: ConnId, command: &[String]) -> Answer {
-        let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
-        let view = View { now: self.clock.at(now), pg_map: &self.pg_map, configs: &self.configs };
-        let name = reporter.peer.identity.name().to_string();
-        let asker = Asker { name: &name, caps: &reporter.caps, addr: reporter.peer.socket };
-        commands::answer(&view, &asker, &command.concat())
-    }
 }
 
 fn warn(Refused(line): Refused, fx: Fx<'_>) {
     line.into_iter().for_each(|line| fx.push(Effect::Warn(line)));
-}
-
-impl Manager {
-    /// `ceph tell mgr.x …`: to the daemon itself, which takes every permission.
-    fn tell(&mut self, now: Time, conn: ConnId, command: &[String]) -> Answer {
-        let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session") };
-        let args = match Args::parse(&command.concat()) {
-            Ok(args) => args,
-            Err(why) => return Answer::invalid(why),
-        };
-        let prefix = args.text("prefix").unwrap_or_default();
-        if prefix == "get_command_descriptions" {
-            return Answer::body(commands::describe_tell());
-        }
-        // `config show WHO` is a command of the manager, `config show` one of the daemon.
-        if args.text("who").is_some() || !option_commands::has(&prefix) {
-            return self.answer(now, conn, command);
-        }
-        if !reporter.caps.allow_all() {
-            return Answer::error(errno::EACCES, "connection does not have capabilities to run this command");
-        }
-        option_commands::answer(&mut self.layers, &prefix, &args)
-            .expect("the prefix is one of these commands")
-    }
 }
 
 impl Machine for Manager {

@@ -5,7 +5,7 @@
 use super::*;
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, HealthMetric, MMgrClose, MPing, senders_of};
+use wire::messages::{ALL, HealthMetric, MCommand, MMgrClose, MMgrCommand, MPing, senders_of};
 use wire::types::{
     AuthName, EntityAddr, EntityName, OsdInfo, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState,
     UTime, Uuid,
@@ -128,7 +128,7 @@ fn stats() -> MPGStats {
 }
 
 /// A manager that knows a map with `osd.0` up and a pool of one PG.
-fn manager() -> Manager {
+pub(super) fn manager() -> Manager {
     let monitors = mon_client::Config {
         auth_name: AuthName::new(EntityKind::MGR, "x"),
         key: None,
@@ -165,7 +165,7 @@ fn manager() -> Manager {
     manager
 }
 
-fn peer(name: &AuthName, caps: Option<&str>) -> Peer {
+pub(super) fn peer(name: &AuthName, caps: Option<&str>) -> Peer {
     let number = name.id.parse().unwrap_or(0);
     let proof = match caps {
         Some(caps) => Proof::cephx(name.clone(), 4100, caps),

@@ -6,14 +6,13 @@
 
 use crate::PgMap;
 use crate::caps::Caps;
-use crate::commands::{Asker, View, answer};
-use crate::configs::Configs;
+use crate::fixture::{answer_of, react_as};
 use bytes::Bytes;
 use codec::{Reader, decode_exact};
 use serde_json::Value;
 use std::sync::Arc;
 use wire::messages::{Body, Header, Message, Payload};
-use wire::types::{EntityAddr, OsdMap, UTime};
+use wire::types::{OsdMap, UTime};
 
 const OSD_MAP: &[u8] = include_bytes!("../tests/recorded/osdmap-20.2.4");
 const REPORTS: &[u8] = include_bytes!("../tests/recorded/reports-20.2.4");
@@ -193,9 +192,7 @@ fn answers_are_those_of_a_stock_manager() {
     let caps = Caps::all();
     let mut wrong = Vec::new();
     for r in recorded() {
-        let view = View { now, pg_map: &pg_map, configs: &Configs::default() };
-        let asker = Asker { name: "client.admin", caps: &caps, addr: EntityAddr::default() };
-        let ours = answer(&view, &asker, &request(&r));
+        let ours = answer_of(react_as(&pg_map, now, &caps, &request(&r)));
         let text = String::from_utf8(ours.body.to_vec()).unwrap();
         let what = format!("{} --format {}", r.command, r.format);
         if (ours.result == 0) != r.ok {

@@ -2,13 +2,10 @@
 
 use crate::PgMap;
 use crate::caps::Caps;
-use crate::commands::{Asker, View, answer};
-use crate::configs::Configs;
+use crate::fixture::{answer_of, react_as, text};
 use std::sync::Arc;
 use wire::messages::{MPGStats, PaxosHeader};
-use wire::types::{
-    EntityAddr, OsdInfo, OsdMap, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState, UTime, Uuid,
-};
+use wire::types::{OsdInfo, OsdMap, OsdRow, OsdStat, OsdState, PgId, PgPool, PgStat, PgState, UTime, Uuid};
 
 const NOW: UTime = UTime { sec: 1_800_000_000, nsec: 0 };
 
@@ -62,13 +59,7 @@ fn report(osd: i32, seq: u64, seed: u32, objects: i64) -> MPGStats {
 }
 
 fn ask(map: &PgMap, command: &str) -> command::Answer {
-    let view = View { now: later(10), pg_map: map, configs: &Configs::default() };
-    let asker = Asker { name: "client.admin", caps: &Caps::all(), addr: EntityAddr::default() };
-    answer(&view, &asker, command)
-}
-
-fn text(answer: &command::Answer) -> String {
-    String::from_utf8(answer.body.to_vec()).unwrap()
+    answer_of(react_as(map, later(10), &Caps::all(), command))
 }
 
 #[test]
@@ -184,11 +175,10 @@ fn stopping_the_only_holder_of_a_pg_is_not_ok() {
 fn who_may_not_ask_is_told_so() {
     let mut m = PgMap::default();
     m.on_osd_map(NOW, map(2, &[true]));
-    let view = View { now: NOW, pg_map: &m, configs: &Configs::default() };
     let caps = Caps::parse("allow service osd r").unwrap();
-    let asker = Asker { name: "client.x", caps: &caps, addr: EntityAddr::default() };
-    assert_eq!(answer(&view, &asker, r#"{"prefix":"pg dump"}"#).result, -13);
-    assert_eq!(answer(&view, &asker, r#"{"prefix":"osd perf"}"#).result, 0);
+    let result = |command| answer_of(react_as(&m, NOW, &caps, command)).result;
+    assert_eq!(result(r#"{"prefix":"pg dump"}"#), -13);
+    assert_eq!(result(r#"{"prefix":"osd perf"}"#), 0);
 }
 
 #[test]

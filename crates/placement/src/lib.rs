@@ -3,6 +3,7 @@
 //! - [`object_hash`]: a name to 32 bits. [`pg`]: those to a placement group, and that to CRUSH's input.
 //! - [`crush`]: a number to devices, by a rule over the cluster's hierarchy.
 //! - [`map_pg`]: a placement group to the OSDs that serve it, with every exception that an OSDMap holds.
+//! - [`spread`]: how even the placement is.
 //! - [`PlacementTable`]: all placement groups of a cluster, from map to map, with work in proportion to the change.
 
 pub mod crush;
@@ -10,6 +11,7 @@ pub mod hostile;
 pub mod object_hash;
 mod osd_map;
 pub mod pg;
+pub mod spread;
 mod table;
 
 pub use osd_map::{Mapper, Placement, map_pg};

@@ -107,7 +107,7 @@ mod tests {
     use crate::PgMap;
     use crate::configs::Configs;
     use command::options::{Identity, Layers};
-    use wire::types::UTime;
+    use wire::types::{UTime, Uuid};
 
     fn ask(command: &str, run: fn(&View<'_>, &Args) -> Answer) -> Answer {
         let mut layers = Layers::new(Identity::named("osd.0"));
@@ -118,7 +118,13 @@ mod tests {
         layers.set_override("osd_heartbeat_grace", "26").unwrap();
         let mut configs = Configs::default();
         configs.set_own("osd.0", &layers);
-        let view = View { now: UTime::ZERO, pg_map: &PgMap::default(), configs: &configs };
+        let view = View {
+            now: UTime::ZERO,
+            fsid: Uuid::default(),
+            pg_map: &PgMap::default(),
+            configs: &configs,
+            connected: &Default::default(),
+        };
         run(&view, &Args::parse(command).unwrap())
     }
 

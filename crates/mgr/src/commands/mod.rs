@@ -1,15 +1,21 @@
 //! The commands that the manager serves, and how one is answered.
 //!
 //! One table: a command's signature, help, module and permissions as stock describes them, and the function that
-//! answers it from the last reports.
+//! answers it from the last reports. Some commands also act: they send orders to OSDs, or ask the monitor for a change.
 
 mod config;
 mod dump;
+mod force;
 mod osd;
 mod osd_df;
 mod pg;
 mod recovery;
+mod removal;
+mod reweight;
 mod service;
+mod stop;
+#[cfg(test)]
+mod tests;
 
 use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
@@ -17,14 +23,39 @@ use crate::configs::Configs;
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
-use wire::messages::CommandDescription;
-use wire::types::{EntityAddr, UTime};
+use std::collections::BTreeSet;
+use wire::messages::{CommandDescription, MOSDForceRecovery};
+use wire::types::{EntityAddr, UTime, Uuid};
 
 /// State that a command reads.
 pub(crate) struct View<'a> {
     pub now: UTime,
+    pub fsid: Uuid,
     pub pg_map: &'a PgMap,
     pub configs: &'a Configs,
+    /// OSDs that have a session with this manager.
+    pub connected: &'a BTreeSet<i32>,
+}
+
+/// The manager's reaction to a command.
+pub(crate) enum Reaction {
+    Answer(Answer),
+    /// Send these to the OSDs, then answer.
+    Orders {
+        orders: Vec<(i32, MOSDForceRecovery)>,
+        answer: Answer,
+    },
+    /// Answer as the monitor answers this command, with a body of the manager's own before the monitor's.
+    AskMonitor {
+        command: Json,
+        body: String,
+    },
+}
+
+impl From<Answer> for Reaction {
+    fn from(answer: Answer) -> Reaction {
+        Reaction::Answer(answer)
+    }
 }
 
 struct Entry {
@@ -33,7 +64,7 @@ struct Entry {
     /// The service of the permission, which is also the module that `ceph` lists it under.
     module: &'static str,
     permissions: &'static str,
-    run: fn(&View<'_>, &Args) -> Answer,
+    run: fn(&View<'_>, &Args) -> Reaction,
 }
 
 /// `"signature", "help", module permissions => function`, one command after another.
@@ -44,7 +75,7 @@ macro_rules! table {
             help: $help,
             module: stringify!($module),
             permissions: stringify!($permissions),
-            run: $run,
+            run: |view: &View<'_>, args: &Args| $run(view, args).into(),
         }),*];
     };
 }
@@ -79,10 +110,49 @@ table! {
     "osd pool stats name=pool_name,type=CephPoolname,req=false",
     "obtain stats from all pools, or from specified pool", osd r => osd::pool_stats;
     "osd safe-to-destroy name=ids,type=CephString,n=N",
-    "check whether osd(s) can be safely destroyed without reducing data durability", osd r => osd::safe_to_destroy;
+    "check whether osd(s) can be safely destroyed without reducing data durability",
+    osd r => removal::safe_to_destroy;
     "osd ok-to-stop name=ids,type=CephString,n=N name=max,type=CephInt,req=false",
     "check whether osd(s) can be safely stopped without reducing immediate data availability",
-    osd r => osd::ok_to_stop;
+    osd r => stop::ok_to_stop;
+    "osd destroy name=id,type=CephOsdName name=force,type=CephBool,req=false \
+     name=yes_i_really_mean_it,type=CephBool,req=false",
+    "mark osd as being destroyed. Keeps the ID intact (allowing reuse), but removes cephx keys, config-key data and \
+     lockbox keys, rendering data permanently unreadable.",
+    osd rw => removal::destroy;
+    "osd purge name=id,type=CephOsdName name=force,type=CephBool,req=false \
+     name=yes_i_really_mean_it,type=CephBool,req=false",
+    "purge all osd data from the monitors including the OSD id and CRUSH position", osd rw => removal::purge;
+    "osd reweight-by-utilization name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false \
+     name=max_osds,type=CephInt,req=false name=no_increasing,type=CephBool,req=false",
+    "reweight OSDs by utilization [overload-percentage-for-consideration, default 120]",
+    osd rw => reweight::by_utilization;
+    "osd test-reweight-by-utilization name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false \
+     name=max_osds,type=CephInt,req=false name=no_increasing,type=CephBool,req=false",
+    "dry run of reweight OSDs by utilization [overload-percentage-for-consideration, default 120]",
+    osd r => reweight::test_by_utilization;
+    "osd reweight-by-pg name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false \
+     name=max_osds,type=CephInt,req=false name=pools,type=CephPoolname,n=N,req=false",
+    "reweight OSDs by PG distribution [overload-percentage-for-consideration, default 120]",
+    osd rw => reweight::by_pg;
+    "osd test-reweight-by-pg name=oload,type=CephInt,req=false name=max_change,type=CephFloat,req=false \
+     name=max_osds,type=CephInt,req=false name=pools,type=CephPoolname,n=N,req=false",
+    "dry run of reweight OSDs by PG distribution [overload-percentage-for-consideration, default 120]",
+    osd r => reweight::test_by_pg;
+    "pg force-recovery name=pgid,type=CephPgid,n=N", "force recovery of <pgid> first", pg rw => force::pg_recovery;
+    "pg force-backfill name=pgid,type=CephPgid,n=N", "force backfill of <pgid> first", pg rw => force::pg_backfill;
+    "pg cancel-force-recovery name=pgid,type=CephPgid,n=N", "restore normal recovery priority of <pgid>",
+    pg rw => force::pg_cancel_recovery;
+    "pg cancel-force-backfill name=pgid,type=CephPgid,n=N", "restore normal backfill priority of <pgid>",
+    pg rw => force::pg_cancel_backfill;
+    "osd pool force-recovery name=who,type=CephPoolname,n=N", "force recovery of specified pool <who> first",
+    osd rw => force::pool_recovery;
+    "osd pool force-backfill name=who,type=CephPoolname,n=N", "force backfill of specified pool <who> first",
+    osd rw => force::pool_backfill;
+    "osd pool cancel-force-recovery name=who,type=CephPoolname,n=N",
+    "restore normal recovery priority of specified pool <who>", osd rw => force::pool_cancel_recovery;
+    "osd pool cancel-force-backfill name=who,type=CephPoolname,n=N",
+    "restore normal recovery priority of specified pool <who>", osd rw => force::pool_cancel_backfill;
     "config show name=who,type=CephString name=key,type=CephString,req=false",
     "Show running configuration", mgr r => config::show;
     "config show-with-defaults name=who,type=CephString",
@@ -117,18 +187,18 @@ pub(crate) struct Asker<'a> {
     pub addr: EntityAddr,
 }
 
-pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
+pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction {
     let args = match Args::parse(text) {
         Ok(args) => args,
-        Err(why) => return Answer::invalid(why),
+        Err(why) => return Answer::invalid(why).into(),
     };
-    let Some(prefix) = args.text("prefix") else { return Answer::invalid("command without a prefix") };
+    let Some(prefix) = args.text("prefix") else { return Answer::invalid("command without a prefix").into() };
     if prefix == "get_command_descriptions" {
         let all = TABLE.iter().map(Entry::description);
-        return Answer::body(signature::descriptions(all, codec::Features::ALL).compact());
+        return Answer::body(signature::descriptions(all, codec::Features::ALL).compact()).into();
     }
     let Some(entry) = TABLE.iter().find(|e| signature::prefix(e.signature) == prefix) else {
-        return Answer::invalid(format!("No handler found for '{prefix}'"));
+        return Answer::invalid(format!("No handler found for '{prefix}'")).into();
     };
     let request = Request {
         service: entry.module,
@@ -140,10 +210,10 @@ pub(crate) fn answer(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Answer {
     };
     if !asker.caps.allow(&request) {
         let why = format!("access denied: does the key of {} have mgr caps for '{prefix}'?", asker.name);
-        return Answer::error(errno::EACCES, why);
+        return Answer::error(errno::EACCES, why).into();
     }
     if let Err(why) = signature::check(entry.signature, &args) {
-        return Answer::invalid(why);
+        return Answer::invalid(why).into();
     }
     (entry.run)(view, &args)
 }
@@ -164,17 +234,4 @@ impl Entry {
 /// Name to value, in this order.
 fn object_of(pairs: Vec<(&'static str, Json)>) -> Json {
     Json::Object(pairs.into_iter().map(|(k, v)| (k.into(), v)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_is_named_once_and_its_permissions_are_letters() {
-        let mut names: Vec<String> = TABLE.iter().map(|e| signature::prefix(e.signature)).collect();
-        names.sort();
-        assert!(names.windows(2).all(|w| w[0] != w[1]), "{names:?}");
-        assert!(TABLE.iter().all(|e| Access::parse(e.permissions).is_some()));
-    }
 }

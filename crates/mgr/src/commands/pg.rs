@@ -591,5 +591,10 @@ pub(super) fn debug(view: &View<'_>, args: &Args) -> Answer {
         _ => stat.stats.sum.num_objects_unfound,
     };
     let any = view.pg_map.pgs.values().any(|stat| counter(stat) > 0);
-    Answer::body(if any { "TRUE" } else { "FALSE" })
+    let word = if any { "TRUE" } else { "FALSE" };
+    match args.format().is_plain() {
+        true => Answer::body(word),
+        // Not JSON, and yet stock's answer.
+        false => Answer::body([word.as_bytes(), b"\n", &wrapped(args.format(), Vec::new()).body].concat()),
+    }
 }

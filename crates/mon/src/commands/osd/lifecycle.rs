@@ -163,8 +163,11 @@ fn forget_key(ctx: &mut Ctx<'_>, osd: i32) {
 
 pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Outcome {
     sure(ctx, "This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.")?;
-    let osd = existing(ctx, "id")?;
+    let osd = ctx.args.osd("id")?.0;
     let map = ctx.state.osdmap();
+    if !map.exists(osd) {
+        return Ok(Answer::ok(format!("osd.{osd} does not exist")));
+    }
     if map.is_up(osd) {
         return Err(Answer::error(EBUSY, format!("osd.{osd} is not `down`.")));
     }

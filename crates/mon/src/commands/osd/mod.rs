@@ -14,7 +14,7 @@ use crate::proposal::Change;
 use crate::state::State;
 use codec::Encode;
 use command::errno::{EINVAL, ENOENT, EPERM};
-use command::{Json, object, parse_osd};
+use command::{Args, Json, object, parse_osd};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::types::osd_map::MapFlags;
@@ -52,6 +52,8 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "osd stop name=ids,type=CephString,n=N", "stop OSDs for good", "osd", "rw", stop;
     "osd reweight name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
         "set the share of its data that an OSD takes", "osd", "rw", reweight;
+    "osd reweightn name=weights,type=CephString",
+        "set the shares of several OSDs, as {'0': '32768', '1': '65536'}", "osd", "rw", reweightn;
     "osd primary-affinity name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
         "set how often an OSD is primary", "osd", "rw", primary_affinity;
     "osd new name=uuid,type=CephUUID name=id,type=CephOsdName,req=false",
@@ -389,6 +391,28 @@ fn reweight(ctx: &mut Ctx<'_>) -> Outcome {
     propose(ctx, step)?;
     let share = command::json::general(share, 6);
     Ok(Answer::ok(format!("reweighted osd.{osd} to {share} ({weight:x})")))
+}
+
+/// Shares in 65,536ths, as the manager's `reweight-by-*` plan them.
+fn reweightn(ctx: &mut Ctx<'_>) -> Outcome {
+    let text = ctx.args.required("weights")?;
+    let bad = |errno| Answer::error(errno, format!("unable to parse 'weights' value '{text}'"));
+    // JSON with single quotes, since it stands in a string of JSON.
+    let weights = Args::parse(&text.replace('\'', "\"")).map_err(|_| bad(EINVAL))?.for_caps();
+    let mut new_weights = BTreeMap::new();
+    for (osd, weight) in weights {
+        let (Ok(osd), Ok(weight)) = (osd.parse::<i32>(), weight.parse::<u32>()) else {
+            return Err(bad(EINVAL));
+        };
+        if !ctx.state.osdmap().exists(osd) {
+            return Err(bad(ENOENT));
+        }
+        new_weights.insert(osd, weight.min(OsdMap::WEIGHT_IN));
+    }
+    let mut step = step(ctx);
+    step.new_weight = new_weights;
+    propose(ctx, step)?;
+    Ok(Answer::default())
 }
 
 fn primary_affinity(ctx: &mut Ctx<'_>) -> Outcome {

@@ -329,3 +329,34 @@ fn options_on_disk_are_known_before_the_start() {
     let one = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into();
     assert_eq!(stored, [one("metrics_addr", "127.0.0.1:9283"), one("ms_service_mode", "secure")]);
 }
+
+#[test]
+fn reweightn_sets_all_weights_or_none() {
+    let (mut f, admin) = fixture();
+    for (digit, id) in [("1", 0), ("2", 1)] {
+        let uuid = "11111111-2222-3333-4444-555555555555".replace('1', digit);
+        f.ok(admin, &format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{id}}}"#));
+    }
+    let weights = |f: &Fixture| [0, 1].map(|osd| f.monitor.state().osdmap().weight(osd));
+    f.ok(admin, r#"{"prefix":"osd reweightn","weights":"{'0': '60000','1':'32768'}"}"#);
+    assert_eq!(weights(&f), [60_000, 32_768]);
+    for (weights, errno) in
+        [("{'0': '1', '9': '65536'}", ENOENT), ("nonsense", EINVAL), ("{'0':'x'}", EINVAL)]
+    {
+        let command = format!(r#"{{"prefix":"osd reweightn","weights":"{weights}"}}"#);
+        let status = format!("unable to parse 'weights' value '{weights}'");
+        assert_eq!(f.command(admin, &command).0, errno);
+        assert_eq!(f.command(admin, &command).1, status);
+    }
+    assert_eq!(weights(&f), [60_000, 32_768]);
+}
+
+#[test]
+fn destroying_an_osd_that_does_not_exist_is_no_error() {
+    let (mut f, admin) = fixture();
+    for prefix in ["osd destroy-actual", "osd purge-actual"] {
+        let command = format!(r#"{{"prefix":"{prefix}","id":77,"yes_i_really_mean_it":true}}"#);
+        let (errno, status, _) = f.command(admin, &command);
+        assert_eq!((errno, status.as_str()), (0, "osd.77 does not exist"));
+    }
+}
