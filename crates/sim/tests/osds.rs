@@ -16,11 +16,11 @@ fn config(level: Level, seconds: u64) -> Config {
 }
 
 fn run(seed: u64, config: &Config) -> Report {
-    let osds = config.cluster.of(seed).osds;
+    let cluster = config.cluster.of(seed);
     run_with(
         seed,
         config,
-        &|seat, quiet_after| Box::new(ScriptedMonitor::new(seat, quiet_after, osds, 16)),
+        &|seat, quiet_after| Box::new(ScriptedMonitor::new(seat, quiet_after, &cluster)),
         &[],
     )
 }

@@ -7,8 +7,9 @@ use machine::identity::Proof;
 use machine::net::{AuthReply, NetEffect, NetEvent};
 use machine::{ConnId, Random, Time};
 use placement::crush::edit;
+use sim::cluster::pool_name;
 use sim::nodes::Seat;
-use sim::{Death, Node, WallClock};
+use sim::{ClusterConfig, Death, Node, PoolConfig, WallClock};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{
@@ -16,10 +17,9 @@ use wire::messages::{
 };
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, Epoch, MonInfo, MonMap, OsdMap, OsdMapIncremental,
-    OsdState, PgId, PgPool, PoolFlags, PoolId, PoolKind, Release, Uuid,
+    OsdState, PgId, PgPool, PoolFlags, PoolKind, Release, Uuid,
 };
 
-pub const POOL: PoolId = 1;
 /// Time from the loss of an OSD's connection until the OSD is marked down.
 const GRACE: Duration = Duration::from_secs(3);
 /// Time for which requests for pg_temp are gathered into one map, so that two OSDs with opposite requests take turns.
@@ -45,8 +45,9 @@ pub struct ScriptedMonitor {
 }
 
 impl ScriptedMonitor {
-    /// A monitor with a pool of size 1 and `osds` OSDs, all of them down.
-    pub fn new(seat: Seat, quiet_after: Time, osds: i32, pg_num: u32) -> ScriptedMonitor {
+    /// A monitor with the cluster's pools and OSDs, all of them down.
+    pub fn new(seat: Seat, quiet_after: Time, cluster: &ClusterConfig) -> ScriptedMonitor {
+        let osds = cluster.osds;
         let Seat { monitor: addrs, random, wall, .. } = seat;
         let mut crush = edit::new_map("osd");
         for osd in 0..osds {
@@ -79,19 +80,22 @@ impl ScriptedMonitor {
             }
         });
         monitor.change(Time::ZERO, |inc| {
-            let mut pool = PgPool {
-                kind: PoolKind::REPLICATED,
-                size: 1,
-                min_size: 1,
-                pg_num,
-                pgp_num: pg_num,
-                object_hash: PgPool::HASH_RJENKINS,
-                ..PgPool::default()
-            };
-            pool.flags.set(PoolFlags::HASHPSPOOL, true);
-            inc.new_pool_max = Some(POOL);
-            inc.new_pools.insert(POOL, pool);
-            inc.new_pool_names.insert(POOL, "data".into());
+            for ((place, config), id) in cluster.pools.iter().enumerate().zip(cluster.pool_ids()) {
+                let PoolConfig { size, min_size, pg_num } = *config;
+                let mut pool = PgPool {
+                    kind: PoolKind::REPLICATED,
+                    size,
+                    min_size,
+                    pg_num,
+                    pgp_num: pg_num,
+                    object_hash: PgPool::HASH_RJENKINS,
+                    ..PgPool::default()
+                };
+                pool.flags.set(PoolFlags::HASHPSPOOL, true);
+                inc.new_pool_max = Some(id);
+                inc.new_pools.insert(id, pool);
+                inc.new_pool_names.insert(id, pool_name(place));
+            }
         });
         monitor
     }
@@ -226,6 +230,13 @@ impl Node for ScriptedMonitor {
                 }
                 // The simulation uses the session's client address for cluster traffic too.
                 Body::MOSDBoot(m) => self.boot(now, conn, &m, m.cluster_addrs.clone()),
+                Body::MOSDAlive(m) => {
+                    if let Some(osd) = self.osds.get(&conn).copied() {
+                        self.change(now, |inc| {
+                            inc.new_up_thru.insert(osd, m.want);
+                        });
+                    }
+                }
                 Body::MOSDPGTemp(m) => {
                     self.temps.extend(m.pg_temp);
                     self.temps_at.get_or_insert(now + GATHER);
