@@ -39,7 +39,9 @@ pub(super) fn pg_sights(osd: OsdId, core: &Core, _now: Time, look: Look) -> Vec<
 /// The acknowledgement of a write, if a message is one.
 pub(super) fn ack(osd: OsdId, message: &Message) -> Option<Ack> {
     let Body::MOSDOpReply(reply) = &message.body else { return None };
-    let is_write = reply.flags.contains(OsdFlags::ONDISK) && reply.versions.replay != Eversion::ZERO;
+    // A listing names the newest version, too, which need not be durable.
+    let is_write = reply.flags.contains(OsdFlags::ONDISK | OsdFlags::WRITE);
+    let is_write = is_write && reply.versions.replay != Eversion::ZERO;
     (is_write && reply.result >= 0).then_some(Ack { osd, pg: reply.pg, version: reply.versions.replay })
 }
 
