@@ -117,15 +117,16 @@ class Changes(ClusterTest):
         ceph("osd", "pool", "rm", "uno", "uno", "--yes-i-really-really-mean-it")
         self.assertNotIn("uno", ask("osd", "pool", "ls"))
 
-    def test_pools_that_need_replication_are_refused(self):
-        for words in (["big", 8, 8, "replicated", "--size", 3], ["coded", 8, 8, "erasure"]):
-            refused = self.client.ceph("osd", "pool", "create", *words, check=False)
-            self.assertNotEqual(refused.code, 0)
-            self.assertNotIn(words[0], self.client.json("osd", "pool", "ls"))
-        self.client.ceph("osd", "pool", "create", "small", 4)
-        refused = self.client.ceph("osd", "pool", "set", "small", "size", 2, "--yes-i-really-mean-it", check=False)
-        self.assertNotEqual(refused.code, 0)
-        self.assertEqual(self.client.json("osd", "pool", "get", "small", "size")["size"], 1)
+    def test_pool_sizes_above_one_are_mapped_to_distinct_osds(self):
+        ceph, ask = self.client.ceph, self.client.json
+        refused = ceph("osd", "pool", "create", "coded", 8, 8, "erasure", check=False)
+        self.assertEqual(refused.code, 95)
+        ceph("osd", "pool", "create", "big", 8, 8, "replicated", "--size", 3)
+        self.assertEqual(ask("osd", "pool", "get", "big", "min_size")["min_size"], 2)
+        # All three OSDs are on one host.
+        self.assertEqual(sorted(ask("osd", "map", "big", "x")["up"]), [0, 1, 2])
+        ceph("osd", "pool", "set", "big", "size", 2)
+        self.assertEqual(len(ask("osd", "map", "big", "x")["up"]), 2)
 
     def test_flags_weights_and_marks(self):
         ceph, ask = self.client.ceph, self.client.json

@@ -31,20 +31,34 @@ pub fn parent_of(crush: &CrushMap, item: i32) -> Option<i32> {
     holds.map(|b| b.id).find(|&id| !is_shadow(crush, id))
 }
 
-/// From the root down to the item's own bucket: type and name of each. `root=default,host=a`.
-pub fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
+/// The buckets above an item, from its own up to the root.
+pub fn ancestors(crush: &CrushMap, item: i32) -> Vec<i32> {
     let mut path = Vec::new();
     let mut at = item;
     while let Some(parent) = parent_of(crush, at) {
-        let kind = crush.bucket(parent).map_or(0, |b| i32::from(b.kind));
-        path.push((type_name(crush, kind).to_owned(), name_of(crush, parent)));
+        path.push(parent);
         at = parent;
         if path.len() > crush.buckets.len() {
             break;
         }
     }
-    path.reverse();
     path
+}
+
+pub fn kind_of(crush: &CrushMap, item: i32) -> i32 {
+    crush.bucket(item).map_or(0, |bucket| i32::from(bucket.kind))
+}
+
+/// From the root down to the item's own bucket: type and name of each. `root=default,host=a`.
+pub fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
+    let path = ancestors(crush, item).into_iter().rev();
+    path.map(|id| (type_name(crush, kind_of(crush, id)).to_owned(), name_of(crush, id))).collect()
+}
+
+/// An item's location as one line; nothing for a root.
+pub fn location_text(crush: &CrushMap, item: i32) -> String {
+    let path = location(crush, item);
+    path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
 }
 
 /// All OSDs below an item.

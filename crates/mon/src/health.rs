@@ -2,14 +2,15 @@
 //!
 //! Codes and summaries are stock's, because alerts match them.
 
-use crate::crush::Subtree;
+use crate::crush::{Subtree, location_text};
 use crate::fullness::grade_of;
 use crate::options::MonOptions;
+use crate::osd_flags::Hold;
 use crate::situation::{Reports, Situation};
 use crate::state::State;
 use std::collections::BTreeMap;
 use wire::types::osd_map::MapFlags;
-use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, PoolFlags, UTime};
+use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState, PoolFlags, UTime};
 
 pub type Checks = BTreeMap<String, HealthCheck>;
 
@@ -22,8 +23,17 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: 
     let mut out = reports.health.clone();
     monitors(state, situation, &mut out);
     osds(state.osdmap(), options, &mut out);
+    orphans(state.osdmap(), &mut out);
+    full_ratios(state.osdmap(), options, &mut out);
     pools(state.osdmap(), situation.now, options, &mut out);
     flags(state.osdmap(), &mut out);
+    local_flags(state.osdmap(), &mut out);
+    if options.osd_down_out_interval.is_zero() && options.warn_on_osd_down_out_interval_zero {
+        let text = |name| format!("mon{name} has mon_osd_down_out_interval set to 0");
+        let detail = vec![text(format!(".{}", situation.name))];
+        let check = check(HealthStatus::WARN, text(format!(" {}", situation.name)), detail);
+        out.insert("OSD_NO_DOWN_OUT_INTERVAL".into(), check);
+    }
     keys(state, options, &mut out);
     out
 }
@@ -71,7 +81,8 @@ fn osds(map: &OsdMap, options: &MonOptions, out: &mut Checks) {
     let down_in: Vec<i32> = ids.iter().copied().filter(|&o| !map.is_up(o) && map.is_in(o)).collect();
     if !down_in.is_empty() {
         subtrees_down(map, &down_in, out);
-        let detail = down_in.iter().map(|&o| format!("osd.{o} ({}) is down", place_of(map, o))).collect();
+        let detail =
+            down_in.iter().map(|&o| format!("osd.{o} ({}) is down", location_text(&map.crush, o))).collect();
         let n = down_in.len();
         // One, too, is "osds": people's alerts match the sentence.
         let summary = format!("{n} osds down");
@@ -112,7 +123,7 @@ fn subtrees_down(map: &OsdMap, down_in: &[i32], out: &mut Checks) {
         let summary = format!("{n} {kind}{} ({osds} osds) down", if n == 1 { "" } else { "s" });
         let line = |subtree: &Subtree| {
             let name = crate::crush::name_of(crush, subtree.id);
-            let place = match place_of(map, subtree.id) {
+            let place = match location_text(crush, subtree.id) {
                 place if place.is_empty() => String::new(),
                 place => format!(" ({place})"),
             };
@@ -121,12 +132,6 @@ fn subtrees_down(map: &OsdMap, down_in: &[i32], out: &mut Checks) {
         let detail = down.iter().map(line).collect();
         out.insert(format!("OSD_{}_DOWN", kind.to_uppercase()), check(HealthStatus::WARN, summary, detail));
     }
-}
-
-/// `root=default,host=a`; nothing for a root.
-fn place_of(map: &OsdMap, item: i32) -> String {
-    let path = crate::crush::location(&map.crush, item);
-    path.iter().map(|(kind, name)| format!("{kind}={name}")).collect::<Vec<_>>().join(",")
 }
 
 fn pools(map: &OsdMap, now: UTime, options: &MonOptions, out: &mut Checks) {
@@ -138,6 +143,18 @@ fn pools(map: &OsdMap, now: UTime, options: &MonOptions, out: &mut Checks) {
         if !detail.is_empty() {
             let summary = format!("{} pool(s) have no replicas configured", detail.len());
             out.insert("POOL_NO_REDUNDANCY".into(), check(HealthStatus::WARN, summary, detail));
+        }
+    }
+    if options.warn_on_pool_pg_num_not_power_of_two {
+        let odd = map.pools.iter().filter(|(_, pool)| !pool.pg_num_target.is_power_of_two());
+        let detail: Vec<_> = odd
+            .map(|(id, pool)| {
+                format!("pool '{}' pg_num {} is not a power of two", name(id), pool.pg_num_target)
+            })
+            .collect();
+        if !detail.is_empty() {
+            let summary = format!("{} pool(s) have non-power-of-two pg_num", detail.len());
+            out.insert("POOL_PG_NUM_NOT_POWER_OF_TWO".into(), check(HealthStatus::WARN, summary, detail));
         }
     }
     if options.warn_on_pool_no_app {
@@ -209,7 +226,75 @@ fn flags(map: &OsdMap, out: &mut Checks) {
     );
     if loud.0 != 0 {
         let summary = format!("{loud} flag(s) set");
-        out.insert("OSDMAP_FLAGS".into(), check(HealthStatus::WARN, summary, Vec::new()));
+        // Stock counts the characters of the list, so that a mute ends when a flag comes.
+        let count = loud.to_string().len() as i64;
+        let check = HealthCheck { count, ..check(HealthStatus::WARN, summary, Vec::new()) };
+        out.insert("OSDMAP_FLAGS".into(), check);
+    }
+}
+
+/// `OSD_FLAGS`: noup, nodown, noin, noout of OSDs, CRUSH buckets and device classes.
+fn local_flags(map: &OsdMap, out: &mut Checks) {
+    let held = Hold::ALL.iter().fold(0, |all, hold| all | hold.state_bit());
+    let line = |what: String, bits: u32| {
+        let mut names: Vec<_> = OsdState(bits & held).names().collect();
+        names.sort_unstable();
+        (!names.is_empty()).then(|| format!("{what} has flags {}", names.join(",")))
+    };
+    let crush = &map.crush;
+    let osds = map.osd_ids().map(|osd| line(format!("osd.{osd}"), map.osds[osd as usize].state.0));
+    let buckets = map.crush_node_flags.iter().filter(|(id, _)| crush.bucket(**id).is_some());
+    let buckets = buckets.map(|(&id, &bits)| {
+        let kind = crate::crush::type_name(crush, crate::crush::kind_of(crush, id));
+        line(format!("{kind} {}", crate::crush::name_of(crush, id)), bits)
+    });
+    let classes = map.device_class_flags.iter().filter_map(|(class, bits)| {
+        Some(line(format!("device class '{}'", crush.class_names.get(class)?), *bits))
+    });
+    let detail: Vec<String> = osds.chain(buckets).chain(classes).flatten().collect();
+    if !detail.is_empty() {
+        let summary = format!(
+            "{} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set",
+            detail.len()
+        );
+        out.insert("OSD_FLAGS".into(), check(HealthStatus::WARN, summary, detail));
+    }
+}
+
+/// `OSD_ORPHAN`: places in CRUSH whose OSD is gone.
+fn orphans(map: &OsdMap, out: &mut Checks) {
+    let orphan = |osd: &i32| !map.exists(*osd) && crate::crush::parent_of(&map.crush, *osd).is_some();
+    let detail: Vec<String> = (0..map.max_osd())
+        .filter(orphan)
+        .map(|osd| format!("osd.{osd} exists in crush map but not in osdmap"))
+        .collect();
+    if !detail.is_empty() {
+        let summary = format!("{} osds exist in the crush map but not in the osdmap", detail.len());
+        out.insert("OSD_ORPHAN".into(), check(HealthStatus::WARN, summary, detail));
+    }
+}
+
+/// `OSD_OUT_OF_ORDER_FULL`: OSDs raise a ratio that is below a lesser one.
+fn full_ratios(map: &OsdMap, options: &MonOptions, out: &mut Checks) {
+    let failsafe = options.osd_failsafe_full_ratio as f32;
+    let failsafe = if failsafe > 1.0 { failsafe / 100.0 } else { failsafe };
+    let shown = |ratio: f32| command::json::general(f64::from(ratio), 6);
+    let mut lower = ("nearfull_ratio", map.nearfull_ratio);
+    let mut detail = Vec::new();
+    for (name, ratio) in [
+        ("backfillfull_ratio", map.backfillfull_ratio),
+        ("full_ratio", map.full_ratio),
+        ("osd_failsafe_full_ratio", failsafe),
+    ] {
+        if ratio < lower.1 {
+            detail.push(format!("{name} ({}) < {} ({}), increased", shown(ratio), lower.0, shown(lower.1)));
+        }
+        lower = (name, ratio.max(lower.1));
+    }
+    if !detail.is_empty() {
+        let summary = "full ratio(s) out of order".to_owned();
+        let check = HealthCheck { severity: HealthStatus::ERR, summary, detail, count: 0 };
+        out.insert("OSD_OUT_OF_ORDER_FULL".into(), check);
     }
 }
 

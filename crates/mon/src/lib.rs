@@ -18,6 +18,7 @@ pub mod health;
 pub mod hostile;
 pub mod monitor;
 pub mod options;
+mod osd_flags;
 mod osd_step;
 pub mod proposal;
 pub mod replication;

@@ -94,6 +94,8 @@ changes! {
     16 Unmute { code: String },
     /// An OSD has made a PG of a new pool.
     17 PgCreated { pg: PgId },
+    /// A PG is lost and is to be made anew.
+    18 PgCreate { pg: PgId },
 }
 
 impl Change {

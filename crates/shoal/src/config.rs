@@ -52,6 +52,7 @@ option_set! {
     /// The options that the first start of a cluster's monitor writes into its maps.
     pub struct GenesisOptions for Mon, Creation {
         backfillfull_ratio: f64 = "mon_osd_backfillfull_ratio",
+        chooseleaf_type: i64 = "osd_crush_chooseleaf_type",
         fsid: String = "fsid",
         full_ratio: f64 = "mon_osd_full_ratio",
         nearfull_ratio: f64 = "mon_osd_nearfull_ratio",

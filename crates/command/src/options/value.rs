@@ -373,6 +373,15 @@ impl FromValue for u64 {
     }
 }
 
+impl FromValue for i64 {
+    fn from_value(value: &Value) -> Option<i64> {
+        match value {
+            Value::Int(n) => Some(*n),
+            other => i64::try_from(u64::from_value(other)?).ok(),
+        }
+    }
+}
+
 macro_rules! from_u64 {
     ($($t:ty),*) => {$(
         /// The largest value stands for anything larger.

@@ -15,7 +15,7 @@ mod osd;
 
 pub use cluster::status_json;
 pub use keyring::Keyring;
-pub(crate) use osd::pool;
+pub(crate) use osd::{pool, pool_create};
 
 use crate::options::MonOptions;
 use crate::proposal::Change;
@@ -114,6 +114,8 @@ const TABLES: &[&[Command]] = &[
     osd::crush::COMMANDS,
     osd::pool::COMMANDS,
     osd::pg::COMMANDS,
+    osd::exceptions::COMMANDS,
+    osd::hold_flags::COMMANDS,
     auth::COMMANDS,
     config::COMMANDS,
     config_key::COMMANDS,

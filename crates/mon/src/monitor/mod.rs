@@ -108,6 +108,8 @@ pub struct Monitor {
     reports: Reports,
     /// OSDMaps promised to peers once an entry holds: its number, to whom, from which epoch.
     maps_owed: Vec<(u64, ConnId, wire::types::Epoch)>,
+    /// The newest OSDMap that peers were told of.
+    published_epoch: wire::types::Epoch,
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
@@ -166,6 +168,7 @@ impl Monitor {
             mgr: mgr::MgrWatch::start(&state, now),
             reports: Reports::default(),
             maps_owed: Vec::new(),
+            published_epoch: state.osdmap().epoch,
             last_checks: Default::default(),
             settings,
             random,
@@ -237,6 +240,7 @@ impl Monitor {
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         loop {
+            self.propose_requests(turn);
             let ready = self.replication.take();
             if let Some((tag, write)) = ready.write {
                 self.log_writes += 1;
@@ -316,7 +320,10 @@ impl Machine for Monitor {
         let mut turn = Turn { now, effects };
         match input {
             Input::Net(event) => self.on_net(&mut turn, event),
-            Input::Written(tag) => self.replication.on_written(tag),
+            Input::Written(tag) => {
+                self.replication.on_written(tag);
+                self.osd.requests.is_due = true;
+            }
             Input::Admin { id, command } => {
                 let answer = self.admin_command(&mut turn, &command);
                 turn.effects.push(Effect::AdminAnswer { id, answer });
@@ -328,6 +335,7 @@ impl Machine for Monitor {
             self.tick(&mut turn);
         }
         self.pump(&mut turn);
+        self.osd.requests.is_due = false;
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -3,7 +3,8 @@
 
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::commands::pool::{self, NewPool};
+use crate::commands::pool;
+use crate::commands::pool_create::{self, NewPool};
 use command::errno::{ENOENT, EOPNOTSUPP, EPERM};
 use machine::ConnId;
 use machine::net::NetEffect;
@@ -39,7 +40,7 @@ impl Monitor {
                     rule: u8::try_from(m.crush_rule).ok(),
                     ..NewPool::default()
                 };
-                pool::create(&self.head, &new, now, &self.options).map(|(changes, _)| changes)
+                pool_create::create(&self.head, &new, now, &self.options).map(|(changes, _)| changes)
             }
             MPoolOp::DELETE => {
                 let id = i64::from(m.pool);

@@ -1,16 +1,18 @@
 //! Subscriptions: a peer names a map and the first version that it lacks, and is sent what is new, once or as it
 //! comes (`MMonSubscribe`); and the questions about versions that go with them.
 
-use super::session::Subscription;
+use super::session::{Session, Subscription};
 use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::config_target::Receiver;
+use crate::osd_step::changes_intervals;
 use machine::ConnId;
 use std::collections::BTreeMap;
 use wire::messages::{
     MConfig, MGetConfig, MMgrMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
     MMonSubscribeAck, Message,
 };
+use wire::types::EntityKind;
 
 /// The service whose read permission a subscription needs; `None` needs no permission at all.
 fn needed(what: &str) -> Option<(&'static str, Allow)> {
@@ -70,6 +72,26 @@ impl Monitor {
             .collect();
         for (conn, what) in wishes {
             self.serve(turn, conn, &what);
+        }
+        self.push_osdmaps(turn);
+    }
+
+    /// Sends OSDMaps that change intervals to every client and OSD that has got one from here before, subscribed or not.
+    /// A stock client that waits for an OSD which is cut off would ask for a map after 10 s only.
+    fn push_osdmaps(&mut self, turn: &mut Turn<'_>) {
+        let newest = self.committed.osdmap().epoch;
+        let published = std::mem::replace(&mut self.published_epoch, newest);
+        let mut steps = (published + 1..=newest).filter_map(|epoch| self.committed.osd.step_to(epoch));
+        if !steps.any(changes_intervals) {
+            return;
+        }
+        let is_told = |s: &Session| {
+            let kind = s.peer.identity.role();
+            s.osd_epoch > 0 && (kind == EntityKind::CLIENT || kind == EntityKind::OSD)
+        };
+        let told: Vec<ConnId> = self.sessions.iter().filter(|(_, s)| is_told(s)).map(|(c, _)| *c).collect();
+        for conn in told {
+            self.send_osdmaps_since(turn, conn, 0);
         }
     }
 

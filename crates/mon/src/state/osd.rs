@@ -64,6 +64,11 @@ impl OsdHistory {
         };
     }
 
+    /// A lost PG is to be made anew as of the newest epoch.
+    pub fn create_again(&mut self, pg: PgId, at: UTime) {
+        self.creating.insert(pg, (self.map.epoch, at));
+    }
+
     /// # Panics
     /// When the step does not fit the map: it was made from this very map, so the log is broken.
     pub fn apply(&mut self, step: &Arc<OsdMapIncremental>) {

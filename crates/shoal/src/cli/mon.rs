@@ -149,14 +149,23 @@ fn genesis(boot: &Boot, settings: &Settings) -> anyhow::Result<Genesis> {
         fsid: options.fsid.parse().ok().context("fsid is not a UUID")?,
         monitors: vec![(settings.name.clone(), settings.addrs.clone())],
         entities: entities.collect::<anyhow::Result<_>>()?,
-        // All daemons of a cluster directory run on one host.
-        failure_domain: "osd".into(),
+        failure_domain: failure_domain(options.chooseleaf_type)?,
         full_ratios: FullRatios {
             full: ratio("mon_osd_full_ratio", options.full_ratio)?,
             backfillfull: ratio("mon_osd_backfillfull_ratio", options.backfillfull_ratio)?,
             nearfull: ratio("mon_osd_nearfull_ratio", options.nearfull_ratio)?,
         },
     })
+}
+
+fn failure_domain(chooseleaf_type: i64) -> anyhow::Result<String> {
+    let name = placement::crush::edit::new_map_type(chooseleaf_type);
+    let name = name.with_context(|| {
+        format!(
+            "osd_crush_chooseleaf_type = {chooseleaf_type}: a new CRUSH map has types 0 (osd) to 11 (root)"
+        )
+    })?;
+    Ok(name.to_owned())
 }
 
 /// Starts the manager. It has its own address, name and key, so clients see a separate daemon.

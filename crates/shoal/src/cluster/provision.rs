@@ -71,6 +71,10 @@ const OSDS_DEFAULT: u32 = 1;
 /// One monitor's ids fit into a laptop; more is a typing error.
 const OSDS_MAX: u32 = 1000;
 const CORES_MAX: u32 = 64;
+/// Copies of new pools in a new cluster. One until OSDs replicate; then [`COPIES_OF_STOCK`].
+const COPIES: u32 = 1;
+/// The default of `osd_pool_default_size`.
+const COPIES_OF_STOCK: u32 = 3;
 /// Of each file. It takes room only as it is filled.
 const DISK_SIZE_DEFAULT: u64 = 10 << 30;
 
@@ -111,10 +115,13 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         ("auth client required", auth.into()),
         ("keyring", format!("{shown}/keyring")),
         ("run dir", shown.clone()),
-        // Every pool has one copy until replication exists; warning about each would hide what matters.
-        ("osd pool default size", "1".into()),
-        ("mon warn on pool no redundancy", "false".into()),
+        // All OSDs of this directory run on one host.
+        ("osd crush chooseleaf type", "0".into()),
     ] {
+        conf.set("global", key, value);
+    }
+    let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
+    for (key, value) in copies(osds) {
         conf.set("global", key, value);
     }
     for kind in ["mon", "osd"] {
@@ -123,7 +130,6 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         conf.set(kind, "pid file", format!("{shown}/$name.pid"));
         conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
     }
-    let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
     let store = wish.store.unwrap_or(StoreKind::Disk);
     conf.set("osd", "osd objectstore", store.option());
     match store {
@@ -155,6 +161,20 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     add_osds(&mut cluster, osds)?;
     write_conf(&cluster)?;
     Ok(cluster)
+}
+
+/// Options for the number of copies of a new cluster's pools: [`COPIES`], or fewer in a cluster with fewer OSDs.
+fn copies(osds: u32) -> Vec<(&'static str, String)> {
+    match COPIES.min(osds.max(1)) {
+        COPIES_OF_STOCK => Vec::new(),
+        1 => vec![
+            ("osd pool default size", "1".into()),
+            ("mon allow pool size one", "true".into()),
+            // The warning about each pool would hide those that matter.
+            ("mon warn on pool no redundancy", "false".into()),
+        ],
+        copies => vec![("osd pool default size", copies.to_string())],
+    }
 }
 
 /// An existing cluster keeps what it was made with; OSDs may be added and their cores changed.
@@ -257,6 +277,17 @@ mod tests {
         assert_eq!(store_size(Some(25 << 30), 3), 4 << 30);
         assert_eq!(store_size(Some(1 << 30), 3), 1 << 30);
         assert_eq!(store_size(None, 0), 4 << 30);
+    }
+
+    #[test]
+    fn new_cluster_has_one_copy_and_spreads_over_osds() {
+        let dir = temporary("copies");
+        let cluster = ensure_cluster(&dir, &Wish { osds: Some(3), port: Some(14690), ..Wish::default() });
+        let conf = cluster.unwrap().conf;
+        assert_eq!(conf.get(MON, "osd crush chooseleaf type"), Some("0"));
+        assert_eq!(conf.get(MON, "osd pool default size"), Some("1"));
+        assert_eq!(conf.get(MON, "mon allow pool size one"), Some("true"));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::map_at;
 use crate::commands::log::addrs_json;
-use crate::commands::{Ctx, Outcome};
+use crate::commands::{Answer, Ctx, Outcome};
 use command::{Json, json::general, object};
 use std::fmt::Write;
 use wire::text::stamp;
@@ -23,6 +23,13 @@ fn legacy(addrs: &EntityAddrVec) -> String {
 fn weight(fixed: u32) -> f64 {
     // As stock computes it: in single precision.
     f64::from(fixed as f32 / 65536.0)
+}
+
+/// Names of state bits, sorted as stock sorts them.
+fn state_names(bits: u32) -> Vec<&'static str> {
+    let mut names: Vec<_> = OsdState(bits).names().collect();
+    names.sort_unstable();
+    names
 }
 
 /// `[1~3,7~1]`, in hexadecimal as stock has it.
@@ -50,7 +57,7 @@ fn osd_plain(map: &OsdMap, osd: i32, row: &OsdRow) -> String {
         let _ = write!(out, " lost_at {}", info.lost_at);
     }
     let _ = write!(out, " {} {}", row.addrs.client, row.addrs.cluster);
-    let states: Vec<_> = row.state.names().collect();
+    let states = state_names(row.state.0);
     let _ = write!(out, " {}", states.join(","));
     if row.uuid != Default::default() {
         let _ = write!(out, " {}", row.uuid);
@@ -365,7 +372,7 @@ fn osd_json(map: &OsdMap, osd: i32, row: &OsdRow) -> Json {
         "cluster_addr" => legacy(&row.addrs.cluster),
         "heartbeat_back_addr" => legacy(&row.addrs.heartbeat_back),
         "heartbeat_front_addr" => legacy(&row.addrs.heartbeat_front),
-        "state" => Json::array(row.state.names()),
+        "state" => Json::array(state_names(row.state.0)),
     }
 }
 
@@ -385,6 +392,27 @@ fn xinfo_json(osd: i32, row: &OsdRow) -> Json {
 
 fn blocklist_json(list: &std::collections::BTreeMap<wire::types::EntityAddr, UTime>) -> Json {
     Json::Object(list.iter().map(|(a, until)| (a.plain().to_string().into(), stamp(*until).into())).collect())
+}
+
+/// Flags by the name of their CRUSH bucket or device class.
+fn flags_json(flags: &std::collections::BTreeMap<i32, u32>, name: impl Fn(i32) -> String) -> Json {
+    Json::Object(flags.iter().map(|(id, bits)| (name(*id).into(), Json::array(state_names(*bits)))).collect())
+}
+
+/// `osd info`: the rows of `osd dump`, of one OSD or of all.
+pub(super) fn info(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = ctx.state.osdmap();
+    let plain = |osd: i32| osd_plain(map, osd, &map.osds[osd as usize]);
+    let json = |osd: i32| osd_json(map, osd, &map.osds[osd as usize]);
+    if ctx.args.get("id").is_none() {
+        let all = || map.osd_ids();
+        return Ok(ctx.show(|| Json::array(all().map(json)), || all().map(plain).collect()));
+    }
+    let osd = ctx.args.osd("id")?.0;
+    if !map.exists(osd) {
+        return Err(Answer::invalid(format!("osd.{osd} does not exist")));
+    }
+    Ok(ctx.show(|| json(osd), || plain(osd)))
 }
 
 fn snaps_json(queue: &std::collections::BTreeMap<PoolId, IntervalSet>) -> Json {
@@ -447,8 +475,10 @@ pub(in crate::commands) fn map_json(map: &OsdMap) -> Json {
         "removed_snaps_queue" => snaps_json(&map.removed_snaps_queue),
         "new_removed_snaps" => snaps_json(&map.new_removed_snaps),
         "new_purged_snaps" => snaps_json(&map.new_purged_snaps),
-        "crush_node_flags" => object! {},
-        "device_class_flags" => object! {},
+        "crush_node_flags" => flags_json(&map.crush_node_flags, |id| crate::crush::name_of(&map.crush, id)),
+        "device_class_flags" => flags_json(&map.device_class_flags, |class| {
+            map.crush.class_names.get(&class).cloned().unwrap_or_else(|| class.to_string())
+        }),
         "stretch_mode" => object! {
             "stretch_mode_enabled" => stretch.enabled,
             "stretch_bucket_count" => stretch.bucket_count,

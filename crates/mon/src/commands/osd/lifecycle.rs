@@ -214,7 +214,7 @@ pub(super) fn lost(ctx: &mut Ctx<'_>) -> Outcome {
     let osd = existing(ctx, "id")?;
     let map = ctx.state.osdmap();
     if map.is_up(osd) {
-        return Err(Answer::error(EBUSY, format!("osd.{osd} is not down or doesn't exist")));
+        return Err(Answer::error(EBUSY, format!("osd.{osd} is not down")));
     }
     let epoch = map.osds[osd as usize].info.down_at;
     let mut step = step(ctx);

@@ -3,9 +3,13 @@
 mod compression;
 pub(super) mod crush;
 pub(super) mod dump;
+pub(super) mod exceptions;
+pub(super) mod hold_flags;
 mod lifecycle;
 pub(super) mod pg;
 pub(crate) mod pool;
+mod pool_app;
+pub(crate) mod pool_create;
 mod tree;
 
 use super::{Answer, Command, Ctx, Outcome, commands};
@@ -54,6 +58,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
         "set the share of its data that an OSD takes", "osd", "rw", reweight;
     "osd reweightn name=weights,type=CephString",
         "set the shares of several OSDs, as {'0': '32768', '1': '65536'}", "osd", "rw", reweightn;
+    "osd info name=id,type=CephOsdName,req=false", "show the map's rows of OSDs", "osd", "r", dump::info;
     "osd primary-affinity name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0",
         "set how often an OSD is primary", "osd", "rw", primary_affinity;
     "osd new name=uuid,type=CephUUID name=id,type=CephOsdName,req=false",
@@ -235,10 +240,11 @@ fn versions(ctx: &mut Ctx<'_>) -> Outcome {
 
 // ---- flags ----
 
+/// A flag's bits. Fullness is a pool's: the flag `full` is in the signature and unknown here, as in stock.
 fn flag_bits(name: &str) -> Option<u32> {
     match name {
         "pause" => Some(MapFlags::PAUSERD | MapFlags::PAUSEWR),
-        name => MapFlags::by_name(name).or_else(|| (name == "full").then_some(MapFlags::FULL)),
+        name => MapFlags::by_name(name),
     }
 }
 

@@ -1,26 +1,16 @@
-//! Placement groups as the map has them: `pg map`, `osd map`, exceptions to CRUSH. (What their OSDs report of them
-//! is the manager's.)
+//! Placement groups as the map has them: `pg map`, `osd map`. (What their OSDs report of them is the manager's.)
 
-use super::{propose, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
-use command::errno::{ENOENT, EPERM};
-use command::{Json, object, parse_osd};
+use command::errno::ENOENT;
+use command::{Json, object};
 use std::collections::BTreeMap;
 use wire::text::osd_list;
-use wire::types::{OsdMap, PgId, Release};
+use wire::types::{OsdMap, PgId};
 
 pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "pg map name=pgid,type=CephPgid", "say which OSDs serve a placement group", "pg", "r", pg_map;
     "osd map name=pool,type=CephPoolname name=object,type=CephObjectname name=nspace,type=CephString,req=false",
         "say which OSDs serve an object", "osd", "r", object_map;
-    "osd pg-upmap-items name=pgid,type=CephPgid name=id,type=CephOsdName,n=N",
-        "serve a placement group from other OSDs than CRUSH says", "osd", "rw", upmap_items;
-    "osd rm-pg-upmap-items name=pgid,type=CephPgid", "serve a placement group as CRUSH says again", "osd", "rw", rm_upmap_items;
-    "osd pg-upmap name=pgid,type=CephPgid name=id,type=CephOsdName,n=N",
-        "serve a placement group from exactly these OSDs", "osd", "rw", upmap;
-    "osd rm-pg-upmap name=pgid,type=CephPgid", "serve a placement group as CRUSH says again", "osd", "rw", rm_upmap;
-    "osd pg-temp name=pgid,type=CephPgid name=id,type=CephOsdName,n=N,req=false",
-        "set a temporary acting set (for developers)", "osd", "rw", pg_temp;
 };
 
 /// Number of placement groups of each OSD that is in.
@@ -37,7 +27,7 @@ pub(super) fn count_by_osd(map: &OsdMap) -> BTreeMap<i32, u64> {
     counts
 }
 
-fn wanted_pg(ctx: &Ctx<'_>) -> Result<PgId, Answer> {
+pub(super) fn wanted_pg(ctx: &Ctx<'_>) -> Result<PgId, Answer> {
     let text = ctx.args.required("pgid")?;
     let pg: PgId = text.parse().map_err(|()| Answer::invalid(format!("invalid pgid '{text}'")))?;
     let pool = ctx.state.osdmap().pools.get(&pg.pool);
@@ -103,94 +93,4 @@ fn object_map(ctx: &mut Ctx<'_>) -> Outcome {
         )
     };
     Ok(ctx.show(json, plain))
-}
-
-fn check_upmap_allowed(ctx: &Ctx<'_>) -> Result<(), Answer> {
-    let least = ctx.state.osdmap().require_min_compat_client;
-    if least < Release::LUMINOUS {
-        let text = format!(
-            "min_compat_client {least} < luminous, which is required for pg-upmap. Try 'ceph osd set-require-min-compat-client luminous' before using the new interface"
-        );
-        return Err(Answer::error(EPERM, text));
-    }
-    Ok(())
-}
-
-fn wanted_ids(ctx: &Ctx<'_>) -> Result<Vec<i32>, Answer> {
-    let ids: Result<Vec<i32>, Answer> =
-        ctx.args.texts("id").iter().map(|text| parse_osd(text).map(|osd| osd.0)).collect();
-    let ids = ids?;
-    for osd in &ids {
-        if !ctx.state.osdmap().exists(*osd) {
-            return Err(Answer::error(ENOENT, format!("osd.{osd} does not exist")));
-        }
-    }
-    Ok(ids)
-}
-
-fn upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
-    check_upmap_allowed(ctx)?;
-    let ids = wanted_ids(ctx)?;
-    if ids.is_empty() || ids.len() % 2 != 0 {
-        return Err(Answer::invalid("you must specify pairs of osds"));
-    }
-    let mut pairs = Vec::new();
-    for pair in ids.chunks_exact(2) {
-        if pair[0] == pair[1] {
-            return Err(Answer::invalid(format!("from osd.{} == to osd.{}", pair[0], pair[1])));
-        }
-        pairs.push((pair[0], pair[1]));
-    }
-    let shown: Vec<_> = pairs.iter().map(|(from, to)| format!("{from}->{to}")).collect();
-    let mut step = step(ctx);
-    step.new_pg_upmap_items.insert(pg, pairs);
-    propose(ctx, step)?;
-    Ok(Answer::ok(format!("set {pg} pg_upmap_items mapping to [{}]", shown.join(","))))
-}
-
-fn rm_upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
-    if ctx.state.osdmap().pg_upmap_items.contains_key(&pg) {
-        let mut step = step(ctx);
-        step.old_pg_upmap_items.insert(pg);
-        propose(ctx, step)?;
-    }
-    Ok(Answer::ok(format!("clear {pg} pg_upmap_items mapping")))
-}
-
-fn upmap(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
-    check_upmap_allowed(ctx)?;
-    let ids = wanted_ids(ctx)?;
-    let size = usize::from(ctx.state.osdmap().pools[&pg.pool].size);
-    if ids.is_empty() || ids.len() > size {
-        return Err(Answer::invalid(format!(
-            "num of osds ({}) must be at least 1 and at most pool size {size}",
-            ids.len()
-        )));
-    }
-    let mut step = step(ctx);
-    step.new_pg_upmap.insert(pg, ids.clone());
-    propose(ctx, step)?;
-    Ok(Answer::ok(format!("set {pg} pg_upmap mapping to {}", osd_list(&ids))))
-}
-
-fn rm_upmap(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
-    if ctx.state.osdmap().pg_upmap.contains_key(&pg) {
-        let mut step = step(ctx);
-        step.old_pg_upmap.insert(pg);
-        propose(ctx, step)?;
-    }
-    Ok(Answer::ok(format!("clear {pg} pg_upmap mapping")))
-}
-
-fn pg_temp(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
-    let ids = wanted_ids(ctx)?;
-    let mut step = step(ctx);
-    step.new_pg_temp.insert(pg, ids.clone());
-    propose(ctx, step)?;
-    Ok(Answer::ok(format!("set {pg} pg_temp mapping to {}", osd_list(&ids))))
 }

@@ -1,27 +1,24 @@
 //! `ceph osd pool …`: pools come, change and go.
 
-use super::compression;
-use super::{change_of, dump, step};
+use super::pool_create::{
+    RULE_REPLICATED, autoscale_number, check_size_range, default_min_size, pg_num_out_of_range,
+};
+use super::{change_of, compression, dump, pool_app, pool_create, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use crate::options::MonOptions;
 use crate::osd_step::step_after;
 use crate::proposal::Change;
 use crate::state::State;
-use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE};
-use command::options::value;
+use command::errno::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 use command::{Json, object};
-use std::fmt::Write;
-use wire::text::{Bytes, Si};
-use wire::types::{
-    OsdMap, PgPool, PoolFlags, PoolId, PoolKind, PoolOption, PoolOptionKind, PoolOptionValue, UTime,
-};
+use wire::types::{OsdMap, PgPool, PoolFlags, PoolId, PoolOption, PoolOptionKind, PoolOptionValue, UTime};
 
 /// Fields that `osd pool set` takes, beside the options of `PoolOption`.
 const SETTABLE: &str = "size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk";
 
 pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "osd pool create name=pool,type=CephPoolname name=pg_num,type=CephInt,range=0,req=false name=pgp_num,type=CephInt,range=0,req=false name=pool_type,type=CephChoices,strings=replicated|erasure,req=false name=erasure_code_profile,type=CephString,req=false,goodchars=[A-Za-z0-9-_.] name=rule,type=CephString,req=false name=expected_num_objects,type=CephInt,range=0,req=false name=size,type=CephInt,range=0,req=false name=pg_num_min,type=CephInt,range=0,req=false name=pg_num_max,type=CephInt,range=0,req=false name=autoscale_mode,type=CephChoices,strings=on|off|warn,req=false name=bulk,type=CephBool,req=false name=target_size_bytes,type=CephInt,range=0,req=false name=target_size_ratio,type=CephFloat,range=0.0,req=false name=yes_i_really_mean_it,type=CephBool,req=false",
-        "make a pool", "osd", "rw", create_command;
+        "make a pool", "osd", "rw", pool_create::create_command;
     "osd pool rm name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
         "remove a pool with all its objects", "osd", "rw", rm_command;
     "osd pool delete name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
@@ -34,217 +31,19 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "osd pool set name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|use_gmt_hitset|pg_autoscale_mode|fast_read|eio|bulk|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_max_block|csum_min_block|fingerprint_algorithm|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|pg_autoscale_bias|read_lease_interval name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
         "change a pool's setting", "osd", "rw", set;
     "osd pool application enable name=pool,type=CephPoolname name=app,type=CephString,goodchars=[A-Za-z0-9-_.] name=yes_i_really_mean_it,type=CephBool,req=false",
-        "say what a pool is for", "osd", "rw", app_enable;
+        "say what a pool is for", "osd", "rw", pool_app::app_enable;
     "osd pool application disable name=pool,type=CephPoolname name=app,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
-        "say that a pool is no longer for that", "osd", "rw", app_disable;
+        "say that a pool is no longer for that", "osd", "rw", pool_app::app_disable;
     "osd pool application set name=pool,type=CephPoolname name=app,type=CephString name=key,type=CephString,goodchars=[A-Za-z0-9-_.] name=value,type=CephString,goodchars=[A-Za-z0-9-_.=]",
-        "keep a key and value with a pool's application", "osd", "rw", app_set;
+        "keep a key and value with a pool's application", "osd", "rw", pool_app::app_set;
     "osd pool application rm name=pool,type=CephPoolname name=app,type=CephString name=key,type=CephString",
-        "remove a key from a pool's application", "osd", "rw", app_rm;
+        "remove a key from a pool's application", "osd", "rw", pool_app::app_rm;
     "osd pool application get name=pool,type=CephPoolname,req=false name=app,type=CephString,req=false name=key,type=CephString,req=false",
-        "show what pools are for", "osd", "r", app_get;
-    "osd pool get-quota name=pool,type=CephPoolname", "show a pool's limits", "osd", "r", get_quota;
+        "show what pools are for", "osd", "r", pool_app::app_get;
+    "osd pool get-quota name=pool,type=CephPoolname", "show a pool's limits", "osd", "r", pool_app::get_quota;
     "osd pool set-quota name=pool,type=CephPoolname name=field,type=CephChoices,strings=max_objects|max_bytes name=val,type=CephString",
-        "limit a pool", "osd", "rw", set_quota;
+        "limit a pool", "osd", "rw", pool_app::set_quota;
 };
-
-/// A pool that is asked for; what is `None` is the cluster's choice.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NewPool {
-    pub name: String,
-    pub pg_num: Option<u32>,
-    pub pgp_num: Option<u32>,
-    pub size: Option<u64>,
-    pub rule: Option<u8>,
-    pub rule_name: Option<String>,
-    pub erasure: bool,
-    pub autoscale: Option<String>,
-    pub options: Vec<(PoolOption, PoolOptionValue)>,
-    pub bulk: bool,
-}
-
-/// Until there is replication, a second copy would be a promise that nobody keeps.
-fn check_size(size: u64, options: &MonOptions) -> Result<(), Answer> {
-    match size {
-        1 if options.allow_pool_size_one => Ok(()),
-        1 => Err(Answer::error(EPERM, "configuring pool size as 1 is disabled by default.")),
-        0 => Err(Answer::invalid("pool size must be at least 1")),
-        n if n > 10 => Err(Answer::invalid(format!("pool size must be between 1 and 10, not {n}"))),
-        n => Err(Answer::error(
-            EOPNOTSUPP,
-            format!("pool size {n} is not supported: replication is not implemented yet, only size 1 is"),
-        )),
-    }
-}
-
-fn pg_num_out_of_range(options: &MonOptions) -> Answer {
-    let text = format!(
-        "'pg_num' must be greater than 0 and less than or equal to {} (you may adjust 'mon max pool pg num' for higher values)",
-        options.pool_pg_num_max
-    );
-    Answer::error(ERANGE, text)
-}
-
-/// The changes that make a pool, and its number. None when a pool of that name exists.
-pub(crate) fn create(
-    state: &State,
-    new: &NewPool,
-    now: UTime,
-    options: &MonOptions,
-) -> Result<(Vec<Change>, Option<PoolId>), Answer> {
-    let map = state.osdmap();
-    if new.name.is_empty() {
-        return Err(Answer::invalid("pool name must not be empty"));
-    }
-    if map.pool_by_name(&new.name).is_some() {
-        return Ok((Vec::new(), None));
-    }
-    if new.erasure {
-        return Err(Answer::error(EOPNOTSUPP, "erasure-coded pools are not implemented yet"));
-    }
-    let size = new.size.unwrap_or(options.pool_size);
-    check_size(size, options)?;
-    let pg_num = match new.pg_num.unwrap_or(0) {
-        0 => options.pool_pg_num,
-        n => n,
-    };
-    if pg_num == 0 || pg_num > options.pool_pg_num_max {
-        return Err(pg_num_out_of_range(options));
-    }
-    let pgp_num = match new.pgp_num.unwrap_or(0) {
-        0 => pg_num,
-        n if n > pg_num => {
-            let text = format!(
-                "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
-            );
-            return Err(Answer::error(ERANGE, text));
-        }
-        n => n,
-    };
-    let crush_rule = pick_rule(map, new)?;
-    let autoscale = new.autoscale.as_deref().unwrap_or(&options.pool_pg_autoscale_mode);
-    let mut step = step_after(map, now);
-    let micro = |ratio: f64| (ratio * 1e6) as u32;
-    let mut pool = PgPool {
-        kind: PoolKind::REPLICATED,
-        size: size as u8,
-        min_size: default_min_size(size, options),
-        crush_rule,
-        object_hash: PgPool::HASH_RJENKINS,
-        pg_num,
-        pgp_num,
-        pg_num_target: pg_num,
-        pgp_num_target: pgp_num,
-        pg_num_pending: pg_num,
-        pg_autoscale_mode: autoscale_number(autoscale).unwrap_or(PgPool::AUTOSCALE_OFF),
-        last_change: step.epoch,
-        create_time: now,
-        cache_target_dirty_ratio_micro: micro(options.pool_cache_dirty_ratio),
-        cache_target_dirty_high_ratio_micro: micro(options.pool_cache_dirty_high_ratio),
-        cache_target_full_ratio_micro: micro(options.pool_cache_full_ratio),
-        ..PgPool::default()
-    };
-    pool.flags.set(PoolFlags::HASHPSPOOL, true);
-    pool.flags.set(PoolFlags::CREATING, true);
-    pool.flags.set(PoolFlags::BULK, new.bulk || options.pool_flag_bulk);
-    for (flag, is_set) in [
-        (PoolFlags::NODELETE, options.pool_flag_nodelete),
-        (PoolFlags::NOPGCHANGE, options.pool_flag_nopgchange),
-        (PoolFlags::NOSIZECHANGE, options.pool_flag_nosizechange),
-    ] {
-        pool.flags.set(flag, is_set);
-    }
-    pool.options.0.extend(new.options.iter().cloned());
-    let id = i64::from(map.pool_max) + 1;
-    step.new_pool_max = Some(id);
-    step.new_pools.insert(id, pool);
-    step.new_pool_names.insert(id, new.name.clone());
-    Ok((vec![change_of(step, state)?], Some(id)))
-}
-
-fn default_min_size(size: u64, options: &MonOptions) -> u8 {
-    match options.pool_min_size {
-        0 => (size - size / 2) as u8,
-        n => n.min(size) as u8,
-    }
-}
-
-fn autoscale_number(mode: &str) -> Option<u8> {
-    match mode {
-        "off" => Some(PgPool::AUTOSCALE_OFF),
-        "warn" => Some(PgPool::AUTOSCALE_WARN),
-        "on" => Some(PgPool::AUTOSCALE_ON),
-        _ => None,
-    }
-}
-
-const RULE_REPLICATED: u8 = 1;
-
-fn pick_rule(map: &OsdMap, new: &NewPool) -> Result<u8, Answer> {
-    if let Some(name) = &new.rule_name {
-        let found = placement::crush::edit::rule_id(&map.crush, name);
-        return found
-            .map(|id| id as u8)
-            .ok_or_else(|| Answer::error(ENOENT, format!("specified rule {name} doesn't exist")));
-    }
-    if let Some(rule) = new.rule
-        && map.crush.rule(rule.into()).is_some()
-    {
-        return Ok(rule);
-    }
-    let fits = |rule: &wire::types::crush::Rule| rule.kind == RULE_REPLICATED;
-    let first = map.crush.rules.iter().position(|rule| rule.as_ref().is_some_and(fits));
-    first.map(|id| id as u8).ok_or_else(|| {
-        Answer::error(
-            ENOENT,
-            "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
-        )
-    })
-}
-
-fn create_command(ctx: &mut Ctx<'_>) -> Outcome {
-    let name = ctx.args.required("pool")?;
-    let count = |key: &str| ctx.args.int(key).map(|n| n.clamp(0, i64::from(u32::MAX)) as u32);
-    let erasure = ctx.args.text("pool_type").as_deref() == Some("erasure");
-    // For a replicated pool the fourth word may name the rule instead.
-    let rule_name =
-        ctx.args.text("rule").or_else(|| ctx.args.text("erasure_code_profile").filter(|_| !erasure));
-    let mut options = Vec::new();
-    for (key, option) in [
-        ("pg_num_min", PoolOption::PG_NUM_MIN),
-        ("pg_num_max", PoolOption::PG_NUM_MAX),
-        ("target_size_bytes", PoolOption::TARGET_SIZE_BYTES),
-    ] {
-        if let Some(n) = ctx.args.int(key).filter(|n| *n > 0) {
-            options.push((option, PoolOptionValue::Integer(n)));
-        }
-    }
-    if let Some(ratio) = ctx.args.float("target_size_ratio").filter(|r| *r > 0.0) {
-        options.push((PoolOption::TARGET_SIZE_RATIO, PoolOptionValue::Real(ratio)));
-    }
-    let new = NewPool {
-        name: name.clone(),
-        pg_num: count("pg_num"),
-        pgp_num: count("pgp_num"),
-        size: ctx.args.int("size").filter(|n| *n > 0).map(|n| n as u64),
-        rule: None,
-        rule_name,
-        erasure,
-        autoscale: ctx.args.text("autoscale_mode"),
-        options,
-        bulk: ctx.args.flag("bulk"),
-    };
-    if new.name.starts_with('.') && !ctx.args.flag("yes_i_really_mean_it") {
-        let text = "pool names beginning with . are reserved; pass --yes-i-really-mean-it if you are certain";
-        return Err(Answer::error(EPERM, text));
-    }
-    let (changes, id) = create(ctx.state, &new, ctx.now, ctx.options)?;
-    ctx.changes.extend(changes);
-    Ok(Answer::ok(match id {
-        Some(_) => format!("pool '{name}' created"),
-        None => format!("pool '{name}' already exists"),
-    }))
-}
 
 /// The changes that remove a pool.
 pub(crate) fn remove(
@@ -300,13 +99,17 @@ fn unknown(name: &str) -> Answer {
     Answer::error(ENOENT, format!("unrecognized pool '{name}'"))
 }
 
-fn wanted(ctx: &Ctx<'_>) -> Result<(PoolId, String), Answer> {
+pub(super) fn wanted(ctx: &Ctx<'_>) -> Result<(PoolId, String), Answer> {
     let name = ctx.args.required("pool")?;
     ctx.state.osdmap().pool_by_name(&name).map(|id| (id, name.clone())).ok_or_else(|| unknown(&name))
 }
 
 /// Proposes a pool as `change` leaves it.
-fn change_pool(ctx: &mut Ctx<'_>, id: PoolId, change: impl FnOnce(&mut PgPool)) -> Result<(), Answer> {
+pub(super) fn change_pool(
+    ctx: &mut Ctx<'_>,
+    id: PoolId,
+    change: impl FnOnce(&mut PgPool),
+) -> Result<(), Answer> {
     let mut pool = ctx.state.osdmap().pools[&id].clone();
     change(&mut pool);
     let mut step = step(ctx);
@@ -428,6 +231,27 @@ fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
+fn check_size_changes(pool: &PgPool, what: &str) -> Result<(), Answer> {
+    if pool.flags.has(PoolFlags::NOSIZECHANGE) {
+        let text =
+            format!("pool {what} change is disabled; you must unset nosizechange flag for the pool first");
+        return Err(Answer::error(EPERM, text));
+    }
+    Ok(())
+}
+
+/// A pool that had copies loses them only on purpose.
+fn check_single_copy(ctx: &Ctx<'_>) -> Result<(), Answer> {
+    if !ctx.options.allow_pool_size_one {
+        return Err(Answer::error(EPERM, "configuring pool size as 1 is disabled by default."));
+    }
+    if !ctx.args.flag("yes_i_really_mean_it") {
+        let text = "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.";
+        return Err(Answer::error(EPERM, text));
+    }
+    Ok(())
+}
+
 fn set(ctx: &mut Ctx<'_>) -> Outcome {
     let (id, _) = wanted(ctx)?;
     let (var, val) = (ctx.args.required("var")?, ctx.args.required("val")?);
@@ -436,26 +260,23 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
     let number = || -> Result<u64, Answer> {
         val.parse().map_err(|_| {
             Answer::invalid(format!(
-                "error parsing int value '{val}': strict_strtoll: expected integer, got: '{val}'"
+                "error parsing integer value '{val}': Expected option value to be integer, got '{val}'"
             ))
         })
     };
     match var.as_str() {
         "size" => {
-            if pool.flags.has(PoolFlags::NOSIZECHANGE) {
-                return Err(Answer::error(
-                    EPERM,
-                    "pool size change is disabled; you must unset nosizechange flag for the pool first",
-                ));
-            }
+            check_size_changes(pool, "size")?;
             let size = number()?;
-            check_size(size, ctx.options)?;
-            change_pool(ctx, id, |pool| {
-                pool.size = size as u8;
-                pool.min_size = pool.min_size.min(pool.size);
-            })?;
+            check_size_range(size)?;
+            if size == 1 {
+                check_single_copy(ctx)?;
+            }
+            let min_size = default_min_size(size, ctx.options);
+            change_pool(ctx, id, |pool| (pool.size, pool.min_size) = (size as u8, min_size))?;
         }
         "min_size" => {
+            check_size_changes(pool, "min size")?;
             let least = number()?;
             if least < 1 || least > u64::from(pool.size) {
                 return Err(Answer::invalid(format!(
@@ -505,6 +326,9 @@ fn set(ctx: &mut Ctx<'_>) -> Outcome {
         "crush_rule" => {
             let rule = placement::crush::edit::rule_id(&map.crush, &val)
                 .ok_or_else(|| Answer::error(ENOENT, format!("crush rule {val} does not exist")))?;
+            if map.crush.rule(rule).is_none_or(|row| row.kind != RULE_REPLICATED) {
+                return Err(Answer::invalid(format!("crush rule {rule} type does not match pool")));
+            }
             change_pool(ctx, id, |pool| pool.crush_rule = rule as u8)?;
         }
         "pg_autoscale_mode" => {
@@ -566,159 +390,4 @@ fn option_value(kind: PoolOptionKind, text: &str) -> Option<PoolOptionValue> {
         PoolOptionKind::Integer => PoolOptionValue::Integer(text.parse().ok()?),
         PoolOptionKind::Real => PoolOptionValue::Real(text.parse().ok()?),
     })
-}
-
-// ---- applications ----
-
-fn app_enable(ctx: &mut Ctx<'_>) -> Outcome {
-    let (id, pool) = wanted(ctx)?;
-    let app = ctx.args.required("app")?;
-    let apps = &ctx.state.osdmap().pools[&id].applications;
-    if app.is_empty() || app.len() > 128 {
-        return Err(Answer::invalid("application name must be provided"));
-    }
-    if !apps.contains_key(&app) {
-        if !apps.is_empty() && !ctx.args.flag("yes_i_really_mean_it") {
-            let text = format!(
-                "Are you SURE? Pool '{pool}' already has an enabled application; pass --yes-i-really-mean-it to proceed anyway"
-            );
-            return Err(Answer::error(EPERM, text));
-        }
-        change_pool(ctx, id, |pool| {
-            pool.applications.entry(app.clone()).or_default();
-        })?;
-    }
-    Ok(Answer::ok(format!("enabled application '{app}' on pool '{pool}'")))
-}
-
-fn app_disable(ctx: &mut Ctx<'_>) -> Outcome {
-    let (id, pool) = wanted(ctx)?;
-    let app = ctx.args.required("app")?;
-    if !ctx.args.flag("yes_i_really_mean_it") {
-        let text = "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway";
-        return Err(Answer::error(EPERM, text));
-    }
-    if !ctx.state.osdmap().pools[&id].applications.contains_key(&app) {
-        return Ok(Answer::ok(format!("application '{app}' is not enabled on pool '{pool}'")));
-    }
-    change_pool(ctx, id, |pool| {
-        pool.applications.remove(&app);
-    })?;
-    Ok(Answer::ok(format!("disable application '{app}' on pool '{pool}'")))
-}
-
-fn enabled_app(ctx: &Ctx<'_>, id: PoolId, pool: &str) -> Result<String, Answer> {
-    let app = ctx.args.required("app")?;
-    if ctx.state.osdmap().pools[&id].applications.contains_key(&app) {
-        return Ok(app);
-    }
-    Err(Answer::error(ENOENT, format!("application '{app}' is not enabled on pool '{pool}'")))
-}
-
-fn app_set(ctx: &mut Ctx<'_>) -> Outcome {
-    let (id, pool) = wanted(ctx)?;
-    let app = enabled_app(ctx, id, &pool)?;
-    let (key, value) = (ctx.args.required("key")?, ctx.args.required("value")?);
-    change_pool(ctx, id, |pool| {
-        pool.applications.entry(app.clone()).or_default().insert(key.clone(), value.clone());
-    })?;
-    Ok(Answer::ok(format!("set application '{app}' key '{key}' to '{value}' on pool '{pool}'")))
-}
-
-fn app_rm(ctx: &mut Ctx<'_>) -> Outcome {
-    let (id, pool) = wanted(ctx)?;
-    let app = enabled_app(ctx, id, &pool)?;
-    let key = ctx.args.required("key")?;
-    if !ctx.state.osdmap().pools[&id].applications[&app].contains_key(&key) {
-        return Ok(Answer::ok(format!("application '{app}' on pool '{pool}' does not have key '{key}'")));
-    }
-    change_pool(ctx, id, |pool| {
-        pool.applications.entry(app.clone()).or_default().remove(&key);
-    })?;
-    Ok(Answer::ok(format!("removed application '{app}' key '{key}' on pool '{pool}'")))
-}
-
-fn app_get(ctx: &mut Ctx<'_>) -> Outcome {
-    let map = ctx.state.osdmap();
-    let apps_json = |pool: &PgPool| {
-        Json::Object(
-            pool.applications.iter().map(|(a, pairs)| (a.clone().into(), Json::strings(pairs))).collect(),
-        )
-    };
-    if ctx.args.get("pool").is_none() {
-        let all = map
-            .pools
-            .iter()
-            .map(|(id, pool)| (map.pool_names.get(id).cloned().unwrap_or_default().into(), apps_json(pool)));
-        let json = Json::Object(all.collect());
-        return Ok(ctx.show_json(json));
-    }
-    let (id, pool) = wanted(ctx)?;
-    let Some(app) = ctx.args.text("app") else {
-        return Ok(ctx.show_json(apps_json(&map.pools[&id])));
-    };
-    let Some(pairs) = map.pools[&id].applications.get(&app) else {
-        return Err(Answer::error(ENOENT, format!("pool '{pool}' has no application '{app}'")));
-    };
-    let Some(key) = ctx.args.text("key") else {
-        return Ok(ctx.show_json(Json::strings(pairs)));
-    };
-    match pairs.get(&key) {
-        Some(value) => Ok(ctx.show(|| value.as_str().into(), || format!("{value}\n"))),
-        None => Err(Answer::error(
-            ENOENT,
-            format!("application '{app}' on pool '{pool}' does not have key '{key}'"),
-        )),
-    }
-}
-
-// ---- quotas ----
-
-fn get_quota(ctx: &mut Ctx<'_>) -> Outcome {
-    let (id, name) = wanted(ctx)?;
-    let pool = &ctx.state.osdmap().pools[&id];
-    let sum = ctx.reports.digest.pool_sums.get(&(id as i32)).map(|s| s.stats.sum).unwrap_or_default();
-    let json = || {
-        object! {
-            "pool_name" => name.as_str(),
-            "pool_id" => id,
-            "quota_max_objects" => pool.quota_max_objects,
-            "current_num_objects" => sum.num_objects,
-            "quota_max_bytes" => pool.quota_max_bytes,
-            "current_num_bytes" => sum.num_bytes,
-        }
-    };
-    let plain = || {
-        let mut out = format!("quotas for pool '{name}':\n  max objects: ");
-        match pool.quota_max_objects {
-            0 => out += "N/A",
-            n => {
-                let _ = write!(out, "{} objects  (current num objects: {} objects)", Si(n), sum.num_objects);
-            }
-        }
-        out += "\n  max bytes  : ";
-        match pool.quota_max_bytes {
-            0 => out += "N/A",
-            n => {
-                let _ = write!(out, "{}  (current num bytes: {} bytes)", Bytes(n), sum.num_bytes);
-            }
-        }
-        out
-    };
-    Ok(ctx.show(json, plain))
-}
-
-fn set_quota(ctx: &mut Ctx<'_>) -> Outcome {
-    let name = ctx.args.required("pool")?;
-    let Some(id) = ctx.state.osdmap().pool_by_name(&name) else {
-        return Err(Answer::error(ENOENT, format!("no such pool: {name}")));
-    };
-    let (field, text) = (ctx.args.required("field")?, ctx.args.required("val")?);
-    let value = if field == "max_bytes" { value::bytes(&text) } else { value::count(&text) };
-    let value = value.map_err(|why| Answer::invalid(format!("error parsing value '{text}': {why}")))?;
-    change_pool(ctx, id, |pool| match field.as_str() {
-        "max_objects" => pool.quota_max_objects = value,
-        _ => pool.quota_max_bytes = value,
-    })?;
-    Ok(Answer::ok(format!("set-quota {field} = {value} for pool {name}")))
 }

@@ -1,7 +1,7 @@
 //! Commands as the `ceph` tool sends them: who may, what changes, what is printed.
 
 use super::{AuthMode, Fixture, Input, Monitor, parse};
-use command::errno::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+use command::errno::{EACCES, EINVAL, ENOENT, EPERM};
 
 fn fixture() -> (Fixture, machine::ConnId) {
     let mut f = Fixture::new(AuthMode::Cephx);
@@ -93,7 +93,7 @@ fn a_pool_is_made_shown_renamed_and_removed() {
     let again = f.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     assert_eq!(again, (0, "pool 'p' already exists".into(), String::new()));
     assert_eq!(f.ok(admin, r#"{"prefix":"osd lspools"}"#), "1 p\n");
-    assert_eq!(f.ok(admin, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 1\n");
+    assert_eq!(f.ok(admin, r#"{"prefix":"osd pool get","pool":"p","var":"size"}"#), "size: 3\n");
     let (errno, ..) = f.command(admin, r#"{"prefix":"osd pool get","pool":"q","var":"size"}"#);
     assert_eq!(errno, ENOENT);
     let renamed = f.command(admin, r#"{"prefix":"osd pool rename","srcpool":"p","destpool":"q"}"#);
@@ -105,34 +105,6 @@ fn a_pool_is_made_shown_renamed_and_removed() {
     assert_eq!(f.command(admin, rm).1, "pool 'q' removed");
     assert_eq!(f.ok(admin, r#"{"prefix":"osd pool ls"}"#), "");
     assert!(f.monitor.state().osd.creating.is_empty());
-}
-
-#[test]
-fn copies_that_nobody_would_keep_are_not_promised() {
-    let (mut f, admin) = fixture();
-    for json in [
-        r#"{"prefix":"osd pool create","pool":"p","size":2}"#,
-        r#"{"prefix":"osd pool create","pool":"p","pool_type":"erasure"}"#,
-    ] {
-        assert_eq!(f.command(admin, json).0, EOPNOTSUPP, "{json}");
-    }
-    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
-    let grow = r#"{"prefix":"osd pool set","pool":"p","var":"size","val":"3"}"#;
-    assert_eq!(f.command(admin, grow).0, EOPNOTSUPP);
-    assert!(f.monitor.state().osdmap().pools.values().all(|pool| pool.size == 1));
-}
-
-#[test]
-fn pool_of_one_copy_warns_until_the_warning_is_off() {
-    let (mut f, admin) = fixture();
-    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
-    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
-    assert!(health.contains("POOL_NO_REDUNDANCY: 1 pool(s) have no replicas configured"), "{health}");
-    let off =
-        r#"{"prefix":"config set","who":"global","name":"mon_warn_on_pool_no_redundancy","value":"false"}"#;
-    f.ok(admin, off);
-    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
-    assert!(!health.contains("POOL_NO_REDUNDANCY"), "{health}");
 }
 
 #[test]

@@ -63,6 +63,43 @@ fn steps_lead_from_where_the_subscriber_is_to_the_same_map() {
 }
 
 #[test]
+fn maps_that_change_intervals_are_pushed_to_all_that_had_one() {
+    let mut c = super::cluster::Cluster::of(&["a", "b"]);
+    let steps = |bodies: Vec<Body>| -> Vec<u32> {
+        osdmaps(bodies).iter().flat_map(|m| m.incremental_maps.keys().copied().collect::<Vec<_>>()).collect()
+    };
+    let waiting = c.connect("client.poor", 5001);
+    let new = c.connect("client.poor", 5002);
+    let standing = c.connect("client.poor", 5003);
+    c.send(waiting, subscribe("osdmap", 0, true));
+    c.send(standing, subscribe("osdmap", 0, false));
+    c.sent.clear();
+    let before = c.epoch();
+    let run = |c: &mut super::cluster::Cluster, json: &str| {
+        let body = wire::messages::MMonCommand {
+            paxos: Default::default(),
+            fsid: super::FSID,
+            command: vec![json.to_owned()],
+            input: Default::default(),
+        };
+        let admin = c.admin;
+        c.send(admin, body);
+    };
+    // A flag of an address changes no interval: subscribers alone are told.
+    run(&mut c, r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"1.2.3.4:0/1"}"#);
+    assert!(steps(c.received(waiting)).is_empty());
+    assert_eq!(steps(c.received(standing)), [before + 1]);
+    run(&mut c, r#"{"prefix":"osd down","ids":["0"]}"#);
+    assert_eq!(steps(c.received(waiting)), [before + 1, before + 2], "from where the session is");
+    assert_eq!(steps(c.received(standing)), [before + 2], "once");
+    assert!(steps(c.received(new)).is_empty(), "a peer without a map has not asked for one");
+    let osd = c.osds[1];
+    assert!(steps(c.received(osd)).contains(&(before + 2)));
+    run(&mut c, r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    assert_eq!(steps(c.received(waiting)), [before + 3]);
+}
+
+#[test]
 fn a_subscription_without_permission_is_not_served() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let stranger = f.connect("client.unknown", 5001);

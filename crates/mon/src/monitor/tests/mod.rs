@@ -1,11 +1,19 @@
 //! The monitor from outside: messages in, messages out, and a disk that answers when told to.
 
 mod auth;
+mod cluster;
 mod commands;
 mod durability;
+mod exceptions;
+mod failures;
+mod health;
+mod hold_flags;
 mod maps;
+mod marked_out;
 mod osds;
+mod pool_size;
 mod pools;
+mod requests;
 mod senders;
 
 use super::{AuthMode, Effect, Input, Monitor, Settings};
@@ -225,6 +233,12 @@ impl Fixture {
             }
         }
         panic!("no answer to {json}");
+    }
+
+    /// Runs a command: errno and status.
+    pub fn says(&mut self, conn: ConnId, json: &str) -> (i32, String) {
+        let (errno, status, _) = self.command(conn, json);
+        (errno, status)
     }
 
     /// A command that must succeed: its output.

@@ -5,8 +5,7 @@ use machine::ConnId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{
-    Body, MMonSubscribe, MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDown,
-    MOSDPGCreated, MOSDPGTemp, PaxosHeader, SubscribeItem,
+    Body, MMonSubscribe, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader, SubscribeItem,
 };
 use wire::types::{OsdState, OsdSuperblock, PgId, PoolFlags, Uuid};
 
@@ -104,68 +103,6 @@ fn an_osd_that_says_goodbye_is_down_and_told_so() {
 }
 
 #[test]
-fn a_refused_connection_is_proof_enough() {
-    let (mut f, admin, _) = with_osd();
-    f.ok(admin, r#"{"prefix":"osd new","uuid":"22222222-2222-3333-4444-555555555555","id":1}"#);
-    f.ok(admin, r#"{"prefix":"auth add","entity":"osd.1","caps":["mon","allow profile osd"]}"#);
-    let witness = f.connect("osd.1", 6900);
-    let mut second = boot(6900);
-    second.superblock.whoami = 1;
-    second.superblock.osd_fsid = "22222222-2222-3333-4444-555555555555".parse().unwrap();
-    f.send(witness, second);
-    assert!(f.monitor.state().osdmap().is_up(1));
-    let mut report = MOSDFailure {
-        paxos: PaxosHeader::default(),
-        fsid: FSID,
-        target_osd: 0,
-        target_addrs: addr(6800),
-        epoch: 1,
-        flags: MOSDFailure::FAILED,
-        failed_for_s: 30,
-    };
-    f.send(witness, report.clone());
-    assert!(f.monitor.state().osdmap().is_up(0), "one witness of silence is not enough");
-    report.flags |= MOSDFailure::IMMEDIATE;
-    f.send(witness, report);
-    assert!(!f.monitor.state().osdmap().is_up(0));
-}
-
-#[test]
-fn silence_marks_down_and_a_long_absence_marks_out() {
-    let (mut f, admin, osd) = with_osd();
-    let beacon = MOSDBeacon {
-        paxos: PaxosHeader::default(),
-        pgs: vec![],
-        min_last_epoch_clean: 0,
-        last_purged_snaps_scrub: Default::default(),
-        beacon_interval_s: 5,
-    };
-    f.send(osd, beacon);
-    f.pass(Duration::from_secs(15));
-    assert!(f.monitor.state().osdmap().is_up(0));
-    f.pass(Duration::from_secs(10));
-    assert!(!f.monitor.state().osdmap().is_up(0));
-    let health = f.ok(admin, r#"{"prefix":"health","detail":"detail"}"#);
-    assert!(health.contains("[WRN] OSD_DOWN: 1 osds down"), "{health}");
-    assert!(health.contains("OSD_HOST_DOWN: 1 host (1 osds) down"), "{health}");
-    assert!(health.contains("(root=default) (1 osds) is down"), "{health}");
-    assert!(health.contains("OSD_ROOT_DOWN: 1 root (1 osds) down"), "{health}");
-    // The last OSD is never marked out by itself.
-    f.pass(Duration::from_secs(700));
-    assert!(f.monitor.state().osdmap().is_in(0));
-    f.ok(admin, r#"{"prefix":"config set","who":"mon","name":"mon_osd_min_in_ratio","value":"0"}"#);
-    f.pass(Duration::from_secs(3));
-    let map = f.monitor.state().osdmap();
-    assert!(!map.is_in(0));
-    assert!(map.osds[0].state.has(OsdState::AUTOOUT));
-    assert_eq!(map.osds[0].xinfo.old_weight, 0x10000);
-    // Whoever comes back gets what it had.
-    let back = f.connect("osd.0", 6800);
-    f.send(back, boot(6800));
-    assert!(f.monitor.state().osdmap().is_in(0));
-}
-
-#[test]
 fn new_pgs_are_announced_to_their_primary_until_created() {
     let (mut f, admin, osd) = with_osd();
     let what = BTreeMap::from([("osd_pg_creates".to_owned(), SubscribeItem { start: 0, flags: 0 })]);
@@ -196,27 +133,6 @@ fn new_pgs_are_announced_to_their_primary_until_created() {
     }
     assert!(!creating(&f));
     assert!(f.monitor.state().osd.creating.is_empty());
-}
-
-#[test]
-fn up_thru_and_temporary_sets_are_granted() {
-    let (mut f, admin, osd) = with_osd();
-    f.ok(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
-    let epoch = f.monitor.state().osdmap().epoch;
-    f.send(osd, MOSDAlive { paxos: PaxosHeader { version: epoch.into() }, want: epoch });
-    assert_eq!(f.monitor.state().osdmap().osds[0].info.up_thru, epoch);
-    let pg = PgId { pool: 1, seed: 2 };
-    let mut wish = MOSDPGTemp {
-        paxos: PaxosHeader::default(),
-        map_epoch: epoch,
-        pg_temp: BTreeMap::from([(pg, vec![0])]),
-        forced: false,
-    };
-    f.send(osd, wish.clone());
-    assert_eq!(f.monitor.state().osdmap().pg_temp[&pg], [0]);
-    wish.pg_temp.insert(pg, vec![]);
-    f.send(osd, wish);
-    assert!(f.monitor.state().osdmap().pg_temp.is_empty());
 }
 
 #[test]

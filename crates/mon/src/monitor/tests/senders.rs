@@ -277,6 +277,11 @@ fn cluster(auth: AuthMode) -> Fixture {
         let uuid = Uuid([osd as u8 + 1; 16]);
         f.ok(admin, &format!(r#"{{"prefix":"osd new","uuid":"{uuid}","id":{osd}}}"#));
     }
+    // osd.0 is primary of all placement groups.
+    f.ok(
+        admin,
+        r#"{"prefix":"osd crush create-or-move","id":0,"weight":1.0,"args":["host=h","root=default"]}"#,
+    );
     for (name, caps) in [
         ("osd.1", r#"["mon","allow profile osd"]"#),
         ("mds.a", r#"["mon","allow r"]"#),

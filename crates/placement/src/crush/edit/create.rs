@@ -9,6 +9,11 @@ use wire::types::crush::{Rule, Tunables};
 const TYPES: [&str; 12] =
     ["osd", "host", "chassis", "rack", "row", "pdu", "pod", "room", "datacenter", "zone", "region", "root"];
 
+/// Name of a new map's bucket type: 0 is `osd`, 1 `host`.
+pub fn new_map_type(number: i64) -> Option<&'static str> {
+    TYPES.get(usize::try_from(number).ok()?).copied()
+}
+
 /// A root named `default`, no host yet, and `replicated_rule`, which spreads over `failure_domain` (stock's
 /// `osd_crush_chooseleaf_type`: `host`, or `osd` where one host is all there is).
 ///

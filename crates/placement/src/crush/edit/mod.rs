@@ -22,7 +22,7 @@ pub use classes::{
     class_is_used, rebuild_shadow_trees, remove_device_class, rename_class, set_device_class,
     set_subtree_class,
 };
-pub use create::new_map;
+pub use create::{new_map, new_map_type};
 pub use error::{EditError, Refusal};
 pub use items::{
     Location, add_bucket, create_or_move, insert, is_at, link_bucket, move_bucket, parent_of, remove,

@@ -1,0 +1,269 @@
+//! Failures: an OSD goes down when its peers report it, when its beacons stop, or when it says so itself.
+//!
+//! The rules are those of `OSDMonitor::check_failure`, `get_grace_time` and `handle_osd_timeouts`.
+
+use super::super::{Monitor, Turn};
+use super::requests::Down;
+use super::{BEACON_INTERVAL_DEFAULT_S, Beacon, GRACE_MIN};
+use crate::crush::{location, location_text};
+use crate::osd_flags::{Hold, holds};
+use crate::osd_step::step_after;
+use machine::net::NetEffect;
+use machine::{ConnId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::messages::{MOSDBeacon, MOSDFailure, MOSDMarkMeDead, MOSDMarkMeDown, Message};
+use wire::types::{Epoch, LogPriority, OsdXinfo, UTime};
+
+/// Beacons that may be missed in a row.
+const BEACONS_MISSED_MAX: u64 = 3;
+
+/// Reports about an OSD, by reporter.
+pub(super) type Reporters = BTreeMap<i32, Report>;
+
+/// One OSD has missed another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    at: Time,
+    /// Until then, by the reporter's own account.
+    failed_for: Duration,
+}
+
+impl Report {
+    fn failed_for(&self, now: Time) -> Duration {
+        self.failed_for + now.since(self.at)
+    }
+}
+
+impl Monitor {
+    pub(super) fn on_failure(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        from: Option<i32>,
+        m: &MOSDFailure,
+    ) {
+        let Some(reporter) = from else { return };
+        let target = m.target_osd;
+        let map = self.head.osdmap();
+        let is_failure = m.flags & MOSDFailure::FAILED != 0;
+        if m.fsid != self.head.monmap.fsid || !map.exists(reporter) {
+            return;
+        }
+        let is_about_now = map.is_up(target)
+            && map.osds[target as usize].addrs.client == m.target_addrs
+            && map.osds[target as usize].info.up_from <= m.epoch;
+        if (!map.is_up(reporter) && is_failure) || !is_about_now {
+            // The reporter's map is old.
+            return self.send_maps_later(turn, conn, m.epoch + 1);
+        }
+        if !is_failure {
+            let line = format!("osd.{target} failure report canceled by osd.{reporter}");
+            self.osd.requests.lines.push((LogPriority::DEBUG, line));
+            if let Some(reporters) = self.osd.failures.get_mut(&target) {
+                reporters.remove(&reporter);
+            }
+            return;
+        }
+        if !self.can_mark_down(target) {
+            return;
+        }
+        if m.flags & MOSDFailure::IMMEDIATE != 0 {
+            let line = format!("osd.{target} reported immediately failed by osd.{reporter}");
+            self.osd.requests.lines.push((LogPriority::DEBUG, line));
+            let why = format!("(connection refused reported by osd.{reporter})");
+            let epoch = self.head.osdmap().epoch + 1;
+            return self.fail(target, &why, Some(epoch));
+        }
+        self.osd
+            .requests
+            .lines
+            .push((LogPriority::DEBUG, format!("osd.{target} reported failed by osd.{reporter}")));
+        let failed_for = Duration::from_secs(m.failed_for_s.max(0) as u64);
+        let report = Report { at: turn.now, failed_for };
+        self.osd.failures.entry(target).or_default().insert(reporter, report);
+        self.judge(turn, target);
+    }
+
+    /// Reports of OSDs that are gone, and reports that were neither believed nor taken back in time, are dropped; the
+    /// others are judged.
+    pub(super) fn tick_failures(&mut self, turn: &mut Turn<'_>) {
+        let map = self.head.osdmap();
+        let stale = self.options.osd_heartbeat_grace + self.options.osd_heartbeat_stale;
+        self.osd.failures.retain(|target, reporters| {
+            reporters.retain(|osd, report| map.exists(*osd) && report.failed_for(turn.now) < stale);
+            map.is_up(*target) && !reporters.is_empty()
+        });
+        let suspects: Vec<i32> = self.osd.failures.keys().copied().collect();
+        for osd in suspects {
+            self.judge(turn, osd);
+        }
+    }
+
+    /// Marks an OSD down when reporters in enough subtrees have all missed it for the grace.
+    fn judge(&mut self, turn: &mut Turn<'_>, target: i32) {
+        let Some(reporters) = self.osd.failures.get(&target) else { return };
+        let level = &self.options.osd_reporter_subtree_level;
+        let crush = &self.head.osdmap().crush;
+        let place = |osd: i32| {
+            let path = location(crush, osd).into_iter();
+            path.filter(|(kind, _)| kind == level)
+                .map(|(_, name)| name)
+                .next()
+                .unwrap_or(format!("osd.{osd}"))
+        };
+        let places: BTreeSet<String> = reporters.keys().map(|&r| place(r)).collect();
+        let Some(failed_for) = reporters.values().map(|report| report.failed_for(turn.now)).min() else {
+            return;
+        };
+        let grace = self.grace_of(target, reporters, failed_for, self.wall(turn.now));
+        let is_enough = places.len() as u64 >= self.options.osd_min_down_reporters.max(1);
+        if is_enough && failed_for >= grace && self.can_mark_down(target) {
+            let why = format!(
+                "({} reporters from different {level} after {:.6} >= grace {:.6})",
+                places.len(),
+                failed_for.as_secs_f64(),
+                grace.as_secs_f64()
+            );
+            self.fail(target, &why, None);
+        }
+    }
+
+    /// The heartbeat grace, longer for an OSD, and for reporters, that were slow rather than dead before.
+    fn grace_of(&self, target: i32, reporters: &Reporters, failed_for: Duration, now: UTime) -> Duration {
+        let grace = self.options.osd_heartbeat_grace.max(GRACE_MIN);
+        if !self.options.osd_adjust_heartbeat_grace {
+            return grace;
+        }
+        let map = self.head.osdmap();
+        let own_s = self.laggy_grace_s(&map.osds[target as usize].xinfo, failed_for);
+        let of_reporter = |osd: &i32| {
+            let xinfo = &map.osd(*osd)?.xinfo;
+            let elapsed_ns = now.as_nanos().saturating_sub(xinfo.down_stamp.as_nanos());
+            Some(self.laggy_grace_s(xinfo, Duration::from_nanos(elapsed_ns)))
+        };
+        let reporters_s: f64 = reporters.keys().filter_map(of_reporter).sum();
+        grace + Duration::from_secs_f64(own_s + reporters_s / reporters.len().max(1) as f64)
+    }
+
+    /// Seconds by which the laggy history of an OSD lengthens a grace; it fades with a half-life.
+    pub(super) fn laggy_grace_s(&self, xinfo: &OsdXinfo, elapsed: Duration) -> f64 {
+        if xinfo.laggy_interval_s == 0 || xinfo.laggy_probability == 0 {
+            return 0.0;
+        }
+        let half_life_s = self.options.osd_laggy_halflife.as_secs_f64().max(1.0);
+        let decay = 0.5_f64.powf(elapsed.as_secs_f64() / half_life_s);
+        decay * f64::from(xinfo.laggy_interval_s) * f64::from(xinfo.laggy_probability())
+    }
+
+    /// False under nodown, and when too few OSDs would stay up: then the monitor's own view is in doubt.
+    fn can_mark_down(&self, osd: i32) -> bool {
+        let map = self.head.osdmap();
+        if !map.is_up(osd) || holds(map, osd, Hold::Down) {
+            return false;
+        }
+        let (all, up, _) = map.osd_counts();
+        let stays_up = up.saturating_sub(self.osd.requests.downs.len());
+        stays_up as f64 / all.max(1) as f64 >= self.options.osd_min_up_ratio
+    }
+
+    fn fail(&mut self, osd: i32, why: &str, dead_epoch: Option<Epoch>) {
+        let place = location_text(&self.head.osdmap().crush, osd);
+        self.take_down(osd, format!("osd.{osd} failed ({place}) {why}"), dead_epoch);
+    }
+
+    fn take_down(&mut self, osd: i32, line: String, dead_epoch: Option<Epoch>) {
+        self.osd.requests.downs.entry(osd).or_insert(Down { line, dead_epoch });
+        self.osd.failures.remove(&osd);
+        self.osd.beacons.remove(&osd);
+    }
+
+    pub(super) fn on_mark_me_down(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        tid: u64,
+        from: Option<i32>,
+        m: &MOSDMarkMeDown,
+    ) {
+        let Some(osd) = from.filter(|osd| *osd == m.target_osd) else { return };
+        let map = self.head.osdmap();
+        if !map.is_up(osd) || map.osds[osd as usize].addrs.client != m.target_addrs {
+            self.send_maps_later(turn, conn, m.epoch + 1);
+        } else if self.can_mark_down(osd) {
+            let what = if m.down_and_dead { "down and dead" } else { "down" };
+            let line = format!("osd.{osd} marked itself {what}");
+            self.take_down(osd, line, m.down_and_dead.then_some(m.epoch));
+        }
+        if m.request_ack {
+            let ack = MOSDMarkMeDown { request_ack: false, ..m.clone() };
+            let message = Message::with_tid(tid, ack);
+            self.osd.requests.answers.push(NetEffect::Send { conn, message });
+        }
+    }
+
+    pub(super) fn on_mark_me_dead(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        from: Option<i32>,
+        m: &MOSDMarkMeDead,
+    ) {
+        let Some(osd) = from.filter(|osd| *osd == m.target_osd) else { return };
+        let map = self.head.osdmap();
+        if map.exists(osd) && !map.is_up(osd) && m.fsid == self.head.monmap.fsid {
+            let now = self.wall(turn.now);
+            let mut step = step_after(map, now);
+            let mut xinfo = map.osds[osd as usize].xinfo;
+            xinfo.dead_epoch = m.epoch;
+            step.new_xinfo.insert(osd, xinfo);
+            let line = format!("osd.{osd} marked itself dead as of e{}", m.epoch);
+            let more = vec![self.log_change(now, LogPriority::INFO, "cluster", line)];
+            self.propose_step(turn, step, more);
+        }
+        self.send_maps_later(turn, conn, m.epoch + 1);
+    }
+
+    pub(super) fn beacon(&mut self, osd: i32, now: Time) {
+        let interval_s = self.osd.beacons.get(&osd).map_or(BEACON_INTERVAL_DEFAULT_S, |b| b.interval_s);
+        self.osd.beacons.insert(osd, Beacon { at: now, interval_s });
+    }
+
+    pub(super) fn on_beacon(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDBeacon) {
+        let Some(osd) = from else { return };
+        if !self.head.osdmap().is_up(osd) {
+            // The OSD has not seen that it was marked down.
+            self.send_maps_later(turn, conn, m.paxos.version as Epoch + 1);
+            return;
+        }
+        let interval_s = match u64::try_from(m.beacon_interval_s) {
+            Ok(0) | Err(_) => BEACON_INTERVAL_DEFAULT_S,
+            Ok(s) => s,
+        };
+        self.osd.beacons.insert(osd, Beacon { at: turn.now, interval_s });
+    }
+
+    pub(super) fn tick_beacons(&mut self, turn: &mut Turn<'_>) {
+        let heartbeat_s = self.options.osd_heartbeat_grace.max(GRACE_MIN).as_secs();
+        let report_s = self.options.osd_report_timeout.as_secs().max(heartbeat_s);
+        let map = self.head.osdmap();
+        self.osd.beacons.retain(|osd, _| map.is_up(*osd) || self.osd.requests.boots.contains_key(osd));
+        let silent: Vec<(i32, Duration)> = self
+            .osd
+            .beacons
+            .iter()
+            .filter_map(|(&osd, beacon)| {
+                let allowed_s = (beacon.interval_s * BEACONS_MISSED_MAX).clamp(heartbeat_s, report_s);
+                let silent = turn.now.since(beacon.at);
+                (silent.as_secs() >= allowed_s).then_some((osd, silent))
+            })
+            .collect();
+        for (osd, silent) in silent {
+            if self.can_mark_down(osd) {
+                let silent_s = silent.as_secs_f64();
+                let line = format!("osd.{osd} marked down after no beacon for {silent_s:.6} seconds");
+                self.take_down(osd, line, None);
+            }
+        }
+    }
+}
