@@ -33,6 +33,7 @@ option_set! {
         osd_min_up_ratio: f64 = "mon_osd_min_up_ratio",
         osd_report_timeout: Duration = "mon_osd_report_timeout",
         osd_reporter_subtree_level: String = "mon_osd_reporter_subtree_level",
+        osdmap_epochs_min: u32 = "mon_min_osdmap_epochs",
         pool_cache_dirty_high_ratio: f64 = "osd_pool_default_cache_target_dirty_high_ratio",
         pool_cache_dirty_ratio: f64 = "osd_pool_default_cache_target_dirty_ratio",
         pool_cache_full_ratio: f64 = "osd_pool_default_cache_target_full_ratio",

@@ -96,6 +96,8 @@ changes! {
     17 PgCreated { pg: PgId },
     /// A PG is lost and is to be made anew.
     18 PgCreate { pg: PgId },
+    /// OSDMaps before this epoch are no longer needed.
+    19 OsdMapFloor { epoch: u32 },
 }
 
 impl Change {

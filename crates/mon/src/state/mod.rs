@@ -121,6 +121,7 @@ impl State {
             Change::Unmute { code } => {
                 self.mutes.remove(code);
             }
+            Change::OsdMapFloor { epoch } => self.osd.trim(*epoch),
             Change::PgCreate { pg } => self.osd.create_again(*pg, at),
             Change::PgCreated { pg } => {
                 self.osd.creating.remove(pg);

@@ -1,8 +1,8 @@
 //! The OSDMap and its past: enough epochs that a client or OSD that was away can catch up step by step.
 //!
-//! Steps are kept for the last [`EPOCHS_KEPT`] epochs. Whole maps are kept only every [`BASE_EVERY`] epochs and at
-//! the oldest; any other is made from the nearest base before it. (A whole map for each epoch, as stock keeps on
-//! disk, would be 500 copies of the largest value there is.)
+//! Steps are kept from the floor on, which the leader raises as PGs and OSDs stop needing old maps. Whole maps are kept
+//! only every [`BASE_EVERY`] epochs and at the oldest; any other is made from the nearest base before it. (A whole map
+//! for each epoch, as stock keeps on disk, would be 500 copies of the largest value there is.)
 
 use crate::proposal::Metadata;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::types::{Epoch, OsdMap, OsdMapIncremental, PgId, UTime};
 
-/// As stock's `mon_min_osdmap_epochs`.
-const EPOCHS_KEPT: u32 = 500;
 const BASE_EVERY: u32 = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -85,13 +83,16 @@ impl OsdHistory {
         if self.bases.is_empty() || step.epoch.is_multiple_of(BASE_EVERY) {
             self.bases.insert(step.epoch, self.map.clone());
         }
-        self.trim();
     }
 
-    /// Forgets old epochs, a whole base's worth at a time.
-    fn trim(&mut self) {
-        let wanted = self.map.epoch.saturating_sub(EPOCHS_KEPT);
-        let Some((&first, _)) = self.bases.range(..=wanted).next_back() else { return };
+    /// True if a whole base's worth of epochs lies before `floor`.
+    pub fn can_trim(&self, floor: Epoch) -> bool {
+        self.bases.range(..=floor).next_back().is_some_and(|(base, _)| *base > self.oldest())
+    }
+
+    /// Forgets epochs before `floor`, a whole base's worth at a time.
+    pub fn trim(&mut self, floor: Epoch) {
+        let Some((&first, _)) = self.bases.range(..=floor).next_back() else { return };
         self.bases = self.bases.split_off(&first);
         self.steps = self.steps.split_off(&(first + 1));
     }

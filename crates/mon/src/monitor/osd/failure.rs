@@ -241,6 +241,7 @@ impl Monitor {
             Ok(s) => s,
         };
         self.osd.beacons.insert(osd, Beacon { at: turn.now, interval_s });
+        self.osd.clean_epochs.report(self.head.osdmap(), osd, m);
     }
 
     pub(super) fn tick_beacons(&mut self, turn: &mut Turn<'_>) {

@@ -4,6 +4,7 @@
 //! long enough, or when its own beacons stop. It is marked out when it stays down.
 
 mod boot;
+mod clean_epochs;
 mod creating;
 mod failure;
 mod mark_out;
@@ -14,6 +15,7 @@ use crate::caps::Allow;
 use crate::osd_step::{sealed, step_after};
 use crate::proposal::Change;
 use crate::state::State;
+use clean_epochs::CleanEpochs;
 use failure::Reporters;
 use machine::{ConnId, Time};
 use requests::{Requests, TempRequest};
@@ -39,6 +41,7 @@ pub(super) struct OsdWatch {
     failures: BTreeMap<i32, Reporters>,
     /// OSDs that are down and in, since when this monitor has seen them so.
     down_since: BTreeMap<i32, Time>,
+    clean_epochs: CleanEpochs,
     pub requests: Requests,
 }
 
@@ -179,5 +182,6 @@ impl Monitor {
         self.propose_requests(turn);
         self.tick_down_to_out(turn);
         self.tick_blocklist(turn);
+        self.tick_trim(turn);
     }
 }

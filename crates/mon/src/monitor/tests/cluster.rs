@@ -54,6 +54,17 @@ pub fn boot_of(osd: i32, port: u16) -> MOSDBoot {
     }
 }
 
+/// The beacon of an OSD without PGs.
+pub fn beacon_of(epoch: Epoch, interval_s: i32) -> MOSDBeacon {
+    MOSDBeacon {
+        paxos: PaxosHeader { version: epoch.into() },
+        pgs: vec![],
+        min_last_epoch_clean: epoch,
+        last_purged_snaps_scrub: Default::default(),
+        beacon_interval_s: interval_s,
+    }
+}
+
 impl Cluster {
     /// One OSD a place, up and in. A place is `HOST` or `RACK/HOST`.
     pub fn of(places: &[&str]) -> Cluster {
@@ -121,13 +132,7 @@ impl Cluster {
     }
 
     pub fn beacon(&mut self, osd: i32, interval_s: i32) {
-        let beacon = MOSDBeacon {
-            paxos: PaxosHeader { version: self.epoch().into() },
-            pgs: vec![],
-            min_last_epoch_clean: 0,
-            last_purged_snaps_scrub: Default::default(),
-            beacon_interval_s: interval_s,
-        };
+        let beacon = beacon_of(self.epoch(), interval_s);
         let conn = self.osds[osd as usize];
         self.f.send(conn, beacon);
     }

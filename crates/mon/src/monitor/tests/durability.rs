@@ -112,6 +112,7 @@ fn old_osdmap_epochs_go_and_the_rest_can_be_had_whole() {
         let verb = if n % 2 == 0 { "set" } else { "unset" };
         f.ok(admin, &format!(r#"{{"prefix":"osd {verb}","key":"noout"}}"#));
     }
+    f.pass(std::time::Duration::from_secs(1));
     let history = &f.monitor.state().osd;
     let (oldest, newest) = (history.oldest(), history.map().epoch);
     assert!(newest > 700 && newest - oldest >= 500 && newest - oldest < 600);

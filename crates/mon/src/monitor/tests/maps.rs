@@ -100,6 +100,41 @@ fn maps_that_change_intervals_are_pushed_to_all_that_had_one() {
 }
 
 #[test]
+fn maps_are_kept_while_a_pg_was_not_clean_since() {
+    let mut c = super::cluster::Cluster::of(&["a"]);
+    c.set_option("mon_min_osdmap_epochs", "100");
+    c.done(r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    let pg = wire::types::PgId { pool: 1, seed: 0 };
+    let conn = c.osds[0];
+    c.send(conn, wire::messages::MOSDPGCreated { paxos: Default::default(), pg });
+    let flip = |c: &mut super::cluster::Cluster, times: u32| {
+        for n in 0..times {
+            let verb = if n % 2 == 0 { "set" } else { "unset" };
+            c.done(&format!(r#"{{"prefix":"osd {verb}","key":"noscrub"}}"#));
+        }
+        c.live(std::time::Duration::from_secs(2));
+    };
+    let clean_at = |c: &mut super::cluster::Cluster, epoch: u32| {
+        let mut beacon = super::cluster::beacon_of(c.epoch(), 5);
+        (beacon.pgs, beacon.min_last_epoch_clean) = (vec![pg], epoch);
+        c.send(conn, beacon);
+        c.live(std::time::Duration::from_secs(2));
+    };
+    flip(&mut c, 300);
+    assert_eq!(c.monitor.state().osd.oldest(), 1, "the PG is not reported");
+    clean_at(&mut c, 70);
+    assert_eq!(c.monitor.state().osd.oldest(), 64, "the whole map before epoch 70");
+    let newest = c.epoch();
+    clean_at(&mut c, newest);
+    assert_eq!(c.monitor.state().osd.oldest(), 192, "100 epochs stay");
+    let state = c.monitor.state();
+    assert!(state.osd.at(191).is_none() && state.osd.step_to(192).is_none());
+    assert_eq!(state.osd.at(newest).unwrap().epoch, newest);
+    let again: crate::state::State = codec::decode_exact(&state.snapshot()).unwrap();
+    assert!(again.digest() == state.digest());
+}
+
+#[test]
 fn a_subscription_without_permission_is_not_served() {
     let mut f = Fixture::new(AuthMode::Cephx);
     let stranger = f.connect("client.unknown", 5001);
