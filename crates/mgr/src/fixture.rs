@@ -4,7 +4,9 @@ use crate::PgMap;
 use crate::caps::Caps;
 use crate::commands::{self, Asker, Reaction, View};
 use crate::configs::Configs;
+use crate::progress::RecoveryProgress;
 use command::Answer;
+use machine::Random;
 use placement::crush::edit::{insert, new_map};
 use std::sync::Arc;
 use wire::messages::{MPGStats, PaxosHeader};
@@ -115,7 +117,15 @@ pub(crate) fn react(pg_map: &PgMap, command: &str) -> Reaction {
 
 pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -> Reaction {
     let (configs, connected) = (Configs::default(), [0, 1].into());
-    let view = View { now, fsid: Uuid([7; 16]), pg_map, configs: &configs, connected: &connected };
+    let progress = RecoveryProgress::new(Random::from_number(1));
+    let view = View {
+        now,
+        fsid: Uuid([7; 16]),
+        pg_map,
+        configs: &configs,
+        progress: &progress,
+        connected: &connected,
+    };
     let asker = Asker { name: "client.admin", caps, addr: EntityAddr::default() };
     commands::react(&view, &asker, command)
 }

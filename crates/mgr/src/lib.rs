@@ -3,7 +3,8 @@
 //!
 //! - [`Manager`] is the machine: its own session with the monitor, its own address, the reporters and the askers.
 //! - [`PgMap`] holds every PG's and OSD's last report, and the sums over them.
-//! - `rates` turns reports into rates, `health` into warnings, `space` into what still fits.
+//! - `rates` turns reports into rates, `health` into warnings, `space` into what still fits, `progress` into
+//!   the progress of recovery.
 //! - `commands` is the table of commands and their output.
 //! - `caps` says who may ask what.
 //! - [`metrics`] is the Prometheus page, `daemon_counters` what daemons count.
@@ -20,6 +21,7 @@ mod manager;
 pub mod metrics;
 pub mod options;
 mod pg_map;
+mod progress;
 mod rates;
 #[cfg(test)]
 mod replicated_tests;

@@ -7,6 +7,7 @@ use crate::configs::Configs;
 use crate::daemon_counters::DaemonCounters;
 use crate::metrics::{self, Page};
 use crate::options::MgrOptions;
+use crate::progress::RecoveryProgress;
 use crate::{PgMap, descriptions};
 use asked::{Caller, Form, Relay};
 use bytes::Bytes;
@@ -84,6 +85,7 @@ pub struct Manager {
     session: MonSession,
     map: Option<Arc<OsdMap>>,
     pg_map: PgMap,
+    progress: RecoveryProgress,
     peers: BTreeMap<ConnId, Reporter>,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
@@ -135,6 +137,7 @@ impl Manager {
             session,
             map: None,
             pg_map: PgMap::default(),
+            progress: RecoveryProgress::new(random),
             peers: BTreeMap::new(),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
@@ -283,7 +286,7 @@ impl Manager {
             paxos: PaxosHeader::default(),
             health: HealthChecks(self.pg_map.health(self.clock.at(now))),
             service_map: Bytes::new(),
-            progress: BTreeMap::new(),
+            progress: self.progress.events(self.clock.at(now)),
             gid: self.session.global_id(),
             digest: self.pg_map.digest(self.clock.at(now)).to_vec(wire::features::SUPPORTED).into(),
         };
@@ -493,7 +496,9 @@ impl Machine for Manager {
                     self.ask_mon_config(now, effects);
                 }
                 if self.beacon_at <= now {
-                    self.pg_map.tick(self.clock.at(now));
+                    let wall = self.clock.at(now);
+                    self.pg_map.tick(wall);
+                    self.progress.look(wall, &self.pg_map);
                     self.send_beacon(now, effects);
                     self.note_news(now);
                 }

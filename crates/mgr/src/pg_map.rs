@@ -24,6 +24,8 @@ pub struct PgMap {
     pub(crate) slow_ops: BTreeMap<String, (u32, u32)>,
     pub(crate) options: MgrOptions,
     pub(crate) rates: Rates,
+    /// Objects that PGs have recovered since this manager began.
+    pub(crate) recovered_objects: u64,
 }
 
 /// With the defaults of all options.
@@ -39,6 +41,7 @@ impl Default for PgMap {
             slow_ops: BTreeMap::new(),
             options: MgrOptions::read(&Layers::new(Identity::named("mgr.x"))),
             rates: Rates::default(),
+            recovered_objects: 0,
         }
     }
 }
@@ -97,6 +100,7 @@ impl PgMap {
                 let mut change = stat.stats.sum;
                 change -= known.stats.sum;
                 self.rates.add(pg.pool, change);
+                self.recovered_objects += change.num_objects_recovered.max(0) as u64;
             }
             // The report may have been under way when its sender went down.
             mark_stale(&mut stat, &self.map, now);

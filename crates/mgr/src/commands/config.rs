@@ -106,7 +106,9 @@ mod tests {
     use super::*;
     use crate::PgMap;
     use crate::configs::Configs;
+    use crate::progress::RecoveryProgress;
     use command::options::{Identity, Layers};
+    use machine::Random;
     use wire::types::{UTime, Uuid};
 
     fn ask(command: &str, run: fn(&View<'_>, &Args) -> Answer) -> Answer {
@@ -123,6 +125,7 @@ mod tests {
             fsid: Uuid::default(),
             pg_map: &PgMap::default(),
             configs: &configs,
+            progress: &RecoveryProgress::new(Random::from_number(1)),
             connected: &Default::default(),
         };
         run(&view, &Args::parse(command).unwrap())

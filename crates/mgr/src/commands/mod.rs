@@ -20,6 +20,7 @@ mod tests;
 use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
+use crate::progress::{RecoveryProgress, Setting};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno};
@@ -33,6 +34,7 @@ pub(crate) struct View<'a> {
     pub fsid: Uuid,
     pub pg_map: &'a PgMap,
     pub configs: &'a Configs,
+    pub progress: &'a RecoveryProgress,
     /// OSDs that have a session with this manager.
     pub connected: &'a BTreeSet<i32>,
 }
@@ -49,6 +51,10 @@ pub(crate) enum Reaction {
     AskMonitor {
         command: Json,
         body: String,
+    },
+    SetProgress {
+        setting: Setting,
+        status: &'static str,
     },
 }
 
@@ -161,6 +167,9 @@ table! {
     "service status", "dump service state", service r => service::status;
     "progress", "Show progress of recovery operations", mgr r => service::progress;
     "progress json", "Show machine readable progress information", mgr r => service::progress_json;
+    "progress clear", "Reset progress tracking", mgr rw => service::progress_clear;
+    "progress on", "Enable progress tracking", mgr rw => service::progress_on;
+    "progress off", "Disable progress tracking", mgr rw => service::progress_off;
     "balancer status name=detail,type=CephString,req=false", "Show balancer status", mgr r => service::balancer;
 }
 

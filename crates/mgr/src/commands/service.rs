@@ -1,6 +1,7 @@
-//! Services, progress, balancer: small, and the same for every cluster that has none of it going on.
+//! Services, progress and the balancer.
 
-use super::View;
+use super::{Reaction, View};
+use crate::progress::Setting;
 use command::{Answer, Args, Json, object};
 
 /// No daemon of another kind (gateways, dashboards) registers with shoal's manager yet: the map is empty.
@@ -17,13 +18,33 @@ pub(super) fn status(_: &View<'_>, args: &Args) -> Answer {
     Answer::json(args.format(), &object! {})
 }
 
-pub(super) fn progress(_: &View<'_>, _: &Args) -> Answer {
-    Answer::body("Nothing in progress")
+pub(super) fn progress(view: &View<'_>, _: &Args) -> Answer {
+    match view.progress.text(view.now) {
+        Some(text) => Answer::body(text),
+        None => Answer::ok("Nothing in progress"),
+    }
 }
 
-pub(super) fn progress_json(_: &View<'_>, args: &Args) -> Answer {
-    let none = || Json::Array(Vec::new());
-    Answer::json(args.format(), &object! { "completed" => none(), "events" => none() })
+pub(super) fn progress_json(view: &View<'_>, args: &Args) -> Answer {
+    Answer::json(args.format(), &view.progress.json(view.now))
+}
+
+pub(super) fn progress_on(view: &View<'_>, _: &Args) -> Reaction {
+    match view.progress.is_on() {
+        true => Answer::ok("progress already enabled!").into(),
+        false => Reaction::SetProgress { setting: Setting::On, status: "progress enabled" },
+    }
+}
+
+pub(super) fn progress_off(view: &View<'_>, _: &Args) -> Reaction {
+    match view.progress.is_on() {
+        true => Reaction::SetProgress { setting: Setting::Off, status: "progress disabled" },
+        false => Answer::ok("progress already disabled!").into(),
+    }
+}
+
+pub(super) fn progress_clear(_: &View<'_>, _: &Args) -> Reaction {
+    Reaction::SetProgress { setting: Setting::Clear, status: "" }
 }
 
 /// There is no balancer: upmaps are a person's to set.

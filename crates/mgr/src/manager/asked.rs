@@ -68,6 +68,11 @@ impl Manager {
                 }
                 fx.push(caller.reply(answer));
             }
+            Reaction::SetProgress { setting, status } => {
+                self.progress.set(setting);
+                self.note_news(now);
+                fx.push(caller.reply(Answer::ok(status)));
+            }
             Reaction::AskMonitor { command, body } => self.ask_monitor(now, caller, command, body, fx),
         }
     }
@@ -81,6 +86,7 @@ impl Manager {
             fsid: self.session.fsid(),
             pg_map: &self.pg_map,
             configs: &self.configs,
+            progress: &self.progress,
             connected: &connected,
         };
         let name = reporter.peer.identity.name().to_string();

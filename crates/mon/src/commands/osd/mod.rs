@@ -19,6 +19,7 @@ use crate::state::State;
 use codec::Encode;
 use command::errno::{EINVAL, ENOENT, EPERM};
 use command::{Args, Json, object, parse_osd};
+use placement::spread::Spread;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::types::osd_map::MapFlags;
@@ -569,38 +570,35 @@ fn profile_get(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn utilization(ctx: &mut Ctx<'_>) -> Outcome {
-    let counts = pg::count_by_osd(ctx.state.osdmap());
-    let n = counts.len().max(1) as f64;
-    let total: u64 = counts.values().sum();
-    let average = total as f64 / n;
-    let variance = counts.values().map(|&c| (c as f64 - average).powi(2)).sum::<f64>() / n;
-    let deviation = variance.sqrt();
-    let expected = (average * (1.0 - 1.0 / n)).max(0.0).sqrt();
-    let extreme = |best: Option<(&i32, &u64)>| best.map(|(osd, count)| (*osd, *count)).unwrap_or((-1, 0));
-    let (min_osd, min) = extreme(counts.iter().min_by_key(|(_, count)| **count));
-    let (max_osd, max) = extreme(counts.iter().max_by_key(|(_, count)| **count));
-    let times = |count: u64| if average > 0.0 { count as f64 / average } else { 0.0 };
-    let g = |value: f64| command::json::general(value, 6);
+    let Spread { mean, deviation, deviation_expected, fewest, most, .. } =
+        Spread::of(ctx.state.osdmap(), &|_| true);
+    let extremes = [("min", fewest), ("max", most)];
+    let extremes = || extremes.into_iter().filter_map(|(what, osd)| Some((what, osd?)));
+    let g = |value: f32| command::json::general(value.into(), 6);
     let plain = || {
-        format!(
-            "avg {}\nstddev {} (expected baseline {})\nmin osd.{min_osd} with {min} pgs ({} * mean)\nmax osd.{max_osd} with {max} pgs ({} * mean)\n",
-            g(average),
+        let mut text = format!(
+            "avg {}\nstddev {} (expected baseline {})\n",
+            g(mean),
             g(deviation),
-            g(expected),
-            g(times(min)),
-            g(times(max))
-        )
+            g(deviation_expected)
+        );
+        for (what, (osd, copies)) in extremes() {
+            let times = if mean > 0.0 { copies as f32 / mean } else { 0.0 };
+            let _ = writeln!(text, "{what} osd.{osd} with {copies} pgs ({} * mean)", g(times));
+        }
+        text
     };
     let json = || {
-        object! {
-            "avg_pgs" => average,
-            "std_dev" => deviation,
-            "expected_baseline_std_dev" => expected,
-            "min_osd" => min_osd,
-            "min_osd_pgs" => min,
-            "max_osd" => max_osd,
-            "max_osd_pgs" => max,
+        let mut json = object! {
+            "avg_pgs" => f64::from(mean),
+            "std_dev" => f64::from(deviation),
+            "expected_baseline_std_dev" => f64::from(deviation_expected),
+        };
+        for (what, (osd, copies)) in extremes() {
+            json.push(format!("{what}_osd"), osd);
+            json.push(format!("{what}_osd_pgs"), copies);
         }
+        json
     };
     Ok(ctx.show(json, plain))
 }

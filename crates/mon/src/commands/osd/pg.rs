@@ -3,29 +3,14 @@
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use command::errno::ENOENT;
 use command::{Json, object};
-use std::collections::BTreeMap;
 use wire::text::osd_list;
-use wire::types::{OsdMap, PgId};
+use wire::types::PgId;
 
 pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "pg map name=pgid,type=CephPgid", "say which OSDs serve a placement group", "pg", "r", pg_map;
     "osd map name=pool,type=CephPoolname name=object,type=CephObjectname name=nspace,type=CephString,req=false",
         "say which OSDs serve an object", "osd", "r", object_map;
 };
-
-/// Number of placement groups of each OSD that is in.
-pub(super) fn count_by_osd(map: &OsdMap) -> BTreeMap<i32, u64> {
-    let mut counts: BTreeMap<i32, u64> = map.osd_ids().filter(|&o| map.is_in(o)).map(|o| (o, 0)).collect();
-    let mut mapper = placement::Mapper::default();
-    for (pool, row) in &map.pools {
-        for seed in 0..row.pg_num {
-            for osd in &mapper.map(map, PgId { pool: *pool, seed }).up {
-                *counts.entry(*osd).or_default() += 1;
-            }
-        }
-    }
-    counts
-}
 
 pub(super) fn wanted_pg(ctx: &Ctx<'_>) -> Result<PgId, Answer> {
     let text = ctx.args.required("pgid")?;
