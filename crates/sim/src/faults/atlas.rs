@@ -7,7 +7,7 @@
 //! The atlas judges by [`Sights`], not by counting losses. A pool with min_size 1 acknowledges writes on one copy while the
 //! others are away, and the loss of that copy loses writes, although it is the first loss.
 
-use super::{Cast, Fault};
+use super::{Cast, Command, Fault};
 use crate::check::copies::sight::{PgCopies, Sights};
 use crate::node::NodeId;
 use machine::Random;
@@ -52,6 +52,10 @@ impl Atlas {
                 return Some(Fault::Blackout { nodes, death, down_max, loses: None });
             }
             Fault::FlipBit { node } | Fault::FailReads { node, .. } => self.may_rot(node),
+            Fault::Command {
+                command: Command::PoolSize { size: 1, .. } | Command::PoolMinSize { min_size: 1, .. },
+                ..
+            } => self.may_write_one_copy(),
             _ => true,
         };
         is_permitted.then_some(fault)
@@ -79,6 +83,15 @@ impl Atlas {
         // An OSD that shows no PG at all is starting: its disk may hold the only copies.
         let shows_pgs = |osd: &OsdId| sights.pgs().any(|(_, copies)| copies.on(*osd).is_some());
         lost.iter().all(shows_pgs) && sights.pgs().all(|(_, copies)| is_safe(copies))
+    }
+
+    /// From now on writes may be on one copy, which must not be the one with broken blocks.
+    fn may_write_one_copy(&mut self) -> bool {
+        let is_whole = self.rotten.is_none();
+        if is_whole {
+            self.has_spare_copies = false;
+        }
+        is_whole
     }
 
     /// Broken blocks: in a replicated cluster on one OSD at most, and only where every write is on two.
@@ -177,6 +190,20 @@ mod tests {
         assert!(!is_admitted(&mut spare, lose_disk(1), &sights), "the other copy is on the broken disk");
         assert!(!is_admitted(&mut atlas(3, 1), flip(0), &none), "writes may be on one copy");
         assert!(is_admitted(&mut atlas(1, 1), flip(0), &none), "a pool of size 1 promises an error");
+    }
+
+    #[test]
+    fn broken_blocks_and_single_copies_exclude_each_other() {
+        let flip = Fault::FlipBit { node: NodeId(1) };
+        let none = Sights::default();
+        for command in [Command::PoolMinSize { pool: 0, min_size: 1 }, Command::PoolSize { pool: 0, size: 1 }]
+        {
+            let lower = Fault::Command { node: NodeId(9), command };
+            let mut lowered = atlas(3, 2);
+            assert!(is_admitted(&mut lowered, lower, &none) && !is_admitted(&mut lowered, flip, &none));
+            let mut rotten = atlas(3, 2);
+            assert!(is_admitted(&mut rotten, flip, &none) && !is_admitted(&mut rotten, lower, &none));
+        }
     }
 
     #[test]
