@@ -124,6 +124,8 @@ class Changes(ClusterTest):
         ceph("osd", "pool", "create", "big", 8, 8, "replicated", "--size", 3)
         self.assertEqual(ask("osd", "pool", "get", "big", "min_size")["min_size"], 2)
         # All three OSDs are on one host.
+        ceph("osd", "in", "any")
+        ceph("osd", "reweight", 1, 1)
         self.assertEqual(sorted(ask("osd", "map", "big", "x")["up"]), [0, 1, 2])
         ceph("osd", "pool", "set", "big", "size", 2)
         self.assertEqual(len(ask("osd", "map", "big", "x")["up"]), 2)

@@ -103,8 +103,8 @@ fn rm_primary_temp(ctx: &mut Ctx<'_>) -> Outcome {
 // ---- upmaps ----
 
 fn upmap(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
     check_min_client(ctx, Release::LUMINOUS, "pg-upmap")?;
+    let pg = wanted_pg(ctx)?;
     let ids = wanted_ids(ctx)?;
     check_count(ctx, pg, &ids)?;
     let (mut osds, mut said) = (Vec::new(), String::new());
@@ -124,6 +124,7 @@ fn upmap(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn rm_upmap(ctx: &mut Ctx<'_>) -> Outcome {
+    check_min_client(ctx, Release::LUMINOUS, "pg-upmap")?;
     let pg = wanted_pg(ctx)?;
     let status = format!("clear {pg} pg_upmap mapping");
     if !ctx.state.osdmap().pg_upmap.contains_key(&pg) {
@@ -135,8 +136,8 @@ fn rm_upmap(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
     check_min_client(ctx, Release::LUMINOUS, "pg-upmap")?;
+    let pg = wanted_pg(ctx)?;
     let ids = wanted_ids(ctx)?;
     if ids.is_empty() || ids.len() % 2 != 0 {
         return Err(Answer::invalid("you must specify pairs of osd ids to be remapped"));
@@ -165,6 +166,7 @@ fn upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn rm_upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
+    check_min_client(ctx, Release::LUMINOUS, "pg-upmap")?;
     let pg = wanted_pg(ctx)?;
     let status = format!("clear {pg} pg_upmap_items mapping");
     if !ctx.state.osdmap().pg_upmap_items.contains_key(&pg) {
@@ -176,8 +178,8 @@ fn rm_upmap_items(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn upmap_primary(ctx: &mut Ctx<'_>) -> Outcome {
-    let pg = wanted_pg(ctx)?;
     check_min_client(ctx, Release::REEF, "pg-upmap-primary")?;
+    let pg = wanted_pg(ctx)?;
     let osd = ctx.args.osd("id")?.0;
     check_exists(ctx, osd)?;
     let placed = placement::map_pg(ctx.state.osdmap(), pg);
@@ -199,6 +201,7 @@ fn upmap_primary(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn rm_upmap_primary(ctx: &mut Ctx<'_>) -> Outcome {
+    check_min_client(ctx, Release::REEF, "pg-upmap-primary")?;
     let pg = wanted_pg(ctx)?;
     let status = format!("clear {pg} pg_upmap_primary mapping");
     if !ctx.state.osdmap().pg_upmap_primaries.contains_key(&pg) {
@@ -210,6 +213,7 @@ fn rm_upmap_primary(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn rm_upmap_primary_all(ctx: &mut Ctx<'_>) -> Outcome {
+    check_min_client(ctx, Release::REEF, "pg-upmap-primary")?;
     let all: Vec<PgId> = ctx.state.osdmap().pg_upmap_primaries.keys().copied().collect();
     let status = "cleared all pg_upmap_primary mappings".to_owned();
     if all.is_empty() {

@@ -106,7 +106,10 @@ fn upmaps_change_the_up_set() {
 fn upmap_primary_needs_reef_and_an_osd_of_the_set() {
     let (mut c, up, spare) = with_pool();
     let old = "min_compat_client luminous < reef, which is required for pg-upmap-primary. Try 'ceph osd set-require-min-compat-client reef' before using the new interface";
-    assert_eq!(on_one(&mut c, "pg-upmap-primary", "1.0", up[1]), (EPERM, old.into()));
+    let old = (EPERM, old.to_owned());
+    assert_eq!(on_one(&mut c, "pg-upmap-primary", "1.0", up[1]), old);
+    assert_eq!(plain(&mut c, "rm-pg-upmap-primary", "1.0"), old);
+    assert_eq!(c.told(r#"{"prefix":"osd rm-pg-upmap-primary-all"}"#), old);
     c.done(r#"{"prefix":"osd set-require-min-compat-client","version":"reef"}"#);
     let answer = on_one(&mut c, "pg-upmap-primary", "1.0", spare);
     assert_eq!(answer, (EINVAL, format!("osd.{spare} is not in acting set for pg 1.0")));
