@@ -332,7 +332,7 @@ impl Control {
         }
     }
 
-    fn view(&self, map: &OsdMap) -> ClusterView {
+    fn view(&self, map: &Arc<OsdMap>) -> ClusterView {
         let pools = map.pools.iter().map(|(id, pool)| {
             let view = PoolView {
                 name: map.pool_names.get(id).cloned().unwrap_or_default(),
@@ -352,6 +352,7 @@ impl Control {
         let range = |addr: &EntityAddr| addr.socket.map(|s| (s.ip(), addr.nonce.min(128) as u8));
         ClusterView {
             epoch: map.epoch,
+            map: map.clone(),
             pools: pools.collect(),
             routes: self.holdings.routes(),
             blocklist: map.blocklist.keys().map(any).collect(),
@@ -381,6 +382,10 @@ impl Control {
                 pgs.iter().for_each(|pg| self.holdings.found(core, pg));
                 self.on_loaded(now, core, fx);
             }
+            ToControl::NeedUpThru { .. }
+            | ToControl::WantActing { .. }
+            | ToControl::IntervalsDone { .. }
+            | ToControl::LongerPast { .. } => {}
             ToControl::Created { pg } => {
                 if self.holdings.created(pg.pg) {
                     let transaction = History::save_births(self.holdings.births());

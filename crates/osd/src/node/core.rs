@@ -204,6 +204,7 @@ impl Core {
                 shard::Effect::Send { conn, message } => {
                     out.push(Effect::Net(NetEffect::Send { conn, message }))
                 }
+                shard::Effect::SendPeer { .. } => {}
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction, out),
                 shard::Effect::Read { tag, request } => self.read(tag.0, request, out),
                 shard::Effect::Close { conn } => self.close(conn, out),

@@ -9,8 +9,8 @@ use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, ReadTag, Tag, Time};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
-use wire::messages::{MOSDBackoff, MOSDOp, Message};
-use wire::types::{Epoch, Eversion, HObject, SpgId, UTime};
+use wire::messages::{MOSDBackoff, MOSDOp, MOSDPeer, Message};
+use wire::types::{Epoch, Eversion, HObject, OsdId, PastIntervals, SpgId, UTime};
 
 #[derive(Debug)]
 pub enum Input {
@@ -34,6 +34,16 @@ pub enum Input {
     Backoff {
         conn: ConnId,
         message: Box<MOSDBackoff>,
+    },
+    /// A statement of another OSD about a PG. `from` was proved by the connection.
+    Peer {
+        from: OsdId,
+        message: Box<MOSDPeer>,
+        held: Held,
+    },
+    /// The link to an OSD was made anew: statements that went to it before may be lost.
+    LinkReset {
+        osd: OsdId,
     },
     /// A new map, and what it means for the PGs of this core. The orders take effect before anything that comes
     /// later; the map is shared with all other cores.
@@ -106,6 +116,11 @@ pub enum Effect {
         conn: ConnId,
         message: Message,
     },
+    /// A statement to another OSD: in order, and lost where the link breaks. [`Input::LinkReset`] follows then.
+    SendPeer {
+        to: OsdId,
+        message: Box<MOSDPeer>,
+    },
     Submit {
         tag: Tag,
         transaction: Transaction,
@@ -167,6 +182,25 @@ pub enum ToControl {
     Loaded {
         pgs: Vec<LoadedPg>,
         broken: Vec<(SpgId, String)>,
+    },
+    /// The primary of an interval that began at `since` may not serve before the map has its `up_thru` there.
+    NeedUpThru {
+        since: Epoch,
+    },
+    /// These OSDs should serve the PG for now (`pg_temp`). None: those that CRUSH names.
+    WantActing {
+        pg: SpgId,
+        acting: Vec<i32>,
+    },
+    /// All members of the PG have all its objects: intervals that ended before `epoch` matter no more.
+    IntervalsDone {
+        pg: SpgId,
+        epoch: Epoch,
+    },
+    /// Another OSD knows more intervals of the PG than this one.
+    LongerPast {
+        pg: SpgId,
+        past: PastIntervals,
     },
     /// A new PG is durable.
     Created {
@@ -239,9 +273,37 @@ pub struct PgReport {
     pub stats: crate::pg::meta::PgStats,
 }
 
+/// A run of epochs in which a PG's up and acting sets do not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// The first epoch (`same_interval_since`).
+    pub since: Epoch,
+    /// The first epoch of the run of intervals with the same primary.
+    pub primary_since: Epoch,
+    /// The last epoch in which the PG was split, 0 for never.
+    pub split_at: Epoch,
+    pub up: Vec<i32>,
+    pub up_primary: i32,
+    pub acting: Vec<i32>,
+    /// -1 for none.
+    pub primary: i32,
+    pub size: u32,
+    pub min_size: u32,
+}
+
 /// What a new map means for one PG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PgOrder {
+    /// The PG has a new interval, or this OSD has just started. `past`: the intervals before it. A PG without a copy here gets
+    /// an empty one: complete if `is_birth`, because no interval before this one can have written.
+    Interval {
+        pg: SpgId,
+        split_bits: u8,
+        created: Epoch,
+        is_birth: bool,
+        interval: Arc<Interval>,
+        past: Arc<PastIntervals>,
+    },
     /// It comes into being here, empty: its pool was made in map `created`, and nobody served it before.
     Create { pg: SpgId, split_bits: u8, created: Epoch, since: Epoch },
     /// It is held here and served from here. `since`: the first map of the interval in which we are its primary.

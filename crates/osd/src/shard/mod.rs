@@ -26,7 +26,7 @@ mod turn;
 mod view;
 mod watches;
 
-pub use io::{Effect, Input, Inquiry, InquiryAnswer, LoadedPg, PgOrder, PgReport, ToControl};
+pub use io::{Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgOrder, PgReport, ToControl};
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use view::{ClusterView, PoolView};
@@ -243,6 +243,7 @@ impl Machine for Shard {
             }
             Input::Closed { conn, .. } => self.on_closed(now, conn),
             Input::Backoff { conn, message } => self.on_backoff(conn, &message),
+            Input::Peer { .. } | Input::LinkReset { .. } => {}
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Limits(options) => {
                 self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);

@@ -169,9 +169,10 @@ impl Shard {
                 self.begin_split(now, key, split_bits, children, epoch, fx);
             }
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
-            (PgOrder::Block { .. }, Some(_)) => {}
+            (PgOrder::Interval { .. } | PgOrder::Block { .. }, Some(_)) => {}
             (
-                PgOrder::Serve { .. }
+                PgOrder::Interval { .. }
+                | PgOrder::Serve { .. }
                 | PgOrder::Idle { .. }
                 | PgOrder::Unblock { .. }
                 | PgOrder::Split { .. }
@@ -430,7 +431,8 @@ impl Shard {
 impl PgOrder {
     pub fn pg(&self) -> SpgId {
         match self {
-            PgOrder::Create { pg, .. }
+            PgOrder::Interval { pg, .. }
+            | PgOrder::Create { pg, .. }
             | PgOrder::Serve { pg, .. }
             | PgOrder::Idle { pg }
             | PgOrder::Block { pg }

@@ -3,11 +3,14 @@
 use crate::fast_map::{FastMap, FastSet};
 use crate::node::Failsafe;
 use std::collections::BTreeMap;
-use wire::types::{EntityAddr, Epoch, PoolId};
+use std::sync::Arc;
+use wire::types::{EntityAddr, Epoch, OsdMap, PoolId};
 
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
     pub epoch: Epoch,
+    /// The map itself, for peering and links.
+    pub map: Arc<OsdMap>,
     pub pools: FastMap<PoolId, PoolView>,
     /// Which core has which PG of this OSD.
     pub routes: crate::Routes,

@@ -105,7 +105,7 @@ impl Host {
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Close { conn } => self.closed.push(conn),
-                Effect::Reroute(_) | Effect::ToShard { .. } => {}
+                Effect::SendPeer { .. } | Effect::Reroute(_) | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }
         }

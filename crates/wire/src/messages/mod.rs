@@ -22,6 +22,7 @@ mod osd_op;
 mod osd_op_reply;
 #[cfg(test)]
 mod osd_op_tests;
+mod osd_peer;
 mod osd_ping;
 mod osd_report;
 mod paxos;
@@ -52,6 +53,7 @@ pub use osd_force_recovery::MOSDForceRecovery;
 pub use osd_map::MOSDMap;
 pub use osd_op::{MOSDOp, OsdOps};
 pub use osd_op_reply::{MOSDOpReply, OsdOpResults};
+pub use osd_peer::MOSDPeer;
 pub use osd_ping::{MOSDPing, PingOp};
 pub use osd_report::{
     MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGTemp,

@@ -195,6 +195,7 @@ messages! {
     osd_map::MOSDMap [osd <- osd],
     osd_op::MOSDOp [osd <- any],
     osd_op_reply::MOSDOpReply,
+    osd_peer::MOSDPeer [osd <- osd],
     osd_ping::MOSDPing [osd <- osd],
     osd_report::MOSDAlive [mon <- osd],
     osd_report::MOSDBeacon [mon <- osd],

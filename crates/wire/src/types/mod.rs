@@ -27,6 +27,7 @@ mod osd_superblock;
 mod pg_info;
 mod pg_log;
 mod pg_map_digest;
+mod pg_peer;
 mod pg_stat;
 mod pg_state;
 mod pool;
@@ -63,6 +64,10 @@ pub use osd_superblock::OsdSuperblock;
 pub use pg_info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo};
 pub use pg_log::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet};
 pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
+pub use pg_peer::{
+    Activation, BackfillProgress, CopyReport, LogRun, MissingObject, ObjectPull, ObjectPush, PastInterval,
+    PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PushAck, ScanAnswer, ScanRequest,
+};
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;
 pub use pool::{

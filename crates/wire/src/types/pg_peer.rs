@@ -1,0 +1,350 @@
+//! Statements of one OSD to another about a placement group: copies, intervals, logs, writes, recovery.
+//!
+//! These types are shoal's own. Ceph's OSDs do not understand them, and OSDs of both kinds never share a cluster.
+
+use super::{Epoch, Eversion, HObject, PgLogDup, PgLogEntry};
+use bytes::Bytes;
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
+
+/// A closed interval: a run of epochs in which a PG's up and acting sets did not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct PastInterval {
+    pub first: Epoch,
+    pub last: Epoch,
+    pub up: Vec<i32>,
+    pub acting: Vec<i32>,
+    pub primary: i32,
+    /// The PG may have acknowledged writes: the acting set had `min_size` members, and the map had the primary's
+    /// `up_thru` in the interval.
+    pub may_have_written: bool,
+}
+
+/// The intervals of a PG before the present one, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PastIntervals {
+    /// Every interval that began at this epoch or later is listed.
+    pub known_since: Epoch,
+    pub intervals: Vec<PastInterval>,
+}
+
+/// Counters of a PG's objects and operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct PgCounts {
+    pub objects: i64,
+    pub bytes: i64,
+    pub reads: i64,
+    pub read_kib: i64,
+    pub writes: i64,
+    pub write_kib: i64,
+    pub omap_objects: i64,
+}
+
+/// The state of one copy of a PG.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PgCopyInfo {
+    /// The map in which the pool, or the first ancestor of a child PG, came into being. 0: unknown.
+    pub created: Epoch,
+    /// The map in which this store's OSD was first marked up. A store that began later than an interval has lost what that
+    /// interval wrote.
+    pub store_since: Epoch,
+    /// The interval in which this copy was last activated.
+    pub activated: Epoch,
+    /// The newest interval of which this copy knows that the PG was active.
+    pub last_epoch_started: Epoch,
+    pub last_epoch_clean: Epoch,
+    pub last_epoch_split: Epoch,
+    pub last_update: Eversion,
+    pub last_user_version: u64,
+    /// The log has all entries after this version.
+    pub log_tail: Eversion,
+    /// The copy has every object before this place. The maximum: it has all.
+    pub last_backfill: HObject,
+    pub counts: PgCounts,
+}
+
+/// An object that a copy lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct MissingObject {
+    pub object: HObject,
+    /// The version that the log has.
+    pub need: Eversion,
+}
+
+/// The answer to [`PeerBody::Probe`]. A holder that the map does not name sends it unasked.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct CopyReport {
+    pub info: PgCopyInfo,
+    pub missing: Vec<MissingObject>,
+    pub past: PastIntervals,
+}
+
+/// A run of a PG's log.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct LogRun {
+    /// The run has every entry after this version.
+    pub after: Eversion,
+    /// The newest version of the sender's log.
+    pub head: Eversion,
+    pub entries: Vec<PgLogEntry>,
+    /// Duplicates, where the run starts at the sender's tail.
+    pub duplicates: Vec<PgLogDup>,
+}
+
+/// The primary's order to take over its log and to serve in the present interval.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct Activation {
+    /// The primary's own copy.
+    pub info: PgCopyInfo,
+    /// The epoch that becomes `activated` and `last_epoch_started`.
+    pub started: Epoch,
+    /// Entries after the newest version that both logs have. Divergent ones of the receiver are rewound to `log.after`.
+    pub log: LogRun,
+    /// Forget the copy's log and objects: a backfill from the beginning.
+    pub restart_backfill: bool,
+}
+
+/// One change of a PG, for a member to apply.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PeerWrite {
+    pub entry: PgLogEntry,
+    pub counts: PgCounts,
+    pub last_user_version: u64,
+    /// The newest version that is durable on every member.
+    pub committed_to: Eversion,
+    /// The log's tail at the primary.
+    pub log_tail: Eversion,
+    /// Changes of objects in the store's wire form, whose bytes of data follow in the message's data.
+    pub changes: Bytes,
+}
+
+/// A step of the transfer of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ObjectPush {
+    pub object: HObject,
+    pub version: Eversion,
+    /// Numbers the steps of one transfer from 0. Step 0 replaces what the receiver has.
+    pub step: u32,
+    pub is_last: bool,
+    /// Changes in the store's wire form, whose bytes of data follow in the message's data. Step 0 without changes and with
+    /// `is_last`: the object does not exist.
+    pub changes: Bytes,
+}
+
+/// The answer to a step.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PushAck {
+    pub object: HObject,
+    pub version: Eversion,
+    pub step: u32,
+    /// 0, or an errno of the receiver.
+    pub result: i32,
+}
+
+/// A request for an object that the sender lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ObjectPull {
+    pub object: HObject,
+    pub need: Eversion,
+}
+
+/// A request for the objects of a backfill's window on its target.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ScanRequest {
+    pub begin: HObject,
+    pub end: HObject,
+}
+
+/// Objects and their versions from `begin` up to `end`, ascending.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ScanAnswer {
+    pub begin: HObject,
+    /// The listing is complete up to here.
+    pub end: HObject,
+    pub objects: Vec<MissingObject>,
+}
+
+/// The target of a backfill has every object before this place.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct BackfillProgress {
+    pub through: HObject,
+    pub counts: PgCounts,
+}
+
+/// The statement of one OSD to another about a PG.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PeerBody {
+    /// Primary to holder: report your copy.
+    Probe,
+    Report(CopyReport),
+    /// Primary to holder: the entries after this version, or the whole log where it does not have that version.
+    LogRequest {
+        have: Eversion,
+    },
+    Log(LogRun),
+    Activate(Activation),
+    /// The activation is durable. With the objects that the member lacks.
+    Activated {
+        missing: Vec<MissingObject>,
+    },
+    Write(PeerWrite),
+    /// The member's log is durable up to this version.
+    Ack {
+        durable_to: Eversion,
+    },
+    Pull(ObjectPull),
+    Push(ObjectPush),
+    Pushed(PushAck),
+    Scan(ScanRequest),
+    Scanned(ScanAnswer),
+    Progress(BackfillProgress),
+    /// The progress is durable.
+    Progressed {
+        through: HObject,
+    },
+    /// All members have all objects since this epoch.
+    Clean {
+        epoch: Epoch,
+    },
+    /// Holder that the map does not name: remove the copy, which nobody needs.
+    Remove,
+}
+
+impl PeerBody {
+    /// For logs, metrics and coverage.
+    pub fn name(&self) -> &'static str {
+        match self {
+            PeerBody::Probe => "probe",
+            PeerBody::Report(_) => "report",
+            PeerBody::LogRequest { .. } => "log_request",
+            PeerBody::Log(_) => "log",
+            PeerBody::Activate(_) => "activate",
+            PeerBody::Activated { .. } => "activated",
+            PeerBody::Write(_) => "write",
+            PeerBody::Ack { .. } => "ack",
+            PeerBody::Pull(_) => "pull",
+            PeerBody::Push(_) => "push",
+            PeerBody::Pushed(_) => "pushed",
+            PeerBody::Scan(_) => "scan",
+            PeerBody::Scanned(_) => "scanned",
+            PeerBody::Progress(_) => "progress",
+            PeerBody::Progressed { .. } => "progressed",
+            PeerBody::Clean { .. } => "clean",
+            PeerBody::Remove => "remove",
+        }
+    }
+}
+
+impl Encode for PeerBody {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            PeerBody::Probe => w.u8(1),
+            PeerBody::Report(body) => {
+                w.u8(2);
+                w.put(body)
+            }
+            PeerBody::LogRequest { have } => {
+                w.u8(3);
+                w.put(have)
+            }
+            PeerBody::Log(body) => {
+                w.u8(4);
+                w.put(body)
+            }
+            PeerBody::Activate(body) => {
+                w.u8(5);
+                w.put(body)
+            }
+            PeerBody::Activated { missing } => {
+                w.u8(6);
+                w.put(missing)
+            }
+            PeerBody::Write(body) => {
+                w.u8(7);
+                w.put(body)
+            }
+            PeerBody::Ack { durable_to } => {
+                w.u8(8);
+                w.put(durable_to)
+            }
+            PeerBody::Pull(body) => {
+                w.u8(9);
+                w.put(body)
+            }
+            PeerBody::Push(body) => {
+                w.u8(10);
+                w.put(body)
+            }
+            PeerBody::Pushed(body) => {
+                w.u8(11);
+                w.put(body)
+            }
+            PeerBody::Scan(body) => {
+                w.u8(12);
+                w.put(body)
+            }
+            PeerBody::Scanned(body) => {
+                w.u8(13);
+                w.put(body)
+            }
+            PeerBody::Progress(body) => {
+                w.u8(14);
+                w.put(body)
+            }
+            PeerBody::Progressed { through } => {
+                w.u8(15);
+                w.put(through)
+            }
+            PeerBody::Clean { epoch } => {
+                w.u8(16);
+                w.u32(*epoch)
+            }
+            PeerBody::Remove => w.u8(17),
+        }
+    }
+}
+
+impl Decode for PeerBody {
+    const MIN_LEN: usize = 1;
+
+    fn decode(r: &mut Reader) -> Result<PeerBody, DecodeError> {
+        let offset = r.offset();
+        Ok(match r.u8()? {
+            1 => PeerBody::Probe,
+            2 => PeerBody::Report(r.get()?),
+            3 => PeerBody::LogRequest { have: r.get()? },
+            4 => PeerBody::Log(r.get()?),
+            5 => PeerBody::Activate(r.get()?),
+            6 => PeerBody::Activated { missing: r.get()? },
+            7 => PeerBody::Write(r.get()?),
+            8 => PeerBody::Ack { durable_to: r.get()? },
+            9 => PeerBody::Pull(r.get()?),
+            10 => PeerBody::Push(r.get()?),
+            11 => PeerBody::Pushed(r.get()?),
+            12 => PeerBody::Scan(r.get()?),
+            13 => PeerBody::Scanned(r.get()?),
+            14 => PeerBody::Progress(r.get()?),
+            15 => PeerBody::Progressed { through: r.get()? },
+            16 => PeerBody::Clean { epoch: r.u32()? },
+            17 => PeerBody::Remove,
+            kind => {
+                return Err(DecodeError::Invalid {
+                    what: "a statement about a PG",
+                    value: kind.into(),
+                    offset,
+                });
+            }
+        })
+    }
+}
