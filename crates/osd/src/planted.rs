@@ -6,6 +6,8 @@
 pub enum PlantedBug {
     /// A write is answered before its transaction has committed.
     ReplyBeforeCommit,
+    /// A write is answered when it is durable on the primary alone.
+    AckBeforeReplicas,
     /// A write that is sent again is done again.
     LostReqid,
     /// A request from before the present interval is carried out.

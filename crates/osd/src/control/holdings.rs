@@ -217,10 +217,7 @@ impl Holdings {
                     entry.primary_since = None;
                     true
                 }
-                Holding::Blocked => {
-                    of_core.push(PgOrder::Unblock { pg: (*pg).into() });
-                    false
-                }
+                Holding::Blocked => false,
                 Holding::Leaving => true,
             }
         });
@@ -274,7 +271,6 @@ impl Holdings {
         for seed in old..pg_num {
             let parent = PgId { pool, seed: stable_mod(seed, old, old_mask) };
             if let Some(blocked) = self.entries.get(&parent).filter(|e| e.holding == Holding::Blocked) {
-                orders.entry(blocked.core).or_default().push(PgOrder::Unblock { pg: parent.into() });
                 self.entries.remove(&parent);
             }
         }
@@ -300,19 +296,8 @@ impl Holdings {
             let birth = self.births.ours.get(&pg).map(|b| (b.created, b.since.unwrap_or(map.epoch)));
             let forged = planted::has(PlantedBug::ActiveWithoutHistory).then_some((map.epoch, map.epoch));
             let holding = match birth.or(forged) {
-                Some((created, since)) => {
-                    of_core.push(PgOrder::Create {
-                        pg: id,
-                        split_bits: split_bits(pg.seed, pg_num),
-                        created,
-                        since,
-                    });
-                    Holding::Held
-                }
-                None => {
-                    of_core.push(PgOrder::Block { pg: id });
-                    Holding::Blocked
-                }
+                Some((created, since)) => Holding::Held,
+                None => Holding::Blocked,
             };
             let mut new = Entry { holding, ..held(core, split_bits(pg.seed, pg_num)) };
             new.primary_since = Some(birth.map_or(map.epoch, |(_, since)| since));
@@ -334,7 +319,6 @@ impl Holdings {
         match (known.holding, mine) {
             (Holding::Held, true) if !known.serving => {
                 known.serving = true;
-                of_core.push(PgOrder::Serve { pg: id, since: known.primary_since.unwrap_or(map.epoch) });
             }
             (Holding::Held, false) if known.serving => {
                 known.serving = false;
@@ -343,7 +327,6 @@ impl Holdings {
             // Created elsewhere once, by us after all now: a pool of the same number does not come back, so this
             // is a child that its parent's holder brought.
             (Holding::Blocked, false) => {
-                of_core.push(PgOrder::Unblock { pg: id });
                 self.entries.remove(&pg);
             }
             (Holding::Held | Holding::Blocked | Holding::Leaving, _) => {}
@@ -428,299 +411,5 @@ pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
         serving: false,
         placement: Placement::default(),
         placed_since: 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use codec::{Encode, Features};
-    use machine::Random;
-    use wire::types::{OsdRow, OsdState, PgPool, PoolKind};
-
-    const US: i32 = 0;
-    const PG: PgId = PgId { pool: 1, seed: 0 };
-
-    /// Epoch by epoch, with PG 1.0 placed by hand on one OSD (or nobody).
-    struct Story {
-        map: OsdMap,
-        holdings: Holdings,
-        /// The map in which this store's OSD was first marked up.
-        our_life: Epoch,
-    }
-
-    impl Story {
-        fn new() -> Story {
-            let row = OsdRow {
-                state: OsdState(OsdState::EXISTS | OsdState::UP),
-                weight: OsdMap::WEIGHT_IN,
-                ..OsdRow::default()
-            };
-            let map = OsdMap { epoch: 5, osds: vec![row.clone(), row], ..OsdMap::default() };
-            Story { map, holdings: Holdings::new(US, 2), our_life: 3 }.with_up_from(3)
-        }
-
-        fn with_up_from(mut self, epoch: Epoch) -> Story {
-            self.map.osds[0].info.up_from = epoch;
-            self
-        }
-
-        /// The next map, changed by `change`; the orders it gives, in order of cores.
-        fn next(&mut self, change: impl FnOnce(&mut OsdMap)) -> Vec<PgOrder> {
-            let before = self.map.clone();
-            self.map.epoch += 1;
-            change(&mut self.map);
-            let map = Arc::new(self.map.clone());
-            self.holdings.follow(Some(&before), &map, self.our_life, true);
-            self.holdings.orders(&map, true).into_values().flatten().collect()
-        }
-    }
-
-    fn pool(map: &mut OsdMap, pg_num: u32) {
-        let kind = PoolKind::REPLICATED;
-        map.pools.insert(1, PgPool { kind, size: 1, pg_num, pgp_num: pg_num, ..PgPool::default() });
-    }
-
-    fn on(map: &mut OsdMap, osd: i32) {
-        map.pg_upmap.insert(PG, vec![osd]);
-    }
-
-    fn create(created: Epoch, since: Epoch) -> PgOrder {
-        PgOrder::Create { pg: PG.into(), split_bits: 0, created, since }
-    }
-
-    fn block() -> PgOrder {
-        PgOrder::Block { pg: PG.into() }
-    }
-
-    #[test]
-    fn a_new_pools_pg_begins_with_its_first_primary() {
-        let mut story = Story::new();
-        let orders = story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        assert_eq!(orders, [create(6, 6)]);
-    }
-
-    #[test]
-    fn a_pool_that_nobody_could_serve_at_first_begins_with_who_can() {
-        let mut story = Story::new();
-        assert_eq!(story.next(|map| pool(map, 1)), []);
-        assert_eq!(story.next(|_| ()), []);
-        assert_eq!(story.next(|map| on(map, US)), [create(6, 8)]);
-    }
-
-    #[test]
-    fn a_pg_that_began_elsewhere_is_not_ours_to_begin() {
-        let mut story = Story::new();
-        assert_eq!(
-            story.next(|map| {
-                pool(map, 1);
-                on(map, 1);
-            }),
-            []
-        );
-        assert_eq!(story.next(|map| on(map, US)), [block()]);
-        assert_eq!(story.next(|map| on(map, 1)), [PgOrder::Unblock { pg: PG.into() }]);
-    }
-
-    #[test]
-    fn a_store_that_was_lost_does_not_begin_what_its_earlier_life_was_given() {
-        // The map still names our earlier life, whose store had the PG; ours has not been marked up yet.
-        let mut story = Story::new();
-        story.our_life = 0;
-        assert_eq!(
-            story.next(|map| {
-                pool(map, 1);
-                on(map, US);
-            }),
-            [block()]
-        );
-        story.our_life = 7;
-        assert_eq!(story.next(|map| map.osds[0].info.up_from = 7), [], "it stays blocked");
-    }
-
-    #[test]
-    fn a_pool_that_was_there_before_our_first_map_is_not_ours_to_begin() {
-        let mut story = Story::new();
-        pool(&mut story.map, 1);
-        on(&mut story.map, US);
-        let map = Arc::new(story.map.clone());
-        story.holdings.follow(None, &map, story.our_life, true);
-        let orders: Vec<PgOrder> = story.holdings.orders(&map, true).into_values().flatten().collect();
-        assert_eq!(orders, [block()]);
-    }
-
-    #[test]
-    fn a_pg_that_crush_moves_stays_with_its_holder() {
-        let mut story = Story::new();
-        story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        assert_eq!(story.next(|map| on(map, 1)), [PgOrder::Idle { pg: PG.into() }]);
-        assert_eq!(story.holdings.wanted_temps(&story.map), BTreeMap::from([(PG, vec![US])]));
-        let kept = story.next(|map| drop(map.pg_temp.insert(PG, vec![US])));
-        assert_eq!(kept, [PgOrder::Serve { pg: PG.into(), since: 8 }]);
-        assert_eq!(story.holdings.wanted_temps(&story.map), BTreeMap::new());
-        assert_eq!(story.next(|map| on(map, US)), []);
-        let taken_back = BTreeMap::from([(PG, Vec::new())]);
-        assert_eq!(story.holdings.wanted_temps(&story.map), taken_back);
-    }
-
-    #[test]
-    fn what_was_to_begin_here_when_the_daemon_died_begins_when_it_is_back() {
-        let mut story = Story::new();
-        let first = story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        assert_eq!(first, [create(6, 6)]);
-        let kept = codec::decode_exact(&story.holdings.births().to_vec(Features::NONE)).unwrap();
-        // It never became durable.
-        story.holdings = Holdings::new(US, 2);
-        story.holdings.resume(&story.map, kept);
-        assert_eq!(story.next(|map| on(map, 1)), [], "the map has put it elsewhere meanwhile");
-        let wish = BTreeMap::from([(PG, vec![US])]);
-        assert_eq!(story.holdings.wanted_temps(&story.map), wish, "where nobody may begin it");
-        assert_eq!(story.next(|map| drop(map.pg_temp.insert(PG, vec![US]))), [create(6, 8)]);
-        assert!(story.holdings.created(PG) && !story.holdings.created(PG));
-        assert_eq!(*story.holdings.births(), Births::default());
-    }
-
-    #[test]
-    fn what_was_durable_is_not_begun_again() {
-        let mut story = Story::new();
-        story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        let kept = story.holdings.births().clone();
-        story.holdings = Holdings::new(US, 2);
-        story.holdings.resume(&story.map, kept);
-        story.holdings.found(CoreId(1), &LoadedPg { pg: PG.into(), created: 6, split_bits: 0 });
-        assert_eq!(story.next(|_| ()), [PgOrder::Serve { pg: PG.into(), since: 7 }]);
-        assert_eq!(*story.holdings.births(), Births::default());
-    }
-
-    #[test]
-    fn a_deleted_pool_is_removed_once_and_forgotten_when_it_is_gone() {
-        let mut story = Story::new();
-        story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        let remove = PgOrder::Remove { pg: PG.into() };
-        assert_eq!(story.next(|map| drop(map.pools.remove(&1))), [remove]);
-        assert_eq!(story.next(|_| ()), []);
-        story.holdings.removed(PG);
-        assert!(story.holdings.entries.is_empty());
-    }
-
-    #[test]
-    fn children_stay_on_their_parents_core_and_are_held_wherever_the_map_puts_them() {
-        let mut story = Story::new();
-        story.next(|map| {
-            pool(map, 1);
-            on(map, US);
-        });
-        let orders = story.next(|map| {
-            map.pools.get_mut(&1).unwrap().pg_num = 4;
-            (0..4).for_each(|seed| drop(map.pg_upmap.insert(PgId { pool: 1, seed }, vec![US])));
-        });
-        let child = |seed| SpgId::from(PgId { pool: 1, seed });
-        let children = (1..4).map(|s| (child(s), 2)).collect();
-        let mut want = vec![PgOrder::Split { pg: child(0), split_bits: 2, children, epoch: 7 }];
-        want.extend((0..4).map(|s| PgOrder::Serve { pg: child(s), since: if s == 0 { 6 } else { 7 } }));
-        assert_eq!(orders, want);
-        let cores: BTreeSet<CoreId> = story.holdings.entries.values().map(|e| e.core).collect();
-        assert_eq!(cores.len(), 1);
-    }
-
-    #[test]
-    fn a_split_that_the_daemon_did_not_live_to_finish_is_done_when_it_is_back() {
-        let child = |seed| PgId { pool: 1, seed };
-        // Some of the children were durable, and the parent's own part was not.
-        for made in [vec![], vec![1], vec![1, 2, 3]] {
-            let mut story = Story::new();
-            story.next(|map| {
-                pool(map, 1);
-                map.pools.get_mut(&1).unwrap().pg_num = 4;
-                (0..8).for_each(|seed| drop(map.pg_upmap.insert(child(seed), vec![US])));
-            });
-            let kept = Births::default();
-            story.holdings = Holdings::new(US, 2);
-            for (seed, split_bits) in std::iter::once((0, 0)).chain(made.iter().map(|s| (*s, 2))) {
-                let loaded = LoadedPg { pg: child(seed).into(), created: 6, split_bits };
-                story.holdings.found(CoreId(1), &loaded);
-            }
-            story.holdings.resume(&story.map, kept);
-            let children = (1..4).map(|s| (child(s).into(), 2)).collect();
-            let mut want = vec![PgOrder::Split { pg: child(0).into(), split_bits: 2, children, epoch: 7 }];
-            want.extend((0..4).map(|s| PgOrder::Serve { pg: child(s).into(), since: 7 }));
-            assert_eq!(story.next(|_| ()), want, "{made:?}");
-            // And no more than once; a further one follows from there.
-            assert_eq!(story.next(|_| ()), []);
-            let further = story.next(|map| map.pools.get_mut(&1).unwrap().pg_num = 5);
-            let one = vec![(child(4).into(), 3)];
-            assert_eq!(
-                further[0],
-                PgOrder::Split { pg: child(0).into(), split_bits: 3, children: one, epoch: 9 }
-            );
-        }
-    }
-
-    /// Some PGs of two pools on three OSDs by upmap, OSDs that go down and come back, splits, skipped epochs, and a map
-    /// that names another process under our number.
-    #[test]
-    fn table_and_fresh_mapping_give_equal_orders() {
-        let mut random = Random::from_number(7);
-        for round in 0..40 {
-            let mut map = Story::new().map;
-            map.osds.push(map.osds[0].clone());
-            let (mut kept, mut fresh) = (Holdings::new(US, 2), Holdings::new(US, 2));
-            let mut before: Option<Arc<OsdMap>> = None;
-            for _ in 0..60 {
-                map.epoch += 1;
-                let change = random.below(12);
-                random_step(&mut random, &mut map, change);
-                let (next, is_us) = (Arc::new(map.clone()), random.below(8) > 0);
-                let known = before.as_deref().filter(|_| random.below(10) > 0);
-                fresh.table = PlacementTable::default();
-                fresh.acting_here.clear();
-                let step = |holdings: &mut Holdings| {
-                    holdings.follow(known, &next, 3, is_us);
-                    let orders = holdings.orders(&next, is_us);
-                    holdings.check_placement();
-                    (orders, holdings.births.clone(), holdings.wanted_temps(&next))
-                };
-                assert_eq!(step(&mut kept), step(&mut fresh), "round {round}, map {}", map.epoch);
-                before = Some(next);
-            }
-        }
-    }
-
-    fn random_step(random: &mut Random, map: &mut OsdMap, change: u64) {
-        let pool = 1 + random.below(2) as i64;
-        let pg = PgId { pool, seed: random.below(8) as u32 };
-        let osd = random.below(3) as i32;
-        match change {
-            0 => map.osds[osd as usize].state.0 ^= OsdState::UP,
-            1 => map.osds[osd as usize].weight = OsdMap::WEIGHT_IN - map.osds[osd as usize].weight,
-            2 => drop(map.pools.remove(&pool)),
-            3 | 4 => {
-                let kind = PoolKind::REPLICATED;
-                let new = PgPool { kind, size: 1, pg_num: 2, pgp_num: 2, ..PgPool::default() };
-                let pool = map.pools.entry(pool).or_insert(new);
-                pool.pg_num = (pool.pg_num * 2).min(8);
-            }
-            5 => drop(map.pg_temp.insert(pg, vec![osd])),
-            6 => drop(map.pg_temp.pop_first()),
-            7 => drop(map.primary_temp.insert(pg, osd)),
-            8 => drop(map.primary_temp.pop_first()),
-            9 => drop(map.pg_upmap.pop_first()),
-            _ => drop(map.pg_upmap.insert(pg, vec![osd])),
-        }
     }
 }

@@ -353,6 +353,7 @@ impl Control {
         ClusterView {
             epoch: map.epoch,
             map: map.clone(),
+            store_since: self.history.lineage.first_up,
             pools: pools.collect(),
             routes: self.holdings.routes(),
             blocklist: map.blocklist.keys().map(any).collect(),
@@ -385,7 +386,7 @@ impl Control {
             ToControl::NeedUpThru { .. }
             | ToControl::WantActing { .. }
             | ToControl::IntervalsDone { .. }
-            | ToControl::LongerPast { .. } => {}
+            | ToControl::Rejected { .. } => {}
             ToControl::Created { pg } => {
                 if self.holdings.created(pg.pg) {
                     let transaction = History::save_births(self.holdings.births());

@@ -3,5 +3,5 @@
 mod table;
 mod watch;
 
-pub use table::{ObjectContext, ObjectState, ObjectTable, ObjectTurn};
+pub use table::{ObjectBlock, ObjectContext, ObjectState, ObjectTable, ObjectTurn};
 pub use watch::Watch;

@@ -38,8 +38,20 @@ pub enum ObjectTurn {
     Write,
 }
 
+/// Requests that wait until an object is recovered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectBlock {
+    #[default]
+    None,
+    /// A member lacks the object, or a backfill is copying it.
+    Writes,
+    /// This OSD lacks the object.
+    All,
+}
+
 pub struct ObjectContext {
     pub id: ObjectId,
+    pub block: ObjectBlock,
     pub state: ObjectState,
     pub watches: FastMap<(u64, EntityName), Watch>,
     /// Requests that have begun and whose answer from the store is outstanding: reads.
@@ -61,6 +73,7 @@ impl ObjectContext {
     fn new(id: ObjectId) -> ObjectContext {
         ObjectContext {
             id,
+            block: ObjectBlock::None,
             state: ObjectState::Unknown,
             watches: FastMap::default(),
             readers: 0,
@@ -73,7 +86,8 @@ impl ObjectContext {
 
     fn may_begin(&self, turn: ObjectTurn) -> bool {
         match turn {
-            _ if self.exclusive => false,
+            _ if self.exclusive || self.block == ObjectBlock::All => false,
+            ObjectTurn::Write if self.block == ObjectBlock::Writes => false,
             ObjectTurn::Read => self.writers == 0,
             ObjectTurn::Write => self.readers == 0,
         }
@@ -124,11 +138,13 @@ impl ObjectContext {
         self.writers -= 1;
     }
 
-    /// The PG stopped serving: requests that had not been submitted are gone, whatever they waited for.
-    pub fn reset(&mut self) {
-        self.readers = 0;
-        self.exclusive = false;
-        self.waiting.clear();
+    /// A request has begun to read in order to change the object.
+    pub fn is_exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    pub fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub fn is_idle(&self) -> bool {

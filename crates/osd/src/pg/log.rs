@@ -142,6 +142,59 @@ impl PgLog {
         Some(out)
     }
 
+    /// Takes out everything up to `tail`, as the primary did. A copy follows its primary's log.
+    pub fn trim_to(&mut self, tail: Eversion, max_duplicates: usize) -> Option<Trimmed> {
+        if tail <= self.tail {
+            return None;
+        }
+        let limits = LogLimits { max_entries: 0, max_duplicates, batch: 0 };
+        let out = self.trim(&limits, tail);
+        self.tail = tail;
+        out
+    }
+
+    /// Takes out and returns the entries after `version`.
+    pub fn rewind(&mut self, version: Eversion) -> Vec<LogEntry> {
+        let at = self.entries.partition_point(|e| e.version <= version);
+        let gone: Vec<LogEntry> = self.entries.drain(at..).collect();
+        for entry in &gone {
+            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
+                self.by_reqid.remove(&entry.reqid);
+            }
+        }
+        gone
+    }
+
+    /// Adds those of another log's duplicates that are older than this log's entries and not known. Returns what was added.
+    pub fn add_duplicates(&mut self, duplicates: Vec<Duplicate>) -> Vec<Duplicate> {
+        let mut added: Vec<Duplicate> = duplicates;
+        added.retain(|d| {
+            d.version <= self.tail
+                && self.duplicates.binary_search_by(|known| known.version.cmp(&d.version)).is_err()
+        });
+        for d in &added {
+            self.by_reqid.entry(d.reqid).or_insert(d.version);
+        }
+        self.duplicates.extend(added.iter().cloned());
+        self.duplicates.make_contiguous().sort_by_key(|d| d.version);
+        added
+    }
+
+    /// The log ends or begins with this version, or has it.
+    pub fn has(&self, version: Eversion) -> bool {
+        version == self.tail || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
+    }
+
+    /// The newest version.
+    pub fn head(&self) -> Eversion {
+        self.entries.back().map_or(self.tail, |e| e.version)
+    }
+
+    /// The entries after a version that the log has.
+    pub fn after(&self, version: Eversion) -> impl Iterator<Item = &LogEntry> {
+        self.entries.range(self.entries.partition_point(|e| e.version <= version)..)
+    }
+
     /// A part of the log whose objects now belong to another PG. Duplicates go to both: they do not say which
     /// object they were about.
     pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {

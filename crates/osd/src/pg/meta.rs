@@ -7,6 +7,7 @@
 //! | `l`, epoch (u32, big-endian), version (u64, big-endian) | an entry of the log, `pg_log_entry_t` |
 //! | `d`, epoch, version | a duplicate, `pg_log_dup_t` |
 //! | `x`, `hobject_t` | nothing: the object was found damaged |
+//! | `m`, `hobject_t` | `eversion_t`: the log has this version of the object, and the store lacks it |
 //!
 //! All of it changes in the same transaction as the objects that it describes.
 //!
@@ -15,32 +16,38 @@
 //! [`Stored::renamed`] has the new keys.
 
 use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
+use super::missing::Missing;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::{BTreeSet, VecDeque};
 use store::{Change, ObjectId};
 use thiserror::Error;
 use wire::types::{
-    CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, ShardSet,
+    CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
+    ShardSet,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct PgHistory {
     /// The map in which the pool (or, for a child, the first ancestor) came into being.
     pub created: Epoch,
-    /// The first map of the interval in which this PG last began to serve.
+    /// The newest interval of which this copy knows that the PG was active.
     pub last_epoch_started: Epoch,
     pub last_epoch_clean: Epoch,
     pub last_epoch_split: Epoch,
     /// The interval during which the present primary has been primary.
     pub same_primary_since: Epoch,
+    /// The interval in which this copy was last activated.
+    #[since(2)]
+    pub activated: Epoch,
 }
 
-/// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 2, compat = 2)]
+/// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
+/// them. Version 3 came with copies that a backfill fills: older programs would serve them.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 3, compat = 3)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -48,24 +55,53 @@ pub struct PgProgress {
     /// The newest version that was trimmed from the log: it has all entries after that.
     #[since(2)]
     pub log_tail: Eversion,
+    /// The copy has every object before this place. The maximum: it has all.
+    #[since(3)]
+    pub last_backfill: Complete,
+}
+
+/// The end of what a backfill has brought. Copies of older versions have everything.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Complete(pub HObject);
+
+impl Default for Complete {
+    fn default() -> Complete {
+        Complete(HObject::max())
+    }
+}
+
+impl Default for PgProgress {
+    fn default() -> PgProgress {
+        PgProgress {
+            last_update: Eversion::ZERO,
+            last_user_version: 0,
+            stats: PgStats::default(),
+            log_tail: Eversion::ZERO,
+            last_backfill: Complete::default(),
+        }
+    }
+}
+
+impl PgProgress {
+    /// The copy has every object of the PG that its missing set does not name.
+    pub fn is_complete(&self) -> bool {
+        self.last_backfill.0.max
+    }
+
+    /// A backfill has passed this object, or there is none.
+    pub fn has_reached(&self, object: &HObject) -> bool {
+        self.last_backfill.0.max || *object < self.last_backfill.0
+    }
 }
 
 /// The statistics that a PG keeps; a report widens them into `object_stat_sum_t`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct PgStats {
-    pub objects: i64,
-    pub bytes: i64,
-    pub reads: i64,
-    pub read_kib: i64,
-    pub writes: i64,
-    pub write_kib: i64,
-    pub omap_objects: i64,
-}
+pub type PgStats = PgCounts;
 
 const HISTORY: Bytes = Bytes::from_static(b"history");
 const LOG: u8 = b'l';
 const DUPLICATE: u8 = b'd';
 const DAMAGED: u8 = b'x';
+const MISSING: u8 = b'm';
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MetaError {
@@ -88,6 +124,7 @@ pub struct Stored {
     pub progress: PgProgress,
     pub log: PgLog,
     pub damaged: BTreeSet<HObject>,
+    pub missing: Missing,
     /// Keys as release 0.1.0 wrote them, with the keys and values that replace them.
     pub renamed: Vec<Renamed>,
 }
@@ -101,6 +138,7 @@ impl Stored {
         let mut history = None;
         let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
         let (mut damaged, mut renamed) = (BTreeSet::new(), Vec::new());
+        let mut missing = Missing::default();
         for (key, value) in entries {
             let wrong = |error| MetaError::Decode { key: key.clone(), error };
             let version = match (&key[..], key.first()) {
@@ -110,6 +148,11 @@ impl Stored {
                 }
                 (_, Some(&DAMAGED)) => {
                     damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&MISSING)) => {
+                    let object = codec::decode_exact(&key[1..]).map_err(wrong)?;
+                    missing.add(object, codec::decode_exact(&value).map_err(wrong)?);
                     continue;
                 }
                 (_, Some(&LOG)) => {
@@ -138,14 +181,18 @@ impl Stored {
             log.make_contiguous().sort_by_key(|entry: &LogEntry| entry.version);
             duplicates.make_contiguous().sort_by_key(|duplicate: &Duplicate| duplicate.version);
         }
-        let history = history.ok_or(MetaError::NoHistory)?;
+        let mut history: PgHistory = history.ok_or(MetaError::NoHistory)?;
+        // Release 0.1.0 had one copy, which was always the active one.
+        if history.activated == 0 {
+            history.activated = history.last_epoch_started;
+        }
         let mut progress: PgProgress = codec::decode_exact(header).map_err(MetaError::Progress)?;
         let has_tail = header.first().is_some_and(|struct_version| *struct_version >= 2);
         if !has_tail {
             progress.log_tail = tail_of_unmarked(&log, &progress);
         }
         let log = PgLog::restored(log, duplicates, progress.log_tail);
-        Ok(Stored { history, progress, log, damaged, renamed })
+        Ok(Stored { history, progress, log, damaged, missing, renamed })
     }
 }
 
@@ -166,7 +213,7 @@ pub fn set_history(meta: &ObjectId, history: &PgHistory, progress: &PgProgress) 
     [set_progress(meta, progress), Change::OmapSet { object: meta.clone(), entries }]
 }
 
-fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
+pub fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
     let mut w = codec::Writer::with_capacity(Features::NONE, 96);
     w.put(progress);
     Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
@@ -225,6 +272,51 @@ pub fn remove_damaged<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a
     Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(damaged_key).collect() }
 }
 
+/// The copy lacks these objects.
+pub fn set_missing<'a>(
+    meta: &ObjectId,
+    missing: impl IntoIterator<Item = (&'a HObject, &'a Eversion)>,
+) -> Change {
+    let entry = |(object, need): (&HObject, &Eversion)| {
+        (missing_key(object), Bytes::from(need.to_vec(Features::NONE)))
+    };
+    Change::OmapSet { object: meta.clone(), entries: missing.into_iter().map(entry).collect() }
+}
+
+/// The copy lacks these objects no more.
+pub fn remove_missing<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a HObject>) -> Change {
+    Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(missing_key).collect() }
+}
+
+/// Removes every entry and duplicate of a log.
+pub fn remove_log(meta: &ObjectId, log: &PgLog) -> Change {
+    let entries = log.entries().map(|e| log_key(LOG, e.version));
+    let keys = entries.chain(log.duplicates().map(|d| log_key(DUPLICATE, d.version))).collect();
+    Change::OmapRemove { object: meta.clone(), keys }
+}
+
+/// Removes single entries: those that a merge rewinds.
+pub fn remove_versions(meta: &ObjectId, versions: impl IntoIterator<Item = Eversion>) -> Change {
+    let keys = versions.into_iter().map(|version| log_key(LOG, version)).collect();
+    Change::OmapRemove { object: meta.clone(), keys }
+}
+
+/// Adds entries and duplicates: those that a merge takes over.
+pub fn set_entries<'a>(
+    meta: &ObjectId,
+    entries: impl IntoIterator<Item = &'a LogEntry>,
+    duplicates: impl IntoIterator<Item = &'a Duplicate>,
+) -> Change {
+    let mut out: Vec<(Bytes, Bytes)> =
+        duplicates.into_iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d))).collect();
+    out.extend(entries.into_iter().map(|e| (log_key(LOG, e.version), encode_entry(e))));
+    Change::OmapSet { object: meta.clone(), entries: out }
+}
+
+fn missing_key(object: &HObject) -> Bytes {
+    [&[MISSING][..], &object.to_vec(Features::NONE)].concat().into()
+}
+
 fn damaged_key(object: &HObject) -> Bytes {
     [&[DAMAGED][..], &object.to_vec(Features::NONE)].concat().into()
 }
@@ -262,7 +354,13 @@ fn from_returns(returns: Vec<OpReturn>) -> Vec<(i32, Bytes)> {
 }
 
 fn encode_entry(e: &LogEntry) -> Bytes {
-    let wire = PgLogEntry {
+    let mut w = codec::Writer::with_capacity(Features::NONE, 320);
+    w.put(&entry_to_wire(e));
+    w.into_bytes()
+}
+
+pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
+    PgLogEntry {
         op: match e.kind {
             EntryKind::Modify => LogOp::MODIFY,
             EntryKind::Delete => LogOp::DELETE,
@@ -283,15 +381,15 @@ fn encode_entry(e: &LogEntry) -> Bytes {
         result: e.result,
         op_returns: to_returns(&e.returns),
         written_shards: ShardSet::default(),
-    };
-    let mut w = codec::Writer::with_capacity(Features::NONE, 320);
-    w.put(&wire);
-    w.into_bytes()
+    }
 }
 
 fn decode_entry(bytes: &[u8]) -> Result<LogEntry, codec::DecodeError> {
-    let e: PgLogEntry = codec::decode_exact(bytes)?;
-    Ok(LogEntry {
+    Ok(entry_from_wire(codec::decode_exact(bytes)?))
+}
+
+pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
+    LogEntry {
         kind: match e.op {
             LogOp::DELETE => EntryKind::Delete,
             LogOp::ERROR => EntryKind::Error,
@@ -305,29 +403,35 @@ fn decode_entry(bytes: &[u8]) -> Result<LogEntry, codec::DecodeError> {
         mtime: e.mtime,
         result: e.result,
         returns: from_returns(e.op_returns),
-    })
+    }
 }
 
 fn encode_duplicate(d: &Duplicate) -> Bytes {
-    let wire = PgLogDup {
+    duplicate_to_wire(d).to_vec(Features::NONE).into()
+}
+
+pub fn duplicate_to_wire(d: &Duplicate) -> PgLogDup {
+    PgLogDup {
         reqid: d.reqid,
         version: d.version,
         user_version: d.user_version,
         result: d.result,
         op_returns: to_returns(&d.returns),
-    };
-    wire.to_vec(Features::NONE).into()
+    }
 }
 
 fn decode_duplicate(bytes: &[u8]) -> Result<Duplicate, codec::DecodeError> {
-    let d: PgLogDup = codec::decode_exact(bytes)?;
-    Ok(Duplicate {
+    Ok(duplicate_from_wire(codec::decode_exact(bytes)?))
+}
+
+pub fn duplicate_from_wire(d: PgLogDup) -> Duplicate {
+    Duplicate {
         version: d.version,
         user_version: d.user_version,
         reqid: d.reqid,
         result: d.result,
         returns: from_returns(d.op_returns),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -359,6 +463,7 @@ mod tests {
             last_user_version: 8,
             stats,
             log_tail: Eversion { epoch: 1, version: 1 },
+            last_backfill: Complete(HObject { hash: 7, ..HObject::min() }),
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);

@@ -1,7 +1,10 @@
 //! A placement group: its history, its log, its objects.
 
 pub mod log;
+pub mod merge;
 pub mod meta;
+pub mod missing;
+pub mod role;
 mod state;
 
-pub use state::{CommitWaiter, Pg, PgPhase, Split, split_bits};
+pub use state::{CommitWaiter, Pg, PgPhase, split_bits};

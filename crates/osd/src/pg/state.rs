@@ -2,27 +2,31 @@
 
 use super::log::PgLog;
 use super::meta::{PgHistory, PgProgress};
-use crate::object::ObjectTable;
-use crate::shard::{Moving, Parked, PgOrder};
-use crate::slab::Key;
+use super::missing::Missing;
+use super::role::{Role, Scan, Stage, Transfers};
+use crate::object::{ObjectBlock, ObjectTable};
+use crate::shard::{Interval, Moving, Parked, PgOrder};
 use machine::ConnId;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use store::{Collection, ObjectId};
 use wire::messages::MOSDOpReply;
-use wire::types::{Eversion, HObject, SnapId, SpgId};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, PastIntervals, PgCopyInfo, SnapId, SpgId};
 
-/// What this shard can do for a PG.
+/// The service that a PG gives here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PgPhase {
     /// Its meta object is being read; requests wait.
     Loading,
-    /// Held here and served from here.
+    /// The map names this OSD its primary, and it cannot serve yet: clients are told to hold back.
+    Peering,
+    /// Served from here.
     Active,
-    /// Held here, but the map does not make us serve it.
+    /// Another OSD is its primary, and this one a member.
+    Replica,
+    /// Held here, and the map does not name this OSD.
     Stray,
-    /// The map makes us serve it, but its history is not here: clients are told to hold back.
-    Down,
-    /// Its pool is gone; its objects are being removed.
+    /// Its objects are being removed.
     Removing,
 }
 
@@ -37,9 +41,17 @@ pub struct Pg {
     pub moves: u32,
     pub history: PgHistory,
     pub progress: PgProgress,
-    /// The newest change that is durable.
+    /// The newest change that is durable here.
+    pub durable: Eversion,
+    /// The newest change that is known to be durable on every member.
     pub committed: Eversion,
     pub log: PgLog,
+    pub missing: Missing,
+    pub interval: Arc<Interval>,
+    pub past: Arc<PastIntervals>,
+    pub role: Role,
+    pub transfers: Transfers,
+    pub scans: BTreeMap<u64, Scan>,
     pub objects: ObjectTable,
     /// Of which the store found that it cannot be read as it was written; see [`crate::shard`]'s `damage`.
     pub damaged: BTreeSet<HObject>,
@@ -47,19 +59,10 @@ pub struct Pg {
     pub commit_waiters: VecDeque<CommitWaiter>,
     /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
-    /// A split that waits until everything submitted is durable, and what the map wants of the PG afterwards.
-    pub split: Option<Split>,
+    /// The interval that came while the PG was being read.
     pub after_loading: Option<PgOrder>,
     /// It is between two cores.
     pub moving: Option<Moving>,
-}
-
-/// A PG about to give some of its objects to children.
-pub struct Split {
-    pub split_bits: u8,
-    /// Each with its split bits, in order of their seeds.
-    pub children: Vec<(Key, u8)>,
-    pub epoch: wire::types::Epoch,
 }
 
 pub struct CommitWaiter {
@@ -80,13 +83,19 @@ impl Pg {
             moves: 0,
             history: PgHistory::default(),
             progress: PgProgress::default(),
+            durable: Eversion::ZERO,
             committed: Eversion::ZERO,
             log: PgLog::default(),
+            missing: Missing::default(),
+            interval: Arc::default(),
+            past: Arc::default(),
+            role: Role::None,
+            transfers: Transfers::default(),
+            scans: BTreeMap::new(),
             objects: ObjectTable::default(),
             damaged: BTreeSet::new(),
             commit_waiters: VecDeque::new(),
             parked: VecDeque::new(),
-            split: None,
             after_loading: None,
             moving: None,
         }
@@ -122,11 +131,47 @@ impl Pg {
             (Some(Moving::Arriving), _) => "arriving",
             (None, PgPhase::Loading) => "loading",
             (None, PgPhase::Removing) => "removing",
-            _ if self.split.is_some() => "splitting",
             (None, PgPhase::Active) => "active",
+            (None, PgPhase::Replica) => "replica",
             (None, PgPhase::Stray) => "stray",
-            (None, PgPhase::Down) => "down",
+            (None, PgPhase::Peering) => match self.role.primary().map(|primary| &primary.stage) {
+                Some(Stage::Down { .. }) => "down",
+                Some(Stage::Incomplete) => "incomplete",
+                Some(Stage::Active) => "peered",
+                _ => "peering",
+            },
         }
+    }
+
+    /// What other OSDs may know of this copy. `store_since`: the first map that had this store's OSD up.
+    pub fn report(&self, store_since: Epoch) -> CopyReport {
+        let info = PgCopyInfo {
+            created: self.history.created,
+            store_since,
+            activated: self.history.activated,
+            last_epoch_started: self.history.last_epoch_started,
+            last_epoch_clean: self.history.last_epoch_clean,
+            last_epoch_split: self.history.last_epoch_split,
+            last_update: self.progress.last_update,
+            last_user_version: self.progress.last_user_version,
+            log_tail: self.log.tail(),
+            last_backfill: self.progress.last_backfill.0.clone(),
+            counts: self.progress.stats,
+        };
+        CopyReport { info, missing: self.missing.to_wire(), past: PastIntervals::clone(&self.past) }
+    }
+
+    /// The requests on an object that must wait for its recovery.
+    pub fn block_of(&self, object: &HObject) -> ObjectBlock {
+        if self.missing.contains(object) {
+            return ObjectBlock::All;
+        }
+        let Some(primary) = self.role.primary() else { return ObjectBlock::None };
+        let is_missing = primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object));
+        if is_missing || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object)) {
+            return ObjectBlock::Writes;
+        }
+        ObjectBlock::None
     }
 
     pub fn next_version(&self, epoch: wire::types::Epoch) -> Eversion {

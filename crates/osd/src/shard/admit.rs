@@ -4,7 +4,7 @@ use super::op::{Access, Op, Parked, Stage, called};
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::caps;
 use crate::errno::Errno;
-use crate::object::ObjectTurn;
+use crate::object::{ObjectBlock, ObjectTurn};
 use crate::ops::Operation;
 use crate::pg::{CommitWaiter, PgPhase};
 use crate::planted::{self, PlantedBug};
@@ -64,10 +64,16 @@ impl Shard {
         }
         match self.pgs[pg_key].phase {
             PgPhase::Loading => self.pgs[pg_key].parked.push_back(parked),
-            PgPhase::Down => self.hold_back(pg_key, conn, fx),
+            PgPhase::Peering => self.hold_back(pg_key, conn, fx),
             // The client will see in a map that it has the wrong OSD, or that the pool is gone.
-            PgPhase::Stray | PgPhase::Removing => {}
+            PgPhase::Replica | PgPhase::Stray | PgPhase::Removing => {}
             PgPhase::Active => match self.judge(pg_key, conn, op) {
+                // A listing shows what the log has, so it waits for this OSD's missing objects.
+                Verdict::Admit(access, _) if access.is_pg && !self.pgs[pg_key].missing.is_empty() => {
+                    if let Some(primary) = self.pgs[pg_key].role.primary_mut() {
+                        primary.waiting_lists.push_back(parked);
+                    }
+                }
                 Verdict::Admit(access, _) if access.is_pg => self.begin_listing(pg_key, parked, fx),
                 Verdict::Admit(access, operations) => self.admit(now, pg_key, parked, access, operations, fx),
                 Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
@@ -83,7 +89,7 @@ impl Shard {
         let Some(session) = self.sessions.get(&conn) else { return Verdict::Drop };
         let history = &pg.history;
         let sent_again_after: Epoch =
-            history.same_primary_since.max(pool.last_force_op_resend).max(history.last_epoch_split);
+            pg.interval.since.max(pool.last_force_op_resend).max(history.last_epoch_split);
         if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }
@@ -190,8 +196,19 @@ impl Shard {
             held,
         };
         let key = self.pending.insert(Pending::Op(Box::new(op)));
+        let pg = &mut self.pgs[pg_key];
+        let mut blocked = None;
+        if pg.may_block() {
+            let id = pg.objects[object].id.object.clone();
+            let block = pg.block_of(&id);
+            pg.objects[object].block = block;
+            blocked = Some(id).filter(|_| block != ObjectBlock::None);
+        }
         if self.pgs[pg_key].objects[object].enter(key, turn) {
             self.begin(now, key, fx);
+        }
+        if let Some(object) = blocked {
+            self.want_recovered(pg_key, &object, fx);
         }
     }
 

@@ -40,7 +40,7 @@ impl Shard {
 
     fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
         let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
-        self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
+        self.submit(Pending::Nobody, transaction, fx);
     }
 }
 

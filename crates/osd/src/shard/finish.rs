@@ -7,14 +7,14 @@ use crate::object::ObjectState;
 use crate::ops::{
     CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, StatDelta,
 };
+use crate::pg::Pg;
 use crate::pg::log::{EntryKind, LogEntry};
-use crate::pg::{Pg, meta};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Encode, Features, Rope};
 use machine::Time;
-use store::{Answer, Change, Transaction};
+use store::{Answer, Change};
 use wire::messages::{MOSDOpReply, Message};
 use wire::types::{EntityKind, EntityName, Eversion, OsdFlags, OsdOpResult, ReplyVersions, UTime};
 
@@ -265,7 +265,7 @@ impl Shard {
         reply.ops = results;
         reply.versions = ReplyVersions::new(version, user_version);
         op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes }));
-        self.submit_entry(key, entry, changes, fx);
+        self.submit_change(key, entry, changes, fx);
     }
 
     /// Nothing changes, but how the request came out must be remembered: sent again, it comes out the same.
@@ -298,14 +298,12 @@ impl Shard {
         };
         let side_effects = if result >= 0 { side_effects } else { Default::default() };
         op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes: 0 }));
-        self.submit_entry(key, entry, Vec::new(), fx);
+        self.submit_change(key, entry, Vec::new(), fx);
     }
 
-    fn submit_entry(&mut self, key: Key, entry: LogEntry, changes: Vec<Change>, fx: &mut Fx) {
+    fn submit_change(&mut self, key: Key, entry: LogEntry, changes: Vec<Change>, fx: &mut Fx) {
         let pg_key = self.op(key).expect("the caller made it").pg;
-        let pg = &mut self.pgs[pg_key];
-        let transaction = append_entry(pg, entry, changes, &self.config.log);
-        fx.push(super::Effect::Submit { tag: machine::Tag(key.to_u64()), transaction });
+        self.submit_entry(pg_key, Some(key), entry, changes, fx);
         if planted::has(PlantedBug::ReplyBeforeCommit)
             && let Some(op) = self.op(key)
             && let Stage::Committing(committing) = &op.stage
@@ -341,40 +339,50 @@ impl Shard {
 
     pub(super) fn on_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {
         match self.pending.remove(key) {
-            Some(Pending::Op(op)) => self.on_change_committed(now, op, fx),
+            Some(Pending::Entry { pg, interval, version }) => {
+                self.on_entry_durable(now, pg, interval, version, fx);
+            }
+            Some(Pending::Log { pg, interval, version }) => {
+                self.on_log_durable(now, pg, interval, version, fx);
+            }
+            Some(Pending::PushWrite(step)) => self.on_push_durable(now, *step, fx),
+            Some(Pending::Progress { pg, interval, through }) => {
+                self.on_progress_durable(pg, interval, through, fx);
+            }
             Some(Pending::RemovePg(pg, removal)) => self.go_on_removing(pg, removal, fx),
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
             Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
-            Some(Pending::Internal { pg, version }) => self.on_internal_committed(now, pg, version, fx),
             Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
             Some(Pending::Arrival(pg)) => self.on_arrived(pg, fx),
             Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
             Some(Pending::Nobody) | None => {}
-            Some(Pending::List(_) | Pending::LoadPg(_) | Pending::Departure { .. }) => {
-                unreachable!("reads do not commit")
-            }
+            Some(
+                Pending::Op(_)
+                | Pending::List(_)
+                | Pending::LoadPg(_)
+                | Pending::Departure { .. }
+                | Pending::PushRead(_)
+                | Pending::Scan(_),
+            ) => unreachable!("reads do not commit"),
         }
     }
 
-    fn on_change_committed(&mut self, now: Time, mut op: Box<Op>, fx: &mut Fx) {
+    /// The request's change is durable on every member.
+    pub(super) fn on_change_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(mut op) = self.take_op(key) else { return };
         let Stage::Committing(committing) = std::mem::replace(&mut op.stage, Stage::Turn) else {
             unreachable!("only what was submitted commits");
         };
-        let Committing { reply, version, side_effects, written_bytes } = *committing;
+        let Committing { reply, side_effects, written_bytes, .. } = *committing;
         op.stamps.durable = now;
         let bytes = (written_bytes, out_bytes(&reply.ops));
         self.signals.on_reply(now, &op, &self.sessions, reply.result, bytes);
-        let pg = &mut self.pgs[op.pg];
-        debug_assert!(pg.committed < version, "a PG's transactions commit in order");
-        pg.committed = version;
-        pg.objects[op.object].end_write();
+        self.pgs[op.pg].objects[op.object].end_write();
         self.send_committed(&op, reply, fx);
-        self.answer_commit_waiters(op.pg, fx);
         if !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
         self.pass_turn(op.pg, op.object);
-        self.split_when_quiet(now, op.pg, fx);
     }
 
     fn send_committed(&mut self, op: &Op, reply: MOSDOpReply, fx: &mut Fx) {
@@ -395,16 +403,7 @@ impl Shard {
         }
     }
 
-    fn on_internal_committed(&mut self, now: Time, pg_key: Key, version: Option<Eversion>, fx: &mut Fx) {
-        let Some(pg) = self.pgs.get_mut(pg_key) else { return };
-        if let Some(version) = version {
-            pg.committed = version;
-            self.answer_commit_waiters(pg_key, fx);
-        }
-        self.split_when_quiet(now, pg_key, fx);
-    }
-
-    fn answer_commit_waiters(&mut self, pg_key: Key, fx: &mut Fx) {
+    pub(super) fn answer_commit_waiters(&mut self, pg_key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[pg_key];
         while let Some(w) = pg.commit_waiters.pop_front_if(|w| w.version <= pg.committed) {
             let message: (MOSDOpReply, u64) = (w.reply, w.tid);
@@ -421,22 +420,6 @@ enum Space {
     Wait,
     /// Dropped: see [`super::room`].
     Withhold,
-}
-
-/// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.
-pub(super) fn append_entry(
-    pg: &mut Pg,
-    entry: LogEntry,
-    mut changes: Vec<Change>,
-    limits: &crate::pg::log::LogLimits,
-) -> Transaction {
-    pg.note_changes(&changes);
-    pg.progress.last_update = entry.version;
-    let trimmed = pg.log.trim(limits, pg.committed);
-    pg.progress.log_tail = pg.log.tail();
-    meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
-    pg.log.push(entry);
-    Transaction { collection: pg.collection, changes }
 }
 
 fn out_bytes(results: &[OsdOpResult]) -> u64 {

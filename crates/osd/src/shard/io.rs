@@ -2,6 +2,7 @@
 
 use super::moving::MoveMessage;
 use super::op::Parked;
+use super::replicated::PgStatus;
 use super::view::ClusterView;
 use crate::options::LimitOptions;
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
@@ -197,10 +198,9 @@ pub enum ToControl {
         pg: SpgId,
         epoch: Epoch,
     },
-    /// Another OSD knows more intervals of the PG than this one.
-    LongerPast {
-        pg: SpgId,
-        past: PastIntervals,
+    /// A statement of another OSD that cannot be acted on, or an object that could not be sent.
+    Rejected {
+        why: String,
     },
     /// A new PG is durable.
     Created {
@@ -265,6 +265,7 @@ pub struct PgReport {
     pub history: crate::pg::meta::PgHistory,
     pub last_update: Eversion,
     pub committed: Eversion,
+    pub status: PgStatus,
     pub log_tail: Eversion,
     pub log_len: usize,
     pub duplicates_len: usize,
@@ -304,16 +305,8 @@ pub enum PgOrder {
         interval: Arc<Interval>,
         past: Arc<PastIntervals>,
     },
-    /// It comes into being here, empty: its pool was made in map `created`, and nobody served it before.
-    Create { pg: SpgId, split_bits: u8, created: Epoch, since: Epoch },
-    /// It is held here and served from here. `since`: the first map of the interval in which we are its primary.
-    Serve { pg: SpgId, since: Epoch },
-    /// It is held here and not served.
+    /// The map does not have this process up: nothing is served.
     Idle { pg: SpgId },
-    /// We should serve it and do not hold it: its clients are told to hold back.
-    Block { pg: SpgId },
-    /// Its clients need not hold back any more: somebody else serves it, or nobody.
-    Unblock { pg: SpgId },
     /// Some of its objects now belong to `children`, new PGs on the same core, each with its split bits.
     Split { pg: SpgId, split_bits: u8, children: Vec<(SpgId, u8)>, epoch: Epoch },
     /// Its pool is gone.

@@ -19,6 +19,7 @@ mod listing;
 pub mod moving;
 mod op;
 mod orders;
+mod replicated;
 mod room;
 mod session;
 mod signals;
@@ -29,6 +30,7 @@ mod watches;
 pub use io::{Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgOrder, PgReport, ToControl};
 pub use moving::Moving;
 pub use op::{Access, Parked};
+pub use replicated::{PeerStatus, PgStatus, choose};
 pub use view::{ClusterView, PoolView};
 
 use crate::fast_map::FastMap;
@@ -46,7 +48,7 @@ use store::moving::CollectionRemoval;
 use store::{Placed, ReadRequest, Transaction};
 use watches::{Notify, Timer};
 use wire::messages::Message;
-use wire::types::{Epoch, Eversion, OsdId, SpgId, UTime};
+use wire::types::{Epoch, Eversion, HObject, OsdId, SpgId, UTime};
 
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -88,6 +90,13 @@ pub struct Shard {
     arriving: BTreeSet<SpgId>,
     /// PGs that cannot come: what an earlier move has left is in the way.
     obstructed: BTreeSet<SpgId>,
+    /// PGs of which this OSD is the primary and that do not serve yet.
+    peering: BTreeSet<Key>,
+    /// PGs whose backfill waits for a request that began before its window.
+    due: BTreeSet<Key>,
+    /// Statements of intervals that the map does not have yet.
+    early: replicated::Early,
+    next_transfer: u64,
     /// A reply that the planted bug lets the next one overtake.
     #[cfg(feature = "planted-bugs")]
     held_reply: Option<(ConnId, Message)>,
@@ -105,10 +114,28 @@ enum Pending {
     RemovePg(Key, CollectionRemoval),
     /// The objects of a PG are removed, and the collection with them.
     RemovedPg(Key),
-    /// The OSD's own change to a PG: nobody waits for it but the PG's order. `version`: of its log entry.
-    Internal {
+    /// An entry of a PG's log, with its change.
+    Entry {
         pg: Key,
-        version: Option<Eversion>,
+        interval: Epoch,
+        version: Eversion,
+    },
+    /// A PG's log as a merge left it.
+    Log {
+        pg: Key,
+        interval: Epoch,
+        version: Eversion,
+    },
+    /// A step of an object's transfer is being read, or written.
+    PushRead(Box<replicated::TransferStep>),
+    PushWrite(Box<replicated::TransferStep>),
+    /// A range of objects is being listed.
+    Scan(replicated::ScanStep),
+    /// A backfill's progress is on its way to stable storage.
+    Progress {
+        pg: Key,
+        interval: Epoch,
+        through: HObject,
     },
     /// Nobody waits for it.
     Nobody,
@@ -161,6 +188,10 @@ impl Shard {
             next_move: 0,
             arriving: BTreeSet::new(),
             obstructed: BTreeSet::new(),
+            peering: BTreeSet::new(),
+            due: BTreeSet::new(),
+            early: VecDeque::new(),
+            next_transfer: 0,
             #[cfg(feature = "planted-bugs")]
             held_reply: None,
         }
@@ -174,7 +205,7 @@ impl Shard {
     /// The first epoch of the interval in which a PG is served here.
     pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
         let pg = self.pgs.get(*self.pg_by_id.get(&pg)?)?;
-        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.history.same_primary_since)
+        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.interval.since)
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
@@ -183,9 +214,7 @@ impl Shard {
 
     /// PGs whose objects are on this core, without those that are being removed.
     pub fn owned_pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
-        let is_owned = |pg: &&Pg| {
-            matches!(pg.phase, PgPhase::Loading | PgPhase::Active | PgPhase::Stray) && !pg.has_departed()
-        };
+        let is_owned = |pg: &&Pg| pg.phase != PgPhase::Removing && !pg.has_departed();
         self.pgs.iter().map(|(_, pg)| pg).filter(is_owned).map(|pg| pg.id)
     }
 
@@ -243,7 +272,8 @@ impl Machine for Shard {
             }
             Input::Closed { conn, .. } => self.on_closed(now, conn),
             Input::Backoff { conn, message } => self.on_backoff(conn, &message),
-            Input::Peer { .. } | Input::LinkReset { .. } => {}
+            Input::Peer { from, message, held } => self.on_peer(now, from, message, held, fx),
+            Input::LinkReset { osd } => self.on_link_reset(now, osd, fx),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Limits(options) => {
                 self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);
@@ -271,6 +301,7 @@ impl Machine for Shard {
         self.begin_loading(fx);
         self.fire_timers(now, fx);
         self.take_turns(now, fx);
+        self.take_due(fx);
         self.go_on_departing(now, fx);
     }
 
@@ -291,6 +322,7 @@ impl Machine for Shard {
         for (_, pending) in self.pending.iter() {
             if let Pending::Op(op) = pending {
                 let pg = self.pgs.get(op.pg).expect("a request's PG is there");
+                assert!(matches!(pg.phase, PgPhase::Active), "{} has requests and is not served", pg.id);
                 assert!(pg.objects.get(op.object).is_some(), "a request's object is in memory");
             }
         }

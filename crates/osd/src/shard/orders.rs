@@ -2,18 +2,16 @@
 //! them when the daemon starts.
 
 use super::io::{LoadedPg, PgOrder, PgReport};
-use super::op::Stage;
 use super::view::ClusterView;
 use super::{Effect, Fx, Pending, Shard, ToControl};
-use crate::pg::meta::{self, PgHistory, PgStats, Stored};
-use crate::pg::{Pg, PgPhase, Split};
+use crate::pg::meta::{self, Stored};
+use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
 use machine::Time;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::moving::CollectionRemoval;
 use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
-use wire::types::{Epoch, SpgId};
+use wire::types::{Epoch, HObject, SpgId};
 
 /// Keys of one transaction.
 const RENAMED_MAX: usize = 256;
@@ -55,7 +53,7 @@ impl Shard {
 
     pub(super) fn on_pg_read(
         &mut self,
-        _now: Time,
+        now: Time,
         key: Key,
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
@@ -71,11 +69,12 @@ impl Shard {
         };
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log, damaged, renamed }) => {
+            Ok(Stored { history, progress, log, damaged, missing, renamed }) => {
+                (pg.durable, pg.committed) = (progress.last_update, progress.last_update);
                 pg.history = history;
                 pg.progress = progress;
-                pg.committed = progress.last_update;
                 pg.log = log;
+                pg.missing = missing;
                 pg.damaged = damaged;
                 pg.phase = PgPhase::Stray;
                 let found = LoadedPg { pg: pg.id, created: history.created, split_bits: pg.split_bits };
@@ -89,7 +88,11 @@ impl Shard {
                 self.remove_pg(pg_key);
             }
         }
+        if self.pgs.get(pg_key).is_some() {
+            self.loaded(now, pg_key, fx);
+        }
         self.loaded_when_all(fx);
+        self.take_early(now, fx);
     }
 
     /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them.
@@ -132,6 +135,8 @@ impl Shard {
         for order in orders {
             self.obey(now, order, fx);
         }
+        self.go_on_peering_all(now, fx);
+        self.take_early(now, fx);
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
     }
@@ -146,65 +151,21 @@ impl Shard {
             self.pgs[key].after_loading = Some(order);
             return;
         }
-        if let Some(key) = known
-            && matches!(order, PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. })
-        {
+        // A PG that is leaving for another core stays while its interval ends.
+        if let Some(key) = known {
             self.stay(now, key, "the map changed".into(), fx);
         }
         match (order, known) {
-            (PgOrder::Create { split_bits, created, since, .. }, known) => {
-                if let Some(key) = known {
-                    self.unblock(key, fx);
-                }
-                self.create(id, split_bits, created, since, fx);
+            (PgOrder::Interval { split_bits, created, is_birth, interval, past, .. }, _) => {
+                self.on_interval(now, id, split_bits, created, is_birth, interval, past, fx);
             }
-            (PgOrder::Serve { since, .. }, Some(key)) => self.serve(now, key, since, fx),
-            (PgOrder::Idle { .. }, Some(key)) => self.rest(key, PgPhase::Stray),
-            (PgOrder::Block { .. }, None) => {
-                self.insert_pg(Pg::new(id, 0, PgPhase::Down));
-                self.set_split_bits(id);
-            }
-            (PgOrder::Unblock { .. }, Some(key)) => self.unblock(key, fx),
+            (PgOrder::Idle { .. }, Some(key)) => self.end_role(key, PgPhase::Stray, fx),
             (PgOrder::Split { split_bits, children, epoch, .. }, Some(key)) => {
-                self.begin_split(now, key, split_bits, children, epoch, fx);
+                self.split(key, split_bits, children, epoch, fx);
             }
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
-            (PgOrder::Interval { .. } | PgOrder::Block { .. }, Some(_)) => {}
-            (
-                PgOrder::Interval { .. }
-                | PgOrder::Serve { .. }
-                | PgOrder::Idle { .. }
-                | PgOrder::Unblock { .. }
-                | PgOrder::Split { .. }
-                | PgOrder::Remove { .. },
-                None,
-            ) => {}
+            (PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. }, None) => {}
         }
-    }
-
-    /// A PG that is not here still says which objects it would have: clients hold those back.
-    fn set_split_bits(&mut self, id: SpgId) {
-        let pg_num = self.view.pools.get(&id.pg.pool).map_or(1, |p| p.pg_num);
-        if let Some(key) = self.pg_by_id.get(&id) {
-            self.pgs[*key].split_bits = crate::pg::split_bits(id.pg.seed, pg_num);
-        }
-    }
-
-    fn create(&mut self, id: SpgId, split_bits: u8, created: Epoch, since: Epoch, fx: &mut Fx) {
-        let mut pg = Pg::new(id, split_bits, PgPhase::Active);
-        pg.history = PgHistory {
-            created,
-            last_epoch_started: self.view.epoch,
-            last_epoch_clean: self.view.epoch,
-            last_epoch_split: 0,
-            same_primary_since: since,
-        };
-        let mut changes =
-            vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
-        changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
-        let transaction = Transaction { collection: pg.collection, changes };
-        let pg = self.insert_pg(pg);
-        self.submit(Pending::CreatePg(pg), transaction, fx);
     }
 
     pub(super) fn on_created(&self, pg_key: Key, fx: &mut Fx) {
@@ -213,85 +174,60 @@ impl Shard {
         }
     }
 
-    fn serve(&mut self, now: Time, key: Key, since: Epoch, fx: &mut Fx) {
-        let epoch = self.view.epoch;
-        let pg = &mut self.pgs[key];
-        let begins = pg.phase != PgPhase::Active || pg.history.same_primary_since != since;
-        if begins {
-            pg.phase = PgPhase::Active;
-            pg.history.same_primary_since = since;
-            pg.history.last_epoch_started = epoch;
-            pg.history.last_epoch_clean = epoch;
-            let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
-            let transaction = Transaction { collection: pg.collection, changes };
-            self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
-        }
-        self.let_go(key, fx);
-        while let Some(parked) = self.pgs[key].parked.pop_front() {
-            self.dispatch(now, parked, fx);
-        }
-    }
-
-    /// Stops serving. What has been submitted will commit and be answered; what has not is dropped, and its
-    /// clients send it again to whom the map names.
-    fn rest(&mut self, key: Key, phase: PgPhase) {
-        self.pgs[key].phase = phase;
-        self.drop_unsubmitted(key);
-        self.forget_watches(key);
-        self.pgs[key].parked.clear();
-    }
-
-    fn drop_unsubmitted(&mut self, pg_key: Key) {
-        let mut gone = Vec::new();
-        for (key, pending) in self.pending.iter() {
-            let theirs = match pending {
-                Pending::Op(op) => op.pg == pg_key && !matches!(op.stage, Stage::Committing(_)),
-                Pending::List(list) => list.pg == pg_key,
-                _ => false,
-            };
-            if theirs {
-                gone.push(key);
-            }
-        }
-        for key in gone {
-            self.pending.remove(key);
-        }
-        self.pgs[pg_key].objects.iter_mut().for_each(|(_, object)| object.reset());
-    }
-
-    fn unblock(&mut self, key: Key, fx: &mut Fx) {
-        if self.pgs[key].phase == PgPhase::Down {
-            self.let_go(key, fx);
-            self.remove_pg(key);
-        }
-    }
-
-    /// The children exist from now on, so that requests for them wait; the objects move when everything that the
-    /// parent has submitted is durable.
-    fn begin_split(
-        &mut self,
-        now: Time,
-        key: Key,
-        split_bits: u8,
-        mut children: Vec<(SpgId, u8)>,
-        epoch: Epoch,
-        fx: &mut Fx,
-    ) {
-        if self.pgs[key].phase == PgPhase::Down {
-            return;
-        }
-        self.rest(key, PgPhase::Loading);
+    /// The children get their objects in the order of transactions, behind everything that the parent has submitted.
+    fn split(&mut self, key: Key, split_bits: u8, mut children: Vec<(SpgId, u8)>, epoch: Epoch, fx: &mut Fx) {
+        self.end_role(key, PgPhase::Stray, fx);
         // A lower seed has at most as many bits: its objects leave first.
         children.sort_by_key(|(id, _)| id.pg.seed);
         for (id, _) in &children {
             self.discard_half_made(*id, fx);
         }
-        let children = children
-            .into_iter()
-            .map(|(id, bits)| (self.insert_pg(Pg::new(id, bits, PgPhase::Loading)), bits))
-            .collect();
-        self.pgs[key].split = Some(Split { split_bits, children, epoch });
-        self.split_when_quiet(now, key, fx);
+        let pg = &mut self.pgs[key];
+        pg.history.last_epoch_split = epoch;
+        let parts = children.len() as i64 + 1;
+        let mut parent_changes = Vec::new();
+        for (id, bits) in children {
+            let seed = id.pg.seed;
+            let mask = ((1u64 << bits) - 1) as u32;
+            let belongs = |o: &HObject| o.hash & mask == seed;
+            let parent = &mut self.pgs[key];
+            let mut child = Pg::new(id, bits, PgPhase::Stray);
+            child.log = parent.log.split_off(belongs);
+            child.damaged = parent.damaged.extract_if(.., |o| belongs(o)).collect();
+            child.missing = parent.missing.split_off(belongs);
+            child.history = parent.history;
+            child.progress = parent.progress.clone();
+            (child.durable, child.committed) = (parent.durable, parent.committed);
+            let share = parent.progress.stats.share(parts);
+            child.progress.stats = share;
+            parent.progress.stats = parent.progress.stats.without(&share);
+            parent_changes.push(meta::remove_entries(&parent.meta, &child.log));
+            let mut changes = vec![
+                Change::CreateCollection { split_bits: bits },
+                Change::Touch { object: child.meta.clone() },
+            ];
+            changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
+            changes.push(meta::set_log(&child.meta, &child.log));
+            if !child.damaged.is_empty() {
+                parent_changes.push(meta::remove_damaged(&parent.meta, &child.damaged));
+                changes.push(meta::set_damaged(&child.meta, &child.damaged));
+            }
+            if !child.missing.is_empty() {
+                let objects = child.missing.iter().map(|(object, _)| object);
+                parent_changes.push(meta::remove_missing(&parent.meta, objects));
+                changes.push(meta::set_missing(&child.meta, child.missing.iter()));
+            }
+            parent_changes.push(Change::SplitCollection { split_bits: bits, seed, into: child.collection });
+            let transaction = Transaction { collection: child.collection, changes };
+            self.insert_pg(child);
+            self.submit(Pending::Nobody, transaction, fx);
+        }
+        let parent = &mut self.pgs[key];
+        parent.split_bits = split_bits;
+        // The newest entries may be a child's now: the parent's versions go on from where they were.
+        parent_changes.extend(meta::set_history(&parent.meta, &parent.history, &parent.progress));
+        let transaction = Transaction { collection: parent.collection, changes: parent_changes };
+        self.submit(Pending::Nobody, transaction, fx);
     }
 
     /// A child that was durable when its parent's part of the split was not, and the daemon died. Its objects are the
@@ -301,80 +237,21 @@ impl Shard {
         let collection = self.pgs[key].collection;
         self.remove_pg(key);
         let transaction = Transaction { collection, changes: vec![Change::RemoveCollection] };
-        self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
+        self.submit(Pending::Nobody, transaction, fx);
     }
 
-    pub(super) fn split_when_quiet(&mut self, now: Time, key: Key, fx: &mut Fx) {
-        let Some(pg) = self.pgs.get_mut(key) else { return };
-        if pg.split.is_none() || pg.committed < pg.progress.last_update {
-            return;
-        }
-        let Some(Split { split_bits, children, epoch }) = pg.split.take() else { return };
-        pg.objects = Default::default();
-        pg.history.last_epoch_split = epoch;
-        let parts = children.len() as i64 + 1;
-        let mut parent_changes = Vec::new();
-        for &(child_key, bits) in &children {
-            let seed = self.pgs[child_key].id.pg.seed;
-            let mask = ((1u64 << bits) - 1) as u32;
-            let parent = &mut self.pgs[key];
-            let log = parent.log.split_off(|o| o.hash & mask == seed);
-            let damaged: BTreeSet<_> = parent.damaged.extract_if(.., |o| o.hash & mask == seed).collect();
-            let (history, mut progress) = (parent.history, parent.progress);
-            let share = parent.progress.stats.share(parts);
-            progress.stats = share;
-            parent.progress.stats = parent.progress.stats.without(&share);
-            parent_changes.push(meta::remove_entries(&parent.meta, &log));
-            if !damaged.is_empty() {
-                parent_changes.push(meta::remove_damaged(&parent.meta, &damaged));
-            }
-
-            let child = &mut self.pgs[child_key];
-            child.history = history;
-            child.progress = progress;
-            child.committed = progress.last_update;
-            let mut changes = vec![
-                Change::CreateCollection { split_bits: bits },
-                Change::Touch { object: child.meta.clone() },
-            ];
-            changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
-            changes.push(meta::set_log(&child.meta, &log));
-            if !damaged.is_empty() {
-                changes.push(meta::set_damaged(&child.meta, &damaged));
-            }
-            child.damaged = damaged;
-            child.log = log;
-            child.phase = PgPhase::Stray;
-            let transaction = Transaction { collection: child.collection, changes };
-            parent_changes.push(Change::SplitCollection { split_bits: bits, seed, into: child.collection });
-            self.submit(Pending::Internal { pg: child_key, version: None }, transaction, fx);
-        }
-        let parent = &mut self.pgs[key];
-        parent.split_bits = split_bits;
-        parent_changes.extend(meta::set_history(&parent.meta, &parent.history, &parent.progress));
-        let transaction = Transaction { collection: parent.collection, changes: parent_changes };
-        parent.phase = PgPhase::Stray;
-        self.submit(Pending::Internal { pg: key, version: None }, transaction, fx);
-        // Requests that wait for a child start only behind the split: before it, the child has no objects.
-        for (child_key, _) in children {
-            self.loaded(now, child_key, fx);
-        }
-        self.loaded(now, key, fx);
-    }
-
-    /// What the map wanted of a PG while it was not ready.
+    /// The interval that the map gave a PG while it was being read.
     fn loaded(&mut self, now: Time, key: Key, fx: &mut Fx) {
         if let Some(order) = self.pgs[key].after_loading.take() {
             self.obey(now, order, fx);
         }
     }
 
-    fn begin_removal(&mut self, key: Key, fx: &mut Fx) {
-        if self.pgs[key].phase == PgPhase::Down {
-            return self.unblock(key, fx);
+    pub(super) fn begin_removal(&mut self, key: Key, fx: &mut Fx) {
+        if self.pgs[key].phase == PgPhase::Removing {
+            return;
         }
-        self.rest(key, PgPhase::Removing);
-        self.pgs[key].split = None;
+        self.end_role(key, PgPhase::Removing, fx);
         self.go_on_removing(key, CollectionRemoval::default(), fx);
     }
 
@@ -421,6 +298,7 @@ impl Shard {
             duplicates_len: pg.log.duplicates().len(),
             damaged: pg.damaged.len(),
             stats: pg.progress.stats,
+            status: self.status_of(pg),
         });
         let pgs = pgs.collect();
         let figures = Box::new(self.figures(now));
@@ -432,40 +310,9 @@ impl PgOrder {
     pub fn pg(&self) -> SpgId {
         match self {
             PgOrder::Interval { pg, .. }
-            | PgOrder::Create { pg, .. }
-            | PgOrder::Serve { pg, .. }
             | PgOrder::Idle { pg }
-            | PgOrder::Block { pg }
-            | PgOrder::Unblock { pg }
             | PgOrder::Split { pg, .. }
             | PgOrder::Remove { pg } => *pg,
-        }
-    }
-}
-
-impl PgStats {
-    /// One of `parts` equal shares: a split does not count which objects went where.
-    fn share(&self, parts: i64) -> PgStats {
-        PgStats {
-            objects: self.objects / parts,
-            bytes: self.bytes / parts,
-            reads: self.reads / parts,
-            read_kib: self.read_kib / parts,
-            writes: self.writes / parts,
-            write_kib: self.write_kib / parts,
-            omap_objects: self.omap_objects / parts,
-        }
-    }
-
-    fn without(&self, o: &PgStats) -> PgStats {
-        PgStats {
-            objects: self.objects - o.objects,
-            bytes: self.bytes - o.bytes,
-            reads: self.reads - o.reads,
-            read_kib: self.read_kib - o.read_kib,
-            writes: self.writes - o.writes,
-            write_kib: self.write_kib - o.write_kib,
-            omap_objects: self.omap_objects - o.omap_objects,
         }
     }
 }

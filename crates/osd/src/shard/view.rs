@@ -9,6 +9,8 @@ use wire::types::{EntityAddr, Epoch, OsdMap, PoolId};
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
     pub epoch: Epoch,
+    /// The first map that had this store's OSD up.
+    pub store_since: Epoch,
     /// The map itself, for peering and links.
     pub map: Arc<OsdMap>,
     pub pools: FastMap<PoolId, PoolView>,

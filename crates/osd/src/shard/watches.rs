@@ -1,7 +1,7 @@
 //! Who watches which object over which connection, what they are told, and what happens when they fall silent.
 
 use super::op::Op;
-use super::{Fx, Pending, Shard};
+use super::{Fx, Shard};
 use crate::object::{ObjectState, Watch};
 use crate::ops::{INFO_ATTR, NotifyStart, SideEffects};
 use crate::pg::Pg;
@@ -44,6 +44,8 @@ pub(super) enum Timer {
     Notify(u64),
     /// A pause in the copying of a PG that is leaving.
     Move(Key),
+    /// A primary asks again for what it waits for.
+    Peering(Key),
 }
 
 const TIMED_OUT: i32 = -110;
@@ -295,8 +297,9 @@ impl Shard {
             match timer {
                 Timer::Notify(id) => self.complete_when_answered(id, true, fx),
                 Timer::Move(pg) => self.end_pause(now, pg),
+                Timer::Peering(pg) => self.ask_again(now, pg, fx),
                 // It changes the object, durably: not while the PG is between two cores.
-                Timer::Watch { pg, .. } if self.pgs.get(pg).is_some_and(Pg::holds_requests) => {
+                Timer::Watch { pg, object, .. } if self.watch_must_wait(pg, object) => {
                     self.timers.insert((now + HELD_AGAIN, timer));
                 }
                 Timer::Watch { pg, object, cookie, client } => {
@@ -311,6 +314,15 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// The object cannot change now: its PG is between two cores or not served, or a member lacks the object.
+    fn watch_must_wait(&self, pg: Key, object: Key) -> bool {
+        let Some(pg) = self.pgs.get(pg) else { return false };
+        let Some(context) = pg.objects.get(object) else { return false };
+        pg.holds_requests()
+            || pg.phase != crate::pg::PgPhase::Active
+            || pg.block_now(&context.id.object) != crate::object::ObjectBlock::None
     }
 
     /// A watcher was silent for too long: it is struck from the object's info, durably.
@@ -350,8 +362,7 @@ impl Shard {
             result: 0,
             returns: Vec::new(),
         };
-        let transaction = super::finish::append_entry(pg, entry, changes, &self.config.log);
-        self.submit(Pending::Internal { pg: pg_key, version: Some(version) }, transaction, fx);
+        self.submit_entry(pg_key, None, entry, changes, fx);
     }
 
     /// The PG goes to another core, with its watches and the notifications under way.

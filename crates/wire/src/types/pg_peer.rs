@@ -40,6 +40,33 @@ pub struct PgCounts {
     pub omap_objects: i64,
 }
 
+impl PgCounts {
+    /// One of `parts` equal shares: a split does not count which objects went where.
+    pub fn share(&self, parts: i64) -> PgCounts {
+        PgCounts {
+            objects: self.objects / parts,
+            bytes: self.bytes / parts,
+            reads: self.reads / parts,
+            read_kib: self.read_kib / parts,
+            writes: self.writes / parts,
+            write_kib: self.write_kib / parts,
+            omap_objects: self.omap_objects / parts,
+        }
+    }
+
+    pub fn without(&self, o: &PgCounts) -> PgCounts {
+        PgCounts {
+            objects: self.objects - o.objects,
+            bytes: self.bytes - o.bytes,
+            reads: self.reads - o.reads,
+            read_kib: self.read_kib - o.read_kib,
+            writes: self.writes - o.writes,
+            write_kib: self.write_kib - o.write_kib,
+            omap_objects: self.omap_objects - o.omap_objects,
+        }
+    }
+}
+
 /// The state of one copy of a PG.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]
@@ -106,6 +133,8 @@ pub struct Activation {
     pub log: LogRun,
     /// Forget the copy's log and objects: a backfill from the beginning.
     pub restart_backfill: bool,
+    /// The intervals before this one, as far as the primary knows them.
+    pub past: PastIntervals,
 }
 
 /// One change of a PG, for a member to apply.
@@ -113,6 +142,8 @@ pub struct Activation {
 #[envelope(version = 1, compat = 1)]
 pub struct PeerWrite {
     pub entry: PgLogEntry,
+    /// The newest version before this one. A member whose log ends elsewhere has lost a write, which comes again.
+    pub follows: Eversion,
     pub counts: PgCounts,
     pub last_user_version: u64,
     /// The newest version that is durable on every member.
@@ -213,6 +244,10 @@ pub enum PeerBody {
     Progressed {
         through: HObject,
     },
+    /// All members have activated: the PG was active in the interval that began at this epoch.
+    Started {
+        epoch: Epoch,
+    },
     /// All members have all objects since this epoch.
     Clean {
         epoch: Epoch,
@@ -240,6 +275,7 @@ impl PeerBody {
             PeerBody::Scanned(_) => "scanned",
             PeerBody::Progress(_) => "progress",
             PeerBody::Progressed { .. } => "progressed",
+            PeerBody::Started { .. } => "started",
             PeerBody::Clean { .. } => "clean",
             PeerBody::Remove => "remove",
         }
@@ -311,6 +347,10 @@ impl Encode for PeerBody {
                 w.u32(*epoch)
             }
             PeerBody::Remove => w.u8(17),
+            PeerBody::Started { epoch } => {
+                w.u8(18);
+                w.u32(*epoch)
+            }
         }
     }
 }
@@ -338,6 +378,7 @@ impl Decode for PeerBody {
             15 => PeerBody::Progressed { through: r.get()? },
             16 => PeerBody::Clean { epoch: r.u32()? },
             17 => PeerBody::Remove,
+            18 => PeerBody::Started { epoch: r.u32()? },
             kind => {
                 return Err(DecodeError::Invalid {
                     what: "a statement about a PG",

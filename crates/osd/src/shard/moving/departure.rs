@@ -130,7 +130,13 @@ impl Shard {
     pub(in crate::shard) fn depart(&mut self, now: Time, id: SpgId, to: CoreId, cores: u16, fx: &mut Fx) {
         use crate::pg::PgPhase::{Active, Stray};
         let key = self.pg_by_id.get(&id).copied();
-        let can = |pg: &Pg| matches!(pg.phase, Active | Stray) && pg.moving.is_none() && pg.split.is_none();
+        let can = |pg: &Pg| {
+            let is_alone = match pg.role.primary() {
+                Some(primary) => primary.members.is_empty() && primary.is_clean,
+                None => true,
+            };
+            matches!(pg.phase, Active | Stray) && is_alone && pg.moving.is_none() && pg.missing.is_empty()
+        };
         let Some(key) = key.filter(|key| can(&self.pgs[*key]) && self.departing.is_none()) else {
             fx.push(Effect::Control(ToControl::Stayed { pg: id, why: "it is not at rest".into() }));
             return self.say(to, id, MoveMessage::Abandon, fx);
@@ -344,7 +350,8 @@ impl Shard {
         let is_its = |pending: &Pending| match pending {
             Pending::Op(op) => op.pg == key,
             Pending::List(list) => list.pg == key,
-            Pending::Internal { pg, .. } | Pending::CreatePg(pg) | Pending::LoadPg(pg) => *pg == key,
+            Pending::Entry { pg, .. } | Pending::Log { pg, .. } => *pg == key,
+            Pending::CreatePg(pg) | Pending::LoadPg(pg) => *pg == key,
             _ => false,
         };
         pg.committed == pg.progress.last_update
@@ -463,7 +470,7 @@ impl Shard {
 
 /// What its clients said of how an object compresses is in its info; a store does not tell it, and wants to know it before
 /// it gets the bytes.
-fn restore_hint(first: &mut Vec<Change>) {
+pub(in crate::shard) fn restore_hint(first: &mut Vec<Change>) {
     let info = first.iter().find_map(|change| match change {
         Change::SetAttr { object, name, value } if **name == *INFO_ATTR => Some((object, value)),
         _ => None,

@@ -24,6 +24,7 @@ mod departure;
 
 pub use departure::Departure;
 pub(super) use departure::Wanted;
+pub(super) use departure::restore_hint;
 
 use super::Parked;
 use super::watches::Notify;

@@ -1,0 +1,233 @@
+//! The role of this OSD in a PG's present interval, with everything that ends when the interval ends.
+//!
+//! Dropping the role is the fence: waiting clients, peers' states and transfers go with it. Facts do not: the log, the missing
+//! set and what was submitted to the store belong to the PG.
+
+use super::missing::Missing;
+use crate::slab::Key;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use store::Change;
+use store::moving::ObjectCopy;
+use wire::messages::MOSDPeer;
+use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun};
+
+#[derive(Default)]
+pub enum Role {
+    /// The map does not name this OSD, or the PG is being read.
+    #[default]
+    None,
+    Replica(Replica),
+    Primary(Box<Primary>),
+}
+
+impl Role {
+    pub fn primary(&self) -> Option<&Primary> {
+        match self {
+            Role::Primary(primary) => Some(primary),
+            _ => None,
+        }
+    }
+
+    pub fn primary_mut(&mut self) -> Option<&mut Primary> {
+        match self {
+            Role::Primary(primary) => Some(primary),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replica {
+    /// The primary has not activated this copy.
+    #[default]
+    Waiting,
+    /// The activation is on its way to stable storage.
+    Activating,
+    Active,
+}
+
+/// A primary's step, by what it waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// The reports of the OSDs that may hold the PG.
+    #[default]
+    GetInfo,
+    /// One of these OSDs, each of which may have the only copy of an acknowledged write.
+    Down {
+        blocked_by: Vec<i32>,
+    },
+    /// A complete copy of the newest active interval.
+    Incomplete,
+    /// The authoritative log.
+    GetLog {
+        from: i32,
+    },
+    /// The logs of members that diverged.
+    GetMissing,
+    /// A map whose acting set has the OSDs that can serve.
+    WaitActing {
+        wanted: Vec<i32>,
+    },
+    /// A map that records this interval as one that may write (`up_thru`).
+    WaitUpThru,
+    /// Every member's activation on stable storage.
+    Activating,
+    Active,
+}
+
+#[derive(Default)]
+pub struct Primary {
+    pub stage: Stage,
+    /// OSDs that were asked for their copies, and strays that reported by themselves.
+    pub peers: BTreeMap<i32, Peer>,
+    /// Acting and up OSDs besides this one. Empty until activation begins.
+    pub members: Vec<i32>,
+    pub is_self_activated: bool,
+    /// Requests whose changes are not durable on every member, by version.
+    pub in_flight: VecDeque<(Eversion, Key)>,
+    /// Writes that some member has not acknowledged.
+    pub unacknowledged: VecDeque<SentWrite>,
+    pub recovery: Recovery,
+    pub backfill: Option<Backfill>,
+    /// Listings that wait for the primary's own missing objects.
+    pub waiting_lists: VecDeque<crate::shard::Parked>,
+    pub is_clean: bool,
+    /// The acting set that the monitor was asked for last.
+    pub wanted: Option<Vec<i32>>,
+}
+
+pub struct SentWrite {
+    pub version: Eversion,
+    pub message: Box<MOSDPeer>,
+    /// Members that get the log entry alone: a backfill has not brought them the object.
+    pub bare: Vec<i32>,
+}
+
+#[derive(Default)]
+pub struct Peer {
+    /// The OSD's process, as the map tells it (`up_from`): another process has another state.
+    pub up_from: Epoch,
+    pub is_asked: bool,
+    pub report: Option<CopyReport>,
+    pub is_log_asked: bool,
+    pub log: Option<LogRun>,
+    /// Of a member: its activation is durable.
+    pub is_activated: bool,
+    pub durable_to: Eversion,
+    pub missing: Missing,
+    pub last_backfill: Option<HObject>,
+}
+
+impl Peer {
+    /// The peer has every object, or lacks only its missing ones.
+    pub fn is_complete(&self) -> bool {
+        self.last_backfill.as_ref().is_some_and(|at| at.max)
+    }
+
+    pub fn has_reached(&self, object: &HObject) -> bool {
+        self.last_backfill.as_ref().is_some_and(|at| at.max || object < at)
+    }
+}
+
+/// Recovery of objects that the log names and members lack.
+#[derive(Default)]
+pub struct Recovery {
+    /// Objects that wait.
+    pub queue: BTreeSet<HObject>,
+    /// Objects that requests wait for.
+    pub urgent: VecDeque<HObject>,
+    pub active: BTreeMap<HObject, Recovering>,
+    /// Objects of which no reachable OSD has the needed version.
+    pub unfound: BTreeSet<HObject>,
+}
+
+#[derive(Default, Debug)]
+pub struct Recovering {
+    pub pulling_from: Option<i32>,
+    pub pushing_to: BTreeSet<i32>,
+    /// OSDs that turned out not to have it.
+    pub tried: BTreeSet<i32>,
+}
+
+/// The backfill of one member: windows of objects in hash order.
+pub struct Backfill {
+    pub target: i32,
+    /// The target has everything before this place.
+    pub begin: HObject,
+    /// The window's end, when it is known.
+    pub end: Option<HObject>,
+    pub own: Option<Vec<(HObject, Eversion)>>,
+    pub theirs: Option<(HObject, Vec<(HObject, Eversion)>)>,
+    pub queue: VecDeque<HObject>,
+    pub pushing: BTreeSet<HObject>,
+    /// Objects of the window that changed after they were listed.
+    pub dirty: BTreeSet<HObject>,
+    /// Objects that could not be copied. The window is not confirmed without them.
+    pub failed: BTreeSet<HObject>,
+    /// The target was told of its progress up to `end`.
+    pub is_told: bool,
+}
+
+impl Backfill {
+    pub fn new(target: i32, begin: HObject) -> Backfill {
+        Backfill {
+            target,
+            begin,
+            end: None,
+            own: None,
+            theirs: None,
+            queue: VecDeque::new(),
+            pushing: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            is_told: false,
+        }
+    }
+
+    /// The object is in the window that is being copied.
+    pub fn covers(&self, object: &HObject) -> bool {
+        self.end.as_ref().is_some_and(|end| *object >= self.begin && (end.max || object < end))
+    }
+}
+
+/// Transfers of objects to and from other OSDs.
+#[derive(Default)]
+pub struct Transfers {
+    pub outgoing: BTreeMap<(i32, HObject), Outgoing>,
+    pub incoming: BTreeMap<HObject, Incoming>,
+}
+
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Tells this from an earlier transfer of the same object.
+    pub id: u64,
+    pub copy: ObjectCopy,
+    pub version: Eversion,
+    /// The object must have exactly this version: it was asked for.
+    pub is_exact: bool,
+    /// The step that goes next.
+    pub step: u32,
+    pub ready: VecDeque<Vec<Change>>,
+    pub is_reading: bool,
+    /// The step that is under way, for a resend.
+    pub sent: Option<Box<MOSDPeer>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming {
+    pub from: i32,
+    pub version: Eversion,
+    /// Steps that were submitted, and steps that are durable.
+    pub submitted: u32,
+    pub durable: u32,
+}
+
+/// A listing of a range of objects with their versions.
+pub struct Scan {
+    pub begin: HObject,
+    pub end: HObject,
+    pub objects: Vec<(HObject, Option<Eversion>)>,
+    pub outstanding: usize,
+    /// The OSD that asked; `None`: this one, for its backfill.
+    pub asker: Option<i32>,
+}

@@ -1,0 +1,210 @@
+//! Activation: every member takes over the authoritative log and makes it durable; then the primary serves.
+
+use super::super::{Fx, Pending, Shard};
+use super::peering::{common_version, log_run, members, take_over};
+use crate::object::ObjectTable;
+use crate::pg::PgPhase;
+use crate::pg::log::PgLog;
+use crate::pg::meta::{self, Complete};
+use crate::pg::missing::Missing;
+use crate::pg::role::{Replica, Role, Stage};
+use crate::slab::Key;
+use codec::Rope;
+use machine::Time;
+use std::sync::Arc;
+use store::Transaction;
+use wire::types::{Activation, Epoch, Eversion, HObject, MissingObject, OsdId, PastIntervals, PeerBody};
+
+impl Shard {
+    /// The primary has the authoritative log, and the map lets the interval write.
+    pub(super) fn begin_activation(&mut self, now: Time, key: Key, past: PastIntervals, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let pg = &mut self.pgs[key];
+        let started = pg.interval.since;
+        let members = members(own, &pg.interval);
+        pg.past = Arc::new(past);
+        pg.history.activated = started;
+        let created = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
+        let created = created.filter_map(|peer| Some(peer.report.as_ref()?.info.created)).max().unwrap_or(0);
+        pg.history.created = pg.history.created.max(created);
+        pg.objects = ObjectTable::default();
+        let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
+        let transaction = Transaction { collection: pg.collection, changes };
+        let head = pg.log.head();
+        let Role::Primary(primary) = &mut pg.role else { return };
+        primary.stage = Stage::Activating;
+        primary.members = members.clone();
+        for osd in &members {
+            let peer = primary.peers.entry(*osd).or_default();
+            let info = peer.report.as_ref().map(|report| &report.info);
+            peer.last_backfill = Some(info.map_or_else(HObject::min, |info| info.last_backfill.clone()));
+            peer.missing = Missing::default();
+            peer.is_activated = false;
+        }
+        // Strays may be the only source of an object.
+        for (osd, peer) in primary.peers.iter_mut().filter(|(osd, _)| !members.contains(osd)) {
+            debug_assert!(*osd != own);
+            if let Some(report) = &peer.report {
+                peer.missing = Missing::from_wire(&report.missing);
+                peer.last_backfill = Some(report.info.last_backfill.clone());
+            }
+        }
+        self.peering.remove(&key);
+        self.submit_log(key, head, transaction, fx);
+        for osd in members {
+            self.send_activation(key, osd, fx);
+        }
+        self.serve_when_activated(now, key, fx);
+    }
+
+    pub(super) fn send_activation(&mut self, key: Key, osd: i32, fx: &mut Fx) {
+        let store_since = self.view.store_since;
+        let pg = &mut self.pgs[key];
+        let info = pg.report(store_since).info;
+        let (started, past) = (pg.interval.since, PastIntervals::clone(&pg.past));
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(peer) = primary.peers.get_mut(&osd) else { return };
+        let last_update = peer.report.as_ref().map_or(Eversion::ZERO, |report| report.info.last_update);
+        let common = match &peer.log {
+            Some(run) => common_version(&pg.log, run),
+            None => pg.log.has(last_update).then_some(last_update),
+        };
+        let log = log_run(&pg.log, common.unwrap_or(pg.log.tail()));
+        let restart_backfill = common.is_none();
+        if restart_backfill {
+            peer.last_backfill = Some(HObject::min());
+        }
+        let activation = Activation { info, started, log, restart_backfill, past };
+        let body = PeerBody::Activate(activation);
+        let message = self.statement(&self.pgs[key], body, Rope::new());
+        fx.push(super::super::Effect::SendPeer { to: OsdId(osd), message });
+    }
+
+    /// A member takes over the primary's log.
+    pub(super) fn on_activate(&mut self, key: Key, activation: Activation, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        match &mut pg.role {
+            Role::Replica(stage @ Replica::Waiting) => *stage = Replica::Activating,
+            Role::Replica(Replica::Activating) => return,
+            Role::Replica(Replica::Active) => {
+                let (to, missing) = (pg.interval.primary, pg.missing.to_wire());
+                return self.tell_peer(key, to, PeerBody::Activated { missing }, fx);
+            }
+            _ => return,
+        }
+        let Activation { info, started, log: run, restart_backfill, past } = activation;
+        let mut changes = Vec::new();
+        pg.past = Arc::new(past);
+        let entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
+        let duplicates: Vec<_> = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
+        if restart_backfill {
+            changes.push(meta::remove_log(&pg.meta, &pg.log));
+            if !pg.missing.is_empty() {
+                changes.push(meta::remove_missing(&pg.meta, pg.missing.iter().map(|(object, _)| object)));
+                pg.missing.clear();
+            }
+            pg.log = PgLog::restored(Default::default(), Default::default(), run.after);
+            pg.progress.last_backfill = Complete(HObject::min());
+        }
+        if !pg.log.has(run.after) {
+            // The primary took this copy for another one: it asks again in a new interval, or when it repeats itself.
+            pg.role = Role::Replica(Replica::Waiting);
+            return;
+        }
+        pg.history.created = pg.history.created.max(info.created);
+        pg.history.activated = started;
+        pg.history.last_epoch_started = pg.history.last_epoch_started.max(info.last_epoch_started);
+        pg.history.last_epoch_clean = pg.history.last_epoch_clean.max(info.last_epoch_clean);
+        pg.history.last_epoch_split = pg.history.last_epoch_split.max(info.last_epoch_split);
+        pg.progress.stats = info.counts;
+        pg.progress.last_user_version = info.last_user_version;
+        changes.extend(take_over(pg, run.after, entries, duplicates));
+        let transaction = Transaction { collection: pg.collection, changes };
+        let version = pg.progress.last_update;
+        self.submit_log(key, version, transaction, fx);
+    }
+
+    /// The log as it is now is durable here up to `version` once this commits. Begins or ends an activation.
+    pub(super) fn submit_log(&mut self, key: Key, version: Eversion, transaction: Transaction, fx: &mut Fx) {
+        let interval = self.pgs[key].interval.since;
+        self.submit(Pending::Log { pg: key, interval, version }, transaction, fx);
+    }
+
+    pub(in crate::shard) fn on_log_durable(
+        &mut self,
+        now: Time,
+        key: Key,
+        interval: Epoch,
+        version: Eversion,
+        fx: &mut Fx,
+    ) {
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        pg.durable = pg.durable.max(version);
+        match &mut pg.role {
+            Role::None => {}
+            Role::Replica(stage) => {
+                if *stage == Replica::Activating {
+                    *stage = Replica::Active;
+                    let (to, missing) = (pg.interval.primary, pg.missing.to_wire());
+                    self.tell_peer(key, to, PeerBody::Activated { missing }, fx);
+                }
+            }
+            Role::Primary(primary) => {
+                if primary.stage == Stage::Activating && version == pg.log.head() {
+                    primary.is_self_activated = pg.history.activated == interval;
+                    self.serve_when_activated(now, key, fx);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_activated(
+        &mut self,
+        now: Time,
+        key: Key,
+        from: i32,
+        missing: &[MissingObject],
+        fx: &mut Fx,
+    ) {
+        let pg = &mut self.pgs[key];
+        let head = pg.log.head();
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if !primary.members.contains(&from) || primary.stage != Stage::Activating {
+            return;
+        }
+        let peer = primary.peers.entry(from).or_default();
+        if !std::mem::replace(&mut peer.is_activated, true) {
+            peer.missing = Missing::from_wire(missing);
+            peer.durable_to = head;
+        }
+        self.serve_when_activated(now, key, fx);
+    }
+
+    fn serve_when_activated(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let all = primary.members.iter().all(|osd| primary.peers[osd].is_activated);
+        if primary.stage != Stage::Activating || !primary.is_self_activated || !all {
+            return;
+        }
+        primary.stage = Stage::Active;
+        let since = pg.interval.since;
+        pg.history.last_epoch_started = since;
+        pg.committed = pg.log.head();
+        let members = primary.members.clone();
+        let may_serve = pg.interval.acting.len() >= pg.interval.min_size as usize;
+        self.save_history(key, fx);
+        for osd in members {
+            self.tell_peer(key, osd, PeerBody::Started { epoch: since }, fx);
+        }
+        self.begin_recovery(key);
+        if may_serve {
+            self.pgs[key].phase = PgPhase::Active;
+            self.let_go(key, fx);
+            while let Some(parked) = self.pgs[key].parked.pop_front() {
+                self.dispatch(now, parked, fx);
+            }
+        }
+        self.go_on_recovering(key, fx);
+    }
+}

@@ -1,0 +1,234 @@
+//! Backfill: a member that the log cannot bring up to date gets every object, a window of the hash order at a time.
+//!
+//! The primary lists its objects of the window, asks the target for its own, and copies what differs. Writes on objects of the
+//! window wait. The target records each window that is complete, so a backfill goes on where it was interrupted.
+
+use super::super::{Fx, Pending, Shard};
+use crate::object::ObjectBlock;
+use crate::pg::meta::{self, Complete};
+use crate::pg::role::{Backfill, Replica, Role, Stage};
+use crate::slab::Key;
+use machine::Time;
+use std::collections::BTreeMap;
+use store::Transaction;
+use wire::types::{BackfillProgress, Eversion, HObject, PeerBody, ScanAnswer, ScanRequest};
+
+/// Objects that are copied at once.
+const PUSHING_MAX: usize = 4;
+
+impl Shard {
+    pub(super) fn go_on_backfilling(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (first, last) = (pg.start(), HObject::max());
+        let has_own = pg.missing.is_empty();
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if primary.stage != Stage::Active || !has_own {
+            return;
+        }
+        let Some(backfill) = &mut primary.backfill else {
+            let recovery = &primary.recovery;
+            if !recovery.queue.is_empty() || !recovery.active.is_empty() {
+                return;
+            }
+            let peers = &primary.peers;
+            let target = primary.members.iter().find(|osd| !peers[osd].is_complete());
+            let Some(target) = target.copied() else { return };
+            let begin = peers[&target].last_backfill.clone().unwrap_or_else(HObject::min).max(first);
+            primary.backfill = Some(Backfill::new(target, begin.clone()));
+            return self.begin_scan(key, begin, last, None, fx);
+        };
+        let Some(end) = backfill.end.clone() else { return };
+        // Both listings are there once the queue was made.
+        if backfill.own.is_some() || backfill.theirs.is_some() {
+            return;
+        }
+        if backfill.queue.is_empty() && backfill.pushing.is_empty() && !backfill.dirty.is_empty() {
+            let dirty = std::mem::take(&mut backfill.dirty);
+            backfill.queue.extend(dirty);
+        }
+        let mut pushed = Vec::new();
+        while backfill.pushing.len() < PUSHING_MAX
+            && let Some(object) = backfill.queue.pop_front()
+        {
+            backfill.dirty.remove(&object);
+            backfill.pushing.insert(object.clone());
+            pushed.push(object);
+        }
+        let target = backfill.target;
+        let is_complete = pushed.is_empty()
+            && backfill.pushing.is_empty()
+            && backfill.failed.is_empty()
+            && !backfill.is_told;
+        // A request that began before the window may still change one of its objects.
+        let is_used =
+            is_complete && pg.objects.iter().any(|(_, c)| c.is_exclusive() && backfill.covers(&c.id.object));
+        if is_used {
+            self.due.insert(key);
+            return;
+        }
+        if is_complete {
+            backfill.is_told = true;
+            let counts = pg.progress.stats;
+            let progress = PeerBody::Progress(BackfillProgress { through: end, counts });
+            return self.tell_peer(key, target, progress, fx);
+        }
+        for object in pushed {
+            self.push(key, target, object, Eversion::ZERO, false, fx);
+        }
+    }
+
+    /// Backfills that wait for a request which began before their window.
+    pub(in crate::shard) fn take_due(&mut self, fx: &mut Fx) {
+        for key in std::mem::take(&mut self.due) {
+            if self.pgs.get(key).is_some() {
+                self.go_on_backfilling(key, fx);
+            }
+        }
+    }
+
+    pub(super) fn on_own_scan(
+        &mut self,
+        key: Key,
+        begin: HObject,
+        end: HObject,
+        objects: Vec<(HObject, Eversion)>,
+        fx: &mut Fx,
+    ) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(backfill) = primary.backfill.as_mut().filter(|b| b.begin == begin && b.end.is_none()) else {
+            return;
+        };
+        backfill.own = Some(objects);
+        backfill.end = Some(end.clone());
+        let target = backfill.target;
+        // Writes that began before the window are noted as dirty when they are submitted.
+        for (_, context) in pg.objects.iter_mut() {
+            if backfill.covers(&context.id.object) && context.block == ObjectBlock::None {
+                context.block = ObjectBlock::Writes;
+            }
+        }
+        self.tell_peer(key, target, PeerBody::Scan(ScanRequest { begin, end }), fx);
+    }
+
+    pub(super) fn on_scanned(&mut self, key: Key, from: i32, answer: ScanAnswer, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(backfill) = &mut primary.backfill else { return };
+        let ScanAnswer { begin, end, objects } = answer;
+        if backfill.target != from || backfill.begin != begin {
+            return;
+        }
+        let Some(own) = backfill.own.take() else { return };
+        // The target may have listed less: then the window is smaller.
+        if backfill.end.as_ref().is_none_or(|window| end < *window) {
+            backfill.end = Some(end.clone());
+        }
+        let own: BTreeMap<HObject, Eversion> =
+            own.into_iter().filter(|(object, _)| end.max || *object < end).collect();
+        let theirs: BTreeMap<HObject, Eversion> =
+            objects.into_iter().map(|object| (object.object, object.need)).collect();
+        let differs = |(object, version): &(&HObject, &Eversion)| {
+            **version == Eversion::ZERO || theirs.get(*object) != Some(*version)
+        };
+        backfill.queue.extend(own.iter().filter(differs).map(|(object, _)| object.clone()));
+        // An object that is not here any more is removed there: its copy says that it does not exist.
+        backfill.queue.extend(theirs.keys().filter(|object| !own.contains_key(*object)).cloned());
+        self.unblock_all(key);
+        self.go_on_backfilling(key, fx);
+    }
+
+    /// A window's end, or the backfill's: contexts outside of it may go on.
+    fn unblock_all(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        let blocked = pg.objects.iter().filter(|(_, context)| context.block != ObjectBlock::None);
+        let blocked: Vec<(Key, HObject)> = blocked.map(|(at, c)| (at, c.id.object.clone())).collect();
+        for (at, object) in blocked {
+            let block = pg.block_of(&object);
+            pg.objects[at].block = block;
+            self.turns.push_back((key, at));
+        }
+    }
+
+    /// The target records a complete window.
+    pub(super) fn on_progress(&mut self, key: Key, progress: BackfillProgress, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        if !matches!(pg.role, Role::Replica(Replica::Active)) {
+            return;
+        }
+        let BackfillProgress { through, counts } = progress;
+        if pg.progress.last_backfill.0 < through {
+            pg.progress.last_backfill = Complete(through.clone());
+            pg.progress.stats = counts;
+        }
+        let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
+        let transaction = Transaction { collection: pg.collection, changes };
+        let interval = pg.interval.since;
+        self.submit(Pending::Progress { pg: key, interval, through }, transaction, fx);
+    }
+
+    pub(in crate::shard) fn on_progress_durable(
+        &mut self,
+        key: Key,
+        interval: u32,
+        through: HObject,
+        fx: &mut Fx,
+    ) {
+        let Some(pg) = self.pgs.get(key).filter(|pg| pg.interval.since == interval) else { return };
+        let to = pg.interval.primary;
+        self.tell_peer(key, to, PeerBody::Progressed { through }, fx);
+    }
+
+    pub(super) fn on_progressed(&mut self, key: Key, from: i32, through: HObject, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let is_its = |b: &&mut Backfill| b.target == from && b.is_told && b.end.as_ref() == Some(&through);
+        if primary.backfill.as_mut().filter(is_its).is_none() {
+            return;
+        }
+        let is_dirty = primary.backfill.as_ref().is_some_and(|backfill| !backfill.dirty.is_empty());
+        debug_assert!(!is_dirty, "no write on a window's objects begins after its last copy");
+        primary.backfill = None;
+        if let Some(peer) = primary.peers.get_mut(&from) {
+            peer.last_backfill = Some(through.clone());
+        }
+        let is_done = through.max;
+        if !is_done {
+            primary.backfill = Some(Backfill::new(from, through.clone()));
+            self.begin_scan(key, through, HObject::max(), None, fx);
+        }
+        self.unblock_all(key);
+        if is_done {
+            self.go_on_recovering(key, fx);
+        }
+    }
+
+    pub(super) fn repeat_backfill(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
+        if let Role::Primary(primary) = &mut self.pgs[key].role
+            && let Some(backfill) = &mut primary.backfill
+        {
+            backfill.queue.extend(std::mem::take(&mut backfill.failed));
+        }
+        let pg = &self.pgs[key];
+        let Role::Primary(primary) = &pg.role else { return };
+        let Some(backfill) = primary.backfill.as_ref().filter(|b| only.is_none_or(|only| only == b.target))
+        else {
+            return;
+        };
+        let (target, begin) = (backfill.target, backfill.begin.clone());
+        match &backfill.end {
+            // The own listing failed, or is under way.
+            None if pg.scans.values().all(|scan| scan.asker.is_some()) => {
+                self.begin_scan(key, begin, HObject::max(), None, fx);
+            }
+            None => {}
+            Some(end) if backfill.own.is_some() => {
+                let end = end.clone();
+                self.tell_peer(key, target, PeerBody::Scan(ScanRequest { begin, end }), fx);
+            }
+            Some(end) if backfill.is_told => {
+                let (through, counts) = (end.clone(), pg.progress.stats);
+                self.tell_peer(key, target, PeerBody::Progress(BackfillProgress { through, counts }), fx);
+            }
+            Some(_) => self.go_on_backfilling(key, fx),
+        }
+    }
+}

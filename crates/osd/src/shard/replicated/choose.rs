@@ -1,0 +1,237 @@
+//! Choices of a primary's peering, as pure functions of the reports and the map: which OSDs must answer, which copy has the
+//! authority, and which OSDs should act.
+
+use crate::shard::Interval;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::types::{CopyReport, Epoch, Eversion, OsdMap, PastInterval, PastIntervals};
+
+/// What a primary knows: its own copy's report among those of others.
+pub type Reports<'a> = BTreeMap<i32, &'a CopyReport>;
+
+/// The newest interval of which any reporter knows that the PG was active.
+pub fn last_epoch_started(reports: &Reports) -> Epoch {
+    reports.values().map(|report| report.info.last_epoch_started.max(activated(report))).max().unwrap_or(0)
+}
+
+/// An incomplete copy may have been activated in an interval that never became active.
+fn activated(report: &CopyReport) -> Epoch {
+    if report.info.last_backfill.max { report.info.activated } else { 0 }
+}
+
+/// The list of past intervals that reaches back farthest.
+pub fn longest_past<'a>(reports: &Reports<'a>, since: Epoch) -> Option<&'a PastIntervals> {
+    reports
+        .values()
+        .map(|report| &report.past)
+        .filter(|past| past.known_since <= since)
+        .min_by_key(|past| past.known_since)
+}
+
+/// True if the list of intervals reaches back to the newest active interval, or to the PG's creation.
+pub fn is_past_complete(past: &PastIntervals, reports: &Reports) -> bool {
+    let created = reports.values().map(|report| report.info.created).max().unwrap_or(0);
+    let needed = last_epoch_started(reports).max(created);
+    needed != 0 && past.known_since <= needed
+}
+
+/// Past intervals whose writes must be found: those that may have written since the PG was last known to be active.
+pub fn intervals_that_matter<'a>(
+    past: &'a PastIntervals,
+    started: Epoch,
+) -> impl Iterator<Item = &'a PastInterval> + use<'a> {
+    past.intervals.iter().filter(move |interval| interval.may_have_written && interval.last >= started)
+}
+
+/// OSDs that are up and must report.
+pub fn to_probe(
+    own: i32,
+    interval: &Interval,
+    past: &PastIntervals,
+    started: Epoch,
+    map: &OsdMap,
+) -> BTreeSet<i32> {
+    let members = interval.up.iter().chain(&interval.acting);
+    let past = past.intervals.iter().filter(|interval| interval.last >= started).flat_map(|i| &i.acting);
+    members.chain(past).copied().filter(|osd| *osd != own && map.is_up(*osd)).collect()
+}
+
+/// The OSDs of a past interval that block peering: none of its members that is up has its writes, and one of these may have
+/// them. Empty if nothing blocks.
+pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: &OsdMap) -> BTreeSet<i32> {
+    let mut out = BTreeSet::new();
+    for interval in intervals_that_matter(past, started) {
+        let survives = |osd: &i32| {
+            let lives = |report: &&CopyReport| {
+                report.info.store_since != 0 && report.info.store_since <= interval.first.max(1)
+            };
+            map.is_up(*osd) && reports.get(osd).is_some_and(|report| lives(report))
+        };
+        if interval.acting.iter().any(survives) {
+            continue;
+        }
+        let may_have = |osd: &i32| {
+            let lost_at = map.osd(*osd).map_or(0, |row| row.info.lost_at);
+            *osd >= 0 && map.exists(*osd) && lost_at <= interval.first
+        };
+        out.extend(interval.acting.iter().copied().filter(may_have));
+    }
+    out
+}
+
+/// The OSD whose log is authoritative: complete, activated in the newest active interval, with the newest entry.
+pub fn authority(own: i32, reports: &Reports) -> Option<i32> {
+    let started = last_epoch_started(reports);
+    let candidates = reports
+        .iter()
+        .filter(|(_, report)| report.info.last_backfill.max && report.info.activated >= started);
+    let rank = |(osd, report): &(&i32, &&CopyReport)| {
+        let info = &report.info;
+        let tail = std::cmp::Reverse(info.log_tail);
+        (info.last_update, tail, std::cmp::Reverse(report.missing.len()), **osd == own)
+    };
+    candidates.max_by_key(rank).map(|(osd, _)| *osd)
+}
+
+/// True if the authoritative log can bring this copy up to date.
+pub fn is_usable(report: &CopyReport, tail: Eversion) -> bool {
+    report.info.last_backfill.max && report.info.last_update >= tail
+}
+
+/// The acting set that can serve, the primary first: members of up where they can, others where they must.
+pub fn acting(interval: &Interval, authority: i32, reports: &Reports, map: &OsdMap) -> Vec<i32> {
+    let tail = reports[&authority].info.log_tail;
+    let usable =
+        |osd: &i32| map.is_up(*osd) && reports.get(osd).is_some_and(|report| is_usable(report, tail));
+    if !interval.up.is_empty() && interval.up.iter().all(usable) {
+        return interval.up.clone();
+    }
+    let first = match usable(&interval.up_primary) {
+        true => interval.up_primary,
+        false => authority,
+    };
+    let mut out = vec![first];
+    let strays = reports.keys();
+    for osd in interval.up.iter().chain(&interval.acting).chain(strays) {
+        if out.len() >= interval.size as usize {
+            break;
+        }
+        if !out.contains(osd) && usable(osd) {
+            out.push(*osd);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::{HObject, OsdRow, OsdState, PgCopyInfo, PgCounts};
+
+    fn report(activated: Epoch, update: (Epoch, u64)) -> CopyReport {
+        let info = PgCopyInfo {
+            created: 1,
+            store_since: 1,
+            activated,
+            last_epoch_started: activated,
+            last_epoch_clean: 0,
+            last_epoch_split: 0,
+            last_update: Eversion { epoch: update.0, version: update.1 },
+            last_user_version: 0,
+            log_tail: Eversion::ZERO,
+            last_backfill: HObject::max(),
+            counts: PgCounts::default(),
+        };
+        CopyReport {
+            info,
+            missing: Vec::new(),
+            past: PastIntervals { known_since: 1, intervals: Vec::new() },
+        }
+    }
+
+    fn incomplete(mut report: CopyReport) -> CopyReport {
+        report.info.last_backfill = HObject::min();
+        report
+    }
+
+    fn all(reports: &[(i32, CopyReport)]) -> Reports<'_> {
+        reports.iter().map(|(osd, report)| (*osd, report)).collect()
+    }
+
+    fn map(up: &[i32]) -> OsdMap {
+        let row = |osd: i32| {
+            let up = if up.contains(&osd) { OsdState::UP } else { 0 };
+            OsdRow { state: OsdState(OsdState::EXISTS | up), ..OsdRow::default() }
+        };
+        OsdMap { epoch: 50, osds: (0..6).map(row).collect(), ..OsdMap::default() }
+    }
+
+    fn past(first: Epoch, last: Epoch, acting: &[i32]) -> PastIntervals {
+        let interval = PastInterval {
+            first,
+            last,
+            up: acting.to_vec(),
+            acting: acting.to_vec(),
+            primary: acting[0],
+            may_have_written: true,
+        };
+        PastIntervals { known_since: 1, intervals: vec![interval] }
+    }
+
+    #[test]
+    fn newer_active_interval_outranks_newer_entry() {
+        let reports = [(0, report(10, (10, 9))), (1, report(20, (20, 5)))];
+        assert_eq!(authority(0, &all(&reports)), Some(1));
+    }
+
+    #[test]
+    fn incomplete_copy_of_the_newest_interval_rules_out_older_copies() {
+        let mut newer = incomplete(report(20, (20, 5)));
+        newer.info.last_epoch_started = 20;
+        let reports = [(0, report(10, (10, 9))), (2, newer)];
+        assert_eq!(authority(0, &all(&reports)), None, "the writes of interval 20 are not here");
+    }
+
+    #[test]
+    fn interval_without_survivor_blocks_until_lost() {
+        let past = past(10, 20, &[1, 2]);
+        let reports = [(0, report(5, (5, 1)))];
+        let mut map = map(&[0]);
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map), BTreeSet::from([1, 2]));
+        map.osds[1].info.lost_at = 30;
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map), BTreeSet::from([2]));
+        map.osds[2].info.lost_at = 30;
+        assert!(blocked_by(&past, 5, &all(&reports), &map).is_empty());
+        assert!(blocked_by(&past, 21, &all(&reports), &map).is_empty(), "a later interval was active");
+    }
+
+    #[test]
+    fn store_that_began_after_an_interval_is_no_survivor() {
+        let past = past(10, 20, &[1]);
+        let mut new = report(0, (0, 0));
+        new.info.store_since = 25;
+        let reports = [(0, report(5, (5, 1))), (1, new)];
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map(&[0, 1])), BTreeSet::from([1]));
+    }
+
+    #[test]
+    fn acting_set_is_up_when_all_of_it_can_catch_up() {
+        let interval = Interval {
+            up: vec![3, 1, 2],
+            up_primary: 3,
+            acting: vec![1, 2],
+            primary: 1,
+            size: 3,
+            min_size: 2,
+            ..Interval::default()
+        };
+        let empty = incomplete(report(0, (0, 0)));
+        let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, empty)];
+        let map = map(&[1, 2, 3, 4]);
+        assert_eq!(acting(&interval, 1, &all(&reports), &map), [1, 2]);
+        let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, report(9, (9, 7)))];
+        assert_eq!(acting(&interval, 1, &all(&reports), &map), [3, 1, 2]);
+        let empty = incomplete(report(0, (0, 0)));
+        let reports = [(1, report(9, (9, 9))), (3, empty), (4, report(9, (9, 9)))];
+        assert_eq!(acting(&interval, 1, &all(&reports), &map), [1, 4], "a stray stands in");
+    }
+}

@@ -1,0 +1,167 @@
+//! A new interval: the old role ends, and this OSD takes its role in the new one.
+
+use super::super::watches::Timer;
+use super::super::{Effect, Fx, Interval, Pending, Shard, ToControl};
+use crate::object::ObjectTable;
+use crate::pg::meta::{self, Complete};
+use crate::pg::role::{Primary, Replica, Role};
+use crate::pg::{Pg, PgPhase};
+use crate::slab::Key;
+use machine::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Change, Transaction};
+use wire::types::{Epoch, HObject, PastIntervals, PeerBody, SpgId};
+
+/// Time after which a primary asks again for what it waits for.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+impl Shard {
+    /// `is_birth`: the PG begins in this interval or an earlier one that cannot have written, so an empty copy is complete.
+    pub(in crate::shard) fn on_interval(
+        &mut self,
+        now: Time,
+        id: SpgId,
+        split_bits: u8,
+        created: Epoch,
+        is_birth: bool,
+        interval: Arc<Interval>,
+        past: Arc<PastIntervals>,
+        fx: &mut Fx,
+    ) {
+        let key = match self.pg_by_id.get(&id) {
+            Some(key) => *key,
+            None => self.create(id, split_bits, created, is_birth, fx),
+        };
+        if self.pgs[key].phase == PgPhase::Removing {
+            return;
+        }
+        self.end_role(key, PgPhase::Stray, fx);
+        let own = self.config.osd.0;
+        let pg = &mut self.pgs[key];
+        pg.history.same_primary_since = interval.primary_since;
+        let is_member = interval.acting.contains(&own) || interval.up.contains(&own);
+        let is_primary = interval.primary == own;
+        (pg.interval, pg.past) = (interval, past);
+        if is_primary {
+            pg.phase = PgPhase::Peering;
+            pg.role = Role::Primary(Box::new(Primary::default()));
+            self.peering.insert(key);
+            self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
+            self.go_on_peering(now, key, fx);
+        } else if is_member {
+            pg.phase = PgPhase::Replica;
+            pg.role = Role::Replica(Replica::Waiting);
+        } else {
+            self.announce_stray(key, fx);
+        }
+    }
+
+    /// A copy that the map does not name tells the primary of it: it may have the only copy of a write, or be needed no more.
+    pub(super) fn announce_stray(&self, key: Key, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        let primary = pg.interval.primary;
+        if primary >= 0 && primary != self.config.osd.0 && pg.phase == PgPhase::Stray {
+            self.tell_peer(key, primary, PeerBody::Report(pg.report(self.view.store_since)), fx);
+        }
+    }
+
+    /// Makes an empty copy.
+    fn create(&mut self, id: SpgId, split_bits: u8, created: Epoch, is_birth: bool, fx: &mut Fx) -> Key {
+        let mut pg = Pg::new(id, split_bits, PgPhase::Stray);
+        pg.history.created = created;
+        pg.progress.last_backfill = Complete(if is_birth { HObject::max() } else { HObject::min() });
+        let mut changes =
+            vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
+        changes.extend(meta::set_history(&pg.meta, &pg.history, &pg.progress));
+        let transaction = Transaction { collection: pg.collection, changes };
+        let pg = self.insert_pg(pg);
+        self.submit(Pending::CreatePg(pg), transaction, fx);
+        pg
+    }
+
+    /// The fence: waiting requests, transfers and peers' states end. Their clients send again to whom the map names. What was
+    /// submitted to the store stays, and so does what the PG knows of itself.
+    pub(in crate::shard) fn end_role(&mut self, key: Key, phase: PgPhase, fx: &mut Fx) {
+        self.peering.remove(&key);
+        if self.pgs[key].phase != phase {
+            self.let_go(key, fx);
+        }
+        self.drop_requests(key);
+        self.forget_watches(key);
+        let pg = &mut self.pgs[key];
+        pg.phase = phase;
+        pg.role = Role::None;
+        pg.transfers = Default::default();
+        pg.scans = BTreeMap::new();
+        pg.objects = ObjectTable::default();
+        pg.parked.clear();
+        pg.commit_waiters.clear();
+    }
+
+    fn drop_requests(&mut self, pg_key: Key) {
+        let mut gone = Vec::new();
+        for (key, pending) in self.pending.iter() {
+            let theirs = match pending {
+                Pending::Op(op) => op.pg == pg_key,
+                Pending::List(list) => list.pg == pg_key,
+                _ => false,
+            };
+            if theirs {
+                gone.push(key);
+            }
+        }
+        for key in gone {
+            self.pending.remove(key);
+        }
+    }
+
+    /// Each map may end what a peering primary waits for: an OSD came back, or was given up.
+    pub(in crate::shard) fn go_on_peering_all(&mut self, now: Time, fx: &mut Fx) {
+        for key in self.peering.clone() {
+            self.go_on_peering(now, key, fx);
+        }
+    }
+
+    pub(in crate::shard) fn ask_again(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get(key) else { return };
+        let Some(primary) = pg.role.primary() else { return };
+        if primary.is_clean && primary.unacknowledged.is_empty() {
+            return;
+        }
+        self.repeat_statements(now, key, None, fx);
+        self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
+    }
+
+    /// The primary wants this copy removed: every member has everything.
+    pub(super) fn on_remove(&mut self, key: Key, fx: &mut Fx) {
+        if self.pgs[key].phase == PgPhase::Stray && self.pgs[key].moving.is_none() {
+            self.begin_removal(key, fx);
+        }
+    }
+
+    pub(super) fn on_clean(&mut self, key: Key, epoch: Epoch, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        pg.history.last_epoch_clean = pg.history.last_epoch_clean.max(epoch);
+        pg.history.last_epoch_started = pg.history.last_epoch_started.max(epoch);
+        self.save_history(key, fx);
+        let pg = self.pgs[key].id;
+        fx.push(Effect::Control(ToControl::IntervalsDone { pg, epoch }));
+    }
+
+    pub(super) fn on_started(&mut self, key: Key, epoch: Epoch, fx: &mut Fx) {
+        let history = &mut self.pgs[key].history;
+        if history.last_epoch_started < epoch {
+            history.last_epoch_started = epoch;
+            self.save_history(key, fx);
+        }
+    }
+
+    pub(super) fn save_history(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
+        let transaction = Transaction { collection: pg.collection, changes };
+        self.submit(Pending::Nobody, transaction, fx);
+    }
+}

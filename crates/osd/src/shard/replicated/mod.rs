@@ -1,0 +1,30 @@
+//! Replication: what the shards of several OSDs do together for one PG.
+//!
+//! ```text
+//! interval ─▶ peering ─▶ activation ─▶ writes, recovery, backfill ─▶ clean
+//! ```
+//! A new interval of the map drops the PG's role and gives it another one (`interval`). The primary of an interval finds the
+//! authoritative copy (`peering`, `choose`), makes every member take over its log (`activation`), serves and replicates writes
+//! (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of them
+//! (`backfill`), each object in bounded steps (`transfer`).
+//!
+//! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
+//! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement
+//! may come twice.
+
+mod activation;
+mod backfill;
+pub mod choose;
+mod interval;
+mod peering;
+mod recovery;
+mod scan;
+mod statements;
+mod status;
+mod transfer;
+mod writes;
+
+pub(super) use scan::ScanStep;
+pub(super) use statements::Early;
+pub use status::{PeerStatus, PgStatus};
+pub(super) use transfer::TransferStep;

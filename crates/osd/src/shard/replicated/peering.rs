@@ -1,0 +1,297 @@
+//! The primary's way from a new interval to an authoritative log: reports, prior intervals, authority, acting set, logs.
+//!
+//! [`Shard::go_on_peering`] looks at everything that is known, from the start, and ends at the first thing that is missing.
+//! Each report, log and map calls it again. So the order in which answers come does not matter, and an answer that comes twice
+//! changes nothing.
+
+use super::super::{Effect, Fx, Shard, ToControl};
+use super::choose;
+use crate::pg::log::PgLog;
+use crate::pg::merge::{Merge, merge};
+use crate::pg::role::{Peer, Stage};
+use crate::pg::{Pg, meta};
+use crate::slab::Key;
+use machine::Time;
+use std::collections::BTreeMap;
+use store::{Change, Transaction};
+use wire::types::{CopyReport, Eversion, HObject, LogRun, OsdMap, PeerBody};
+
+impl Shard {
+    pub(super) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let (map, own) = (self.view.map.clone(), self.config.osd.0);
+        let Some(pg) = self.pgs.get_mut(key) else { return };
+        let report = pg.report(self.view.store_since);
+        let (id, interval) = (pg.id, pg.interval.clone());
+        let Some(primary) = pg.role.primary_mut() else { return };
+        if matches!(primary.stage, Stage::Activating | Stage::Active) {
+            return;
+        }
+        forget_restarted(&mut primary.peers, &map);
+
+        // 1. Reports of all that may hold the PG. Each may name older intervals, and so further OSDs.
+        let mut reports: choose::Reports = BTreeMap::from([(own, &report)]);
+        reports.extend(primary.peers.iter().filter_map(|(osd, peer)| Some((*osd, peer.report.as_ref()?))));
+        let started = choose::last_epoch_started(&reports);
+        let past = choose::longest_past(&reports, interval.since).unwrap_or(&report.past).clone();
+        let probed = choose::to_probe(own, &interval, &past, started, &map);
+        let is_waiting = probed.iter().any(|osd| !reports.contains_key(osd));
+        if is_waiting {
+            primary.stage = Stage::GetInfo;
+            let mut asked = Vec::new();
+            for osd in probed {
+                let peer = primary.peers.entry(osd).or_insert_with(|| Peer::of(osd, &map));
+                if peer.report.is_none() && !std::mem::replace(&mut peer.is_asked, true) {
+                    asked.push(osd);
+                }
+            }
+            return asked.into_iter().for_each(|osd| self.tell_peer(key, osd, PeerBody::Probe, fx));
+        }
+
+        // 2. Every past interval that may have written has a survivor.
+        if !choose::is_past_complete(&past, &reports) {
+            primary.stage = Stage::Incomplete;
+            return;
+        }
+        let blocked_by = choose::blocked_by(&past, started, &reports, &map);
+        if !blocked_by.is_empty() {
+            primary.stage = Stage::Down { blocked_by: blocked_by.into_iter().collect() };
+            return;
+        }
+
+        // 3. The authoritative copy, and an acting set that can serve from it.
+        let Some(authority) = choose::authority(own, &reports) else {
+            primary.stage = Stage::Incomplete;
+            return;
+        };
+        let wanted = choose::acting(&interval, authority, &reports, &map);
+        let is_settled = match wanted == interval.up {
+            true => interval.acting == interval.up,
+            // The order of the acting set is the monitor's affair.
+            false => {
+                wanted.len() == interval.acting.len()
+                    && wanted.iter().all(|osd| interval.acting.contains(osd))
+                    && choose::is_usable(&report, reports[&authority].info.log_tail)
+            }
+        };
+        if !is_settled {
+            let acting = if wanted == interval.up { Vec::new() } else { wanted.clone() };
+            primary.stage = Stage::WaitActing { wanted };
+            if primary.wanted.as_ref() != Some(&acting) {
+                primary.wanted = Some(acting.clone());
+                fx.push(Effect::Control(ToControl::WantActing { pg: id, acting }));
+            }
+            return;
+        }
+
+        // 4. The authoritative log.
+        let best = reports[&authority].info.clone();
+        let has_authority = report.info.last_update == best.last_update;
+        if authority != own && !has_authority {
+            let peer = primary.peers.get_mut(&authority).expect("it reported");
+            match peer.log.take() {
+                Some(run) => {
+                    let is_taken = self.take_authoritative_log(key, run, &best, fx);
+                    if !is_taken && let Some(primary) = self.pgs[key].role.primary_mut() {
+                        primary.stage = Stage::Incomplete;
+                        return;
+                    }
+                    return self.go_on_peering(now, key, fx);
+                }
+                None => {
+                    primary.stage = Stage::GetLog { from: authority };
+                    if !std::mem::replace(&mut peer.is_log_asked, true) {
+                        let have = report.info.last_update;
+                        self.tell_peer(key, authority, PeerBody::LogRequest { have }, fx);
+                    }
+                    return;
+                }
+            }
+        }
+
+        // 5. The logs of members that have entries which this log lacks.
+        let mut asked = Vec::new();
+        let mut is_waiting = false;
+        for osd in members(own, &interval) {
+            let Some(peer) = primary.peers.get_mut(&osd) else { continue };
+            let Some(info) = peer.report.as_ref().map(|report| &report.info) else { continue };
+            if pg.log.has(info.last_update) || info.last_update < pg.log.tail() || peer.log.is_some() {
+                continue;
+            }
+            is_waiting = true;
+            if !std::mem::replace(&mut peer.is_log_asked, true) {
+                asked.push(osd);
+            }
+        }
+        if is_waiting {
+            primary.stage = Stage::GetMissing;
+            let have = pg.log.head();
+            return asked
+                .into_iter()
+                .for_each(|osd| self.tell_peer(key, osd, PeerBody::LogRequest { have }, fx));
+        }
+
+        // 6. The map must say that this interval may write, before it does.
+        let row = map.osd(own);
+        if row.is_none_or(|row| row.info.up_thru < interval.since) {
+            let asks = primary.stage != Stage::WaitUpThru;
+            primary.stage = Stage::WaitUpThru;
+            if asks {
+                fx.push(Effect::Control(ToControl::NeedUpThru { since: interval.since }));
+            }
+            return;
+        }
+        self.begin_activation(now, key, past, fx);
+    }
+
+    /// The primary takes over the log of the copy that has the authority. False if it cannot: then it should not be primary.
+    fn take_authoritative_log(
+        &mut self,
+        key: Key,
+        run: LogRun,
+        best: &wire::types::PgCopyInfo,
+        fx: &mut Fx,
+    ) -> bool {
+        let pg = &mut self.pgs[key];
+        let Some(common) = common_version(&pg.log, &run) else { return false };
+        let mut entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
+        entries.retain(|entry| entry.version > common);
+        let duplicates = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
+        pg.progress.stats = best.counts;
+        pg.progress.last_user_version = pg.progress.last_user_version.max(best.last_user_version);
+        let changes = take_over(pg, common, entries, duplicates);
+        let transaction = Transaction { collection: pg.collection, changes };
+        let version = pg.progress.last_update;
+        self.submit_log(key, version, transaction, fx);
+        true
+    }
+
+    pub(super) fn on_report(&mut self, now: Time, key: Key, from: i32, report: CopyReport, fx: &mut Fx) {
+        let map = self.view.map.clone();
+        let pg = &mut self.pgs[key];
+        let is_member = pg.interval.acting.contains(&from) || pg.interval.up.contains(&from);
+        let Some(primary) = pg.role.primary_mut() else { return };
+        let is_peering = !matches!(primary.stage, Stage::Activating | Stage::Active);
+        if is_peering {
+            let peer = primary.peers.entry(from).or_insert_with(|| Peer::of(from, &map));
+            let is_news = peer.report.as_ref() != Some(&report);
+            peer.is_asked = true;
+            peer.report = Some(report);
+            if is_news {
+                self.go_on_peering(now, key, fx);
+            }
+            return;
+        }
+        if is_member {
+            // A member that has not heard of its activation, or whose answer was lost.
+            return self.repeat_writes(key, Some(from), fx);
+        }
+        if primary.is_clean {
+            return self.tell_peer(key, from, PeerBody::Remove, fx);
+        }
+        let peer = primary.peers.entry(from).or_insert_with(|| Peer::of(from, &map));
+        peer.missing = crate::pg::missing::Missing::from_wire(&report.missing);
+        peer.last_backfill = Some(report.info.last_backfill.clone());
+        peer.report = Some(report);
+        self.look_for_unfound(key, fx);
+    }
+
+    pub(super) fn on_log_request(&mut self, key: Key, from: i32, have: Eversion, fx: &mut Fx) {
+        let run = log_run(&self.pgs[key].log, have);
+        self.tell_peer(key, from, PeerBody::Log(run), fx);
+    }
+
+    pub(super) fn on_log(&mut self, now: Time, key: Key, from: i32, run: LogRun, fx: &mut Fx) {
+        let Some(primary) = self.pgs[key].role.primary_mut() else { return };
+        let Some(peer) = primary.peers.get_mut(&from).filter(|peer| peer.is_log_asked && peer.log.is_none())
+        else {
+            return;
+        };
+        peer.log = Some(run);
+        self.go_on_peering(now, key, fx);
+    }
+}
+
+/// Acting and up OSDs besides this one.
+pub(super) fn members(own: i32, interval: &crate::shard::Interval) -> Vec<i32> {
+    let mut out: Vec<i32> = Vec::new();
+    for osd in interval.acting.iter().chain(&interval.up).copied() {
+        if osd != own && osd >= 0 && osd != i32::MAX && !out.contains(&osd) {
+            out.push(osd);
+        }
+    }
+    out
+}
+
+/// The entries after `have`, or the whole log where it does not have that version.
+pub(super) fn log_run(log: &PgLog, have: Eversion) -> LogRun {
+    let is_known = log.has(have);
+    let after = if is_known { have } else { log.tail() };
+    LogRun {
+        after,
+        head: log.head(),
+        entries: log.after(after).map(meta::entry_to_wire).collect(),
+        duplicates: match after == log.tail() {
+            true => log.duplicates().map(meta::duplicate_to_wire).collect(),
+            false => Vec::new(),
+        },
+    }
+}
+
+/// The newest version that a log and a run of another one both have.
+pub(super) fn common_version(log: &PgLog, run: &LogRun) -> Option<Eversion> {
+    let of_run = run.entries.iter().rev().map(|entry| entry.version).chain([run.after]);
+    of_run.into_iter().find(|version| log.has(*version))
+}
+
+/// Merges entries of the authoritative log into this copy, and gives the changes that make that durable.
+pub(super) fn take_over(
+    pg: &mut Pg,
+    common: Eversion,
+    entries: Vec<crate::pg::log::LogEntry>,
+    duplicates: Vec<crate::pg::log::Duplicate>,
+) -> Vec<Change> {
+    let out = merge(&mut pg.log, &mut pg.missing, &pg.progress, common, entries, duplicates);
+    let Merge { rewound, added, added_duplicates, removed, missing, found } = out;
+    let meta = pg.meta.clone();
+    let mut changes = Vec::new();
+    for object in removed {
+        changes.extend(removal(object));
+    }
+    if !rewound.is_empty() {
+        changes.push(meta::remove_versions(&meta, rewound));
+    }
+    if !added.is_empty() || !added_duplicates.is_empty() {
+        changes.push(meta::set_entries(&meta, &added, &added_duplicates));
+    }
+    if !found.is_empty() {
+        changes.push(meta::remove_missing(&meta, &found));
+    }
+    if !missing.is_empty() {
+        changes.push(meta::set_missing(&meta, &missing));
+    }
+    pg.progress.last_update = pg.log.head();
+    pg.progress.log_tail = pg.log.tail();
+    pg.durable = pg.durable.min(common);
+    pg.committed = pg.committed.min(common);
+    changes.extend(meta::set_history(&meta, &pg.history, &pg.progress));
+    changes
+}
+
+/// Removes an object that may not be there.
+pub(super) fn removal(object: HObject) -> [Change; 2] {
+    let object = store::ObjectId::from(object);
+    [Change::Touch { object: object.clone() }, Change::Remove { object }]
+}
+
+impl Peer {
+    pub(super) fn of(osd: i32, map: &OsdMap) -> Peer {
+        Peer { up_from: map.osd(osd).map_or(0, |row| row.info.up_from), ..Peer::default() }
+    }
+}
+
+/// What an earlier process of an OSD said does not hold for the present one.
+fn forget_restarted(peers: &mut BTreeMap<i32, Peer>, map: &OsdMap) {
+    peers.retain(|osd, peer| {
+        map.is_up(*osd) && map.osd(*osd).is_some_and(|row| row.info.up_from == peer.up_from)
+    });
+}

@@ -1,0 +1,283 @@
+//! Recovery: members get the objects that the log names and they lack. The primary pulls its own first, then pushes.
+
+use super::super::{Effect, Fx, Shard, ToControl};
+use crate::object::ObjectBlock;
+use crate::pg::Pg;
+use crate::pg::role::{Primary, Recovering, Role, Stage};
+use crate::slab::Key;
+use machine::Time;
+use std::collections::BTreeSet;
+use wire::types::{Eversion, HObject, ObjectPull, PeerBody};
+
+/// Objects of one PG that are recovered at once.
+const ACTIVE_MAX: usize = 4;
+
+impl Shard {
+    /// Everything that any member lacks.
+    pub(super) fn begin_recovery(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let own = pg.missing.iter().map(|(object, _)| object.clone());
+        let mut queue: BTreeSet<HObject> = own.collect();
+        for osd in &primary.members {
+            queue.extend(primary.peers[osd].missing.iter().map(|(object, _)| object.clone()));
+        }
+        primary.recovery.queue = queue;
+    }
+
+    /// A request waits for this object.
+    pub(in crate::shard) fn want_recovered(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        if primary.recovery.queue.contains(object) && !primary.recovery.urgent.contains(object) {
+            primary.recovery.urgent.push_back(object.clone());
+            self.go_on_recovering(key, fx);
+        }
+    }
+
+    pub(super) fn go_on_recovering(&mut self, key: Key, fx: &mut Fx) {
+        loop {
+            let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role) else { return };
+            if primary.stage != Stage::Active {
+                return;
+            }
+            let recovery = &mut primary.recovery;
+            // What requests wait for does not wait for its place.
+            let urgent = recovery.urgent.pop_front();
+            if urgent.is_none() && recovery.active.len() >= ACTIVE_MAX {
+                return;
+            }
+            let object = match urgent {
+                Some(object) if recovery.queue.remove(&object) => object,
+                Some(_) => continue,
+                None => match recovery.queue.pop_first() {
+                    Some(object) => object,
+                    None => break,
+                },
+            };
+            recovery.active.insert(object.clone(), Recovering::default());
+            self.recover(key, object, fx);
+        }
+        self.go_on_backfilling(key, fx);
+        self.look_for_clean(key, fx);
+    }
+
+    /// The next step of one object's recovery.
+    fn recover(&mut self, key: Key, object: HObject, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if let Some(need) = pg.missing.need(&object) {
+            let source = source_of(primary, &object, need);
+            let recovering = primary.recovery.active.entry(object.clone()).or_default();
+            let Some(source) = source else {
+                primary.recovery.active.remove(&object);
+                primary.recovery.unfound.insert(object);
+                return;
+            };
+            recovering.pulling_from = Some(source);
+            pg.transfers.incoming.remove(&object);
+            return self.tell_peer(key, source, PeerBody::Pull(ObjectPull { object, need }), fx);
+        }
+        let lack = |osd: &&i32| primary.peers[osd].missing.contains(&object);
+        let targets: Vec<(i32, Eversion)> = primary
+            .members
+            .iter()
+            .filter(lack)
+            .map(|osd| (*osd, primary.peers[osd].missing.need(&object).unwrap_or_default()))
+            .collect();
+        let recovering = primary.recovery.active.entry(object.clone()).or_default();
+        recovering.pulling_from = None;
+        recovering.pushing_to = targets.iter().map(|(osd, _)| *osd).collect();
+        if targets.is_empty() {
+            primary.recovery.active.remove(&object);
+            return self.unblock(key, &object);
+        }
+        for (osd, version) in targets {
+            self.push(key, osd, object.clone(), version, false, fx);
+        }
+    }
+
+    /// The primary has an object that it lacked.
+    pub(super) fn on_pulled(&mut self, now: Time, key: Key, object: &HObject, fx: &mut Fx) {
+        self.pgs[key].transfers.incoming.remove(object);
+        self.unblock(key, object);
+        self.recover(key, object.clone(), fx);
+        self.serve_waiting_lists(now, key, fx);
+        self.go_on_recovering(key, fx);
+    }
+
+    pub(super) fn on_pull_refused(&mut self, key: Key, from: i32, object: &HObject, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(recovering) = primary.recovery.active.get_mut(object) else { return };
+        if recovering.pulling_from == Some(from) {
+            recovering.tried.insert(from);
+            self.recover(key, object.clone(), fx);
+            self.go_on_recovering(key, fx);
+        }
+    }
+
+    /// A member has an object that it lacked, or that a backfill copies.
+    pub(super) fn on_peer_has(&mut self, key: Key, osd: i32, object: &HObject, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        if let Some(peer) = primary.peers.get_mut(&osd) {
+            peer.missing.remove(object);
+        }
+        let is_backfilled =
+            primary.backfill.as_mut().is_some_and(|b| b.target == osd && b.pushing.remove(object));
+        if let Some(recovering) = primary.recovery.active.get_mut(object) {
+            recovering.pushing_to.remove(&osd);
+            if recovering.pushing_to.is_empty() && recovering.pulling_from.is_none() {
+                primary.recovery.active.remove(object);
+                self.unblock(key, object);
+            }
+        }
+        if is_backfilled {
+            self.go_on_backfilling(key, fx);
+        }
+        self.go_on_recovering(key, fx);
+    }
+
+    /// The primary cannot read its own copy, or the member cannot write it.
+    pub(super) fn on_push_failed(&mut self, key: Key, osd: i32, object: &HObject, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if let Some(backfill) = primary.backfill.as_mut().filter(|b| b.target == osd)
+            && backfill.pushing.remove(object)
+        {
+            // The window is not confirmed without it.
+            backfill.failed.insert(object.clone());
+            return self.go_on_backfilling(key, fx);
+        }
+        primary.recovery.active.remove(object);
+        primary.recovery.unfound.insert(object.clone());
+        self.go_on_recovering(key, fx);
+    }
+
+    /// Another copy was reported: it may have what nobody had.
+    pub(super) fn look_for_unfound(&mut self, key: Key, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let unfound = std::mem::take(&mut primary.recovery.unfound);
+        primary.recovery.queue.extend(unfound);
+        self.go_on_recovering(key, fx);
+    }
+
+    /// Requests on an object may begin as far as nothing else holds them.
+    pub(super) fn unblock(&mut self, key: Key, object: &HObject) {
+        let pg = &mut self.pgs[key];
+        let Some(context) = pg.objects.find(object) else { return };
+        pg.objects[context].block = pg.block_of(object);
+        self.pass_turn(key, context);
+    }
+
+    fn serve_waiting_lists(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        if !pg.missing.is_empty() {
+            return;
+        }
+        let Role::Primary(primary) = &mut pg.role else { return };
+        for parked in std::mem::take(&mut primary.waiting_lists) {
+            self.dispatch(now, parked, fx);
+        }
+    }
+
+    /// Asks again for what is under way.
+    pub(super) fn repeat_recovery(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        let Role::Primary(primary) = &pg.role else { return };
+        if primary.stage != Stage::Active {
+            return;
+        }
+        let concerns = |osd: i32| only.is_none_or(|only| only == osd);
+        let mut pulls = Vec::new();
+        for (object, recovering) in &primary.recovery.active {
+            if let Some((osd, need)) = recovering.pulling_from.zip(pg.missing.need(object))
+                && concerns(osd)
+            {
+                pulls.push((osd, ObjectPull { object: object.clone(), need }));
+            }
+        }
+        for (osd, pull) in pulls {
+            self.tell_peer(key, osd, PeerBody::Pull(pull), fx);
+        }
+        self.repeat_backfill(key, only, fx);
+        self.go_on_recovering(key, fx);
+    }
+
+    /// All members have all objects: past intervals and strays matter no more.
+    fn look_for_clean(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (id, interval) = (pg.id, pg.interval.clone());
+        let is_recovered = pg.is_recovered();
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if !is_recovered || primary.is_clean {
+            return;
+        }
+        if interval.acting != interval.up {
+            if primary.wanted != Some(Vec::new()) {
+                primary.wanted = Some(Vec::new());
+                fx.push(Effect::Control(ToControl::WantActing { pg: id, acting: Vec::new() }));
+            }
+            return;
+        }
+        if interval.acting.len() < interval.size as usize {
+            return;
+        }
+        primary.is_clean = true;
+        let epoch = interval.since;
+        let members = primary.members.clone();
+        let strays: Vec<i32> = primary.peers.keys().copied().filter(|osd| !members.contains(osd)).collect();
+        for osd in members {
+            self.tell_peer(key, osd, PeerBody::Clean { epoch }, fx);
+        }
+        for osd in strays {
+            self.tell_peer(key, osd, PeerBody::Remove, fx);
+        }
+        self.pgs[key].history.last_epoch_clean = epoch;
+        self.save_history(key, fx);
+        fx.push(Effect::Control(ToControl::IntervalsDone { pg: id, epoch }));
+    }
+}
+
+impl Pg {
+    /// Of an active primary: no member lacks anything.
+    pub fn is_recovered(&self) -> bool {
+        let Role::Primary(primary) = &self.role else { return false };
+        let recovery = &primary.recovery;
+        primary.stage == Stage::Active
+            && self.missing.is_empty()
+            && recovery.queue.is_empty()
+            && recovery.active.is_empty()
+            && recovery.unfound.is_empty()
+            && primary.members.iter().all(|osd| {
+                let peer = &primary.peers[osd];
+                peer.is_complete() && peer.missing.is_empty()
+            })
+    }
+
+    /// Requests on objects may have to wait.
+    pub fn may_block(&self) -> bool {
+        match &self.role {
+            Role::Primary(primary) => !primary.is_clean,
+            _ => false,
+        }
+    }
+
+    /// What keeps requests on an object waiting, cheap where nothing does.
+    pub fn block_now(&self, object: &HObject) -> ObjectBlock {
+        if self.may_block() { self.block_of(object) } else { ObjectBlock::None }
+    }
+}
+
+/// An OSD that has the version of the object which the primary needs.
+fn source_of(primary: &Primary, object: &HObject, need: Eversion) -> Option<i32> {
+    let tried = primary.recovery.active.get(object).map(|recovering| &recovering.tried);
+    let has = |(osd, peer): &(&i32, &crate::pg::role::Peer)| {
+        let is_member = primary.members.contains(osd);
+        let is_new_enough =
+            is_member || peer.report.as_ref().is_some_and(|report| report.info.last_update >= need);
+        is_new_enough
+            && peer.has_reached(object)
+            && !peer.missing.contains(object)
+            && tried.is_none_or(|tried| !tried.contains(osd))
+    };
+    primary.peers.iter().filter(has).map(|(osd, _)| *osd).next()
+}

@@ -1,0 +1,176 @@
+//! Statements of other OSDs: those of the present interval are acted on, later ones wait for their map.
+
+use super::super::{Effect, Fx, Shard, ToControl};
+use crate::pg::role::{Replica, Role, Stage};
+use crate::pg::{Pg, PgPhase};
+use crate::slab::Key;
+use codec::Rope;
+use machine::Time;
+use machine::net::Held;
+use std::collections::VecDeque;
+use wire::messages::MOSDPeer;
+use wire::types::{
+    CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts,
+};
+
+/// Statements of intervals that this OSD's map does not have yet.
+pub(in crate::shard) type Early = VecDeque<(OsdId, Box<MOSDPeer>, Held)>;
+
+/// More are dropped: their senders ask again.
+const EARLY_MAX: usize = 20_000;
+
+impl Shard {
+    pub(in crate::shard) fn on_peer(
+        &mut self,
+        now: Time,
+        from: OsdId,
+        message: Box<MOSDPeer>,
+        held: Held,
+        fx: &mut Fx,
+    ) {
+        let known = self.pg_by_id.get(&message.pg).copied();
+        let waits = message.epoch > self.view.epoch
+            || known.is_some_and(|key| {
+                let pg = &self.pgs[key];
+                pg.phase == PgPhase::Loading || message.interval > pg.interval.since
+            });
+        if waits {
+            if message.epoch > self.view.epoch {
+                fx.push(Effect::Control(ToControl::WantMap { epoch: message.epoch }));
+            }
+            if self.early.len() < EARLY_MAX {
+                self.early.push_back((from, message, held));
+            }
+            return;
+        }
+        let Some(key) = known else { return self.on_statement_without_pg(from, *message, fx) };
+        if message.interval == self.pgs[key].interval.since {
+            self.on_statement(now, key, from.0, *message, fx);
+        }
+    }
+
+    /// After a map, or when a PG was read: statements that waited for it.
+    pub(in crate::shard) fn take_early(&mut self, now: Time, fx: &mut Fx) {
+        for (from, message, held) in std::mem::take(&mut self.early) {
+            self.on_peer(now, from, message, held, fx);
+        }
+    }
+
+    /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone.
+    fn on_statement_without_pg(&mut self, from: OsdId, message: MOSDPeer, fx: &mut Fx) {
+        if message.body != PeerBody::Probe {
+            return;
+        }
+        let info = PgCopyInfo {
+            created: 0,
+            store_since: self.view.store_since,
+            activated: 0,
+            last_epoch_started: 0,
+            last_epoch_clean: 0,
+            last_epoch_split: 0,
+            last_update: Eversion::ZERO,
+            last_user_version: 0,
+            log_tail: Eversion::ZERO,
+            last_backfill: HObject::min(),
+            counts: PgCounts::default(),
+        };
+        let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
+        let body = PeerBody::Report(CopyReport { info, missing: Vec::new(), past });
+        let (pg, epoch, interval) = (message.pg, self.view.epoch, message.interval);
+        let message = Box::new(MOSDPeer { pg, epoch, interval, body, data: Rope::new() });
+        fx.push(Effect::SendPeer { to: from, message });
+    }
+
+    fn on_statement(&mut self, now: Time, key: Key, from: i32, message: MOSDPeer, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        let (is_primary, from_primary) = (matches!(pg.role, Role::Primary(_)), from == pg.interval.primary);
+        match message.body {
+            PeerBody::Probe if from_primary => {
+                let report = PeerBody::Report(pg.report(self.view.store_since));
+                self.tell_peer(key, from, report, fx);
+            }
+            PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
+            PeerBody::Activate(activation) if from_primary => self.on_activate(key, activation, fx),
+            PeerBody::Write(write) if from_primary => self.on_write(key, write, &message.data, fx),
+            PeerBody::Pull(pull) if from_primary => self.on_pull(key, from, pull, fx),
+            PeerBody::Scan(request) if from_primary => {
+                self.begin_scan(key, request.begin, request.end, Some(from), fx);
+            }
+            PeerBody::Progress(progress) if from_primary => self.on_progress(key, progress, fx),
+            PeerBody::Started { epoch } if from_primary => self.on_started(key, epoch, fx),
+            PeerBody::Clean { epoch } if from_primary => self.on_clean(key, epoch, fx),
+            PeerBody::Remove if from_primary => self.on_remove(key, fx),
+            PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
+            PeerBody::Pushed(ack) => self.on_pushed(now, key, from, ack, fx),
+            PeerBody::Report(report) if is_primary => self.on_report(now, key, from, report, fx),
+            PeerBody::Log(run) if is_primary => self.on_log(now, key, from, run, fx),
+            PeerBody::Activated { missing } if is_primary => self.on_activated(now, key, from, &missing, fx),
+            PeerBody::Ack { durable_to } if is_primary => self.on_ack(now, key, from, durable_to, fx),
+            PeerBody::Scanned(answer) if is_primary => self.on_scanned(key, from, answer, fx),
+            PeerBody::Progressed { through } if is_primary => self.on_progressed(key, from, through, fx),
+            // A mistake of the sender: the map says who is primary.
+            _ => {}
+        }
+    }
+
+    pub(in crate::shard) fn statement(&self, pg: &Pg, body: PeerBody, data: Rope) -> Box<MOSDPeer> {
+        Box::new(MOSDPeer { pg: pg.id, epoch: self.view.epoch, interval: pg.interval.since, body, data })
+    }
+
+    pub(in crate::shard) fn tell_peer(&self, key: Key, to: i32, body: PeerBody, fx: &mut Fx) {
+        let message = self.statement(&self.pgs[key], body, Rope::new());
+        fx.push(Effect::SendPeer { to: OsdId(to), message });
+    }
+
+    /// Statements to `osd` may be lost: those that matter are sent again.
+    pub(in crate::shard) fn on_link_reset(&mut self, now: Time, osd: OsdId, fx: &mut Fx) {
+        let keys: Vec<Key> = self.pgs.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.repeat_statements(now, key, Some(osd.0), fx);
+        }
+    }
+
+    /// Sends again what has no answer. `only`: to this OSD.
+    pub(in crate::shard) fn repeat_statements(
+        &mut self,
+        now: Time,
+        key: Key,
+        only: Option<i32>,
+        fx: &mut Fx,
+    ) {
+        let Some(pg) = self.pgs.get_mut(key) else { return };
+        let concerns = |osd: i32| only.is_none_or(|only| only == osd);
+        let primary_osd = pg.interval.primary;
+        match &mut pg.role {
+            Role::None if pg.phase == PgPhase::Stray && concerns(primary_osd) => {
+                return self.announce_stray(key, fx);
+            }
+            Role::None => return,
+            Role::Replica(stage) if concerns(primary_osd) => {
+                let is_active = *stage == Replica::Active;
+                let report = PeerBody::Report(pg.report(self.view.store_since));
+                let (durable_to, missing) = (pg.durable, pg.missing.to_wire());
+                if is_active {
+                    self.tell_peer(key, primary_osd, PeerBody::Activated { missing }, fx);
+                    self.tell_peer(key, primary_osd, PeerBody::Ack { durable_to }, fx);
+                } else {
+                    self.tell_peer(key, primary_osd, report, fx);
+                }
+            }
+            Role::Replica(_) => {}
+            Role::Primary(primary) => {
+                for (osd, peer) in primary.peers.iter_mut().filter(|(osd, _)| concerns(**osd)) {
+                    debug_assert!(*osd != self.config.osd.0);
+                    peer.is_asked &= peer.report.is_some();
+                    peer.is_log_asked &= peer.log.is_some();
+                }
+                match &primary.stage {
+                    Stage::Activating | Stage::Active => self.repeat_writes(key, only, fx),
+                    _ => self.go_on_peering(now, key, fx),
+                }
+                self.repeat_recovery(key, only, fx);
+            }
+        }
+        self.repeat_transfers(key, only, fx);
+    }
+}

@@ -1,0 +1,279 @@
+//! The transfer of one object to another OSD, a bounded step at a time. Each step waits for the answer to the one before.
+//!
+//! The receiver names the object in its missing set, or a backfill has not reached it, until the last step is durable. So a
+//! transfer that breaks off in the middle leaves nothing that counts.
+
+use super::super::moving::restore_hint;
+use super::super::{Effect, Fx, Pending, Shard, ToControl};
+use crate::errno::Errno;
+use crate::ops::INFO_ATTR;
+use crate::pg::meta;
+use crate::pg::role::{Incoming, Outgoing, Replica, Role};
+use crate::slab::Key;
+use codec::Rope;
+use machine::Time;
+use std::collections::VecDeque;
+use store::moving::ObjectCopy;
+use store::wire_form::WireForm;
+use store::{Answer, Change, ReadError, Transaction};
+use wire::types::{Epoch, Eversion, HObject, ObjectInfo, ObjectPull, ObjectPush, OsdId, PeerBody, PushAck};
+
+/// What a transfer's read or write belongs to.
+pub(in crate::shard) struct TransferStep {
+    pub pg: Key,
+    pub interval: Epoch,
+    pub peer: i32,
+    pub object: HObject,
+    pub version: Eversion,
+    /// Of a read: the transfer. Of a write: the step.
+    pub id: u64,
+    pub is_last: bool,
+}
+
+impl Shard {
+    /// Sends an object to `to`. `is_exact`: only if it has exactly this version.
+    pub(super) fn push(
+        &mut self,
+        key: Key,
+        to: i32,
+        object: HObject,
+        version: Eversion,
+        is_exact: bool,
+        fx: &mut Fx,
+    ) {
+        self.next_transfer += 1;
+        let outgoing = Outgoing {
+            id: self.next_transfer,
+            copy: ObjectCopy::new(object.clone().into(), true),
+            version,
+            is_exact,
+            step: 0,
+            ready: VecDeque::new(),
+            is_reading: false,
+            sent: None,
+        };
+        self.pgs[key].transfers.outgoing.insert((to, object.clone()), outgoing);
+        self.go_on_pushing(key, to, object, fx);
+    }
+
+    fn go_on_pushing(&mut self, key: Key, to: i32, object: HObject, fx: &mut Fx) {
+        let (epoch, pg) = (self.view.epoch, &mut self.pgs[key]);
+        let (id, interval, collection) = (pg.id, pg.interval.since, pg.collection);
+        let Some(outgoing) = pg.transfers.outgoing.get_mut(&(to, object.clone())) else { return };
+        if outgoing.is_reading || outgoing.sent.is_some() {
+            return;
+        }
+        if let Some(changes) = outgoing.ready.pop_front() {
+            let is_last = outgoing.ready.is_empty() && outgoing.copy.is_done();
+            let form = WireForm::encode(&changes).expect("a copy changes its object only");
+            let push = ObjectPush {
+                object,
+                version: outgoing.version,
+                step: outgoing.step,
+                is_last,
+                changes: form.changes,
+            };
+            outgoing.step += 1;
+            let body = PeerBody::Push(push);
+            let message =
+                Box::new(wire::messages::MOSDPeer { pg: id, epoch, interval, body, data: form.data });
+            outgoing.sent = Some(message.clone());
+            return fx.push(Effect::SendPeer { to: OsdId(to), message });
+        }
+        outgoing.is_reading = true;
+        let request = outgoing.copy.request(collection);
+        let step = TransferStep {
+            pg: key,
+            interval,
+            peer: to,
+            object,
+            version: outgoing.version,
+            id: outgoing.id,
+            is_last: false,
+        };
+        let tag = self.pending.insert(Pending::PushRead(Box::new(step)));
+        self.read(tag, request, fx);
+    }
+
+    pub(in crate::shard) fn on_push_read(
+        &mut self,
+        now: Time,
+        tag: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let Some(Pending::PushRead(step)) = self.pending.remove(tag) else { return };
+        let TransferStep { pg: key, interval, peer: to, object, id, .. } = *step;
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        let Some(outgoing) = pg.transfers.outgoing.get_mut(&(to, object.clone())).filter(|o| o.id == id)
+        else {
+            return;
+        };
+        outgoing.is_reading = false;
+        let is_first = outgoing.step == 0;
+        let steps = outgoing.copy.take(answers).map(|mut steps| {
+            steps.first_mut().into_iter().for_each(restore_hint);
+            steps
+        });
+        let is_wrong = |steps: &[Vec<Change>]| {
+            is_first && outgoing.is_exact && version_of(steps) != Some(outgoing.version)
+        };
+        match steps {
+            Ok(steps) if !is_wrong(&steps) => {
+                outgoing.ready.extend(steps);
+                self.go_on_pushing(key, to, object, fx);
+            }
+            unusable => {
+                let is_exact = outgoing.is_exact;
+                let version = outgoing.version;
+                pg.transfers.outgoing.remove(&(to, object.clone()));
+                if let Err(error) = unusable {
+                    let why = format!("{}: {object} cannot be read for osd.{to}: {error}", pg.id);
+                    fx.push(Effect::Control(ToControl::Rejected { why }));
+                }
+                if is_exact {
+                    let result = Errno::NOENT.result();
+                    let ack = PushAck { object, version, step: 0, result };
+                    self.tell_peer(key, to, PeerBody::Pushed(ack), fx);
+                } else {
+                    self.on_push_failed(key, to, &object, fx);
+                }
+            }
+        }
+    }
+
+    /// A step arrives. The first one replaces what is there.
+    pub(super) fn on_push(&mut self, key: Key, from: i32, push: ObjectPush, data: Rope, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let is_expected = match &pg.role {
+            Role::Primary(primary) => primary
+                .recovery
+                .active
+                .get(&push.object)
+                .is_some_and(|recovering| recovering.pulling_from == Some(from)),
+            Role::Replica(Replica::Active) => from == pg.interval.primary,
+            _ => false,
+        };
+        if !is_expected {
+            return;
+        }
+        let ObjectPush { object, version, step, is_last, changes } = push;
+        let known = pg.transfers.incoming.get(&object).copied();
+        let incoming = match known {
+            Some(incoming) if incoming.from == from && incoming.version == version && step != 0 => incoming,
+            Some(incoming)
+                if incoming.from == from && incoming.version == version && incoming.submitted > 0 =>
+            {
+                // Step 0 again: the answer was lost, or the sender began anew; the same bytes either way.
+                if incoming.submitted > 1 || incoming.durable == incoming.submitted {
+                    Incoming { submitted: 0, durable: 0, ..incoming }
+                } else {
+                    incoming
+                }
+            }
+            _ if step == 0 => Incoming { from, version, submitted: 0, durable: 0 },
+            _ => return,
+        };
+        if step != incoming.submitted {
+            if step + 1 == incoming.durable {
+                let ack = PushAck { object, version, step, result: 0 };
+                self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+            }
+            return;
+        }
+        let is_ours = |o: &HObject| *o == object;
+        let changes = match (WireForm { changes, data }).decode(is_ours) {
+            Ok(changes) => changes,
+            Err(error) => {
+                let why = format!("{}: {object} of osd.{from}: {error}", pg.id);
+                fx.push(Effect::Control(ToControl::Rejected { why }));
+                let ack = PushAck { object, version, step, result: Errno::IO.result() };
+                return self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+            }
+        };
+        let mut transaction = Transaction { collection: pg.collection, changes };
+        pg.transfers.incoming.insert(object.clone(), Incoming { submitted: step + 1, ..incoming });
+        if is_last && pg.missing.remove(&object).is_some() {
+            transaction.changes.push(meta::remove_missing(&pg.meta, [&object]));
+        }
+        let interval = pg.interval.since;
+        let (pg, id) = (key, u64::from(step));
+        let step = TransferStep { pg, interval, peer: from, object, version, id, is_last };
+        self.submit(Pending::PushWrite(Box::new(step)), transaction, fx);
+    }
+
+    pub(in crate::shard) fn on_push_durable(&mut self, now: Time, step: TransferStep, fx: &mut Fx) {
+        let TransferStep { pg: key, interval, peer: from, object, version, id, is_last } = step;
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        let step = id as u32;
+        if let Some(incoming) = pg.transfers.incoming.get_mut(&object) {
+            incoming.durable = incoming.durable.max(step + 1);
+        }
+        let ack = PushAck { object: object.clone(), version, step, result: 0 };
+        self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+        if is_last && matches!(self.pgs[key].role, Role::Primary(_)) {
+            self.on_pulled(now, key, &object, fx);
+        }
+    }
+
+    /// The answer to a step: the next one goes.
+    pub(super) fn on_pushed(&mut self, now: Time, key: Key, from: i32, ack: PushAck, fx: &mut Fx) {
+        let PushAck { object, version, step, result } = ack;
+        let at = (from, object);
+        let Some(outgoing) = self.pgs[key].transfers.outgoing.get_mut(&at) else {
+            // The source of a pull does not have it.
+            if result < 0 {
+                self.on_pull_refused(key, from, &at.1, fx);
+            }
+            return;
+        };
+        if outgoing.version != version || step + 1 != outgoing.step || outgoing.sent.is_none() {
+            return;
+        }
+        outgoing.sent = None;
+        let is_done = outgoing.ready.is_empty() && outgoing.copy.is_done();
+        if result < 0 {
+            self.pgs[key].transfers.outgoing.remove(&at);
+            return self.on_push_failed(key, from, &at.1, fx);
+        }
+        if !is_done {
+            return self.go_on_pushing(key, from, at.1, fx);
+        }
+        self.pgs[key].transfers.outgoing.remove(&at);
+        self.on_peer_has(key, from, &at.1, fx);
+    }
+
+    pub(super) fn on_pull(&mut self, key: Key, from: i32, pull: ObjectPull, fx: &mut Fx) {
+        let ObjectPull { object, need } = pull;
+        let transfers = &self.pgs[key].transfers;
+        let at = (from, object);
+        if transfers.outgoing.get(&at).is_some_and(|outgoing| outgoing.version == need) {
+            return self.repeat_transfer(key, &at, fx);
+        }
+        self.push(key, from, at.1, need, true, fx);
+    }
+
+    fn repeat_transfer(&self, key: Key, at: &(i32, HObject), fx: &mut Fx) {
+        let sent = self.pgs[key].transfers.outgoing.get(at).and_then(|outgoing| outgoing.sent.clone());
+        if let Some(message) = sent {
+            fx.push(Effect::SendPeer { to: OsdId(at.0), message });
+        }
+    }
+
+    pub(super) fn repeat_transfers(&self, key: Key, only: Option<i32>, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get(key) else { return };
+        let concerns = |osd: i32| only.is_none_or(|only| only == osd);
+        for at in pg.transfers.outgoing.keys().filter(|(osd, _)| concerns(*osd)) {
+            self.repeat_transfer(key, at, fx);
+        }
+    }
+}
+
+/// The version in the info of an object's first step.
+fn version_of(steps: &[Vec<Change>]) -> Option<Eversion> {
+    let info = steps.iter().flatten().find_map(|change| match change {
+        Change::SetAttr { name, value, .. } if **name == *INFO_ATTR => Some(value),
+        _ => None,
+    })?;
+    codec::decode_exact::<ObjectInfo>(info).ok().map(|info| info.version)
+}

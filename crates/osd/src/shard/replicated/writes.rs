@@ -1,0 +1,230 @@
+//! Replication of a write: the primary submits it and sends it to all members, and its client is answered when it is durable
+//! on each of them.
+
+use super::super::{Effect, Fx, Pending, Shard};
+use crate::pg::log::{LogEntry, Trimmed};
+use crate::pg::role::{Replica, Role, SentWrite, Stage};
+use crate::pg::{Pg, meta};
+use crate::planted::{self, PlantedBug};
+use crate::slab::Key;
+use codec::Rope;
+use machine::Time;
+use std::collections::BTreeSet;
+use store::wire_form::WireForm;
+use store::{Change, Transaction};
+use wire::messages::MOSDPeer;
+use wire::types::{Eversion, HObject, OsdId, PeerBody, PeerWrite};
+
+impl Shard {
+    /// Appends an entry to the log and makes it durable together with `changes`, here and on every member. `op`: the request
+    /// that waits for it.
+    pub(in crate::shard) fn submit_entry(
+        &mut self,
+        key: Key,
+        op: Option<Key>,
+        entry: LogEntry,
+        changes: Vec<Change>,
+        fx: &mut Fx,
+    ) {
+        let limits = self.config.log;
+        let pg = &mut self.pgs[key];
+        let (version, interval) = (entry.version, pg.interval.since);
+        let messages = replicate(pg, self.view.epoch, &entry, &changes);
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if let Some(op) = op {
+            primary.in_flight.push_back((version, op));
+        }
+        if let Some(backfill) = &mut primary.backfill
+            && backfill.covers(&entry.object)
+        {
+            backfill.dirty.insert(entry.object.clone());
+        }
+        for (to, message) in messages {
+            fx.push(Effect::SendPeer { to, message });
+        }
+        let trimmed = |pg: &mut Pg| pg.log.trim(&limits, pg.committed);
+        let transaction = append_entry(pg, entry, changes, trimmed);
+        self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
+    }
+
+    /// A change of this copy is durable.
+    pub(in crate::shard) fn on_entry_durable(
+        &mut self,
+        now: Time,
+        key: Key,
+        interval: u32,
+        version: Eversion,
+        fx: &mut Fx,
+    ) {
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        debug_assert!(pg.durable < version, "a PG's transactions commit in order");
+        pg.durable = version;
+        match &pg.role {
+            Role::Primary(_) => self.commit(now, key, fx),
+            Role::Replica(Replica::Active) => {
+                let to = pg.interval.primary;
+                self.tell_peer(key, to, PeerBody::Ack { durable_to: version }, fx);
+            }
+            Role::Replica(_) | Role::None => {}
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, key: Key, from: i32, durable_to: Eversion, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(peer) = primary.peers.get_mut(&from).filter(|peer| peer.is_activated) else { return };
+        if peer.durable_to < durable_to {
+            peer.durable_to = durable_to;
+            self.commit(now, key, fx);
+        }
+    }
+
+    /// Answers what is durable on all members now.
+    fn commit(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if primary.stage != Stage::Active {
+            return;
+        }
+        let mut to = pg.durable;
+        if !planted::has(PlantedBug::AckBeforeReplicas) {
+            for osd in &primary.members {
+                to = to.min(primary.peers[osd].durable_to);
+            }
+        }
+        if to <= pg.committed {
+            return;
+        }
+        pg.committed = to;
+        while primary.unacknowledged.pop_front_if(|write| write.version <= to).is_some() {}
+        while let Role::Primary(primary) = &mut self.pgs[key].role
+            && let Some((_, op)) = primary.in_flight.pop_front_if(|(version, _)| *version <= to)
+        {
+            self.on_change_committed(now, op, fx);
+        }
+        self.answer_commit_waiters(key, fx);
+    }
+
+    /// A member's part: applies the primary's change. Objects that it does not have yet come later by recovery.
+    pub(super) fn on_write(&mut self, key: Key, write: PeerWrite, data: &Rope, fx: &mut Fx) {
+        let limits = self.config.log;
+        let pg = &mut self.pgs[key];
+        if !matches!(pg.role, Role::Replica(Replica::Active)) {
+            return;
+        }
+        let PeerWrite { entry, follows, counts, last_user_version, committed_to, log_tail, changes } = write;
+        let entry = meta::entry_from_wire(entry);
+        if entry.version <= pg.progress.last_update {
+            // It came before; the answer may be lost.
+            let (to, durable_to) = (pg.interval.primary, pg.durable);
+            return self.tell_peer(key, to, PeerBody::Ack { durable_to }, fx);
+        }
+        if follows != pg.progress.last_update {
+            return;
+        }
+        let (version, interval) = (entry.version, pg.interval.since);
+        let form = WireForm { changes, data: data.clone() };
+        let is_ours = |object: &HObject| pg.contains(object.hash) && object.pool == pg.id.pg.pool;
+        let changes = match form.changes.is_empty() {
+            true => Vec::new(),
+            false => match form.decode(is_ours) {
+                Ok(changes) => changes,
+                Err(error) => {
+                    let why = format!("{}: a write of osd.{}: {error}", pg.id, pg.interval.primary);
+                    return fx.push(Effect::Control(super::super::ToControl::Rejected { why }));
+                }
+            },
+        };
+        pg.progress.stats = counts;
+        pg.progress.last_user_version = last_user_version;
+        pg.committed = pg.committed.max(committed_to.min(version));
+        let trimmed = |pg: &mut Pg| pg.log.trim_to(log_tail.min(pg.committed), limits.max_duplicates);
+        let transaction = append_entry(pg, entry, changes, trimmed);
+        self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
+    }
+
+    /// Sends activations and writes again that have no answer.
+    pub(super) fn repeat_writes(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
+        let Role::Primary(primary) = &self.pgs[key].role else { return };
+        let members: Vec<(i32, bool, Eversion)> = primary
+            .members
+            .iter()
+            .filter(|osd| only.is_none_or(|only| only == **osd))
+            .map(|osd| (*osd, primary.peers[osd].is_activated, primary.peers[osd].durable_to))
+            .collect();
+        let mut asked = BTreeSet::new();
+        for (osd, is_activated, durable_to) in members {
+            if !is_activated {
+                asked.insert(osd);
+                continue;
+            }
+            for write in primary.unacknowledged.iter().filter(|write| write.version > durable_to) {
+                fx.push(Effect::SendPeer { to: OsdId(osd), message: write.to(osd) });
+            }
+        }
+        asked.into_iter().for_each(|osd| self.send_activation(key, osd, fx));
+    }
+}
+
+/// The messages that take a change to all members. A member that has not come to the object by backfill gets the entry alone.
+fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> Vec<(OsdId, Box<MOSDPeer>)> {
+    let Role::Primary(primary) = &mut pg.role else { return Vec::new() };
+    if primary.members.is_empty() {
+        return Vec::new();
+    }
+    let form = match changes.is_empty() {
+        true => WireForm { changes: Default::default(), data: Rope::new() },
+        false => WireForm::encode(changes).expect("a request changes objects only"),
+    };
+    let write = PeerWrite {
+        entry: meta::entry_to_wire(entry),
+        follows: pg.progress.last_update,
+        counts: pg.progress.stats,
+        last_user_version: pg.progress.last_user_version,
+        committed_to: pg.committed,
+        log_tail: pg.log.tail(),
+        changes: form.changes,
+    };
+    let (id, interval) = (pg.id, pg.interval.since);
+    let body = PeerBody::Write(write);
+    let message = Box::new(MOSDPeer { pg: id, epoch, interval, body, data: form.data });
+    // Decided once: a write that is sent again must not change an object that a backfill has brought meanwhile.
+    let bare = primary
+        .members
+        .iter()
+        .filter(|osd| !primary.peers[osd].has_reached(&entry.object))
+        .copied()
+        .collect();
+    let write = SentWrite { version: entry.version, message, bare };
+    let messages = primary.members.iter().map(|osd| (OsdId(*osd), write.to(*osd))).collect();
+    primary.unacknowledged.push_back(write);
+    messages
+}
+
+impl SentWrite {
+    fn to(&self, osd: i32) -> Box<MOSDPeer> {
+        let mut message = self.message.clone();
+        if let PeerBody::Write(write) = &mut message.body
+            && self.bare.contains(&osd)
+        {
+            write.changes = Default::default();
+            message.data = Rope::new();
+        }
+        message
+    }
+}
+
+/// Adds an entry to the PG's log and gives the transaction that makes it and `changes` durable together.
+fn append_entry(
+    pg: &mut Pg,
+    entry: LogEntry,
+    mut changes: Vec<Change>,
+    trim: impl FnOnce(&mut Pg) -> Option<Trimmed>,
+) -> Transaction {
+    pg.note_changes(&changes);
+    pg.progress.last_update = entry.version;
+    let trimmed = trim(pg);
+    pg.progress.log_tail = pg.log.tail();
+    meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
+    pg.log.push(entry);
+    Transaction { collection: pg.collection, changes }
+}
