@@ -87,16 +87,11 @@ impl Server {
 
     /// Creates the PGs of a pool of size 1.
     pub fn make_pgs(&mut self) {
-        let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+        let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..1) };
         view.pools.insert(1, PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() });
         view.routes = Routes::new(2);
         (0..PGS).for_each(|seed| view.routes.set(PgId { pool: 1, seed }, CORE));
-        let create = |seed| PgOrder::Create {
-            pg: PgId { pool: 1, seed }.into(),
-            split_bits: PGS.trailing_zeros() as u8,
-            created: 10,
-            since: 10,
-        };
+        let create = |seed| PgOrder::alone(PgId { pool: 1, seed }.into(), PGS.trailing_zeros() as u8, 10);
         let map = shard::Input::Map { view: Arc::new(view), orders: (0..PGS).map(create).collect() };
         self.step(node::Input::Mail(Mail::Shard(Box::new(map))));
         while self.poll_store() {}

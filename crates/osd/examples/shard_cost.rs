@@ -41,7 +41,11 @@ impl Host {
                 }
                 Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
-                Effect::Close { .. } | Effect::Reroute(_) | Effect::ToShard { .. } | Effect::Control(_) => {}
+                Effect::SendPeer { .. }
+                | Effect::Close { .. }
+                | Effect::Reroute(_)
+                | Effect::ToShard { .. }
+                | Effect::Control(_) => {}
             }
         }
     }
@@ -87,14 +91,9 @@ fn main() {
     let claimed = EntityName::new(EntityKind::CLIENT, 4100);
     let peer = Peer::identified(proof, claimed, addr).expect("the name fits");
     host.step(Input::Opened { conn: ConnId(1), peer: Arc::new(peer) });
-    let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+    let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..1) };
     view.pools.insert(1, PoolView { name: "data".into(), pg_num: PGS, ..PoolView::default() });
-    let create = |seed| PgOrder::Create {
-        pg: PgId { pool: 1, seed }.into(),
-        split_bits: PGS.trailing_zeros() as u8,
-        created: 10,
-        since: 10,
-    };
+    let create = |seed| PgOrder::alone(PgId { pool: 1, seed }.into(), PGS.trailing_zeros() as u8, 10);
     host.step(Input::Map { view: Arc::new(view), orders: (0..PGS).map(create).collect() });
     host.settle();
 

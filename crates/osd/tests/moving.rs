@@ -110,7 +110,7 @@ impl Cluster {
         }
         cluster.epoch += 1;
         let since = cluster.epoch;
-        let create = PgOrder::Create { pg: pg(), split_bits: 0, created: since, since };
+        let create = PgOrder::alone(pg(), 0, since);
         cluster.map(vec![create]);
         cluster.settle();
         cluster
@@ -118,7 +118,7 @@ impl Cluster {
 
     /// From the control machine, to every core.
     fn map(&mut self, orders: Vec<PgOrder>) {
-        let mut view = ClusterView { epoch: self.epoch, ..ClusterView::default() };
+        let mut view = ClusterView { epoch: self.epoch, ..ClusterView::of_osds(0..1) };
         view.pools.insert(harness::POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
         view.routes = Routes::new(2);
         view.routes.set(pg().pg, CoreId(self.at as u16));
@@ -144,6 +144,7 @@ impl Cluster {
         for effect in fx.drain() {
             match effect {
                 Effect::Send { conn, message } => self.on_sent(conn, message),
+                Effect::SendPeer { .. } => {}
                 Effect::Close { conn } => self.closed.push(conn),
                 Effect::Submit { tag, transaction } => {
                     let is_hint = |change: &&Change| matches!(change, Change::AllocHint { flags: 4, .. });
@@ -589,7 +590,7 @@ fn stopped_or_removed_pg_cancels_its_move_without_remains() {
         (0..OBJECTS).for_each(|object| c.append(1, object));
         c.settle();
         c.depart();
-        for _ in 0..60 {
+        for _ in 0..30 {
             c.turn();
         }
         c.epoch += 1;

@@ -3,17 +3,20 @@
 mod harness;
 
 use bytes::Bytes;
+use codec::{Encode, Features};
 use harness::*;
 use osd::pg::log::LogLimits;
 use osd::shard::{PgOrder, ShardConfig};
 use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query};
 use store::{ReadRequest, Transaction};
-use wire::types::{OpCode, OsdOp};
+use wire::types::{Eversion, HObject, OpCode, OsdOp};
 
 const OLD_KEY: usize = 9;
 const KEY: usize = 13;
-/// Bytes of an encoded `eversion_t`.
-const TAIL: usize = 12;
+/// Bytes that later versions added to a header: the log's tail, and the place that a backfill has reached.
+fn added_len() -> usize {
+    Eversion::ZERO.to_vec(Features::NONE).len() + HObject::max().to_vec(Features::NONE).len()
+}
 
 fn wait(store: &mut MemoryStore) -> Vec<Completion> {
     let mut done = Vec::new();
@@ -43,8 +46,8 @@ fn is_of_log(key: &Bytes) -> bool {
 /// renamed in ascending order.
 fn make_old(store: &mut MemoryStore, old_keys: usize) {
     let (header, entries) = records(store);
-    assert_eq!(header[..2], [2, 2], "version 2");
-    let body = header.slice(6..header.len() - TAIL);
+    assert_eq!(header[..2], [3, 3], "version 3");
+    let body = header.slice(6..header.len() - added_len());
     let old_header = [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into();
     let object = ObjectId::pg_meta(pg());
     let mut changes = vec![Change::OmapSetHeader { object: object.clone(), header: old_header }];
@@ -68,8 +71,8 @@ fn serving(limits: LogLimits, store: MemoryStore, is_new: bool) -> Host {
     host.open(1, 4100);
     let since = host.view.epoch;
     host.map(vec![match is_new {
-        true => PgOrder::Create { pg: pg(), split_bits: 0, created: since, since },
-        false => PgOrder::Serve { pg: pg(), since },
+        true => PgOrder::alone(pg(), 0, since),
+        false => PgOrder::alone(pg(), 0, since),
     }]);
     host
 }

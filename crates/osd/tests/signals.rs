@@ -232,7 +232,7 @@ fn latency_of_a_request_during_a_split_is_its_own() {
     host.view.pools.get_mut(&POOL).unwrap().pg_num = 2;
     let epoch = host.view.epoch + 1;
     let split = PgOrder::Split { pg: pg(), split_bits: 1, children: vec![(child, 1)], epoch };
-    let serve = |pg| PgOrder::Serve { pg, since: epoch };
+    let serve = |pg| PgOrder::alone(pg, 1, epoch);
     host.map_meanwhile(vec![split, serve(pg()), serve(child)]);
     for name in ["b", "c", "d", "e"] {
         let hash = object(name).hash;

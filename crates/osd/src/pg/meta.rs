@@ -482,7 +482,7 @@ mod tests {
             }
         }
         let stored = Stored::from_omap(&last_header, omap.into_iter().collect()).unwrap();
-        assert_eq!((stored.history, stored.progress), (history, progress));
+        assert_eq!((stored.history, &stored.progress), (history, &progress));
         assert!(stored.damaged.iter().eq(&damaged[1..]));
         let entries: Vec<_> = stored.log.entries().cloned().collect();
         assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");

@@ -292,6 +292,24 @@ pub struct Interval {
     pub min_size: u32,
 }
 
+impl Interval {
+    /// An interval in which the first of `acting` is primary, and up and acting are equal.
+    pub fn new(since: Epoch, acting: Vec<i32>, size: u32, min_size: u32) -> Interval {
+        let primary = acting.first().copied().unwrap_or(-1);
+        let (up, up_primary) = (acting.clone(), primary);
+        Interval { since, primary_since: since, split_at: 0, up, up_primary, acting, primary, size, min_size }
+    }
+}
+
+impl PgOrder {
+    /// The order of a PG that only OSD 0 has, for hosts without a monitor: benchmarks and tests.
+    pub fn alone(pg: SpgId, split_bits: u8, since: Epoch) -> PgOrder {
+        let past = PastIntervals { known_since: 1, intervals: Vec::new() };
+        let interval = Arc::new(Interval::new(since, vec![0], 1, 1));
+        PgOrder::Interval { pg, split_bits, created: since, is_birth: true, interval, past: Arc::new(past) }
+    }
+}
+
 /// What a new map means for one PG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PgOrder {

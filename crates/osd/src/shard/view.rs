@@ -4,7 +4,7 @@ use crate::fast_map::{FastMap, FastSet};
 use crate::node::Failsafe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{EntityAddr, Epoch, OsdMap, PoolId};
+use wire::types::{EntityAddr, Epoch, OsdMap, OsdRow, OsdState, PoolId};
 
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
@@ -42,6 +42,14 @@ pub struct PoolView {
 }
 
 impl ClusterView {
+    /// A view whose map has these OSDs up for ever, for hosts without a monitor: benchmarks and tests.
+    pub fn of_osds(osds: std::ops::Range<i32>) -> ClusterView {
+        let mut row = OsdRow { state: OsdState(OsdState::EXISTS | OsdState::UP), ..OsdRow::default() };
+        (row.info.up_from, row.info.up_thru) = (1, Epoch::MAX);
+        let map = OsdMap { osds: osds.map(|_| row.clone()).collect(), ..OsdMap::default() };
+        ClusterView { store_since: 1, map: Arc::new(map), ..ClusterView::default() }
+    }
+
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
         if self.blocklist.is_empty() && self.blocklist_ranges.is_empty() {
             return false;

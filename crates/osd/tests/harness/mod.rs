@@ -23,13 +23,15 @@ pub struct Host {
     pub now: Time,
     pub sent: VecDeque<(ConnId, Message)>,
     pub control: Vec<ToControl>,
+    /// Statements to other OSDs.
+    pub peers: Vec<(OsdId, Box<wire::messages::MOSDPeer>)>,
     /// Connections that the shard wants ended.
     pub closed: Vec<ConnId>,
     pub view: ClusterView,
     /// The bytes of objects of this name cannot be read.
     pub rotten: Option<&'static str>,
     failed_reads: Vec<ReadTag>,
-    next_tid: u64,
+    pub next_tid: u64,
 }
 
 pub fn config() -> ShardConfig {
@@ -63,7 +65,7 @@ impl Host {
         let mut host = Host::with(config(), memory_store());
         host.open(1, 4100);
         let since = host.view.epoch;
-        host.map(vec![PgOrder::Create { pg: pg(), split_bits: 0, created: since, since }]);
+        host.map(vec![PgOrder::alone(pg(), 0, since)]);
         host
     }
 
@@ -72,7 +74,7 @@ impl Host {
             store::Collection::Pg(id) => Some((id, placed)),
             store::Collection::Meta => None,
         });
-        let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+        let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..6) };
         view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
         let shard = Shard::new(config, pgs.collect());
         let (sent, control) = (VecDeque::new(), Vec::new());
@@ -83,6 +85,7 @@ impl Host {
             sent,
             control,
             closed: Vec::new(),
+            peers: Vec::new(),
             view,
             rotten: None,
             failed_reads: Vec::new(),
@@ -105,7 +108,8 @@ impl Host {
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Close { conn } => self.closed.push(conn),
-                Effect::SendPeer { .. } | Effect::Reroute(_) | Effect::ToShard { .. } => {}
+                Effect::SendPeer { to, message } => self.peers.push((to, message)),
+                Effect::Reroute(_) | Effect::ToShard { .. } => {}
                 Effect::Control(c) => self.control.push(c),
             }
         }
@@ -148,7 +152,7 @@ impl Host {
         host.next_tid = self.next_tid;
         host.open(1, 4100);
         let pgs = host.store.collections().into_iter().filter_map(|(collection, _)| match collection {
-            Collection::Pg(pg) => Some(PgOrder::Serve { pg, since: 10 }),
+            Collection::Pg(pg) => Some(PgOrder::alone(pg, 0, 10)),
             Collection::Meta => None,
         });
         let orders = pgs.collect();

@@ -8,7 +8,7 @@ use crate::object::ObjectBlock;
 use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Backfill, Replica, Role, Stage};
 use crate::slab::Key;
-use machine::Time;
+
 use std::collections::BTreeMap;
 use store::Transaction;
 use wire::types::{BackfillProgress, Eversion, HObject, PeerBody, ScanAnswer, ScanRequest};
