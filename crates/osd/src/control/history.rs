@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! "superblock"         Lineage
-//! "births"             Births: of the PGs that have not begun yet
+//! "unsettled"          Births: PGs that have had no primary yet
+//! 'i' i64be u32be      Record: the intervals of the PG of this pool and seed, as of "full"
+//! "births"             of release 0.1.0: OldBirths
 //! 'm' u32be epoch      an OSDMap increment, as it came
 //! "full"               the newest OSDMap, whole
 //! ```
 
-use super::births::Births;
+use super::births::{Births, OldBirths};
+use super::intervals::{Record, RecordChanges};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Answer, Change, Collection, ObjectId, Query, ReadRequest, Transaction};
 use wire::messages::MOSDMap;
-use wire::types::{Epoch, HObject, OsdMap, OsdMapIncremental, SnapId, Uuid};
+use wire::types::{Epoch, HObject, OsdMap, OsdMapIncremental, PgId, SnapId, Uuid};
 
 /// What a store says of itself. A store that has lost its contents has no lineage, and its OSD cannot claim what the
 /// map says an earlier life of it was given.
@@ -47,11 +50,23 @@ pub struct History {
     trim_lower_bound: Epoch,
     /// Increments rewritten for clients of other features: by features, then epoch.
     rewritten: BTreeMap<(u64, Epoch), Bytes>,
+    /// The store still has the record of release 0.1.0.
+    has_old_births: bool,
+}
+
+/// The records of PGs, for the holdings.
+#[derive(Default)]
+pub struct PgRecords {
+    pub births: Births,
+    pub intervals: BTreeMap<PgId, Record>,
+    /// Only a store of release 0.1.0 has it.
+    pub old_births: Option<OldBirths>,
 }
 
 const SUPERBLOCK: Bytes = Bytes::from_static(b"superblock");
 const FULL: Bytes = Bytes::from_static(b"full");
-const BIRTHS: Bytes = Bytes::from_static(b"births");
+const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
+const OLD_BIRTHS: Bytes = Bytes::from_static(b"births");
 
 fn object() -> ObjectId {
     HObject { pool: -1, snap: SnapId::HEAD, name: "osd".into(), ..HObject::min() }.into()
@@ -62,26 +77,31 @@ impl History {
         ReadRequest { collection: Collection::Meta, object: object(), queries: vec![Query::whole_omap()] }
     }
 
-    /// From the answer; a store that holds nothing gives an empty history. The births are for the holdings.
-    pub fn loaded(answers: Vec<Answer>) -> Result<(History, Births), String> {
-        let (mut out, mut births) = (History::default(), Births::default());
+    /// From the answer; a store that holds nothing gives an empty history.
+    pub fn loaded(answers: Vec<Answer>) -> Result<(History, PgRecords), String> {
+        let (mut out, mut records) = (History::default(), PgRecords::default());
         let Some(Answer::OmapList { entries, .. }) = answers.into_iter().next() else {
-            return Ok((out, births));
+            return Ok((out, records));
         };
         for (key, value) in entries {
             let wrong = |e: codec::DecodeError| format!("the daemon's record {key:?} is damaged: {e}");
             match &key[..] {
                 b"superblock" => out.lineage = codec::decode_exact(&value).map_err(wrong)?,
-                b"births" => births = codec::decode_exact(&value).map_err(wrong)?,
+                b"unsettled" => records.births = codec::decode_exact(&value).map_err(wrong)?,
+                b"births" => records.old_births = Some(codec::decode_exact(&value).map_err(wrong)?),
                 b"full" => out.map = Some(Arc::new(codec::decode_exact(&value).map_err(wrong)?)),
                 [b'm', epoch @ ..] if epoch.len() == 4 => {
                     let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
                     out.increments.insert(epoch, value);
                 }
-                _ => return Err(format!("unknown record {key:?}")),
+                key => {
+                    let pg = Record::pg_of(key).ok_or_else(|| format!("unknown record {key:?}"))?;
+                    records.intervals.insert(pg, codec::decode_exact(&value).map_err(wrong)?);
+                }
             }
         }
-        Ok((out, births))
+        out.has_old_births = records.old_births.is_some();
+        Ok((out, records))
     }
 
     pub fn epoch(&self) -> Epoch {
@@ -112,12 +132,15 @@ impl History {
         Transaction { collection: Collection::Meta, changes }
     }
 
-    /// Keeps what came: the increments of `message` up to the present map, and what they mean for PGs to come.
-    pub fn keep(&mut self, message: &MOSDMap, births: &Births) -> Transaction {
+    /// Keeps the increments of `message` up to the present map, and the records of PGs that they changed.
+    pub fn keep(&mut self, message: &MOSDMap, births: &Births, records: RecordChanges) -> Transaction {
         self.lineage.newest_map = self.epoch();
         self.trim_lower_bound = self.trim_lower_bound.max(message.trim_lower_bound);
         let newest = self.epoch();
-        let mut entries = vec![(SUPERBLOCK, self.lineage.to_vec(Features::ALL).into()), births_entry(births)];
+        let mut entries = vec![
+            (SUPERBLOCK, self.lineage.to_vec(Features::ALL).into()),
+            (UNSETTLED, births.to_vec(Features::NONE).into()),
+        ];
         for (epoch, bytes) in message.incremental_maps.range(..=newest) {
             // A copy: the message it is a slice of holds many maps.
             let bytes = Bytes::copy_from_slice(bytes);
@@ -128,6 +151,10 @@ impl History {
             entries.push((FULL, map.to_canonical().0.into()));
         }
         let mut changes = vec![Change::OmapSet { object: object(), entries }];
+        changes.extend(record_changes(records));
+        if std::mem::take(&mut self.has_old_births) {
+            changes.push(Change::OmapRemove { object: object(), keys: vec![OLD_BIRTHS] });
+        }
         let excess = self.increments.len().saturating_sub(KEEP_MAPS);
         let gone: Vec<Epoch> = self.increments.keys().take(excess).copied().collect();
         if !gone.is_empty() {
@@ -139,9 +166,9 @@ impl History {
         Transaction { collection: Collection::Meta, changes }
     }
 
-    pub fn save_births(births: &Births) -> Transaction {
-        let changes = vec![Change::OmapSet { object: object(), entries: vec![births_entry(births)] }];
-        Transaction { collection: Collection::Meta, changes }
+    /// Records that changed without a map.
+    pub fn save_records(records: RecordChanges) -> Transaction {
+        Transaction { collection: Collection::Meta, changes: record_changes(records) }
     }
 
     pub fn save_lineage(&self) -> Transaction {
@@ -193,8 +220,17 @@ impl History {
     }
 }
 
-fn births_entry(births: &Births) -> (Bytes, Bytes) {
-    (BIRTHS, births.to_vec(Features::NONE).into())
+fn record_changes(RecordChanges { set, gone }: RecordChanges) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if !set.is_empty() {
+        let entries = set.iter().map(|(pg, record)| (Record::key(*pg), record.to_bytes())).collect();
+        changes.push(Change::OmapSet { object: object(), entries });
+    }
+    if !gone.is_empty() {
+        let keys = gone.into_iter().map(Record::key).collect();
+        changes.push(Change::OmapRemove { object: object(), keys });
+    }
+    changes
 }
 
 fn key(epoch: Epoch) -> Bytes {
@@ -219,7 +255,7 @@ mod tests {
         let mut receive = |epochs: std::ops::RangeInclusive<Epoch>| {
             let map = OsdMap { epoch: *epochs.end(), ..OsdMap::default() };
             history.map = Some(Arc::new(map));
-            history.keep(&message(epochs), &Births::default());
+            history.keep(&message(epochs), &Births::default(), RecordChanges::default());
             history.kept()
         };
         assert_eq!(receive(5..=7), [(5, 3)]);

@@ -1,40 +1,43 @@
-//! Which PGs this OSD holds, which it should serve, and what a new map means for each.
+//! The PGs of this OSD, and the orders that a new map gives to the shards.
 //!
-//! **A PG is served only by an OSD that can prove it holds the PG's history.** While pools have one copy, the history
-//! is where the PG began, because nothing moves it: with the first OSD that the map made its primary. So this OSD may
-//! create a PG empty only if it has followed the maps from the pool's creation, nobody was the PG's primary before,
-//! and it was this very store's life that the map then made primary (see [`super::history::Lineage`]). A PG that is
-//! held stays with its holder: when CRUSH moves it, the holder asks the monitor to keep it acting (`pg_temp`). A PG
-//! that should be served here and is not held is *blocked*: its clients hold back, and it is reported as down.
+//! An entry exists for every PG whose copy is in a store shard and for every PG whose up or acting set has this OSD's number.
+//! Each entry follows the PG's intervals map by map (see [`super::intervals`]). A shard hears of an interval when it begins
+//! and after a start; peering decides there whether the PG is served. The map is the only source of orders: no statement of
+//! another OSD creates a copy.
 //!
-//! That a PG begins here is known from the maps alone, and the PG is durable a little later than they are. What is known
-//! of that ([`Births`]) is therefore kept with the maps: an OSD that dies in between still begins what is its own.
+//! **A birth** is a copy that begins empty and complete. This OSD followed the maps since the pool's creation, no interval
+//! had a primary before, the first one with a primary has this OSD as a member, and the map meant this very store's life (see
+//! [`super::history::Lineage`]). The record of the interval keeps that until the copy is durable, so that a crash in between
+//! does not turn the birth into an incomplete copy.
 //!
 //! Each map costs work in proportion to what it changes and to the PGs of this OSD: the placements come from a
-//! [`PlacementTable`], and the PGs that this OSD is primary of are kept as a set.
+//! [`PlacementTable`], and the PGs that name this OSD are kept as a set.
 //!
-//! A split, too, is durable a little later than the map that asks for it, so whether one is due is told by what the store
-//! has, not by the map before: a PG that was to be split when the daemon died is split when it is back.
+//! A split is durable a little later than the map that asks for it. So the split bits of the stored copy tell that one is
+//! due, not the map before: a split that a crash interrupted is ordered again.
 
-use super::births::{Birth, Births};
+use super::births::Births;
+use super::history::PgRecords;
+use super::intervals::{PgIntervals, RecordChanges, ancestor, interval, is_new_interval, is_split};
 use crate::Routes;
 use crate::node::spread;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{LoadedPg, PgOrder};
+use crate::shard::{Interval, LoadedPg, PgOrder};
 use machine::CoreId;
-use placement::pg::stable_mod;
 use placement::{Placement, PlacementTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::types::{Epoch, OsdMap, PgId, PoolId, SpgId};
+use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PoolId, SpgId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// Its collection is in a store shard.
+    /// The map names this OSD, or a split will make the copy. No store has it.
+    Named,
+    /// Its collection is in a store shard, or is being created there.
     Held,
-    /// We should serve it and have nothing of it.
-    Blocked,
+    /// Its collection cannot be read: it gets no orders, and a person may look at it.
+    Broken,
     /// Its pool is gone; the shard is removing it.
     Leaving,
 }
@@ -43,15 +46,18 @@ pub enum Holding {
 pub struct Entry {
     pub core: CoreId,
     pub holding: Holding,
-    /// Of what is held: how many low bits of the hash all its objects share.
+    /// Of a held copy: the low bits of the hash that all its objects share.
     split_bits: u8,
     /// Since which map we are its primary, if we are.
     pub primary_since: Option<Epoch>,
-    /// The shard has been told to serve it.
-    serving: bool,
     pub placement: Placement,
     /// Since which map it is placed so.
     pub placed_since: Epoch,
+    intervals: PgIntervals,
+    /// The shard has the order for the present interval.
+    is_told: bool,
+    /// Children that are made from this copy and are as little durable.
+    unborn_children: Vec<PgId>,
 }
 
 /// Orders for the shards of each core.
@@ -62,11 +68,20 @@ pub struct Holdings {
     cores: u16,
     pub entries: BTreeMap<PgId, Entry>,
     births: Births,
-    /// What the shards know of: pools and their number of PGs.
-    pg_nums: BTreeMap<PoolId, u32>,
     table: PlacementTable,
-    /// The PGs whose acting primary is this OSD's number, under the table's map.
-    acting_here: BTreeSet<PgId>,
+    /// The PGs whose up or acting set has this OSD's number, under the table's map.
+    named_here: BTreeSet<PgId>,
+    /// PGs whose records the store does not have as they are.
+    unsaved: BTreeSet<PgId>,
+    /// What the stores and the records brought, until [`Holdings::start`].
+    loading: Loading,
+}
+
+#[derive(Default)]
+struct Loading {
+    records: PgRecords,
+    found: BTreeMap<PgId, (CoreId, LoadedPg)>,
+    broken: BTreeMap<PgId, CoreId>,
 }
 
 impl Holdings {
@@ -76,285 +91,448 @@ impl Holdings {
             cores,
             entries: BTreeMap::new(),
             births: Births::default(),
-            pg_nums: BTreeMap::new(),
             table: PlacementTable::default(),
-            acting_here: BTreeSet::new(),
+            named_here: BTreeSet::new(),
+            unsaved: BTreeSet::new(),
+            loading: Loading::default(),
         }
     }
 
     /// A PG that the store of `core` brought along.
     pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
-        self.births.ours.remove(&pg.pg.pg);
-        self.entries.insert(pg.pg.pg, held(core, pg.split_bits));
+        self.loading.found.insert(pg.pg.pg, (core, *pg));
     }
 
-    /// The pools as they were when the daemon ended, and what was known then of PGs that had not begun.
-    pub fn resume(&mut self, map: &OsdMap, births: Births) {
-        self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
+    /// A PG of the store of `core` that cannot be read.
+    pub fn found_broken(&mut self, core: CoreId, pg: SpgId) {
+        self.loading.broken.insert(pg.pg, core);
+    }
+
+    /// The records of the daemon's own collection.
+    pub fn read_records(&mut self, records: PgRecords) {
+        self.loading.records = records;
+    }
+
+    /// Begins with what the stores and the records brought. `map`: the stored map, which the records belong to.
+    pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
+        let Loading { records, found, broken } = std::mem::take(&mut self.loading);
+        let PgRecords { births, intervals: mut records, old_births } = records;
+        let is_old_store = old_births.is_some();
+        let old_births = old_births.unwrap_or_default();
         self.births = births;
-        self.births.ours.retain(|pg, birth| {
-            // The map that makes this process the primary is yet to come.
-            birth.since = None;
-            !self.entries.contains_key(pg)
-        });
+        self.births.unsettled.extend(old_births.unsettled);
+        if let Some(map) = map {
+            self.advance_table(map);
+        }
+
+        for (pg, (core, loaded)) in found {
+            let intervals = match records.remove(&pg) {
+                Some(record) => PgIntervals::from(record),
+                None if is_old_store => {
+                    PgIntervals::sole_holder(self.osd, loaded.created, self.present_of(pg))
+                }
+                None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
+            };
+            let created = if intervals.created == 0 { loaded.created } else { intervals.created };
+            let intervals = PgIntervals { created, is_birth: false, ..intervals };
+            self.insert(
+                pg,
+                Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) },
+            );
+        }
+        for (pg, core) in broken {
+            let record = records.remove(&pg).map(PgIntervals::from);
+            let intervals = record.unwrap_or_else(|| PgIntervals::unknown(0, self.present_of(pg)));
+            let intervals = PgIntervals { is_birth: false, ..intervals };
+            self.insert(pg, Entry::new(core, Holding::Broken, intervals));
+        }
+        for (pg, record) in records {
+            self.insert_named(pg, record.into());
+        }
+        for (pg, birth) in old_births.ours {
+            if !self.entries.contains_key(&pg) {
+                self.insert_named(pg, PgIntervals::birth(birth.created, self.present_of(pg)));
+            }
+        }
+        self.add_children_of_old_splits();
+        self.add_unknown();
     }
 
-    /// What is to be kept with the maps.
+    /// The children of splits that a daemon of release 0.1.0 did not live to finish.
+    fn add_children_of_old_splits(&mut self) {
+        let map = self.table.map().clone();
+        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
+            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
+            for child in children(pg, &parent, pool.pg_num) {
+                if !self.entries.contains_key(&child) {
+                    let present = self.present_of(child).into();
+                    let intervals = PgIntervals { present, ..parent.intervals.clone() };
+                    self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
+                }
+            }
+        }
+    }
+
+    /// PGs that name this OSD in the first map that it sees after a gap, or ever.
+    fn add_unknown(&mut self) {
+        let is_new = |pg: &PgId| !self.entries.contains_key(pg) && !self.births.unsettled.contains_key(pg);
+        for pg in self.named_here.iter().copied().filter(is_new).collect::<Vec<_>>() {
+            self.insert_named(pg, PgIntervals::unknown(0, self.present_of(pg)));
+        }
+    }
+
+    fn insert_named(&mut self, pg: PgId, intervals: PgIntervals) {
+        let core = CoreId(spread(pg, self.cores));
+        self.insert(pg, Entry::new(core, Holding::Named, intervals));
+    }
+
+    fn insert(&mut self, pg: PgId, entry: Entry) {
+        self.entries.insert(pg, entry);
+        self.unsaved.insert(pg);
+    }
+
+    /// The interval of a PG that begins with the table's map.
+    fn present_of(&self, pg: PgId) -> Interval {
+        let map = self.table.map();
+        let mut placement = Placement::default();
+        self.table.lookup(pg, &mut placement);
+        let Some(pool) = map.pools.get(&pg.pool) else {
+            return Interval { since: map.epoch, up_primary: -1, primary: -1, ..Interval::default() };
+        };
+        interval(map.epoch, &placement, pool)
+    }
+
+    /// To be kept with the maps.
     pub fn births(&self) -> &Births {
         &self.births
     }
 
-    /// The PG is durable. True when it was the last that was waited for: then that is worth a record, and not at each
-    /// of a large pool's, for what the record still names and the store has does no harm.
-    pub fn created(&mut self, pg: PgId) -> bool {
-        self.births.ours.remove(&pg).is_some() && self.births.ours.is_empty()
+    /// The records that changed since they were last taken, for the store.
+    pub fn take_record_changes(&mut self) -> RecordChanges {
+        let mut out = RecordChanges::default();
+        for pg in std::mem::take(&mut self.unsaved) {
+            match self.entries.get(&pg) {
+                Some(entry) => out.set.push((pg, entry.intervals.to_record())),
+                None => out.gone.push(pg),
+            }
+        }
+        out
     }
 
-    pub fn removed(&mut self, pg: PgId) {
-        if self.entries.get(&pg).is_some_and(|e| e.holding == Holding::Leaving) {
+    /// The copy is durable, and with it, or by a split of it, its children. True when it was the last that was waited for:
+    /// then the records are worth a transaction of their own.
+    pub fn created(&mut self, pg: PgId) -> bool {
+        let mut durable = vec![pg];
+        let mut was_birth = false;
+        while let Some(pg) = durable.pop() {
+            let Some(entry) = self.entries.get_mut(&pg) else { continue };
+            durable.append(&mut entry.unborn_children);
+            if std::mem::take(&mut entry.intervals.is_birth) {
+                was_birth = true;
+                self.unsaved.insert(pg);
+            }
+        }
+        was_birth && !self.entries.values().any(|entry| entry.intervals.is_birth)
+    }
+
+    /// The shard has removed the copy. True if the map names this OSD again meanwhile: then it is to be ordered anew.
+    pub fn removed(&mut self, pg: PgId) -> bool {
+        let Some(entry) = self.entries.get_mut(&pg) else { return false };
+        let is_wanted = entry.holding == Holding::Held && entry.names(self.osd);
+        if is_wanted {
+            entry.holding = Holding::Named;
+            entry.is_told = false;
+            entry.intervals.is_birth = false;
+        } else {
             self.entries.remove(&pg);
         }
+        self.unsaved.insert(pg);
+        is_wanted
     }
 
-    /// One map after another, none left out: who begins which PG. `before` is the map just before, if it was seen.
-    /// `our_life`: the map in which this store's OSD was first marked up, 0 before that. `is_us`: the map names this
-    /// very process under our number.
-    pub fn follow(&mut self, before: Option<&OsdMap>, map: &Arc<OsdMap>, our_life: Epoch, is_us: bool) {
-        self.advance_table(map);
-        for (pg, entry) in &mut self.entries {
-            // Exactly when we became primary matters: a client that has seen it does not send again.
-            let mine = is_us && self.acting_here.contains(pg);
-            entry.primary_since = mine.then(|| entry.primary_since.unwrap_or(map.epoch));
+    /// Intervals that ended before `epoch` matter no more.
+    pub fn intervals_done(&mut self, pg: PgId, epoch: Epoch) {
+        if let Some(entry) = self.entries.get_mut(&pg)
+            && entry.intervals.forget_before(epoch)
+        {
+            self.unsaved.insert(pg);
         }
-        let Some(before) = before else {
-            // What came into being in between cannot be known.
-            self.births.unsettled.clear();
-            return;
-        };
+    }
+
+    /// Another OSD knows of more intervals. True if the record changed.
+    pub fn longer_past(&mut self, pg: PgId, past: &PastIntervals) -> bool {
+        let is_longer = self.entries.get_mut(&pg).is_some_and(|entry| entry.intervals.lengthen(past));
+        if is_longer {
+            self.unsaved.insert(pg);
+        }
+        is_longer
+    }
+
+    /// The first map of a PG's present interval.
+    pub fn interval_since(&self, pg: PgId) -> Option<Epoch> {
+        self.entries.get(&pg).map(|entry| entry.intervals.present.since)
+    }
+
+    /// Follows the intervals of every entry. One map after another, none left out. `before` is the map just before, if it was
+    /// seen. `our_life`: the map in which this store's OSD was first marked up, 0 before that.
+    pub fn follow(&mut self, before: Option<&OsdMap>, map: &Arc<OsdMap>, our_life: Epoch) {
+        let old = self.table.map().clone();
+        let changed = self.advance_table(map);
+        let Some(before) = before else { return self.follow_gap(&old, map) };
+        self.note_unsettled(before, map);
+        self.add_children(before, map, |parent, present| parent.child(before, present));
+        self.begin_intervals(before, map, &changed);
+        let born = self.settle(map, our_life);
+        for pg in changed {
+            let is_new = self.named_here.contains(&pg) && !self.entries.contains_key(&pg);
+            if !is_new || self.births.unsettled.contains_key(&pg) {
+                continue;
+            }
+            let present = self.present_of(pg);
+            let intervals = match born.get(&pg) {
+                Some(created) => PgIntervals::birth(*created, present),
+                None => PgIntervals::newly_named(pg, before, present),
+            };
+            self.insert_named(pg, intervals);
+        }
+    }
+
+    /// Returns the PGs whose placement changed.
+    fn advance_table(&mut self, map: &Arc<OsdMap>) -> Vec<PgId> {
+        let mut placement = Placement::default();
+        let changed = self.table.advance(map);
+        for pg in &changed {
+            self.table.lookup(*pg, &mut placement);
+            if placement.up.contains(&self.osd) || placement.acting.contains(&self.osd) {
+                self.named_here.insert(*pg);
+            } else {
+                self.named_here.remove(pg);
+            }
+        }
+        changed
+    }
+
+    /// Maps are missing: no interval before this map is known for sure.
+    fn follow_gap(&mut self, old: &OsdMap, map: &OsdMap) {
+        self.births.unsettled.clear();
+        self.add_children(old, map, |parent, present| {
+            let mut child = parent.clone();
+            child.forget_past(Interval { split_at: present.since, ..present });
+            child
+        });
+        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
+            let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { continue };
+            let mut present = self.present_of(pg);
+            let Some(entry) = self.entries.get_mut(&pg) else { continue };
+            let had = old.pools.get(&pg.pool).map_or(0, |pool| pool.pg_num);
+            let last_split = entry.intervals.present.split_at;
+            present.split_at = if is_split(pg.seed, had, pool.pg_num) { map.epoch } else { last_split };
+            entry.intervals.forget_past(present);
+            entry.follow_interval();
+            self.unsaved.insert(pg);
+        }
+        self.add_unknown();
+    }
+
+    /// PGs of pools that came into being, and children of PGs that no OSD has served.
+    fn note_unsettled(&mut self, before: &OsdMap, map: &OsdMap) {
+        let unsettled = &mut self.births.unsettled;
         for (&pool, row) in &map.pools {
-            let old = before.pools.get(&pool).map(|p| (p.pg_num, p.pg_num_mask()));
-            for seed in old.map_or(0, |(num, _)| num)..row.pg_num {
-                let pg = PgId { pool, seed };
-                match old {
-                    None => drop(self.births.unsettled.insert(pg, map.epoch)),
-                    // A child of a PG that nobody has begun has not begun either.
-                    Some((num, mask)) => {
-                        let parent = PgId { pool, seed: stable_mod(seed, num, mask) };
-                        if let Some(created) = self.births.unsettled.get(&parent).copied() {
-                            self.births.unsettled.insert(pg, created);
-                        } else if !self.entries.contains_key(&parent)
-                            && let Some(birth) = self.births.ours.get(&parent).cloned()
-                        {
-                            self.births.ours.insert(pg, birth);
-                        }
-                    }
+            let old = before.pools.get(&pool);
+            for seed in old.map_or(0, |old| old.pg_num)..row.pg_num {
+                let created = match old {
+                    None => Some(map.epoch),
+                    Some(old) => unsettled.get(&PgId { pool, seed: ancestor(seed, old) }).copied(),
+                };
+                if let Some(created) = created {
+                    unsettled.insert(PgId { pool, seed }, created);
                 }
             }
         }
-        let (osd, table, mut placement) = (self.osd, &self.table, Placement::default());
-        let Births { unsettled, ours } = &mut self.births;
-        let up_from = map.osd(osd).map_or(0, |row| row.info.up_from);
+    }
+
+    /// The first interval with a primary begins: returns the PGs of this OSD that begin with it, with the maps of their
+    /// creation.
+    fn settle(&mut self, map: &OsdMap, our_life: Epoch) -> BTreeMap<PgId, Epoch> {
+        let up_from = map.osd(self.osd).map_or(0, |row| row.info.up_from);
         let is_this_life = our_life != 0 && up_from >= our_life;
-        unsettled.retain(|pg, created| {
+        let (table, named_here, mut placement) = (&self.table, &self.named_here, Placement::default());
+        let mut born = BTreeMap::new();
+        self.births.unsettled.retain(|pg, created| {
             if !map.pools.contains_key(&pg.pool) {
                 return false;
             }
             table.lookup(*pg, &mut placement);
-            let primary = placement.acting_primary;
-            if primary == osd && is_this_life {
-                ours.insert(*pg, Birth { created: *created, since: None });
+            let is_settled = placement.acting_primary >= 0;
+            if is_settled && is_this_life && named_here.contains(pg) {
+                born.insert(*pg, *created);
             }
-            primary < 0
+            !is_settled
         });
-        ours.retain(|pg, birth| {
-            let mine = is_us && self.acting_here.contains(pg);
-            birth.since = mine.then(|| birth.since.unwrap_or(map.epoch));
-            map.pools.contains_key(&pg.pool)
-        });
+        born
     }
 
-    fn advance_table(&mut self, map: &Arc<OsdMap>) {
-        let mut placement = Placement::default();
-        for pg in self.table.advance(map) {
-            self.table.lookup(pg, &mut placement);
-            if placement.acting_primary == self.osd {
-                self.acting_here.insert(pg);
-            } else {
-                self.acting_here.remove(&pg);
+    /// Entries for the children of entries, before the parents' intervals end.
+    fn add_children(
+        &mut self,
+        before: &OsdMap,
+        map: &OsdMap,
+        child_of: impl Fn(&PgIntervals, Interval) -> PgIntervals,
+    ) {
+        for (&pool, row) in &map.pools {
+            let Some(old) = before.pools.get(&pool) else { continue };
+            for seed in old.pg_num..row.pg_num {
+                let (child, parent) = (PgId { pool, seed }, PgId { pool, seed: ancestor(seed, old) });
+                let parent = self.entries.get(&parent).filter(|_| !self.entries.contains_key(&child));
+                let Some(parent) = parent else { continue };
+                let intervals = child_of(&parent.intervals, self.present_of(child));
+                self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
             }
         }
     }
 
-    /// What `map`, the newest, means for every PG here.
-    pub fn orders(&mut self, map: &Arc<OsdMap>, is_us: bool) -> Orders {
-        self.advance_table(map);
+    fn begin_intervals(&mut self, before: &OsdMap, map: &OsdMap, changed: &[PgId]) {
+        let mut suspects: BTreeSet<PgId> =
+            changed.iter().copied().filter(|pg| self.entries.contains_key(pg)).collect();
+        for (&pool, row) in &map.pools {
+            let old = before.pools.get(&pool);
+            if old.is_some_and(|old| {
+                (old.size, old.min_size, old.pg_num) != (row.size, row.min_size, row.pg_num)
+            }) {
+                suspects.extend(self.entries.range(pgs_of(pool)).map(|(pg, _)| *pg));
+            }
+        }
+        let mut placement = Placement::default();
+        for pg in suspects {
+            let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { continue };
+            let Some(entry) = self.entries.get_mut(&pg) else { continue };
+            self.table.lookup(pg, &mut placement);
+            let had = before.pools.get(&pg.pool).map_or(0, |pool| pool.pg_num);
+            let is_split = is_split(pg.seed, had, pool.pg_num);
+            if is_new_interval(&entry.intervals.present, &placement, pool, is_split) {
+                entry.intervals.begin(before, interval(map.epoch, &placement, pool), is_split);
+                entry.follow_interval();
+                self.unsaved.insert(pg);
+            }
+        }
+    }
+
+    /// The orders that `map`, the newest, gives for every PG here: removals, then splits, then intervals. `is_us`: the map
+    /// names this very process under our number.
+    pub fn orders(&mut self, map: &OsdMap, is_us: bool) -> Orders {
         let mut orders = Orders::new();
         self.leave_deleted_pools(map, &mut orders);
         self.split(map, &mut orders);
-        // A PG that has no entry, and whose primary is another OSD, gets no order.
-        let here: BTreeSet<PgId> = self.entries.keys().chain(&self.acting_here).copied().collect();
-        let mut placement = Placement::default();
-        for pg in here {
-            let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { continue };
-            self.table.lookup(pg, &mut placement);
-            self.place(map, pg, pool.pg_num, &placement, is_us, &mut orders);
-        }
-        self.pg_nums = map.pools.iter().map(|(id, pool)| (*id, pool.pg_num)).collect();
+        self.order_intervals(map, is_us, &mut orders);
         orders
     }
 
     fn leave_deleted_pools(&mut self, map: &OsdMap, orders: &mut Orders) {
+        let unsaved = &mut self.unsaved;
         self.entries.retain(|pg, entry| {
-            if map.pools.contains_key(&pg.pool) {
-                return true;
+            let is_deleted = !map.pools.contains_key(&pg.pool);
+            if is_deleted && entry.holding == Holding::Held {
+                orders.entry(entry.core).or_default().push(PgOrder::Remove { pg: (*pg).into() });
+                entry.holding = Holding::Leaving;
+                entry.primary_since = None;
             }
-            let of_core = orders.entry(entry.core).or_default();
-            match entry.holding {
-                Holding::Held => {
-                    of_core.push(PgOrder::Remove { pg: (*pg).into() });
-                    entry.holding = Holding::Leaving;
-                    entry.serving = false;
-                    entry.primary_since = None;
-                    true
-                }
-                Holding::Blocked => false,
-                Holding::Leaving => true,
+            let is_kept = !is_deleted || entry.holding == Holding::Leaving;
+            if !is_kept {
+                unsaved.insert(*pg);
             }
+            is_kept
         });
     }
 
     fn split(&mut self, map: &OsdMap, orders: &mut Orders) {
-        for (&pool, row) in &map.pools {
-            self.split_held(pool, row.pg_num, map.epoch, orders);
-            self.forget_blocked_parents(pool, row.pg_num, orders);
-        }
-    }
-
-    fn split_held(&mut self, pool: PoolId, pg_num: u32, epoch: Epoch, orders: &mut Orders) {
-        let seeds = PgId { pool, seed: 0 }..PgId { pool, seed: pg_num };
-        let known: Vec<PgId> = self.entries.range(seeds).map(|(pg, _)| *pg).collect();
-        let mut children = BTreeSet::new();
-        for pg in known {
-            let wanted = split_bits(pg.seed, pg_num);
-            // A child that is here already was made by a split that did not come to its end: it has nothing yet.
-            let Some(parent) = self.entries.get_mut(&pg).filter(|_| !children.contains(&pg)) else {
+        let mut made = BTreeSet::new();
+        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
+            // A child that has a collection was made by a split that did not come to its end: it is made anew.
+            if made.contains(&pg) {
                 continue;
-            };
+            }
+            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
+            let wanted = split_bits(pg.seed, pool.pg_num);
             if parent.holding != Holding::Held || parent.split_bits >= wanted {
                 continue;
             }
-            let step = 1 << parent.split_bits;
-            parent.split_bits = wanted;
-            // It rests while it splits.
-            parent.serving = false;
-            let core = parent.core;
             let mut order = Vec::new();
-            for seed in (pg.seed..pg_num).step_by(step).skip(1) {
-                let (child, bits) = (PgId { pool, seed }, split_bits(seed, pg_num));
-                self.entries.insert(child, held(core, bits));
-                children.insert(child);
+            for child in children(pg, &parent, pool.pg_num) {
+                let bits = split_bits(child.seed, pool.pg_num);
+                self.hold_child(child, &parent, bits);
+                made.insert(child);
                 order.push((child.into(), bits));
             }
-            orders.entry(core).or_default().push(PgOrder::Split {
+            if let Some(entry) = self.entries.get_mut(&pg) {
+                entry.split_bits = wanted;
+                entry.is_told = false;
+                if parent.intervals.is_birth {
+                    entry.unborn_children.extend(order.iter().map(|(child, _): &(SpgId, u8)| child.pg));
+                }
+            }
+            orders.entry(parent.core).or_default().push(PgOrder::Split {
                 pg: pg.into(),
                 split_bits: wanted,
                 children: order,
-                epoch,
+                epoch: map.epoch,
             });
         }
     }
 
-    /// The clients of a PG that is not here are told anew which objects it would have.
-    fn forget_blocked_parents(&mut self, pool: PoolId, pg_num: u32, orders: &mut Orders) {
-        let Some(&old) = self.pg_nums.get(&pool) else { return };
-        let old_mask = (old.next_power_of_two()).wrapping_sub(1);
-        for seed in old..pg_num {
-            let parent = PgId { pool, seed: stable_mod(seed, old, old_mask) };
-            if let Some(blocked) = self.entries.get(&parent).filter(|e| e.holding == Holding::Blocked) {
-                self.entries.remove(&parent);
-            }
-        }
+    fn hold_child(&mut self, child: PgId, parent: &Entry, bits: u8) {
+        // The maps that ask for the split have made an entry, unless one of them was dropped since.
+        let known = self.entries.remove(&child).map(|entry| entry.intervals);
+        let intervals =
+            known.unwrap_or_else(|| PgIntervals::unknown(parent.intervals.created, self.present_of(child)));
+        let intervals =
+            PgIntervals { is_birth: intervals.is_birth && parent.intervals.is_birth, ..intervals };
+        let entry = Entry { split_bits: bits, ..Entry::new(parent.core, Holding::Held, intervals) };
+        self.insert(child, entry);
     }
 
-    fn place(
-        &mut self,
-        map: &OsdMap,
-        pg: PgId,
-        pg_num: u32,
-        placement: &Placement,
-        is_us: bool,
-        orders: &mut Orders,
-    ) {
-        let mine = is_us && placement.acting_primary == self.osd;
-        let id = SpgId::from(pg);
-        let Some(known) = self.entries.get_mut(&pg) else {
-            if !mine {
-                return;
-            }
-            let core = CoreId(spread(pg, self.cores));
-            let of_core = orders.entry(core).or_default();
-            let birth = self.births.ours.get(&pg).map(|b| (b.created, b.since.unwrap_or(map.epoch)));
-            let forged = planted::has(PlantedBug::ActiveWithoutHistory).then_some((map.epoch, map.epoch));
-            let holding = match birth.or(forged) {
-                Some((created, since)) => Holding::Held,
-                None => Holding::Blocked,
+    fn order_intervals(&mut self, map: &OsdMap, is_us: bool, orders: &mut Orders) {
+        let (osd, unsaved) = (self.osd, &mut self.unsaved);
+        self.entries.retain(|pg, entry| {
+            let pool = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num);
+            let Some(pool) = pool.filter(|_| matches!(entry.holding, Holding::Named | Holding::Held)) else {
+                return true;
             };
-            let mut new = Entry { holding, ..held(core, split_bits(pg.seed, pg_num)) };
-            new.primary_since = Some(birth.map_or(map.epoch, |(_, since)| since));
-            new.serving = holding == Holding::Held;
-            new.placement = placement.clone();
-            new.placed_since = map.epoch;
-            self.entries.insert(pg, new);
-            return;
-        };
-        if known.placement != *placement {
-            known.placement = placement.clone();
-            known.placed_since = map.epoch;
-        }
-        known.primary_since = match (mine, known.primary_since) {
-            (true, since) => Some(since.unwrap_or(map.epoch)),
-            (false, _) => None,
-        };
-        let of_core = orders.entry(known.core).or_default();
-        match (known.holding, mine) {
-            (Holding::Held, true) if !known.serving => {
-                known.serving = true;
+            let (id, is_named) = (SpgId::from(*pg), entry.names(osd));
+            let PgIntervals { created, is_birth, present, past, .. } = entry.intervals.clone();
+            entry.primary_since = (is_us && present.primary == osd).then_some(present.primary_since);
+            if is_named && !is_us {
+                if std::mem::take(&mut entry.is_told) {
+                    orders.entry(entry.core).or_default().push(PgOrder::Idle { pg: id });
+                }
+                return true;
             }
-            (Holding::Held, false) if known.serving => {
-                known.serving = false;
-                of_core.push(PgOrder::Idle { pg: id });
+            if entry.is_told {
+                return true;
             }
-            // Created elsewhere once, by us after all now: a pool of the same number does not come back, so this
-            // is a child that its parent's holder brought.
-            (Holding::Blocked, false) => {
-                self.entries.remove(&pg);
+            let is_new_copy = entry.holding == Holding::Named;
+            if is_new_copy && !is_named && !is_birth {
+                unsaved.insert(*pg);
+                return false;
             }
-            (Holding::Held | Holding::Blocked | Holding::Leaving, _) => {}
-        }
+            if is_new_copy {
+                entry.holding = Holding::Held;
+                entry.split_bits = split_bits(pg.seed, pool.pg_num);
+            }
+            let split_bits = entry.split_bits;
+            let mut order =
+                PgOrder::Interval { pg: id, split_bits, created, is_birth, interval: present, past };
+            if is_new_copy && planted::has(PlantedBug::ActiveWithoutHistory) {
+                forge_birth(&mut order, map.epoch);
+            }
+            entry.is_told = true;
+            orders.entry(entry.core).or_default().push(order);
+            true
+        });
     }
 
     /// The PGs whose data is here.
     pub fn held(&self) -> impl Iterator<Item = PgId> {
         self.entries.iter().filter(|(_, e)| e.holding == Holding::Held).map(|(pg, _)| *pg)
-    }
-
-    /// PGs that we hold and that the map gives to somebody who does not: the monitor is asked to leave them here.
-    /// And those that are to be ours again without that: the wish is taken back.
-    pub fn wanted_temps(&self, map: &OsdMap) -> BTreeMap<PgId, Vec<i32>> {
-        let wish = |pg: &PgId, entry: &Entry| {
-            if entry.primary_since.is_none() {
-                return Some(vec![self.osd]);
-            }
-            let needless = entry.placement.up_primary == self.osd && map.pg_temp.contains_key(pg);
-            needless.then(Vec::new)
-        };
-        let held = self.entries.iter().filter(|(_, e)| e.holding == Holding::Held);
-        // Nobody but us may begin these.
-        let elsewhere = |pg: &PgId, birth: &Birth| birth.since.is_none() && !self.entries.contains_key(pg);
-        let unborn = self.births.ours.iter().filter(|(pg, birth)| elsewhere(pg, birth));
-        held.filter_map(|(pg, entry)| Some((*pg, wish(pg, entry)?)))
-            .chain(unborn.map(|(pg, _)| (*pg, vec![self.osd])))
-            .collect()
     }
 
     pub fn routes(&self) -> Routes {
@@ -365,16 +543,17 @@ impl Holdings {
 
     pub fn check(&self, map: Option<&OsdMap>) {
         for (pg, entry) in &self.entries {
-            let Entry { core, holding, primary_since, serving, .. } = entry;
+            let Entry { core, holding, primary_since, is_told, intervals, .. } = entry;
             assert!(core.0 < self.cores, "{pg} is on core {}, which does not exist", core.0);
-            let is_primary = primary_since.is_some();
+            assert!(!is_told || *holding != Holding::Named, "{pg} has an order and no copy");
+            let PgIntervals { present, past, .. } = intervals;
             assert!(
-                !serving || (*holding == Holding::Held && is_primary),
-                "{pg} is served by a primary that holds it"
+                primary_since.is_none() || present.primary == self.osd,
+                "{pg} has another primary in its present interval"
             );
             assert!(
-                is_primary || *holding != Holding::Blocked,
-                "{pg} blocks clients where this OSD is primary"
+                past.intervals.last().is_none_or(|last| last.last < present.since),
+                "{pg}: a past interval ends after the present one began"
             );
             let has_pool = map.is_some_and(|map| map.pools.contains_key(&pg.pool));
             assert!(!has_pool || *holding != Holding::Leaving, "{pg} is removed and its pool exists");
@@ -386,13 +565,16 @@ impl Holdings {
     fn check_placement(&self) {
         let map = self.table.map();
         let at = (map.epoch as usize).checked_rem(self.entries.len());
-        let Some(pg) = at.and_then(|at| self.entries.keys().nth(at)) else { return };
+        let Some((pg, entry)) = at.and_then(|at| self.entries.iter().nth(at)) else { return };
         let mut placement = Placement::default();
         self.table.lookup(*pg, &mut placement);
         let epoch = map.epoch;
         assert_eq!(placement, placement::map_pg(map, *pg), "{pg} in the placement table of map {epoch}");
-        let is_here = self.acting_here.contains(pg);
-        assert_eq!(is_here, placement.acting_primary == self.osd, "{pg} in map {epoch}: acting here");
+        let is_named = placement.up.contains(&self.osd) || placement.acting.contains(&self.osd);
+        assert_eq!(self.named_here.contains(pg), is_named, "{pg} in map {epoch}: named here");
+        if map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num) {
+            assert_eq!(entry.placement, placement, "{pg} in map {epoch}: the present interval");
+        }
     }
 
     /// The OSDs that share a PG with us.
@@ -402,14 +584,65 @@ impl Holdings {
     }
 }
 
-pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
-    Entry {
-        core,
-        holding: Holding::Held,
-        split_bits,
-        primary_since: None,
-        serving: false,
-        placement: Placement::default(),
-        placed_since: 0,
+impl Entry {
+    fn new(core: CoreId, holding: Holding, intervals: PgIntervals) -> Entry {
+        let mut out = Entry {
+            core,
+            holding,
+            split_bits: 0,
+            primary_since: None,
+            placement: Placement::default(),
+            placed_since: 0,
+            intervals,
+            is_told: false,
+            unborn_children: Vec::new(),
+        };
+        out.follow_interval();
+        out
+    }
+
+    /// After the present interval changed.
+    fn follow_interval(&mut self) {
+        let Interval { since, up, up_primary, acting, primary, .. } =
+            Interval::clone(&self.intervals.present);
+        let placement = Placement { up, up_primary, acting, acting_primary: primary };
+        if self.placement != placement || self.placed_since == 0 {
+            (self.placement, self.placed_since) = (placement, since);
+        }
+        self.is_told = false;
+    }
+
+    fn names(&self, osd: i32) -> bool {
+        let Interval { up, acting, .. } = &*self.intervals.present;
+        up.contains(&osd) || acting.contains(&osd)
     }
 }
+
+/// The PGs that a copy with the entry's split bits has objects of, without itself.
+fn children(pg: PgId, parent: &Entry, pg_num: u32) -> impl Iterator<Item = PgId> + use<> {
+    let step = 1usize << parent.split_bits;
+    let is_due = parent.holding == Holding::Held && parent.split_bits < split_bits(pg.seed, pg_num);
+    let seeds = (pg.seed..pg_num).step_by(step).skip(1);
+    seeds.filter(move |_| is_due).map(move |seed| PgId { seed, ..pg })
+}
+
+fn pgs_of(pool: PoolId) -> std::ops::RangeInclusive<PgId> {
+    PgId { pool, seed: 0 }..=PgId { pool, seed: u32::MAX }
+}
+
+/// The planted bug: a copy that begins now although other OSDs had the PG before.
+fn forge_birth(order: &mut PgOrder, epoch: Epoch) {
+    if let PgOrder::Interval { created, is_birth, past, .. } = order {
+        (*created, *is_birth) = (epoch, true);
+        *past = PastIntervals { known_since: epoch, intervals: Vec::new() }.into();
+    }
+}
+
+#[cfg(test)]
+pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
+    Entry { split_bits, ..Entry::new(core, Holding::Held, PgIntervals::unknown(0, Interval::default())) }
+}
+
+#[cfg(test)]
+#[path = "holdings_tests.rs"]
+mod tests;

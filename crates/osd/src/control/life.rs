@@ -9,8 +9,7 @@ use std::time::Duration;
 use store::{Answer, ReadError, Usage};
 use wire::features;
 use wire::messages::{
-    Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, MOSDPGTemp,
-    PaxosHeader,
+    Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader,
 };
 use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock, PgId, PoolFlags};
 
@@ -48,7 +47,6 @@ enum Phase {
 /// How often a boot message is repeated until the map has us.
 const BOOT_AGAIN: Duration = Duration::from_secs(5);
 const BEACON_INTERVAL_MIN: Duration = Duration::from_secs(1);
-const TEMPS_AGAIN: Duration = Duration::from_secs(3);
 /// How long a clean stop waits for the monitor.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -71,6 +69,11 @@ impl Life {
 
     pub fn has_loaded(&self) -> bool {
         !matches!(self.phase, Phase::New | Phase::Loading)
+    }
+
+    /// The monitor has this process up, and it is not about to stop.
+    pub fn is_up(&self) -> bool {
+        self.phase == Phase::Up
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -131,15 +134,13 @@ impl Control {
             return;
         }
         match answers.map_err(|e| e.to_string()).and_then(History::loaded) {
-            Ok((history, births)) => {
+            Ok((history, records)) => {
                 let (ours, cluster) = (self.config.osd_fsid, history.lineage.osd_fsid);
                 if history.lineage.osd_fsid != Default::default() && cluster != ours {
                     let why = format!("the store belongs to OSD {cluster}, we are {ours}");
                     return fx.push(Effect::Fatal { why });
                 }
-                if let Some(map) = &history.map {
-                    self.holdings.resume(map, births);
-                }
+                self.holdings.read_records(records);
                 self.history = history;
                 self.life.own_loaded = true;
                 self.call_when_loaded(now, fx);
@@ -158,6 +159,7 @@ impl Control {
             return;
         }
         self.life.phase = Phase::Booting;
+        self.holdings.start(self.history.map.as_ref());
         self.history.lineage.osd_fsid = self.config.osd_fsid;
         self.history.lineage.mounted = self.epoch();
         // From the first map on where we have none: who began which PG is in the maps.
@@ -173,6 +175,8 @@ impl Control {
     pub(super) fn on_mon_connected(&mut self, now: Time, fx: &mut Fx) {
         self.life.booted_at = None;
         self.life.beacon_at = None;
+        // The last messages to the monitor before it may be lost.
+        self.wishes.ask_again();
         self.ask_newest(now, fx);
     }
 
@@ -220,8 +224,7 @@ impl Control {
             _ => {}
         }
         self.boot_when_current(now, fx);
-        self.temps_asked_at = None;
-        self.ask_for_temps(now, fx);
+        self.repeat_wishes(now, fx);
         self.choose_neighbours(map);
         if self.life.beacon_at.is_none() {
             self.live(now, fx);
@@ -271,10 +274,11 @@ impl Control {
         let interval = self.options.beacon_interval.max(BEACON_INTERVAL_MIN);
         if self.life.beacon_at.is_none_or(|at| now >= at + interval) {
             self.life.beacon_at = Some(now);
-            let clean = self.pg_reports.values().map(|r| r.history.last_epoch_clean).min();
+            let reports = self.holdings.held().filter_map(|pg| self.pg_reports.get(&pg));
+            let clean = reports.map(|report| report.history.last_epoch_clean).min();
             let beacon = MOSDBeacon {
                 paxos: PaxosHeader { version: self.epoch() as u64 },
-                pgs: self.holdings.entries.keys().copied().collect(),
+                pgs: self.holdings.held().collect(),
                 min_last_epoch_clean: clean.unwrap_or(self.epoch()),
                 last_purged_snaps_scrub: Default::default(),
                 beacon_interval_s: interval.as_secs() as i32,
@@ -328,22 +332,6 @@ impl Control {
         if failsafe != before {
             self.publish(&map, fx);
         }
-    }
-
-    pub(super) fn ask_for_temps(&mut self, now: Time, fx: &mut Fx) {
-        let lately = self.temps_asked_at.is_some_and(|at| now < at + TEMPS_AGAIN);
-        if self.life.phase != Phase::Up || lately || !self.is_up() {
-            return;
-        }
-        let Some(map) = self.history.map.clone() else { return };
-        let pg_temp = self.holdings.wanted_temps(&map);
-        if pg_temp.is_empty() {
-            return;
-        }
-        self.temps_asked_at = Some(now);
-        let map_epoch = self.epoch();
-        let paxos = PaxosHeader { version: map_epoch as u64 };
-        self.send_mon(now, MOSDPGTemp { paxos, map_epoch, pg_temp, forced: true }, fx);
     }
 
     pub(super) fn begin_stop(&mut self, now: Time, fx: &mut Fx) {

@@ -1,8 +1,9 @@
 //! The part of an OSD that is there once: its life with the monitor, the manager and its neighbours.
 //!
-//! One file an affair: `history` (the maps and the store's own lineage), `holdings` (which PGs are ours, and what a
-//! map means for each), `life` (boot, beacons, full states, stopping), `neighbours` (heartbeats), `reports` (figures
-//! for the manager), `moves` (PGs that go from core to core), `full_pools`, `commands` (`ceph tell osd.N`).
+//! One file an affair: `history` (the maps and the store's own lineage), `holdings` (the PGs of this OSD, and the orders
+//! that a map gives for each), `intervals` (of one PG), `life` (boot, beacons, full states, stopping), `wishes` (`up_thru`
+//! and `pg_temp`), `neighbours` (heartbeats), `reports` (figures for the manager), `moves` (PGs that go from core to core),
+//! `full_pools`, `commands` (`ceph tell osd.N`).
 
 mod births;
 mod commands;
@@ -10,6 +11,7 @@ mod compression;
 mod full_pools;
 mod history;
 mod holdings;
+mod intervals;
 mod io;
 mod life;
 mod moves;
@@ -18,6 +20,7 @@ mod reports;
 mod signals;
 #[cfg(test)]
 pub(crate) mod testing;
+mod wishes;
 
 pub use commands::all_commands;
 pub use history::Lineage;
@@ -82,8 +85,7 @@ pub struct Control {
     full_pools: full_pools::FullPools,
     /// The epoch of the last map that failed its checksum.
     damaged_map: Option<Epoch>,
-    /// When pg_temp was asked for last.
-    temps_asked_at: Option<Time>,
+    wishes: wishes::Wishes,
     ticked_at: Option<Time>,
 }
 
@@ -121,7 +123,7 @@ impl Control {
             failsafe,
             full_pools: full_pools::FullPools::default(),
             damaged_map: None,
-            temps_asked_at: None,
+            wishes: wishes::Wishes::default(),
             ticked_at: None,
             config,
         }
@@ -290,7 +292,7 @@ impl Control {
                 }
                 self.full_pools.note(next, step);
                 let known = before.as_deref().filter(|_| step == osd_maps::Step::Next);
-                self.holdings.follow(known, next, self.history.lineage.first_up, is_us);
+                self.holdings.follow(known, next, self.history.lineage.first_up);
                 before = Some(next.clone());
             });
         if let Some(damaged) = damaged {
@@ -303,12 +305,21 @@ impl Control {
             return;
         };
         self.history.map = Some(map.clone());
-        let transaction = self.history.keep(message, self.holdings.births());
+        let records = self.holdings.take_record_changes();
+        let transaction = self.history.keep(message, self.holdings.births(), records);
         self.submit(transaction, fx);
         self.publish(&map, fx);
         self.on_new_map(now, &map, fx);
         if let Some(epoch) = ask_from {
             self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", epoch as u64, wanted));
+        }
+    }
+
+    /// Stores the records of PGs that changed since the newest map.
+    fn save_records(&mut self, fx: &mut Fx) {
+        let records = self.holdings.take_record_changes();
+        if !records.is_empty() {
+            self.submit(History::save_records(records), fx);
         }
     }
 
@@ -379,24 +390,33 @@ impl Control {
             ToControl::Loaded { pgs, broken } => {
                 for (pg, why) in broken {
                     self.log(Level::Error, format!("PG {pg} cannot be read and is not served: {why}"), fx);
+                    self.holdings.found_broken(core, pg);
                 }
                 pgs.iter().for_each(|pg| self.holdings.found(core, pg));
                 self.on_loaded(now, core, fx);
             }
-            ToControl::NeedUpThru { .. }
-            | ToControl::WantActing { .. }
-            | ToControl::IntervalsDone { .. }
-            | ToControl::Rejected { .. } => {}
+            ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
+            ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
+            // Lost in a crash, it is said again: the next map or tick stores it.
+            ToControl::IntervalsDone { pg, epoch } => self.holdings.intervals_done(pg.pg, epoch),
+            ToControl::LongerPast { pg, past } => {
+                if self.holdings.longer_past(pg.pg, &past) {
+                    self.save_records(fx);
+                }
+            }
+            ToControl::Rejected { why } => self.log(Level::Error, why, fx),
             ToControl::Created { pg } => {
                 if self.holdings.created(pg.pg) {
-                    let transaction = History::save_births(self.holdings.births());
-                    self.submit(transaction, fx);
+                    self.save_records(fx);
                 }
                 self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg: pg.pg }, fx);
             }
             ToControl::Removed { pg } => {
-                self.holdings.removed(pg.pg);
                 self.pg_reports.remove(&pg.pg);
+                let is_wanted = self.holdings.removed(pg.pg);
+                if let Some(map) = self.history.map.clone().filter(|_| is_wanted) {
+                    self.publish(&map, fx);
+                }
             }
             ToControl::Report { pgs, figures } => {
                 self.on_shard_figures(core, *figures);
@@ -447,7 +467,10 @@ impl Control {
         self.ticked_at = Some(now);
         self.live(now, fx);
         self.ping_neighbours(now, fx);
-        self.ask_for_temps(now, fx);
+        self.repeat_wishes(now, fx);
+        if self.life.has_loaded() {
+            self.save_records(fx);
+        }
         self.report(now, fx);
         self.balance(now);
     }

@@ -2,7 +2,7 @@
 //!
 //! At most one is under way. A person can ask for one (`pg move`). Besides, PGs go by themselves from the core with the most
 //! to the one with the fewest, when these differ by more than a quarter and by two at least: so splits and more cores than
-//! before even out. None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
+//! before even out. A PG of a pool with more than one copy stays where it is. None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
 
 use super::holdings::{Entry, Holding};
 use super::{Control, Effect, Fx, Level};
@@ -14,7 +14,7 @@ use machine::{CoreId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::MOSDMap;
-use wire::types::{Epoch, PgId, PoolId};
+use wire::types::{Epoch, OsdMap, PgId, PoolId};
 
 /// The PGs have been the same ones for so long, before any goes by itself.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -234,7 +234,10 @@ impl Control {
         if self.no_move_because().is_some() {
             return;
         }
-        let held = self.holdings.entries.iter().filter(|(_, e)| e.holding == Holding::Held);
+        let map = self.history.map.as_deref();
+        let has_one_copy = |pg: &PgId| map.is_some_and(|map| has_one_copy(map, *pg));
+        let held = self.holdings.entries.iter();
+        let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && has_one_copy(pg));
         let Some((pg, to)) = unevenness(held, self.config.cores) else { return };
         if self.has_room_for(&pg, to) {
             self.want_move(pg, to);
@@ -265,6 +268,10 @@ impl Control {
         };
         if from == to {
             return Answer::invalid(format!("{pg} is on core {} already", to.0));
+        }
+        if !self.history.map.as_deref().is_some_and(|map| has_one_copy(map, pg)) {
+            let why = "PGs with more than one copy do not move between cores yet";
+            return Answer::error(errno::EOPNOTSUPP, format!("{pg} stays on core {}: {why}", from.0));
         }
         if let Some(why) = self.no_move_because() {
             return Answer::error(errno::EBUSY, why);
@@ -306,6 +313,11 @@ impl Control {
         };
         Answer::json(args.format(), &out)
     }
+}
+
+/// The pool keeps one copy of each object.
+fn has_one_copy(map: &OsdMap, pg: PgId) -> bool {
+    map.pools.get(&pg.pool).is_some_and(|pool| pool.size <= 1)
 }
 
 /// A PG that should go, and to which core: of the pool that is the most uneven between the two.

@@ -304,9 +304,6 @@ fn add_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
 }
 
 pub(super) fn state_of(entry: &Entry) -> PgState {
-    if entry.holding == Holding::Blocked {
-        return PgState::DOWN;
-    }
     let state = PgState::ACTIVE.with(PgState::CLEAN);
     if entry.placement.up == entry.placement.acting { state } else { state.with(PgState::REMAPPED) }
 }

@@ -264,7 +264,7 @@ impl Shard {
         let mut reply = op.message.reply(result, epoch, DURABLE);
         reply.ops = results;
         reply.versions = ReplyVersions::new(version, user_version);
-        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes }));
+        op.stage = Stage::Committing(Box::new(Committing { reply, side_effects, written_bytes }));
         self.submit_change(key, entry, changes, fx);
     }
 
@@ -297,7 +297,7 @@ impl Shard {
             ReplyVersions::new(version, user_version)
         };
         let side_effects = if result >= 0 { side_effects } else { Default::default() };
-        op.stage = Stage::Committing(Box::new(Committing { reply, version, side_effects, written_bytes: 0 }));
+        op.stage = Stage::Committing(Box::new(Committing { reply, side_effects, written_bytes: 0 }));
         self.submit_change(key, entry, Vec::new(), fx);
     }
 
@@ -373,7 +373,7 @@ impl Shard {
         let Stage::Committing(committing) = std::mem::replace(&mut op.stage, Stage::Turn) else {
             unreachable!("only what was submitted commits");
         };
-        let Committing { reply, side_effects, written_bytes, .. } = *committing;
+        let Committing { reply, side_effects, written_bytes } = *committing;
         op.stamps.durable = now;
         let bytes = (written_bytes, out_bytes(&reply.ops));
         self.signals.on_reply(now, &op, &self.sessions, reply.result, bytes);

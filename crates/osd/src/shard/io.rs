@@ -198,6 +198,11 @@ pub enum ToControl {
         pg: SpgId,
         epoch: Epoch,
     },
+    /// Another OSD knows more intervals of the PG than this one.
+    LongerPast {
+        pg: SpgId,
+        past: PastIntervals,
+    },
     /// A statement of another OSD that cannot be acted on, or an object that could not be sent.
     Rejected {
         why: String,

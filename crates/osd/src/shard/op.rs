@@ -81,7 +81,6 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Committing {
     pub reply: MOSDOpReply,
-    pub version: wire::types::Eversion,
     pub side_effects: crate::ops::SideEffects,
     /// Bytes of objects' data in the change.
     pub written_bytes: u64,

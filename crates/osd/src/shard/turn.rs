@@ -91,7 +91,7 @@ impl Shard {
             Some(Pending::RemovePg(..)) => self.on_removal_listed(key, answers, fx),
             Some(Pending::Departure { .. }) => self.on_departure_read(key, answers, fx),
             Some(Pending::Leftover { .. }) => self.on_leftover_listed(key, answers, fx),
-            Some(Pending::PushRead(_)) => self.on_push_read(now, key, answers, fx),
+            Some(Pending::PushRead(_)) => self.on_push_read(key, answers, fx),
             Some(Pending::Scan(_)) => self.on_scan_read(key, answers, fx),
             // Its PG stopped serving meanwhile.
             Some(

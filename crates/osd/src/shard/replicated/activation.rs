@@ -1,6 +1,6 @@
 //! Activation: every member takes over the authoritative log and makes it durable; then the primary serves.
 
-use super::super::{Fx, Pending, Shard};
+use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::peering::{common_version, log_run, members, take_over};
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
@@ -13,7 +13,9 @@ use codec::Rope;
 use machine::Time;
 use std::sync::Arc;
 use store::Transaction;
-use wire::types::{Activation, Epoch, Eversion, HObject, MissingObject, OsdId, PastIntervals, PeerBody};
+use wire::types::{
+    Activation, Epoch, Eversion, HObject, MissingObject, OsdId, PastIntervals, PeerBody, SpgId,
+};
 
 impl Shard {
     /// The primary has the authoritative log, and the map lets the interval write.
@@ -22,6 +24,7 @@ impl Shard {
         let pg = &mut self.pgs[key];
         let started = pg.interval.since;
         let members = members(own, &pg.interval);
+        let longer = (past.known_since < pg.past.known_since).then(|| (pg.id, past.clone()));
         pg.past = Arc::new(past);
         pg.history.activated = started;
         let created = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
@@ -50,6 +53,7 @@ impl Shard {
             }
         }
         self.peering.remove(&key);
+        self.tell_longer_past(longer, fx);
         self.submit_log(key, head, transaction, fx);
         for osd in members {
             self.send_activation(key, osd, fx);
@@ -77,7 +81,7 @@ impl Shard {
         let activation = Activation { info, started, log, restart_backfill, past };
         let body = PeerBody::Activate(activation);
         let message = self.statement(&self.pgs[key], body, Rope::new());
-        fx.push(super::super::Effect::SendPeer { to: OsdId(osd), message });
+        fx.push(Effect::SendPeer { to: OsdId(osd), message });
     }
 
     /// A member takes over the primary's log.
@@ -94,6 +98,7 @@ impl Shard {
         }
         let Activation { info, started, log: run, restart_backfill, past } = activation;
         let mut changes = Vec::new();
+        let longer = (past.known_since < pg.past.known_since).then(|| (pg.id, past.clone()));
         pg.past = Arc::new(past);
         let entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
         let duplicates: Vec<_> = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
@@ -121,7 +126,15 @@ impl Shard {
         changes.extend(take_over(pg, run.after, entries, duplicates));
         let transaction = Transaction { collection: pg.collection, changes };
         let version = pg.progress.last_update;
+        self.tell_longer_past(longer, fx);
         self.submit_log(key, version, transaction, fx);
+    }
+
+    /// The control machine records the intervals with the map.
+    fn tell_longer_past(&self, longer: Option<(SpgId, PastIntervals)>, fx: &mut Fx) {
+        if let Some((pg, past)) = longer {
+            fx.push(Effect::Control(ToControl::LongerPast { pg, past }));
+        }
     }
 
     /// The log as it is now is durable here up to `version` once this commits. Begins or ends an activation.

@@ -101,7 +101,7 @@ impl Shard {
             PeerBody::Clean { epoch } if from_primary => self.on_clean(key, epoch, fx),
             PeerBody::Remove if from_primary => self.on_remove(key, fx),
             PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
-            PeerBody::Pushed(ack) => self.on_pushed(now, key, from, ack, fx),
+            PeerBody::Pushed(ack) => self.on_pushed(key, from, ack, fx),
             PeerBody::Report(report) if is_primary => self.on_report(now, key, from, report, fx),
             PeerBody::Log(run) if is_primary => self.on_log(now, key, from, run, fx),
             PeerBody::Activated { missing } if is_primary => self.on_activated(now, key, from, &missing, fx),

@@ -97,7 +97,6 @@ impl Shard {
 
     pub(in crate::shard) fn on_push_read(
         &mut self,
-        now: Time,
         tag: Key,
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
@@ -217,7 +216,7 @@ impl Shard {
     }
 
     /// The answer to a step: the next one goes.
-    pub(super) fn on_pushed(&mut self, now: Time, key: Key, from: i32, ack: PushAck, fx: &mut Fx) {
+    pub(super) fn on_pushed(&mut self, key: Key, from: i32, ack: PushAck, fx: &mut Fx) {
         let PushAck { object, version, step, result } = ack;
         let at = (from, object);
         let Some(outgoing) = self.pgs[key].transfers.outgoing.get_mut(&at) else {
