@@ -32,13 +32,25 @@ impl PgIntervals {
     /// A PG whose first interval with a primary this is.
     pub fn birth(created: Epoch, present: Interval) -> PgIntervals {
         let past = PastIntervals { known_since: created, intervals: Vec::new() };
-        PgIntervals { created, is_birth: true, present: present.into(), is_start_unknown: false, past: past.into() }
+        PgIntervals {
+            created,
+            is_birth: true,
+            present: present.into(),
+            is_start_unknown: false,
+            past: past.into(),
+        }
     }
 
     /// A PG of which nothing is known but the newest map.
     pub fn unknown(created: Epoch, present: Interval) -> PgIntervals {
         let past = PastIntervals { known_since: present.since, intervals: Vec::new() };
-        PgIntervals { created, is_birth: false, present: present.into(), is_start_unknown: true, past: past.into() }
+        PgIntervals {
+            created,
+            is_birth: false,
+            present: present.into(),
+            is_start_unknown: true,
+            past: past.into(),
+        }
     }
 
     /// A PG that names this OSD for the first time. The map before shows the members of an interval that began earlier.

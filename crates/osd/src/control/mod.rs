@@ -18,9 +18,9 @@ mod moves;
 mod neighbours;
 mod reports;
 mod signals;
-mod wishes;
 #[cfg(test)]
 pub(crate) mod testing;
+mod wishes;
 
 pub use commands::all_commands;
 pub use history::Lineage;

@@ -16,14 +16,15 @@
 //! A split is durable a little later than the map that asks for it. So the split bits of the stored copy tell that one is
 //! due, not the map before: a split that a crash interrupted is ordered again.
 
+mod start;
+
 use super::births::Births;
-use super::history::PgRecords;
 use super::intervals::{PgIntervals, RecordChanges, ancestor, interval, is_new_interval, is_split};
 use crate::Routes;
 use crate::node::spread;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{Interval, LoadedPg, PgOrder};
+use crate::shard::{Interval, PgOrder};
 use machine::CoreId;
 use placement::{Placement, PlacementTable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,14 +75,7 @@ pub struct Holdings {
     /// PGs whose records the store does not have as they are.
     unsaved: BTreeSet<PgId>,
     /// What the stores and the records brought, until [`Holdings::start`].
-    loading: Loading,
-}
-
-#[derive(Default)]
-struct Loading {
-    records: PgRecords,
-    found: BTreeMap<PgId, (CoreId, LoadedPg)>,
-    broken: BTreeMap<PgId, CoreId>,
+    loading: start::Loading,
 }
 
 impl Holdings {
@@ -94,79 +88,7 @@ impl Holdings {
             table: PlacementTable::default(),
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
-            loading: Loading::default(),
-        }
-    }
-
-    /// A PG that the store of `core` brought along.
-    pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
-        self.loading.found.insert(pg.pg.pg, (core, *pg));
-    }
-
-    /// A PG of the store of `core` that cannot be read.
-    pub fn found_broken(&mut self, core: CoreId, pg: SpgId) {
-        self.loading.broken.insert(pg.pg, core);
-    }
-
-    /// The records of the daemon's own collection.
-    pub fn read_records(&mut self, records: PgRecords) {
-        self.loading.records = records;
-    }
-
-    /// Begins with what the stores and the records brought. `map`: the stored map, which the records belong to.
-    pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
-        let Loading { records, found, broken } = std::mem::take(&mut self.loading);
-        let PgRecords { births, intervals: mut records, old_births } = records;
-        let is_old_store = old_births.is_some();
-        let old_births = old_births.unwrap_or_default();
-        self.births = births;
-        self.births.unsettled.extend(old_births.unsettled);
-        if let Some(map) = map {
-            self.advance_table(map);
-        }
-
-        for (pg, (core, loaded)) in found {
-            let intervals = match records.remove(&pg) {
-                Some(record) => PgIntervals::from(record),
-                None if is_old_store => {
-                    PgIntervals::sole_holder(self.osd, loaded.created, self.present_of(pg))
-                }
-                None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
-            };
-            let created = if intervals.created == 0 { loaded.created } else { intervals.created };
-            let intervals = PgIntervals { created, is_birth: false, ..intervals };
-            self.insert(pg, Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) });
-        }
-        for (pg, core) in broken {
-            let record = records.remove(&pg).map(PgIntervals::from);
-            let intervals = record.unwrap_or_else(|| PgIntervals::unknown(0, self.present_of(pg)));
-            let intervals = PgIntervals { is_birth: false, ..intervals };
-            self.insert(pg, Entry::new(core, Holding::Broken, intervals));
-        }
-        for (pg, record) in records {
-            self.insert_named(pg, record.into());
-        }
-        for (pg, birth) in old_births.ours {
-            if !self.entries.contains_key(&pg) {
-                self.insert_named(pg, PgIntervals::birth(birth.created, self.present_of(pg)));
-            }
-        }
-        self.add_children_of_old_splits();
-        self.add_unknown();
-    }
-
-    /// The children of splits that a daemon of release 0.1.0 did not live to finish.
-    fn add_children_of_old_splits(&mut self) {
-        let map = self.table.map().clone();
-        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
-            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
-            for child in children(pg, &parent, pool.pg_num) {
-                if !self.entries.contains_key(&child) {
-                    let present = self.present_of(child).into();
-                    let intervals = PgIntervals { present, ..parent.intervals.clone() };
-                    self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
-                }
-            }
+            loading: start::Loading::default(),
         }
     }
 
@@ -479,10 +401,10 @@ impl Holdings {
     fn hold_child(&mut self, child: PgId, parent: &Entry, bits: u8) {
         // The maps that ask for the split have made an entry, unless one of them was dropped since.
         let known = self.entries.remove(&child).map(|entry| entry.intervals);
-        let intervals = known.unwrap_or_else(|| {
-            PgIntervals::unknown(parent.intervals.created, self.present_of(child))
-        });
-        let intervals = PgIntervals { is_birth: intervals.is_birth && parent.intervals.is_birth, ..intervals };
+        let intervals =
+            known.unwrap_or_else(|| PgIntervals::unknown(parent.intervals.created, self.present_of(child)));
+        let intervals =
+            PgIntervals { is_birth: intervals.is_birth && parent.intervals.is_birth, ..intervals };
         let entry = Entry { split_bits: bits, ..Entry::new(parent.core, Holding::Held, intervals) };
         self.insert(child, entry);
     }
@@ -600,7 +522,8 @@ impl Entry {
 
     /// After the present interval changed.
     fn follow_interval(&mut self) {
-        let Interval { since, up, up_primary, acting, primary, .. } = Interval::clone(&self.intervals.present);
+        let Interval { since, up, up_primary, acting, primary, .. } =
+            Interval::clone(&self.intervals.present);
         let placement = Placement { up, up_primary, acting, acting_primary: primary };
         if self.placement != placement || self.placed_since == 0 {
             (self.placement, self.placed_since) = (placement, since);
@@ -640,5 +563,4 @@ pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
 }
 
 #[cfg(test)]
-#[path = "holdings_tests.rs"]
 mod tests;
