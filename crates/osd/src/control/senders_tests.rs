@@ -66,8 +66,8 @@ const ROWS: &[Row] = &[
     Row { message: "MPing", sample: || MPing.into(), outcomes: [Dropped; 7] },
 ];
 
-/// The shards take these, and ask capabilities: see `tests/senders.rs`.
-const OF_SHARDS: [&str; 2] = ["MOSDOp", "MOSDBackoff"];
+/// The shards take these. Clients' requests ask capabilities: see `tests/senders.rs`.
+const OF_SHARDS: [&str; 3] = ["MOSDOp", "MOSDBackoff", "MOSDPeer"];
 
 /// A valid increment to epoch 1: with the right checksums, as anybody can make it.
 fn first_maps() -> MOSDMap {

@@ -15,6 +15,7 @@ use super::routes::Destination;
 use crate::control::{self, Control, ControlConfig, Level};
 use crate::ops::Limits;
 use crate::options::{LimitOptions, TrackingOptions};
+use crate::pg::Pg;
 use crate::pg::log::LogLimits;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{self, ClusterView, Parked, Shard, ShardConfig};
@@ -133,6 +134,11 @@ impl Core {
     /// The first epoch of the interval in which this core serves a PG.
     pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
         self.shard.served_since(pg)
+    }
+
+    /// The PGs' copies on this core, for checkers.
+    pub fn copies(&self) -> impl Iterator<Item = &Pg> + '_ {
+        self.shard.copies()
     }
 
     /// PGs that clients' requests on this core reach.

@@ -208,6 +208,11 @@ impl Shard {
         (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.interval.since)
     }
 
+    /// The copies on this core.
+    pub fn copies(&self) -> impl Iterator<Item = &Pg> + '_ {
+        self.pgs.iter().map(|(_, pg)| pg)
+    }
+
     pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
         self.sessions.keys().copied()
     }

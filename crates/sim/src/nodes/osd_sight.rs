@@ -1,7 +1,4 @@
 //! An OSD as the checkers of all copies see it: its roles, its acknowledgements, and the contents of its stores.
-//!
-//! Today's node core serves pools of size 1 and states only which PGs it serves since when. Its log is then the only one,
-//! so no other copy is compared with its versions, and `durable_to` holds every acknowledgement.
 
 use super::osd_store::OsdStore;
 use crate::check::copies::sight::{Look, PgRole, PgSight, Service};
@@ -9,31 +6,45 @@ use crate::check::copies::{Ack, Contents, ObjectContents, PgContents};
 use bytes::Bytes;
 use machine::Time;
 use osd::node::Core;
-use std::collections::BTreeMap;
+use osd::pg::role::{Replica, Role};
+use osd::pg::{Pg, PgPhase};
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
 use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
 
 /// The PGs on one core. `_now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, _now: Time, look: Look) -> Vec<PgSight> {
-    let sight = |pg: SpgId| {
-        let since = core.served_since(pg);
-        PgSight {
-            osd,
-            pg,
-            role: since.map_or(PgRole::Idle, |_| PgRole::Primary(Service::ReadsAndWrites)),
-            interval: since.unwrap_or(0),
-            up: Vec::new(),
-            acting: since.map(|_| osd).into_iter().collect(),
-            last_update: Eversion::ZERO,
-            durable_to: Eversion::MAX,
-            committed_to: Eversion::ZERO,
-            is_backfilled: true,
-            missing: BTreeMap::new(),
-            log: Vec::new(),
-        }
+    let copies = core.copies().filter(|pg| look.sees(pg.id) && pg.moving.is_none());
+    let copies = copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing));
+    copies.map(|pg| sight(osd, pg, look)).collect()
+}
+
+fn sight(osd: OsdId, pg: &Pg, look: Look) -> PgSight {
+    let role = match &pg.role {
+        Role::None => PgRole::Idle,
+        Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
+        Role::Primary(_) if pg.phase == PgPhase::Active => PgRole::Primary(Service::ReadsAndWrites),
+        Role::Primary(_) => PgRole::Primary(Service::None),
     };
-    core.pgs().filter(|pg| look.sees(*pg)).map(sight).collect()
+    let osds = |osds: &[i32]| osds.iter().map(|osd| OsdId(*osd)).collect();
+    let log = match look {
+        Look::Logs => pg.log.entries().map(|entry| (entry.version, entry.object.clone())).collect(),
+        Look::Roles | Look::Pg(_) => Vec::new(),
+    };
+    PgSight {
+        osd,
+        pg: pg.id,
+        role,
+        interval: pg.interval.since,
+        up: osds(&pg.interval.up),
+        acting: osds(&pg.interval.acting),
+        last_update: pg.progress.last_update,
+        durable_to: pg.durable,
+        committed_to: pg.committed,
+        is_backfilled: pg.progress.is_complete(),
+        missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
+        log,
+    }
 }
 
 /// The acknowledgement of a write, if a message is one.

@@ -16,14 +16,15 @@
 //! A split is durable a little later than the map that asks for it. So the split bits of the stored copy tell that one is
 //! due, not the map before: a split that a crash interrupted is ordered again.
 
+mod start;
+
 use super::births::Births;
-use super::history::PgRecords;
 use super::intervals::{PgIntervals, RecordChanges, ancestor, interval, is_new_interval, is_split};
 use crate::Routes;
 use crate::node::spread;
 use crate::pg::split_bits;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{Interval, LoadedPg, PgOrder};
+use crate::shard::{Interval, PgOrder};
 use machine::CoreId;
 use placement::{Placement, PlacementTable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,14 +75,7 @@ pub struct Holdings {
     /// PGs whose records the store does not have as they are.
     unsaved: BTreeSet<PgId>,
     /// What the stores and the records brought, until [`Holdings::start`].
-    loading: Loading,
-}
-
-#[derive(Default)]
-struct Loading {
-    records: PgRecords,
-    found: BTreeMap<PgId, (CoreId, LoadedPg)>,
-    broken: BTreeMap<PgId, CoreId>,
+    loading: start::Loading,
 }
 
 impl Holdings {
@@ -94,6 +88,7 @@ impl Holdings {
             table: PlacementTable::default(),
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
+<<<<<<< HEAD:crates/osd/src/control/holdings.rs
             loading: Loading::default(),
         }
     }
@@ -170,6 +165,9 @@ impl Holdings {
                     self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
                 }
             }
+=======
+            loading: start::Loading::default(),
+>>>>>>> control:crates/osd/src/control/holdings/mod.rs
         }
     }
 
@@ -644,5 +642,4 @@ pub(super) fn held(core: CoreId, split_bits: u8) -> Entry {
 }
 
 #[cfg(test)]
-#[path = "holdings_tests.rs"]
 mod tests;

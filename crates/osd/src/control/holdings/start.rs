@@ -1,0 +1,102 @@
+//! The entries of a start: copies in the stores, and records of the daemon's own collection.
+//!
+//! | copy | record | entry |
+//! |---|---|---|
+//! | yes | yes | the copy, with the record's intervals; it is durable, so no birth any more |
+//! | yes | no, release 0.1.0 | the copy; this OSD alone has served it since its creation |
+//! | yes | no | the copy, with an unknown past |
+//! | cannot be read | yes or no | no orders |
+//! | no | yes | a birth, a new member or a child of a split that a crash interrupted; dropped unless the map names this OSD |
+
+use super::super::history::PgRecords;
+use super::super::intervals::PgIntervals;
+use super::{Entry, Holding, Holdings, children};
+use crate::shard::LoadedPg;
+use machine::CoreId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wire::types::{OsdMap, PgId, SpgId};
+
+#[derive(Default)]
+pub(super) struct Loading {
+    records: PgRecords,
+    found: BTreeMap<PgId, (CoreId, LoadedPg)>,
+    broken: BTreeMap<PgId, CoreId>,
+}
+
+impl Holdings {
+    /// A PG that the store of `core` brought along.
+    pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
+        self.loading.found.insert(pg.pg.pg, (core, *pg));
+    }
+
+    /// A PG of the store of `core` that cannot be read.
+    pub fn found_broken(&mut self, core: CoreId, pg: SpgId) {
+        self.loading.broken.insert(pg.pg, core);
+    }
+
+    /// The records of the daemon's own collection.
+    pub fn read_records(&mut self, records: PgRecords) {
+        self.loading.records = records;
+    }
+
+    /// Begins with what the stores and the records brought. `map`: the stored map, which the records belong to.
+    pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
+        let Loading { records, found, broken } = std::mem::take(&mut self.loading);
+        let PgRecords { births, intervals: mut records, old_births } = records;
+        let is_old_store = old_births.is_some();
+        let old_births = old_births.unwrap_or_default();
+        self.births = births;
+        self.births.unsettled.extend(old_births.unsettled);
+        if let Some(map) = map {
+            self.advance_table(map);
+        }
+
+        for (pg, (core, loaded)) in found {
+            let intervals = match records.remove(&pg) {
+                Some(record) => PgIntervals::from(record),
+                None if is_old_store => {
+                    PgIntervals::sole_holder(self.osd, loaded.created, self.present_of(pg))
+                }
+                None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
+            };
+            let created = if intervals.created == 0 { loaded.created } else { intervals.created };
+            let intervals = PgIntervals { created, is_birth: false, ..intervals };
+            self.insert(
+                pg,
+                Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) },
+            );
+        }
+        for (pg, core) in broken {
+            let record = records.remove(&pg).map(PgIntervals::from);
+            let intervals = record.unwrap_or_else(|| PgIntervals::unknown(0, self.present_of(pg)));
+            let intervals = PgIntervals { is_birth: false, ..intervals };
+            self.insert(pg, Entry::new(core, Holding::Broken, intervals));
+        }
+        for (pg, record) in records {
+            self.insert_named(pg, record.into());
+        }
+        for (pg, birth) in old_births.ours {
+            if !self.entries.contains_key(&pg) {
+                self.insert_named(pg, PgIntervals::birth(birth.created, self.present_of(pg)));
+            }
+        }
+        self.add_children_of_old_splits();
+        self.add_unknown();
+    }
+
+    /// The children of splits that a daemon of release 0.1.0 did not live to finish.
+    fn add_children_of_old_splits(&mut self) {
+        let map = self.table.map().clone();
+        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
+            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
+            for child in children(pg, &parent, pool.pg_num) {
+                if !self.entries.contains_key(&child) {
+                    let present = self.present_of(child).into();
+                    let intervals = PgIntervals { present, ..parent.intervals.clone() };
+                    self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
+                }
+            }
+        }
+    }
+}
