@@ -142,7 +142,7 @@ impl Control {
             "newest_map" => self.epoch() as u64,
             "cluster_osdmap_trim_lower_bound" => self.history.trim_lower_bound() as u64,
             "boot_epoch" => lineage.boot_epoch as u64,
-            "num_pgs" => self.holdings.entries.len() as u64,
+            "num_pgs" => self.holdings.held().count() as u64,
         }
     }
 

@@ -242,6 +242,7 @@ fn key(epoch: Epoch) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::types::PastIntervals;
 
     fn message(epochs: std::ops::RangeInclusive<Epoch>) -> MOSDMap {
         let incremental_maps = epochs.map(|epoch| (epoch, Bytes::from_static(b"x"))).collect();
@@ -263,5 +264,67 @@ mod tests {
         assert_eq!(receive(13..=14), [(5, 3), (13, 2)]);
         assert_eq!(receive(20..=520), [(21, 500)], "the newest maps alone are kept");
         assert_eq!(history.trim_lower_bound(), 3);
+    }
+
+    /// What the store has after these transactions.
+    fn stored(transactions: Vec<Transaction>) -> Vec<Answer> {
+        let mut omap = BTreeMap::new();
+        for change in transactions.into_iter().flat_map(|transaction| transaction.changes) {
+            match change {
+                Change::OmapSet { entries, .. } => omap.extend(entries),
+                Change::OmapRemove { keys, .. } => keys.iter().for_each(|key| drop(omap.remove(key))),
+                change => panic!("{change:?}"),
+            }
+        }
+        vec![Answer::OmapList { entries: omap.into_iter().collect(), more: false }]
+    }
+
+    fn record(since: Epoch) -> Record {
+        let past = PastIntervals { known_since: 2, intervals: vec![Default::default()] };
+        Record {
+            created: 2,
+            is_birth: true,
+            since,
+            primary_since: 3,
+            split_at: 0,
+            up: vec![0, 1],
+            up_primary: 0,
+            acting: vec![1, 0],
+            primary: 1,
+            size: 2,
+            min_size: 1,
+            is_start_unknown: true,
+            past,
+        }
+    }
+
+    #[test]
+    fn records_are_loaded_as_they_were_kept() {
+        let pg = |seed| PgId { pool: 3, seed };
+        let mut history = History::default();
+        history.map = Some(Arc::new(OsdMap { epoch: 7, ..OsdMap::default() }));
+        let births = Births { unsettled: BTreeMap::from([(pg(9), 6)]) };
+        let set = vec![(pg(1), record(5)), (pg(256), record(6))];
+        let kept = history.keep(&message(7..=7), &births, RecordChanges { set, gone: vec![pg(4)] });
+        let set = vec![(pg(256), record(7))];
+        let saved = History::save_records(RecordChanges { set, gone: vec![pg(1)] });
+        let (loaded, records) = History::loaded(stored(vec![kept, saved])).unwrap();
+        assert_eq!((loaded.epoch(), records.births), (7, births));
+        assert_eq!(records.intervals, BTreeMap::from([(pg(256), record(7))]));
+        assert!(records.old_births.is_none());
+    }
+
+    #[test]
+    fn record_of_first_release_is_read_and_replaced() {
+        let old =
+            OldBirths { unsettled: BTreeMap::from([(PgId { pool: 3, seed: 0 }, 6)]), ..Default::default() };
+        let entries = vec![(OLD_BIRTHS, old.to_vec(Features::NONE).into())];
+        let change = Change::OmapSet { object: object(), entries };
+        let before = Transaction { collection: Collection::Meta, changes: vec![change] };
+        let (mut history, records) = History::loaded(stored(vec![before.clone()])).unwrap();
+        assert_eq!(records.old_births, Some(old));
+        let kept = history.keep(&message(7..=7), &Births::default(), RecordChanges::default());
+        let (_, records) = History::loaded(stored(vec![before, kept])).unwrap();
+        assert!(records.old_births.is_none());
     }
 }

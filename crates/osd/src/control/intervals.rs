@@ -307,3 +307,64 @@ fn has_enough(interval: &Interval) -> bool {
     let members = interval.acting.iter().filter(|osd| **osd != placement::crush::ITEM_NONE).count();
     members > 0 && members >= interval.min_size as usize && interval.primary != -1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parent_splits_when_it_has_a_child() {
+        for (seed, old, new, expected) in [
+            (0, 1, 2, true),
+            (0, 1, 1, false),
+            (0, 2, 3, true),
+            (1, 2, 3, false),
+            (2, 3, 8, true),
+            (3, 3, 8, false),
+            (0, 2, 1, false),
+        ] {
+            assert_eq!(is_split(seed, old, new), expected, "{seed} from {old} to {new} PGs");
+        }
+        for (old, new) in (1..20).flat_map(|old| (old..20).map(move |new| (old, new))) {
+            let pool = PgPool { pg_num: old, ..PgPool::default() };
+            let parents: Vec<u32> = (old..new).map(|seed| ancestor(seed, &pool)).collect();
+            for seed in 0..old {
+                assert_eq!(is_split(seed, old, new), parents.contains(&seed), "{seed}: {old} to {new}");
+            }
+        }
+    }
+
+    #[test]
+    fn record_key_names_its_pg() {
+        for pg in [PgId { pool: 1, seed: 0 }, PgId { pool: i64::MAX, seed: u32::MAX }] {
+            assert_eq!(Record::pg_of(&Record::key(pg)), Some(pg));
+        }
+        for key in [&b"full"[..], b"i", b"m1234", b"i12345678901", b"i1234567890123"] {
+            assert_eq!(Record::pg_of(key), None, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn past_of_another_osd_joins_ours() {
+        let interval = |first, last| PastInterval { first, last, ..PastInterval::default() };
+        let past = |known_since, spans: &[(Epoch, Epoch)]| PastIntervals {
+            known_since,
+            intervals: spans.iter().map(|(first, last)| interval(*first, *last)).collect(),
+        };
+        let ours = past(10, &[(10, 10), (11, 15)]);
+        for (theirs, joined) in [
+            // The first of ours is the end of one of theirs.
+            (past(4, &[(2, 6), (7, 10), (11, 15)]), Some(past(4, &[(2, 6), (7, 10), (11, 15)]))),
+            // The member's list ends before ours.
+            (past(4, &[(4, 9)]), Some(past(4, &[(4, 9), (10, 10), (11, 15)]))),
+            // Epoch 9 is missing.
+            (past(4, &[(4, 8)]), None),
+            (past(10, &[(4, 10)]), None),
+        ] {
+            let present = Interval { since: 16, ..Interval::default() };
+            let mut intervals = PgIntervals { past: ours.clone().into(), ..PgIntervals::unknown(0, present) };
+            assert_eq!(intervals.lengthen(&theirs), joined.is_some(), "{theirs:?}");
+            assert_eq!(*intervals.past, joined.unwrap_or(ours.clone()), "{theirs:?}");
+        }
+    }
+}

@@ -293,7 +293,9 @@ impl Control {
     fn tell_created_again(&mut self, now: Time, fx: &mut Fx) {
         let Some(map) = self.history.map.clone() else { return };
         let waits = |pg: &PgId| map.pools.get(&pg.pool).is_some_and(|p| p.flags.has(PoolFlags::CREATING));
-        for pg in self.holdings.held().filter(waits).collect::<Vec<_>>() {
+        // The monitor believes the acting primary only.
+        let primary = |pg: &PgId| self.holdings.entries[pg].primary_since.is_some();
+        for pg in self.holdings.held().filter(primary).filter(waits).collect::<Vec<_>>() {
             self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg }, fx);
         }
     }

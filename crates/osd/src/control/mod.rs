@@ -399,12 +399,12 @@ impl Control {
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
             // Lost in a crash, it is said again: the next map or tick stores it.
             ToControl::IntervalsDone { pg, epoch } => self.holdings.intervals_done(pg.pg, epoch),
+            ToControl::Rejected { why } => self.log(Level::Error, why, fx),
             ToControl::LongerPast { pg, past } => {
                 if self.holdings.longer_past(pg.pg, &past) {
                     self.save_records(fx);
                 }
             }
-            ToControl::Rejected { why } => self.log(Level::Error, why, fx),
             ToControl::Created { pg } => {
                 if self.holdings.created(pg.pg) {
                     self.save_records(fx);

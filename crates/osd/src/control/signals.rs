@@ -281,7 +281,7 @@ impl Control {
     fn counters(&self) -> Vec<Counter> {
         let (figures, usage) = (self.figures(), self.osd_stat().statfs);
         let own = ControlFigures {
-            pgs: self.holdings.entries.len() as u64,
+            pgs: self.holdings.held().count() as u64,
             pgs_primary: self.served_pgs() as u64,
             heartbeat_peers: self.heartbeat_peers().len() as u64,
             map_messages: self.signals.map_messages,

@@ -104,3 +104,65 @@ impl Control {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::types::{OsdRow, OsdState};
+
+    const PG: PgId = PgId { pool: 1, seed: 0 };
+
+    fn at(second: u64) -> Time {
+        Time::ZERO + Duration::from_secs(second)
+    }
+
+    fn map() -> OsdMap {
+        let row = OsdRow { state: OsdState(OsdState::EXISTS | OsdState::UP), ..OsdRow::default() };
+        OsdMap { epoch: 9, osds: vec![row], ..OsdMap::default() }
+    }
+
+    fn wishes(acting: &[i32]) -> Wishes {
+        let wish = ActingWish { since: 7, acting: acting.to_vec(), asked_at: None };
+        Wishes { up_thru: 8, acting: BTreeMap::from([(PG, wish)]), ..Wishes::default() }
+    }
+
+    #[test]
+    fn up_thru_wish_repeats_until_map_has_it() {
+        let (mut wishes, mut map) = (wishes(&[]), map());
+        let asked: Vec<_> = (0..4).map(|second| wishes.due_up_thru(at(second), &map, 0)).collect();
+        assert_eq!(asked, [Some(8), None, Some(8), None]);
+        wishes.ask_again();
+        assert_eq!(wishes.due_up_thru(at(3), &map, 0), Some(8));
+        map.osds[0].info.up_thru = 8;
+        assert_eq!(wishes.due_up_thru(at(9), &map, 0), None);
+    }
+
+    #[test]
+    fn acting_wish_repeats_until_map_has_it() {
+        let (mut wishes, mut map) = (wishes(&[2, 0]), map());
+        let wanted = BTreeMap::from([(PG, vec![2, 0])]);
+        for (second, due) in [(0, true), (1, false), (3, true), (5, false)] {
+            let expected = if due { wanted.clone() } else { BTreeMap::new() };
+            assert_eq!(wishes.due_temps(at(second), &map, |_| Some(7)), expected, "{second} s");
+        }
+        map.pg_temp.insert(PG, vec![2, 0]);
+        assert_eq!(wishes.due_temps(at(9), &map, |_| Some(7)), BTreeMap::new());
+        assert!(wishes.acting.is_empty());
+    }
+
+    #[test]
+    fn acting_wish_ends_with_its_interval() {
+        let mut wishes = wishes(&[2, 0]);
+        assert_eq!(wishes.due_temps(at(0), &map(), |_| Some(8)), BTreeMap::new());
+        assert!(wishes.acting.is_empty());
+    }
+
+    #[test]
+    fn empty_acting_wish_removes_pg_temp() {
+        let (mut wishes, mut map) = (wishes(&[]), map());
+        map.pg_temp.insert(PG, vec![2]);
+        assert_eq!(wishes.due_temps(at(0), &map, |_| Some(7)), BTreeMap::from([(PG, vec![])]));
+        map.pg_temp.clear();
+        assert_eq!(wishes.due_temps(at(9), &map, |_| Some(7)), BTreeMap::new());
+    }
+}

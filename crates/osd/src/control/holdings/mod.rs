@@ -57,6 +57,8 @@ pub struct Entry {
     intervals: PgIntervals,
     /// The shard has the order for the present interval.
     is_told: bool,
+    /// The shard acts on an interval: the last order for the PG was none to rest.
+    is_active: bool,
     /// Children that are made from this copy and are as little durable.
     unborn_children: Vec<PgId>,
 }
@@ -88,86 +90,7 @@ impl Holdings {
             table: PlacementTable::default(),
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
-<<<<<<< HEAD:crates/osd/src/control/holdings.rs
-            loading: Loading::default(),
-        }
-    }
-
-    /// A PG that the store of `core` brought along.
-    pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
-        self.loading.found.insert(pg.pg.pg, (core, *pg));
-    }
-
-    /// A PG of the store of `core` that cannot be read.
-    pub fn found_broken(&mut self, core: CoreId, pg: SpgId) {
-        self.loading.broken.insert(pg.pg, core);
-    }
-
-    /// The records of the daemon's own collection.
-    pub fn read_records(&mut self, records: PgRecords) {
-        self.loading.records = records;
-    }
-
-    /// Begins with what the stores and the records brought. `map`: the stored map, which the records belong to.
-    pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
-        let Loading { records, found, broken } = std::mem::take(&mut self.loading);
-        let PgRecords { births, intervals: mut records, old_births } = records;
-        let is_old_store = old_births.is_some();
-        let old_births = old_births.unwrap_or_default();
-        self.births = births;
-        self.births.unsettled.extend(old_births.unsettled);
-        if let Some(map) = map {
-            self.advance_table(map);
-        }
-
-        for (pg, (core, loaded)) in found {
-            let intervals = match records.remove(&pg) {
-                Some(record) => PgIntervals::from(record),
-                None if is_old_store => {
-                    PgIntervals::sole_holder(self.osd, loaded.created, self.present_of(pg))
-                }
-                None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
-            };
-            let created = if intervals.created == 0 { loaded.created } else { intervals.created };
-            let intervals = PgIntervals { created, is_birth: false, ..intervals };
-            self.insert(
-                pg,
-                Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) },
-            );
-        }
-        for (pg, core) in broken {
-            let record = records.remove(&pg).map(PgIntervals::from);
-            let intervals = record.unwrap_or_else(|| PgIntervals::unknown(0, self.present_of(pg)));
-            let intervals = PgIntervals { is_birth: false, ..intervals };
-            self.insert(pg, Entry::new(core, Holding::Broken, intervals));
-        }
-        for (pg, record) in records {
-            self.insert_named(pg, record.into());
-        }
-        for (pg, birth) in old_births.ours {
-            if !self.entries.contains_key(&pg) {
-                self.insert_named(pg, PgIntervals::birth(birth.created, self.present_of(pg)));
-            }
-        }
-        self.add_children_of_old_splits();
-        self.add_unknown();
-    }
-
-    /// The children of splits that a daemon of release 0.1.0 did not live to finish.
-    fn add_children_of_old_splits(&mut self) {
-        let map = self.table.map().clone();
-        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
-            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
-            for child in children(pg, &parent, pool.pg_num) {
-                if !self.entries.contains_key(&child) {
-                    let present = self.present_of(child).into();
-                    let intervals = PgIntervals { present, ..parent.intervals.clone() };
-                    self.insert(child, Entry::new(parent.core, Holding::Named, intervals));
-                }
-            }
-=======
             loading: start::Loading::default(),
->>>>>>> control:crates/osd/src/control/holdings/mod.rs
         }
     }
 
@@ -239,7 +162,7 @@ impl Holdings {
         let is_wanted = entry.holding == Holding::Held && entry.names(self.osd);
         if is_wanted {
             entry.holding = Holding::Named;
-            entry.is_told = false;
+            (entry.is_told, entry.is_active) = (false, false);
             entry.intervals.is_birth = false;
         } else {
             self.entries.remove(&pg);
@@ -443,17 +366,20 @@ impl Holdings {
     }
 
     fn split(&mut self, map: &OsdMap, orders: &mut Orders) {
+        let is_due = |pg: &PgId, entry: &Entry| {
+            let pool = map.pools.get(&pg.pool);
+            entry.holding == Holding::Held
+                && pool.is_some_and(|pool| entry.split_bits < split_bits(pg.seed, pool.pg_num))
+        };
+        let due = self.entries.iter().filter(|(pg, entry)| is_due(pg, entry));
         let mut made = BTreeSet::new();
-        for pg in self.entries.keys().copied().collect::<Vec<_>>() {
+        for pg in due.map(|(pg, _)| *pg).collect::<Vec<_>>() {
             // A child that has a collection was made by a split that did not come to its end: it is made anew.
             if made.contains(&pg) {
                 continue;
             }
-            let (parent, Some(pool)) = (self.entries[&pg].clone(), map.pools.get(&pg.pool)) else { continue };
+            let (parent, pool) = (self.entries[&pg].clone(), &map.pools[&pg.pool]);
             let wanted = split_bits(pg.seed, pool.pg_num);
-            if parent.holding != Holding::Held || parent.split_bits >= wanted {
-                continue;
-            }
             let mut order = Vec::new();
             for child in children(pg, &parent, pool.pg_num) {
                 let bits = split_bits(child.seed, pool.pg_num);
@@ -499,7 +425,8 @@ impl Holdings {
             let PgIntervals { created, is_birth, present, past, .. } = entry.intervals.clone();
             entry.primary_since = (is_us && present.primary == osd).then_some(present.primary_since);
             if is_named && !is_us {
-                if std::mem::take(&mut entry.is_told) {
+                entry.is_told = false;
+                if std::mem::take(&mut entry.is_active) {
                     orders.entry(entry.core).or_default().push(PgOrder::Idle { pg: id });
                 }
                 return true;
@@ -522,7 +449,7 @@ impl Holdings {
             if is_new_copy && planted::has(PlantedBug::ActiveWithoutHistory) {
                 forge_birth(&mut order, map.epoch);
             }
-            entry.is_told = true;
+            (entry.is_told, entry.is_active) = (true, true);
             orders.entry(entry.core).or_default().push(order);
             true
         });
@@ -593,6 +520,7 @@ impl Entry {
             placed_since: 0,
             intervals,
             is_told: false,
+            is_active: false,
             unborn_children: Vec::new(),
         };
         out.follow_interval();

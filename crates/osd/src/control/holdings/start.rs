@@ -44,7 +44,7 @@ impl Holdings {
     pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
         let Loading { records, found, broken } = std::mem::take(&mut self.loading);
         let PgRecords { births, intervals: mut records, old_births } = records;
-        let is_old_store = old_births.is_some();
+        let is_old_store = old_births.is_some() && records.is_empty();
         let old_births = old_births.unwrap_or_default();
         self.births = births;
         self.births.unsettled.extend(old_births.unsettled);

@@ -398,6 +398,10 @@ fn other_process_under_our_number_idles_the_shard() {
     // A copy that the map does not name announces itself even then.
     story.follow(|map| on(map, PG, &[1, 2]));
     assert_eq!(only(&story.orders(false)).since, 10);
+    // The interval and the process change with one map.
+    assert_eq!(only(&story.next(|map| on(map, PG, &[US, 1]))).since, 11);
+    story.follow(|map| on(map, PG, &[1, US]));
+    assert_eq!(story.orders(false), idle);
 }
 
 #[test]

@@ -30,18 +30,20 @@ impl Shard {
         past: Arc<PastIntervals>,
         fx: &mut Fx,
     ) {
+        let own = self.config.osd.0;
+        let is_member = interval.acting.contains(&own) || interval.up.contains(&own);
         let key = match self.pg_by_id.get(&id) {
             Some(key) => *key,
+            // A copy that was removed a moment ago does not come back.
+            None if !is_member && !is_birth => return,
             None => self.create(id, split_bits, created, is_birth, fx),
         };
         if self.pgs[key].phase == PgPhase::Removing {
             return;
         }
         self.end_role(key, PgPhase::Stray, fx);
-        let own = self.config.osd.0;
         let pg = &mut self.pgs[key];
         pg.history.same_primary_since = interval.primary_since;
-        let is_member = interval.acting.contains(&own) || interval.up.contains(&own);
         let is_primary = interval.primary == own;
         (pg.interval, pg.past) = (interval, past);
         if is_primary {
