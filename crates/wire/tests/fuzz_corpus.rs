@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use wire::dencode::{self, hostile};
 use wire::features::TENTACLE;
 use wire::messages::{
-    self, Body, Header, MMgrMap, MMonMap, MOSDBoot, MOSDMap, Message, PaxosHeader, Payload,
+    self, Body, Header, MMgrMap, MMonMap, MOSDBoot, MOSDMap, MOSDPeer, Message, PaxosHeader, Payload,
 };
-use wire::types::{EntityAddrVec, FsMap, MgrMap, MonMap, OsdMap, OsdSuperblock, PgPool};
+use wire::types::{
+    CopyReport, EntityAddrVec, FsMap, HObject, LogRun, MgrMap, MissingObject, MonMap, OsdMap, OsdSuperblock,
+    PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId, PgPool, ScanAnswer,
+};
 
 fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
@@ -69,6 +72,13 @@ fn write_seeds() {
         let (header, out) = Message::new(message).encode(TENTACLE);
         write_message(header.kind, "whole", header.version as u8, out.front.as_slice());
     }
+    for body in statements() {
+        let what = body.name();
+        let pg = PgId { pool: 1, seed: 2 }.into();
+        let message = MOSDPeer { pg, epoch: 5, interval: 4, body, data: Bytes::new().into() };
+        let (header, out) = Message::new(message).encode(TENTACLE);
+        write_message(header.kind, what, header.version as u8, out.front.as_slice());
+    }
 }
 
 /// The newest envelope of zeroes, and the shortest, that decodes.
@@ -122,6 +132,32 @@ fn whole_messages() -> Vec<Body> {
             features: TENTACLE.0,
         }
         .into(),
+    ]
+}
+
+/// Statements between OSDs that zeroes do not make.
+fn statements() -> Vec<PeerBody> {
+    let object = HObject { pool: 1, name: "a".into(), ..HObject::min() };
+    let missing = vec![MissingObject { object: object.clone(), need: Default::default() }];
+    let info = PgCopyInfo {
+        created: 1,
+        store_since: 2,
+        activated: 3,
+        last_epoch_started: 3,
+        last_epoch_clean: 3,
+        last_epoch_split: 0,
+        last_update: Default::default(),
+        last_user_version: 0,
+        log_tail: Default::default(),
+        last_backfill: HObject::max(),
+        counts: Default::default(),
+    };
+    let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
+    vec![
+        PeerBody::Report(CopyReport { info, missing: missing.clone(), past }),
+        PeerBody::Log(LogRun::default()),
+        PeerBody::Scanned(ScanAnswer { begin: HObject::min(), end: object, objects: missing }),
+        PeerBody::Remove,
     ]
 }
 

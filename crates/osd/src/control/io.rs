@@ -3,7 +3,7 @@
 use crate::shard::{self, ToControl};
 use command::options::Layers;
 use command::perf::Counter;
-use machine::net::{NetEffect, NetEvent};
+use machine::net::{Credentials, NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,6 +105,8 @@ pub enum Effect {
     Compression {
         pools: BTreeMap<i64, Compression>,
     },
+    /// To all cores: for connections to other OSDs. `None` when the last have expired.
+    Credentials(Option<Box<Credentials>>),
     AdminAnswer {
         id: u64,
         answer: command::Answer,

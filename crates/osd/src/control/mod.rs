@@ -75,6 +75,8 @@ pub struct Control {
     /// Connections that we opened ourselves, beside the monitor's: the next number.
     next_conn: u64,
     next_tag: u64,
+    /// The cores have credentials for other OSDs.
+    has_published_credentials: bool,
     usage: BTreeMap<CoreId, Usage>,
     /// What compression has come to, by pool.
     compressed: BTreeMap<CoreId, Vec<(i64, Compressed)>>,
@@ -115,6 +117,7 @@ impl Control {
             gate: Gate::new(EntityKind::OSD),
             next_conn: 0,
             next_tag: 0,
+            has_published_credentials: false,
             usage: BTreeMap::new(),
             compressed: BTreeMap::new(),
             compression: compression::Told::default(),
@@ -195,9 +198,15 @@ impl Control {
     fn on_mon_event(&mut self, now: Time, event: mon_client::Event, fx: &mut Fx) {
         use mon_client::Event;
         match event {
-            Event::Connected { .. } => self.on_mon_connected(now, fx),
+            Event::Connected { .. } => {
+                self.publish_credentials(now, fx);
+                self.on_mon_connected(now, fx);
+            }
             Event::Disconnected | Event::MonMap(_) | Event::RotatingKeys(_) => {}
-            Event::TicketsRenewed => self.on_tickets(now, fx),
+            Event::TicketsRenewed => {
+                self.publish_credentials(now, fx);
+                self.on_tickets(now, fx);
+            }
             Event::Denied(why) => self.log(Level::Error, format!("the monitor refuses us: {why}"), fx),
             Event::OsdMap(message) => self.on_maps(now, &message, "the monitor", fx),
             Event::Config(config) => {
@@ -208,6 +217,13 @@ impl Control {
             Event::Answer { id, answer } => self.on_mon_answer(now, id, answer, fx),
             Event::Message(message) => self.on_mon_message(now, message, fx),
         }
+    }
+
+    /// Gives every core credentials for its links, or takes them back.
+    fn publish_credentials(&mut self, now: Time, fx: &mut Fx) {
+        let credentials = self.mon.credentials(now, EntityKind::OSD).map(Box::new);
+        self.has_published_credentials = credentials.is_some();
+        fx.push(Effect::Credentials(credentials));
     }
 
     fn on_mon_message(&mut self, now: Time, message: Message, fx: &mut Fx) {
@@ -465,6 +481,9 @@ impl Control {
             return;
         }
         self.ticked_at = Some(now);
+        if self.mon.credentials(now, EntityKind::OSD).is_some() != self.has_published_credentials {
+            self.publish_credentials(now, fx);
+        }
         self.live(now, fx);
         self.ping_neighbours(now, fx);
         self.repeat_wishes(now, fx);

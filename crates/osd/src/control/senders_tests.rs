@@ -8,8 +8,8 @@ use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDPing, MPing, PingOp, senders_of};
-use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, Uuid};
+use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDPeer, MOSDPing, MPing, PingOp, senders_of};
+use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, PeerBody, Uuid};
 
 /// The result of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,15 @@ const ROWS: &[Row] = &[
         message: "MMgrConfigure",
         sample: || MMgrConfigure { period_sec: 1, threshold: 5 }.into(),
         outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
+    },
+    // An OSD's goes to the shards, from the core that accepted its connection. The rest comes here to be refused.
+    Row {
+        message: "MOSDPeer",
+        sample: || {
+            let pg = PgId { pool: 1, seed: 0 }.into();
+            MOSDPeer { pg, epoch: 1, interval: 1, body: PeerBody::Remove, data: Bytes::new().into() }.into()
+        },
+        outcomes: [Logged, Dropped, Logged, Logged, Logged, Logged, Dropped],
     },
     // A sign of life without an answer.
     Row { message: "MPing", sample: || MPing.into(), outcomes: [Dropped; 7] },

@@ -10,6 +10,8 @@
 use super::contents::StoreContents;
 use super::headroom::{Failsafe, Headroom};
 use super::io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
+use super::links::Links;
+use super::peers::{Peers, Statement};
 use super::requests::{Requests, control_tag, of_control};
 use super::routes::Destination;
 use crate::control::{self, Control, ControlConfig, Level};
@@ -59,6 +61,8 @@ pub struct Core {
     control: Option<Box<ControlPart>>,
     /// The newest map's digest; its routes hold for the messages that arrive here.
     view: Arc<ClusterView>,
+    links: Links,
+    peers: Peers,
     headroom: Headroom,
     requests: Requests,
     /// [`Effect::MeasureStore`] is due.
@@ -114,6 +118,8 @@ impl Core {
             shard_effects: Effects::new(),
             control,
             view: Arc::new(ClusterView::default()),
+            links: Links::new(core),
+            peers: Peers::default(),
             headroom: Headroom::new(Failsafe::of(&options).ratio_max),
             requests: Requests::default(),
             measure: false,
@@ -195,22 +201,33 @@ impl Core {
     /// Always inline, as the way to it: an input is large, and each call would copy it.
     #[inline(always)]
     fn step_shard(&mut self, now: Time, input: shard::Input, out: &mut Fx) {
-        if let shard::Input::Map { view, .. } = &input {
-            self.view = view.clone();
-            self.measure |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
+        match &input {
+            shard::Input::Map { view, .. } => {
+                self.view = view.clone();
+                self.measure |= self.headroom.set_ratio_max(view.failsafe.ratio_max);
+                self.links.on_map(&view.map, out);
+                self.peers.on_map(&view.map);
+            }
+            shard::Input::Opened { conn, peer } if conn.core() == self.core => {
+                self.peers.on_ready(*conn, peer);
+            }
+            shard::Input::Closed { conn, .. } => self.peers.on_closed(*conn),
+            _ => {}
         }
         self.shard.step(now, input, &mut self.shard_effects);
-        self.carry_out_shard(out);
+        self.carry_out_shard(now, out);
     }
 
-    fn carry_out_shard(&mut self, out: &mut Fx) {
+    fn carry_out_shard(&mut self, now: Time, out: &mut Fx) {
         let mut effects = std::mem::take(&mut self.shard_effects);
         for effect in effects.drain() {
             match effect {
                 shard::Effect::Send { conn, message } => {
                     out.push(Effect::Net(NetEffect::Send { conn, message }))
                 }
-                shard::Effect::SendPeer { .. } => {}
+                shard::Effect::SendPeer { to, message } => {
+                    self.links.send(now, to, message, &self.view.map, out);
+                }
                 shard::Effect::Submit { tag, transaction } => self.submit(tag.0, transaction, out),
                 shard::Effect::Read { tag, request } => self.read(tag.0, request, out),
                 shard::Effect::Close { conn } => self.close(conn, out),
@@ -236,6 +253,27 @@ impl Core {
             self.step_shard(now, input, out);
         } else {
             self.post(core, Mail::Shard(Box::new(input)), out);
+        }
+    }
+
+    /// To the core of its PG, at once if it is this one.
+    fn hand_statement(&mut self, now: Time, core: CoreId, statement: Statement, out: &mut Fx) {
+        if core == self.core {
+            self.take_statement(now, statement, out);
+        } else {
+            self.post(core, Mail::Statement(statement), out);
+        }
+    }
+
+    fn take_statement(&mut self, now: Time, statement: Statement, out: &mut Fx) {
+        if let Some(input) = self.peers.admit(statement) {
+            self.step_shard(now, input, out);
+        }
+    }
+
+    fn on_link(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
+        if let Some(osd) = self.links.on_net(now, event, out) {
+            self.step_shard(now, shard::Input::LinkReset { osd }, out);
         }
     }
 
@@ -273,6 +311,12 @@ impl Core {
                         self.post(core, Mail::Compression(pools.clone()), out);
                     }
                     out.push(Effect::Compression(pools));
+                }
+                control::Effect::Credentials(credentials) => {
+                    for core in self.other_cores() {
+                        self.post(core, Mail::Credentials(credentials.clone()), out);
+                    }
+                    self.links.set_credentials(now, credentials, out);
                 }
                 control::Effect::AdminAnswer { id, answer } => out.push(Effect::AdminAnswer { id, answer }),
                 control::Effect::Counters { id, counters } => out.push(Effect::Counters { id, counters }),
@@ -312,7 +356,12 @@ impl Core {
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
         match event {
             NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
-                match self.view.routes.of(&message) {
+                let destination = match &message.body {
+                    // The gate of the control machine refuses it, and logs that.
+                    Body::MOSDPeer(_) if self.peers.sender(conn).is_none() => Destination::Control,
+                    _ => self.view.routes.of(&message),
+                };
+                match destination {
                     Destination::Control => {
                         self.net_to_control(now, NetEvent::Message { conn, message, held }, out);
                     }
@@ -321,6 +370,11 @@ impl Core {
                         let input = match message.body {
                             Body::MOSDOp(op) => shard::Input::Op { conn, tid, op, held, received: now },
                             Body::MOSDBackoff(message) => shard::Input::Backoff { conn, message },
+                            Body::MOSDPeer(message) => {
+                                let Some(sender) = self.peers.sender(conn) else { return };
+                                let statement = Statement { sender, link: ConnId(tid), message, held };
+                                return self.hand_statement(now, core, statement, out);
+                            }
                             _ => unreachable!("other messages go to the control machine"),
                         };
                         self.hand_to_shard(now, core, input, out);
@@ -341,6 +395,7 @@ impl Core {
                 }
                 self.net_to_control(now, NetEvent::Closed { conn, why }, out);
             }
+            event if Links::owns(event.conn()) => self.on_link(now, event, out),
             other => self.net_to_control(now, other, out),
         }
     }
@@ -348,6 +403,8 @@ impl Core {
     fn on_mail(&mut self, now: Time, mail: Mail, out: &mut Fx) {
         match mail {
             Mail::Shard(input) => self.step_shard(now, *input, out),
+            Mail::Statement(statement) => self.take_statement(now, statement, out),
+            Mail::Credentials(credentials) => self.links.set_credentials(now, credentials, out),
             Mail::Control { from, said } => {
                 self.step_control(now, control::Input::Shard { core: from, said }, out);
             }
@@ -431,6 +488,7 @@ impl Core {
             }
             self.step_control(now, control::Input::Deadline, out);
         }
+        self.links.on_deadline(now, out);
         self.step_shard(now, shard::Input::Deadline, out);
     }
 
@@ -470,6 +528,7 @@ impl Machine for Core {
 
     fn next_deadline(&self) -> Option<Time> {
         let own = Time::earliest(self.shard.next_deadline(), Some(self.measure_at));
+        let own = Time::earliest(own, self.links.next_deadline());
         let Some(part) = &self.control else { return own };
         Time::earliest(own, part.control.next_deadline())
     }
@@ -486,6 +545,7 @@ impl Machine for Core {
         assert!(self.shard_effects.is_empty(), "every effect of the shard was carried out");
         assert!(!self.measure || self.measuring, "a measurement that is due was asked for");
         self.requests.check();
+        self.links.check();
         self.shard.check();
         if let Some(part) = &self.control {
             assert!(part.effects.is_empty(), "every effect of the control machine was carried out");

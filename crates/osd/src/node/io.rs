@@ -1,11 +1,12 @@
 //! Inputs and effects of a [`Core`](super::Core).
 
+use super::peers::Statement;
 use crate::control::Level;
 use crate::shard::{self, ToControl};
 use command::options::Layers;
 use command::perf::Counter;
 use machine::CoreId;
-use machine::net::{NetEffect, NetEvent};
+use machine::net::{Credentials, NetEffect, NetEvent};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Collection, Completion, Compressed, Compression, ObjectId, ReadRequest, Transaction, Usage};
@@ -93,6 +94,8 @@ pub enum Effect {
 #[derive(Debug)]
 pub enum Mail {
     Shard(Box<shard::Input>),
+    /// From another OSD, about a PG of the receiving core.
+    Statement(Statement),
     /// For the control machine: a report of the shard of core `from`.
     Control {
         from: CoreId,
@@ -106,6 +109,8 @@ pub enum Mail {
         usage: StoreUsage,
     },
     Compression(BTreeMap<i64, Compression>),
+    /// For links to other OSDs; `None` when the last have expired.
+    Credentials(Option<Box<Credentials>>),
 }
 
 /// Space in one core's store.

@@ -6,9 +6,11 @@
 //! host decides anything about the protocol.
 //!
 //! ```text
-//! socket ─▶ Net ──┬─ a client's request ─▶ its PG's core ─▶ shard ─▶ Submit, Read ─▶ store
-//!                 └─ everything else ────▶ core 0 ───────▶ control        │
-//! reply ◀── Net ◀────────────────────────────────────────── shard ◀── Completed
+//! socket ─▶ Net ──┬─ a client's request ──▶ its PG's core ─▶ shard ─▶ Submit, Read ─▶ store
+//!                 ├─ an OSD's statement ──▶ its PG's core ─▶ shard         │
+//!                 └─ everything else ─────▶ core 0 ───────▶ control        │
+//! reply ◀─── Net ◀────────────────────────────────────────── shard ◀── Completed
+//! peer OSD ◀ Net ◀── links ◀──────────────────────────────── shard
 //! ```
 //!
 //! What the host promises, beside the contract of [`machine::Machine`]:
@@ -18,14 +20,16 @@
 //! - [`Effect::MeasureStore`] is answered at once, before the core gets any other input.
 //!
 //! Files: [`core`](self::core) steps the machines of one core; `io` has its inputs and effects; `routes` says which core
-//! handles a message; `headroom` watches the free space of the core's store; `requests` partitions and counts the store's
-//! tags; `contents` says which store shards a core has, and their contents; [`stale`] finds the PG copies that a start must
-//! remove, and removes them.
+//! handles a message; `links` sends statements to other OSDs; `peers` names the OSD that a statement comes from; `headroom`
+//! watches the free space of the core's store; `requests` partitions and counts the store's tags; `contents` says which store
+//! shards a core has, and their contents; [`stale`] finds the PG copies that a start must remove, and removes them.
 
 mod contents;
 mod core;
 mod headroom;
 mod io;
+mod links;
+mod peers;
 mod requests;
 mod routes;
 pub mod stale;
@@ -36,4 +40,5 @@ pub use contents::{StoreContents, shards_of};
 pub use core::{Core, CoreConfig, check_sessions, check_together};
 pub use headroom::{Failsafe, Headroom};
 pub use io::{Budgets, Damage, Effect, Input, Mail, StoreUsage};
+pub use peers::{Sender, Statement};
 pub use routes::{Destination, Routes, spread};

@@ -45,12 +45,14 @@ impl Routes {
         (core != NOWHERE).then_some(CoreId(core))
     }
 
-    /// The destination of a client's message. A request for a PG that is not here goes to a core too, which compares its
-    /// map with the client's: then the request waits for a newer map, or the client gets one.
+    /// The destination of a message of an accepted connection. A request for a PG that is not here goes to a core too, which
+    /// compares its map with the client's: then the request waits for a newer map, or the client gets one. An OSD's statement
+    /// goes to the core on which the PG would be created.
     pub fn of(&self, message: &Message) -> Destination {
         let pg = match &message.body {
             Body::MOSDOp(op) => op.pg,
             Body::MOSDBackoff(backoff) => backoff.pg,
+            Body::MOSDPeer(statement) => statement.pg,
             _ => return Destination::Control,
         };
         Destination::Shard(self.core_of(pg).unwrap_or(CoreId(spread(pg.pg, self.cores))))

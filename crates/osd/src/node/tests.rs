@@ -11,7 +11,7 @@ use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Completion, ObjectId, Usage};
-use wire::messages::{MOSDOp, MPing, Message, OsdOps};
+use wire::messages::{MOSDOp, MOSDPeer, MPing, Message, OsdOps};
 use wire::types::*;
 
 const PG: PgId = PgId { pool: 1, seed: 0 };
@@ -114,6 +114,8 @@ fn mail(effects: &[Effect]) -> Vec<(u16, &'static str)> {
             Mail::Net(_) => "network event",
             Mail::Usage { .. } => "usage",
             Mail::Compression(_) => "compression",
+            Mail::Statement(_) => "statement",
+            Mail::Credentials(_) => "credentials",
         };
         Some((to.0, kind))
     };
@@ -257,4 +259,83 @@ fn pg_on_two_cores_is_found() {
         step(core, Time(2), map(vec![create()]));
     }
     check_together(&cores);
+}
+
+const OSD: ConnId = ConnId::accepted_on(CoreId(1), 6);
+
+/// osd.3, by its key.
+fn osd() -> Peer {
+    let addr = EntityAddr::msgr2("10.0.0.3:6800".parse().unwrap(), 1);
+    let proof = Proof::cephx("osd.3".parse().unwrap(), 4200, "allow *");
+    Peer::identified(proof, EntityName::new(EntityKind::OSD, 3), addr).unwrap()
+}
+
+/// Over the sender's link number `link`.
+fn statement(conn: ConnId, link: u64, pg: PgId) -> Input {
+    let body =
+        MOSDPeer { pg: pg.into(), epoch: 10, interval: 10, body: PeerBody::Probe, data: Bytes::new().into() };
+    let message = Message::with_tid(ConnId::outgoing_on(CoreId(0), link).0, body);
+    Input::Net(NetEvent::Message { conn, message, held: Held::default() })
+}
+
+fn statements(effects: Vec<Effect>) -> Vec<(CoreId, Statement)> {
+    let of = |effect| match effect {
+        Effect::Mail { to, mail: Mail::Statement(statement) } => Some((to, statement)),
+        _ => None,
+    };
+    effects.into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn statement_of_an_osd_reaches_the_core_of_its_pg() {
+    let mut core = started(1);
+    step(&mut core, Time(2), map(Vec::new()));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: OSD, peer: Box::new(osd()) }));
+    let effects = step(&mut core, Time(3), statement(OSD, 7, PG));
+    let [(CoreId(2), Statement { sender, link, message, .. })] = &statements(effects)[..] else { panic!() };
+    assert_eq!((sender.osd, sender.global_id), (OsdId(3), 4200));
+    assert_eq!((link.core(), message.pg, &message.body), (CoreId(0), PG.into(), &PeerBody::Probe));
+
+    // A PG that is not here goes where it would be created.
+    for seed in 1..20 {
+        let pg = PgId { pool: 1, seed };
+        let to: Vec<CoreId> =
+            statements(step(&mut core, Time(3), statement(OSD, 7, pg))).iter().map(|(to, _)| *to).collect();
+        let home = CoreId(spread(pg, 3));
+        assert_eq!(to, if home == CoreId(1) { vec![] } else { vec![home] });
+    }
+
+    // After the end of its session an OSD is nobody.
+    let why = CloseReason::Reset;
+    step(&mut core, Time(4), Input::Net(NetEvent::Closed { conn: OSD, why }));
+    assert_eq!(mail(&step(&mut core, Time(5), statement(OSD, 7, PG))), [(0, "network event")]);
+}
+
+#[test]
+fn statement_of_a_client_is_refused_and_logged_once() {
+    let mut far = started(1);
+    step(&mut far, Time(2), map(Vec::new()));
+    step(&mut far, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
+    assert_eq!(mail(&step(&mut far, Time(3), statement(CLIENT, 1, PG))), [(0, "network event")]);
+
+    let mut core = started(0);
+    let conn = ConnId::accepted(5);
+    step(&mut core, Time(2), map(Vec::new()));
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn, peer: Box::new(peer()) }));
+    let [Effect::Log { level: Level::Warn, text }] = &step(&mut core, Time(3), statement(conn, 1, PG))[..]
+    else {
+        panic!("one line in the log")
+    };
+    assert!(text.contains("client.admin") && text.contains("MOSDPeer, which only"), "{text}");
+    assert!(step(&mut core, Time(3), statement(conn, 1, PG)).is_empty());
+}
+
+#[test]
+fn tool_with_an_osds_key_cannot_make_statements() {
+    let mut core = started(1);
+    let addr = EntityAddr::msgr2("10.0.0.3:6800".parse().unwrap(), 1);
+    let proof = Proof::cephx("osd.3".parse().unwrap(), 4200, "allow *");
+    let tool = Peer::identified(proof, EntityName::new(EntityKind::CLIENT, -1), addr).unwrap();
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: OSD, peer: Box::new(tool) }));
+    assert_eq!(mail(&step(&mut core, Time(3), statement(OSD, 1, PG))), [(0, "network event")]);
 }

@@ -23,6 +23,8 @@ mod osd_op_reply;
 #[cfg(test)]
 mod osd_op_tests;
 mod osd_peer;
+#[cfg(test)]
+mod osd_peer_tests;
 mod osd_ping;
 mod osd_report;
 mod paxos;
