@@ -74,8 +74,9 @@ enum Seen {
     Close(ConnId),
     /// The connection, and `n` of [`statement`].
     Sent(ConnId, Epoch),
+    Ping(ConnId),
 }
-use Seen::{Close, Connect, Sent};
+use Seen::{Close, Connect, Ping, Sent};
 
 impl Bench {
     fn new() -> Bench {
@@ -95,6 +96,9 @@ impl Bench {
                 Some(Connect(conn, to))
             }
             Effect::Net(NetEffect::Close { conn }) => Some(Close(conn)),
+            Effect::Net(NetEffect::Send { conn, message }) if matches!(message.body, Body::MPing(_)) => {
+                Some(Ping(conn))
+            }
             Effect::Net(NetEffect::Send { conn, message }) => {
                 let Body::MOSDPeer(statement) = &message.body else { panic!("{message:?}") };
                 assert_eq!(message.tid, conn.0);
@@ -138,6 +142,20 @@ fn first_statement_connects_and_later_ones_keep_order() {
     assert_eq!(bench.send(2, 2), []);
     assert_eq!(bench.net(3, ready(first())), (false, vec![Sent(first(), 1), Sent(first(), 2)]));
     assert_eq!(bench.send(4, 3), [Sent(first(), 3)]);
+    assert_eq!(bench.links.next_deadline(), Some(at_ms(3) + PING_EVERY));
+}
+
+#[test]
+fn ready_connection_is_pinged() {
+    let mut bench = Bench::new();
+    bench.send(0, 1);
+    bench.net(0, ready(first()));
+    for n in 1..4 {
+        assert_eq!(bench.links.next_deadline(), Some(Time::ZERO + n * PING_EVERY));
+        assert_eq!(bench.deadline(300_000 * u64::from(n)), [Ping(first())]);
+    }
+    bench.net(1_000_000, closed(first()));
+    assert_eq!(bench.deadline(1_200_000), []);
     assert_eq!(bench.links.next_deadline(), None);
 }
 
@@ -166,7 +184,7 @@ fn break_resets_before_later_statements_leave() {
     // After a sound connection the next is made at once, when there is something to send.
     let is_reset = true;
     assert_eq!(bench.net(5000, closed(first())), (is_reset, vec![]));
-    assert_eq!(bench.links.next_deadline(), None);
+    assert_eq!(bench.links.retry_at, None);
     assert_eq!(bench.send(5001, 2), [Connect(nth(2), addrs(6800))]);
     assert_eq!(bench.net(5002, ready(nth(2))), (false, vec![Sent(nth(2), 2)]));
     // Events of a connection that has ended mean nothing.
