@@ -48,8 +48,10 @@ const SOUND_AFTER: Duration = Duration::from_secs(2);
 /// Interval of `MPing` on connections that are ready.
 const PING_EVERY: Duration = Duration::from_secs(300);
 
-/// In the numbers of links' connections, and in no other: the control machine counts from 0.
-const LINK: u64 = 1 << 56;
+/// The two high bits of a connection's number say whose it is: 0 the control machine's, [`LINK`] a link's, above the monitor
+/// session's.
+const LINK: u64 = 1 << 55;
+const OWNER: u64 = 0b11 << 55;
 
 type Fx = Effects<Effect>;
 
@@ -171,7 +173,7 @@ impl Links {
 
     /// True for the connection of a link, open or closed, of any core.
     pub(super) fn owns(conn: ConnId) -> bool {
-        conn.is_outgoing() && conn.0 & LINK != 0
+        conn.is_outgoing() && conn.0 & OWNER == LINK
     }
 
     /// Sends a statement, now or once the link is ready. Drops it if the map does not have the OSD up.

@@ -161,8 +161,20 @@ fn ready_connection_is_pinged() {
 
 #[test]
 fn connection_numbers_differ_from_the_control_machines() {
+    let mut config = crate::control::testing::config(1).mon;
+    config.monitors = vec![addrs(3300)];
+    let mut mon = mon_client::MonSession::new(config, u16::MAX, machine::Random::from_number(1));
+    let mut effects = Effects::new();
+    mon.start(at_ms(0), &mut effects);
+    let connects = effects.take().into_iter().filter_map(|effect| match effect {
+        mon_client::Effect::Net(NetEffect::Connect { conn, .. }) => Some(conn),
+        _ => None,
+    });
+    let of_monitor: Vec<ConnId> = connects.collect();
+    assert!(!of_monitor.is_empty() && !of_monitor.into_iter().any(Links::owns));
     for n in [1, 2, 1 << 39] {
         assert!(!Links::owns(ConnId::outgoing(n)) && !Links::owns(ConnId::accepted_on(CORE, LINK + n)));
+        assert!(!mon.owns(ConnId::outgoing_on(CoreId(0), LINK + n)));
         assert!(Links::owns(ConnId::outgoing_on(CoreId(0), LINK + n)));
     }
     assert_eq!(first().core(), CORE);
