@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Completion, ObjectId, Transaction};
-use wire::messages::Body;
+use wire::messages::{Body, MPing, Message};
 use wire::types::{Epoch, OsdId, SpgId, UTime};
 
 /// Maximum time between two measurements of a core's store.
@@ -355,6 +355,12 @@ impl Core {
     #[inline]
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Fx) {
         match event {
+            // Of another OSD's link: the answer keeps it from ending for silence.
+            NetEvent::Message { conn, message, .. }
+                if matches!(message.body, Body::MPing(_)) && self.peers.sender(conn).is_some() =>
+            {
+                out.push(Effect::Net(NetEffect::Send { conn, message: Message::new(MPing) }));
+            }
             NetEvent::Message { conn, message, held } if !conn.is_outgoing() => {
                 let destination = match &message.body {
                     // The gate of the control machine refuses it, and logs that.

@@ -20,6 +20,9 @@
 //! A link ends when the map shows its OSD down, at other addresses, or up anew. Its queue ends with it, without a
 //! `LinkReset`: the shard follows the same map.
 //!
+//! Nothing comes back over a link but answers to `MPing`, which keep the session from ending for silence
+//! (`ms_connection_idle_timeout`, 900 s).
+//!
 //! Each statement carries its connection's number as the message's transaction id. By it the receiver drops a statement that
 //! a later connection has overtaken (see [`super::peers`]).
 //!
@@ -32,7 +35,7 @@ use machine::net::{CloseReason, Credentials, NetEffect, NetEvent, Policy};
 use machine::{ConnId, CoreId, Effects, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::messages::{Body, MOSDPeer, Message};
+use wire::messages::{Body, MOSDPeer, MPing, Message};
 use wire::types::{EntityAddrVec, EntityKind, Epoch, OsdId, OsdMap, PeerBody};
 
 /// Maximum memory of statements that wait for one connection, in bytes, by [`memory_of`].
@@ -42,9 +45,13 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A connection that lasted this long was no failure.
 const SOUND_AFTER: Duration = Duration::from_secs(2);
+/// Interval of `MPing` on connections that are ready.
+const PING_EVERY: Duration = Duration::from_secs(300);
 
-/// In the numbers of links' connections, and in no other: the control machine counts from 0.
-const LINK: u64 = 1 << 56;
+/// The two high bits of a connection's number say whose it is: 0 the control machine's, [`LINK`] a link's, above the monitor
+/// session's.
+const LINK: u64 = 1 << 55;
+const OWNER: u64 = 0b11 << 55;
 
 type Fx = Effects<Effect>;
 
@@ -58,6 +65,8 @@ pub(super) struct Links {
     next_number: u64,
     /// No idle link wants to connect before.
     retry_at: Option<Time>,
+    /// The next `MPing`, if a connection is ready.
+    ping_at: Option<Time>,
 }
 
 struct Link {
@@ -158,12 +167,13 @@ impl Links {
             by_conn: FastMap::default(),
             next_number: LINK,
             retry_at: None,
+            ping_at: None,
         }
     }
 
     /// True for the connection of a link, open or closed, of any core.
     pub(super) fn owns(conn: ConnId) -> bool {
-        conn.is_outgoing() && conn.0 & LINK != 0
+        conn.is_outgoing() && conn.0 & OWNER == LINK
     }
 
     /// Sends a statement, now or once the link is ready. Drops it if the map does not have the OSD up.
@@ -205,7 +215,7 @@ impl Links {
         match event {
             NetEvent::Ready { conn, .. } => self.on_ready(now, conn, out),
             NetEvent::Closed { conn, why } => self.on_closed(now, conn, &why, out),
-            // Answers come over the peer's own link.
+            // Statements come over the peer's own link. An answer to `MPing` asks for nothing.
             NetEvent::Message { .. } | NetEvent::Auth { .. } | NetEvent::Granted { .. } => None,
         }
     }
@@ -214,6 +224,7 @@ impl Links {
         let osd = *self.by_conn.get(&conn)?;
         let link = self.links.get_mut(&osd)?;
         link.stage = Stage::Ready { conn, since: now };
+        self.ping_at.get_or_insert(now + PING_EVERY);
         link.queue_len = 0;
         std::mem::take(&mut link.queue).into_iter().for_each(|message| send_over(conn, message, out));
         std::mem::take(&mut link.has_overflowed).then_some(osd)
@@ -235,13 +246,27 @@ impl Links {
     }
 
     pub(super) fn on_deadline(&mut self, now: Time, out: &mut Fx) {
-        if self.next_deadline().is_some_and(|at| at <= now) {
+        if self.retry_at.is_some_and(|at| at <= now) {
             self.connect_all_due(now, out);
+        }
+        if self.ping_at.is_some_and(|at| at <= now) {
+            self.ping(now, out);
+        }
+    }
+
+    fn ping(&mut self, now: Time, out: &mut Fx) {
+        self.ping_at = None;
+        for link in self.links.values() {
+            if let Stage::Ready { conn, .. } = link.stage {
+                let message = Message::new(MPing);
+                out.push(Effect::Net(NetEffect::Send { conn, message }));
+                self.ping_at = Some(now + PING_EVERY);
+            }
         }
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.retry_at.filter(|_| self.credentials.is_some())
+        Time::earliest(self.retry_at.filter(|_| self.credentials.is_some()), self.ping_at)
     }
 
     fn connect_all_due(&mut self, now: Time, out: &mut Fx) {
@@ -281,6 +306,7 @@ impl Links {
         assert_eq!(self.by_conn.len(), count, "every connection has a link");
         for (osd, link) in &self.links {
             let is_ready = matches!(link.stage, Stage::Ready { .. });
+            assert!(!is_ready || self.ping_at.is_some(), "the link to {osd} is kept alive");
             assert!(!is_ready || !link.has_overflowed, "{osd} has its LinkReset");
             let queues = !is_ready && !link.has_overflowed;
             assert!(queues || link.queue.is_empty(), "the link to {osd} queues what it should send or drop");

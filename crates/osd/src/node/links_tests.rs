@@ -74,8 +74,9 @@ enum Seen {
     Close(ConnId),
     /// The connection, and `n` of [`statement`].
     Sent(ConnId, Epoch),
+    Ping(ConnId),
 }
-use Seen::{Close, Connect, Sent};
+use Seen::{Close, Connect, Ping, Sent};
 
 impl Bench {
     fn new() -> Bench {
@@ -95,6 +96,9 @@ impl Bench {
                 Some(Connect(conn, to))
             }
             Effect::Net(NetEffect::Close { conn }) => Some(Close(conn)),
+            Effect::Net(NetEffect::Send { conn, message }) if matches!(message.body, Body::MPing(_)) => {
+                Some(Ping(conn))
+            }
             Effect::Net(NetEffect::Send { conn, message }) => {
                 let Body::MOSDPeer(statement) = &message.body else { panic!("{message:?}") };
                 assert_eq!(message.tid, conn.0);
@@ -138,13 +142,39 @@ fn first_statement_connects_and_later_ones_keep_order() {
     assert_eq!(bench.send(2, 2), []);
     assert_eq!(bench.net(3, ready(first())), (false, vec![Sent(first(), 1), Sent(first(), 2)]));
     assert_eq!(bench.send(4, 3), [Sent(first(), 3)]);
+    assert_eq!(bench.links.next_deadline(), Some(at_ms(3) + PING_EVERY));
+}
+
+#[test]
+fn ready_connection_is_pinged() {
+    let mut bench = Bench::new();
+    bench.send(0, 1);
+    bench.net(0, ready(first()));
+    for n in 1..4 {
+        assert_eq!(bench.links.next_deadline(), Some(Time::ZERO + n * PING_EVERY));
+        assert_eq!(bench.deadline(300_000 * u64::from(n)), [Ping(first())]);
+    }
+    bench.net(1_000_000, closed(first()));
+    assert_eq!(bench.deadline(1_200_000), []);
     assert_eq!(bench.links.next_deadline(), None);
 }
 
 #[test]
 fn connection_numbers_differ_from_the_control_machines() {
+    let mut config = crate::control::testing::config(1).mon;
+    config.monitors = vec![addrs(3300)];
+    let mut mon = mon_client::MonSession::new(config, u16::MAX, machine::Random::from_number(1));
+    let mut effects = Effects::new();
+    mon.start(at_ms(0), &mut effects);
+    let connects = effects.take().into_iter().filter_map(|effect| match effect {
+        mon_client::Effect::Net(NetEffect::Connect { conn, .. }) => Some(conn),
+        _ => None,
+    });
+    let of_monitor: Vec<ConnId> = connects.collect();
+    assert!(!of_monitor.is_empty() && !of_monitor.into_iter().any(Links::owns));
     for n in [1, 2, 1 << 39] {
         assert!(!Links::owns(ConnId::outgoing(n)) && !Links::owns(ConnId::accepted_on(CORE, LINK + n)));
+        assert!(!mon.owns(ConnId::outgoing_on(CoreId(0), LINK + n)));
         assert!(Links::owns(ConnId::outgoing_on(CoreId(0), LINK + n)));
     }
     assert_eq!(first().core(), CORE);
@@ -166,7 +196,7 @@ fn break_resets_before_later_statements_leave() {
     // After a sound connection the next is made at once, when there is something to send.
     let is_reset = true;
     assert_eq!(bench.net(5000, closed(first())), (is_reset, vec![]));
-    assert_eq!(bench.links.next_deadline(), None);
+    assert_eq!(bench.links.retry_at, None);
     assert_eq!(bench.send(5001, 2), [Connect(nth(2), addrs(6800))]);
     assert_eq!(bench.net(5002, ready(nth(2))), (false, vec![Sent(nth(2), 2)]));
     // Events of a connection that has ended mean nothing.

@@ -339,3 +339,13 @@ fn tool_with_an_osds_key_cannot_make_statements() {
     step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: OSD, peer: Box::new(tool) }));
     assert_eq!(mail(&step(&mut core, Time(3), statement(OSD, 1, PG))), [(0, "network event")]);
 }
+
+#[test]
+fn ping_of_an_osd_is_answered_on_the_core_of_its_connection() {
+    let mut core = started(1);
+    step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: OSD, peer: Box::new(osd()) }));
+    let (message, held) = (Message::new(MPing), Held::default());
+    let effects = step(&mut core, Time(3), Input::Net(NetEvent::Message { conn: OSD, message, held }));
+    let [Effect::Net(NetEffect::Send { conn: OSD, message })] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(message.body, MPing.into());
+}
