@@ -184,6 +184,17 @@ impl Backfill {
         }
     }
 
+    /// A change of the object may be missing from the window's listing. While the listing is under way, its end is unknown.
+    pub fn may_list(&self, object: &HObject) -> bool {
+        *object >= self.begin && self.end.as_ref().is_none_or(|end| end.max || object < end)
+    }
+
+    /// Sets the window's end. Changes beyond it belong to later windows.
+    pub fn close_at(&mut self, end: HObject) {
+        self.dirty.retain(|object| end.max || *object < end);
+        self.end = Some(end);
+    }
+
     /// The object is in the window that is being copied.
     pub fn covers(&self, object: &HObject) -> bool {
         self.end.as_ref().is_some_and(|end| *object >= self.begin && (end.max || object < end))

@@ -7,7 +7,7 @@ use crate::object::ObjectState;
 use crate::ops::{
     CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, StatDelta,
 };
-use crate::pg::Pg;
+use crate::pg::{CommitWaiter, Pg};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
@@ -403,9 +403,12 @@ impl Shard {
         }
     }
 
-    pub(super) fn answer_commit_waiters(&mut self, pg_key: Key, fx: &mut Fx) {
+    /// Answers repeated requests whose first sending is durable: those below version `to`, and those at `to` if it is
+    /// included.
+    pub(super) fn answer_commit_waiters(&mut self, pg_key: Key, to: Eversion, included: bool, fx: &mut Fx) {
         let pg = &mut self.pgs[pg_key];
-        while let Some(w) = pg.commit_waiters.pop_front_if(|w| w.version <= pg.committed) {
+        let is_due = |w: &mut CommitWaiter| w.version < to || included && w.version == to;
+        while let Some(w) = pg.commit_waiters.pop_front_if(is_due) {
             let message: (MOSDOpReply, u64) = (w.reply, w.tid);
             fx.push(super::Effect::Send { conn: w.conn, message: Message::with_tid(message.1, message.0) });
         }

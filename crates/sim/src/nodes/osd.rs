@@ -174,7 +174,8 @@ impl OsdNode {
     /// A connection's effects leave from the core that it lives on.
     fn send(&mut self, at: CoreId, now: Time, effect: NetEffect, out: &mut Vec<NetEffect>) {
         if let NetEffect::Send { message, .. } = &effect {
-            self.acks.extend(osd_sight::ack(self.config.osd, message));
+            let core = self.cores[usize::from(at.0)].core.as_ref();
+            self.acks.extend(osd_sight::ack(self.config.osd, core, message));
         }
         if let NetEffect::Send { conn, message } = &effect
             && let Some(outdated) = self.answers_outdated(*conn, message)

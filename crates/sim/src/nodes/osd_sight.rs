@@ -48,12 +48,18 @@ fn sight(osd: OsdId, pg: &Pg, look: Look) -> PgSight {
 }
 
 /// The acknowledgement of a write, if a message is one.
-pub(super) fn ack(osd: OsdId, message: &Message) -> Option<Ack> {
+pub(super) fn ack(osd: OsdId, core: Option<&Core>, message: &Message) -> Option<Ack> {
     let Body::MOSDOpReply(reply) = &message.body else { return None };
     // A listing names the newest version, too, which need not be durable.
     let is_write = reply.flags.contains(OsdFlags::ONDISK | OsdFlags::WRITE);
     let is_write = is_write && reply.versions.replay != Eversion::ZERO;
-    (is_write && reply.result >= 0).then_some(Ack { osd, pg: reply.pg, version: reply.versions.replay })
+    if !is_write || reply.result < 0 {
+        return None;
+    }
+    let (pg, version) = (reply.pg, reply.versions.replay);
+    let copy = core.and_then(|core| core.copies().find(|copy| copy.id.pg == pg));
+    let by_primary = copy.is_some_and(|copy| matches!(copy.role, Role::Primary(_)));
+    Some(Ack { osd, pg, version, by_primary })
 }
 
 /// Reads all objects of all PGs in a core's stores.

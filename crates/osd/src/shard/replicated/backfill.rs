@@ -100,7 +100,7 @@ impl Shard {
             return;
         };
         backfill.own = Some(objects);
-        backfill.end = Some(end.clone());
+        backfill.close_at(end.clone());
         let target = backfill.target;
         // Writes that began before the window are noted as dirty when they are submitted.
         for (_, context) in pg.objects.iter_mut() {
@@ -121,7 +121,7 @@ impl Shard {
         let Some(own) = backfill.own.take() else { return };
         // The target may have listed less: then the window is smaller.
         if backfill.end.as_ref().is_none_or(|window| end < *window) {
-            backfill.end = Some(end.clone());
+            backfill.close_at(end.clone());
         }
         let own: BTreeMap<HObject, Eversion> =
             own.into_iter().filter(|(object, _)| end.max || *object < end).collect();

@@ -35,7 +35,7 @@ impl Shard {
             primary.in_flight.push_back((version, op));
         }
         if let Some(backfill) = &mut primary.backfill
-            && backfill.covers(&entry.object)
+            && backfill.may_list(&entry.object)
         {
             backfill.dirty.insert(entry.object.clone());
         }
@@ -96,12 +96,14 @@ impl Shard {
         }
         pg.committed = to;
         while primary.unacknowledged.pop_front_if(|write| write.version <= to).is_some() {}
+        // In the order of versions: the answer to a repeated request keeps its place among the others.
         while let Role::Primary(primary) = &mut self.pgs[key].role
-            && let Some((_, op)) = primary.in_flight.pop_front_if(|(version, _)| *version <= to)
+            && let Some((version, op)) = primary.in_flight.pop_front_if(|(version, _)| *version <= to)
         {
+            self.answer_commit_waiters(key, version, false, fx);
             self.on_change_committed(now, op, fx);
         }
-        self.answer_commit_waiters(key, fx);
+        self.answer_commit_waiters(key, to, true, fx);
     }
 
     /// A member's part: applies the primary's change. Objects that it does not have yet come later by recovery.

@@ -12,17 +12,19 @@ pub struct Ack {
     pub pg: PgId,
     /// Version of the write in the PG's log.
     pub version: Eversion,
+    /// The sender was the PG's primary when it sent the answer.
+    pub by_primary: bool,
 }
 
 pub fn check(ack: Ack, sights: &Sights) -> Result<(), String> {
-    let Ack { osd, pg, version } = ack;
+    let Ack { osd, pg, version, by_primary } = ack;
     let copies = sights.pg(pg.into());
     let primary = match copies.on(osd) {
         Some(sight) if sight.is_primary() => sight,
-        Some(PgSight { role: PgRole::Replica { .. }, .. }) => {
+        Some(PgSight { role: PgRole::Replica { .. }, .. }) if !by_primary => {
             return Err(format!("{osd} acknowledges {version} of PG {pg}, and is a replica"));
         }
-        // The PG is between two cores of its primary.
+        // The PG is between two cores of its primary, or a new interval has come since.
         _ => return Ok(()),
     };
     for member in primary.acting.iter().filter_map(|osd| copies.on(*osd)) {
@@ -42,7 +44,7 @@ mod tests {
     use crate::check::copies::sight::tests::{PG, at, primary, replica, stray};
 
     fn check_ack(version: u64, sights: &[PgSight]) -> Result<(), String> {
-        check(Ack { osd: OsdId(0), pg: PG, version: at(10, version) }, &sights.iter().cloned().collect())
+        check(Ack { osd: OsdId(0), pg: PG, version: at(10, version), by_primary: false }, &sights.iter().cloned().collect())
     }
 
     #[test]
