@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDPing, MPing, PingOp, senders_of};
+use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPing, MPing, PingOp, senders_of};
 use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, Uuid};
 
 /// The result of one message.
@@ -60,6 +60,16 @@ const ROWS: &[Row] = &[
     Row {
         message: "MMgrConfigure",
         sample: || MMgrConfigure { period_sec: 1, threshold: 5 }.into(),
+        outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
+    },
+    // As the message before.
+    Row {
+        message: "MOSDForceRecovery",
+        sample: || {
+            let pgs = vec![PgId { pool: 1, seed: 0 }.into()];
+            let options = MOSDForceRecovery::RECOVERY;
+            MOSDForceRecovery { fsid: Uuid::default(), pgs, options }.into()
+        },
         outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
     },
     // A sign of life without an answer.
