@@ -292,7 +292,7 @@ impl Control {
     /// The PGs that this OSD is the primary of, and the oldest of the epochs in which each was last clean: for a PG that is
     /// clean, the present one. The monitor keeps maps from there on. A PG whose shard has not reported is left out, and the
     /// monitor goes by what it heard before.
-    fn clean_epochs(&self) -> (Vec<PgId>, Epoch) {
+    pub(super) fn clean_epochs(&self) -> (Vec<PgId>, Epoch) {
         let (mut pgs, mut oldest) = (Vec::new(), self.epoch());
         for (pg, entry) in &self.holdings.entries {
             let report = self.pg_reports.get(pg).filter(|_| entry.primary_since.is_some());

@@ -369,7 +369,98 @@ fn add_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pg_stats::tests::report;
+    use super::super::{holdings, testing};
     use super::*;
+    use crate::shard::Interval;
+    use machine::Random;
+    use std::sync::Arc;
+    use wire::types::{OsdMap, Uuid};
+
+    fn pg(seed: u32) -> PgId {
+        PgId { pool: 1, seed }
+    }
+
+    /// OSD 0 at epoch 50, the primary of PG 1.0, a replica of 1.1, with strays 1.2 and 1.3. PG 1.4 is to come.
+    fn control() -> Control {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        control.history.map = Some(Arc::new(OsdMap { epoch: 50, ..OsdMap::default() }));
+        for (seed, acting) in [(0, vec![0, 1]), (1, vec![1, 0]), (2, vec![1, 2]), (3, vec![]), (4, vec![0])] {
+            let mut entry = holdings::held(CoreId(0), 0);
+            entry.primary_since = (seed == 0).then_some(3);
+            entry.placement.acting = acting;
+            if seed == 4 {
+                entry.holding = Holding::Named;
+            }
+            control.holdings.entries.insert(pg(seed), entry);
+        }
+        let mut report = report();
+        report.status.interval = Arc::new(Interval::new(0, vec![0, 1], 2, 1));
+        control.pg_reports.insert(pg(0), report.clone());
+        report.status.is_primary = false;
+        control.pg_reports.insert(pg(1), report);
+        control
+    }
+
+    fn set_state(control: &mut Control, state: PgState) {
+        control.pg_reports.get_mut(&pg(0)).unwrap().status.state = state;
+    }
+
+    #[test]
+    fn copies_are_counted_by_role() {
+        let control = control();
+        assert_eq!(control.pg_roles(), PgRoles { primary: 1, replica: 1, stray: 2 });
+        assert_eq!(control.osd_stat().num_pgs, 4);
+    }
+
+    #[test]
+    fn only_the_primary_reports_a_pg() {
+        let mut control = control();
+        let stats = control.pg_stats(UTime { sec: 9, nsec: 0 });
+        assert_eq!(stats.keys().copied().collect::<Vec<_>>(), [pg(0)]);
+        assert_eq!(stats[&pg(0)].state.to_string(), "active+clean");
+        assert_eq!(stats[&pg(0)].reported_epoch, 50);
+    }
+
+    #[test]
+    fn forced_recovery_shows_while_objects_are_degraded() {
+        let mut control = control();
+        let degraded = PgState::ACTIVE.with(PgState::RECOVERING).with(PgState::DEGRADED);
+        set_state(&mut control, degraded);
+        let conn = ConnId::outgoing(1);
+        let order = |options| MOSDForceRecovery {
+            fsid: Uuid::default(),
+            pgs: vec![pg(0).into(), pg(1).into()],
+            options,
+        };
+        let state = |control: &mut Control| control.pg_stats(UTime::ZERO)[&pg(0)].state.to_string();
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        assert_eq!(state(&mut control), "active+recovering+degraded", "no connection to a manager");
+        control.reports.conn = Some(conn);
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        assert_eq!(state(&mut control), "active+recovering+forced_recovery+degraded");
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY | MOSDForceRecovery::CANCEL));
+        assert_eq!(state(&mut control), "active+recovering+degraded");
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        set_state(&mut control, PgState::ACTIVE.with(PgState::CLEAN));
+        assert_eq!(state(&mut control), "active+clean");
+        set_state(&mut control, degraded);
+        assert_eq!(state(&mut control), "active+recovering+degraded", "the order ended with its work");
+    }
+
+    #[test]
+    fn clean_epoch_is_the_present_one_of_a_clean_pg() {
+        let mut control = control();
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 50));
+        set_state(&mut control, PgState::ACTIVE.with(PgState::DEGRADED));
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 4));
+        // A report of an older interval.
+        set_state(&mut control, PgState::ACTIVE.with(PgState::CLEAN));
+        control.pg_reports.get_mut(&pg(0)).unwrap().status.interval = Interval::new(9, vec![0], 2, 1).into();
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 4));
+        control.pg_reports.clear();
+        assert_eq!(control.clean_epochs(), (vec![], 50));
+    }
 
     #[test]
     fn omap_bytes_are_shared_by_objects_with_omaps() {
