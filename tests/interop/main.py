@@ -170,6 +170,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true", help="every suite, and every case of it")
     parser.add_argument("--store", choices=["disk", "mem"], help="what OSDs keep objects in (disk)")
+    parser.add_argument("--stock", action="store_true", help="on stock Ceph's daemons, to check the suites that can")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many suites at a time")
     parser.add_argument("names", nargs="*", metavar="SUITE", help="test_rados, test_rados.Class.test_case, test_rados:mem")
     asked = parser.parse_args()
@@ -179,6 +180,8 @@ def main():
         harness.STORE = asked.store
     harness.LONG = asked.long
     options += ["--long"] if asked.long else []
+    harness.STOCK = asked.stock
+    options += ["--stock"] if asked.stock else []
     if not names:
         names = ALL if harness.LONG else GATE
     if jobs > 1 or any(":" in name for name in names):
