@@ -84,6 +84,8 @@ debug bluestore = 1/1
 debug bdev = 0/0
 debug bluefs = 0/0
 debug rocksdb = 0/0
+[client]
+admin socket =
 """
 
 

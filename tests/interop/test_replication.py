@@ -78,7 +78,7 @@ class ThreeOsds(ReplicatedTest):
         self.assert_right(load)
 
     def copies(self, pool, count):
-        """Whether the statistics tell of so many copies of each object, and of none that is missing."""
+        """True if the statistics tell of so many copies of each object, and of none that is missing."""
         sums = [row["stat_sum"] for row in self.pgs.all(pool)]
         objects = sum(s["num_objects"] for s in sums)
         return (objects > 0 and sum(s["num_object_copies"] for s in sums) == count * objects

@@ -58,7 +58,7 @@ class Thrasher:
         return self.dice.choice(sorted(among)) if among else None
 
     def may_lose_one(self):
-        """Whether another OSD may die: none is dead, or all that are dead are out and their copies have been made anew."""
+        """True while no OSD is dead, or all that are dead are out and their copies have been made anew."""
         return not self.dead or (self.dead <= self.outs and not self.pgs.unclean())
 
     def kill(self, osd=None):
