@@ -169,9 +169,10 @@ class ThreeOsds(ReplicatedTest):
         # Stock reports PGs as undersized or inactive when they have been so for this long.
         self.client.ceph("config", "set", "global", "mon_pg_stuck_threshold", 3)
         with rados.Rados(conffile=str(self.cluster.conf), name="client.admin") as session, session.open_ioctx(pool) as io:
-            for n in range(60):
+            # So many that no PG is empty: one without objects is not degraded.
+            for n in range(200):
                 io.write_full(f"o{n}", b"x")
-        eventually(lambda: sum(row["stat_sum"]["num_objects"] for row in self.pgs.all(pool)) == 60)
+        eventually(lambda: sum(row["stat_sum"]["num_objects"] for row in self.pgs.all(pool)) == 200)
         self.assert_healthy()
         self.kill(2)
         self.wait_down(2)
@@ -184,7 +185,7 @@ class ThreeOsds(ReplicatedTest):
             self.assertRegex(checks["OSD_DOWN"]["detail"][0]["message"], r"^osd\.2 \(root=default,host=[\w-]+\) is down$")
             degraded = checks["PG_DEGRADED"]
             self.assertEqual(degraded["severity"], "HEALTH_WARN")
-            self.assertEqual(degraded["summary"]["message"], "Degraded data redundancy: 60/180 objects degraded (33.333%), "
+            self.assertEqual(degraded["summary"]["message"], "Degraded data redundancy: 200/600 objects degraded (33.333%), "
                              "16 pgs degraded, 16 pgs undersized")
             for row in degraded["detail"]:
                 self.assertRegex(row["message"], r"^pg \d+\.[0-9a-f]+ is stuck undersized for \S+, current state "
@@ -197,7 +198,7 @@ class ThreeOsds(ReplicatedTest):
         self.assertEqual(status["health"]["status"], "HEALTH_WARN")
         self.assertEqual(status["osdmap"]["num_up_osds"], 2)
         self.assertEqual(status["pgmap"]["pgs_by_state"], [{"state_name": "active+undersized+degraded", "count": 16}])
-        self.assertEqual((status["pgmap"]["degraded_objects"], status["pgmap"]["degraded_total"]), (60, 180))
+        self.assertEqual((status["pgmap"]["degraded_objects"], status["pgmap"]["degraded_total"]), (200, 600))
         self.assertAlmostEqual(status["pgmap"]["degraded_ratio"], 1 / 3, places=5)
 
         self.stop(1)
@@ -211,7 +212,7 @@ class ThreeOsds(ReplicatedTest):
             for row in checks["PG_AVAILABILITY"]["detail"]:
                 self.assertRegex(row["message"], r"^pg \d+\.[0-9a-f]+ is stuck inactive for \S+, current state "
                                                  r"undersized\+degraded\+peered, last acting \[0\]$")
-            self.assertEqual(checks["PG_DEGRADED"]["summary"]["message"], "Degraded data redundancy: 120/180 objects degraded "
+            self.assertEqual(checks["PG_DEGRADED"]["summary"]["message"], "Degraded data redundancy: 400/600 objects degraded "
                              "(66.667%), 16 pgs degraded, 16 pgs undersized")
             return True
         eventually(two_are_down, 30, 0.5)
