@@ -5,6 +5,7 @@ those in a folder that is entered with chroot (another release cannot run on thi
 """
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,12 +13,15 @@ import subprocess
 import tempfile
 import time
 import unittest
+import uuid
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SHOAL = os.environ.get("SHOAL", str(ROOT / "target/release/shoal"))
 LONG = False
+#: With `--stock`, the suites that can run on stock Ceph's daemons: it shows that they ask for what stock does.
+STOCK = False
 #: What `--store` says: every cluster that does not choose for itself has its objects there.
 STORE = None
 SECONDS_MAX = 120
@@ -114,7 +118,42 @@ def eventually(what, seconds=30, every=0.2):
         time.sleep(every)
 
 
-class Cluster:
+class Daemons:
+    """Signals for the daemons of a cluster directory. Each is named by its pid file, in `self.dir`."""
+
+    def pid(self, name):
+        return int((self.dir / f"{name}.pid").read_text())
+
+    def is_running(self, name):
+        try:
+            return is_alive(self.pid(name))
+        except (OSError, ValueError):
+            return False
+
+    def signal(self, name, number):
+        os.kill(self.pid(name), number)
+
+    def kill(self, name):
+        """SIGKILL, and wait until the process is gone: its parent is init or this test, and a zombie is gone too."""
+        self.end(name, signal.SIGKILL, 10)
+
+    def stop_daemon(self, name):
+        """SIGTERM, and wait until the process is gone."""
+        self.end(name, signal.SIGTERM, 60)
+
+    def end(self, name, number, seconds):
+        pid = self.pid(name)
+        os.kill(pid, number)
+        eventually(lambda: not is_alive(pid), seconds, 0.02)
+
+    def pause(self, name):
+        self.signal(name, signal.SIGSTOP)
+
+    def resume(self, name):
+        self.signal(name, signal.SIGCONT)
+
+
+class Cluster(Daemons):
     """A cluster of ours for one suite. `options` go to `shoal up`."""
 
     def __init__(self, *options, osds=1):
@@ -143,14 +182,39 @@ class Cluster:
     def down(self):
         run([SHOAL, "down", "--dir", self.dir])
 
-    def pid(self, name):
-        return int((self.dir / f"{name}.pid").read_text())
+    def start_daemon(self, name):
+        """Starts one daemon alone, as an init system does, and waits until its admin socket answers."""
+        kind, number = name.split(".")
+        with open(self.dir / f"{name}.log", "ab") as log:
+            subprocess.run(["setsid", "--fork", SHOAL, kind, "--conf", self.conf, "--id", number], check=True,
+                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        eventually(lambda: self.is_running(name) and run(
+            ["ceph", "--admin-daemon", self.dir / f"{name}.asok", "version"], check=False, timeout=10).code == 0, 30)
 
-    def kill(self, name):
-        """SIGKILL, and wait until the process is gone: its parent is init or this test, and a zombie is gone too."""
-        pid = self.pid(name)
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not is_alive(pid), 10, 0.02)
+    def add_osd(self):
+        """Adds an OSD to the cluster and starts it. Returns its number. PGs that are not clean yet are no failure."""
+        number, self.osds = self.osds, self.osds + 1
+        self.again[1] = str(self.osds)
+        run([SHOAL, "up", "--dir", self.dir, *self.again, "--timeout", "5"], check=False)
+        eventually(lambda: self.is_running(f"osd.{number}"), 10)
+        return number
+
+    def replace_osd(self, number):
+        """The disk of a down OSD is lost: an empty one takes its place under the same number, as an operator does it with
+        `ceph osd destroy` and `ceph osd new`."""
+        name, made, client = f"osd.{number}", str(uuid.uuid4()), Client(self)
+        shutil.rmtree(self.dir / name)
+        client.ceph("osd", "destroy", number, "--yes-i-really-mean-it")
+        section, conf = None, []
+        for line in self.conf.read_text().splitlines():
+            section = line.strip(" []") if line.startswith("[") else section
+            is_identity = section == name and re.match(r"\s*osd[ _]uuid\s*=", line)
+            conf.append(f"osd uuid = {made}" if is_identity else line)
+        self.conf.write_text("\n".join(conf) + "\n")
+        secret = client.tool("ceph-authtool", self.dir / "keyring", "-n", name, "--print-key").text.strip()
+        client.ceph("osd", "new", made, number, "-i", "-", stdin=json.dumps({"cephx_secret": secret}).encode())
+        run([SHOAL, "osd", "--conf", self.conf, "--id", str(number), "--mkfs"])
+        self.start_daemon(name)
 
     def log(self, name):
         path = self.dir / f"{name}.log"
@@ -239,8 +303,14 @@ class ClusterTest(unittest.TestCase):
     QUIET = True
 
     @classmethod
+    def make_cluster(cls):
+        if STOCK:
+            raise unittest.SkipTest("it needs a cluster of shoal's")
+        return Cluster(*cls.OPTIONS, osds=cls.OSDS)
+
+    @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(*cls.OPTIONS, osds=cls.OSDS)
+        cls.cluster = cls.make_cluster()
         # Also when a subclass's own preparations fail.
         cls.addClassCleanup(cls.cluster.close)
         cls.client = Client(cls.cluster)

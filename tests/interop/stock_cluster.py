@@ -1,7 +1,8 @@
 """A cluster of stock Ceph on loopback, for suites that compare shoal with it: the daemons of the installed packages, or of
 another release in a folder that is entered with chroot.
 
-    stock_cluster.py DIR [--root FOLDER] [--osds N] [--port N]     starts one; `--stop` ends its daemons
+    stock_cluster.py DIR [--root FOLDER] [--osds N] [--port N] [--store KIND] [--faults]
+                                starts one; `--stop` ends its daemons
 """
 import argparse
 import os
@@ -14,7 +15,7 @@ import unittest
 import uuid
 from pathlib import Path
 
-from harness import eventually, free_port_base, is_alive, run
+from harness import Daemons, eventually, free_port_base, is_alive, run
 
 DAEMONS = ("ceph-mon", "ceph-mgr", "ceph-osd")
 
@@ -35,8 +36,11 @@ admin socket = {dir}/$name.asok
 mon data = {dir}/mon.$id
 mgr data = {dir}/mgr.$id
 osd data = {dir}/osd.$id
-osd objectstore = memstore
+osd objectstore = {store}
 memstore device bytes = 8589934592
+bluestore block size = 10737418240
+bluestore block create = true
+osd memory target = 939524096
 osd crush chooseleaf type = 0
 osd class load list = *
 osd class default list = *
@@ -67,13 +71,34 @@ def require(root=None):
     return unittest.skipIf(reason, reason)
 
 
-class StockCluster:
-    """One monitor, one manager and some OSDs whose objects are in memory."""
+#: Settings of a cluster whose OSDs die and return: failures are reported by OSD, since all are on one host, and sooner than
+#: stock's 20 s; statistics come each second; the log costs no CPU.
+FAULTS = """\
+osd pool default min size = 0
+mon osd reporter subtree level = osd
+osd heartbeat grace = 8
+osd heartbeat interval = 2
+mgr stats period = 1
+debug ms = 0/0
+debug osd = 1/1
+debug bluestore = 1/1
+debug bdev = 0/0
+debug bluefs = 0/0
+debug rocksdb = 0/0
+[client]
+admin socket =
+"""
 
-    def __init__(self, directory=None, osds=1, auth="cephx", root=None, port=None):
+
+class StockCluster(Daemons):
+    """One monitor, one manager and some OSDs, whose objects are in memory or, with `store="bluestore"`, in files. `extra` is
+    more lines of the `[global]` section; later lines win."""
+
+    def __init__(self, directory=None, osds=1, auth="cephx", root=None, port=None, store="memstore", extra=""):
         self.dir = Path(directory or tempfile.mkdtemp(prefix="shoal-interop-stock-")).resolve()
         self.dir.mkdir(exist_ok=True)
-        self.conf, self.root = self.dir / "ceph.conf", root
+        self.conf, self.root, self.osds = self.dir / "ceph.conf", root, osds
+        self.store, self.extra = store, extra
         self.enter = ["chroot", root] if root else []
         port = port or free_port_base()
         try:
@@ -86,7 +111,8 @@ class StockCluster:
 
     def start(self, osds, auth, mon):
         fsid = str(uuid.uuid4())
-        self.conf.write_text(CONF.format(fsid=fsid, mon=mon, auth=auth, dir=self.dir))
+        self.conf.write_text(CONF.format(fsid=fsid, mon=mon, auth=auth, dir=self.dir, store=self.store)
+                             + self.extra)
         keyring, monmap = self.dir / "keyring", self.dir / "monmap"
         tool = self.tool
         tool("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
@@ -111,10 +137,35 @@ class StockCluster:
         self.tool(*base, "--mkfs", "--osd-uuid", made, "--no-mon-config")
         self.tool(*base)
 
+    def start_daemon(self, name):
+        kind, number = name.split(".")
+        self.tool(f"ceph-{kind}", "-c", self.conf, "-i", number)
+
+    def add_osd(self):
+        """Adds an OSD to the cluster and starts it. Returns its number."""
+        number, self.osds = self.osds, self.osds + 1
+        self.start_osd(number)
+        return number
+
+    def replace_osd(self, number):
+        """The disk of a down OSD is lost: an empty one takes its place under the same number."""
+        shutil.rmtree(self.dir / f"osd.{number}")
+        self.ceph("osd", "destroy", number, "--yes-i-really-mean-it")
+        self.start_osd(number)
+
+    def unexpected(self):
+        """Stock's logs are not judged."""
+        return []
+
+    def show_logs(self):
+        for path in sorted(self.dir.glob("*.log")):
+            print(f"--- {path.name}")
+            print("\n".join(path.read_text(errors="replace").splitlines()[-25:]))
+
     def add_key(self, name, *caps):
-        made = self.ceph("auth", "get-or-create", name, *caps)
-        with open(self.dir / "keyring", "ab") as keyring:
-            keyring.write(made.out)
+        self.ceph("auth", "get-or-create", name, *caps)
+        key = self.ceph("auth", "get-key", name).text
+        self.tool("ceph-authtool", self.dir / "keyring", "-n", name, "--add-key", key)
 
     def tool(self, *argv, check=True):
         return run([*self.enter, *map(str, argv)], check=check, env=clean_environment())
@@ -141,6 +192,7 @@ class StockCluster:
         for pid in pids:
             for sign in (signal.SIGTERM, signal.SIGKILL):
                 try:
+                    os.kill(pid, signal.SIGCONT)
                     os.kill(pid, sign)
                     deadline = time.monotonic() + 5
                     while is_alive(pid) and time.monotonic() < deadline:
@@ -168,6 +220,8 @@ def main():
     parser.add_argument("--osds", type=int, default=1)
     parser.add_argument("--auth", default="cephx")
     parser.add_argument("--port", type=int, default=13300)
+    parser.add_argument("--store", choices=["memstore", "bluestore"], default="memstore")
+    parser.add_argument("--faults", action="store_true", help="OSDs that die and return: failures are reported by OSD")
     parser.add_argument("--stop", action="store_true")
     asked = parser.parse_args()
     if asked.stop:
@@ -177,7 +231,8 @@ def main():
         if asked.root:
             subprocess.run(["umount", f"{asked.root}{cluster.dir}"], check=False)
         return
-    cluster = StockCluster(asked.dir, asked.osds, asked.auth, asked.root, asked.port)
+    cluster = StockCluster(asked.dir, asked.osds, asked.auth, asked.root, asked.port, asked.store,
+                           FAULTS if asked.faults else "")
     print(cluster.conf)
 
 

@@ -25,6 +25,7 @@ OPERATIONS, STORE, REACTOR = "every_counter_of_an_operation_moves", "waits_and_l
 #: Counters that `test_every_counter_moves` need not move: the test that does.
 MOVED_BY = {
     "osd.op_wip": OPERATIONS, "osd.messages_delayed_for_map": OPERATIONS, "osd.op_rw_in_bytes": OPERATIONS, "osd.op_rw_out_bytes": OPERATIONS,
+    "osd.numpg_replica": "copies_are_counted_by_role", "osd.numpg_stray": "copies_are_counted_by_role",
     "osd.numpg_moving": "moves_are_counted", "osd.pg_moves_given_up": "moves_are_counted",
     "store.waited_for_log": STORE, "store.waited_for_index": STORE, "store.fresh_tables": STORE, "store.deferred_bytes": STORE,
     "store.numbers_to_clean": STORE, "store.discarded_bytes": "freed_blocks_are_discarded_and_reused",

@@ -145,15 +145,6 @@ fn pools(map: &OsdMap, now: UTime, options: &MonOptions, out: &mut Checks) {
             out.insert("POOL_NO_REDUNDANCY".into(), check(HealthStatus::WARN, summary, detail));
         }
     }
-    // Goes when OSDs replicate.
-    let promised = map.pools.iter().filter(|(_, p)| p.is_replicated() && p.size > 1);
-    let detail: Vec<_> = promised
-        .map(|(id, p)| format!("pool '{}' has size {}, and its OSDs keep one copy", name(id), p.size))
-        .collect();
-    if !detail.is_empty() {
-        let summary = format!("{} pool(s) have a size above 1, and OSDs do not replicate yet", detail.len());
-        out.insert("POOL_NOT_REPLICATED".into(), check(HealthStatus::WARN, summary, detail));
-    }
     if options.warn_on_pool_pg_num_not_power_of_two {
         let odd = map.pools.iter().filter(|(_, pool)| !pool.pg_num_target.is_power_of_two());
         let detail: Vec<_> = odd

@@ -106,6 +106,8 @@ fn every_counter_of_an_operation_moves() {
     let own = ControlFigures {
         pgs: 1,
         pgs_primary: 1,
+        pgs_replica: 1,
+        pgs_stray: 1,
         heartbeat_peers: 1,
         map_messages: 1,
         map_epochs: 1,

@@ -7,7 +7,6 @@ use command::signature::{self, Description};
 use command::{Answer, Args, Json, errno, object};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
-use wire::types::PgId;
 
 /// An OSD's own commands: signature, help, permissions. [`option_commands::COMMANDS`] come on top.
 const COMMANDS: &[(&str, &str, &str)] = &[
@@ -28,6 +27,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "show details of a specific pg",
         "r",
     ),
+    ("query", "show details of a specific pg", "r"),
 ];
 
 /// Every command that an OSD answers: signature, help, permissions.
@@ -123,7 +123,6 @@ impl Control {
             }
             "pg cores" => self.cores_command(args),
             "pg move" => self.move_command(args),
-            "pg" => self.pg_query(args),
             _ => Answer::invalid(format!("unknown command '{prefix}'")),
         }
     }
@@ -142,53 +141,7 @@ impl Control {
             "newest_map" => self.epoch() as u64,
             "cluster_osdmap_trim_lower_bound" => self.history.trim_lower_bound() as u64,
             "boot_epoch" => lineage.boot_epoch as u64,
-            "num_pgs" => self.holdings.held().count() as u64,
+            "num_pgs" => self.pg_roles().all(),
         }
-    }
-
-    /// What we know of a PG that we serve.
-    fn pg_query(&self, args: &Args) -> Answer {
-        let Some(pg) = args.text("pgid").and_then(|text| text.parse::<PgId>().ok()) else {
-            return Answer::invalid("no pgid specified");
-        };
-        let entry = self.holdings.entries.get(&pg).filter(|e| e.primary_since.is_some());
-        let Some(entry) = entry else {
-            return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
-        };
-        let osds = |set: &[i32]| Json::array(set.iter().map(|osd| *osd as i64));
-        let mut out = object! {
-            "snap_trimq" => "[]",
-            "snap_trimq_len" => 0u64,
-            "state" => super::reports::state_of(entry).to_string(),
-            "epoch" => self.epoch() as u64,
-            "up" => osds(&entry.placement.up),
-            "acting" => osds(&entry.placement.acting),
-        };
-        if let Some(report) = self.pg_reports.get(&pg) {
-            let (history, stats) = (&report.history, &report.stats);
-            out.push(
-                "info",
-                object! {
-                    "pgid" => pg.to_string(),
-                    "last_update" => report.last_update.to_string(),
-                    "last_complete" => report.committed.to_string(),
-                    "log_tail" => report.log_tail.to_string(),
-                    "history" => object! {
-                        "epoch_created" => history.created as u64,
-                        "last_epoch_started" => history.last_epoch_started as u64,
-                        "last_epoch_clean" => history.last_epoch_clean as u64,
-                        "last_epoch_split" => history.last_epoch_split as u64,
-                        "same_primary_since" => history.same_primary_since as u64,
-                    },
-                    "stats" => object! {
-                        "num_objects" => stats.objects,
-                        "num_bytes" => stats.bytes,
-                        "num_read" => stats.reads,
-                        "num_write" => stats.writes,
-                    },
-                },
-            );
-        }
-        Answer::json(args.format(), &out)
     }
 }

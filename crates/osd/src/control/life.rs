@@ -1,6 +1,7 @@
 //! Boot, beacons, full states, and stopping: what the monitor must know of us.
 
 use super::history::History;
+use super::pg_stats::present_status;
 use super::{Control, Effect, Fx, Level};
 use machine::{CoreId, Tag, Time};
 use mon_client::{RequestId, TimedOut};
@@ -11,7 +12,7 @@ use wire::features;
 use wire::messages::{
     Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader,
 };
-use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock, PgId, PoolFlags};
+use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock, PgId, PgState, PoolFlags};
 
 #[derive(Debug)]
 pub(super) struct Life {
@@ -274,12 +275,11 @@ impl Control {
         let interval = self.options.beacon_interval.max(BEACON_INTERVAL_MIN);
         if self.life.beacon_at.is_none_or(|at| now >= at + interval) {
             self.life.beacon_at = Some(now);
-            let reports = self.holdings.held().filter_map(|pg| self.pg_reports.get(&pg));
-            let clean = reports.map(|report| report.history.last_epoch_clean).min();
+            let (pgs, min_last_epoch_clean) = self.clean_epochs();
             let beacon = MOSDBeacon {
                 paxos: PaxosHeader { version: self.epoch() as u64 },
-                pgs: self.holdings.held().collect(),
-                min_last_epoch_clean: clean.unwrap_or(self.epoch()),
+                pgs,
+                min_last_epoch_clean,
                 last_purged_snaps_scrub: Default::default(),
                 beacon_interval_s: interval.as_secs() as i32,
             };
@@ -287,6 +287,24 @@ impl Control {
             self.tell_created_again(now, fx);
         }
         self.tell_fullness(now, fx);
+    }
+
+    /// The PGs that this OSD is the primary of, and the oldest of the epochs in which each was last clean: for a PG that is
+    /// clean, the present one. The monitor keeps maps from there on. A PG whose shard has not reported is left out, and the
+    /// monitor goes by what it heard before.
+    pub(super) fn clean_epochs(&self) -> (Vec<PgId>, Epoch) {
+        let (mut pgs, mut oldest) = (Vec::new(), self.epoch());
+        for (pg, entry) in &self.holdings.entries {
+            let report = self.pg_reports.get(pg).filter(|_| entry.primary_since.is_some());
+            let Some(report) = report else { continue };
+            let status = present_status(Some(report), self.holdings.interval_since(*pg));
+            let is_clean = status.is_some_and(|status| status.state.has(PgState::CLEAN));
+            let history = &report.history;
+            let last_clean = history.last_epoch_clean.max(history.created).min(self.epoch());
+            pgs.push(*pg);
+            oldest = oldest.min(if is_clean { self.epoch() } else { last_clean });
+        }
+        (pgs, oldest)
     }
 
     /// The monitor may not have heard that a new pool's PGs exist: its pool says so while it waits.

@@ -16,6 +16,8 @@ mod io;
 mod life;
 mod moves;
 mod neighbours;
+mod pg_query;
+mod pg_stats;
 mod reports;
 mod signals;
 #[cfg(test)]
@@ -82,6 +84,7 @@ pub struct Control {
     compressed: BTreeMap<CoreId, Vec<(i64, Compressed)>>,
     compression: compression::Told,
     pg_reports: BTreeMap<PgId, PgReport>,
+    stages: pg_query::Stages,
     signals: signals::Signals,
     failsafe: Failsafe,
     full_pools: full_pools::FullPools,
@@ -122,6 +125,7 @@ impl Control {
             compressed: BTreeMap::new(),
             compression: compression::Told::default(),
             pg_reports: BTreeMap::new(),
+            stages: pg_query::Stages::default(),
             signals: signals::Signals::default(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
@@ -266,6 +270,7 @@ impl Control {
             Body::MOSDPing(ping) => self.on_ping(now, conn, &ping, fx),
             Body::MCommand(command) => self.on_command(conn, tid, &command, fx),
             Body::MMgrConfigure(configure) => self.on_mgr_configure(now, conn, &configure, fx),
+            Body::MOSDForceRecovery(order) => self.on_force_recovery(conn, &order),
             Body::MOSDMap(maps) => self.on_peer_maps(now, conn, &maps, fx),
             // `MPing` wants no answer; acknowledgements of reports neither.
             _ => {}
@@ -429,6 +434,7 @@ impl Control {
             }
             ToControl::Removed { pg } => {
                 self.pg_reports.remove(&pg.pg);
+                self.stages.forget(pg.pg);
                 let is_wanted = self.holdings.removed(pg.pg);
                 if let Some(map) = self.history.map.clone().filter(|_| is_wanted) {
                     self.publish(&map, fx);
@@ -436,7 +442,9 @@ impl Control {
             }
             ToControl::Report { pgs, figures } => {
                 self.on_shard_figures(core, *figures);
+                let wall = self.wall.at(now);
                 for report in pgs {
+                    self.stages.note(wall, &report);
                     self.pg_reports.insert(report.pg.pg, report);
                 }
                 self.on_shard_report(now, core, fx);

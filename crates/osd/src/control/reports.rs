@@ -1,8 +1,9 @@
-//! What the manager hears of us: every PG that we serve, and the store's space.
+//! Reports to the manager: every PG that this OSD is the primary of, and the store's space.
 
-use super::holdings::{Entry, Holding};
+use super::holdings::Holding;
+use super::pg_stats::{self, Forced, Reported, Stamps};
 use super::{Control, Fx};
-use crate::shard::{self, PgReport};
+use crate::shard;
 use bytes::Bytes;
 use codec::{Encode, Features};
 use command::options::report;
@@ -11,10 +12,10 @@ use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::Compressed;
-use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MPGStats, Message, PaxosHeader};
+use wire::messages::{MLog, MMgrConfigure, MMgrOpen, MOSDForceRecovery, MPGStats, Message, PaxosHeader};
 use wire::types::{
-    AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, ObjectStatCollection,
-    ObjectStatSum, OsdStat, PgId, PgStat, PgState, StoreStatfs, UTime,
+    AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, LogPriority, MgrMap, OsdStat, PgId, PgStat,
+    PgState, StoreStatfs, UTime,
 };
 
 #[derive(Default)]
@@ -35,8 +36,10 @@ pub(super) struct Reports {
     seq: u64,
     /// Of the last line for the cluster's log.
     said_seq: u64,
-    /// Since when each PG is in the state that was last reported.
-    states: BTreeMap<PgId, (PgState, UTime)>,
+    /// Of the PGs that this OSD was the primary of in the last report.
+    stamps: BTreeMap<PgId, Stamps>,
+    /// PGs to which operators gave priority.
+    forced: BTreeMap<PgId, Forced>,
 }
 
 impl Reports {
@@ -222,7 +225,7 @@ impl Control {
             hb_peers: self.heartbeat_peers(),
             up_from: boot,
             seq: (boot as u64) << 32 | (self.reports.seq & 0xffff_ffff),
-            num_pgs: self.served_pgs() as u32,
+            num_pgs: self.pg_roles().all() as u32,
             op_queue_age_hist: in_flight.ages,
             // The store has one latency: what is visible is durable.
             commit_latency_ns: self.commit_mean_ns(),
@@ -234,9 +237,19 @@ impl Control {
         }
     }
 
-    /// PGs that we are the primary of.
-    pub(super) fn served_pgs(&self) -> usize {
-        self.holdings.entries.values().filter(|entry| entry.primary_since.is_some()).count()
+    /// The copies here by this OSD's role. Backfill targets outside of the acting set count as strays, as stock counts them.
+    pub(super) fn pg_roles(&self) -> PgRoles {
+        let mut roles = PgRoles::default();
+        for entry in self.holdings.entries.values().filter(|entry| entry.holding != Holding::Named) {
+            if entry.primary_since.is_some() {
+                roles.primary += 1;
+            } else if entry.holding == Holding::Held && entry.placement.acting.contains(&self.config.osd.0) {
+                roles.replica += 1;
+            } else {
+                roles.stray += 1;
+            }
+        }
+        roles
     }
 
     fn pool_statfs(&self) -> BTreeMap<i64, StoreStatfs> {
@@ -264,26 +277,77 @@ impl Control {
     }
 
     fn pg_stats(&mut self, wall: UTime) -> BTreeMap<PgId, PgStat> {
+        let reported = Reported { seq: self.reports.seq, epoch: self.history.epoch(), at: wall };
         let mut out = BTreeMap::new();
         for (pg, entry) in &self.holdings.entries {
             if entry.primary_since.is_none() || entry.holding == Holding::Leaving {
                 continue;
             }
             let report = self.pg_reports.get(pg);
-            let is_damaged = report.is_some_and(|report| report.damaged > 0);
-            let state = state_of(entry);
-            let state = if is_damaged { state.with(PgState::INCONSISTENT) } else { state };
-            let (known, since) = *self.reports.states.entry(*pg).or_insert((state, wall));
-            let since = if known == state { since } else { wall };
-            self.reports.states.insert(*pg, (state, since));
-            out.insert(
-                *pg,
-                pg_stat(entry, report, state, (wall, since), (self.reports.seq, self.history.epoch())),
-            );
+            let since = self.holdings.interval_since(*pg);
+            let mut state = pg_stats::state_of(report, since);
+            if let Some(forced) = self.reports.forced.get_mut(pg) {
+                forced.keep_useful(state);
+                state = state.with(forced.flags());
+            }
+            let stamps = self.reports.stamps.entry(*pg).or_insert_with(|| Stamps::new(wall));
+            stamps.advance(wall, state);
+            let status = pg_stats::present_status(report, since);
+            out.insert(*pg, pg_stats::pg_stat(entry, report, status, stamps, reported));
         }
-        let served = &out;
-        self.reports.states.retain(|pg, _| served.contains_key(pg));
+        self.reports.stamps.retain(|pg, _| out.contains_key(pg));
+        self.reports.forced.retain(|pg, forced| out.contains_key(pg) && !forced.is_none());
         out
+    }
+
+    /// The statistics of one PG as of its last report, for `pg query`.
+    pub(super) fn present_stat(&self, wall: UTime, pg: PgId) -> Option<PgStat> {
+        let entry = self.holdings.entries.get(&pg)?;
+        let (report, since) = (self.pg_reports.get(&pg), self.holdings.interval_since(pg));
+        let forced = self.reports.forced.get(&pg).copied().unwrap_or_default();
+        let mut stamps = self.reports.stamps.get(&pg).copied().unwrap_or_else(|| Stamps::new(wall));
+        stamps.advance(wall, pg_stats::state_of(report, since).with(forced.flags()));
+        let reported = Reported { seq: self.reports.seq, epoch: self.history.epoch(), at: wall };
+        let status = pg_stats::present_status(report, since);
+        Some(pg_stats::pg_stat(entry, report, status, &stamps, reported))
+    }
+
+    /// Recovery has no priorities yet: the order shows in the state of the PG and changes nothing else.
+    pub(super) fn on_force_recovery(&mut self, conn: ConnId, order: &MOSDForceRecovery) {
+        if self.reports.conn != Some(conn) || order.fsid != self.mon.fsid() {
+            return;
+        }
+        let has = |option| order.options & option != 0;
+        let flag = match has(MOSDForceRecovery::RECOVERY) {
+            true => PgState::FORCED_RECOVERY,
+            false => PgState::FORCED_BACKFILL,
+        };
+        for id in &order.pgs {
+            let entry = self.holdings.entries.get(&id.pg);
+            if entry.is_none_or(|entry| entry.primary_since.is_none()) {
+                continue;
+            }
+            let forced = self.reports.forced.entry(id.pg).or_default();
+            match has(MOSDForceRecovery::CANCEL) {
+                true => forced.clear(flag),
+                false => forced.set(flag),
+            }
+        }
+        self.reports.make_due();
+    }
+}
+
+/// Copies on this OSD, by its role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PgRoles {
+    pub primary: u64,
+    pub replica: u64,
+    pub stray: u64,
+}
+
+impl PgRoles {
+    pub fn all(self) -> u64 {
+        self.primary + self.replica + self.stray
     }
 }
 
@@ -303,75 +367,100 @@ fn add_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
     statfs.allocated = (statfs.allocated - original as i64 + allocated as i64).max(0);
 }
 
-pub(super) fn state_of(entry: &Entry) -> PgState {
-    let state = PgState::ACTIVE.with(PgState::CLEAN);
-    if entry.placement.up == entry.placement.acting { state } else { state.with(PgState::REMAPPED) }
-}
-
-fn pg_stat(
-    entry: &Entry,
-    report: Option<&PgReport>,
-    state: PgState,
-    (wall, since): (UTime, UTime),
-    (seq, epoch): (u64, u32),
-) -> PgStat {
-    let active = state.has(PgState::ACTIVE);
-    let stamp = |is: bool| if is { wall } else { UTime::ZERO };
-    let mut out = PgStat {
-        reported_seq: seq,
-        reported_epoch: epoch,
-        state,
-        up: entry.placement.up.clone(),
-        acting: entry.placement.acting.clone(),
-        up_primary: entry.placement.up_primary,
-        acting_primary: entry.placement.acting_primary,
-        mapping_epoch: entry.placed_since,
-        last_fresh: wall,
-        last_change: since,
-        last_active: stamp(active),
-        last_peered: stamp(active),
-        last_clean: stamp(active),
-        last_unstale: wall,
-        last_undegraded: stamp(active),
-        last_fullsized: stamp(active),
-        last_became_active: if active { since } else { UTime::ZERO },
-        last_became_peered: if active { since } else { UTime::ZERO },
-        ..PgStat::unknown()
-    };
-    let Some(report) = report.filter(|_| active) else { return out };
-    let s = &report.stats;
-    out.version = report.last_update;
-    out.log_start = report.log_tail;
-    out.ondisk_log_start = report.log_tail;
-    out.created = report.history.created;
-    out.last_epoch_clean = report.history.last_epoch_clean;
-    out.log_size = report.log_len as i64;
-    out.ondisk_log_size = report.log_len as i64;
-    out.log_dups_size = report.duplicates_len as i64;
-    // Stock counts their keys and bytes in a deep scrub.
-    out.omap_stats_invalid = s.omap_objects > 0;
-    out.stats = ObjectStatCollection {
-        sum: ObjectStatSum {
-            num_bytes: s.bytes.max(0),
-            num_objects: s.objects.max(0),
-            num_object_copies: s.objects.max(0),
-            num_objects_dirty: s.objects.max(0),
-            num_objects_omap: s.omap_objects.max(0),
-            num_rd: s.reads,
-            num_rd_kb: s.read_kib,
-            num_wr: s.writes,
-            num_wr_kb: s.write_kib,
-            num_scrub_errors: report.damaged as i64,
-            num_deep_scrub_errors: report.damaged as i64,
-            ..ObjectStatSum::default()
-        },
-    };
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::pg_stats::tests::report;
+    use super::super::{holdings, testing};
     use super::*;
+    use crate::shard::Interval;
+    use machine::Random;
+    use std::sync::Arc;
+    use wire::types::{OsdMap, Uuid};
+
+    fn pg(seed: u32) -> PgId {
+        PgId { pool: 1, seed }
+    }
+
+    /// OSD 0 at epoch 50, the primary of PG 1.0, a replica of 1.1, with strays 1.2 and 1.3. PG 1.4 is to come.
+    fn control() -> Control {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        control.history.map = Some(Arc::new(OsdMap { epoch: 50, ..OsdMap::default() }));
+        for (seed, acting) in [(0, vec![0, 1]), (1, vec![1, 0]), (2, vec![1, 2]), (3, vec![]), (4, vec![0])] {
+            let mut entry = holdings::held(CoreId(0), 0);
+            entry.primary_since = (seed == 0).then_some(3);
+            entry.placement.acting = acting;
+            if seed == 4 {
+                entry.holding = Holding::Named;
+            }
+            control.holdings.entries.insert(pg(seed), entry);
+        }
+        let mut report = report();
+        report.status.interval = Arc::new(Interval::new(0, vec![0, 1], 2, 1));
+        control.pg_reports.insert(pg(0), report.clone());
+        report.status.is_primary = false;
+        control.pg_reports.insert(pg(1), report);
+        control
+    }
+
+    fn set_state(control: &mut Control, state: PgState) {
+        control.pg_reports.get_mut(&pg(0)).unwrap().status.state = state;
+    }
+
+    #[test]
+    fn copies_are_counted_by_role() {
+        let control = control();
+        assert_eq!(control.pg_roles(), PgRoles { primary: 1, replica: 1, stray: 2 });
+        assert_eq!(control.osd_stat().num_pgs, 4);
+    }
+
+    #[test]
+    fn only_the_primary_reports_a_pg() {
+        let mut control = control();
+        let stats = control.pg_stats(UTime { sec: 9, nsec: 0 });
+        assert_eq!(stats.keys().copied().collect::<Vec<_>>(), [pg(0)]);
+        assert_eq!(stats[&pg(0)].state.to_string(), "active+clean");
+        assert_eq!(stats[&pg(0)].reported_epoch, 50);
+    }
+
+    #[test]
+    fn forced_recovery_shows_while_objects_are_degraded() {
+        let mut control = control();
+        let degraded = PgState::ACTIVE.with(PgState::RECOVERING).with(PgState::DEGRADED);
+        set_state(&mut control, degraded);
+        let conn = ConnId::outgoing(1);
+        let order = |options| MOSDForceRecovery {
+            fsid: Uuid::default(),
+            pgs: vec![pg(0).into(), pg(1).into()],
+            options,
+        };
+        let state = |control: &mut Control| control.pg_stats(UTime::ZERO)[&pg(0)].state.to_string();
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        assert_eq!(state(&mut control), "active+recovering+degraded", "no connection to a manager");
+        control.reports.conn = Some(conn);
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        assert_eq!(state(&mut control), "active+recovering+forced_recovery+degraded");
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY | MOSDForceRecovery::CANCEL));
+        assert_eq!(state(&mut control), "active+recovering+degraded");
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        set_state(&mut control, PgState::ACTIVE.with(PgState::CLEAN));
+        assert_eq!(state(&mut control), "active+clean");
+        set_state(&mut control, degraded);
+        assert_eq!(state(&mut control), "active+recovering+degraded", "the order ended with its work");
+    }
+
+    #[test]
+    fn clean_epoch_is_the_present_one_of_a_clean_pg() {
+        let mut control = control();
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 50));
+        set_state(&mut control, PgState::ACTIVE.with(PgState::DEGRADED));
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 4));
+        // A report of an older interval.
+        set_state(&mut control, PgState::ACTIVE.with(PgState::CLEAN));
+        control.pg_reports.get_mut(&pg(0)).unwrap().status.interval = Interval::new(9, vec![0], 2, 1).into();
+        assert_eq!(control.clean_epochs(), (vec![pg(0)], 4));
+        control.pg_reports.clear();
+        assert_eq!(control.clean_epochs(), (vec![], 50));
+    }
 
     #[test]
     fn omap_bytes_are_shared_by_objects_with_omaps() {

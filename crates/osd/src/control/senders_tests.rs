@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDPeer, MOSDPing, MPing, PingOp, senders_of};
+use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPeer, MOSDPing, MPing, PingOp, senders_of};
 use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, PeerBody, Uuid};
 
 /// The result of one message.
@@ -70,6 +70,16 @@ const ROWS: &[Row] = &[
             MOSDPeer { pg, epoch: 1, interval: 1, body: PeerBody::Remove, data: Bytes::new().into() }.into()
         },
         outcomes: [Logged, Dropped, Logged, Logged, Logged, Logged, Dropped],
+    },
+    // As the message before.
+    Row {
+        message: "MOSDForceRecovery",
+        sample: || {
+            let pgs = vec![PgId { pool: 1, seed: 0 }.into()];
+            let options = MOSDForceRecovery::RECOVERY;
+            MOSDForceRecovery { fsid: Uuid::default(), pgs, options }.into()
+        },
+        outcomes: [Logged, Logged, Logged, Dropped, Logged, Logged, Logged],
     },
     // A sign of life without an answer.
     Row { message: "MPing", sample: || MPing.into(), outcomes: [Dropped; 7] },

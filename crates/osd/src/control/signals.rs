@@ -67,6 +67,7 @@ pub(super) enum Kind {
     BlockedOps { clients: Vec<String> },
     SlowestOps { clients: Vec<String>, by_duration: bool },
     SlowOps { clients: Vec<String> },
+    PgQuery { pg: Option<String> },
     Counters,
 }
 
@@ -85,13 +86,16 @@ impl Kind {
             "dump_historic_ops" => Kind::SlowestOps { clients, by_duration: false },
             "dump_historic_ops_by_duration" => Kind::SlowestOps { clients, by_duration: true },
             "dump_historic_slow_ops" => Kind::SlowOps { clients },
+            "pg" | "query" => Kind::PgQuery { pg: args.text("pgid") },
             _ => return None,
         })
     }
 
     fn inquiry(&self) -> Inquiry {
         match self {
-            Kind::PerfDump { .. } | Kind::PerfSchema { .. } | Kind::Counters => Inquiry::Report,
+            Kind::PerfDump { .. } | Kind::PerfSchema { .. } | Kind::PgQuery { .. } | Kind::Counters => {
+                Inquiry::Report
+            }
             Kind::HistogramDump { .. } | Kind::HistogramSchema { .. } => Inquiry::Histograms,
             Kind::OpsInFlight { .. } | Kind::BlockedOps { .. } => Inquiry::OpsInFlight,
             Kind::SlowestOps { .. } => Inquiry::SlowestOps,
@@ -186,8 +190,10 @@ impl Control {
             return fx.push(Effect::Counters { id, counters: self.counters() });
         }
         let clock = WallNow { now, wall: self.wall.at(now) };
-        let json = self.show(kind, &histograms, ops, clock);
-        let answer = Answer::json(format, &json);
+        let answer = match kind {
+            Kind::PgQuery { pg } => self.query_pg(pg.as_deref(), format, clock.wall),
+            kind => Answer::json(format, &self.show(kind, &histograms, ops, clock)),
+        };
         match asker {
             Asker::Admin { id } => fx.push(Effect::AdminAnswer { id, answer }),
             Asker::Client { conn, tid } => {
@@ -215,7 +221,7 @@ impl Control {
             Kind::HistogramSchema { group, name } => {
                 filter(&group, &name, &|f| perf::histogram_schema(&all_histograms(), f))
             }
-            Kind::Counters => Json::Object(Vec::new()),
+            Kind::Counters | Kind::PgQuery { .. } => Json::Object(Vec::new()),
             Kind::OpsInFlight { clients } => {
                 let ops = by_arrival(ops, &clients);
                 object! { "ops" => rows(&ops), "num_ops" => ops.len() as u64 }
@@ -280,9 +286,12 @@ impl Control {
 
     fn counters(&self) -> Vec<Counter> {
         let (figures, usage) = (self.figures(), self.osd_stat().statfs);
+        let roles = self.pg_roles();
         let own = ControlFigures {
-            pgs: self.holdings.held().count() as u64,
-            pgs_primary: self.served_pgs() as u64,
+            pgs: roles.all(),
+            pgs_primary: roles.primary,
+            pgs_replica: roles.replica,
+            pgs_stray: roles.stray,
             heartbeat_peers: self.heartbeat_peers().len() as u64,
             map_messages: self.signals.map_messages,
             map_epochs: self.signals.map_epochs,

@@ -81,11 +81,18 @@ pub struct PgLog {
     duplicates: VecDeque<Duplicate>,
     by_reqid: FastMap<ReqId, Eversion>,
     tail: Eversion,
+    /// The newest version. After a split its entry may be another PG's.
+    head: Eversion,
 }
 
 impl PgLog {
     /// A log as it was stored, both parts ascending.
-    pub fn restored(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>, tail: Eversion) -> PgLog {
+    pub fn restored(
+        entries: VecDeque<LogEntry>,
+        duplicates: VecDeque<Duplicate>,
+        tail: Eversion,
+        head: Eversion,
+    ) -> PgLog {
         let mut by_reqid = FastMap::default();
         for d in &duplicates {
             by_reqid.insert(d.reqid, d.version);
@@ -93,7 +100,8 @@ impl PgLog {
         for e in entries.iter().filter(|e| is_client(&e.reqid)) {
             by_reqid.insert(e.reqid, e.version);
         }
-        PgLog { entries, duplicates, by_reqid, tail }
+        let head = entries.back().map_or(tail, |newest| newest.version).max(head);
+        PgLog { entries, duplicates, by_reqid, tail, head }
     }
 
     pub fn push(&mut self, entry: LogEntry) {
@@ -101,6 +109,7 @@ impl PgLog {
         if is_client(&entry.reqid) {
             self.by_reqid.insert(entry.reqid, entry.version);
         }
+        self.head = entry.version;
         self.entries.push_back(entry);
     }
 
@@ -157,6 +166,7 @@ impl PgLog {
     pub fn rewind(&mut self, version: Eversion) -> Vec<LogEntry> {
         let at = self.entries.partition_point(|e| e.version <= version);
         let gone: Vec<LogEntry> = self.entries.drain(at..).collect();
+        self.head = self.head.min(version);
         for entry in &gone {
             if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
                 self.by_reqid.remove(&entry.reqid);
@@ -182,12 +192,17 @@ impl PgLog {
 
     /// The log ends or begins with this version, or has it.
     pub fn has(&self, version: Eversion) -> bool {
-        version == self.tail || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
+        version == self.tail || version == self.head || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
     }
 
     /// The newest version.
     pub fn head(&self) -> Eversion {
-        self.entries.back().map_or(self.tail, |e| e.version)
+        self.head
+    }
+
+    /// The newest version of the log that this one follows, which need not be an entry here.
+    pub fn set_head(&mut self, head: Eversion) {
+        self.head = self.head.max(head);
     }
 
     /// The entries after a version that the log has.
@@ -200,8 +215,8 @@ impl PgLog {
     pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {
         let all = std::mem::take(&mut self.entries);
         let (moved, kept): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|e| belongs(&e.object));
-        let child = PgLog::restored(moved, self.duplicates.clone(), self.tail);
-        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates), self.tail);
+        let child = PgLog::restored(moved, self.duplicates.clone(), self.tail, self.head);
+        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates), self.tail, self.head);
         child
     }
 

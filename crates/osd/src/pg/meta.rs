@@ -191,7 +191,7 @@ impl Stored {
         if !has_tail {
             progress.log_tail = tail_of_unmarked(&log, &progress);
         }
-        let log = PgLog::restored(log, duplicates, progress.log_tail);
+        let log = PgLog::restored(log, duplicates, progress.log_tail, progress.last_update);
         Ok(Stored { history, progress, log, damaged, missing, renamed })
     }
 }

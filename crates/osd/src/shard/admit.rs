@@ -93,7 +93,9 @@ impl Shard {
         if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }
-        let is_held = session.backoffs.contains_key(&pg.id) || session.withheld.holds(&op.object);
+        let is_held = session.backoffs.contains_key(&pg.id)
+            || session.unacknowledged_backoffs.contains_key(&pg.id)
+            || session.withheld.holds(&op.object);
         if is_held || !pg.contains(op.object.hash) {
             return Verdict::Drop;
         }

@@ -17,6 +17,7 @@ impl Shard {
         self.next_backoff += 1;
         let id = self.next_backoff << 16 | self.config.core.0 as u64;
         session.backoffs.insert(pg.id, id);
+        session.unacknowledged_backoffs.insert(pg.id, id);
         let message = self.backoff_message(pg_key, op_value::BACKOFF_BLOCK, id);
         self.send(conn, message, fx);
     }
@@ -41,7 +42,11 @@ impl Shard {
         Message::new(MOSDBackoff { pg: pg.id, epoch: self.view.epoch, op, id, begin, end })
     }
 
-    /// The client acknowledges. What it sends from now on for the PG would be its own mistake, and is dropped while
-    /// the backoff stands, acknowledged or not; so there is nothing to remember.
-    pub(super) fn on_backoff(&mut self, _conn: ConnId, _message: &MOSDBackoff) {}
+    /// The client acknowledges: whatever it sent before has come.
+    pub(super) fn on_backoff(&mut self, conn: ConnId, message: &MOSDBackoff) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        if session.unacknowledged_backoffs.get(&message.pg) == Some(&message.id) {
+            session.unacknowledged_backoffs.remove(&message.pg);
+        }
+    }
 }

@@ -30,7 +30,7 @@ mod watches;
 pub use io::{Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgOrder, PgReport, ToControl};
 pub use moving::Moving;
 pub use op::{Access, Parked};
-pub use replicated::{PeerStatus, PgStatus, choose};
+pub use replicated::{PeerStatus, PgStatus, ProgressStatus, choose};
 pub use view::{ClusterView, PoolView};
 
 use crate::fast_map::FastMap;

@@ -23,6 +23,9 @@ pub struct Session {
     pub waiting_for_map: VecDeque<Parked>,
     /// PGs for which the client has been told to hold back, by the id of that message.
     pub backoffs: FastMap<SpgId, u64>,
+    /// Those messages that the client has not acknowledged. Requests that it sent before it got the message may come after
+    /// the PG serves again: they are dropped until the acknowledgement, which comes behind them.
+    pub unacknowledged_backoffs: FastMap<SpgId, u64>,
     /// What it lost for want of room.
     pub withheld: Withheld,
     /// Objects that the client watches over this connection: PG, object, cookie.
@@ -40,6 +43,7 @@ impl Session {
             epoch: 0,
             waiting_for_map: VecDeque::new(),
             backoffs: FastMap::default(),
+            unacknowledged_backoffs: FastMap::default(),
             withheld: Withheld::default(),
             watches: FastSet::default(),
         }

@@ -29,6 +29,8 @@ pub fn stock(name: &'static str, help: &'static str, look: Look, value: Reading)
 pub struct ControlFigures {
     pub pgs: u64,
     pub pgs_primary: u64,
+    pub pgs_replica: u64,
+    pub pgs_stray: u64,
     pub heartbeat_peers: u64,
     pub map_messages: u64,
     pub map_epochs: u64,
@@ -151,6 +153,8 @@ pub fn osd(f: &ShardFigures, c: &ControlFigures) -> Vec<Counter> {
         ),
         stock("numpg", "Placement groups", ("pgs", 5, Unit::None), level(c.pgs)),
         stock("numpg_primary", "Placement groups for which this osd is primary", MINOR, level(c.pgs_primary)),
+        stock("numpg_replica", "Placement groups for which this osd is replica", MINOR, level(c.pgs_replica)),
+        stock("numpg_stray", "Placement groups ready to be deleted from this osd", MINOR, level(c.pgs_stray)),
         stock("heartbeat_to_peers", "Heartbeat (ping) peers we send to", MINOR, level(c.heartbeat_peers)),
         stock("map_messages", "OSD map messages", MINOR, total(c.map_messages)),
         stock("map_message_epochs", "OSD map epochs", MINOR, total(c.map_epochs)),

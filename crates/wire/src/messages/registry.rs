@@ -191,7 +191,7 @@ messages! {
     mon_subscribe::MMonSubscribe [mon <- any],
     mon_subscribe::MMonSubscribeAck,
     osd_backoff::MOSDBackoff [osd <- any],
-    osd_force_recovery::MOSDForceRecovery,
+    osd_force_recovery::MOSDForceRecovery [osd <- mgr],
     osd_map::MOSDMap [osd <- osd],
     osd_op::MOSDOp [osd <- any],
     osd_op_reply::MOSDOpReply,

@@ -78,15 +78,6 @@ fn too_few_osds_odd_pg_num_and_no_interval_are_warned_of() {
     assert!(!text.contains("POWER_OF_TWO") && !text.contains("NO_DOWN_OUT_INTERVAL"), "{text}");
 }
 
-/// OSDs keep one copy until they replicate, and nobody may believe in more.
-#[test]
-fn pool_of_several_copies_is_warned_of() {
-    let mut c = Cluster::of(&["a", "b", "c"]);
-    c.done(r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"size":3}"#);
-    let warning = "[WRN] POOL_NOT_REPLICATED: 1 pool(s) have a size above 1, and OSDs do not replicate yet\n    pool 'p' has size 3, and its OSDs keep one copy\n";
-    assert!(health(&mut c).contains(warning), "{}", health(&mut c));
-}
-
 #[test]
 fn flags_check_counts_as_stock_does() {
     let mut c = Cluster::of(&["a"]);

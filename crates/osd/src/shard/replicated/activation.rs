@@ -108,7 +108,7 @@ impl Shard {
                 changes.push(meta::remove_missing(&pg.meta, pg.missing.iter().map(|(object, _)| object)));
                 pg.missing.clear();
             }
-            pg.log = PgLog::restored(Default::default(), Default::default(), run.after);
+            pg.log = PgLog::restored(Default::default(), Default::default(), run.after, run.after);
             pg.progress.last_backfill = Complete(HObject::min());
         }
         if !pg.log.has(run.after) {
@@ -123,7 +123,7 @@ impl Shard {
         pg.history.last_epoch_split = pg.history.last_epoch_split.max(info.last_epoch_split);
         pg.progress.stats = info.counts;
         pg.progress.last_user_version = info.last_user_version;
-        changes.extend(take_over(pg, run.after, entries, duplicates));
+        changes.extend(take_over(pg, run.after, run.head, entries, duplicates));
         let transaction = Transaction { collection: pg.collection, changes };
         let version = pg.progress.last_update;
         self.tell_longer_past(longer, fx);

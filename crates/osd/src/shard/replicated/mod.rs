@@ -26,5 +26,5 @@ mod writes;
 
 pub(super) use scan::ScanStep;
 pub(super) use statements::Early;
-pub use status::{PeerStatus, PgStatus};
+pub use status::{PeerStatus, PgStatus, ProgressStatus};
 pub(super) use transfer::TransferStep;

@@ -158,7 +158,7 @@ impl Shard {
         let duplicates = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
         pg.progress.stats = best.counts;
         pg.progress.last_user_version = pg.progress.last_user_version.max(best.last_user_version);
-        let changes = take_over(pg, common, entries, duplicates);
+        let changes = take_over(pg, common, run.head, entries, duplicates);
         let transaction = Transaction { collection: pg.collection, changes };
         let version = pg.progress.last_update;
         self.submit_log(key, version, transaction, fx);
@@ -247,6 +247,7 @@ pub(super) fn common_version(log: &PgLog, run: &LogRun) -> Option<Eversion> {
 pub(super) fn take_over(
     pg: &mut Pg,
     common: Eversion,
+    head: Eversion,
     entries: Vec<crate::pg::log::LogEntry>,
     duplicates: Vec<crate::pg::log::Duplicate>,
 ) -> Vec<Change> {
@@ -269,6 +270,7 @@ pub(super) fn take_over(
     if !missing.is_empty() {
         changes.push(meta::set_missing(&meta, &missing));
     }
+    pg.log.set_head(head);
     pg.progress.last_update = pg.log.head();
     pg.progress.log_tail = pg.log.tail();
     pg.durable = pg.durable.min(common);

@@ -1,0 +1,539 @@
+//! `ceph pg PGID query`: one PG in detail, with stock's keys (`PeeringState::dump_peering_state`, the states' `QueryState`).
+//!
+//! Every shard reports before the answer is made, so it shows the present state. Only the primary answers; stock's OSDs too
+//! send others' questions back with EAGAIN. The times at which a stage began are those of the first report that had it, which
+//! come every few seconds.
+
+use super::Control;
+use super::pg_stats::present_status;
+use crate::shard::{PeerStatus, PgReport, PgStatus, ProgressStatus};
+use command::{Answer, Format, Json, errno, object, pg_json};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::text::stamp;
+use wire::types::{Epoch, Eversion, HObject, OsdMap, PastInterval, PgCopyInfo, PgId, PgStat, UTime};
+
+/// The times at which each PG began its interval and its stage.
+#[derive(Default)]
+pub(super) struct Stages(BTreeMap<PgId, StageTimes>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StageTimes {
+    interval: Epoch,
+    stage: &'static str,
+    started_at: UTime,
+    stage_at: UTime,
+}
+
+impl Stages {
+    pub fn note(&mut self, now: UTime, report: &PgReport) {
+        let (interval, stage) = (report.status.interval.since, report.status.stage);
+        let new = StageTimes { interval, stage, started_at: now, stage_at: now };
+        let times = self.0.entry(report.pg.pg).or_insert(new);
+        if times.interval != interval {
+            *times = new;
+        } else if times.stage != stage {
+            (times.stage, times.stage_at) = (stage, now);
+        }
+    }
+
+    pub fn forget(&mut self, pg: PgId) {
+        self.0.remove(&pg);
+    }
+}
+
+impl Control {
+    pub(super) fn query_pg(&self, pg: Option<&str>, format: Format, wall: UTime) -> Answer {
+        let Some(text) = pg else { return Answer::invalid("no pgid specified") };
+        let Ok(pg) = text.parse::<PgId>() else {
+            return Answer::invalid(format!("couldn't parse pgid '{text}'"));
+        };
+        let (Some(entry), Some(map)) = (self.holdings.entries.get(&pg), &self.history.map) else {
+            return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
+        };
+        if entry.primary_since.is_none() {
+            return Answer::error(errno::EAGAIN, format!("not primary for pgid {pg}"));
+        }
+        let Some(stat) = self.present_stat(wall, pg) else {
+            return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
+        };
+        let report = self.pg_reports.get(&pg);
+        let status = present_status(report, self.holdings.interval_since(pg));
+        let mut out = object! {
+            "snap_trimq" => "[]",
+            "snap_trimq_len" => 0u64,
+            "state" => stat.state.to_string(),
+            "epoch" => u64::from(map.epoch),
+            "up" => stat.up.clone(),
+            "acting" => stat.acting.clone(),
+        };
+        if let Some((report, status)) = report.zip(status) {
+            let times = self.stages.0.get(&pg).copied();
+            let view = View { map, own: self.config.osd.0, report, status, times, wall };
+            view.push_all(&mut out, &stat);
+        }
+        out.push("agent_state", Json::Object(Vec::new()));
+        Answer::json(format, &out)
+    }
+}
+
+/// A primary's PG.
+struct View<'a> {
+    map: &'a OsdMap,
+    own: i32,
+    report: &'a PgReport,
+    status: &'a PgStatus,
+    times: Option<StageTimes>,
+    wall: UTime,
+}
+
+impl View<'_> {
+    fn push_all(&self, out: &mut Json, stat: &PgStat) {
+        let status = self.status;
+        if !status.backfill_targets.is_empty() {
+            out.push("backfill_targets", names(status.backfill_targets.iter().copied()));
+        }
+        let mut members: BTreeSet<i32> =
+            status.peers.iter().filter(|peer| peer.is_member).map(|peer| peer.osd).collect();
+        if !members.is_empty() || status.stage == "Started/Primary/Active" {
+            members.insert(self.own);
+            out.push("acting_recovery_backfill", names(members.iter().copied()));
+        }
+        out.push("info", self.own_info(stat));
+        let peers = status.peers.iter().filter_map(|peer| Some(self.peer_info(peer, peer.info.as_ref()?)));
+        out.push("peer_info", Json::array(peers));
+        out.push("recovery_state", Json::Array(self.recovery_state()));
+    }
+
+    fn own_info(&self, stat: &PgStat) -> Json {
+        let report = self.report;
+        let last_backfill = self.status.last_backfill.clone().unwrap_or_else(HObject::max);
+        // As with stock, up to the last entry before the first missing one; the shard does not report which that is.
+        let last_complete = if self.status.missing == 0 { report.last_update } else { report.log_tail };
+        let mut out = object! {
+            "pgid" => report.pg.pg.to_string(),
+            "last_update" => report.last_update.to_string(),
+            "last_complete" => last_complete.to_string(),
+            "log_tail" => report.log_tail.to_string(),
+            "last_user_version" => report.last_update.version,
+            "last_backfill" => last_backfill.to_string(),
+            "purged_snaps" => Json::Array(Vec::new()),
+            "history" => self.history(report.history.created, report.history.last_epoch_started, report.history.last_epoch_clean, report.history.last_epoch_split),
+            "stats" => Json::Object(pg_json::pg_stat(stat).into_iter().map(|(k, v)| (k.into(), v)).collect()),
+        };
+        push_flags(&mut out, report.last_update, report.history.created, &last_backfill);
+        out.push("last_epoch_started", u64::from(report.history.activated));
+        out.push("hit_set_history", hit_set_history());
+        out
+    }
+
+    fn peer_info(&self, peer: &PeerStatus, info: &PgCopyInfo) -> Json {
+        // Activation and writes bring a member up to date after its report.
+        let is_current = peer.is_member && peer.durable_to > info.last_update;
+        let last_update = if is_current { peer.durable_to } else { info.last_update };
+        let last_complete = if peer.missing == 0 { last_update } else { info.log_tail };
+        let last_backfill = if peer.is_member { &peer.last_backfill } else { &info.last_backfill };
+        let interval = &self.status.interval;
+        let mut stat = PgStat {
+            version: last_update,
+            log_start: info.log_tail,
+            ondisk_log_start: info.log_tail,
+            created: info.created,
+            last_epoch_clean: info.last_epoch_clean,
+            up: interval.up.clone(),
+            acting: interval.acting.clone(),
+            up_primary: interval.up_primary,
+            acting_primary: interval.primary,
+            mapping_epoch: interval.since,
+            ..PgStat::unknown()
+        };
+        let (sum, counts) = (&mut stat.stats.sum, &info.counts);
+        (sum.num_objects, sum.num_bytes) = (counts.objects, counts.bytes);
+        (sum.num_rd, sum.num_rd_kb, sum.num_wr, sum.num_wr_kb) =
+            (counts.reads, counts.read_kib, counts.writes, counts.write_kib);
+        sum.num_objects_omap = counts.omap_objects;
+        sum.num_objects_missing = peer.lacks;
+        let mut out = object! {
+            "peer" => peer.osd.to_string(),
+            "pgid" => self.report.pg.pg.to_string(),
+            "last_update" => last_update.to_string(),
+            "last_complete" => last_complete.to_string(),
+            "log_tail" => info.log_tail.to_string(),
+            "last_user_version" => info.last_user_version,
+            "last_backfill" => last_backfill.to_string(),
+            "purged_snaps" => Json::Array(Vec::new()),
+            "history" => self.history(info.created, info.last_epoch_started, info.last_epoch_clean, info.last_epoch_split),
+            "stats" => Json::Object(pg_json::pg_stat(&stat).into_iter().map(|(k, v)| (k.into(), v)).collect()),
+        };
+        push_flags(&mut out, last_update, info.created, last_backfill);
+        out.push("last_epoch_started", u64::from(info.activated));
+        out.push("hit_set_history", hit_set_history());
+        out
+    }
+
+    /// `pg_history_t`. Scrub stamps stay 0: there is no scrub.
+    fn history(&self, created: Epoch, started: Epoch, clean: Epoch, split: Epoch) -> Json {
+        let interval = &self.status.interval;
+        let number = u64::from;
+        object! {
+            "epoch_created" => number(created),
+            "epoch_pool_created" => number(created),
+            "last_epoch_started" => number(started),
+            "last_interval_started" => number(started),
+            "last_epoch_clean" => number(clean),
+            "last_interval_clean" => number(clean),
+            "last_epoch_split" => number(split.max(interval.split_at)),
+            "last_epoch_marked_full" => 0u64,
+            "same_up_since" => number(self.same_up_since()),
+            "same_interval_since" => number(interval.since),
+            "same_primary_since" => number(interval.primary_since),
+            "last_scrub" => Eversion::ZERO.to_string(),
+            "last_scrub_stamp" => stamp(UTime::ZERO),
+            "last_deep_scrub" => Eversion::ZERO.to_string(),
+            "last_deep_scrub_stamp" => stamp(UTime::ZERO),
+            "last_clean_scrub_stamp" => stamp(UTime::ZERO),
+            "prior_readable_until_ub" => 0u64,
+        }
+    }
+
+    /// As far back as the past intervals reach.
+    fn same_up_since(&self) -> Epoch {
+        let interval = &self.status.interval;
+        let past = self.status.past.intervals.iter().rev();
+        let same = past.take_while(|past| past.up == interval.up);
+        same.last().map_or(interval.since, |past| past.first)
+    }
+
+    fn recovery_state(&self) -> Vec<Json> {
+        let status = self.status;
+        let (stage_at, started_at) = match self.times {
+            Some(times) => (times.stage_at, times.started_at),
+            None => (self.wall, self.wall),
+        };
+        let named = |name: &str, at: UTime| object! { "name" => name, "enter_time" => stamp(at) };
+        let mut first = named(status.stage, stage_at);
+        let is_peering = status.stage.starts_with("Started/Primary/Peering/");
+        let osds_with = |key: &'static str, has: &dyn Fn(&PeerStatus) -> bool| {
+            let rows = status.peers.iter().filter(|peer| has(peer));
+            (key, Json::array(rows.map(|peer| object! { "osd" => peer.osd.to_string() })))
+        };
+        let (key, value): (&'static str, Json) = match status.stage {
+            "Started/Primary/Peering/GetInfo" => {
+                osds_with("requested_info_from", &|peer| status.probing.contains(&peer.osd))
+            }
+            "Started/Primary/Peering/GetLog" => {
+                ("auth_log_shard", status.blocked_by.first().map_or(String::new(), i32::to_string).into())
+            }
+            "Started/Primary/Peering/GetMissing" => {
+                osds_with("peer_missing_requested", &|peer| status.blocked_by.contains(&peer.osd))
+            }
+            "Started/Primary/Peering/Down" => {
+                ("comment", "not enough up instances of this PG to go active".into())
+            }
+            "Started/Primary/Peering/Incomplete" => {
+                ("comment", "not enough complete instances of this PG".into())
+            }
+            "Started/Primary/Peering/WaitUpThru" => {
+                ("comment", "waiting for osdmap to reflect a new up_thru for this osd".into())
+            }
+            "Started/Primary/WaitActingChange" => ("comment", "waiting for pg acting set to change".into()),
+            _ => {
+                first.push("might_have_unfound", self.might_have_unfound());
+                ("recovery_progress", recovery_progress(status))
+            }
+        };
+        first.push(key, value);
+        let mut out = vec![first];
+        if is_peering {
+            let mut peering = named("Started/Primary/Peering", started_at);
+            self.push_peering(&mut peering);
+            out.push(peering);
+        }
+        out.push(named("Started", started_at));
+        out
+    }
+
+    /// The past intervals whose writes must be found.
+    fn past_since_active(&self) -> impl Iterator<Item = &PastInterval> {
+        let started = self.report.history.last_epoch_started;
+        self.status.past.intervals.iter().filter(move |past| past.last >= started)
+    }
+
+    fn push_peering(&self, out: &mut Json) {
+        let past: Vec<&PastInterval> = self.past_since_active().collect();
+        let participants: BTreeSet<i32> =
+            past.iter().flat_map(|past| &past.acting).copied().filter(|osd| *osd >= 0).collect();
+        let mut intervals = Vec::new();
+        if let (Some(first), Some(last)) = (past.first(), past.last()) {
+            let rows = past.iter().filter(|past| past.may_have_written).map(|past| {
+                let acting: Vec<String> = past.acting.iter().map(i32::to_string).collect();
+                object! {
+                    "first" => past.first.to_string(),
+                    "last" => past.last.to_string(),
+                    "acting" => acting.join(","),
+                }
+            });
+            intervals.push(object! {
+                "first" => first.first.to_string(),
+                "last" => last.last.to_string(),
+                "all_participants" => Json::array(participants.iter().map(|osd| object! { "osd" => *osd })),
+                "intervals" => Json::array(rows),
+            });
+        }
+        out.push("past_intervals", Json::Array(intervals));
+        let interval = &self.status.interval;
+        let wanted: BTreeSet<i32> =
+            participants.iter().chain(&interval.up).chain(&interval.acting).copied().collect();
+        let (up, down): (Vec<i32>, Vec<i32>) = wanted
+            .into_iter()
+            .filter(|osd| *osd >= 0 && self.map.exists(*osd))
+            .partition(|osd| self.map.is_up(*osd));
+        out.push("probing_osds", names(up));
+        let is_down = self.status.stage == "Started/Primary/Peering/Down";
+        if is_down {
+            out.push("blocked", "peering is blocked due to down osds");
+        }
+        out.push("down_osds_we_would_probe", Json::array(down));
+        let blocked_by = self.status.blocked_by.iter().filter(|_| is_down).map(|osd| {
+            object! {
+                "osd" => *osd,
+                "current_lost_at" => u64::from(self.map.osd(*osd).map_or(0, |row| row.info.lost_at)),
+                "comment" => "starting or marking this osd lost may let us proceed",
+            }
+        });
+        out.push("peering_blocked_by", Json::array(blocked_by));
+    }
+
+    /// OSDs that may have what no known copy has. Stock lists them while objects are unfound.
+    fn might_have_unfound(&self) -> Json {
+        let mut osds: BTreeSet<i32> = BTreeSet::new();
+        if self.status.unfound > 0 {
+            osds.extend(self.past_since_active().flat_map(|past| &past.acting).copied());
+            osds.extend(self.status.peers.iter().map(|peer| peer.osd));
+            osds.retain(|osd| *osd >= 0 && *osd != self.own);
+        }
+        let row = |osd: i32| {
+            let peer = self.status.peers.iter().find(|peer| peer.osd == osd);
+            let status = match peer {
+                Some(peer) if peer.info.is_some() || peer.is_member => "already probed",
+                _ if !self.map.is_up(osd) => "osd is down",
+                Some(_) => "querying",
+                None => "not queried",
+            };
+            object! { "osd" => osd.to_string(), "status" => status }
+        };
+        Json::array(osds.into_iter().map(row))
+    }
+}
+
+fn recovery_progress(status: &PgStatus) -> Json {
+    let ProgressStatus { recovering, pulling, pushing, window } = &status.progress;
+    let window_json = |begin: &HObject, end: &HObject| {
+        object! { "begin" => begin.to_string(), "end" => end.to_string(), "objects" => Json::Array(Vec::new()) }
+    };
+    let (min, mut in_flight, mut peer_info) = (HObject::min(), Vec::new(), Vec::new());
+    let (mut waiting, mut own_info, mut started) = (Vec::new(), window_json(&min, &min), min);
+    if let Some((target, begin, end)) = window {
+        own_info = window_json(begin, end.as_ref().unwrap_or(begin));
+        peer_info = vec![Json::from(target.to_string()), own_info.clone()];
+        if end.is_none() {
+            waiting.push(*target);
+        }
+        let is_recovered = |object: &HObject| recovering.contains(object);
+        let copied = pushing.iter().filter(|(to, object)| to == target && !is_recovered(object));
+        in_flight = copied.map(|(_, object)| object.to_string()).collect();
+        started = pushing.iter().map(|(_, object)| object).max().unwrap_or(begin).clone();
+    }
+    let mut pulls: BTreeMap<i32, Vec<Json>> = BTreeMap::new();
+    for (from, object) in pulling {
+        pulls
+            .entry(*from)
+            .or_default()
+            .push(object! { "recovery_info" => object! { "object" => object.to_string() } });
+    }
+    let mut pushes: BTreeMap<&HObject, Vec<Json>> = BTreeMap::new();
+    for (to, object) in pushing {
+        let info = object! { "pushing_to" => to.to_string(), "push_info" => Json::Object(Vec::new()) };
+        pushes.entry(object).or_default().push(info);
+    }
+    object! {
+        "backfill_targets" => names(status.backfill_targets.iter().copied()),
+        "waiting_on_backfill" => names(waiting),
+        "last_backfill_started" => started.to_string(),
+        "backfill_info" => own_info,
+        "peer_backfill_info" => Json::Array(peer_info),
+        "backfills_in_flight" => Json::array(in_flight),
+        "recovering" => Json::array(recovering.iter().map(HObject::to_string)),
+        "pg_backend" => object! {
+            "pull_from_peer" => Json::array(pulls.into_iter().map(|(from, pulls)| {
+                object! { "pull_from" => from.to_string(), "pulls" => Json::Array(pulls) }
+            })),
+            "pushing" => Json::array(pushes.into_iter().map(|(object, to)| {
+                object! { "pushing" => object.to_string(), "pushing_to" => Json::Array(to) }
+            })),
+        },
+    }
+}
+
+/// OSDs as `pg_shard_t` is printed.
+fn names(osds: impl IntoIterator<Item = i32>) -> Json {
+    Json::array(osds.into_iter().map(|osd| osd.to_string()))
+}
+
+/// 0 or 1, as stock has them.
+fn push_flags(out: &mut Json, last_update: Eversion, created: Epoch, last_backfill: &HObject) {
+    out.push("empty", u64::from(last_update == Eversion::ZERO));
+    out.push("dne", u64::from(created == 0));
+    out.push("incomplete", u64::from(!last_backfill.max));
+}
+
+fn hit_set_history() -> Json {
+    object! { "current_last_update" => "0'0", "history" => Json::Array(Vec::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pg_stats::tests::report;
+    use super::*;
+    use crate::shard::Interval;
+    use std::sync::Arc;
+    use wire::types::{OsdRow, OsdState, PastIntervals, PgCounts, PgState};
+
+    fn map(up: &[i32]) -> OsdMap {
+        let row = |osd: i32| {
+            let up = if up.contains(&osd) { OsdState::UP } else { 0 };
+            OsdRow { state: OsdState(OsdState::EXISTS | up), ..OsdRow::default() }
+        };
+        OsdMap { epoch: 50, osds: (0..4).map(row).collect(), ..OsdMap::default() }
+    }
+
+    fn past(first: Epoch, last: Epoch, acting: &[i32]) -> PastInterval {
+        let (up, acting) = (acting.to_vec(), acting.to_vec());
+        PastInterval { first, last, up, primary: acting[0], acting, may_have_written: true }
+    }
+
+    fn peer(osd: i32) -> PeerStatus {
+        let info = PgCopyInfo {
+            created: 2,
+            store_since: 1,
+            activated: 5,
+            last_epoch_started: 5,
+            last_epoch_clean: 4,
+            last_epoch_split: 0,
+            last_update: Eversion { epoch: 5, version: 9 },
+            last_user_version: 9,
+            log_tail: Eversion::ZERO,
+            last_backfill: HObject::min(),
+            counts: PgCounts::default(),
+        };
+        PeerStatus {
+            osd,
+            is_member: true,
+            info: Some(info),
+            durable_to: Eversion { epoch: 5, version: 12 },
+            missing: 0,
+            lacks: 6,
+            last_backfill: HObject::min(),
+        }
+    }
+
+    fn query(report: &PgReport, map: &OsdMap) -> serde_json::Value {
+        let view = View { map, own: 0, report, status: &report.status, times: None, wall: UTime::ZERO };
+        let mut out = Json::Object(Vec::new());
+        view.push_all(&mut out, &PgStat::unknown());
+        serde_json::from_str(&out.compact()).unwrap()
+    }
+
+    #[test]
+    fn blocked_peering_names_the_osds_that_block_it() {
+        let mut report = report();
+        report.history.last_epoch_started = 10;
+        let status = &mut report.status;
+        (status.state, status.stage) = (PgState::DOWN, "Started/Primary/Peering/Down");
+        (status.interval, status.blocked_by) = (Arc::new(Interval::new(30, vec![0], 3, 2)), vec![1]);
+        let intervals = vec![past(3, 9, &[0, 3]), past(10, 19, &[0, 1]), past(20, 29, &[1])];
+        status.past = Arc::new(PastIntervals { known_since: 2, intervals });
+        let json = query(&report, &map(&[0]));
+        let state = &json["recovery_state"];
+        assert_eq!(state[0]["name"], "Started/Primary/Peering/Down");
+        assert_eq!(state[0]["comment"], "not enough up instances of this PG to go active");
+        let peering = &state[1];
+        assert_eq!(peering["name"], "Started/Primary/Peering");
+        assert_eq!(peering["blocked"], "peering is blocked due to down osds");
+        assert_eq!(peering["probing_osds"], serde_json::json!(["0"]));
+        assert_eq!(peering["down_osds_we_would_probe"], serde_json::json!([1]));
+        assert_eq!(peering["peering_blocked_by"][0]["osd"], 1);
+        assert_eq!(peering["peering_blocked_by"][0]["current_lost_at"], 0);
+        let past = &peering["past_intervals"][0];
+        assert_eq!((&past["first"], &past["last"]), (&"10".into(), &"29".into()));
+        assert_eq!(past["intervals"][1], serde_json::json!({"first": "20", "last": "29", "acting": "1"}));
+        assert_eq!(state[2]["name"], "Started");
+        assert_eq!(json["info"]["history"]["same_up_since"], 30);
+        assert!(json.get("acting_recovery_backfill").is_none());
+    }
+
+    #[test]
+    fn peering_that_waits_for_reports_names_their_osds() {
+        let mut report = report();
+        let status = &mut report.status;
+        (status.state, status.stage) = (PgState::PEERING, "Started/Primary/Peering/GetInfo");
+        (status.peers, status.probing) = (vec![PeerStatus { info: None, ..peer(2) }], vec![2]);
+        let json = query(&report, &map(&[0, 1, 2]));
+        assert_eq!(json["recovery_state"][0]["requested_info_from"][0]["osd"], "2");
+        assert!(json["recovery_state"][1].get("blocked").is_none());
+        assert_eq!(json["peer_info"], serde_json::json!([]), "osd.2 has not reported");
+    }
+
+    #[test]
+    fn active_pg_shows_backfill_and_unfound_objects() {
+        let mut report = report();
+        let status = &mut report.status;
+        let object = |hash| HObject { pool: 1, hash, ..HObject::min() };
+        (status.peers, status.backfill_targets, status.unfound) = (vec![peer(1), peer(2)], vec![2], 1);
+        status.past = Arc::new(PastIntervals { known_since: 2, intervals: vec![past(5, 6, &[0, 3])] });
+        status.progress = ProgressStatus {
+            recovering: vec![object(1)],
+            pulling: vec![(1, object(1))],
+            pushing: vec![(2, object(2))],
+            window: Some((2, object(0), Some(object(1)))),
+        };
+        let json = query(&report, &map(&[0, 1, 2]));
+        assert_eq!(json["backfill_targets"], serde_json::json!(["2"]));
+        assert_eq!(json["acting_recovery_backfill"], serde_json::json!(["0", "1", "2"]));
+        let peer = &json["peer_info"][0];
+        assert_eq!((&peer["peer"], &peer["last_update"]), (&"1".into(), &"5'12".into()));
+        assert_eq!((&peer["incomplete"], &peer["last_backfill"]), (&1.into(), &"MIN".into()));
+        assert_eq!(peer["stats"]["stat_sum"]["num_objects_missing"], 6);
+        let state = &json["recovery_state"][0];
+        assert_eq!(state["name"], "Started/Primary/Active");
+        assert_eq!(
+            state["might_have_unfound"][0],
+            serde_json::json!({"osd": "1", "status": "already probed"})
+        );
+        assert_eq!(state["might_have_unfound"][2], serde_json::json!({"osd": "3", "status": "osd is down"}));
+        let progress = &state["recovery_progress"];
+        assert_eq!(progress["backfill_targets"], serde_json::json!(["2"]));
+        assert_eq!(progress["recovering"].as_array().unwrap().len(), 1);
+        assert_eq!(progress["backfills_in_flight"].as_array().unwrap().len(), 1);
+        assert_eq!(progress["pg_backend"]["pull_from_peer"][0]["pull_from"], "1");
+        assert_eq!(json["recovery_state"][1]["name"], "Started");
+    }
+
+    #[test]
+    fn stage_time_is_that_of_its_first_report() {
+        let (mut stages, mut report) = (Stages::default(), report());
+        let at = |sec| UTime { sec, nsec: 0 };
+        let times = |stages: &Stages| {
+            let times = stages.0.values().next().unwrap();
+            (times.started_at.sec, times.stage_at.sec)
+        };
+        report.status.stage = "Started/Primary/Peering/GetInfo";
+        stages.note(at(1), &report);
+        report.status.stage = "Started/Primary/Active";
+        stages.note(at(2), &report);
+        stages.note(at(3), &report);
+        assert_eq!(times(&stages), (1, 2));
+        report.status.interval = Arc::new(Interval::new(9, vec![0], 3, 2));
+        stages.note(at(4), &report);
+        assert_eq!(times(&stages), (4, 4));
+    }
+}

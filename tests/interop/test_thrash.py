@@ -1,0 +1,29 @@
+"""The thrasher against real daemons: three minutes gate a change, thirty with --long (or SHOAL_THRASH_MINUTES of them)."""
+import os
+import unittest
+
+import harness
+import replicated
+import thrash
+
+SEED = int(os.environ.get("SHOAL_SEED", "1"))
+
+
+def minutes():
+    return float(os.environ.get("SHOAL_THRASH_MINUTES", "30" if harness.LONG else "3"))
+
+
+class Thrash(unittest.TestCase):
+    def test_thrashed_cluster_loses_no_acknowledged_write(self):
+        # Each minute may end with a wait for clean PGs.
+        harness.give_time(300 + 180 * minutes())
+        cluster = replicated.make_cluster(6 if harness.LONG else 4)
+        self.addCleanup(cluster.close)
+        lines = []
+        thrasher, load, problems = thrash.thrash(cluster, minutes(), SEED, say=lines.append)
+        if problems:
+            print("\n".join(lines))
+            cluster.show_logs()
+        self.assertEqual(problems, [], f"seed {SEED}")
+        self.assertGreater(load.writes(), 100)
+        self.assertGreater(len(thrasher.actions), 4, "it did next to nothing")
