@@ -390,7 +390,7 @@ fn interval_that_may_have_written_blocks_until_a_member_returns() {
     cluster.start(2, two);
     cluster.interval(vec![2], vec![2]);
     cluster.run();
-    assert_eq!(cluster.state(), "down+undersized");
+    assert_eq!(cluster.state(), "down");
     let report = cluster.report();
     assert_eq!(report.status.blocked_by, [0, 1]);
     cluster.start(0, zero);

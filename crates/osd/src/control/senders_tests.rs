@@ -86,7 +86,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// The shards take these. Clients' requests ask capabilities: see `tests/senders.rs`.
-const OF_SHARDS: [&str; 3] = ["MOSDOp", "MOSDBackoff", "MOSDPeer"];
+const OF_SHARDS: [&str; 2] = ["MOSDOp", "MOSDBackoff"];
 
 /// A valid increment to epoch 1: with the right checksums, as anybody can make it.
 fn first_maps() -> MOSDMap {

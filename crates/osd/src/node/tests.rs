@@ -57,7 +57,7 @@ fn usage(available: u64) -> StoreUsage {
 
 /// Every core has the same routes: the PG is on core 2.
 fn map(orders: Vec<PgOrder>) -> Input {
-    let mut view = ClusterView { epoch: 10, ..ClusterView::default() };
+    let mut view = ClusterView { epoch: 10, ..ClusterView::of_osds(0..1) };
     view.pools.insert(PG.pool, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
     view.routes = Routes::new(3);
     view.routes.set(PG, CoreId(2));
@@ -65,7 +65,21 @@ fn map(orders: Vec<PgOrder>) -> Input {
 }
 
 fn create() -> PgOrder {
-    PgOrder::Create { pg: PG.into(), split_bits: 0, created: 10, since: 10 }
+    PgOrder::alone(PG.into(), 0, 10)
+}
+
+/// The map that creates the PG, and everything that the core submits until it serves it.
+fn serve(core: &mut Core) {
+    let mut effects = step(core, Time(2), map(vec![create()]));
+    while !effects.is_empty() {
+        let mut next = Vec::new();
+        for effect in effects {
+            if let Effect::Submit { tag, .. } = effect {
+                next.extend(step(core, Time(2), Input::Completed(Completion::Committed { tag })));
+            }
+        }
+        effects = next;
+    }
 }
 
 fn peer() -> Peer {
@@ -159,9 +173,8 @@ fn requests_go_to_their_pgs_core_and_the_rest_to_core_0() {
 #[test]
 fn own_pg_is_served_without_mail_and_replies_after_commit() {
     let mut core = started(2);
-    step(&mut core, Time(2), map(vec![create()]));
+    serve(&mut core);
     step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
-    step(&mut core, Time(2), Input::Completed(Completion::Committed { tag: 0 }));
     // The object is read, then the write is submitted.
     let effects = step(&mut core, Time(3), message(write(8)));
     let [Effect::Read { tag, .. }] = &effects[..] else { panic!("{effects:?}") };
@@ -178,7 +191,7 @@ fn own_pg_is_served_without_mail_and_replies_after_commit() {
 fn store_is_measured_before_writes_fill_it() {
     let mut core = started(2);
     step(&mut core, Time(2), Input::StoreUsage(usage(31 << 20)));
-    step(&mut core, Time(2), map(vec![create()]));
+    serve(&mut core);
     step(&mut core, Time(2), Input::Net(NetEvent::Ready { conn: CLIENT, peer: Box::new(peer()) }));
     // 31 MiB less the 3 % that are kept free: measured again after 256 KiB.
     let effects = step(&mut core, Time(3), message(write(512 << 10)));

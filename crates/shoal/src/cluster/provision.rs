@@ -71,8 +71,8 @@ const OSDS_DEFAULT: u32 = 1;
 /// One monitor's ids fit into a laptop; more is a typing error.
 const OSDS_MAX: u32 = 1000;
 const CORES_MAX: u32 = 64;
-/// Copies of new pools in a new cluster. One until OSDs replicate; then [`COPIES_OF_STOCK`].
-const COPIES: u32 = 1;
+/// Copies of new pools in a new cluster.
+const COPIES: u32 = COPIES_OF_STOCK;
 /// The default of `osd_pool_default_size`.
 const COPIES_OF_STOCK: u32 = 3;
 /// Of each file. It takes room only as it is filled.

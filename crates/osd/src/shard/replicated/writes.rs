@@ -175,6 +175,11 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     }
     let form = match changes.is_empty() {
         true => WireForm { changes: Default::default(), data: Rope::new() },
+        // Records of damage are this copy's own.
+        false if changes.iter().any(is_own_record) => {
+            let shared: Vec<Change> = changes.iter().filter(|c| !is_own_record(c)).cloned().collect();
+            WireForm::encode(&shared).expect("a request changes objects only")
+        }
         false => WireForm::encode(changes).expect("a request changes objects only"),
     };
     let write = PeerWrite {
@@ -200,6 +205,10 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     let messages = primary.members.iter().map(|osd| (OsdId(*osd), write.to(*osd))).collect();
     primary.unacknowledged.push_back(write);
     messages
+}
+
+fn is_own_record(change: &Change) -> bool {
+    change.content_of().is_some_and(|object| object.is_pg_meta())
 }
 
 impl SentWrite {
