@@ -451,14 +451,7 @@ fn requests_waiting_for_a_child_start_behind_the_split() {
     host.resend(1, tid, request);
     host.settle();
     assert!(host.find_reply(tid).is_none());
-    for (_, message) in std::mem::take(&mut host.sent) {
-        if let wire::messages::Body::MOSDBackoff(block) = message.body
-            && block.op == op_value::BACKOFF_BLOCK
-        {
-            let message = Box::new(wire::messages::MOSDBackoff { op: op_value::BACKOFF_ACK_BLOCK, ..*block });
-            host.step(osd::shard::Input::Backoff { conn: machine::ConnId(1), message });
-        }
-    }
+    host.acknowledge_backoffs();
     for (name, (tid, request)) in names.iter().zip(tids) {
         assert!(host.find_reply(tid).is_none(), "the client keeps it");
         host.resend(1, tid, request);

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory};
-use wire::messages::{Body, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
+use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
 use wire::types::*;
 
 pub const POOL: PoolId = 1;
@@ -252,6 +252,19 @@ impl Host {
         match self.sent.remove(at)?.1.body {
             Body::MOSDOpReply(reply) => Some(*reply),
             _ => None,
+        }
+    }
+
+    /// The clients acknowledge what they were told to hold back.
+    pub fn acknowledge_backoffs(&mut self) {
+        for (conn, message) in std::mem::take(&mut self.sent) {
+            match message.body {
+                Body::MOSDBackoff(block) if block.op == op_value::BACKOFF_BLOCK => {
+                    let message = Box::new(MOSDBackoff { op: op_value::BACKOFF_ACK_BLOCK, ..*block });
+                    self.step(Input::Backoff { conn, message });
+                }
+                body => self.sent.push_back((conn, Message { body, ..message })),
+            }
         }
     }
 
