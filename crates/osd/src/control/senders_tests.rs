@@ -8,7 +8,9 @@ use bytes::Bytes;
 use codec::{Encode, Features};
 use machine::identity::Proof;
 use machine::net::Held;
-use wire::messages::{ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPeer, MOSDPing, MPing, PingOp, senders_of};
+use wire::messages::{
+    ALL, MCommand, MMgrConfigure, MOSDForceRecovery, MOSDPeer, MOSDPing, MPing, PingOp, senders_of,
+};
 use wire::types::{AuthName, EntityName, OsdId, OsdMapIncremental, PeerBody, Uuid};
 
 /// The result of one message.

@@ -192,7 +192,9 @@ impl PgLog {
 
     /// The log ends or begins with this version, or has it.
     pub fn has(&self, version: Eversion) -> bool {
-        version == self.tail || version == self.head || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
+        version == self.tail
+            || version == self.head
+            || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
     }
 
     /// The newest version.

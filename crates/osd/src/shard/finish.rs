@@ -7,8 +7,8 @@ use crate::object::ObjectState;
 use crate::ops::{
     CallEnvironment, Execution, INFO_ATTR, ListOutcome, ListStatus, NewState, Operation, StatDelta,
 };
-use crate::pg::{CommitWaiter, Pg};
 use crate::pg::log::{EntryKind, LogEntry};
+use crate::pg::{CommitWaiter, Pg};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
