@@ -105,6 +105,9 @@ impl Shard {
         match &primary.stage {
             Stage::Down { .. } => state = state.with(PgState::DOWN),
             Stage::Incomplete => state = state.with(PgState::INCOMPLETE),
+            Stage::Activating if primary.is_waiting => {
+                state = state.with(PgState::PEERING).with(PgState::WAIT);
+            }
             Stage::Activating => state = state.with(PgState::ACTIVATING),
             Stage::Active => {
                 state = state.with(self.active_state(pg, &mut out, objects, size - acting.min(size)))
