@@ -5,9 +5,13 @@ mod harness;
 use bytes::Bytes;
 use harness::*;
 use machine::net::Held;
-use osd::shard::{ClusterView, Input, Interval, PgOrder, PgReport, PoolView, ShardConfig, ToControl};
+use machine::{ConnId, Time};
+use osd::shard::{
+    ClusterView, Input, Interval, LeaseNews, PgOrder, PgReport, PoolView, ShardConfig, ToControl,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadRequest};
 use wire::messages::MOSDPeer;
 use wire::types::*;
@@ -103,6 +107,25 @@ impl Cluster {
         self.interval =
             Interval { up, up_primary, ..Interval::new(self.epoch, acting, old.size, old.min_size) };
         self.publish(false);
+    }
+
+    /// An OSD's lease of another one ends in `ms` milliseconds.
+    fn lease(&mut self, osd: i32, of: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let held = vec![(of, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { held, ..LeaseNews::default() })));
+    }
+
+    /// An OSD has granted another one a lease that ends in `ms` milliseconds.
+    fn grant(&mut self, osd: i32, to: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let granted = vec![(to, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { granted, ..LeaseNews::default() })));
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.hosts.values_mut().for_each(|host| host.pass(Duration::from_millis(ms)));
+        self.run();
     }
 
     /// An OSD's process dies; its store keeps what was durable.
@@ -434,4 +457,89 @@ fn large_object_is_pushed_in_steps() {
     cluster.run();
     assert_eq!(cluster.state(), "active+clean");
     assert_eq!(cluster.stored(1, "big"), Some(data));
+}
+
+#[test]
+fn reply_without_lease_waits_and_keeps_later_replies_behind_it() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"one");
+    cluster.lease(0, 1, 300);
+    assert_eq!(cluster.get("a"), &b"one"[..], "the lease holds");
+    let read_late = cluster.send("a", vec![read(0, 0)]);
+    cluster.hosts.get_mut(&0).unwrap().now = Time::ZERO + Duration::from_millis(300);
+    cluster.run();
+    assert!(cluster.primary().find_reply(read_late).is_none(), "the lease ended before the store answered");
+    let missing = cluster.send("b", vec![read(0, 0)]);
+    let write = cluster.send("a", vec![write_full(b"two")]);
+    cluster.run();
+    assert!(cluster.primary().sent.is_empty(), "{:?}", cluster.primary().sent);
+    cluster.lease(0, 1, 800);
+    let order: Vec<u64> = cluster.primary().sent.iter().map(|(_, message)| message.tid).collect();
+    assert_eq!(order, [read_late, missing, write]);
+    assert_eq!(output(&cluster.primary().reply(read_late), 0), &b"one"[..]);
+    assert_eq!(cluster.get("a"), &b"two"[..]);
+}
+
+#[test]
+fn old_primary_drops_its_reads_and_new_one_waits_for_the_grant() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"one");
+    cluster.lease(0, 1, 0);
+    let tid = cluster.send("a", vec![read(0, 0)]);
+    cluster.run();
+    assert!(cluster.primary().find_reply(tid).is_none());
+    // osd.2 granted last.
+    cluster.grant(1, 0, 300);
+    cluster.grant(2, 0, 500);
+    let mut old = cluster.hosts.remove(&0).unwrap();
+    cluster.interval(vec![1, 2], vec![1, 2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "undersized+peering+wait");
+    cluster.pass(499);
+    assert_eq!(cluster.state(), "undersized+peering+wait");
+    cluster.pass(1);
+    assert_eq!(cluster.state(), "active+undersized+degraded");
+    cluster.put("a", b"two");
+    // The old primary hears of it.
+    let order = PgOrder::Interval {
+        pg: pg(),
+        split_bits: 0,
+        created: 0,
+        is_birth: false,
+        interval: Arc::new(cluster.interval.clone()),
+        past: Arc::new(cluster.past.clone()),
+    };
+    old.step(Input::Map { view: Arc::new(cluster.view()), orders: vec![order] });
+    old.step(Input::Leases(Arc::new(LeaseNews::endless(0..8))));
+    old.settle();
+    assert!(!old.sent.iter().any(|(conn, message)| *conn == ConnId(1) && message.tid == tid));
+}
+
+#[test]
+fn interval_that_ended_while_it_waited_hands_the_wait_on() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"one");
+    cluster.grant(1, 0, 500);
+    cluster.hosts.remove(&0).unwrap();
+    cluster.interval(vec![1, 2], vec![1, 2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "undersized+peering+wait");
+    // osd.2 granted nothing itself. It knows that osd.1 may have been waiting.
+    cluster.hosts.remove(&1).unwrap();
+    cluster.interval(vec![2], vec![2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "undersized+peering+wait");
+    cluster.pass(840);
+    assert_eq!(cluster.state(), "active+undersized+degraded");
+}
+
+#[test]
+fn old_primary_that_is_up_needs_no_wait() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"one");
+    cluster.grant(1, 0, 500);
+    cluster.grant(2, 0, 500);
+    cluster.interval(vec![1, 2, 0], vec![1, 2, 0]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+clean");
 }

@@ -154,7 +154,7 @@ fn statements() -> Vec<PeerBody> {
     };
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
     vec![
-        PeerBody::Report(CopyReport { info, missing: missing.clone(), past }),
+        PeerBody::Report(CopyReport { info, missing: missing.clone(), past, granted_ms: 340 }),
         PeerBody::Log(LogRun::default()),
         PeerBody::Scanned(ScanAnswer { begin: HObject::min(), end: object, objects: missing }),
         PeerBody::Remove,

@@ -493,7 +493,6 @@ impl Control {
             self.publish_credentials(now, fx);
         }
         self.live(now, fx);
-        self.ping_neighbours(now, fx);
         self.repeat_wishes(now, fx);
         if self.life.has_loaded() {
             self.save_records(fx);
@@ -538,11 +537,14 @@ impl Machine for Control {
         self.begin_life(now, fx);
         self.tell_compression(fx);
         self.tick(now, fx);
+        self.ping_neighbours(now, fx);
+        self.tell_leases(now, fx);
         self.begin_wanted_move(fx);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Time::earliest(self.mon.next_deadline(), self.ticked_at.map(|at| at + TICK))
+        let next = Time::earliest(self.ticked_at.map(|at| at + TICK), self.neighbours_deadline());
+        Time::earliest(self.mon.next_deadline(), next)
     }
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {

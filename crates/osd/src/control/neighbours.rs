@@ -1,26 +1,42 @@
 //! Heartbeats: are the OSDs around us alive, and are we?
+//!
+//! An answer to a heartbeat is also a read lease (see `shard/replicated/leases.rs`): a grant to the OSD that asked, if our map has
+//! that very process up. Other answers come back with a zero stamp. A process that our map knows to be dead hears `YOU_DIED`.
+//!
+//! Cost: neighbours that share an acting set with us are pinged every [`LEASE_PING`], whatever number of PGs they share.
 
 use super::{Control, Fx, Level};
 use crate::fast_map::FastMap;
+use crate::shard::{self, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 use machine::net::{CloseReason, NetEffect, Policy};
-use machine::{ConnId, Time};
+use machine::{ConnId, CoreId, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{MOSDFailure, MOSDPing, Message, PaxosHeader, PingOp};
-use wire::types::{EntityAddrVec, EntityKind, OsdMap};
+use wire::types::{EntityAddrVec, EntityKind, Epoch, OsdMap};
 
 #[derive(Default)]
 pub(super) struct Neighbours {
     /// By OSD.
     peers: BTreeMap<i32, Neighbour>,
     by_conn: FastMap<ConnId, i32>,
-    pinged_at: Option<Time>,
+    /// The next look at all peers. `None`: at once.
+    look_at: Option<Time>,
+    /// The shards do not have these yet.
+    news: LeaseNews,
+    has_started: bool,
+    /// When `YOU_DIED` last made us ask for maps.
+    died_at: Option<Time>,
 }
 
 struct Neighbour {
     back: EntityAddrVec,
     client: EntityAddrVec,
+    /// It is in an acting set with us.
+    is_partner: bool,
     conn: Option<ConnId>,
+    pinged_at: Option<Time>,
     /// Since when it owes us a sign of life.
     owes_since: Option<Time>,
     called_at: Option<Time>,
@@ -33,9 +49,25 @@ const CALL_AGAIN: Duration = Duration::from_secs(2);
 /// A shorter grace would report peers that are merely busy.
 const GRACE_MIN: Duration = Duration::from_secs(2);
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
+/// Two of three grants may be lost, or late by the network's delay, before a lease ends.
+const LEASE_PING: Duration = Duration::from_millis(200);
+/// Pause between two looks at neighbours that are no partners, and between two requests for maps.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The state of the sender of a ping in our map.
+enum Standing {
+    /// This very process is up.
+    Up,
+    /// It was up, and is no more.
+    Dead,
+    /// Our map is older than the process, or there is none.
+    Unknown,
+}
 
 impl Control {
     pub(super) fn choose_neighbours(&mut self, map: &OsdMap) {
+        let partners = self.holdings.partners();
+        self.neighbours.look_at = None;
         let mut wanted = self.holdings.neighbours();
         let up: Vec<i32> = map.osd_ids().filter(|o| map.is_up(*o) && *o != self.config.osd.0).collect();
         // The next in number on both sides, so that everybody is watched by somebody.
@@ -64,38 +96,46 @@ impl Control {
         });
         for osd in wanted.iter().copied() {
             if let Some((back, client)) = addrs_of(osd) {
-                self.neighbours.peers.entry(osd).or_insert(Neighbour {
+                let peer = self.neighbours.peers.entry(osd).or_insert(Neighbour {
                     back,
                     client,
+                    is_partner: false,
                     conn: None,
+                    pinged_at: None,
                     owes_since: None,
                     called_at: None,
                     reported_at: None,
                 });
+                peer.is_partner = partners.contains(&osd);
             }
         }
     }
 
     pub(super) fn ping_neighbours(&mut self, now: Time, fx: &mut Fx) {
-        if !self.is_up() || self.life.is_stopping() {
+        if self.neighbours.look_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.neighbours.look_at = None;
+        if !self.life.is_up() || !self.is_up() {
             return;
         }
         let interval = self.options.heartbeat_interval;
         let grace = self.options.heartbeat_grace.max(GRACE_MIN);
-        let due = self.neighbours.pinged_at.is_none_or(|at| now >= at + interval);
-        if due {
-            self.neighbours.pinged_at = Some(now);
-        }
+        let has_partners = self.neighbours.peers.values().any(|peer| peer.is_partner);
+        self.neighbours.look_at = Some(now + if has_partners { LEASE_PING } else { LOOK });
         let ping = self.ping(now, PingOp::PING);
         let mut calls = Vec::new();
         for (&osd, peer) in &mut self.neighbours.peers {
+            let interval = if peer.is_partner { LEASE_PING.min(interval) } else { interval };
+            let due = peer.pinged_at.is_none_or(|at| now >= at + interval);
             match peer.conn {
                 None if peer.called_at.is_none_or(|at| now >= at + CALL_AGAIN) => {
-                    peer.called_at = Some(now);
+                    (peer.called_at, peer.pinged_at) = (Some(now), Some(now));
                     peer.owes_since.get_or_insert(now);
                     calls.push((osd, peer.back.clone()));
                 }
                 Some(conn) if due => {
+                    peer.pinged_at = Some(now);
                     peer.owes_since.get_or_insert(now);
                     let message = Message::new(ping.clone());
                     fx.push(super::Effect::Net(NetEffect::Send { conn, message }));
@@ -171,25 +211,70 @@ impl Control {
     pub(super) fn on_ping(&mut self, now: Time, conn: ConnId, ping: &MOSDPing, fx: &mut Fx) {
         match ping.op {
             PingOp::PING => {
-                let reply = MOSDPing {
-                    ping_stamp: ping.ping_stamp,
-                    mono_ping_stamp_ns: ping.mono_ping_stamp_ns,
-                    ..self.ping(now, PingOp::PING_REPLY)
+                let osd = self.peers.get(&conn).and_then(|peer| peer.identity.osd());
+                let standing = osd.map_or(Standing::Unknown, |osd| self.standing(osd, ping.up_from));
+                let (op, mono_ping_stamp_ns) = match standing {
+                    Standing::Up => (PingOp::PING_REPLY, ping.mono_ping_stamp_ns),
+                    Standing::Unknown => (PingOp::PING_REPLY, 0),
+                    Standing::Dead => (PingOp::YOU_DIED, 0),
                 };
+                if let (Standing::Up, Some(osd)) = (standing, osd) {
+                    self.neighbours.news.granted.push((osd, now + READ_LEASE + READ_LEASE_MARGIN));
+                }
+                let reply =
+                    MOSDPing { ping_stamp: ping.ping_stamp, mono_ping_stamp_ns, ..self.ping(now, op) };
                 self.send(conn, Message::new(reply), fx);
             }
             PingOp::PING_REPLY => {
-                let Some(peer) =
-                    self.neighbours.by_conn.get(&conn).and_then(|osd| self.neighbours.peers.get_mut(osd))
-                else {
-                    return;
-                };
+                let Some(&osd) = self.neighbours.by_conn.get(&conn) else { return };
+                let Some(peer) = self.neighbours.peers.get_mut(&osd) else { return };
                 peer.owes_since = None;
+                let sent_at = Time(ping.mono_ping_stamp_ns.try_into().unwrap_or(0));
+                if sent_at != Time::ZERO && sent_at <= now {
+                    self.neighbours.news.held.push((osd, sent_at + READ_LEASE));
+                }
                 if peer.reported_at.take().is_some() {
                     self.take_back(now, conn, fx);
                 }
             }
+            PingOp::YOU_DIED if self.neighbours.by_conn.contains_key(&conn) => {
+                let lately = self.neighbours.died_at.is_some_and(|at| now < at + LOOK);
+                if ping.map_epoch > self.epoch() && !lately {
+                    self.neighbours.died_at = Some(now);
+                    let next = u64::from(self.epoch()) + 1;
+                    self.with_mon(now, fx, |mon, wanted| mon.subscribe("osdmap", next, wanted));
+                }
+            }
             _ => {}
+        }
+    }
+
+    fn standing(&self, osd: i32, up_from: Epoch) -> Standing {
+        let Some(map) = &self.history.map else { return Standing::Unknown };
+        let Some(row) = map.osd(osd) else { return Standing::Unknown };
+        match map.is_up(osd) && row.info.up_from == up_from {
+            true => Standing::Up,
+            false if row.info.down_at > up_from || row.info.up_from > up_from => Standing::Dead,
+            false => Standing::Unknown,
+        }
+    }
+
+    /// The next look at the neighbours.
+    pub(super) fn neighbours_deadline(&self) -> Option<Time> {
+        self.neighbours.look_at
+    }
+
+    /// Tells the shards of new leases and grants, before they hear of a later map.
+    pub(super) fn tell_leases(&mut self, now: Time, fx: &mut Fx) {
+        if !std::mem::replace(&mut self.neighbours.has_started, true) {
+            self.neighbours.news.granted_before = Some(now + READ_LEASE + READ_LEASE_MARGIN);
+        }
+        if self.neighbours.news.is_empty() {
+            return;
+        }
+        let news = Arc::new(std::mem::take(&mut self.neighbours.news));
+        for core in (0..self.config.cores).map(CoreId) {
+            fx.push(super::Effect::Shard { core, input: shard::Input::Leases(news.clone()) });
         }
     }
 
@@ -228,5 +313,111 @@ impl Control {
 
     pub(super) fn heartbeat_peers(&self) -> Vec<i32> {
         self.neighbours.peers.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Effect, testing};
+    use super::*;
+    use machine::identity::Proof;
+    use machine::net::Peer;
+    use machine::{Effects, Random};
+    use wire::messages::Body;
+    use wire::types::{AuthName, EntityAddr, EntityName, OsdRow, OsdState};
+
+    const CONN: ConnId = ConnId(7);
+
+    fn at_ms(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    /// osd.0, whose map has osd.3 as it says.
+    fn control(osd_3: OsdRow) -> Control {
+        let mut control = Control::new(testing::config(1), false, Random::from_number(1));
+        let mut map = OsdMap { epoch: 20, ..OsdMap::default() };
+        map.osds = vec![OsdRow::default(), OsdRow::default(), OsdRow::default(), osd_3];
+        control.history.map = Some(Arc::new(map));
+        let proof = Proof::cephx(AuthName::new(EntityKind::OSD, "3"), 4100, "allow *");
+        let peer =
+            Peer::identified(proof, EntityName::new(EntityKind::OSD, 3), EntityAddr::default()).unwrap();
+        control.peers.insert(CONN, Arc::new(peer));
+        control
+    }
+
+    fn row(state: u32, up_from: Epoch, down_at: Epoch) -> OsdRow {
+        let mut row = OsdRow { state: OsdState(OsdState::EXISTS | state), ..OsdRow::default() };
+        (row.info.up_from, row.info.down_at) = (up_from, down_at);
+        row
+    }
+
+    /// The answer's kind and stamp, and the end of the grant.
+    fn answer(osd_3: OsdRow, up_from: Epoch) -> (PingOp, i64, Option<Time>) {
+        let mut control = control(osd_3);
+        let ping = MOSDPing { op: PingOp::PING, up_from, mono_ping_stamp_ns: 55, ..MOSDPing::default() };
+        let mut fx = Effects::new();
+        control.on_ping(at_ms(1000), CONN, &ping, &mut fx);
+        let sent = fx.take().into_iter().find_map(|effect| match effect {
+            Effect::Net(NetEffect::Send { message, .. }) => Some(message.body),
+            _ => None,
+        });
+        let Some(Body::MOSDPing(reply)) = sent else { panic!("no answer: {sent:?}") };
+        let granted = control.neighbours.news.granted.first().map(|(osd, until)| {
+            assert_eq!(*osd, 3);
+            *until
+        });
+        (reply.op, reply.mono_ping_stamp_ns, granted)
+    }
+
+    #[test]
+    fn grant_counts_from_its_answer_for_the_process_that_is_up() {
+        let up = || row(OsdState::UP, 5, 4);
+        assert_eq!(answer(up(), 5), (PingOp::PING_REPLY, 55, Some(at_ms(1840))));
+        assert_eq!(answer(up(), 3), (PingOp::YOU_DIED, 0, None), "an earlier process");
+        assert_eq!(answer(up(), 9), (PingOp::PING_REPLY, 0, None), "our map is older than the process");
+    }
+
+    #[test]
+    fn ping_of_osd_that_is_down_grants_nothing() {
+        assert_eq!(answer(row(0, 5, 7), 5), (PingOp::YOU_DIED, 0, None));
+        assert_eq!(answer(row(0, 5, 7), 9), (PingOp::PING_REPLY, 0, None), "it booted again");
+    }
+
+    #[test]
+    fn lease_counts_from_the_sending_of_its_ping() {
+        let mut control = control(row(OsdState::UP, 5, 4));
+        let peer = Neighbour {
+            back: EntityAddrVec::default(),
+            client: EntityAddrVec::default(),
+            is_partner: true,
+            conn: Some(CONN),
+            pinged_at: Some(at_ms(100)),
+            owes_since: Some(at_ms(100)),
+            called_at: None,
+            reported_at: None,
+        };
+        control.neighbours.peers.insert(3, peer);
+        control.neighbours.by_conn.insert(CONN, 3);
+        let mut held_after = |op, stamp: Time| {
+            let ping = MOSDPing { op, mono_ping_stamp_ns: stamp.0 as i64, ..MOSDPing::default() };
+            control.on_ping(at_ms(500), CONN, &ping, &mut Effects::new());
+            std::mem::take(&mut control.neighbours.news.held)
+        };
+        assert_eq!(held_after(PingOp::PING_REPLY, at_ms(100)), [(3, at_ms(900))]);
+        assert_eq!(held_after(PingOp::PING_REPLY, Time::ZERO), [], "an answer without a grant");
+        assert_eq!(held_after(PingOp::PING_REPLY, at_ms(501)), [], "a stamp that nobody sent");
+        assert_eq!(held_after(PingOp::YOU_DIED, at_ms(100)), []);
+        assert!(control.neighbours.peers[&3].owes_since.is_none());
+    }
+
+    #[test]
+    fn shards_hear_of_grants_of_an_earlier_life_at_the_start() {
+        let mut control = control(OsdRow::default());
+        let mut fx = Effects::new();
+        control.tell_leases(at_ms(10), &mut fx);
+        control.tell_leases(at_ms(20), &mut fx);
+        let [Effect::Shard { input: shard::Input::Leases(news), .. }] = &fx.take()[..] else { panic!() };
+        let earlier = LeaseNews { granted_before: Some(at_ms(850)), ..LeaseNews::default() };
+        assert_eq!(**news, earlier);
     }
 }

@@ -147,6 +147,11 @@ impl Core {
         self.shard.copies()
     }
 
+    /// The PG's primary here may answer reads: the rest of the acting set has given it a lease.
+    pub fn may_read(&self, pg: &Pg, now: Time) -> bool {
+        self.shard.may_read(pg, now)
+    }
+
     /// PGs that clients' requests on this core reach.
     pub fn pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
         self.shard.owned_pgs()

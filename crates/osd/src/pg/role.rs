@@ -5,10 +5,12 @@
 
 use super::missing::Missing;
 use crate::slab::Key;
+use machine::net::Held;
+use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::Change;
 use store::moving::ObjectCopy;
-use wire::messages::MOSDPeer;
+use wire::messages::{MOSDPeer, Message};
 use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun};
 
 #[derive(Default)]
@@ -83,6 +85,8 @@ pub struct Primary {
     /// Acting and up OSDs besides this one. Empty until activation begins.
     pub members: Vec<i32>,
     pub is_self_activated: bool,
+    /// All members have activated, and an old primary may answer reads yet.
+    pub is_waiting: bool,
     /// Requests whose changes are not durable on every member, by version.
     pub in_flight: VecDeque<(Eversion, Key)>,
     /// Writes that some member has not acknowledged.
@@ -92,8 +96,20 @@ pub struct Primary {
     /// Listings that wait for the primary's own missing objects.
     pub waiting_lists: VecDeque<crate::shard::Parked>,
     pub is_clean: bool,
+    /// End of the reads of earlier intervals' primaries, as reports name it.
+    pub old_reads_until: Time,
+    /// Replies without a lease, and all later ones of the PG, in order.
+    pub waiting_replies: VecDeque<WaitingReply>,
     /// The acting set that the monitor was asked for last.
     pub wanted: Option<Vec<i32>>,
+}
+
+/// A reply that waits for a read lease.
+pub struct WaitingReply {
+    pub conn: ConnId,
+    pub message: Message,
+    /// The request's memory, so that its client sends no more than it may.
+    pub held: Held,
 }
 
 pub struct SentWrite {
@@ -109,6 +125,8 @@ pub struct Peer {
     pub up_from: Epoch,
     pub is_asked: bool,
     pub report: Option<CopyReport>,
+    /// The map of the report's sender.
+    pub report_epoch: Epoch,
     pub is_log_asked: bool,
     pub log: Option<LogRun>,
     /// Of a member: its activation is durable.

@@ -6,7 +6,8 @@ use super::missing::Missing;
 use super::role::{Role, Scan, Stage, Transfers};
 use crate::object::{ObjectBlock, ObjectTable};
 use crate::shard::{Interval, Moving, Parked, PgOrder};
-use machine::ConnId;
+use machine::net::Held;
+use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use store::{Collection, ObjectId};
@@ -49,6 +50,8 @@ pub struct Pg {
     pub missing: Missing,
     pub interval: Arc<Interval>,
     pub past: Arc<PastIntervals>,
+    /// Primaries of earlier intervals may answer reads until then. Zero: the present interval has waited for them.
+    pub old_reads_until: Time,
     pub role: Role,
     pub transfers: Transfers,
     pub scans: BTreeMap<u64, Scan>,
@@ -70,6 +73,7 @@ pub struct CommitWaiter {
     pub conn: ConnId,
     pub tid: u64,
     pub reply: MOSDOpReply,
+    pub held: Held,
 }
 
 impl Pg {
@@ -89,6 +93,7 @@ impl Pg {
             missing: Missing::default(),
             interval: Arc::default(),
             past: Arc::default(),
+            old_reads_until: Time::ZERO,
             role: Role::None,
             transfers: Transfers::default(),
             scans: BTreeMap::new(),
@@ -144,8 +149,8 @@ impl Pg {
     }
 
     /// What other OSDs may know of this copy. `store_since`: the first map that had this store's OSD up.
-    pub fn report(&self, store_since: Epoch) -> CopyReport {
-        let info = PgCopyInfo {
+    pub fn info(&self, store_since: Epoch) -> PgCopyInfo {
+        PgCopyInfo {
             created: self.history.created,
             store_since,
             activated: self.history.activated,
@@ -157,8 +162,13 @@ impl Pg {
             log_tail: self.log.tail(),
             last_backfill: self.progress.last_backfill.0.clone(),
             counts: self.progress.stats,
-        };
-        CopyReport { info, missing: self.missing.to_wire(), past: PastIntervals::clone(&self.past) }
+        }
+    }
+
+    /// `granted_ms`: the longest rest of this OSD's read grants to primaries of earlier intervals.
+    pub fn report(&self, store_since: Epoch, granted_ms: u32) -> CopyReport {
+        let (missing, past) = (self.missing.to_wire(), PastIntervals::clone(&self.past));
+        CopyReport { info: self.info(store_since), missing, past, granted_ms }
     }
 
     /// The requests on an object that must wait for its recovery.

@@ -74,7 +74,7 @@ impl Shard {
                         primary.waiting_lists.push_back(parked);
                     }
                 }
-                Verdict::Admit(access, _) if access.is_pg => self.begin_listing(pg_key, parked, fx),
+                Verdict::Admit(access, _) if access.is_pg => self.begin_listing(now, pg_key, parked, fx),
                 Verdict::Admit(access, operations) => self.admit(now, pg_key, parked, access, operations, fx),
                 Verdict::Refuse(errno) => self.refuse(&parked, errno, fx),
                 Verdict::Drop => {}
@@ -216,7 +216,7 @@ impl Shard {
 
     /// A write that has been seen before is answered as it was then, once that is durable. Asked when its turn has
     /// come, so that the first sending is not still on its way.
-    pub(super) fn answer_duplicate(&mut self, op: &Op, fx: &mut Fx) {
+    pub(super) fn answer_duplicate(&mut self, now: Time, op: Op, fx: &mut Fx) {
         let epoch = self.view.epoch;
         let pg = &mut self.pgs[op.pg];
         let Some(seen) = pg.log.find(&op.reqid) else { return };
@@ -229,12 +229,12 @@ impl Shard {
             None => OsdOpResult::of(o, 0, codec::Rope::new()),
         };
         reply.ops = message.ops.iter().enumerate().map(outcome).collect();
-        let (version, conn, tid) = (seen.version, op.conn, op.tid);
+        let (version, conn, tid, held) = (seen.version, op.conn, op.tid, op.held);
         if version <= pg.committed {
-            self.send(conn, Message::with_tid(tid, reply), fx);
+            self.reply_by_lease(now, op.pg, conn, Message::with_tid(tid, reply), held, fx);
         } else {
             let at = pg.commit_waiters.partition_point(|w| w.version <= version);
-            pg.commit_waiters.insert(at, CommitWaiter { version, conn, tid, reply });
+            pg.commit_waiters.insert(at, CommitWaiter { version, conn, tid, reply, held });
         }
     }
 

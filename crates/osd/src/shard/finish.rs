@@ -77,8 +77,9 @@ impl Shard {
         self.signals.on_reply(now, &op, &self.sessions, Errno::NOENT.result(), (0, 0));
         let mut reply = op.message.reply(Errno::NOENT.result(), self.view.epoch, DURABLE);
         reply.ops = op.message.ops.iter().map(|o| OsdOpResult::of(o, 0, Rope::new())).collect();
-        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
-        self.pass_turn(op.pg, op.object);
+        let Op { conn, tid, pg, object, held, .. } = *op;
+        self.reply_by_lease(now, pg, conn, Message::with_tid(tid, reply), held, fx);
+        self.pass_turn(pg, object);
     }
 
     fn finish_read(&mut self, now: Time, key: Key, outcome: ListOutcome, fx: &mut Fx) {
@@ -102,8 +103,9 @@ impl Shard {
         if result >= 0 && !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
-        self.send(op.conn, Message::with_tid(op.tid, reply), fx);
-        self.pass_turn(op.pg, op.object);
+        let Op { conn, tid, pg, object, held, .. } = *op;
+        self.reply_by_lease(now, pg, conn, Message::with_tid(tid, reply), held, fx);
+        self.pass_turn(pg, object);
     }
 
     fn finish_write(&mut self, now: Time, key: Key, mut outcome: ListOutcome, wall: UTime, fx: &mut Fx) {
@@ -378,14 +380,14 @@ impl Shard {
         let bytes = (written_bytes, out_bytes(&reply.ops));
         self.signals.on_reply(now, &op, &self.sessions, reply.result, bytes);
         self.pgs[op.pg].objects[op.object].end_write();
-        self.send_committed(&op, reply, fx);
+        self.send_committed(&mut op, reply, fx);
         if !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
         self.pass_turn(op.pg, op.object);
     }
 
-    fn send_committed(&mut self, op: &Op, reply: MOSDOpReply, fx: &mut Fx) {
+    fn send_committed(&mut self, op: &mut Op, reply: MOSDOpReply, fx: &mut Fx) {
         let message = Message::with_tid(op.tid, reply);
         #[cfg(feature = "planted-bugs")]
         if planted::has(PlantedBug::ReplyOutOfOrder) {
@@ -399,18 +401,18 @@ impl Shard {
             return;
         }
         if !planted::has(PlantedBug::ReplyBeforeCommit) {
-            self.send(op.conn, message, fx);
+            let held = std::mem::take(&mut op.held);
+            self.reply_in_order(op.pg, op.conn, message, held, fx);
         }
     }
 
     /// Answers repeated requests whose first sending is durable: those below version `to`, and those at `to` if it is
     /// included.
     pub(super) fn answer_commit_waiters(&mut self, pg_key: Key, to: Eversion, included: bool, fx: &mut Fx) {
-        let pg = &mut self.pgs[pg_key];
         let is_due = |w: &mut CommitWaiter| w.version < to || included && w.version == to;
-        while let Some(w) = pg.commit_waiters.pop_front_if(is_due) {
-            let message: (MOSDOpReply, u64) = (w.reply, w.tid);
-            fx.push(super::Effect::Send { conn: w.conn, message: Message::with_tid(message.1, message.0) });
+        while let Some(w) = self.pgs[pg_key].commit_waiters.pop_front_if(is_due) {
+            let CommitWaiter { conn, tid, reply, held, .. } = w;
+            self.reply_in_order(pg_key, conn, Message::with_tid(tid, reply), held, fx);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::moving::MoveMessage;
 use super::op::Parked;
-use super::replicated::PgStatus;
+use super::replicated::{LeaseNews, PgStatus};
 use super::view::ClusterView;
 use crate::options::LimitOptions;
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
@@ -52,6 +52,8 @@ pub enum Input {
         view: Arc<ClusterView>,
         orders: Vec<PgOrder>,
     },
+    /// Read leases and grants that are new.
+    Leases(Arc<LeaseNews>),
     Committed {
         tag: Tag,
     },

@@ -25,7 +25,6 @@ pub(super) struct List {
     pub received: Time,
     results: OsdOpResults,
     page: Option<Page>,
-    #[expect(dead_code, reason = "it gives memory back when the request is dropped")]
     held: Held,
 }
 
@@ -51,32 +50,32 @@ struct PlainFilter {
 const ALL_NAMESPACES: &[u8] = &[1];
 
 impl Shard {
-    pub(super) fn begin_listing(&mut self, pg: Key, parked: Parked, fx: &mut Fx) {
+    pub(super) fn begin_listing(&mut self, now: Time, pg: Key, parked: Parked, fx: &mut Fx) {
         let Parked { conn, tid, op: message, held, received } = parked;
         let results = OsdOpResults::new();
         let list = List { conn, tid, message, pg, received, results, page: None, held };
         let key = self.pending.insert(Pending::List(Box::new(list)));
-        self.next_list_op(key, 0, fx);
+        self.next_list_op(now, key, 0, fx);
     }
 
     /// Begins the next operation, or replies when there is none left or one failed.
-    fn next_list_op(&mut self, key: Key, result: i32, fx: &mut Fx) {
+    fn next_list_op(&mut self, now: Time, key: Key, result: i32, fx: &mut Fx) {
         let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
         let Some(op) = list.message.ops.get(list.results.len()) else {
-            return self.finish_listing(key, result, fx);
+            return self.finish_listing(now, key, result, fx);
         };
         let pg = &self.pgs[list.pg];
         let (start, page) = match begin_page(op, list.message.object.snap) {
             Ok(begun) => begun,
             Err(errno) => {
                 list.results.push(OsdOpResult::of(op, errno.result(), Rope::new()));
-                return self.finish_listing(key, errno.result(), fx);
+                return self.finish_listing(now, key, errno.result(), fx);
             }
         };
         let outside = (!start.max && !start.is_min() && start < pg.start()) || start >= pg.end();
         if outside && !start.is_min() && !page.legacy {
             list.results.push(OsdOpResult::of(op, Errno::INVAL.result(), Rope::new()));
-            return self.finish_listing(key, Errno::INVAL.result(), fx);
+            return self.finish_listing(now, key, Errno::INVAL.result(), fx);
         }
         let wanted = usize::try_from(op.params.pgls().count).unwrap_or(usize::MAX);
         let max = wanted.min(self.config.limits.max_pgls);
@@ -89,7 +88,13 @@ impl Shard {
         self.read(key, request, fx);
     }
 
-    pub(super) fn on_list_read(&mut self, key: Key, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+    pub(super) fn on_list_read(
+        &mut self,
+        now: Time,
+        key: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
         let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
         let Some(page) = &mut list.page else { return };
         match answers.map(|mut a| a.pop()) {
@@ -117,7 +122,7 @@ impl Shard {
             Ok(_) | Err(_) => {
                 let op = &list.message.ops[list.results.len()];
                 list.results.push(OsdOpResult::of(op, Errno::IO.result(), Rope::new()));
-                return self.finish_listing(key, Errno::IO.result(), fx);
+                return self.finish_listing(now, key, Errno::IO.result(), fx);
             }
         }
         if let (Some(candidate), Some(filter)) = (page.candidates.front(), &page.filter) {
@@ -126,10 +131,10 @@ impl Shard {
             let request = ReadRequest { collection, object: ObjectId::from(candidate.clone()), queries };
             return self.read(key, request, fx);
         }
-        self.finish_page(key, fx);
+        self.finish_page(now, key, fx);
     }
 
-    fn finish_page(&mut self, key: Key, fx: &mut Fx) {
+    fn finish_page(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(Pending::List(list)) = self.pending.get_mut(key) else { return };
         let Some(page) = list.page.take() else { return };
         let features = self.sessions.get(&list.conn).map_or(codec::Features::NONE, |s| s.peer.features);
@@ -146,10 +151,10 @@ impl Shard {
         let op = &list.message.ops[list.results.len()];
         list.results.push(OsdOpResult::of(op, 0, output.into()));
         // 1 says that the PG is complete.
-        self.next_list_op(key, complete as i32, fx);
+        self.next_list_op(now, key, complete as i32, fx);
     }
 
-    fn finish_listing(&mut self, key: Key, result: i32, fx: &mut Fx) {
+    fn finish_listing(&mut self, now: Time, key: Key, result: i32, fx: &mut Fx) {
         let Some(Pending::List(mut list)) = self.pending.remove(key) else { return };
         let rest = list.message.ops[list.results.len()..].iter();
         list.results.extend(rest.map(|op| OsdOpResult::of(op, 0, Rope::new())));
@@ -158,7 +163,8 @@ impl Shard {
         let mut reply = list.message.reply(result, self.view.epoch, kind);
         reply.ops = list.results;
         reply.versions = ReplyVersions::new(progress.last_update, progress.last_user_version);
-        self.send(list.conn, Message::with_tid(list.tid, reply), fx);
+        let message = Message::with_tid(list.tid, reply);
+        self.reply_by_lease(now, list.pg, list.conn, message, list.held, fx);
     }
 }
 

@@ -30,7 +30,9 @@ mod watches;
 pub use io::{Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgOrder, PgReport, ToControl};
 pub use moving::Moving;
 pub use op::{Access, Parked};
-pub use replicated::{PeerStatus, PgStatus, ProgressStatus, choose};
+pub use replicated::{
+    LeaseNews, PeerStatus, PgStatus, ProgressStatus, READ_LEASE, READ_LEASE_MARGIN, choose,
+};
 pub use view::{ClusterView, PoolView};
 
 use crate::fast_map::FastMap;
@@ -97,6 +99,9 @@ pub struct Shard {
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
+    leases: replicated::Leases,
+    /// PGs whose replies wait for a read lease.
+    awaiting_leases: BTreeSet<Key>,
     /// A reply that the planted bug lets the next one overtake.
     #[cfg(feature = "planted-bugs")]
     held_reply: Option<(ConnId, Message)>,
@@ -192,6 +197,8 @@ impl Shard {
             due: BTreeSet::new(),
             early: VecDeque::new(),
             next_transfer: 0,
+            leases: replicated::Leases::default(),
+            awaiting_leases: BTreeSet::new(),
             #[cfg(feature = "planted-bugs")]
             held_reply: None,
         }
@@ -280,6 +287,7 @@ impl Machine for Shard {
             Input::Peer { from, message, held } => self.on_peer(now, from, message, held, fx),
             Input::LinkReset { osd } => self.on_link_reset(now, osd, fx),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
+            Input::Leases(news) => self.on_leases(now, &news, fx),
             Input::Limits(options) => {
                 self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);
             }

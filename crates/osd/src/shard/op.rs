@@ -51,7 +51,6 @@ pub struct Op {
     pub stamps: OpStamps,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
-    #[expect(dead_code, reason = "what it does, it does when the request is dropped")]
     pub held: Held,
 }
 

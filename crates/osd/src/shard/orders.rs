@@ -198,6 +198,7 @@ impl Shard {
             child.history = parent.history;
             child.progress = parent.progress.clone();
             (child.durable, child.committed) = (parent.durable, parent.committed);
+            child.old_reads_until = parent.old_reads_until;
             let share = parent.progress.stats.share(parts);
             child.progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);

@@ -25,7 +25,7 @@ impl Shard {
         let is_known = || self.pgs[op.pg].log.find(&op.reqid).is_some();
         if op.access.writes && !planted::has(PlantedBug::LostReqid) && is_known() {
             let op = self.take_op(key).expect("just seen");
-            return self.answer_duplicate(&op, fx);
+            return self.answer_duplicate(now, *op, fx);
         }
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         op.stamps.begun = now;
@@ -86,7 +86,7 @@ impl Shard {
     ) {
         match self.pending.get(key) {
             Some(Pending::Op(_)) => self.on_object_read(now, key, answers, fx),
-            Some(Pending::List(_)) => self.on_list_read(key, answers, fx),
+            Some(Pending::List(_)) => self.on_list_read(now, key, answers, fx),
             Some(Pending::LoadPg(_)) => self.on_pg_read(now, key, answers, fx),
             Some(Pending::RemovePg(..)) => self.on_removal_listed(key, answers, fx),
             Some(Pending::Departure { .. }) => self.on_departure_read(key, answers, fx),

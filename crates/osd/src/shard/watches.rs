@@ -10,6 +10,7 @@ use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Encode, Features};
+use machine::net::Held;
 use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub(super) enum Timer {
     Move(Key),
     /// A primary asks again for what it waits for.
     Peering(Key),
+    /// Reads of earlier intervals' primaries have ended: a primary that waits for it serves.
+    Serve(Key),
 }
 
 const TIMED_OUT: i32 = -110;
@@ -65,7 +68,7 @@ impl Shard {
         let (pg, object) = (op.pg, op.object);
         let client = op.reqid.name;
         for d in disconnects {
-            self.end_watch(pg, object, (d.cookie, d.client), d.tell, fx);
+            self.end_watch(now, pg, object, (d.cookie, d.client), d.tell, fx);
         }
         for c in connects {
             self.connect_watch(now, op, c.cookie, Duration::from_secs(c.timeout_s as u64), c.pings, fx);
@@ -79,7 +82,7 @@ impl Shard {
             self.start_notify(now, op, n, fx);
         }
         for ack in acks {
-            self.acknowledge(pg, object, client, ack, fx);
+            self.acknowledge(now, pg, object, client, ack, fx);
         }
     }
 
@@ -137,7 +140,15 @@ impl Shard {
     }
 
     /// The watch is over. Notifications that waited for it wait no more.
-    fn end_watch(&mut self, pg: Key, object: Key, who: (u64, EntityName), tell: bool, fx: &mut Fx) {
+    fn end_watch(
+        &mut self,
+        now: Time,
+        pg: Key,
+        object: Key,
+        who: (u64, EntityName),
+        tell: bool,
+        fx: &mut Fx,
+    ) {
         let (cookie, client) = who;
         let Some(context) = self.pgs.get_mut(pg).and_then(|p| p.objects.get_mut(object)) else { return };
         let Some(watch) = context.watches.remove(&who) else { return };
@@ -163,7 +174,7 @@ impl Shard {
         for id in watch.unacknowledged {
             if let Some(notify) = self.notifies.get_mut(&id) {
                 notify.waiting.remove(&(client, cookie));
-                self.complete_when_answered(id, false, fx);
+                self.complete_when_answered(now, id, false, fx);
             }
         }
     }
@@ -203,7 +214,7 @@ impl Shard {
         for (conn, cookie) in told {
             self.tell(id, conn, cookie, fx);
         }
-        self.complete_when_answered(id, false, fx);
+        self.complete_when_answered(now, id, false, fx);
     }
 
     fn tell(&self, id: u64, conn: ConnId, cookie: u64, fx: &mut Fx) {
@@ -223,6 +234,7 @@ impl Shard {
 
     fn acknowledge(
         &mut self,
+        now: Time,
         pg: Key,
         object: Key,
         client: EntityName,
@@ -242,11 +254,11 @@ impl Shard {
             notify.waiting.remove(&(client, cookie));
             notify.replies.insert((client.num as u64, cookie), ack.reply.clone());
         }
-        self.complete_when_answered(ack.notify_id, false, fx);
+        self.complete_when_answered(now, ack.notify_id, false, fx);
     }
 
     /// Tells the notifier the outcome when all have answered, or the time is up.
-    fn complete_when_answered(&mut self, id: u64, timed_out: bool, fx: &mut Fx) {
+    fn complete_when_answered(&mut self, now: Time, id: u64, timed_out: bool, fx: &mut Fx) {
         let Some(notify) = self.notifies.get(&id) else { return };
         if !notify.waiting.is_empty() && !timed_out {
             return;
@@ -272,7 +284,8 @@ impl Shard {
             notifier_gid: notify.notifier_gid,
             outcome: outcome.to_vec(Features::NONE).into(),
         };
-        self.send(notify.conn, Message::new(message), fx);
+        // It claims that every watcher heard: a later interval has other watchers.
+        self.reply_by_lease(now, notify.pg, notify.conn, Message::new(message), Held::default(), fx);
     }
 
     pub(super) fn on_closed(&mut self, now: Time, conn: ConnId) {
@@ -295,9 +308,10 @@ impl Shard {
         {
             self.timers.pop_first();
             match timer {
-                Timer::Notify(id) => self.complete_when_answered(id, true, fx),
+                Timer::Notify(id) => self.complete_when_answered(now, id, true, fx),
                 Timer::Move(pg) => self.end_pause(now, pg),
                 Timer::Peering(pg) => self.ask_again(now, pg, fx),
+                Timer::Serve(pg) => self.serve_when_activated(now, pg, fx),
                 // It changes the object, durably: not while the PG is between two cores.
                 Timer::Watch { pg, object, .. } if self.watch_must_wait(pg, object) => {
                     self.timers.insert((now + HELD_AGAIN, timer));
@@ -335,7 +349,7 @@ impl Shard {
         client: EntityName,
         fx: &mut Fx,
     ) {
-        self.end_watch(pg_key, object_key, (cookie, client), true, fx);
+        self.end_watch(now, pg_key, object_key, (cookie, client), true, fx);
         let (epoch, wall, osd) = (self.view.epoch, self.wall(now), self.config.osd);
         let pg = &mut self.pgs[pg_key];
         let version = pg.next_version(epoch);

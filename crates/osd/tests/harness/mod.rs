@@ -7,7 +7,9 @@ use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use osd::ops::Limits;
 use osd::pg::log::LogLimits;
-use osd::shard::{ClusterView, Effect, Input, PgOrder, PgReport, PoolView, Shard, ShardConfig, ToControl};
+use osd::shard::{
+    ClusterView, Effect, Input, LeaseNews, PgOrder, PgReport, PoolView, Shard, ShardConfig, ToControl,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +94,7 @@ impl Host {
             next_tid: 0,
         };
         host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
+        host.step(Input::Leases(Arc::new(LeaseNews::endless(0..8))));
         host.settle();
         host
     }

@@ -12,18 +12,20 @@ use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
 use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
 
-/// The PGs on one core. `_now` judges leases.
-pub(super) fn pg_sights(osd: OsdId, core: &Core, _now: Time, look: Look) -> Vec<PgSight> {
+/// The PGs on one core. `now` judges leases.
+pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, look: Look) -> Vec<PgSight> {
     let copies = core.copies().filter(|pg| look.sees(pg.id) && pg.moving.is_none());
     let copies = copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing));
-    copies.map(|pg| sight(osd, pg, look)).collect()
+    copies.map(|pg| sight(osd, pg, core.may_read(pg, now), look)).collect()
 }
 
-fn sight(osd: OsdId, pg: &Pg, look: Look) -> PgSight {
+fn sight(osd: OsdId, pg: &Pg, may_read: bool, look: Look) -> PgSight {
     let role = match &pg.role {
         Role::None => PgRole::Idle,
         Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
-        Role::Primary(_) if pg.phase == PgPhase::Active => PgRole::Primary(Service::ReadsAndWrites),
+        Role::Primary(_) if pg.phase == PgPhase::Active => {
+            PgRole::Primary(if may_read { Service::ReadsAndWrites } else { Service::Writes })
+        }
         Role::Primary(_) => PgRole::Primary(Service::None),
     };
     let osds = |osds: &[i32]| osds.iter().map(|osd| OsdId(*osd)).collect();

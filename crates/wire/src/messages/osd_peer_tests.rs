@@ -84,7 +84,7 @@ fn bodies() -> Vec<PeerBody> {
     let (begin, end) = (HObject::min(), object("z"));
     vec![
         PeerBody::Probe,
-        PeerBody::Report(CopyReport { info: info(), missing: missing(), past: past() }),
+        PeerBody::Report(CopyReport { info: info(), missing: missing(), past: past(), granted_ms: 340 }),
         PeerBody::LogRequest { have: V },
         PeerBody::Log(log()),
         PeerBody::Activate(Activation { info: info(), started: 5, log: log(), restart_backfill: true }),

@@ -106,6 +106,8 @@ pub struct CopyReport {
     pub info: PgCopyInfo,
     pub missing: Vec<MissingObject>,
     pub past: PastIntervals,
+    /// Longest rest of the sender's read grants to primaries of earlier intervals, in milliseconds.
+    pub granted_ms: u32,
 }
 
 /// A run of a PG's log.

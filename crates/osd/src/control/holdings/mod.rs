@@ -507,6 +507,13 @@ impl Holdings {
         let acting = self.entries.values().flat_map(|e| e.placement.acting.iter().chain(&e.placement.up));
         acting.copied().filter(|osd| *osd != self.osd && *osd >= 0 && *osd != i32::MAX).collect()
     }
+
+    /// OSDs that are in an acting set with this one.
+    pub fn partners(&self) -> BTreeSet<i32> {
+        let acting = self.entries.values().map(|entry| &entry.placement.acting);
+        let ours = acting.filter(|acting| acting.contains(&self.osd)).flatten().copied();
+        ours.filter(|osd| *osd != self.osd && *osd >= 0 && *osd != i32::MAX).collect()
+    }
 }
 
 impl Entry {

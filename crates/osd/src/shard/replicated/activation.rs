@@ -1,6 +1,8 @@
 //! Activation: every member takes over the authoritative log and makes it durable; then the primary serves.
 
+use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
+use super::leases::{READ_LEASE, READ_LEASE_MARGIN};
 use super::peering::{common_version, log_run, members, take_over};
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
@@ -26,6 +28,10 @@ impl Shard {
         let members = members(own, &pg.interval);
         let longer = (past.known_since < pg.past.known_since).then(|| (pg.id, past.clone()));
         pg.past = Arc::new(past);
+        let of_reports = pg.role.primary().map_or(Time::ZERO, |primary| primary.old_reads_until);
+        let old_reads_until = self.old_reads_until(&self.pgs[key]).max(of_reports);
+        let pg = &mut self.pgs[key];
+        pg.old_reads_until = old_reads_until;
         pg.history.activated = started;
         let created = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
         let created = created.filter_map(|peer| Some(peer.report.as_ref()?.info.created)).max().unwrap_or(0);
@@ -64,7 +70,7 @@ impl Shard {
     pub(super) fn send_activation(&mut self, key: Key, osd: i32, fx: &mut Fx) {
         let store_since = self.view.store_since;
         let pg = &mut self.pgs[key];
-        let info = pg.report(store_since).info;
+        let info = pg.info(store_since);
         let (started, past) = (pg.interval.since, PastIntervals::clone(&pg.past));
         let Role::Primary(primary) = &mut pg.role else { return };
         let Some(peer) = primary.peers.get_mut(&osd) else { return };
@@ -85,7 +91,7 @@ impl Shard {
     }
 
     /// A member takes over the primary's log.
-    pub(super) fn on_activate(&mut self, key: Key, activation: Activation, fx: &mut Fx) {
+    pub(super) fn on_activate(&mut self, now: Time, key: Key, activation: Activation, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         match &mut pg.role {
             Role::Replica(stage @ Replica::Waiting) => *stage = Replica::Activating,
@@ -116,6 +122,8 @@ impl Shard {
             pg.role = Role::Replica(Replica::Waiting);
             return;
         }
+        // The primary may be waiting, and another one would have to: until it has started.
+        pg.old_reads_until = now + READ_LEASE + READ_LEASE_MARGIN;
         pg.history.created = pg.history.created.max(info.created);
         pg.history.activated = started;
         pg.history.last_epoch_started = pg.history.last_epoch_started.max(info.last_epoch_started);
@@ -193,13 +201,21 @@ impl Shard {
         self.serve_when_activated(now, key, fx);
     }
 
-    fn serve_when_activated(&mut self, now: Time, key: Key, fx: &mut Fx) {
-        let pg = &mut self.pgs[key];
+    /// Serves when all members have activated and no primary of an earlier interval can answer reads any more.
+    pub(in crate::shard) fn serve_when_activated(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get_mut(key) else { return };
         let Role::Primary(primary) = &mut pg.role else { return };
         let all = primary.members.iter().all(|osd| primary.peers[osd].is_activated);
         if primary.stage != Stage::Activating || !primary.is_self_activated || !all {
             return;
         }
+        if now < pg.old_reads_until {
+            primary.is_waiting = true;
+            self.timers.insert((pg.old_reads_until, Timer::Serve(key)));
+            return;
+        }
+        pg.old_reads_until = Time::ZERO;
+        primary.is_waiting = false;
         primary.stage = Stage::Active;
         let since = pg.interval.since;
         pg.history.last_epoch_started = since;

@@ -51,8 +51,15 @@ pub fn to_probe(
     map: &OsdMap,
 ) -> BTreeSet<i32> {
     let members = interval.up.iter().chain(&interval.acting);
-    let past = past.intervals.iter().filter(|interval| interval.last >= started).flat_map(|i| &i.acting);
-    members.chain(past).copied().filter(|osd| *osd != own && map.is_up(*osd)).collect()
+    let acting = past.intervals.iter().filter(|interval| interval.last >= started).flat_map(|i| &i.acting);
+    // An old primary that is up may not know the new interval yet, and answer reads.
+    let served = past.intervals.iter().filter(|interval| interval.may_have_written);
+    members
+        .chain(acting)
+        .chain(served.map(|interval| &interval.primary))
+        .copied()
+        .filter(|osd| *osd != own && map.is_up(*osd))
+        .collect()
 }
 
 /// The OSDs of a past interval that block peering: none of its members that is up has its writes, and one of these may have
@@ -145,6 +152,7 @@ mod tests {
             info,
             missing: Vec::new(),
             past: PastIntervals { known_since: 1, intervals: Vec::new() },
+            granted_ms: 0,
         }
     }
 

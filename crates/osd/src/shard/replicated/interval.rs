@@ -56,16 +56,16 @@ impl Shard {
             pg.phase = PgPhase::Replica;
             pg.role = Role::Replica(Replica::Waiting);
         } else {
-            self.announce_stray(key, fx);
+            self.announce_stray(now, key, fx);
         }
     }
 
     /// A copy that the map does not name tells the primary of it: it may have the only copy of a write, or be needed no more.
-    pub(super) fn announce_stray(&self, key: Key, fx: &mut Fx) {
+    pub(super) fn announce_stray(&self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &self.pgs[key];
         let primary = pg.interval.primary;
         if primary >= 0 && primary != self.config.osd.0 && pg.phase == PgPhase::Stray {
-            self.tell_peer(key, primary, PeerBody::Report(pg.report(self.view.store_since)), fx);
+            self.tell_peer(key, primary, PeerBody::Report(self.report_of(now, pg)), fx);
         }
     }
 
@@ -95,6 +95,7 @@ impl Shard {
         let pg = &mut self.pgs[key];
         pg.phase = phase;
         pg.role = Role::None;
+        self.awaiting_leases.remove(&key);
         pg.transfers = Default::default();
         pg.scans = BTreeMap::new();
         pg.objects = ObjectTable::default();
@@ -153,7 +154,11 @@ impl Shard {
     }
 
     pub(super) fn on_started(&mut self, key: Key, epoch: Epoch, fx: &mut Fx) {
-        let history = &mut self.pgs[key].history;
+        let pg = &mut self.pgs[key];
+        if epoch == pg.interval.since {
+            pg.old_reads_until = Time::ZERO;
+        }
+        let history = &mut pg.history;
         if history.last_epoch_started < epoch {
             history.last_epoch_started = epoch;
             self.save_history(key, fx);

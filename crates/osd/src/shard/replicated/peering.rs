@@ -6,6 +6,7 @@
 
 use super::super::{Effect, Fx, Shard, ToControl};
 use super::choose;
+use super::leases::reports_count_from;
 use crate::pg::log::PgLog;
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Stage};
@@ -13,14 +14,16 @@ use crate::pg::{Pg, meta};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use store::{Change, Transaction};
-use wire::types::{CopyReport, Eversion, HObject, LogRun, OsdMap, PeerBody};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PeerBody};
 
 impl Shard {
     pub(super) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let (map, own) = (self.view.map.clone(), self.config.osd.0);
         let Some(pg) = self.pgs.get_mut(key) else { return };
-        let report = pg.report(self.view.store_since);
+        // Its own grants count when it activates.
+        let report = pg.report(self.view.store_since, 0);
         let (id, interval) = (pg.id, pg.interval.clone());
         let Some(primary) = pg.role.primary_mut() else { return };
         if matches!(primary.stage, Stage::Activating | Stage::Active) {
@@ -34,12 +37,17 @@ impl Shard {
         let started = choose::last_epoch_started(&reports);
         let past = choose::longest_past(&reports, interval.since).unwrap_or(&report.past).clone();
         let probed = choose::to_probe(own, &interval, &past, started, &map);
-        let is_waiting = probed.iter().any(|osd| !reports.contains_key(osd));
+        let count_from = reports_count_from(own, &past, &map);
+        let counts = |osd: &i32| primary.peers.get(osd).is_some_and(|peer| peer.report_epoch >= count_from);
+        let is_waiting = probed.iter().any(|osd| !reports.contains_key(osd) || !counts(osd));
         if is_waiting {
             primary.stage = Stage::GetInfo;
             let mut asked = Vec::new();
             for osd in probed {
                 let peer = primary.peers.entry(osd).or_insert_with(|| Peer::of(osd, &map));
+                if peer.report_epoch < count_from && peer.report.take().is_some() {
+                    peer.is_asked = false;
+                }
                 if peer.report.is_none() && !std::mem::replace(&mut peer.is_asked, true) {
                     asked.push(osd);
                 }
@@ -165,14 +173,25 @@ impl Shard {
         true
     }
 
-    pub(super) fn on_report(&mut self, now: Time, key: Key, from: i32, report: CopyReport, fx: &mut Fx) {
+    pub(super) fn on_report(
+        &mut self,
+        now: Time,
+        key: Key,
+        from: i32,
+        epoch: Epoch,
+        report: CopyReport,
+        fx: &mut Fx,
+    ) {
         let map = self.view.map.clone();
         let pg = &mut self.pgs[key];
         let is_member = pg.interval.acting.contains(&from) || pg.interval.up.contains(&from);
         let Some(primary) = pg.role.primary_mut() else { return };
         let is_peering = !matches!(primary.stage, Stage::Activating | Stage::Active);
         if is_peering {
+            let granted = Duration::from_millis(report.granted_ms.into());
+            primary.old_reads_until = primary.old_reads_until.max(now + granted);
             let peer = primary.peers.entry(from).or_insert_with(|| Peer::of(from, &map));
+            peer.report_epoch = peer.report_epoch.max(epoch);
             let is_news = peer.report.as_ref() != Some(&report);
             peer.is_asked = true;
             peer.report = Some(report);

@@ -1,6 +1,7 @@
 //! Statements of other OSDs: those of the present interval are acted on, later ones wait for their map.
 
 use super::super::{Effect, Fx, Shard, ToControl};
+use super::leases::rest_ms;
 use crate::pg::role::{Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
@@ -43,7 +44,7 @@ impl Shard {
             }
             return;
         }
-        let Some(key) = known else { return self.on_statement_without_pg(from, *message, fx) };
+        let Some(key) = known else { return self.on_statement_without_pg(now, from, *message, fx) };
         if message.interval == self.pgs[key].interval.since {
             self.on_statement(now, key, from.0, *message, fx);
         }
@@ -57,7 +58,7 @@ impl Shard {
     }
 
     /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone.
-    fn on_statement_without_pg(&mut self, from: OsdId, message: MOSDPeer, fx: &mut Fx) {
+    fn on_statement_without_pg(&mut self, now: Time, from: OsdId, message: MOSDPeer, fx: &mut Fx) {
         if message.body != PeerBody::Probe {
             return;
         }
@@ -75,7 +76,8 @@ impl Shard {
             counts: PgCounts::default(),
         };
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
-        let body = PeerBody::Report(CopyReport { info, missing: Vec::new(), past });
+        let granted_ms = rest_ms(now, self.any_reads_until());
+        let body = PeerBody::Report(CopyReport { info, missing: Vec::new(), past, granted_ms });
         let (pg, epoch, interval) = (message.pg, self.view.epoch, message.interval);
         let message = Box::new(MOSDPeer { pg, epoch, interval, body, data: Rope::new() });
         fx.push(Effect::SendPeer { to: from, message });
@@ -86,11 +88,11 @@ impl Shard {
         let (is_primary, from_primary) = (matches!(pg.role, Role::Primary(_)), from == pg.interval.primary);
         match message.body {
             PeerBody::Probe if from_primary => {
-                let report = PeerBody::Report(pg.report(self.view.store_since));
+                let report = PeerBody::Report(self.report_of(now, pg));
                 self.tell_peer(key, from, report, fx);
             }
             PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
-            PeerBody::Activate(activation) if from_primary => self.on_activate(key, activation, fx),
+            PeerBody::Activate(activation) if from_primary => self.on_activate(now, key, activation, fx),
             PeerBody::Write(write) if from_primary => self.on_write(key, write, &message.data, fx),
             PeerBody::Pull(pull) if from_primary => self.on_pull(key, from, pull, fx),
             PeerBody::Scan(request) if from_primary => {
@@ -102,7 +104,9 @@ impl Shard {
             PeerBody::Remove if from_primary => self.on_remove(key, fx),
             PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
             PeerBody::Pushed(ack) => self.on_pushed(key, from, ack, fx),
-            PeerBody::Report(report) if is_primary => self.on_report(now, key, from, report, fx),
+            PeerBody::Report(report) if is_primary => {
+                self.on_report(now, key, from, message.epoch, report, fx);
+            }
             PeerBody::Log(run) if is_primary => self.on_log(now, key, from, run, fx),
             PeerBody::Activated { missing } if is_primary => self.on_activated(now, key, from, &missing, fx),
             PeerBody::Ack { durable_to } if is_primary => self.on_ack(now, key, from, durable_to, fx),
@@ -111,6 +115,10 @@ impl Shard {
             // A mistake of the sender: the map says who is primary.
             _ => {}
         }
+    }
+
+    pub(super) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
+        pg.report(self.view.store_since, rest_ms(now, self.old_reads_until(pg)))
     }
 
     pub(in crate::shard) fn statement(&self, pg: &Pg, body: PeerBody, data: Rope) -> Box<MOSDPeer> {
@@ -143,13 +151,13 @@ impl Shard {
         let primary_osd = pg.interval.primary;
         match &mut pg.role {
             Role::None if pg.phase == PgPhase::Stray && concerns(primary_osd) => {
-                return self.announce_stray(key, fx);
+                return self.announce_stray(now, key, fx);
             }
             Role::None => return,
             Role::Replica(stage) if concerns(primary_osd) => {
                 let is_active = *stage == Replica::Active;
-                let report = PeerBody::Report(pg.report(self.view.store_since));
                 let (durable_to, missing) = (pg.durable, pg.missing.to_wire());
+                let report = PeerBody::Report(self.report_of(now, &self.pgs[key]));
                 if is_active {
                     self.tell_peer(key, primary_osd, PeerBody::Activated { missing }, fx);
                     self.tell_peer(key, primary_osd, PeerBody::Ack { durable_to }, fx);

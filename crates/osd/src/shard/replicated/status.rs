@@ -105,6 +105,7 @@ impl Shard {
         let mut state = match &primary.stage {
             Stage::Down { .. } => PgState::DOWN,
             Stage::Incomplete => PgState::INCOMPLETE,
+            Stage::Activating if primary.is_waiting => PgState::PEERING.with(PgState::WAIT),
             Stage::Activating => PgState::ACTIVATING,
             Stage::Active if pg.phase == PgPhase::Active => PgState::ACTIVE,
             Stage::Active => PgState::PEERED,

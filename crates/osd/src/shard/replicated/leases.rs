@@ -1,0 +1,184 @@
+//! Read leases: a primary answers reads only while every other member of the acting set lets it.
+//!
+//! An old primary that is cut off from the monitor does not know that its interval ended. Its writes cannot commit, because a
+//! member has left the interval. Its reads are bounded by time: each answer to a heartbeat is a grant of one lease to the OSD
+//! that sent the heartbeat, for all PGs (`control/neighbours.rs`). An OSD grants only to OSDs that its map has up. So grants to an
+//! old primary end one lease after the map of any member of its acting set has it down.
+//!
+//! - A holder counts from the sending of its heartbeat, a granter from the sending of its answer, and by [`READ_LEASE_MARGIN`]
+//!   more for clocks of different rates. So a holder's lease ends first.
+//! - A member's report names the rest of its grants to primaries of earlier intervals. The new primary serves when these are
+//!   over. An old primary that is up must answer the probe, which ends its interval there: its grants need no wait.
+//! - An OSD that has just started may have granted in an earlier life, and assumes that it did.
+//! - The lease is checked when the reply goes out, after the store read. Without a lease replies wait in their order. They go out
+//!   with the next grants, or end with the role.
+//!
+//! Limits: an acting set of one OSD has nobody to ask and needs no lease. A host whose clock stops while its process runs is
+//! outside of the promise.
+
+use super::super::{Effect, Fx, Shard};
+use crate::fast_map::FastMap;
+use crate::pg::Pg;
+use crate::pg::role::{Role, WaitingReply};
+use crate::slab::Key;
+use machine::net::Held;
+use machine::{ConnId, Time};
+use std::time::Duration;
+use wire::messages::Message;
+use wire::types::{OsdMap, PastIntervals};
+
+/// Length of a grant.
+pub const READ_LEASE: Duration = Duration::from_millis(800);
+/// A granter waits so much longer than the holder may read: clock rates differ by less than 5 %.
+pub const READ_LEASE_MARGIN: Duration = Duration::from_millis(40);
+
+/// Leases that were renewed, and grants that were given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseNews {
+    /// End of the lease that an OSD gave us.
+    pub held: Vec<(i32, Time)>,
+    /// End of the grant that we gave an OSD.
+    pub granted: Vec<(i32, Time)>,
+    /// End of the grants that an earlier life of this OSD may have given. Told once, at the start.
+    pub granted_before: Option<Time>,
+}
+
+impl LeaseNews {
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.granted.is_empty() && self.granted_before.is_none()
+    }
+
+    /// Leases without end of these OSDs, for hosts without a control machine: benchmarks and tests.
+    pub fn endless(osds: std::ops::Range<i32>) -> LeaseNews {
+        LeaseNews { held: osds.map(|osd| (osd, Time(u64::MAX))).collect(), ..LeaseNews::default() }
+    }
+}
+
+/// The leases of this OSD, as one core knows them.
+#[derive(Default)]
+pub(in crate::shard) struct Leases {
+    held: FastMap<i32, Time>,
+    granted: FastMap<i32, Time>,
+    granted_before: Time,
+}
+
+impl Leases {
+    fn learn(&mut self, news: &LeaseNews) {
+        for (osd, until) in &news.held {
+            self.held.insert(*osd, *until);
+        }
+        for (osd, until) in &news.granted {
+            self.granted.insert(*osd, *until);
+        }
+        self.granted_before = self.granted_before.max(news.granted_before.unwrap_or_default());
+    }
+
+    /// The PG's primary may answer reads now.
+    fn allow(&self, own: i32, acting: &[i32], now: Time) -> bool {
+        let others = acting.iter().filter(|osd| **osd != own && **osd >= 0 && **osd != i32::MAX);
+        others.into_iter().all(|osd| self.held.get(osd).is_some_and(|until| now < *until))
+    }
+
+    /// End of the grant that this OSD may have given another one.
+    fn granted_until(&self, osd: i32) -> Time {
+        self.granted.get(&osd).copied().unwrap_or_default().max(self.granted_before)
+    }
+}
+
+/// Primaries of earlier intervals that served, and that the map has down.
+fn lost_primaries<'a>(own: i32, past: &'a PastIntervals, map: &'a OsdMap) -> impl Iterator<Item = i32> + 'a {
+    let served = past.intervals.iter().filter(|interval| interval.may_have_written);
+    served.map(|interval| interval.primary).filter(move |osd| *osd >= 0 && *osd != own && !map.is_up(*osd))
+}
+
+/// Reports of an older map do not count for leases: their senders may have granted to a lost primary since.
+pub(super) fn reports_count_from(own: i32, past: &PastIntervals, map: &OsdMap) -> u32 {
+    let down_at = |osd| map.osd(osd).map_or(map.epoch, |row| row.info.down_at);
+    lost_primaries(own, past, map).map(down_at).max().unwrap_or(0)
+}
+
+impl Shard {
+    /// True if a primary may answer reads: each other member of the acting set has given it a lease.
+    pub fn may_read(&self, pg: &Pg, now: Time) -> bool {
+        self.leases.allow(self.config.osd.0, &pg.interval.acting, now)
+    }
+
+    pub(in crate::shard) fn on_leases(&mut self, now: Time, news: &LeaseNews, fx: &mut Fx) {
+        self.leases.learn(news);
+        if !self.awaiting_leases.is_empty() {
+            self.send_waiting_replies(now, fx);
+        }
+    }
+
+    fn send_waiting_replies(&mut self, now: Time, fx: &mut Fx) {
+        for key in std::mem::take(&mut self.awaiting_leases) {
+            let Some(pg) = self.pgs.get(key) else { continue };
+            let may_read = self.may_read(pg, now);
+            let Some(primary) = self.pgs[key].role.primary_mut() else { continue };
+            if primary.waiting_replies.is_empty() {
+                continue;
+            }
+            if !may_read {
+                self.awaiting_leases.insert(key);
+                continue;
+            }
+            for WaitingReply { conn, message, .. } in std::mem::take(&mut primary.waiting_replies) {
+                fx.push(Effect::Send { conn, message });
+            }
+        }
+    }
+
+    /// Sends a reply that shows the state of the PG, now or when the lease is renewed.
+    pub(in crate::shard) fn reply_by_lease(
+        &mut self,
+        now: Time,
+        key: Key,
+        conn: ConnId,
+        message: Message,
+        held: Held,
+        fx: &mut Fx,
+    ) {
+        if self.may_read(&self.pgs[key], now) {
+            return self.reply_in_order(key, conn, message, held, fx);
+        }
+        // Without the role the interval is over.
+        if let Role::Primary(primary) = &mut self.pgs[key].role {
+            primary.waiting_replies.push_back(WaitingReply { conn, message, held });
+            self.awaiting_leases.insert(key);
+        }
+    }
+
+    /// Sends a reply behind the PG's replies that wait for a lease.
+    pub(in crate::shard) fn reply_in_order(
+        &mut self,
+        key: Key,
+        conn: ConnId,
+        message: Message,
+        held: Held,
+        fx: &mut Fx,
+    ) {
+        match self.pgs[key].role.primary_mut() {
+            Some(primary) if !primary.waiting_replies.is_empty() => {
+                primary.waiting_replies.push_back(WaitingReply { conn, message, held });
+            }
+            _ => fx.push(Effect::Send { conn, message }),
+        }
+    }
+
+    /// The end of the reads that primaries of the PG's earlier intervals may answer, as far as this OSD knows.
+    pub(super) fn old_reads_until(&self, pg: &Pg) -> Time {
+        let lost = lost_primaries(self.config.osd.0, &pg.past, &self.view.map);
+        lost.map(|osd| self.leases.granted_until(osd)).max().unwrap_or_default().max(pg.old_reads_until)
+    }
+
+    /// The same of a PG that is not here: of every OSD that is down.
+    pub(super) fn any_reads_until(&self) -> Time {
+        let granted = self.leases.granted.iter().filter(|(osd, _)| !self.view.map.is_up(**osd));
+        granted.map(|(_, until)| *until).max().unwrap_or_default().max(self.leases.granted_before)
+    }
+}
+
+/// The rest of a time for a report, rounded up.
+pub(super) fn rest_ms(now: Time, until: Time) -> u32 {
+    until.since(now).as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u32::MAX)
+}
