@@ -19,7 +19,13 @@ CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX = 90, 60
 
 def make_cluster(osds, *options):
     if not harness.STOCK:
-        return harness.Cluster("--store", "disk", "--size", "4G", *options, osds=osds)
+        cluster = harness.Cluster("--store", "disk", "--size", "4G", *options, osds=osds)
+        client = harness.Client(cluster)
+        # As on the stock cluster: one host, so OSDs are reporters of their own, and faults show within seconds.
+        for who, name, value in [("mon", "mon_allow_pool_delete", "true"), ("mon", "mon_osd_reporter_subtree_level", "osd"),
+                                 ("global", "osd_heartbeat_grace", "8")]:
+            client.ceph("config", "set", who, name, value)
+        return cluster
     cluster = stock_cluster.StockCluster(osds=osds, store="bluestore", extra=stock_cluster.FAULTS)
     client = harness.Client(cluster)
     # Its own pool has one copy, which would show in the states of this cluster.
