@@ -494,9 +494,9 @@ fn old_primary_drops_its_reads_and_new_one_waits_for_the_grant() {
     let mut old = cluster.hosts.remove(&0).unwrap();
     cluster.interval(vec![1, 2], vec![1, 2]);
     cluster.run();
-    assert_eq!(cluster.state(), "undersized+peering+wait");
+    assert_eq!(cluster.state(), "undersized+degraded+peering+wait");
     cluster.pass(499);
-    assert_eq!(cluster.state(), "undersized+peering+wait");
+    assert_eq!(cluster.state(), "undersized+degraded+peering+wait");
     cluster.pass(1);
     assert_eq!(cluster.state(), "active+undersized+degraded");
     cluster.put("a", b"two");
@@ -523,12 +523,12 @@ fn interval_that_ended_while_it_waited_hands_the_wait_on() {
     cluster.hosts.remove(&0).unwrap();
     cluster.interval(vec![1, 2], vec![1, 2]);
     cluster.run();
-    assert_eq!(cluster.state(), "undersized+peering+wait");
+    assert_eq!(cluster.state(), "undersized+degraded+peering+wait");
     // osd.2 granted nothing itself. It knows that osd.1 may have been waiting.
     cluster.hosts.remove(&1).unwrap();
     cluster.interval(vec![2], vec![2]);
     cluster.run();
-    assert_eq!(cluster.state(), "undersized+peering+wait");
+    assert_eq!(cluster.state(), "undersized+degraded+peering+wait");
     cluster.pass(840);
     assert_eq!(cluster.state(), "active+undersized+degraded");
 }
