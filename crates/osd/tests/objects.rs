@@ -245,6 +245,7 @@ fn watcher_of_an_earlier_interval_times_out() {
     assert!(host.find_reply(tid).is_none(), "the interval ended before the commit");
     let since = host.view.epoch + 1;
     host.map(vec![PgOrder::alone(pg(), 0, since)]);
+    host.acknowledge_backoffs();
     request.epoch = since;
     host.resend(1, tid, request);
     host.settle();

@@ -89,7 +89,7 @@ impl Shard {
         let Some(session) = self.sessions.get(&conn) else { return Verdict::Drop };
         let history = &pg.history;
         let sent_again_after: Epoch =
-            pg.interval.since.max(pool.last_force_op_resend).max(history.last_epoch_split);
+            history.same_primary_since.max(pool.last_force_op_resend).max(history.last_epoch_split);
         if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }

@@ -209,10 +209,10 @@ impl Shard {
         self.obstructed.extend(pgs);
     }
 
-    /// The first epoch of the interval in which a PG is served here.
+    /// The first epoch since which this OSD is the PG's primary, if it serves the PG.
     pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
         let pg = self.pgs.get(*self.pg_by_id.get(&pg)?)?;
-        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.interval.since)
+        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.history.same_primary_since)
     }
 
     /// The copies on this core.

@@ -159,7 +159,10 @@ impl Shard {
             (PgOrder::Interval { split_bits, created, is_birth, interval, past, .. }, _) => {
                 self.on_interval(now, id, split_bits, created, is_birth, interval, past, fx);
             }
-            (PgOrder::Idle { .. }, Some(key)) => self.end_role(key, PgPhase::Stray, fx),
+            (PgOrder::Idle { .. }, Some(key)) => {
+                self.end_role(key, PgPhase::Stray, fx);
+                self.let_go(key, fx);
+            }
             (PgOrder::Split { split_bits, children, epoch, .. }, Some(key)) => {
                 self.split(key, split_bits, children, epoch, fx);
             }
@@ -253,6 +256,7 @@ impl Shard {
             return;
         }
         self.end_role(key, PgPhase::Removing, fx);
+        self.let_go(key, fx);
         self.go_on_removing(key, CollectionRemoval::default(), fx);
     }
 

@@ -87,10 +87,17 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Report(CopyReport { info: info(), missing: missing(), past: past(), granted_ms: 340 }),
         PeerBody::LogRequest { have: V },
         PeerBody::Log(log()),
-        PeerBody::Activate(Activation { info: info(), started: 5, log: log(), restart_backfill: true }),
+        PeerBody::Activate(Activation {
+            info: info(),
+            started: 5,
+            log: log(),
+            restart_backfill: true,
+            past: past(),
+        }),
         PeerBody::Activated { missing: missing() },
         PeerBody::Write(PeerWrite {
             entry: entry(),
+            follows: Eversion::ZERO,
             counts: counts(),
             last_user_version: 12,
             committed_to: V,
@@ -107,6 +114,7 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Progressed { through: end },
         PeerBody::Clean { epoch: 7 },
         PeerBody::Remove,
+        PeerBody::Started { epoch: 7 },
     ]
 }
 

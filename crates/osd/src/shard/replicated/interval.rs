@@ -7,8 +7,8 @@ use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Primary, Replica, Role};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
-use machine::Time;
-use std::collections::BTreeMap;
+use machine::{ConnId, Time};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Change, Transaction};
@@ -55,7 +55,9 @@ impl Shard {
         } else if is_member {
             pg.phase = PgPhase::Replica;
             pg.role = Role::Replica(Replica::Waiting);
+            self.let_go(key, fx);
         } else {
+            self.let_go(key, fx);
             self.announce_stray(now, key, fx);
         }
     }
@@ -83,14 +85,16 @@ impl Shard {
         pg
     }
 
-    /// The fence: waiting requests, transfers and peers' states end. Their clients send again to whom the map names. What was
-    /// submitted to the store stays, and so does what the PG knows of itself.
+    /// The fence: waiting requests, transfers and peers' states end. What was submitted to the store stays, and so does what
+    /// the PG knows of itself.
+    ///
+    /// Stock clients send a request again when its PG's primary changes, and not when other members do. So the clients of
+    /// dropped requests are told to hold back: they send these again when they are let go.
     pub(in crate::shard) fn end_role(&mut self, key: Key, phase: PgPhase, fx: &mut Fx) {
         self.peering.remove(&key);
-        if self.pgs[key].phase != phase {
-            self.let_go(key, fx);
+        for conn in self.drop_requests(key) {
+            self.hold_back(key, conn, fx);
         }
-        self.drop_requests(key);
         self.forget_watches(key);
         let pg = &mut self.pgs[key];
         pg.phase = phase;
@@ -99,25 +103,33 @@ impl Shard {
         pg.transfers = Default::default();
         pg.scans = BTreeMap::new();
         pg.objects = ObjectTable::default();
-        pg.parked.clear();
         pg.commit_waiters.clear();
     }
 
-    fn drop_requests(&mut self, pg_key: Key) {
+    /// Drops the requests on a PG. Returns the clients that have no answer.
+    fn drop_requests(&mut self, pg_key: Key) -> BTreeSet<ConnId> {
         let mut gone = Vec::new();
+        let mut conns = BTreeSet::new();
         for (key, pending) in self.pending.iter() {
-            let theirs = match pending {
-                Pending::Op(op) => op.pg == pg_key,
-                Pending::List(list) => list.pg == pg_key,
-                _ => false,
+            let conn = match pending {
+                Pending::Op(op) if op.pg == pg_key => op.conn,
+                Pending::List(list) if list.pg == pg_key => list.conn,
+                _ => continue,
             };
-            if theirs {
-                gone.push(key);
-            }
+            conns.insert(conn);
+            gone.push(key);
         }
         for key in gone {
             self.pending.remove(key);
         }
+        let pg = &mut self.pgs[pg_key];
+        conns.extend(std::mem::take(&mut pg.parked).into_iter().map(|parked| parked.conn));
+        conns.extend(pg.commit_waiters.iter().map(|waiter| waiter.conn));
+        if let Role::Primary(primary) = &pg.role {
+            conns.extend(primary.waiting_lists.iter().map(|parked| parked.conn));
+            conns.extend(primary.waiting_replies.iter().map(|reply| reply.conn));
+        }
+        conns
     }
 
     /// Each map may end what a peering primary waits for: an OSD came back, or was given up.
