@@ -280,13 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn new_cluster_has_one_copy_and_spreads_over_osds() {
+    fn new_cluster_has_copies_as_its_osds_allow() {
         let dir = temporary("copies");
         let cluster = ensure_cluster(&dir, &Wish { osds: Some(3), port: Some(14690), ..Wish::default() });
         let conf = cluster.unwrap().conf;
         assert_eq!(conf.get(MON, "osd crush chooseleaf type"), Some("0"));
-        assert_eq!(conf.get(MON, "osd pool default size"), Some("1"));
-        assert_eq!(conf.get(MON, "mon allow pool size one"), Some("true"));
+        assert_eq!(conf.get(MON, "osd pool default size"), None, "three, as in stock");
+        assert_eq!(copies(2), [("osd pool default size", "2".into())]);
+        assert!(copies(1).contains(&("osd pool default size", "1".into())));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

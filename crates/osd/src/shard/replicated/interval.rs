@@ -58,6 +58,8 @@ impl Shard {
             self.let_go(key, fx);
         } else {
             self.let_go(key, fx);
+            // The primary forgets what an OSD said that its map had down: it is told again until it answers.
+            self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
             self.announce_stray(now, key, fx);
         }
     }
@@ -141,6 +143,11 @@ impl Shard {
 
     pub(in crate::shard) fn ask_again(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let Some(pg) = self.pgs.get(key) else { return };
+        if pg.phase == PgPhase::Stray && pg.moving.is_none() {
+            self.announce_stray(now, key, fx);
+            self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
+            return;
+        }
         let Some(primary) = pg.role.primary() else { return };
         if primary.is_clean && primary.unacknowledged.is_empty() {
             return;
