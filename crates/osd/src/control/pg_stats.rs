@@ -115,10 +115,7 @@ impl Stamps {
 }
 
 /// The shard's status of the present interval as primary. Older ones and those of a replica tell nothing about the PG.
-pub(super) fn present_status<'a>(
-    report: Option<&'a PgReport>,
-    interval_since: Option<Epoch>,
-) -> Option<&'a PgStatus> {
+pub(super) fn present_status(report: Option<&PgReport>, interval_since: Option<Epoch>) -> Option<&PgStatus> {
     let status = &report?.status;
     (status.is_primary && Some(status.interval.since) == interval_since).then_some(status)
 }

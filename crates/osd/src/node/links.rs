@@ -33,6 +33,7 @@ use crate::control::Level;
 use crate::fast_map::FastMap;
 use machine::net::{CloseReason, Credentials, NetEffect, NetEvent, Policy};
 use machine::{ConnId, CoreId, Effects, Time};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::messages::{Body, MOSDPeer, MPing, Message};
@@ -178,11 +179,13 @@ impl Links {
 
     /// Sends a statement, now or once the link is ready. Drops it if the map does not have the OSD up.
     pub(super) fn send(&mut self, now: Time, to: OsdId, message: Box<MOSDPeer>, map: &OsdMap, out: &mut Fx) {
-        if !self.links.contains_key(&to) {
-            let Some(life) = Life::of(to, map) else { return };
-            self.links.insert(to, Link::new(life, now));
-        }
-        let Some(link) = self.links.get_mut(&to) else { return };
+        let link = match self.links.entry(to) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let Some(life) = Life::of(to, map) else { return };
+                place.insert(Link::new(life, now))
+            }
+        };
         if let Stage::Ready { conn, .. } = link.stage {
             return send_over(conn, message, out);
         }

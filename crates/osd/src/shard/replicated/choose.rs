@@ -68,7 +68,7 @@ pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: 
     let mut out = BTreeSet::new();
     for interval in intervals_that_matter(past, started) {
         let survives = |osd: &i32| {
-            let lives = |report: &&CopyReport| {
+            let lives = |report: &CopyReport| {
                 report.info.store_since != 0 && report.info.store_since <= interval.first.max(1)
             };
             map.is_up(*osd) && reports.get(osd).is_some_and(|report| lives(report))

@@ -4,7 +4,7 @@ use super::super::watches::Timer;
 use super::super::{Effect, Fx, Interval, Pending, Shard, ToControl};
 use crate::object::ObjectTable;
 use crate::pg::meta::{self, Complete};
-use crate::pg::role::{Primary, Replica, Role};
+use crate::pg::role::{Replica, Role};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
 use machine::{ConnId, Time};
@@ -48,7 +48,7 @@ impl Shard {
         (pg.interval, pg.past) = (interval, past);
         if is_primary {
             pg.phase = PgPhase::Peering;
-            pg.role = Role::Primary(Box::new(Primary::default()));
+            pg.role = Role::Primary(Box::default());
             self.peering.insert(key);
             self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
             self.go_on_peering(now, key, fx);
