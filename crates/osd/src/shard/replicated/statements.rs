@@ -45,6 +45,10 @@ impl Shard {
             return;
         }
         let Some(key) = known else { return self.on_statement_without_pg(now, from, *message, fx) };
+        if message.interval < self.pgs[key].interval.since && message.epoch < self.view.epoch {
+            // The sender is behind. A statement of a newer map makes it ask the monitor for that; this one says nothing else.
+            return self.tell_peer(key, from.0, PeerBody::Ack { durable_to: Eversion::ZERO }, fx);
+        }
         if message.interval == self.pgs[key].interval.since {
             self.on_statement(now, key, from.0, *message, fx);
         }
