@@ -100,7 +100,7 @@ mod planted {
     #[test]
     fn planted_reply_before_commit_is_caught() {
         let config = config(Level::Messages, 120);
-        is_caught(PlantedBug::ReplyBeforeCommit, Promise::KeptWhatWasAcknowledged, &config);
+        is_caught(PlantedBug::ReplyBeforeCommit, Promise::OnEveryMember, &config);
     }
 
     #[test]

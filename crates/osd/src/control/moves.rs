@@ -236,8 +236,10 @@ impl Control {
         }
         let map = self.history.map.as_deref();
         let has_one_copy = |pg: &PgId| map.is_some_and(|map| has_one_copy(map, *pg));
+        let is_served = |pg: &PgId| self.pg_reports.get(pg).is_some_and(|r| r.phase == PgPhase::Active);
+        let may_move = |pg: &PgId| has_one_copy(pg) && is_served(pg);
         let held = self.holdings.entries.iter();
-        let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && has_one_copy(pg));
+        let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && may_move(pg));
         let Some((pg, to)) = unevenness(held, self.config.cores) else { return };
         if self.has_room_for(&pg, to) {
             self.want_move(pg, to);

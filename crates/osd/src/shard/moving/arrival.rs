@@ -1,7 +1,7 @@
 //! The destination's part of a move: writing the copies, and taking the PG in.
 
 use super::super::{Effect, Fx, Parked, Pending, Shard, ToControl};
-use super::{MoveMessage, Moving, Traveller};
+use super::{Early, MoveMessage, Moving, Traveller};
 use crate::slab::Key;
 use machine::{ConnId, CoreId, Time};
 use std::collections::BTreeSet;
@@ -76,7 +76,14 @@ impl Shard {
     }
 
     /// No request comes by way of the source any more: first those that did, then those that came here.
-    pub(super) fn go_on_here(&mut self, now: Time, id: SpgId, held: Vec<Parked>, fx: &mut Fx) {
+    pub(super) fn go_on_here(
+        &mut self,
+        now: Time,
+        id: SpgId,
+        held: Vec<Parked>,
+        statements: Early,
+        fx: &mut Fx,
+    ) {
         let Some(&key) = self.pg_by_id.get(&id) else { return };
         let pg = &mut self.pgs[key];
         pg.moving = None;
@@ -99,6 +106,9 @@ impl Shard {
         }
         for parked in ready {
             self.dispatch(now, parked, fx);
+        }
+        for (from, message, held) in statements {
+            self.on_peer(now, from, message, held, fx);
         }
         fx.push(Effect::Control(ToControl::Moved { pg: id }));
     }

@@ -7,7 +7,7 @@
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::{MoveMessage, Moving, Traveller};
 use crate::ops::INFO_ATTR;
-use crate::pg::{Pg, meta};
+use crate::pg::{Pg, PgPhase, meta};
 use crate::slab::Key;
 use machine::{CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -128,14 +128,12 @@ impl Pg {
 impl Shard {
     /// The control machine wants a PG of this core on another one.
     pub(in crate::shard) fn depart(&mut self, now: Time, id: SpgId, to: CoreId, cores: u16, fx: &mut Fx) {
-        use crate::pg::PgPhase::{Active, Stray};
         let key = self.pg_by_id.get(&id).copied();
+        // A stray waits for its primary's statements, and is soon removed.
+        let is_alone =
+            |pg: &Pg| pg.role.primary().is_some_and(|primary| primary.members.is_empty() && primary.is_clean);
         let can = |pg: &Pg| {
-            let is_alone = match pg.role.primary() {
-                Some(primary) => primary.members.is_empty() && primary.is_clean,
-                None => true,
-            };
-            matches!(pg.phase, Active | Stray) && is_alone && pg.moving.is_none() && pg.missing.is_empty()
+            pg.phase == PgPhase::Active && is_alone(pg) && pg.moving.is_none() && pg.missing.is_empty()
         };
         let Some(key) = key.filter(|key| can(&self.pgs[*key]) && self.departing.is_none()) else {
             fx.push(Effect::Control(ToControl::Stayed { pg: id, why: "it is not at rest".into() }));
@@ -404,7 +402,8 @@ impl Shard {
             parked.extend::<VecDeque<_>>(theirs);
         }
         self.remove_pg(key);
-        self.say(to, id, MoveMessage::Release { parked }, fx);
+        let statements = self.take_early_of(id);
+        self.say(to, id, MoveMessage::Release { parked, statements }, fx);
         self.clear_away(id, CollectionRemoval::default(), fx);
     }
 

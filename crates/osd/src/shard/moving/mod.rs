@@ -27,6 +27,7 @@ pub(super) use departure::Wanted;
 pub(super) use departure::restore_hint;
 
 use super::Parked;
+use super::replicated::Early;
 use super::watches::Notify;
 use crate::pg::Pg;
 use machine::CoreId;
@@ -57,7 +58,7 @@ pub enum MoveMessage {
     /// The PG stays; what has been copied may go.
     Abandon,
     /// What the source has held back, in order.
-    Release { parked: Vec<Parked> },
+    Release { parked: Vec<Parked>, statements: Early },
 
     /// To the source: a part is durable.
     Taken { lane: usize },
@@ -98,7 +99,7 @@ impl super::Shard {
             MoveMessage::Part { lane, changes } => self.take_part(from, pg, lane, changes, fx),
             MoveMessage::Finish { traveller, changes } => self.take_in(now, *traveller, changes, fx),
             MoveMessage::Abandon => self.give_back(pg, fx),
-            MoveMessage::Release { parked } => self.go_on_here(now, pg, parked, fx),
+            MoveMessage::Release { parked, statements } => self.go_on_here(now, pg, parked, statements, fx),
             MoveMessage::Taken { lane } => self.on_taken(pg, lane),
             MoveMessage::Refused { why } => self.on_refused(now, pg, why, fx),
             MoveMessage::Switched => self.on_switched(pg, fx),

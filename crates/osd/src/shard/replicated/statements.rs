@@ -11,7 +11,7 @@ use machine::net::Held;
 use std::collections::VecDeque;
 use wire::messages::MOSDPeer;
 use wire::types::{
-    CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts,
+    CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts, SpgId,
 };
 
 /// Statements of intervals that this OSD's map does not have yet.
@@ -59,6 +59,13 @@ impl Shard {
         for (from, message, held) in std::mem::take(&mut self.early) {
             self.on_peer(now, from, message, held, fx);
         }
+    }
+
+    /// Statements that wait here for a PG that has gone to another core.
+    pub(in crate::shard) fn take_early_of(&mut self, pg: SpgId) -> Early {
+        let (its, others) = std::mem::take(&mut self.early).into_iter().partition(|(_, m, _)| m.pg == pg);
+        self.early = others;
+        its
     }
 
     /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone.
