@@ -276,8 +276,8 @@ class Damaged(ClusterTest):
         with self.assertRaisesRegex(AssertionError, "not healthy"):
             self.cluster.up()
         eventually(lambda: ask("osd", "stat")["num_up_osds"] == 3, 30)
-        eventually(lambda: states().get("down", 0) > 0, 30)
-        self.assertRegex(ask("health")["checks"]["PG_AVAILABILITY"]["summary"]["message"], r"\d+ pgs down")
+        eventually(lambda: states().get("incomplete", 0) > 0, 30)
+        self.assertRegex(ask("health")["checks"]["PG_AVAILABILITY"]["summary"]["message"], r"\d+ pgs? incomplete")
 
 
 class Heartbeats(ClusterTest):

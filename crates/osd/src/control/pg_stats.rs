@@ -7,7 +7,7 @@
 use super::holdings::Entry;
 use crate::shard::{PgReport, PgStatus};
 use wire::types::{
-    Epoch, ObjectStatCollection, ObjectStatSum, OsdId, PgShard, PgStat, PgState, ShardId, UTime,
+    Epoch, HObject, ObjectStatCollection, ObjectStatSum, OsdId, PgShard, PgStat, PgState, ShardId, UTime,
 };
 
 /// States in which a PG has peered.
@@ -15,10 +15,14 @@ fn is_peered(state: PgState) -> bool {
     state.has(PgState::ACTIVE) || state.has(PgState::PEERED)
 }
 
-/// A PG that was never active shows `creating` until it is.
-pub(super) fn with_creating(state: PgState, report: Option<&PgReport>) -> PgState {
-    let was_active = report.is_some_and(|report| report.history.last_epoch_started != 0);
-    if was_active || is_peered(state) { state } else { state.with(PgState::CREATING) }
+/// A PG that was never active shows `creating` until it is. A copy that lacks objects is no new PG: the OSD has lost its
+/// store, or the PG comes from another OSD.
+fn with_creating(state: PgState, is_birth: bool, report: Option<&PgReport>) -> PgState {
+    let is_new = report.map_or(is_birth, |report| {
+        let is_whole = report.status.last_backfill.as_ref().is_some_and(|to| *to == HObject::max());
+        report.history.last_epoch_started == 0 && is_whole
+    });
+    if is_new && !is_peered(state) { state.with(PgState::CREATING) } else { state }
 }
 
 /// Priority that an operator gave a PG: `FORCED_RECOVERY` and `FORCED_BACKFILL`.
@@ -121,9 +125,10 @@ pub(super) fn present_status(report: Option<&PgReport>, interval_since: Option<E
 }
 
 /// `PG_STATE_*` of a PG that the map has this OSD the primary of.
-pub(super) fn state_of(report: Option<&PgReport>, interval_since: Option<Epoch>) -> PgState {
-    let state = present_status(report, interval_since).map_or(PgState::PEERING, |status| status.state);
-    with_creating(state, report)
+pub(super) fn state_of(entry: &Entry, report: Option<&PgReport>) -> PgState {
+    let since = Some(entry.intervals.present.since);
+    let state = present_status(report, since).map_or(PgState::PEERING, |status| status.state);
+    with_creating(state, entry.intervals.is_birth, report)
 }
 
 /// The number of a report, and its time.
@@ -243,6 +248,7 @@ pub(super) mod tests {
                 state: PgState::ACTIVE.with(PgState::CLEAN),
                 interval,
                 stage: "Started/Primary/Active",
+                last_backfill: Some(HObject::max()),
                 ..PgStatus::default()
             },
             log_tail: Eversion::ZERO,
@@ -251,6 +257,12 @@ pub(super) mod tests {
             damaged: 0,
             stats: PgStats { objects: 10, bytes: 1000, ..PgStats::default() },
         }
+    }
+
+    fn entry_since(since: Epoch) -> Entry {
+        let mut entry = held(CoreId(0), 0);
+        Arc::make_mut(&mut entry.intervals.present).since = since;
+        entry
     }
 
     #[test]
@@ -276,22 +288,29 @@ pub(super) mod tests {
 
     #[test]
     fn report_of_an_older_interval_shows_peering() {
-        let report = report();
-        assert_eq!(state_of(Some(&report), Some(5)).to_string(), "active+clean");
-        assert_eq!(state_of(Some(&report), Some(6)).to_string(), "peering");
-        assert_eq!(state_of(None, Some(6)).to_string(), "creating+peering");
+        let (report, mut entry) = (report(), entry_since(5));
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "active+clean");
+        entry = entry_since(6);
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "peering");
+        assert_eq!(state_of(&entry, None).to_string(), "peering");
+        entry.intervals.is_birth = true;
+        assert_eq!(state_of(&entry, None).to_string(), "creating+peering");
     }
 
     #[test]
     fn pg_is_creating_until_it_was_active() {
-        let mut report = report();
+        let (mut report, entry) = (report(), entry_since(5));
         report.history.last_epoch_started = 0;
         report.status.state = PgState::PEERING;
-        assert_eq!(state_of(Some(&report), Some(5)).to_string(), "creating+peering");
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "creating+peering");
         report.status.state = PgState::ACTIVATING;
-        assert_eq!(state_of(Some(&report), Some(5)).to_string(), "creating+activating");
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "creating+activating");
         report.status.state = PgState::PEERED.with(PgState::UNDERSIZED);
-        assert_eq!(state_of(Some(&report), Some(5)).to_string(), "undersized+peered");
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "undersized+peered");
+        // Its store is new, and the PG is not.
+        report.status.state = PgState::INCOMPLETE;
+        report.status.last_backfill = Some(HObject::min());
+        assert_eq!(state_of(&entry, Some(&report)).to_string(), "incomplete");
     }
 
     #[test]

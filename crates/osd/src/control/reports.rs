@@ -285,7 +285,7 @@ impl Control {
             }
             let report = self.pg_reports.get(pg);
             let since = self.holdings.interval_since(*pg);
-            let mut state = pg_stats::state_of(report, since);
+            let mut state = pg_stats::state_of(entry, report);
             if let Some(forced) = self.reports.forced.get_mut(pg) {
                 forced.keep_useful(state);
                 state = state.with(forced.flags());
@@ -306,7 +306,7 @@ impl Control {
         let (report, since) = (self.pg_reports.get(&pg), self.holdings.interval_since(pg));
         let forced = self.reports.forced.get(&pg).copied().unwrap_or_default();
         let mut stamps = self.reports.stamps.get(&pg).copied().unwrap_or_else(|| Stamps::new(wall));
-        stamps.advance(wall, pg_stats::state_of(report, since).with(forced.flags()));
+        stamps.advance(wall, pg_stats::state_of(entry, report).with(forced.flags()));
         let reported = Reported { seq: self.reports.seq, epoch: self.history.epoch(), at: wall };
         let status = pg_stats::present_status(report, since);
         Some(pg_stats::pg_stat(entry, report, status, &stamps, reported))

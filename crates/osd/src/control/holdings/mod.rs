@@ -54,7 +54,7 @@ pub struct Entry {
     pub placement: Placement,
     /// Since which map it is placed so.
     pub placed_since: Epoch,
-    intervals: PgIntervals,
+    pub intervals: PgIntervals,
     /// The shard has the order for the present interval.
     is_told: bool,
     /// The shard acts on an interval: the last order for the PG was none to rest.
