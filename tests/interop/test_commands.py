@@ -69,6 +69,14 @@ class Values(ClusterTest):
     OPTIONS = ("--store", "mem", "--size", "8G")
     QUIET = False
 
+    @classmethod
+    def make_cluster(cls):
+        """A cluster that grew from one OSD: its pools have one copy by default, as those of the recorded cluster."""
+        cluster = harness.Cluster(*cls.OPTIONS, osds=1)
+        cluster.again[cluster.again.index("--osds") + 1] = str(cls.OSDS)
+        cluster.up()
+        return cluster
+
     def test_answers_are_stocks(self):
         theirs = json.loads((HERE / "stock/tentacle-values.json").read_text())
         client = self.client
