@@ -49,6 +49,8 @@ option_set! {
         pool_pg_num: u32 = "osd_pool_default_pg_num",
         pool_pg_num_max: u32 = "mon_max_pool_pg_num",
         pool_size: u64 = "osd_pool_default_size",
+        /// Zero: OSDs do not go down for missed pulses.
+        pulse_grace: Duration = "shoal_pulse_grace",
         warn_on_insecure_global_id_reclaim: bool = "mon_warn_on_insecure_global_id_reclaim_allowed",
         warn_on_osd_down_out_interval_zero: bool = "mon_warn_on_osd_down_out_interval_zero",
         warn_on_pool_no_app: bool = "mon_warn_on_pool_no_app",

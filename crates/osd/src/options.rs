@@ -16,6 +16,7 @@ option_set! {
         failsafe_full_ratio: f64 = "osd_failsafe_full_ratio",
         heartbeat_grace: Duration = "osd_heartbeat_grace",
         heartbeat_interval: Duration = "osd_heartbeat_interval",
+        partner_grace: Duration = "shoal_partner_grace",
     }
 }
 

@@ -279,7 +279,10 @@ impl Monitor {
             NetEvent::Granted { .. } => {}
             NetEvent::Closed { conn, .. } => {
                 self.auth.forget(conn);
-                self.sessions.remove(&conn);
+                let session = self.sessions.remove(&conn);
+                if let Some(osd) = session.and_then(|session| session.peer.identity.osd()) {
+                    self.on_osd_gone(osd);
+                }
             }
         }
     }
@@ -331,6 +334,7 @@ impl Machine for Monitor {
             Input::Deadline { wall } => drop(self.clock.follow(now, wall)),
         }
         self.follow_options(&mut turn);
+        self.tick_pulses(&mut turn);
         if now >= self.tick_at {
             self.tick(&mut turn);
         }
@@ -339,7 +343,7 @@ impl Machine for Monitor {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Some(self.tick_at)
+        Time::earliest(Some(self.tick_at), self.osd.pulses.deadline())
     }
 
     fn check(&self) {

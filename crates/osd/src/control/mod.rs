@@ -18,6 +18,7 @@ mod moves;
 mod neighbours;
 mod pg_query;
 mod pg_stats;
+mod pulse;
 mod reports;
 mod signals;
 #[cfg(test)]
@@ -91,6 +92,7 @@ pub struct Control {
     /// The epoch of the last map that failed its checksum.
     damaged_map: Option<Epoch>,
     wishes: wishes::Wishes,
+    pulses: pulse::Pulses,
     ticked_at: Option<Time>,
 }
 
@@ -131,6 +133,7 @@ impl Control {
             full_pools: full_pools::FullPools::default(),
             damaged_map: None,
             wishes: wishes::Wishes::default(),
+            pulses: pulse::Pulses::default(),
             ticked_at: None,
             config,
         }
@@ -204,6 +207,7 @@ impl Control {
         match event {
             Event::Connected { .. } => {
                 self.publish_credentials(now, fx);
+                self.restart_pulses();
                 self.on_mon_connected(now, fx);
             }
             Event::Disconnected | Event::MonMap(_) | Event::RotatingKeys(_) => {}
@@ -234,6 +238,7 @@ impl Control {
         match message.body {
             Body::MMgrMap(m) => self.on_mgr_map(now, m.map, fx),
             Body::MOSDMarkMeDown(_) => self.on_marked_down(now, fx),
+            Body::MOSDPulse(pulse) => self.on_pulse_heard(&pulse),
             _ => {}
         }
     }
@@ -538,12 +543,14 @@ impl Machine for Control {
         self.tell_compression(fx);
         self.tick(now, fx);
         self.ping_neighbours(now, fx);
+        self.send_pulse(now, fx);
         self.tell_leases(now, fx);
         self.begin_wanted_move(fx);
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let next = Time::earliest(self.ticked_at.map(|at| at + TICK), self.neighbours_deadline());
+        let next = Time::earliest(next, self.pulse_deadline());
         Time::earliest(self.mon.next_deadline(), next)
     }
 

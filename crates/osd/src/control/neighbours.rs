@@ -3,6 +3,9 @@
 //! An answer to a heartbeat is also a read lease (see `shard/replicated/leases.rs`): a grant to the OSD that asked, if our map has
 //! that very process up. Other answers come back with a zero stamp. A process that our map knows to be dead hears `YOU_DIED`.
 //!
+//! A neighbour that stays silent for `osd_heartbeat_grace` is reported to the monitor. A partner, which shares an acting set with
+//! us, is reported after `shoal_partner_grace`: writes wait for it. An OSD that was paused itself begins anew to wait for answers.
+//!
 //! Cost: neighbours that share an acting set with us are pinged every [`LEASE_PING`], whatever number of PGs they share.
 
 use super::{Control, Fx, Level};
@@ -45,12 +48,14 @@ struct Neighbour {
 
 /// With fewer neighbours than this, OSDs next to us in number are watched too (`osd_heartbeat_min_peers`).
 const MIN_PEERS: usize = 10;
-const CALL_AGAIN: Duration = Duration::from_secs(2);
+const CALL_AGAIN: Duration = Duration::from_millis(500);
 /// A shorter grace would report peers that are merely busy.
 const GRACE_MIN: Duration = Duration::from_secs(2);
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
 /// Two of three grants may be lost, or late by the network's delay, before a lease ends.
 const LEASE_PING: Duration = Duration::from_millis(200);
+/// A look that is later by more than this shows that we were paused.
+const LATE: Duration = Duration::from_millis(500);
 /// Pause between two looks at neighbours that are no partners, and between two requests for maps.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -115,7 +120,11 @@ impl Control {
         if self.neighbours.look_at.is_some_and(|at| now < at) {
             return;
         }
-        self.neighbours.look_at = None;
+        // Answers may wait in our sockets.
+        if self.neighbours.look_at.take().is_some_and(|due| now.since(due) > LATE) {
+            let owing = self.neighbours.peers.values_mut().filter_map(|peer| peer.owes_since.as_mut());
+            owing.for_each(|since| *since = now);
+        }
         if !self.life.is_up() || !self.is_up() {
             return;
         }
@@ -124,12 +133,14 @@ impl Control {
         let has_partners = self.neighbours.peers.values().any(|peer| peer.is_partner);
         self.neighbours.look_at = Some(now + if has_partners { LEASE_PING } else { LOOK });
         let ping = self.ping(now, PingOp::PING);
+        // Without tickets nobody can be called, and nobody is to blame.
+        let can_call = self.mon.credentials(now, EntityKind::OSD).is_some();
         let mut calls = Vec::new();
         for (&osd, peer) in &mut self.neighbours.peers {
             let interval = if peer.is_partner { LEASE_PING.min(interval) } else { interval };
             let due = peer.pinged_at.is_none_or(|at| now >= at + interval);
             match peer.conn {
-                None if peer.called_at.is_none_or(|at| now >= at + CALL_AGAIN) => {
+                None if can_call && peer.called_at.is_none_or(|at| now >= at + CALL_AGAIN) => {
                     (peer.called_at, peer.pinged_at) = (Some(now), Some(now));
                     peer.owes_since.get_or_insert(now);
                     calls.push((osd, peer.back.clone()));
@@ -161,15 +172,21 @@ impl Control {
             fx.push(super::Effect::Net(connect));
             self.send(conn, Message::new(ping.clone()), fx);
         }
-        let silent: Vec<(i32, Duration)> = self
-            .neighbours
-            .peers
-            .iter()
-            .filter_map(|(osd, p)| p.owes_since.map(|since| (*osd, now.since(since))))
-            .filter(|(_, silent)| *silent >= grace)
-            .collect();
-        for (osd, silent) in silent {
-            self.report_failure(now, osd, silent, MOSDFailure::FAILED, fx);
+        let partner_grace = self.options.partner_grace;
+        let fault = |(osd, peer): (&i32, &Neighbour)| {
+            let silent = now.since(peer.owes_since?);
+            let flags = match () {
+                () if peer.is_partner && silent >= partner_grace => {
+                    MOSDFailure::FAILED | MOSDFailure::PARTNER
+                }
+                () if silent >= grace => MOSDFailure::FAILED,
+                () => return None,
+            };
+            Some((*osd, silent, flags))
+        };
+        let silent: Vec<(i32, Duration, u8)> = self.neighbours.peers.iter().filter_map(fault).collect();
+        for (osd, silent, flags) in silent {
+            self.report_failure(now, osd, silent, flags, fx);
         }
     }
 

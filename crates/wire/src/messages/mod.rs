@@ -59,6 +59,7 @@ pub use osd_peer::MOSDPeer;
 pub use osd_ping::{MOSDPing, PingOp};
 pub use osd_report::{
     MOSDAlive, MOSDBeacon, MOSDBoot, MOSDFailure, MOSDFull, MOSDMarkMeDead, MOSDMarkMeDown, MOSDPGTemp,
+    MOSDPulse,
 };
 pub use paxos::PaxosHeader;
 pub use pg_create::{MOSDPGCreate2, MOSDPGCreated};

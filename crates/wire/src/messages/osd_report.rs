@@ -46,6 +46,20 @@ impl MOSDFailure {
     pub const FAILED: u8 = 1;
     /// Its port refuses connections: no need to wait for other witnesses.
     pub const IMMEDIATE: u8 = 2;
+    /// shoal's own: it shares an acting set with the reporter, which pings it several times a second and has waited long
+    /// enough.
+    pub const PARTNER: u8 = 128;
+}
+
+plain_message! {
+    /// shoal's own: an OSD is alive. Sent several times a second. The monitor answers with the same `number`.
+    MOSDPulse = 0x5349, version 1, compat 1 {
+        /// The epoch in which this process was marked up.
+        up_from: Epoch,
+        number: u64,
+        /// The highest number that the monitor has answered.
+        heard: u64,
+    }
 }
 
 plain_message! {

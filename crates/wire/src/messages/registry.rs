@@ -205,6 +205,7 @@ messages! {
     osd_report::MOSDMarkMeDead [mon <- osd],
     osd_report::MOSDMarkMeDown [mon <- osd],
     osd_report::MOSDPGTemp [mon <- osd],
+    osd_report::MOSDPulse [mon <- osd],
     pg_create::MOSDPGCreate2,
     pg_create::MOSDPGCreated [mon <- osd],
     ping::MPing [mon <- any, mgr <- any, osd <- any],

@@ -1,6 +1,7 @@
 //! Failures: an OSD goes down when its peers report it, when its beacons stop, or when it says so itself.
 //!
-//! The rules are those of `OSDMonitor::check_failure`, `get_grace_time` and `handle_osd_timeouts`.
+//! The rules are those of `OSDMonitor::check_failure`, `get_grace_time` and `handle_osd_timeouts`, and one of shoal's own for
+//! OSDs that share placement groups with the one that they report. [`super::pulse`] finds most failures earlier.
 
 use super::super::{Monitor, Turn};
 use super::requests::Down;
@@ -27,6 +28,18 @@ pub(super) struct Report {
     at: Time,
     /// Until then, by the reporter's own account.
     failed_for: Duration,
+    evidence: Evidence,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Evidence {
+    /// It counts when the grace is over.
+    Silence,
+    /// The reporter has waited long enough for a member of an acting set that it is in.
+    PartnerSilence,
+    /// Nobody listens at its port, or a firewall says so. While the OSD shows the monitor that it lives, that is the
+    /// reporter's word alone.
+    Refused,
 }
 
 impl Report {
@@ -68,21 +81,50 @@ impl Monitor {
         if !self.can_mark_down(target) {
             return;
         }
-        if m.flags & MOSDFailure::IMMEDIATE != 0 {
-            let line = format!("osd.{target} reported immediately failed by osd.{reporter}");
-            self.osd.requests.lines.push((LogPriority::DEBUG, line));
-            let why = format!("(connection refused reported by osd.{reporter})");
-            let epoch = self.head.osdmap().epoch + 1;
-            return self.fail(target, &why, Some(epoch));
+        let is_refused = m.flags & MOSDFailure::IMMEDIATE != 0;
+        let how = if is_refused { "immediately failed" } else { "failed" };
+        let line = format!("osd.{target} reported {how} by osd.{reporter}");
+        self.osd.requests.lines.push((LogPriority::DEBUG, line));
+        if is_refused && !self.shows_life(target, turn.now) {
+            return self.fail_refused(target, reporter);
         }
-        self.osd
-            .requests
-            .lines
-            .push((LogPriority::DEBUG, format!("osd.{target} reported failed by osd.{reporter}")));
+        let evidence = match () {
+            () if is_refused => Evidence::Refused,
+            () if m.flags & MOSDFailure::PARTNER != 0 => Evidence::PartnerSilence,
+            () => Evidence::Silence,
+        };
         let failed_for = Duration::from_secs(m.failed_for_s.max(0) as u64);
-        let report = Report { at: turn.now, failed_for };
+        let report = Report { at: turn.now, failed_for, evidence };
         self.osd.failures.entry(target).or_default().insert(reporter, report);
         self.judge(turn, target);
+    }
+
+    /// The OSD has a session here and pulses.
+    fn shows_life(&self, osd: i32, now: Time) -> bool {
+        self.osd.pulses.is_fresh(osd, now) && self.has_session_of(osd)
+    }
+
+    fn has_session_of(&self, osd: i32) -> bool {
+        self.sessions.values().any(|session| session.peer.identity.osd() == Some(osd))
+    }
+
+    fn fail_refused(&mut self, target: i32, reporter: i32) {
+        let why = format!("(connection refused reported by osd.{reporter})");
+        let epoch = self.head.osdmap().epoch + 1;
+        self.fail(target, &why, Some(epoch));
+    }
+
+    /// A session of an OSD ended. If its port refuses connections, too, its process is gone.
+    pub(in crate::monitor) fn on_osd_gone(&mut self, osd: i32) {
+        let refused =
+            |(reporter, report): (&i32, &Report)| (report.evidence == Evidence::Refused).then_some(*reporter);
+        let reporter = self.osd.failures.get(&osd).and_then(|reporters| reporters.iter().find_map(refused));
+        if let Some(reporter) = reporter
+            && !self.has_session_of(osd)
+            && self.can_mark_down(osd)
+        {
+            self.fail_refused(osd, reporter);
+        }
     }
 
     /// Reports of OSDs that are gone, and reports that were neither believed nor taken back in time, are dropped; the
@@ -100,19 +142,62 @@ impl Monitor {
         }
     }
 
+    /// The name of the subtree that the reports of this OSD count for.
+    fn place_of(&self, osd: i32) -> String {
+        let level = &self.options.osd_reporter_subtree_level;
+        let path = location(&self.head.osdmap().crush, osd).into_iter();
+        let place = path.filter(|(kind, _)| kind == level).map(|(_, name)| name).next();
+        place.unwrap_or(format!("osd.{osd}"))
+    }
+
+    /// Marks an OSD down that its partners miss: those of two other subtrees, or of one if there is no second one. In a cluster
+    /// of one subtree two OSDs are enough.
+    ///
+    /// Of two OSDs that miss each other, the report of the one that more OSDs miss does not count. Of equals the one with the
+    /// lower number stays up.
+    fn judge_by_partners(&mut self, target: i32) -> bool {
+        let accusers = |osd: i32| self.osd.failures.get(&osd);
+        let Some(reporters) = accusers(target) else { return false };
+        let is_close = |report: &Report| report.evidence != Evidence::Silence;
+        let count = |osd: i32| accusers(osd).map_or(0, |all| all.values().filter(|r| is_close(r)).count());
+        let is_believed = |reporter: i32| {
+            let is_mutual = accusers(reporter).is_some_and(|all| all.contains_key(&target));
+            !is_mutual || (count(reporter), reporter) < (count(target), target)
+        };
+        let close = reporters.iter().filter(|(_, report)| is_close(report)).map(|(reporter, _)| *reporter);
+        let believed: BTreeSet<i32> = close.filter(|reporter| is_believed(*reporter)).collect();
+        if believed.is_empty() {
+            return false;
+        }
+        let map = self.head.osdmap();
+        let others: BTreeSet<i32> = map.osd_ids().filter(|osd| *osd != target && map.is_up(*osd)).collect();
+        let own_place = self.place_of(target);
+        let elsewhere = |osds: &BTreeSet<i32>| -> BTreeSet<String> {
+            osds.iter().map(|osd| self.place_of(*osd)).filter(|place| *place != own_place).collect()
+        };
+        let min = self.options.osd_min_down_reporters.max(1) as usize;
+        let there_are = elsewhere(&others).len();
+        let (have, need) = match there_are {
+            0 => (believed.len(), min.min(others.len())),
+            _ => (elsewhere(&believed).len(), min.min(there_are)),
+        };
+        if have < need || !self.can_mark_down(target) {
+            return false;
+        }
+        let level = if there_are == 0 { "osd" } else { &self.options.osd_reporter_subtree_level };
+        let why = format!("({have} reporters from different {level} that share placement groups with it)");
+        self.fail(target, &why, None);
+        true
+    }
+
     /// Marks an OSD down when reporters in enough subtrees have all missed it for the grace.
     fn judge(&mut self, turn: &mut Turn<'_>, target: i32) {
+        if self.judge_by_partners(target) {
+            return;
+        }
         let Some(reporters) = self.osd.failures.get(&target) else { return };
         let level = &self.options.osd_reporter_subtree_level;
-        let crush = &self.head.osdmap().crush;
-        let place = |osd: i32| {
-            let path = location(crush, osd).into_iter();
-            path.filter(|(kind, _)| kind == level)
-                .map(|(_, name)| name)
-                .next()
-                .unwrap_or(format!("osd.{osd}"))
-        };
-        let places: BTreeSet<String> = reporters.keys().map(|&r| place(r)).collect();
+        let places: BTreeSet<String> = reporters.keys().map(|&r| self.place_of(r)).collect();
         let Some(failed_for) = reporters.values().map(|report| report.failed_for(turn.now)).min() else {
             return;
         };
@@ -157,7 +242,7 @@ impl Monitor {
     }
 
     /// False under nodown, and when too few OSDs would stay up: then the monitor's own view is in doubt.
-    fn can_mark_down(&self, osd: i32) -> bool {
+    pub(super) fn can_mark_down(&self, osd: i32) -> bool {
         let map = self.head.osdmap();
         if !map.is_up(osd) || holds(map, osd, Hold::Down) {
             return false;
@@ -172,10 +257,11 @@ impl Monitor {
         self.take_down(osd, format!("osd.{osd} failed ({place}) {why}"), dead_epoch);
     }
 
-    fn take_down(&mut self, osd: i32, line: String, dead_epoch: Option<Epoch>) {
+    pub(super) fn take_down(&mut self, osd: i32, line: String, dead_epoch: Option<Epoch>) {
         self.osd.requests.downs.entry(osd).or_insert(Down { line, dead_epoch });
         self.osd.failures.remove(&osd);
         self.osd.beacons.remove(&osd);
+        self.osd.pulses.forget(osd);
     }
 
     pub(super) fn on_mark_me_down(

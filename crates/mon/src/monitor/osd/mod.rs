@@ -1,13 +1,14 @@
 //! The watch over OSDs: they boot, beacon, report one another, stop; what follows is a step of the OSDMap.
 //!
 //! An OSD is marked down when it says so, when its port refuses connections, when enough others have missed it for
-//! long enough, or when its own beacons stop. It is marked out when it stays down.
+//! long enough, or when its own pulses or beacons stop. It is marked out when it stays down.
 
 mod boot;
 mod clean_epochs;
 mod creating;
 mod failure;
 mod mark_out;
+mod pulse;
 mod requests;
 
 use super::{Monitor, Turn};
@@ -18,6 +19,7 @@ use crate::state::State;
 use clean_epochs::CleanEpochs;
 use failure::Reporters;
 use machine::{ConnId, Time};
+use pulse::Pulses;
 use requests::{Requests, TempRequest};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,6 +41,7 @@ struct Beacon {
 pub(super) struct OsdWatch {
     beacons: BTreeMap<i32, Beacon>,
     failures: BTreeMap<i32, Reporters>,
+    pub(in crate::monitor) pulses: Pulses,
     /// OSDs that are down and in, since when this monitor has seen them so.
     down_since: BTreeMap<i32, Time>,
     clean_epochs: CleanEpochs,
@@ -77,6 +80,7 @@ impl Monitor {
             Body::MOSDPGCreated(m) => self.on_pg_created(turn, from, m),
             Body::MOSDAlive(m) => self.on_alive(turn, conn, from, m),
             Body::MOSDBeacon(m) => self.on_beacon(turn, conn, from, m),
+            Body::MOSDPulse(m) => self.on_pulse(turn, conn, from, m),
             Body::MOSDFailure(m) => self.on_failure(turn, conn, from, m),
             Body::MOSDMarkMeDown(m) => self.on_mark_me_down(turn, conn, tid, from, m),
             Body::MOSDMarkMeDead(m) => self.on_mark_me_dead(turn, conn, from, m),

@@ -13,6 +13,7 @@ mod marked_out;
 mod osds;
 mod pool_size;
 mod pools;
+mod pulses;
 mod requests;
 mod senders;
 
@@ -178,7 +179,8 @@ impl Fixture {
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
-            self.now = end.min(self.now + Duration::from_secs(1));
+            let due = self.monitor.next_deadline().filter(|due| *due > self.now);
+            self.now = end.min(due.unwrap_or(end)).min(self.now + Duration::from_secs(1));
             self.reach_deadline();
         }
     }

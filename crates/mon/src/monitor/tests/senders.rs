@@ -129,6 +129,14 @@ const ROWS: &[Row] = &[
         outcomes: OF_OSD,
     },
     Row {
+        message: "MOSDPulse",
+        sample: |f, _| {
+            let up_from = f.monitor.head.osdmap().osds[0].info.up_from;
+            MOSDPulse { up_from, number: 1, heard: 0 }.into()
+        },
+        outcomes: OF_OSD,
+    },
+    Row {
         message: "MOSDFailure",
         sample: |f, _| {
             let epoch = f.monitor.head.osdmap().epoch;

@@ -1,0 +1,101 @@
+//! Pulses: an OSD shows several times a second that it is alive. The monitor marks it down when it misses them for
+//! `shoal_pulse_grace`: long before peers report it or its beacons are missed.
+//!
+//! Whether an OSD is down is a matter of progress alone. No write is lost and no old value read when an OSD goes down by
+//! mistake: intervals and read leases see to that. A mistake costs a peering, so three things keep an OSD up:
+//!
+//! - A monitor that was paused itself adds the pause to every OSD's time: pulses may wait in its sockets.
+//! - An OSD is judged by its pulses only after its first one. Until then, and without this option, beacons and reports decide.
+//! - The flags and ratios that hold back other reports hold back this one.
+//!
+//! A pulse that shows that the OSD hears no answers is none: an OSD that gets no maps must not stay up.
+
+use super::super::{Monitor, Turn};
+use machine::{ConnId, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::messages::MOSDPulse;
+use wire::types::Epoch;
+
+/// Pause between two looks at the pulses.
+const LOOK: Duration = Duration::from_millis(100);
+/// A look that is later by more than this shows that the monitor was paused.
+const LATE: Duration = Duration::from_millis(100);
+/// Pulses without an answer that an OSD may send.
+const UNHEARD_MAX: u64 = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    at: Time,
+    up_from: Epoch,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::monitor) struct Pulses {
+    by_osd: BTreeMap<i32, Pulse>,
+    /// The next look. `None`: no OSD has sent a pulse.
+    look_at: Option<Time>,
+}
+
+impl Pulses {
+    pub fn deadline(&self) -> Option<Time> {
+        self.look_at
+    }
+
+    pub fn forget(&mut self, osd: i32) {
+        self.by_osd.remove(&osd);
+    }
+
+    /// True if this process of the OSD was alive within the last few looks.
+    pub fn is_fresh(&self, osd: i32, now: Time) -> bool {
+        self.by_osd.get(&osd).is_some_and(|pulse| now.since(pulse.at) < 5 * LOOK)
+    }
+}
+
+impl Monitor {
+    pub(super) fn on_pulse(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDPulse) {
+        let Some(osd) = from else { return };
+        turn.send(conn, MOSDPulse { heard: m.number, ..m.clone() });
+        let map = self.committed.osdmap();
+        let up_from = map.osd(osd).filter(|_| map.is_up(osd)).map(|row| row.info.up_from);
+        if up_from != Some(m.up_from) {
+            // The OSD has not seen that it was marked down, or this is the pulse of a process before it.
+            return;
+        }
+        if m.number.saturating_sub(m.heard) <= UNHEARD_MAX {
+            let pulse = Pulse { at: turn.now, up_from: m.up_from };
+            self.osd.pulses.by_osd.insert(osd, pulse);
+            self.osd.pulses.look_at.get_or_insert(turn.now + LOOK);
+        }
+    }
+
+    /// Marks the OSDs down whose pulses stopped.
+    pub(in crate::monitor) fn tick_pulses(&mut self, turn: &mut Turn<'_>) {
+        let Some(due) = self.osd.pulses.look_at.filter(|at| *at <= turn.now) else { return };
+        let late = turn.now.since(due);
+        let map = self.committed.osdmap();
+        let pulses = &mut self.osd.pulses;
+        // Another process of the OSD begins with its own first pulse.
+        pulses.by_osd.retain(|osd, pulse| {
+            map.is_up(*osd) && map.osd(*osd).is_some_and(|row| row.info.up_from == pulse.up_from)
+        });
+        pulses.look_at = (!pulses.by_osd.is_empty()).then_some(turn.now + LOOK);
+        if late > LATE {
+            pulses.by_osd.values_mut().for_each(|pulse| pulse.at = (pulse.at + late).min(turn.now));
+        }
+        let grace = self.options.pulse_grace;
+        if grace.is_zero() {
+            return;
+        }
+        let silence = |pulse: &Pulse| turn.now.since(pulse.at);
+        let silent = pulses.by_osd.iter().filter(|(_, pulse)| silence(pulse) >= grace);
+        let silent: Vec<(i32, Duration)> = silent.map(|(osd, pulse)| (*osd, silence(pulse))).collect();
+        for (osd, silence) in silent {
+            if self.can_mark_down(osd) && !self.osd.requests.downs.contains_key(&osd) {
+                let silent_s = silence.as_secs_f64();
+                let line = format!("osd.{osd} marked down after no sign of life for {silent_s:.3} seconds");
+                self.take_down(osd, line, None);
+            }
+        }
+    }
+}

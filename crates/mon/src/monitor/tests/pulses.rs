@@ -1,0 +1,170 @@
+//! Pulses of OSDs, and reports of OSDs that share placement groups.
+
+use super::Input;
+use super::cluster::Cluster;
+use machine::net::{CloseReason, NetEvent};
+use std::time::Duration;
+use wire::messages::{MOSDFailure, MOSDPulse};
+
+const PULSE: Duration = Duration::from_millis(200);
+
+impl Cluster {
+    fn pulse(&mut self, osd: i32, number: u64, heard: u64) {
+        let up_from = self.map().osds[osd as usize].info.up_from;
+        let conn = self.osds[osd as usize];
+        self.send(conn, MOSDPulse { up_from, number, heard });
+    }
+
+    /// These OSDs pulse for so many rounds, and hear the answers.
+    fn rounds(&mut self, rounds: u64, osds: &[i32]) {
+        for number in 1..=rounds {
+            osds.iter().for_each(|osd| self.pulse(*osd, number, number - 1));
+            self.pass(PULSE);
+        }
+    }
+
+    /// `reporter` shares an acting set with `target`, and has missed it for long enough.
+    fn report_partner(&mut self, reporter: i32, target: i32) {
+        let flags = MOSDFailure::FAILED | MOSDFailure::PARTNER;
+        self.report_with(reporter, target, flags, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn osd_whose_pulses_stop_is_down_after_the_grace() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(10, &[0, 1, 2]);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.rounds(3, &[1, 2]);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.rounds(2, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+    assert_eq!(c.logged("osd.0 marked down after no sign of life for 1.").len(), 1);
+}
+
+#[test]
+fn osd_that_never_pulsed_is_not_judged_by_pulses() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(20, &[0, 1]);
+    assert_eq!(c.up(), [0, 1, 2]);
+}
+
+#[test]
+fn pulse_grace_is_an_option_and_zero_turns_it_off() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.set_option("shoal_pulse_grace", "3");
+    c.rounds(2, &[0, 1, 2]);
+    c.rounds(13, &[1, 2]);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.set_option("shoal_pulse_grace", "0");
+    c.rounds(20, &[1, 2]);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.set_option("shoal_pulse_grace", "3");
+    c.rounds(1, &[1, 2]);
+    assert_eq!(c.up(), [1, 2]);
+}
+
+#[test]
+fn monitor_that_was_paused_gives_everybody_more_time() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    // One step of time: no deadline was met on the way.
+    c.now = c.now + Duration::from_secs(30);
+    c.rounds(1, &[0]);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.rounds(6, &[0, 1]);
+    assert_eq!(c.up(), [0, 1]);
+}
+
+#[test]
+fn pulse_of_an_osd_that_hears_no_answers_is_none() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    for number in 4..20 {
+        c.pulse(0, number, 3);
+        c.pulse(1, number, number - 1);
+        c.pulse(2, number, number - 1);
+        c.pass(PULSE);
+    }
+    assert_eq!(c.up(), [1, 2]);
+}
+
+#[test]
+fn pulses_of_an_earlier_process_keep_nobody_up() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    let old = c.map().osds[0].info.up_from;
+    c.take_down(0);
+    c.boot(0);
+    let conn = c.osds[0];
+    c.pulse(0, 1, 0);
+    for number in 2..10 {
+        c.send(conn, MOSDPulse { up_from: old, number, heard: number - 1 });
+        c.rounds(1, &[1, 2]);
+    }
+    assert_eq!(c.up(), [1, 2]);
+}
+
+#[test]
+fn flags_and_ratios_hold_pulses_back() {
+    let mut c = Cluster::of(&["a", "b", "c", "d"]);
+    c.rounds(3, &[0, 1, 2, 3]);
+    c.done(r#"{"prefix":"osd set","key":"nodown"}"#);
+    c.rounds(20, &[1, 2, 3]);
+    assert_eq!(c.up(), [0, 1, 2, 3]);
+    c.done(r#"{"prefix":"osd unset","key":"nodown"}"#);
+    c.set_option("mon_osd_min_up_ratio", "0.75");
+    // A monitor that misses nearly everybody is itself in doubt.
+    c.rounds(20, &[3]);
+    assert_eq!(c.up().len(), 2, "{:?}", c.up());
+}
+
+#[test]
+fn refused_connection_of_an_osd_that_pulses_waits_until_its_session_ends() {
+    let refused = MOSDFailure::FAILED | MOSDFailure::IMMEDIATE;
+    let mut c = Cluster::of(&["a", "b", "c", "d"]);
+    c.rounds(3, &[0, 1, 2, 3]);
+    // A firewall of host b.
+    c.report_with(1, 0, refused, Duration::ZERO);
+    c.rounds(10, &[0, 1, 2, 3]);
+    assert_eq!(c.up(), [0, 1, 2, 3]);
+    let conn = c.osds[0];
+    c.step(Input::Net(NetEvent::Closed { conn, why: CloseReason::Broken("it ended".into()) }));
+    assert_eq!(c.up(), [1, 2, 3]);
+}
+
+#[test]
+fn partners_of_two_other_hosts_take_an_osd_down() {
+    let mut c = Cluster::of(&["a", "a", "b", "b", "c"]);
+    c.report_partner(1, 0);
+    c.report_partner(2, 0);
+    c.report_partner(3, 0);
+    assert!(c.up().contains(&0), "one host besides its own");
+    c.report_partner(4, 0);
+    assert_eq!(c.up(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn in_a_cluster_of_one_host_partners_count_one_by_one() {
+    let mut c = Cluster::of(&["a", "a", "a"]);
+    c.report_partner(1, 0);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.report_partner(2, 0);
+    assert_eq!(c.up(), [1, 2]);
+}
+
+#[test]
+fn of_osds_that_miss_each_other_the_lonelier_goes() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    // osd.2 is cut off from the others, and speaks first.
+    c.report_partner(2, 0);
+    c.report_partner(2, 1);
+    assert_eq!(c.up(), [0, 1, 2]);
+    c.report_partner(0, 2);
+    c.report_partner(1, 2);
+    assert_eq!(c.up(), [0, 1]);
+
+    let mut two = Cluster::of(&["a", "b"]);
+    two.report_partner(0, 1);
+    assert_eq!(two.up(), [0], "there is no second witness");
+}
