@@ -103,6 +103,11 @@ impl ObjectContext {
         false
     }
 
+    /// A request that had begun waits again, before all others.
+    pub fn put_back(&mut self, request: Key, turn: ObjectTurn) {
+        self.waiting.push_front((request, turn));
+    }
+
     /// The request that may begin now, if one waits and may.
     pub fn next_request(&mut self) -> Option<Key> {
         let (_, turn) = *self.waiting.front()?;

@@ -157,6 +157,10 @@ pub struct Recovery {
     pub active: BTreeMap<HObject, Recovering>,
     /// Objects of which no reachable OSD has the needed version.
     pub unfound: BTreeSet<HObject>,
+    /// Objects whose copy here cannot be read, while another one is looked for.
+    pub repairing: BTreeSet<HObject>,
+    /// Objects whose copy here cannot be read, and no member has a better one.
+    pub unrepairable: BTreeSet<HObject>,
 }
 
 #[derive(Default, Debug)]

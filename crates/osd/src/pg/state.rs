@@ -177,6 +177,9 @@ impl Pg {
             return ObjectBlock::All;
         }
         let Some(primary) = self.role.primary() else { return ObjectBlock::None };
+        if primary.recovery.repairing.contains(object) {
+            return ObjectBlock::All;
+        }
         let is_missing = primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object));
         if is_missing || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object)) {
             return ObjectBlock::Writes;

@@ -4,7 +4,7 @@ use super::op::{Access, Op, Parked, Stage, called};
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::caps;
 use crate::errno::Errno;
-use crate::object::{ObjectBlock, ObjectTurn};
+use crate::object::ObjectBlock;
 use crate::ops::Operation;
 use crate::pg::{CommitWaiter, PgPhase};
 use crate::planted::{self, PlantedBug};
@@ -181,7 +181,7 @@ impl Shard {
 
         let pg = &mut self.pgs[pg_key];
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
-        let turn = if access.ordered { ObjectTurn::Write } else { ObjectTurn::Read };
+        let turn = access.turn();
         let (message, stage) = (op, Stage::Turn);
         let op = Op {
             conn,

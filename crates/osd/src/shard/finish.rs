@@ -364,6 +364,7 @@ impl Shard {
                 | Pending::LoadPg(_)
                 | Pending::Departure { .. }
                 | Pending::PushRead(_)
+                | Pending::InfoRead(_)
                 | Pending::Scan(_),
             ) => unreachable!("reads do not commit"),
         }

@@ -142,6 +142,8 @@ enum Pending {
         interval: Epoch,
         through: HObject,
     },
+    /// The info of a damaged object is being read.
+    InfoRead(Box<replicated::InfoRead>),
     /// Nobody waits for it.
     Nobody,
     /// Something of a PG that is leaving is being read. `id`: of the departure.

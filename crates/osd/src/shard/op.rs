@@ -2,6 +2,7 @@
 
 use crate::classes::Method;
 use crate::errno::Errno;
+use crate::object::ObjectTurn;
 use crate::ops::{OpAccess, Operation};
 use crate::signals::OpStamps;
 use crate::slab::Key;
@@ -35,6 +36,12 @@ pub struct Access {
     pub returns: bool,
     /// What the capability's `r` and `w` must cover: reads and writes other than those of class calls.
     pub plainly: (bool, bool),
+}
+
+impl Access {
+    pub fn turn(&self) -> ObjectTurn {
+        if self.ordered { ObjectTurn::Write } else { ObjectTurn::Read }
+    }
 }
 
 /// A request that has been admitted and works on an object.

@@ -93,6 +93,7 @@ impl Shard {
             Some(Pending::Leftover { .. }) => self.on_leftover_listed(key, answers, fx),
             Some(Pending::PushRead(_)) => self.on_push_read(key, answers, fx),
             Some(Pending::Scan(_)) => self.on_scan_read(key, answers, fx),
+            Some(Pending::InfoRead(_)) => self.on_info_read(key, answers, fx),
             // Its PG stopped serving meanwhile.
             Some(
                 Pending::RemovedPg(_)
@@ -131,6 +132,10 @@ impl Shard {
             Err(error @ (ReadError::NoCollection | ReadError::Io | ReadError::Corrupt)) => {
                 if error != ReadError::NoCollection {
                     self.found_damaged(pg_key, object_key, fx);
+                    let object = self.pgs[pg_key].objects[object_key].id.object.clone();
+                    if self.begin_repair(pg_key, &object, fx) {
+                        return self.begin_again_later(key);
+                    }
                 }
                 return self.fail(now, key, Errno::IO, fx);
             }
@@ -153,6 +158,13 @@ impl Shard {
             answers = std::mem::take(&mut reads.planned);
         }
         self.carry_out(now, key, answers, fx);
+    }
+
+    /// The request has read what it needs in vain: it begins anew before all others, once the object is repaired.
+    fn begin_again_later(&mut self, key: Key) {
+        let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
+        (op.stage, op.call_reads) = (Stage::Turn, None);
+        self.pgs[op.pg].objects[op.object].put_back(key, op.access.turn());
     }
 
     /// The object's info has been read. Its watchers are known from it; their clients have one time-out to return.

@@ -13,7 +13,9 @@ use osd::shard::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory};
+use store::{
+    Change, Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory,
+};
 use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
 use wire::types::*;
 
@@ -30,7 +32,7 @@ pub struct Host {
     /// Connections that the shard wants ended.
     pub closed: Vec<ConnId>,
     pub view: ClusterView,
-    /// The bytes of objects of this name cannot be read.
+    /// The bytes of objects of this name cannot be read, until they are cut off.
     pub rotten: Option<&'static str>,
     failed_reads: Vec<ReadTag>,
     pub next_tid: u64,
@@ -107,7 +109,16 @@ impl Host {
         for effect in fx.drain() {
             match effect {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
-                Effect::Submit { tag, transaction } => self.store.submit(tag.0, transaction),
+                Effect::Submit { tag, transaction } => {
+                    let cuts = |name: &&'static str| {
+                        transaction.changes.iter().any(|change| match change {
+                            Change::Truncate { object, size: 0 } => object.object.name == *name,
+                            _ => false,
+                        })
+                    };
+                    self.rotten = self.rotten.filter(|name| !cuts(name));
+                    self.store.submit(tag.0, transaction);
+                }
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
                 Effect::Read { tag, request } => self.store.read(tag.0, request),
                 Effect::Close { conn } => self.closed.push(conn),

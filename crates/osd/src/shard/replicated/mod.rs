@@ -6,7 +6,8 @@
 //! A new interval of the map drops the PG's role and gives it another one (`interval`). The primary of an interval finds the
 //! authoritative copy (`peering`, `choose`), makes every member take over its log (`activation`), serves and replicates writes
 //! (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of them
-//! (`backfill`), each object in bounded steps (`transfer`). A primary answers reads while its members let it (`leases`).
+//! (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
+//! (`repair`). A primary answers reads while its members let it (`leases`).
 //!
 //! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
 //! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement
@@ -19,6 +20,7 @@ mod interval;
 mod leases;
 mod peering;
 mod recovery;
+mod repair;
 mod scan;
 mod statements;
 mod status;
@@ -27,6 +29,7 @@ mod writes;
 
 pub(super) use leases::Leases;
 pub use leases::{LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
+pub(super) use repair::InfoRead;
 pub(super) use scan::ScanStep;
 pub(super) use statements::Early;
 pub use status::{PeerStatus, PgStatus, ProgressStatus};

@@ -70,6 +70,9 @@ impl Shard {
             let recovering = primary.recovery.active.entry(object.clone()).or_default();
             let Some(source) = source else {
                 primary.recovery.active.remove(&object);
+                if primary.recovery.repairing.contains(&object) {
+                    return self.give_up_repair(key, &object, fx);
+                }
                 primary.recovery.unfound.insert(object);
                 return;
             };
@@ -98,7 +101,11 @@ impl Shard {
 
     /// The primary has an object that it lacked.
     pub(super) fn on_pulled(&mut self, now: Time, key: Key, object: &HObject, fx: &mut Fx) {
-        self.pgs[key].transfers.incoming.remove(object);
+        let pg = &mut self.pgs[key];
+        pg.transfers.incoming.remove(object);
+        if let Role::Primary(primary) = &mut pg.role {
+            primary.recovery.repairing.remove(object);
+        }
         self.unblock(key, object);
         self.recover(key, object.clone(), fx);
         self.serve_waiting_lists(now, key, fx);
@@ -136,8 +143,15 @@ impl Shard {
         self.go_on_recovering(key, fx);
     }
 
-    /// The primary cannot read its own copy, or the member cannot write it.
-    pub(super) fn on_push_failed(&mut self, key: Key, osd: i32, object: &HObject, fx: &mut Fx) {
+    /// The primary cannot read its own copy, or the member cannot write it. `is_repaired`: it is pushed again after a repair.
+    pub(super) fn on_push_failed(
+        &mut self,
+        key: Key,
+        osd: i32,
+        object: &HObject,
+        is_repaired: bool,
+        fx: &mut Fx,
+    ) {
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return };
         if let Some(backfill) = primary.backfill.as_mut().filter(|b| b.target == osd)
@@ -148,7 +162,9 @@ impl Shard {
             return self.go_on_backfilling(key, fx);
         }
         primary.recovery.active.remove(object);
-        primary.recovery.unfound.insert(object.clone());
+        if !is_repaired {
+            primary.recovery.unfound.insert(object.clone());
+        }
         self.go_on_recovering(key, fx);
     }
 
@@ -247,6 +263,7 @@ impl Pg {
             && recovery.queue.is_empty()
             && recovery.active.is_empty()
             && recovery.unfound.is_empty()
+            && recovery.repairing.is_empty()
             && primary.members.iter().all(|osd| {
                 let peer = &primary.peers[osd];
                 peer.is_complete() && peer.missing.is_empty()

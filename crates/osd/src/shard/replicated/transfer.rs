@@ -126,6 +126,7 @@ impl Shard {
                 let is_exact = outgoing.is_exact;
                 let version = outgoing.version;
                 pg.transfers.outgoing.remove(&(to, object.clone()));
+                let is_unreadable = unusable.is_err();
                 if let Err(error) = unusable {
                     let why = format!("{}: {object} cannot be read for osd.{to}: {error}", pg.id);
                     fx.push(Effect::Control(ToControl::Rejected { why }));
@@ -135,7 +136,8 @@ impl Shard {
                     let ack = PushAck { object, version, step: 0, result };
                     self.tell_peer(key, to, PeerBody::Pushed(ack), fx);
                 } else {
-                    self.on_push_failed(key, to, &object, fx);
+                    let is_repaired = is_unreadable && self.begin_repair(key, &object, fx);
+                    self.on_push_failed(key, to, &object, is_repaired, fx);
                 }
             }
         }
@@ -195,6 +197,9 @@ impl Shard {
         if is_last && pg.missing.remove(&object).is_some() {
             transaction.changes.push(meta::remove_missing(&pg.meta, [&object]));
         }
+        if is_last && pg.damaged.remove(&object) {
+            transaction.changes.push(meta::remove_damaged(&pg.meta, [&object]));
+        }
         let interval = pg.interval.since;
         let (pg, id) = (key, u64::from(step));
         let step = TransferStep { pg, interval, peer: from, object, version, id, is_last };
@@ -233,7 +238,7 @@ impl Shard {
         let is_done = outgoing.ready.is_empty() && outgoing.copy.is_done();
         if result < 0 {
             self.pgs[key].transfers.outgoing.remove(&at);
-            return self.on_push_failed(key, from, &at.1, fx);
+            return self.on_push_failed(key, from, &at.1, false, fx);
         }
         if !is_done {
             return self.go_on_pushing(key, from, at.1, fx);
