@@ -21,11 +21,12 @@ option_set! {
 }
 
 option_set! {
-    /// Bounds of one operation, see [`crate::ops::Limits`].
+    /// Bounds of one operation and of recovery, see [`crate::ops::Limits`].
     pub struct LimitOptions for Osd, Live {
         attr_name_len_max: usize = "osd_max_attr_name_len",
         /// 0: no bound.
         attr_size_max: usize = "osd_max_attr_size",
+        backfills_max: usize = "osd_max_backfills",
         client_watch_timeout_s: u32 = "osd_client_watch_timeout",
         default_notify_timeout_s: u32 = "osd_default_notify_timeout",
         object_name_len_max: usize = "osd_max_object_name_len",

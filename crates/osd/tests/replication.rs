@@ -27,6 +27,7 @@ struct Cluster {
     cut: Vec<(i32, i32)>,
     /// The client counts its requests to all OSDs.
     next_tid: u64,
+    flags: u32,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -46,6 +47,7 @@ impl Cluster {
             wires: VecDeque::new(),
             cut: Vec::new(),
             next_tid: 0,
+            flags: 0,
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -65,6 +67,7 @@ impl Cluster {
             }
         }
         map.epoch = self.epoch;
+        map.flags = osd_map::MapFlags(self.flags);
         view.map = Arc::new(map);
         view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
         view
@@ -107,6 +110,18 @@ impl Cluster {
         self.interval =
             Interval { up, up_primary, ..Interval::new(self.epoch, acting, old.size, old.min_size) };
         self.publish(false);
+    }
+
+    /// A map with other flags, in which nothing else changes.
+    fn set_flags(&mut self, flags: u32) {
+        self.epoch += 1;
+        self.flags = flags;
+        let view = Arc::new(self.view());
+        for host in self.hosts.values_mut() {
+            host.view = ClusterView::clone(&view);
+            host.step(Input::Map { view: view.clone(), orders: Vec::new() });
+        }
+        self.run();
     }
 
     /// An OSD's lease of another one ends in `ms` milliseconds.
@@ -614,4 +629,47 @@ fn damaged_copy_is_repaired_before_it_is_pushed() {
     for osd in 0..3 {
         assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"new"[..]), "osd.{osd}");
     }
+}
+
+#[test]
+fn norecover_holds_back_all_but_what_requests_wait_for() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    let store = cluster.kill(2);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    for name in ["a", "b"] {
+        cluster.put(name, b"data");
+    }
+    cluster.set_flags(osd_map::MapFlags::NORECOVER);
+    cluster.start(2, store);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+recovery_wait+degraded");
+    cluster.put("a", b"newer");
+    assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"newer"[..]), "a write waited for it");
+    assert_eq!(cluster.stored(2, "b"), None);
+    cluster.set_flags(0);
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert_eq!(cluster.stored(2, "b").as_deref(), Some(&b"data"[..]));
+}
+
+#[test]
+fn nobackfill_and_norebalance_hold_back_backfill() {
+    use osd_map::MapFlags;
+    let mut cluster = Cluster::new(4, vec![0, 1, 2]);
+    cluster.put("a", b"data");
+    cluster.set_flags(MapFlags::NOREBALANCE);
+    // osd.3 replaces osd.0: all copies are there.
+    cluster.interval(vec![3, 1, 2], vec![3, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+remapped+backfill_wait");
+    assert_eq!(cluster.stored(3, "a"), None);
+    cluster.set_flags(MapFlags::NOBACKFILL);
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+remapped+backfill_wait");
+    cluster.set_flags(0);
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert_eq!(cluster.stored(3, "a").as_deref(), Some(&b"data"[..]));
 }

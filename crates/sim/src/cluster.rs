@@ -13,9 +13,14 @@ pub enum ClusterChoice {
 }
 
 impl ClusterChoice {
-    /// The default of a run. It changes to [`ClusterChoice::BySeed`] when OSDs replicate.
-    pub fn default_of_runs() -> ClusterChoice {
+    /// Three OSDs and a pool of one copy.
+    pub fn one_copy() -> ClusterChoice {
         ClusterChoice::Always(ClusterConfig { osds: 3, pools: vec![PoolConfig::ONE_COPY] })
+    }
+
+    /// Three OSDs and a pool with this number of copies.
+    pub fn copies(size: u8) -> ClusterChoice {
+        ClusterChoice::Always(ClusterConfig { osds: 3, pools: vec![PoolConfig::of_size(size)] })
     }
 
     pub fn of(&self, seed: u64) -> ClusterConfig {

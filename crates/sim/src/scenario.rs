@@ -106,7 +106,7 @@ impl Config {
         Config {
             span,
             level: LevelChoice::BySeed,
-            cluster: ClusterChoice::default_of_runs(),
+            cluster: ClusterChoice::BySeed,
             clients: 4,
             workload,
             monitor_crashes: true,

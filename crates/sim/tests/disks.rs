@@ -1,11 +1,16 @@
 //! A whole cluster with the durable store on simulated disks. Power losses lose no acknowledged write, damaged blocks are
 //! never served, and bugs planted in the store are caught (`--features planted-bugs`).
 
-use sim::{Config, Medium, StoreChoice, run};
+use sim::{ClusterChoice, Config, Medium, StoreChoice, run};
 use std::time::Duration;
 
+/// One copy of each object: what a disk has damaged stays damaged.
 fn config(seconds: u64) -> Config {
-    Config { store: StoreChoice::Always(Medium::Disk), ..Config::new(Duration::from_secs(seconds)) }
+    Config {
+        store: StoreChoice::Always(Medium::Disk),
+        cluster: ClusterChoice::one_copy(),
+        ..Config::new(Duration::from_secs(seconds))
+    }
 }
 
 /// The seeds hold, the first one replays, and disks lost power and reported damage. Few seeds read what has rotted: after
@@ -29,6 +34,20 @@ fn disks_that_lose_power_and_rot_serve_only_whole_data() {
         failed += report.summary.failed;
     }
     assert!(power_cuts > 0 && failed > 0, "{power_cuts} power cuts, {failed} failed reads");
+}
+
+/// With three copies no read fails for good, and no PG stays inconsistent.
+#[test]
+fn damaged_copies_are_repaired_from_others() {
+    let mut repaired = 0;
+    for seed in [4, 6, 8] {
+        let report = run(seed, &Config { cluster: ClusterChoice::copies(3), ..config(60) });
+        assert!(report.is_clean(), "{report}");
+        let struck =
+            report.faults.iter().filter(|(row, _)| row.contains("bit flip") || row.contains("unreadable"));
+        repaired += struck.map(|(_, struck)| struck).sum::<u64>();
+    }
+    assert!(repaired > 0, "no block was damaged");
 }
 
 /// Each bug breaks one of its expected promises, in a seed that holds without the bug.

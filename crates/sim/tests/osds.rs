@@ -3,7 +3,7 @@
 
 mod support;
 
-use sim::{Config, Level, LevelChoice, Report, run_with};
+use sim::{ClusterChoice, Config, Level, LevelChoice, Report, run_with};
 use std::time::Duration;
 use support::scripted_monitor::ScriptedMonitor;
 
@@ -11,6 +11,7 @@ fn config(level: Level, seconds: u64) -> Config {
     Config {
         level: LevelChoice::Always(level),
         monitor_crashes: false,
+        cluster: ClusterChoice::one_copy(),
         ..Config::new(Duration::from_secs(seconds))
     }
 }

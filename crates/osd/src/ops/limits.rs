@@ -1,4 +1,4 @@
-//! The bounds that configuration sets on one operation. Names and defaults are Ceph's.
+//! The bounds that configuration sets on one operation, and on recovery. Names and defaults are Ceph's.
 
 use crate::options::LimitOptions;
 use command::options::{Identity, Layers};
@@ -20,6 +20,8 @@ pub struct Limits {
     pub max_pgls: usize,
     pub client_watch_timeout_s: u32,
     pub default_notify_timeout_s: u32,
+    /// PGs of one core that are backfilled at once.
+    pub backfills_max: usize,
 }
 
 /// With the defaults of the table of options.
@@ -46,6 +48,7 @@ impl Limits {
             max_pgls: options.pgls_max,
             client_watch_timeout_s: options.client_watch_timeout_s,
             default_notify_timeout_s: options.default_notify_timeout_s,
+            backfills_max: options.backfills_max,
         }
     }
 

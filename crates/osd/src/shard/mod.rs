@@ -96,6 +96,7 @@ pub struct Shard {
     peering: BTreeSet<Key>,
     /// PGs whose backfill waits for a request that began before its window.
     due: BTreeSet<Key>,
+    backfill_places: replicated::BackfillPlaces,
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
@@ -197,6 +198,7 @@ impl Shard {
             obstructed: BTreeSet::new(),
             peering: BTreeSet::new(),
             due: BTreeSet::new(),
+            backfill_places: replicated::BackfillPlaces::default(),
             early: VecDeque::new(),
             next_transfer: 0,
             leases: replicated::Leases::default(),

@@ -77,7 +77,7 @@ fn is_settled(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
     let size_max = cluster.pools.iter().map(|pool| usize::from(pool.size)).max().unwrap_or(1);
     match state {
         // Nothing repairs the only copy of an object.
-        "active+clean+inconsistent" => !cluster.is_replicated(),
+        "active+clean+inconsistent" => cluster.pools.iter().any(|pool| pool.size == 1),
         "active+clean" => true,
         // A pool of size 1 keeps its PGs where their only copies are.
         "active+clean+remapped" => !cluster.is_replicated(),

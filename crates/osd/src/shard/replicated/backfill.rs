@@ -32,7 +32,12 @@ impl Shard {
             }
             let peers = &primary.peers;
             let target = primary.members.iter().find(|osd| !peers[osd].is_complete());
-            let Some(target) = target.copied() else { return };
+            let Some(target) = target.copied() else { return self.end_backfill(key) };
+            if !self.may_backfill(key) {
+                return;
+            }
+            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+            let peers = &primary.peers;
             let begin = peers[&target].last_backfill.clone().unwrap_or_else(HObject::min).max(first);
             primary.backfill = Some(Backfill::new(target, begin.clone()));
             return self.begin_scan(key, begin, last, None, fx);
@@ -74,15 +79,6 @@ impl Shard {
         }
         for object in pushed {
             self.push(key, target, object, Eversion::ZERO, false, fx);
-        }
-    }
-
-    /// Backfills that wait for a request which began before their window.
-    pub(in crate::shard) fn take_due(&mut self, fx: &mut Fx) {
-        for key in std::mem::take(&mut self.due) {
-            if self.pgs.get(key).is_some() {
-                self.go_on_backfilling(key, fx);
-            }
         }
     }
 
@@ -191,7 +187,8 @@ impl Shard {
             peer.last_backfill = Some(through.clone());
         }
         let is_done = through.max;
-        if !is_done {
+        if !is_done && self.may_backfill(key) {
+            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
             primary.backfill = Some(Backfill::new(from, through.clone()));
             self.begin_scan(key, through, HObject::max(), None, fx);
         }

@@ -94,6 +94,7 @@ impl Shard {
     /// dropped requests are told to hold back: they send these again when they are let go.
     pub(in crate::shard) fn end_role(&mut self, key: Key, phase: PgPhase, fx: &mut Fx) {
         self.peering.remove(&key);
+        self.end_backfill(key);
         for conn in self.drop_requests(key) {
             self.hold_back(key, conn, fx);
         }

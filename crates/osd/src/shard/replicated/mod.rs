@@ -18,6 +18,7 @@ mod backfill;
 pub mod choose;
 mod interval;
 mod leases;
+mod pace;
 mod peering;
 mod recovery;
 mod repair;
@@ -29,6 +30,7 @@ mod writes;
 
 pub(super) use leases::Leases;
 pub use leases::{LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
+pub(super) use pace::BackfillPlaces;
 pub(super) use repair::InfoRead;
 pub(super) use scan::ScanStep;
 pub(super) use statements::Early;

@@ -35,6 +35,7 @@ impl Shard {
     }
 
     pub(super) fn go_on_recovering(&mut self, key: Key, fx: &mut Fx) {
+        let is_paused = self.is_recovery_paused();
         loop {
             let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role) else { return };
             if primary.stage != Stage::Active {
@@ -43,8 +44,8 @@ impl Shard {
             let recovery = &mut primary.recovery;
             // What requests wait for does not wait for its place.
             let urgent = recovery.urgent.pop_front();
-            if urgent.is_none() && recovery.active.len() >= ACTIVE_MAX {
-                return;
+            if urgent.is_none() && (is_paused || recovery.active.len() >= ACTIVE_MAX) {
+                break;
             }
             let object = match urgent {
                 Some(object) if recovery.queue.remove(&object) => object,

@@ -178,14 +178,18 @@ fn recovery_state(primary: &Primary, backfill_targets: &[i32]) -> PgState {
     if primary.is_clean {
         return PgState::CLEAN;
     }
-    if !recovery.queue.is_empty() || !recovery.active.is_empty() {
+    if !recovery.active.is_empty() || !recovery.repairing.is_empty() {
         PgState::RECOVERING
+    } else if !recovery.queue.is_empty() {
+        PgState::RECOVERY_WAIT
     } else if !recovery.unfound.is_empty() {
         PgState::RECOVERY_UNFOUND
     } else if primary.backfill.as_ref().is_some_and(|backfill| !backfill.failed.is_empty()) {
         PgState::BACKFILL_UNFOUND
-    } else if !backfill_targets.is_empty() {
+    } else if primary.backfill.is_some() {
         PgState::BACKFILLING
+    } else if !backfill_targets.is_empty() {
+        PgState::BACKFILL_WAIT
     } else {
         PgState::default()
     }

@@ -1,0 +1,68 @@
+//! What recovery waits for: flags of the map, and a place among the backfills of this core.
+//!
+//! `norecover` stops recovery from the log, but for objects that requests wait for. `nobackfill` stops backfill. `norebalance`
+//! stops the backfill of PGs that have all their copies. A core backfills PGs of its own one after the other
+//! (`osd_max_backfills` at once). The others show `backfill_wait`.
+
+use super::super::{Fx, Shard};
+use crate::pg::Pg;
+use crate::slab::Key;
+use std::collections::BTreeSet;
+use wire::types::osd_map::MapFlags;
+
+/// PGs with this core's places for backfills, and those that wait for one.
+#[derive(Default)]
+pub(in crate::shard) struct BackfillPlaces {
+    taken: BTreeSet<Key>,
+    waiting: BTreeSet<Key>,
+}
+
+impl Shard {
+    pub(super) fn is_recovery_paused(&self) -> bool {
+        self.view.map.flags.has(MapFlags::NORECOVER)
+    }
+
+    fn is_backfill_paused(&self, pg: &Pg) -> bool {
+        let flags = self.view.map.flags;
+        let has_all_copies = pg.interval.acting.len() >= pg.interval.size as usize;
+        flags.has(MapFlags::NOBACKFILL) || (flags.has(MapFlags::NOREBALANCE) && has_all_copies)
+    }
+
+    /// True if the PG may copy a window of objects now. Otherwise it is called when it may, or tries again with its timer.
+    pub(super) fn may_backfill(&mut self, key: Key) -> bool {
+        let is_paused = self.is_backfill_paused(&self.pgs[key]);
+        let places = &mut self.backfill_places;
+        places.waiting.remove(&key);
+        if is_paused {
+            places.taken.remove(&key);
+            return false;
+        }
+        let max = self.config.limits.backfills_max.max(1);
+        if places.taken.contains(&key) || places.taken.len() < max {
+            places.taken.insert(key);
+            return true;
+        }
+        places.waiting.insert(key);
+        false
+    }
+
+    /// A PG backfills no more, or cannot go on: another one may.
+    pub(in crate::shard) fn end_backfill(&mut self, key: Key) {
+        let places = &mut self.backfill_places;
+        places.waiting.remove(&key);
+        if places.taken.remove(&key)
+            && let Some(next) = places.waiting.pop_first()
+        {
+            self.due.insert(next);
+        }
+    }
+
+    /// Backfills that have a place now, or whose window a request still used.
+    pub(in crate::shard) fn take_due(&mut self, fx: &mut Fx) {
+        for key in std::mem::take(&mut self.due) {
+            if self.pgs.get(key).is_some() {
+                self.go_on_backfilling(key, fx);
+            }
+        }
+    }
+}
