@@ -75,12 +75,13 @@ pub fn check(
 /// True for the best state that a PG can reach with `dead` OSDs.
 fn is_settled(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
     let size_max = cluster.pools.iter().map(|pool| usize::from(pool.size)).max().unwrap_or(1);
+    let has_one_copy = cluster.pools.iter().any(|pool| pool.size == 1);
     match state {
-        // Nothing repairs the only copy of an object.
-        "active+clean+inconsistent" => cluster.pools.iter().any(|pool| pool.size == 1),
         "active+clean" => true,
-        // A pool of size 1 keeps its PGs where their only copies are.
-        "active+clean+remapped" => !cluster.is_replicated(),
+        // Nothing repairs the only copy of an object, and its PG cannot move.
+        "active+clean+inconsistent"
+        | "active+backfill_unfound+remapped"
+        | "active+backfill_unfound+remapped+inconsistent" => has_one_copy,
         "active+undersized" | "active+undersized+degraded" => cluster.osds as usize - dead < size_max,
         _ => false,
     }
