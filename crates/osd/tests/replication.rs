@@ -560,7 +560,7 @@ fn old_primary_that_is_up_needs_no_wait() {
 }
 
 #[test]
-fn damaged_copy_is_repaired_from_a_member_while_its_reader_waits() {
+fn damaged_copy_is_repaired_while_its_reader_waits() {
     let mut cluster = Cluster::new(3, vec![0, 1, 2]);
     cluster.put("a", b"whole");
     cluster.put("b", b"other");

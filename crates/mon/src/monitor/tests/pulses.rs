@@ -120,7 +120,7 @@ fn flags_and_ratios_hold_pulses_back() {
 }
 
 #[test]
-fn refused_connection_of_an_osd_that_pulses_waits_until_its_session_ends() {
+fn refused_connection_of_a_pulsing_osd_waits_for_its_session() {
     let refused = MOSDFailure::FAILED | MOSDFailure::IMMEDIATE;
     let mut c = Cluster::of(&["a", "b", "c", "d"]);
     c.rounds(3, &[0, 1, 2, 3]);
