@@ -115,8 +115,24 @@ def prepare(session, pool, size):
         time.sleep(0.5)
 
 
-def measure(directory, fault, seconds, depth, size, pool, copies):
-    """The figures of one failover."""
+class Signals:
+    """Faults of a process."""
+
+    def __init__(self, directory, fault):
+        self.directory, self.fault, self.pid = directory, fault, None
+
+    def strike(self, osd):
+        self.pid = int((self.directory / f"osd.{osd}.pid").read_text())
+        if SIGNALS[self.fault] is not None:
+            os.kill(self.pid, SIGNALS[self.fault])
+
+    def heal(self):
+        if self.fault == "sigstop":
+            os.kill(self.pid, signal.SIGCONT)
+
+
+def measure(directory, fault, faults, seconds=40, depth=16, size=4096, pool="failover", copies=3):
+    """The figures of one failover. `faults` strikes an OSD, and heals it when the time is over."""
     conf = str(directory / "ceph.conf")
     with rados.Rados(conffile=conf, name="client.admin") as session:
         rows = prepare(session, pool, copies)
@@ -129,9 +145,7 @@ def measure(directory, fault, seconds, depth, size, pool, copies):
             thread.start()
         time.sleep(seconds / 4)
         fault_at, down_after = time.monotonic(), None
-        pid = int((directory / f"osd.{victim}.pid").read_text())
-        if SIGNALS[fault] is not None:
-            os.kill(pid, SIGNALS[fault])
+        faults.strike(victim)
         try:
             while time.monotonic() < fault_at + seconds * 3 / 4:
                 if down_after is None and not next(
@@ -141,8 +155,7 @@ def measure(directory, fault, seconds, depth, size, pool, copies):
         finally:
             for stream in streams:
                 stream.ending = True
-            if fault == "sigstop":
-                os.kill(pid, signal.SIGCONT)
+            faults.heal()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
         while any(stream.flying for stream in streams) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -162,19 +175,24 @@ def main():
     parser.add_argument("--size", type=int, default=3, help="copies of a pool that is not there yet")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found = measure(asked.dir, asked.fault, asked.seconds, asked.depth, asked.bytes, asked.pool, asked.size)
+    faults = Signals(asked.dir, asked.fault)
+    found = measure(asked.dir, asked.fault, faults, asked.seconds, asked.depth, asked.bytes, asked.pool, asked.size)
     if asked.json:
         print(json.dumps(found))
     else:
-        print(f"{found['fault']} of osd.{found['osd']}, primary of {found['primary_of_pgs']} of {found['pgs']} PGs; "
-              f"marked down after {found['marked_down_after_seconds']} s")
-        print(f"{'':6} {'operations':>10} {'slowest s':>10} {'p99 s':>8} {'longest gap s':>14} {'failed':>7} {'unanswered':>11}")
-        for kind in ("write", "read"):
-            row = found[kind]
-            print(f"{kind:6} {row['operations']:10} {row['slowest_seconds']:10.3f} {row['p99_seconds']:8.4f} "
-                  f"{row['longest_gap_seconds']:14.3f} {row['failed']:7} {row['unanswered']:11}")
+        show(found)
     # Without shutting the sessions down: an operation without an answer would keep one waiting.
     os._exit(0)
+
+
+def show(found):
+    print(f"{found['fault']} of osd.{found['osd']}, primary of {found['primary_of_pgs']} of {found['pgs']} PGs; "
+          f"marked down after {found['marked_down_after_seconds']} s")
+    print(f"{'':6} {'operations':>10} {'slowest s':>10} {'p99 s':>8} {'longest gap s':>14} {'failed':>7} {'unanswered':>11}")
+    for kind in ("write", "read"):
+        row = found[kind]
+        print(f"{kind:6} {row['operations']:10} {row['slowest_seconds']:10.3f} {row['p99_seconds']:8.4f} "
+              f"{row['longest_gap_seconds']:14.3f} {row['failed']:7} {row['unanswered']:11}")
 
 
 if __name__ == "__main__":

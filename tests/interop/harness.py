@@ -186,10 +186,14 @@ class Cluster(Daemons):
         """Starts one daemon alone, as an init system does, and waits until its admin socket answers."""
         kind, number = name.split(".")
         with open(self.dir / f"{name}.log", "ab") as log:
-            subprocess.run(["setsid", "--fork", SHOAL, kind, "--conf", self.conf, "--id", number], check=True,
-                           stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            subprocess.run([*self.prefix_of(name), "setsid", "--fork", SHOAL, kind, "--conf", self.conf, "--id", number],
+                           check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         eventually(lambda: self.is_running(name) and run(
             ["ceph", "--admin-daemon", self.dir / f"{name}.asok", "version"], check=False, timeout=10).code == 0, 30)
+
+    def prefix_of(self, _name):
+        """The command that runs a daemon's command."""
+        return []
 
     def add_osd(self):
         """Adds an OSD to the cluster and starts it. Returns its number. PGs that are not clean yet are no failure."""

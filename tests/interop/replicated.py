@@ -20,11 +20,8 @@ CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX = 90, 60
 def make_cluster(osds, *options):
     if not harness.STOCK:
         cluster = harness.Cluster("--store", "disk", "--size", "4G", *options, osds=osds)
-        client = harness.Client(cluster)
         # As on the stock cluster: one host, so OSDs are reporters of their own, and faults show within seconds.
-        for who, name, value in [("mon", "mon_allow_pool_delete", "true"), ("mon", "mon_osd_reporter_subtree_level", "osd"),
-                                 ("global", "osd_heartbeat_grace", "8")]:
-            client.ceph("config", "set", who, name, value)
+        configure(cluster, ("mon", "mon_osd_reporter_subtree_level", "osd"), ("global", "osd_heartbeat_grace", "8"))
         return cluster
     cluster = stock_cluster.StockCluster(osds=osds, store="bluestore", extra=stock_cluster.FAULTS)
     client = harness.Client(cluster)
@@ -33,6 +30,12 @@ def make_cluster(osds, *options):
     client.ceph("osd", "pool", "rm", "device_health_metrics", "device_health_metrics", "--yes-i-really-really-mean-it",
                 check=False)
     return cluster
+
+
+def configure(cluster, *options):
+    client = harness.Client(cluster)
+    for who, name, value in [("mon", "mon_allow_pool_delete", "true"), *options]:
+        client.ceph("config", "set", who, name, value)
 
 
 class Pgs:

@@ -25,6 +25,10 @@ pub(super) struct Life {
     /// The monitor's newest map when it was last asked.
     newest: Option<Epoch>,
     booted_at: Option<Time>,
+    /// The map had this process up, and then down.
+    is_marked_down: bool,
+    /// It has been logged that no boot is sent for now.
+    is_held_back: bool,
     beacon_at: Option<Time>,
     full_told: Option<(u32, Time)>,
     stop_at: Option<Time>,
@@ -61,6 +65,8 @@ impl Life {
             asked_version: None,
             newest: None,
             booted_at: None,
+            is_marked_down: false,
+            is_held_back: false,
             beacon_at: None,
             full_told: None,
             stop_at: None,
@@ -75,6 +81,11 @@ impl Life {
     /// The monitor has this process up, and it is not about to stop.
     pub fn is_up(&self) -> bool {
         self.phase == Phase::Up
+    }
+
+    /// The map has this process down, which lives and wants to come back.
+    pub fn is_marked_down(&self) -> bool {
+        self.phase == Phase::Booting && self.is_marked_down
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -212,6 +223,7 @@ impl Control {
         match self.life.phase {
             Phase::Booting if is_us => {
                 self.life.phase = Phase::Up;
+                self.life.is_marked_down = false;
                 self.life.beacon_at = None;
                 self.log(Level::Info, format!("up since map {}", self.history.lineage.boot_epoch), fx);
             }
@@ -219,6 +231,7 @@ impl Control {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);
                 self.life.phase = Phase::Booting;
                 self.life.booted_at = None;
+                self.life.is_marked_down = true;
                 self.ask_newest(now, fx);
             }
             Phase::Stopping if !is_us => self.finish_stop(now, fx),
@@ -238,6 +251,13 @@ impl Control {
         if self.life.phase != Phase::Booting || !current || lately {
             return;
         }
+        if self.life.is_marked_down && !self.hears_neighbours(now) {
+            if !std::mem::replace(&mut self.life.is_held_back, true) {
+                self.log(Level::Warn, "not booting: fewer than a third of the neighbours answer", fx);
+            }
+            return;
+        }
+        self.life.is_held_back = false;
         self.life.booted_at = Some(now);
         let lineage = &self.history.lineage;
         let epoch = self.epoch();

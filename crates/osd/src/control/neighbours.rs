@@ -125,10 +125,12 @@ impl Control {
             let owing = self.neighbours.peers.values_mut().filter_map(|peer| peer.owes_since.as_mut());
             owing.for_each(|since| *since = now);
         }
-        if !self.life.is_up() || !self.is_up() {
+        let is_up = self.life.is_up() && self.is_up();
+        if !is_up && !self.life.is_marked_down() {
             return;
         }
-        let interval = self.options.heartbeat_interval;
+        // One that was marked down looks whether it may come back.
+        let interval = if is_up { self.options.heartbeat_interval } else { LOOK };
         let grace = self.options.heartbeat_grace.max(GRACE_MIN);
         let has_partners = self.neighbours.peers.values().any(|peer| peer.is_partner);
         self.neighbours.look_at = Some(now + if has_partners { LEASE_PING } else { LOOK });
@@ -171,6 +173,9 @@ impl Control {
             };
             fx.push(super::Effect::Net(connect));
             self.send(conn, Message::new(ping.clone()), fx);
+        }
+        if !is_up {
+            return;
         }
         let partner_grace = self.options.partner_grace;
         let fault = |(osd, peer): (&i32, &Neighbour)| {
@@ -255,6 +260,10 @@ impl Control {
                 }
             }
             PingOp::YOU_DIED if self.neighbours.by_conn.contains_key(&conn) => {
+                let osd = self.neighbours.by_conn.get(&conn);
+                if let Some(peer) = osd.and_then(|osd| self.neighbours.peers.get_mut(osd)) {
+                    peer.owes_since = None;
+                }
                 let lately = self.neighbours.died_at.is_some_and(|at| now < at + LOOK);
                 if ping.map_epoch > self.epoch() && !lately {
                     self.neighbours.died_at = Some(now);
@@ -274,6 +283,15 @@ impl Control {
             false if row.info.down_at > up_from || row.info.up_from > up_from => Standing::Dead,
             false => Standing::Unknown,
         }
+    }
+
+    /// A third of the neighbours answers, or there are none. Otherwise the fault may be ours: an OSD that reaches the monitor
+    /// alone would be marked down again and again. (`osd_heartbeat_min_healthy_ratio`)
+    pub(super) fn hears_neighbours(&self, now: Time) -> bool {
+        let grace = self.options.partner_grace;
+        let answers = |peer: &&Neighbour| peer.owes_since.is_none_or(|since| now.since(since) < grace);
+        let all = self.neighbours.peers.len();
+        3 * self.neighbours.peers.values().filter(answers).count() >= all
     }
 
     /// The next look at the neighbours.
