@@ -301,8 +301,8 @@ mod tests {
     #[test]
     fn records_are_loaded_as_they_were_kept() {
         let pg = |seed| PgId { pool: 3, seed };
-        let mut history = History::default();
-        history.map = Some(Arc::new(OsdMap { epoch: 7, ..OsdMap::default() }));
+        let map = Some(Arc::new(OsdMap { epoch: 7, ..OsdMap::default() }));
+        let mut history = History { map, ..History::default() };
         let births = Births { unsettled: BTreeMap::from([(pg(9), 6)]) };
         let set = vec![(pg(1), record(5)), (pg(256), record(6))];
         let kept = history.keep(&message(7..=7), &births, RecordChanges { set, gone: vec![pg(4)] });
