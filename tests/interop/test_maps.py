@@ -21,10 +21,12 @@ class Maps(ClusterTest):
             ceph("osd", "pool", "create", name, pgs, pgs, "by-osd")
         ceph("osd", "pool", "application", "enable", "one", "rbd")
         ceph("osd", "pool", "set-quota", "two", "max_objects", 1000)
-        eventually(lambda: set(cls.mapping()) and all(len(osds) == 1 for osds in cls.mapping().values()))
-        # Its only holder goes on serving it, as a temporary set says.
-        pg, [osd] = next(iter(cls.mapping().items()))
-        ceph("osd", "pg-upmap-items", pg, osd, (osd + 1) % cls.OSDS)
+        eventually(lambda: set(cls.mapping()) and all(len(osds) == 3 for osds in cls.mapping().values()))
+        # Without backfill the OSDs of before go on serving a PG that has moved, as a temporary set says.
+        ceph("osd", "set", "nobackfill")
+        pg, osds = next(iter(cls.mapping().items()))
+        [other] = set(range(cls.OSDS)) - set(osds)
+        ceph("osd", "pg-upmap-items", pg, osds[0], other)
         eventually(lambda: pg in (temp["pgid"] for temp in cls.client.json("osd", "dump")["pg_temp"]))
 
     @classmethod
@@ -43,13 +45,13 @@ class Maps(ClusterTest):
                 on.ceph("osd", "getmap", "-o", path)
                 shown = on.tool("osdmaptool", path, "--print").text
                 self.assertIn(f"max_osd {self.OSDS}", shown)
-                self.assertRegex(shown, r"pool 2 'two' replicated size 1 .*max_objects 1000")
+                self.assertRegex(shown, r"pool 2 'two' replicated size 3 .*max_objects 1000")
                 self.assertEqual(len(re.findall(r"^osd\.\d+ +up +in ", shown, re.M)), self.OSDS)
                 dump = on.tool("osdmaptool", path, "--test-map-pgs-dump").text
                 lines = re.findall(r"^(\d+\.[0-9a-f]+)\s+\[([\d,]*)\]\s+(-?\d+)$", dump, re.M)
                 theirs = {pg: [int(osd) for osd in osds.split(",") if osd] for pg, osds, _ in lines}
                 self.assertEqual(theirs, self.mapping())
-                self.assertRegex(on.tool("osdmaptool", path, "--test-map-pgs").text, r"size 1\s+39")
+                self.assertRegex(on.tool("osdmaptool", path, "--test-map-pgs").text, r"size 3\s+39")
 
     def test_crushtool_writes_the_map_out_and_back(self):
         path = self.cluster.dir / "crush"
