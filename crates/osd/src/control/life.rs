@@ -25,8 +25,8 @@ pub(super) struct Life {
     /// The monitor's newest map when it was last asked.
     newest: Option<Epoch>,
     booted_at: Option<Time>,
-    /// The map had this process up, and then down.
-    is_marked_down: bool,
+    /// When the map that had had this process up had it down.
+    marked_down_at: Option<Time>,
     /// It has been logged that no boot is sent for now.
     is_held_back: bool,
     beacon_at: Option<Time>,
@@ -52,6 +52,8 @@ enum Phase {
 /// How often a boot message is repeated until the map has us.
 const BOOT_AGAIN: Duration = Duration::from_secs(5);
 const BEACON_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// An OSD that was marked down and hears no neighbour boots after so long all the same: those that it misses may be dead.
+const HELD_BACK_MAX: Duration = Duration::from_secs(60);
 /// How long a clean stop waits for the monitor.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -65,7 +67,7 @@ impl Life {
             asked_version: None,
             newest: None,
             booted_at: None,
-            is_marked_down: false,
+            marked_down_at: None,
             is_held_back: false,
             beacon_at: None,
             full_told: None,
@@ -85,7 +87,7 @@ impl Life {
 
     /// The map has this process down, which lives and wants to come back.
     pub fn is_marked_down(&self) -> bool {
-        self.phase == Phase::Booting && self.is_marked_down
+        self.phase == Phase::Booting && self.marked_down_at.is_some()
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -223,7 +225,7 @@ impl Control {
         match self.life.phase {
             Phase::Booting if is_us => {
                 self.life.phase = Phase::Up;
-                self.life.is_marked_down = false;
+                self.life.marked_down_at = None;
                 self.life.beacon_at = None;
                 self.log(Level::Info, format!("up since map {}", self.history.lineage.boot_epoch), fx);
             }
@@ -231,7 +233,7 @@ impl Control {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);
                 self.life.phase = Phase::Booting;
                 self.life.booted_at = None;
-                self.life.is_marked_down = true;
+                self.life.marked_down_at = Some(now);
                 self.ask_newest(now, fx);
             }
             Phase::Stopping if !is_us => self.finish_stop(now, fx),
@@ -251,7 +253,8 @@ impl Control {
         if self.life.phase != Phase::Booting || !current || lately {
             return;
         }
-        if self.life.is_marked_down && !self.hears_neighbours(now) {
+        let is_held = self.life.marked_down_at.is_some_and(|at| now < at + HELD_BACK_MAX);
+        if is_held && !self.hears_neighbours(now) {
             if !std::mem::replace(&mut self.life.is_held_back, true) {
                 self.log(Level::Warn, "not booting: fewer than a third of the neighbours answer", fx);
             }

@@ -26,6 +26,8 @@ pub(super) struct Neighbours {
     by_conn: FastMap<ConnId, i32>,
     /// The next look at all peers. `None`: at once.
     look_at: Option<Time>,
+    /// A map has changed the neighbours: they are looked at before `look_at`.
+    looks_now: bool,
     /// The shards do not have these yet.
     news: LeaseNews,
     has_started: bool,
@@ -72,7 +74,7 @@ enum Standing {
 impl Control {
     pub(super) fn choose_neighbours(&mut self, map: &OsdMap) {
         let partners = self.holdings.partners();
-        self.neighbours.look_at = None;
+        self.neighbours.looks_now = true;
         let mut wanted = self.holdings.neighbours();
         let up: Vec<i32> = map.osd_ids().filter(|o| map.is_up(*o) && *o != self.config.osd.0).collect();
         // The next in number on both sides, so that everybody is watched by somebody.
@@ -117,7 +119,8 @@ impl Control {
     }
 
     pub(super) fn ping_neighbours(&mut self, now: Time, fx: &mut Fx) {
-        if self.neighbours.look_at.is_some_and(|at| now < at) {
+        let looks_now = std::mem::take(&mut self.neighbours.looks_now);
+        if !looks_now && self.neighbours.look_at.is_some_and(|at| now < at) {
             return;
         }
         // Answers may wait in our sockets.

@@ -161,6 +161,8 @@ pub struct Recovery {
     pub repairing: BTreeSet<HObject>,
     /// Objects whose copy here cannot be read, and no member has a better one.
     pub unrepairable: BTreeSet<HObject>,
+    /// Number of repairs of each object.
+    pub repairs: BTreeMap<HObject, u8>,
 }
 
 #[derive(Default, Debug)]

@@ -5,6 +5,7 @@
 //! whole, or when all of it has been read. Until then it is kept with what the PG keeps about itself, also over a restart.
 
 use super::{Effect, Fx, Pending, Shard, ToControl};
+use crate::pg::role::Role;
 use crate::pg::{Pg, meta};
 use crate::slab::Key;
 use store::{Answer, Change, Transaction};
@@ -14,9 +15,8 @@ use wire::types::HObject;
 const DAMAGED_MAX: usize = 1000;
 
 impl Shard {
-    pub(super) fn found_damaged(&mut self, key: Key, object: Key, fx: &mut Fx) {
+    pub(super) fn found_damaged(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        let object = &pg.objects[object].id.object;
         if pg.damaged.len() < DAMAGED_MAX && pg.damaged.insert(object.clone()) {
             fx.push(Effect::Control(ToControl::Damaged { pg: pg.id, object: object.clone() }));
             let change = meta::set_damaged(&pg.meta, [object]);
@@ -33,6 +33,7 @@ impl Shard {
         let is_whole = |answer: &Answer| matches!(answer, Answer::Data(data) if data.len() as u64 == size);
         let object = &pg.objects[object].id.object;
         if answers.iter().any(is_whole) && pg.damaged.remove(object) {
+            may_be_repaired_again(&mut pg.role, object);
             let change = meta::remove_damaged(&pg.meta, [object]);
             self.submit_about_damage(key, change, fx);
         }
@@ -41,6 +42,13 @@ impl Shard {
     fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
         let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
         self.submit(Pending::Nobody, transaction, fx);
+    }
+}
+
+fn may_be_repaired_again(role: &mut Role, object: &HObject) {
+    if let Role::Primary(primary) = role {
+        primary.recovery.unrepairable.remove(object);
+        primary.recovery.repairs.remove(object);
     }
 }
 
@@ -65,6 +73,7 @@ pub(super) fn changed(pg: &mut Pg, object: &HObject, size: u64, changes: &mut Ve
             if id.object == *object && data.len() as u64 >= size)
     };
     if changes.iter().any(|change| replaces(change) || covers(change)) && pg.damaged.remove(object) {
+        may_be_repaired_again(&mut pg.role, object);
         changes.push(meta::remove_damaged(&pg.meta, [object]));
     }
 }

@@ -318,7 +318,7 @@ impl Machine for Shard {
         self.begin_loading(fx);
         self.fire_timers(now, fx);
         self.take_turns(now, fx);
-        self.take_due(fx);
+        self.take_due(now, fx);
         self.go_on_departing(now, fx);
     }
 

@@ -131,8 +131,8 @@ impl Shard {
             Err(ReadError::NoObject) => return self.fail(now, key, Errno::IO, fx),
             Err(error @ (ReadError::NoCollection | ReadError::Io | ReadError::Corrupt)) => {
                 if error != ReadError::NoCollection {
-                    self.found_damaged(pg_key, object_key, fx);
                     let object = self.pgs[pg_key].objects[object_key].id.object.clone();
+                    self.found_damaged(pg_key, &object, fx);
                     if self.begin_repair(pg_key, &object, fx) {
                         return self.begin_again_later(key);
                     }

@@ -19,6 +19,9 @@ use wire::types::{Epoch, LogPriority, OsdXinfo, UTime};
 /// Beacons that may be missed in a row.
 const BEACONS_MISSED_MAX: u64 = 3;
 
+/// Time in which the reports of others may contradict that of a partner.
+const HEARING: Duration = Duration::from_millis(500);
+
 /// Reports about an OSD, by reporter.
 pub(super) type Reporters = BTreeMap<i32, Report>;
 
@@ -133,7 +136,7 @@ impl Monitor {
         let map = self.head.osdmap();
         let stale = self.options.osd_heartbeat_grace + self.options.osd_heartbeat_stale;
         self.osd.failures.retain(|target, reporters| {
-            reporters.retain(|osd, report| map.exists(*osd) && report.failed_for(turn.now) < stale);
+            reporters.retain(|osd, report| map.is_up(*osd) && report.failed_for(turn.now) < stale);
             map.is_up(*target) && !reporters.is_empty()
         });
         let suspects: Vec<i32> = self.osd.failures.keys().copied().collect();
@@ -154,8 +157,8 @@ impl Monitor {
     /// of one subtree two OSDs are enough.
     ///
     /// Of two OSDs that miss each other, the report of the one that more OSDs miss does not count. Of equals the one with the
-    /// lower number stays up.
-    fn judge_by_partners(&mut self, target: i32) -> bool {
+    /// lower number stays up. No report counts before the others had time to come.
+    pub(super) fn judge_by_partners(&mut self, now: Time, target: i32) -> bool {
         let accusers = |osd: i32| self.osd.failures.get(&osd);
         let Some(reporters) = accusers(target) else { return false };
         let is_close = |report: &Report| report.evidence != Evidence::Silence;
@@ -164,7 +167,8 @@ impl Monitor {
             let is_mutual = accusers(reporter).is_some_and(|all| all.contains_key(&target));
             !is_mutual || (count(reporter), reporter) < (count(target), target)
         };
-        let close = reporters.iter().filter(|(_, report)| is_close(report)).map(|(reporter, _)| *reporter);
+        let is_heard = |report: &Report| is_close(report) && now.since(report.at) >= HEARING;
+        let close = reporters.iter().filter(|(_, report)| is_heard(report)).map(|(reporter, _)| *reporter);
         let believed: BTreeSet<i32> = close.filter(|reporter| is_believed(*reporter)).collect();
         if believed.is_empty() {
             return false;
@@ -192,7 +196,7 @@ impl Monitor {
 
     /// Marks an OSD down when reporters in enough subtrees have all missed it for the grace.
     fn judge(&mut self, turn: &mut Turn<'_>, target: i32) {
-        if self.judge_by_partners(target) {
+        if self.judge_by_partners(turn.now, target) {
             return;
         }
         let Some(reporters) = self.osd.failures.get(&target) else { return };
@@ -260,6 +264,10 @@ impl Monitor {
     pub(super) fn take_down(&mut self, osd: i32, line: String, dead_epoch: Option<Epoch>) {
         self.osd.requests.downs.entry(osd).or_insert(Down { line, dead_epoch });
         self.osd.failures.remove(&osd);
+        // Its own reports count no more.
+        for reporters in self.osd.failures.values_mut() {
+            reporters.remove(&osd);
+        }
         self.osd.beacons.remove(&osd);
         self.osd.pulses.forget(osd);
     }

@@ -83,11 +83,19 @@ impl Monitor {
         if late > LATE {
             pulses.by_osd.values_mut().for_each(|pulse| pulse.at = (pulse.at + late).min(turn.now));
         }
+        self.judge_silent_pulses(turn.now);
+        for osd in self.osd.failures.keys().copied().collect::<Vec<_>>() {
+            self.judge_by_partners(turn.now, osd);
+        }
+    }
+
+    fn judge_silent_pulses(&mut self, now: Time) {
         let grace = self.options.pulse_grace;
         if grace.is_zero() {
             return;
         }
-        let silence = |pulse: &Pulse| turn.now.since(pulse.at);
+        let pulses = &self.osd.pulses;
+        let silence = |pulse: &Pulse| now.since(pulse.at);
         let silent = pulses.by_osd.iter().filter(|(_, pulse)| silence(pulse) >= grace);
         let silent: Vec<(i32, Duration)> = silent.map(|(osd, pulse)| (*osd, silence(pulse))).collect();
         for (osd, silence) in silent {

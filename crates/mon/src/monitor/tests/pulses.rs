@@ -23,6 +23,11 @@ impl Cluster {
         }
     }
 
+    /// Time in which others may contradict a report.
+    fn hear(&mut self) {
+        self.pass(Duration::from_secs(2));
+    }
+
     /// `reporter` shares an acting set with `target`, and has missed it for long enough.
     fn report_partner(&mut self, reporter: i32, target: i32) {
         let flags = MOSDFailure::FAILED | MOSDFailure::PARTNER;
@@ -139,8 +144,11 @@ fn partners_of_two_other_hosts_take_an_osd_down() {
     c.report_partner(1, 0);
     c.report_partner(2, 0);
     c.report_partner(3, 0);
+    c.hear();
     assert!(c.up().contains(&0), "one host besides its own");
     c.report_partner(4, 0);
+    assert!(c.up().contains(&0), "nobody has had time to contradict");
+    c.hear();
     assert_eq!(c.up(), [1, 2, 3, 4]);
 }
 
@@ -148,8 +156,10 @@ fn partners_of_two_other_hosts_take_an_osd_down() {
 fn in_a_cluster_of_one_host_partners_count_one_by_one() {
     let mut c = Cluster::of(&["a", "a", "a"]);
     c.report_partner(1, 0);
+    c.hear();
     assert_eq!(c.up(), [0, 1, 2]);
     c.report_partner(2, 0);
+    c.hear();
     assert_eq!(c.up(), [1, 2]);
 }
 
@@ -162,9 +172,15 @@ fn of_osds_that_miss_each_other_the_lonelier_goes() {
     assert_eq!(c.up(), [0, 1, 2]);
     c.report_partner(0, 2);
     c.report_partner(1, 2);
+    c.hear();
+    assert_eq!(c.up(), [0, 1]);
+    // Its accusations do not outlive it.
+    c.hear();
     assert_eq!(c.up(), [0, 1]);
 
     let mut two = Cluster::of(&["a", "b"]);
+    two.report_partner(1, 0);
     two.report_partner(0, 1);
+    two.hear();
     assert_eq!(two.up(), [0], "there is no second witness");
 }

@@ -60,6 +60,10 @@ impl Shard {
             pushed.push(object);
         }
         let target = backfill.target;
+        if pushed.is_empty() && backfill.pushing.is_empty() && !backfill.failed.is_empty() {
+            // It tries again with its timer. Others need not wait for that.
+            return self.end_backfill(key);
+        }
         let is_complete = pushed.is_empty()
             && backfill.pushing.is_empty()
             && backfill.failed.is_empty()

@@ -7,6 +7,7 @@
 use super::super::{Fx, Shard};
 use crate::pg::Pg;
 use crate::slab::Key;
+use machine::Time;
 use std::collections::BTreeSet;
 use wire::types::osd_map::MapFlags;
 
@@ -57,10 +58,11 @@ impl Shard {
         }
     }
 
-    /// Backfills that have a place now, or whose window a request still used.
-    pub(in crate::shard) fn take_due(&mut self, fx: &mut Fx) {
+    /// PGs whose backfill has a place now, or whose window a request still used, or whose listings may go on.
+    pub(in crate::shard) fn take_due(&mut self, now: Time, fx: &mut Fx) {
         for key in std::mem::take(&mut self.due) {
             if self.pgs.get(key).is_some() {
+                self.serve_waiting_lists(now, key, fx);
                 self.go_on_backfilling(key, fx);
             }
         }

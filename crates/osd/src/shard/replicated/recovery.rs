@@ -185,7 +185,7 @@ impl Shard {
         self.pass_turn(key, context);
     }
 
-    fn serve_waiting_lists(&mut self, now: Time, key: Key, fx: &mut Fx) {
+    pub(super) fn serve_waiting_lists(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         if !pg.missing.is_empty() {
             return;

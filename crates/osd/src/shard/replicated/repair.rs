@@ -2,15 +2,22 @@
 //!
 //! The primary reads the object's info for the version, notes the object as missing, also on disk, and recovers it as any
 //! missing object. A copy that nobody has a better one of stays as it is: reads of it fail with `EIO`, and its PG is inconsistent.
+//! Once the first part of a better one has replaced it, it is a missing object and nothing else.
+//!
+//! No request may have the object for itself when a repair begins: its write would be undone by the version that was pulled. Later
+//! ones wait, and earlier ones are in the version that is read, or ahead of the pull on the way to every member.
 
 use super::super::{Fx, Pending, Shard};
-use crate::object::{ObjectBlock, ObjectState};
+use crate::object::ObjectBlock;
 use crate::ops::INFO_ATTR;
 use crate::pg::meta;
 use crate::pg::role::{Role, Stage};
 use crate::slab::Key;
 use store::{Answer, Change, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, Eversion, HObject, ObjectInfo};
+
+/// Repairs of one object in an interval. A device that takes writes and cannot read them back would be repaired for ever.
+const REPAIRS_MAX: u8 = 3;
 
 /// The read of a damaged object's info.
 #[derive(Debug)]
@@ -25,25 +32,43 @@ impl Shard {
     pub(in crate::shard) fn begin_repair(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return false };
+        let recovery = &mut primary.recovery;
         let may_help = primary.stage == Stage::Active
             && !primary.members.is_empty()
             && pg.moving.is_none()
-            && !primary.recovery.unrepairable.contains(object);
+            && !recovery.unrepairable.contains(object)
+            && recovery.repairs.get(object).is_none_or(|repairs| *repairs < REPAIRS_MAX);
         if !may_help {
             return false;
         }
         if let Some(context) = pg.objects.find(object) {
             pg.objects[context].block = ObjectBlock::All;
         }
-        if !primary.recovery.repairing.insert(object.clone()) {
+        if !recovery.repairing.insert(object.clone()) {
             return true;
         }
+        *recovery.repairs.entry(object.clone()).or_default() += 1;
         primary.is_clean = false;
         let (collection, interval) = (pg.collection, pg.interval.since);
         let read = InfoRead { pg: key, interval, object: object.clone() };
         let tag = self.pending.insert(Pending::InfoRead(Box::new(read)));
         let queries = vec![Query::Attr { name: INFO_ATTR }];
         self.read(tag, ReadRequest { collection, object: object.clone().into(), queries }, fx);
+        true
+    }
+
+    /// The same for an object that a member lacks. While a request has it for itself, the push is tried again.
+    pub(super) fn repair_for_push(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
+        let pg = &mut self.pgs[key];
+        let is_used = pg.objects.find(object).is_some_and(|context| pg.objects[context].is_exclusive());
+        if !is_used {
+            return self.begin_repair(key, object, fx);
+        }
+        if let Role::Primary(primary) = &mut pg.role
+            && primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object))
+        {
+            primary.recovery.queue.insert(object.clone());
+        }
         true
     }
 
@@ -61,11 +86,16 @@ impl Shard {
             self.give_up_repair(key, &object, fx);
             return self.go_on_recovering(key, fx);
         };
+        // A push under way would mix the old copy with the one that replaces it: it begins anew afterwards.
+        pg.transfers.outgoing.retain(|(_, of), _| *of != object);
+        primary.recovery.active.remove(&object);
+        if let Some(backfill) = &mut primary.backfill
+            && backfill.pushing.remove(&object)
+        {
+            backfill.queue.push_back(object.clone());
+        }
         primary.recovery.queue.insert(object.clone());
         pg.missing.add(object.clone(), version);
-        if let Some(context) = pg.objects.find(&object) {
-            pg.objects[context].state = ObjectState::Unknown;
-        }
         let change = meta::set_missing(&pg.meta, [(&object, &version)]);
         self.submit_about_repair(key, change, fx);
         self.want_recovered(key, &object, fx);
@@ -83,6 +113,8 @@ impl Shard {
         if pg.missing.remove(object).is_some() {
             let change = meta::remove_missing(&pg.meta, [object]);
             self.submit_about_repair(key, change, fx);
+            // Listings wait for the last missing object.
+            self.due.insert(key);
         }
         self.unblock(key, object);
     }

@@ -136,7 +136,10 @@ impl Shard {
                     let ack = PushAck { object, version, step: 0, result };
                     self.tell_peer(key, to, PeerBody::Pushed(ack), fx);
                 } else {
-                    let is_repaired = is_unreadable && self.begin_repair(key, &object, fx);
+                    if is_unreadable {
+                        self.found_damaged(key, &object, fx);
+                    }
+                    let is_repaired = is_unreadable && self.repair_for_push(key, &object, fx);
                     self.on_push_failed(key, to, &object, is_repaired, fx);
                 }
             }
@@ -194,6 +197,10 @@ impl Shard {
         };
         let mut transaction = Transaction { collection: pg.collection, changes };
         pg.transfers.incoming.insert(object.clone(), Incoming { submitted: step + 1, ..incoming });
+        // This replaces the copy: one that was under repair cannot count again.
+        if let Role::Primary(primary) = &mut pg.role {
+            primary.recovery.repairing.remove(&object);
+        }
         if is_last && pg.missing.remove(&object).is_some() {
             transaction.changes.push(meta::remove_missing(&pg.meta, [&object]));
         }
