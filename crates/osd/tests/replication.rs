@@ -673,3 +673,38 @@ fn nobackfill_and_norebalance_hold_back_backfill() {
     assert_eq!(cluster.state(), "active+clean");
     assert_eq!(cluster.stored(3, "a").as_deref(), Some(&b"data"[..]));
 }
+
+/// A read and a push find the same damage: one repair serves both.
+#[test]
+fn repair_serves_a_reader_and_a_push_at_once() {
+    let mut tried = 0;
+    for steps in 0..60 {
+        let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+        cluster.put("a", b"old");
+        let store = cluster.kill(2);
+        cluster.interval(vec![0, 1], vec![0, 1]);
+        cluster.run();
+        cluster.put("a", b"new");
+        cluster.primary().rotten = Some("a");
+        cluster.start(2, store);
+        cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        // Before that, a request is held back.
+        if !cluster.state().starts_with("active") {
+            continue;
+        }
+        tried += 1;
+        assert_eq!(cluster.get("a"), &b"new"[..], "after {steps} steps");
+        cluster.pass(5_000);
+        assert_eq!(cluster.state(), "active+clean", "after {steps} steps");
+        for osd in 0..3 {
+            assert_eq!(
+                cluster.stored(osd, "a").as_deref(),
+                Some(&b"new"[..]),
+                "osd.{osd} after {steps} steps"
+            );
+        }
+    }
+}
