@@ -27,6 +27,10 @@ pub fn check(ack: Ack, sights: &Sights) -> Result<(), String> {
         // The PG is between two cores of its primary, or a new interval has come since.
         _ => return Ok(()),
     };
+    // It answered in an earlier interval: the answer went from one core to another meanwhile.
+    if !primary.is_serving() {
+        return Ok(());
+    }
     // A member that has started again, perhaps on an empty store, acknowledged in its earlier life.
     let members = primary.acting.iter().filter_map(|osd| copies.on(*osd));
     for member in members.filter(|member| member.role != PgRole::Idle) {
@@ -43,6 +47,7 @@ pub fn check(ack: Ack, sights: &Sights) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::copies::sight::Service;
     use crate::check::copies::sight::tests::{PG, at, primary, replica, stray};
 
     fn check_ack(version: u64, sights: &[PgSight]) -> Result<(), String> {
@@ -73,6 +78,13 @@ mod tests {
         let mut newer = replica(1, &members);
         newer.durable_to = at(11, 1);
         assert_eq!(check_ack(5, &[primary(0, &members), newer]), Ok(()), "it went on in a later interval");
+    }
+
+    #[test]
+    fn answer_of_an_ended_interval_is_not_judged_by_the_next() {
+        let peers = PgSight { role: PgRole::Primary(Service::None), ..primary(0, &[0, 1]) };
+        let empty = PgSight { durable_to: at(0, 0), ..replica(1, &[0, 1]) };
+        assert_eq!(check_ack(5, &[peers, empty]), Ok(()));
     }
 
     #[test]
