@@ -21,7 +21,7 @@ Examples:
   shoal sim --seed 7 --trace               and every event in words, to find out what went wrong
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
   shoal sim --seed 7 --osds 5 --size 3     five OSDs, a pool of size 3; disks are lost, too
-  shoal sim --seed 7 --cluster by-seed     OSDs and pools drawn from the seed
+  shoal sim --seed 7 --cluster one-copy    three OSDs and a pool of size 1, instead of a cluster drawn from the seed
   shoal sim --seed 7 --level cephx         with frames, handshakes, keys and tickets between the machines")]
 pub struct Args {
     /// Run this seed alone
@@ -51,7 +51,7 @@ pub struct Args {
     /// Reactor cores of each OSD [default: by seed]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=8))]
     cores: Option<u16>,
-    /// OSDs and pools of a cluster [default: one-copy]
+    /// OSDs and pools of a cluster [default: by-seed]
     #[arg(long, value_enum, conflicts_with_all = ["osds", "pools", "size", "min_size"])]
     cluster: Option<Cluster>,
     /// Number of OSDs [default: 3]
