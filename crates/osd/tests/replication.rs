@@ -707,4 +707,5 @@ fn repair_serves_a_reader_and_a_push_at_once() {
             );
         }
     }
+    assert!(tried > 5, "only {tried} numbers of steps end in the recovery");
 }
