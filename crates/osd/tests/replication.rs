@@ -612,9 +612,8 @@ fn object_that_is_damaged_on_every_member_is_an_error() {
     assert_eq!(cluster.state(), "active+clean");
 }
 
-/// A member that lacks an object gets it although the primary's own copy is damaged.
-#[test]
-fn damaged_copy_is_repaired_before_it_is_pushed() {
+/// An interval begins in which osd.2 lacks the newest "a", and osd.0, the primary, cannot read its own.
+fn damaged_primary_and_stale_member() -> Cluster {
     let mut cluster = Cluster::new(3, vec![0, 1, 2]);
     cluster.put("a", b"old");
     let store = cluster.kill(2);
@@ -624,6 +623,13 @@ fn damaged_copy_is_repaired_before_it_is_pushed() {
     cluster.primary().rotten = Some("a");
     cluster.start(2, store);
     cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster
+}
+
+/// A member that lacks an object gets it although the primary's own copy is damaged.
+#[test]
+fn damaged_copy_is_repaired_before_it_is_pushed() {
+    let mut cluster = damaged_primary_and_stale_member();
     cluster.run();
     assert_eq!(cluster.state(), "active+clean");
     for osd in 0..3 {
@@ -679,15 +685,7 @@ fn nobackfill_and_norebalance_hold_back_backfill() {
 fn repair_serves_a_reader_and_a_push_at_once() {
     let mut tried = 0;
     for steps in 0..60 {
-        let mut cluster = Cluster::new(3, vec![0, 1, 2]);
-        cluster.put("a", b"old");
-        let store = cluster.kill(2);
-        cluster.interval(vec![0, 1], vec![0, 1]);
-        cluster.run();
-        cluster.put("a", b"new");
-        cluster.primary().rotten = Some("a");
-        cluster.start(2, store);
-        cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+        let mut cluster = damaged_primary_and_stale_member();
         for _ in 0..steps {
             cluster.step();
         }

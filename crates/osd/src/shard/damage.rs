@@ -39,7 +39,7 @@ impl Shard {
         }
     }
 
-    fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
+    pub(super) fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
         let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
         self.submit(Pending::Nobody, transaction, fx);
     }

@@ -31,13 +31,12 @@ impl Shard {
 
     /// True if the PG may copy a window of objects now. Otherwise it is called when it may, or tries again with its timer.
     pub(super) fn may_backfill(&mut self, key: Key) -> bool {
-        let is_paused = self.is_backfill_paused(&self.pgs[key]);
-        let places = &mut self.backfill_places;
-        places.waiting.remove(&key);
-        if is_paused {
-            places.taken.remove(&key);
+        if self.is_backfill_paused(&self.pgs[key]) {
+            self.end_backfill(key);
             return false;
         }
+        let places = &mut self.backfill_places;
+        places.waiting.remove(&key);
         let max = self.config.limits.backfills_max.max(1);
         if places.taken.contains(&key) || places.taken.len() < max {
             places.taken.insert(key);

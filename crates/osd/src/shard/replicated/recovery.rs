@@ -102,11 +102,7 @@ impl Shard {
 
     /// The primary has an object that it lacked.
     pub(super) fn on_pulled(&mut self, now: Time, key: Key, object: &HObject, fx: &mut Fx) {
-        let pg = &mut self.pgs[key];
-        pg.transfers.incoming.remove(object);
-        if let Role::Primary(primary) = &mut pg.role {
-            primary.recovery.repairing.remove(object);
-        }
+        self.pgs[key].transfers.incoming.remove(object);
         self.unblock(key, object);
         self.recover(key, object.clone(), fx);
         self.serve_waiting_lists(now, key, fx);

@@ -13,7 +13,7 @@ use crate::ops::INFO_ATTR;
 use crate::pg::meta;
 use crate::pg::role::{Role, Stage};
 use crate::slab::Key;
-use store::{Answer, Change, Query, ReadError, ReadRequest, Transaction};
+use store::{Answer, Query, ReadError, ReadRequest};
 use wire::types::{Epoch, Eversion, HObject, ObjectInfo};
 
 /// Repairs of one object in an interval. A device that takes writes and cannot read them back would be repaired for ever.
@@ -97,7 +97,7 @@ impl Shard {
         primary.recovery.queue.insert(object.clone());
         pg.missing.add(object.clone(), version);
         let change = meta::set_missing(&pg.meta, [(&object, &version)]);
-        self.submit_about_repair(key, change, fx);
+        self.submit_about_damage(key, change, fx);
         self.want_recovered(key, &object, fx);
     }
 
@@ -112,16 +112,11 @@ impl Shard {
         }
         if pg.missing.remove(object).is_some() {
             let change = meta::remove_missing(&pg.meta, [object]);
-            self.submit_about_repair(key, change, fx);
+            self.submit_about_damage(key, change, fx);
             // Listings wait for the last missing object.
             self.due.insert(key);
         }
         self.unblock(key, object);
-    }
-
-    fn submit_about_repair(&mut self, key: Key, change: Change, fx: &mut Fx) {
-        let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
-        self.submit(Pending::Nobody, transaction, fx);
     }
 }
 
