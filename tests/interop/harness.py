@@ -288,6 +288,26 @@ class Client:
                                 stderr=subprocess.STDOUT)
 
 
+def programs_root(release):
+    """The folder with Ceph's own test programs of a release, or None."""
+    root = {"18.2": ROOT / "target/tools/ceph-18.2", "20.2": os.environ.get("SHOAL_CEPH20")}[release]
+    return str(root) if root and Path(root, "usr/bin/ceph_test_rados").exists() else None
+
+
+def no_programs(release):
+    return {"18.2": "tests/ceph-programs did not unpack Ceph's test programs",
+            "20.2": "SHOAL_CEPH20 names no folder with Ceph 20.2"}[release]
+
+
+def program_of(root, name):
+    """The command that runs a program of the release in the folder `root`, or of the one on PATH. It runs with the libraries
+    of its release, which needs no chroot."""
+    if not root:
+        return [name]
+    loader = next(Path(root).glob("usr/lib/*/ld-linux*.so.*"))
+    return [str(loader), "--library-path", f"{loader.parent}:{loader.parent}/ceph", str(Path(root, "usr/bin", name))]
+
+
 def releases():
     """`(label, root)` of each release whose clients are here."""
     found = [("path", None)]

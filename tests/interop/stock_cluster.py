@@ -74,6 +74,7 @@ def require(root=None):
 #: Settings of a cluster whose OSDs die and return: failures are reported by OSD, since all are on one host, and sooner than
 #: stock's 20 s; statistics come each second; the log costs no CPU.
 FAULTS = """\
+osd pool default size = 3
 osd pool default min size = 0
 mon osd reporter subtree level = osd
 osd heartbeat grace = 8

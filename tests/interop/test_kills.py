@@ -1,0 +1,61 @@
+"""The suites of before on pools of three copies, while OSDs die: in each test the primary of most PGs is killed and restarted some
+seconds later, again and again until the test ends. Every answer is the one of a cluster that is well. With --stock they run on
+stock Ceph's daemons.
+"""
+import harness
+import replicated
+import test_librados
+import test_names
+import test_python_rados
+import test_rados
+import test_rados_crate
+from harness import ClusterTest
+from kills import Killed, Killer
+
+#: Programs of the gate: reads and writes, locks, watches. All that test_librados runs are for `--long`.
+GATE = ["ceph_test_rados_api_io", "ceph_test_rados_api_lock", "ceph_test_rados_api_watch_notify"]
+#: A program that ended before it met a death runs again.
+TRIES = 5
+
+
+class PythonRados(Killed, test_python_rados.PythonRados):
+    pass
+
+
+if harness.LONG:
+    class Names(Killed, test_names.Names):
+        # It takes the cluster down itself.
+        test_names_survive_restart_export_and_import = None
+
+    class RadosCrc(Killed, test_rados.RadosCases, ClusterTest):
+        LABEL, ROOT, MODE = "crc", None, "crc"
+
+    class RadosSecure(Killed, test_rados.RadosCases, ClusterTest):
+        LABEL, ROOT, MODE = "secure", None, "secure"
+
+    class RadosCrate(Killed, test_rados_crate.RadosCrate, ClusterTest):
+        pass
+
+
+class Programs(test_librados.Programs, ClusterTest):
+    """Ceph's own test programs."""
+
+    RELEASE = "18.2"
+    QUIET = False
+
+    @classmethod
+    def make_cluster(cls):
+        return replicated.make_cluster(cls.OSDS)
+
+    def wanted(self):
+        rows = test_librados.programs(self.RELEASE)
+        return [row["program"] for row in rows if row["run"] != "no" and (harness.LONG or row["program"] in GATE)]
+
+    def run_program(self, program):
+        for _ in range(TRIES):
+            with Killer(self.cluster, new_pool=True) as killer:
+                done = super().run_program(program)
+            print(f"{program}: deaths of OSDs {killer.deaths}", flush=True)
+            if killer.deaths or done.code:
+                return done
+        self.fail(f"{program} met no death in {TRIES} runs")
