@@ -16,7 +16,7 @@ fn with_a_damaged_one() -> Host {
         assert_eq!(host.ask(name, vec![write_full(b"0123456789")]).result, 0);
     }
     assert_eq!(host.damaged(), []);
-    host.rotten = Some("bad");
+    host.rot("bad");
     host.control.clear();
     for _ in 0..2 {
         assert_eq!(host.ask("bad", vec![read(0, 10)]).result, EIO);
@@ -73,7 +73,7 @@ fn damage_goes_with_its_object_when_a_pg_is_split() {
 fn write_that_cannot_read_fails_in_its_order_and_for_good() {
     let mut host = Host::serving();
     assert_eq!(host.ask("bad", vec![write_full(b"0123456789")]).result, 0);
-    host.rotten = Some("bad");
+    host.rot("bad");
     let ahead = host.request(object("bad"), vec![write(0, b"x")]);
     let compare = || OsdOp::extent(OpCode::CMPEXT, 4, 2, Bytes::from_static(b"45"));
     let failing = host.request(object("bad"), vec![compare(), write(4, b"y")]);
@@ -84,7 +84,7 @@ fn write_that_cannot_read_fails_in_its_order_and_for_good() {
     assert_eq!(replies, [first, second]);
     assert_eq!((host.reply(first).result, host.reply(second).result), (0, EIO));
 
-    host.rotten = None;
+    host.heal();
     host.resend(1, second, failing);
     host.settle();
     assert_eq!(host.reply(second).result, EIO, "a request comes out once");

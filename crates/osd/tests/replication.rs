@@ -3,294 +3,14 @@
 mod harness;
 
 use bytes::Bytes;
+use harness::cluster::Cluster;
 use harness::*;
-use machine::net::Held;
 use machine::{ConnId, Time};
-use osd::shard::{
-    ClusterView, Input, Interval, LeaseNews, PgOrder, PgReport, PoolView, ShardConfig, ToControl,
-};
-use std::collections::{BTreeMap, VecDeque};
+use osd::shard::{Input, LeaseNews, PgOrder};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadRequest};
-use wire::messages::MOSDPeer;
+use store::ObjectStore;
 use wire::types::*;
-
-/// Some OSDs, the map's interval, and the statements under way.
-struct Cluster {
-    hosts: BTreeMap<i32, Host>,
-    epoch: Epoch,
-    interval: Interval,
-    past: PastIntervals,
-    wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
-    /// Links that lose everything, from and to.
-    cut: Vec<(i32, i32)>,
-    /// The client counts its requests to all OSDs.
-    next_tid: u64,
-    flags: u32,
-}
-
-const MIN_SIZE: u32 = 1;
-
-fn osd_config(osd: i32) -> ShardConfig {
-    ShardConfig { osd: OsdId(osd), ..config() }
-}
-
-impl Cluster {
-    fn new(osds: i32, acting: Vec<i32>) -> Cluster {
-        let size = acting.len() as u32;
-        let mut cluster = Cluster {
-            hosts: (0..osds).map(|osd| (osd, Host::with(osd_config(osd), memory_store()))).collect(),
-            epoch: 11,
-            interval: Interval::new(11, acting, size, MIN_SIZE),
-            past: PastIntervals { known_since: 11, intervals: Vec::new() },
-            wires: VecDeque::new(),
-            cut: Vec::new(),
-            next_tid: 0,
-            flags: 0,
-        };
-        for host in cluster.hosts.values_mut() {
-            host.open(1, 4100);
-        }
-        cluster.publish(true);
-        cluster.run();
-        cluster
-    }
-
-    fn view(&self) -> ClusterView {
-        let up = |osd: i32| self.hosts.contains_key(&osd);
-        let mut view = ClusterView { epoch: self.epoch, ..ClusterView::of_osds(0..8) };
-        let mut map = OsdMap::clone(&view.map);
-        for (osd, row) in (0..).zip(&mut map.osds) {
-            if !up(osd) {
-                row.state = OsdState(OsdState::EXISTS);
-            }
-        }
-        map.epoch = self.epoch;
-        map.flags = osd_map::MapFlags(self.flags);
-        view.map = Arc::new(map);
-        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
-        view
-    }
-
-    fn publish(&mut self, is_birth: bool) {
-        let view = Arc::new(self.view());
-        let (interval, past) = (Arc::new(self.interval.clone()), Arc::new(self.past.clone()));
-        for (osd, host) in &mut self.hosts {
-            let named = interval.acting.contains(osd) || interval.up.contains(osd);
-            let holds = host.store.collections().iter().any(|(c, _)| *c == Collection::Pg(pg()));
-            let order = PgOrder::Interval {
-                pg: pg(),
-                split_bits: 0,
-                created: if is_birth { 11 } else { 0 },
-                is_birth,
-                interval: interval.clone(),
-                past: past.clone(),
-            };
-            host.view = ClusterView::clone(&view);
-            let orders = if named || holds { vec![order] } else { Vec::new() };
-            host.step(Input::Map { view: view.clone(), orders });
-        }
-    }
-
-    /// The map's next interval.
-    fn interval(&mut self, up: Vec<i32>, acting: Vec<i32>) {
-        self.epoch += 10;
-        let old = std::mem::take(&mut self.interval);
-        let may_have_written = !old.acting.is_empty();
-        self.past.intervals.push(PastInterval {
-            first: old.since,
-            last: self.epoch - 1,
-            up: old.up,
-            acting: old.acting,
-            primary: old.primary,
-            may_have_written,
-        });
-        let up_primary = up.first().copied().unwrap_or(-1);
-        self.interval =
-            Interval { up, up_primary, ..Interval::new(self.epoch, acting, old.size, old.min_size) };
-        self.publish(false);
-    }
-
-    /// A map with other flags, in which nothing else changes.
-    fn set_flags(&mut self, flags: u32) {
-        self.epoch += 1;
-        self.flags = flags;
-        let view = Arc::new(self.view());
-        for host in self.hosts.values_mut() {
-            host.view = ClusterView::clone(&view);
-            host.step(Input::Map { view: view.clone(), orders: Vec::new() });
-        }
-        self.run();
-    }
-
-    /// An OSD's lease of another one ends in `ms` milliseconds.
-    fn lease(&mut self, osd: i32, of: i32, ms: u64) {
-        let host = self.hosts.get_mut(&osd).expect("it runs");
-        let held = vec![(of, host.now + Duration::from_millis(ms))];
-        host.step(Input::Leases(Arc::new(LeaseNews { held, ..LeaseNews::default() })));
-    }
-
-    /// An OSD has granted another one a lease that ends in `ms` milliseconds.
-    fn grant(&mut self, osd: i32, to: i32, ms: u64) {
-        let host = self.hosts.get_mut(&osd).expect("it runs");
-        let granted = vec![(to, host.now + Duration::from_millis(ms))];
-        host.step(Input::Leases(Arc::new(LeaseNews { granted, ..LeaseNews::default() })));
-    }
-
-    fn pass(&mut self, ms: u64) {
-        self.hosts.values_mut().for_each(|host| host.pass(Duration::from_millis(ms)));
-        self.run();
-    }
-
-    /// An OSD's process dies; its store keeps what was durable.
-    fn kill(&mut self, osd: i32) -> store::MemoryStore {
-        self.wires.retain(|(from, to, _)| *from != osd && *to != osd);
-        self.hosts.remove(&osd).expect("it runs").store
-    }
-
-    fn start(&mut self, osd: i32, store: store::MemoryStore) {
-        let mut host = Host::with(osd_config(osd), store);
-        host.open(1, 4100);
-        self.hosts.insert(osd, host);
-    }
-
-    /// One statement, or one completion of each store. False if nothing is under way.
-    fn step(&mut self) -> bool {
-        let mut moved = false;
-        for (osd, host) in &mut self.hosts {
-            moved |= host.poll_once();
-            for (to, message) in host.peers.drain(..) {
-                moved = true;
-                if !self.cut.contains(&(*osd, to.0)) {
-                    self.wires.push_back((*osd, to.0, message));
-                }
-            }
-        }
-        if let Some((from, to, message)) = self.wires.pop_front() {
-            moved = true;
-            // Over the wire: encoded and decoded.
-            let message = over_the_wire(*message);
-            if let Some(host) = self.hosts.get_mut(&to) {
-                host.step(Input::Peer {
-                    from: OsdId(from),
-                    message: Box::new(message),
-                    held: Held::default(),
-                });
-            }
-        }
-        moved
-    }
-
-    fn run(&mut self) {
-        for _ in 0..200_000 {
-            if !self.step() && !self.take_wishes() {
-                return;
-            }
-        }
-        panic!("the cluster does not come to rest");
-    }
-
-    /// Carries out what primaries ask the monitor for.
-    fn take_wishes(&mut self) -> bool {
-        let mut wish = None;
-        for host in self.hosts.values_mut() {
-            for said in host.control.drain(..) {
-                match said {
-                    ToControl::WantActing { acting, .. } => wish = Some(acting),
-                    ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
-                    _ => {}
-                }
-            }
-        }
-        let Some(acting) = wish else { return false };
-        let up = self.interval.up.clone();
-        let acting = if acting.is_empty() { up.clone() } else { acting };
-        self.interval(up, acting);
-        true
-    }
-
-    fn reset_links(&mut self, a: i32, b: i32) {
-        self.wires.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
-        for (one, other) in [(a, b), (b, a)] {
-            if let Some(host) = self.hosts.get_mut(&one) {
-                host.step(Input::LinkReset { osd: OsdId(other) });
-            }
-        }
-    }
-
-    fn primary(&mut self) -> &mut Host {
-        let primary = self.interval.primary;
-        self.hosts.get_mut(&primary).expect("the primary runs")
-    }
-
-    fn send(&mut self, name: &str, ops: Vec<OsdOp>) -> u64 {
-        self.next_tid += 1;
-        let tid = self.next_tid;
-        let host = self.primary();
-        let request = host.request(object(name), ops);
-        host.resend(1, tid, request);
-        tid
-    }
-
-    fn ask(&mut self, name: &str, ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
-        let tid = self.send(name, ops);
-        self.run();
-        self.primary().reply(tid)
-    }
-
-    fn put(&mut self, name: &str, data: &'static [u8]) {
-        assert_eq!(self.ask(name, vec![write_full(data)]).result, 0, "{name}");
-    }
-
-    fn get(&mut self, name: &str) -> Bytes {
-        let reply = self.ask(name, vec![read(0, 0)]);
-        if reply.result < 0 { Bytes::new() } else { output(&reply, 0) }
-    }
-
-    fn state(&mut self) -> String {
-        self.report().status.state.to_string()
-    }
-
-    fn report(&mut self) -> PgReport {
-        let host = self.primary();
-        host.pg_reports().pop().expect("a PG")
-    }
-
-    /// An object's bytes in an OSD's store.
-    fn stored(&mut self, osd: i32, name: &str) -> Option<Bytes> {
-        let store = &mut self.hosts.get_mut(&osd).expect("it runs").store;
-        let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
-        let object = ObjectId::from(object(name));
-        store.read(u64::MAX, ReadRequest { collection: Collection::Pg(pg()), object, queries });
-        let mut done = Vec::new();
-        while done.is_empty() {
-            store.poll(&mut done);
-        }
-        match done.pop() {
-            Some(Completion::Read { answers: Ok(mut answers), .. }) => match answers.pop() {
-                Some(Answer::Data(data)) => Some(data.to_bytes()),
-                other => panic!("{other:?}"),
-            },
-            _ => None,
-        }
-    }
-}
-
-fn over_the_wire(message: MOSDPeer) -> MOSDPeer {
-    use wire::messages::{Body, Message, Payload};
-    let (header, out) = Message::new(message).encode(codec::Features::ALL);
-    let payload = Payload {
-        front: out.front.into_bytes(),
-        middle: out.middle,
-        data: out.data.to_bytes(),
-        data_sum: None,
-    };
-    match Message::decode(&header, payload).expect("it was encoded here").body {
-        Body::MOSDPeer(message) => *message,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn write_is_durable_on_all_members_when_answered() {
@@ -564,13 +284,13 @@ fn damaged_copy_is_repaired_while_its_reader_waits() {
     let mut cluster = Cluster::new(3, vec![0, 1, 2]);
     cluster.put("a", b"whole");
     cluster.put("b", b"other");
-    cluster.primary().rotten = Some("a");
+    cluster.primary().rot("a");
     let first = cluster.send("a", vec![read(0, 0)]);
     let append = cluster.send("a", vec![write(5, b" and more")]);
     let last = cluster.send("a", vec![read(0, 0)]);
     cluster.run();
     let host = cluster.primary();
-    assert_eq!(host.rotten, None, "the copy was replaced");
+    assert!(!host.has_rot(), "the copy was replaced");
     assert_eq!(output(&host.reply(first), 0), &b"whole"[..]);
     assert_eq!(host.reply(append).result, 0);
     assert_eq!(output(&host.reply(last), 0), &b"whole and more"[..]);
@@ -585,7 +305,7 @@ fn damaged_copy_is_repaired_while_its_reader_waits() {
 fn damaged_copy_is_missing_after_a_restart() {
     let mut cluster = Cluster::new(2, vec![0, 1]);
     cluster.put("a", b"whole");
-    cluster.primary().rotten = Some("a");
+    cluster.primary().rot("a");
     cluster.cut = vec![(0, 1)];
     cluster.send("a", vec![read(0, 0)]);
     cluster.run();
@@ -603,7 +323,7 @@ fn damaged_copy_is_missing_after_a_restart() {
 fn object_that_is_damaged_on_every_member_is_an_error() {
     let mut cluster = Cluster::new(2, vec![0, 1]);
     cluster.put("a", b"whole");
-    cluster.hosts.values_mut().for_each(|host| host.rotten = Some("a"));
+    cluster.hosts.values_mut().for_each(|host| host.rot("a"));
     for _ in 0..2 {
         assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, -5);
         assert_eq!(cluster.state(), "active+clean+inconsistent");
@@ -620,7 +340,7 @@ fn damaged_primary_and_stale_member() -> Cluster {
     cluster.interval(vec![0, 1], vec![0, 1]);
     cluster.run();
     cluster.put("a", b"new");
-    cluster.primary().rotten = Some("a");
+    cluster.primary().rot("a");
     cluster.start(2, store);
     cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
     cluster

@@ -61,7 +61,8 @@ pub struct ObjectContext {
     /// One request reads what it needs before it can change the object, or reads the object's info: nobody else
     /// may begin.
     exclusive: bool,
-    waiting: VecDeque<(Key, ObjectTurn)>,
+    /// In the order in which they came, which the first field counts.
+    waiting: VecDeque<(u64, Key, ObjectTurn)>,
     /// Touched since the sweep last passed.
     recent: bool,
 }
@@ -93,28 +94,30 @@ impl ObjectContext {
         }
     }
 
-    /// Returns true if `request` may begin now. Otherwise it is queued for [`ObjectContext::next_request`].
-    pub fn enter(&mut self, request: Key, turn: ObjectTurn) -> bool {
+    /// Returns true if `request` may begin now. Otherwise it is queued for [`ObjectContext::next_request`]. `order` rises
+    /// from request to request.
+    pub fn enter(&mut self, request: Key, turn: ObjectTurn, order: u64) -> bool {
         self.recent = true;
         if self.waiting.is_empty() && self.may_begin(turn) {
             return true;
         }
-        self.waiting.push_back((request, turn));
+        self.waiting.push_back((order, request, turn));
         false
     }
 
-    /// A request that had begun waits again, before all others.
-    pub fn put_back(&mut self, request: Key, turn: ObjectTurn) {
-        self.waiting.push_front((request, turn));
+    /// A request that had begun waits again, before all that came after it.
+    pub fn put_back(&mut self, request: Key, turn: ObjectTurn, order: u64) {
+        let at = self.waiting.partition_point(|(other, ..)| *other < order);
+        self.waiting.insert(at, (order, request, turn));
     }
 
     /// The request that may begin now, if one waits and may.
     pub fn next_request(&mut self) -> Option<Key> {
-        let (_, turn) = *self.waiting.front()?;
+        let (_, _, turn) = *self.waiting.front()?;
         if !self.may_begin(turn) {
             return None;
         }
-        self.waiting.pop_front().map(|(key, _)| key)
+        self.waiting.pop_front().map(|(_, key, _)| key)
     }
 
     pub fn begin_read(&mut self) {
@@ -289,12 +292,12 @@ mod tests {
     fn reads_share_writes_follow_one_another_and_neither_overtakes() {
         let k = keys(5);
         let mut o = ObjectContext::new(object("a").into());
-        assert!(o.enter(k[0], ObjectTurn::Read));
+        assert!(o.enter(k[0], ObjectTurn::Read, 1));
         o.begin_read();
-        assert!(o.enter(k[1], ObjectTurn::Read));
+        assert!(o.enter(k[1], ObjectTurn::Read, 2));
         o.begin_read();
-        assert!(!o.enter(k[2], ObjectTurn::Write), "a write waits for the reads before it");
-        assert!(!o.enter(k[3], ObjectTurn::Read), "a read does not overtake a waiting write");
+        assert!(!o.enter(k[2], ObjectTurn::Write, 3), "a write waits for the reads before it");
+        assert!(!o.enter(k[3], ObjectTurn::Read, 4), "a read does not overtake a waiting write");
         o.end_read();
         assert_eq!(o.next_request(), None);
         o.end_read();
@@ -303,16 +306,37 @@ mod tests {
         assert_eq!(o.next_request(), None, "a read waits until the write is durable");
         o.end_write();
         assert_eq!(o.next_request(), Some(k[3]));
-        assert!(o.enter(k[4], ObjectTurn::Read));
+        assert!(o.enter(k[4], ObjectTurn::Read, 5));
+    }
+
+    #[test]
+    fn requests_put_back_keep_their_order() {
+        let k = keys(4);
+        for failed in [[1, 0, 2], [2, 1, 0], [0, 1, 2]] {
+            let mut o = ObjectContext::new(object("a").into());
+            for (order, request) in (0..).zip(&k[..3]) {
+                assert!(o.enter(*request, ObjectTurn::Read, order));
+                o.begin_read();
+            }
+            o.block = ObjectBlock::All;
+            assert!(!o.enter(k[3], ObjectTurn::Read, 3));
+            for at in failed {
+                o.end_read();
+                o.put_back(k[at], ObjectTurn::Read, at as u64);
+            }
+            o.block = ObjectBlock::None;
+            let begun: Vec<Key> = std::iter::from_fn(|| o.next_request()).collect();
+            assert_eq!(begun, k, "{failed:?}");
+        }
     }
 
     #[test]
     fn writes_do_not_wait_for_each_others_commit() {
         let k = keys(2);
         let mut o = ObjectContext::new(object("a").into());
-        assert!(o.enter(k[0], ObjectTurn::Write));
+        assert!(o.enter(k[0], ObjectTurn::Write, 6));
         o.begin_write();
-        assert!(o.enter(k[1], ObjectTurn::Write));
+        assert!(o.enter(k[1], ObjectTurn::Write, 7));
     }
 
     #[test]

@@ -248,10 +248,12 @@ pub struct Outgoing {
     pub sent: Option<Box<MOSDPeer>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Incoming {
     pub from: i32,
     pub version: Eversion,
+    /// The object's info. It comes with the first step and is written with the last one: a copy with an info is whole.
+    pub info: Option<Change>,
     /// Steps that were submitted, and steps that are durable.
     pub submitted: u32,
     pub durable: u32,

@@ -186,7 +186,8 @@ impl Shard {
         let pg = &mut self.pgs[pg_key];
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
         let turn = access.turn();
-        let (message, stage) = (op, Stage::Turn);
+        self.next_order += 1;
+        let (message, stage, order) = (op, Stage::Turn, self.next_order);
         let op = Op {
             conn,
             tid,
@@ -196,6 +197,7 @@ impl Shard {
             access,
             pg: pg_key,
             object,
+            order,
             stage,
             stamps: OpStamps { received, admitted: now, ..OpStamps::default() },
             call_reads: None,
@@ -210,7 +212,7 @@ impl Shard {
             pg.objects[object].block = block;
             blocked = Some(id).filter(|_| block != ObjectBlock::None);
         }
-        if self.pgs[pg_key].objects[object].enter(key, turn) {
+        if self.pgs[pg_key].objects[object].enter(key, turn, order) {
             self.begin(now, key, fx);
         }
         if let Some(object) = blocked {

@@ -100,6 +100,8 @@ pub struct Shard {
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
+    /// Number of requests that came.
+    next_order: u64,
     leases: replicated::Leases,
     /// PGs whose replies wait for a read lease.
     awaiting_leases: BTreeSet<Key>,
@@ -201,6 +203,7 @@ impl Shard {
             backfill_places: replicated::BackfillPlaces::default(),
             early: VecDeque::new(),
             next_transfer: 0,
+            next_order: 0,
             leases: replicated::Leases::default(),
             awaiting_leases: BTreeSet::new(),
             #[cfg(feature = "planted-bugs")]

@@ -54,6 +54,8 @@ pub struct Op {
     pub access: Access,
     pub pg: Key,
     pub object: Key,
+    /// Its place among the requests of this shard.
+    pub order: u64,
     pub stage: Stage,
     pub stamps: OpStamps,
     /// Made when a class call needs to read.

@@ -160,11 +160,11 @@ impl Shard {
         self.carry_out(now, key, answers, fx);
     }
 
-    /// The request has read what it needs in vain: it begins anew before all others, once the object is repaired.
+    /// The request has read what it needs in vain: it begins anew in its place, once the object is repaired.
     fn begin_again_later(&mut self, key: Key) {
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         (op.stage, op.call_reads) = (Stage::Turn, None);
-        self.pgs[op.pg].objects[op.object].put_back(key, op.access.turn());
+        self.pgs[op.pg].objects[op.object].put_back(key, op.access.turn(), op.order);
     }
 
     /// The object's info has been read. Its watchers are known from it; their clients have one time-out to return.

@@ -1,6 +1,8 @@
 //! A host for one shard: the memory store, virtual time, clients that only send.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod cluster;
+
 use bytes::Bytes;
 use machine::identity::Proof;
 use machine::net::{CloseReason, Held, Peer};
@@ -11,6 +13,7 @@ use osd::shard::{
     ClusterView, Effect, Input, LeaseNews, PgOrder, PgReport, PoolView, Shard, ShardConfig, ToControl,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{
@@ -32,8 +35,10 @@ pub struct Host {
     /// Connections that the shard wants ended.
     pub closed: Vec<ConnId>,
     pub view: ClusterView,
-    /// The bytes of objects of this name cannot be read, until they are cut off.
-    pub rotten: Option<&'static str>,
+    /// Bytes of objects that cannot be read, until they are cut off or written over.
+    rot: Vec<(&'static str, Range<u64>)>,
+    /// An object whose bytes cannot be read back, however often they are written.
+    bad_place: Option<&'static str>,
     failed_reads: Vec<ReadTag>,
     pub next_tid: u64,
 }
@@ -91,7 +96,8 @@ impl Host {
             closed: Vec::new(),
             peers: Vec::new(),
             view,
-            rotten: None,
+            rot: Vec::new(),
+            bad_place: None,
             failed_reads: Vec::new(),
             next_tid: 0,
         };
@@ -110,13 +116,7 @@ impl Host {
             match effect {
                 Effect::Send { conn, message } => self.sent.push_back((conn, message)),
                 Effect::Submit { tag, transaction } => {
-                    let cuts = |name: &&'static str| {
-                        transaction.changes.iter().any(|change| match change {
-                            Change::Truncate { object, size: 0 } => object.object.name == *name,
-                            _ => false,
-                        })
-                    };
-                    self.rotten = self.rotten.filter(|name| !cuts(name));
+                    transaction.changes.iter().for_each(|change| self.replace_rot(change));
                     self.store.submit(tag.0, transaction);
                 }
                 Effect::Read { tag, request } if self.is_rotten(&request) => self.failed_reads.push(tag),
@@ -154,9 +154,54 @@ impl Host {
         has_said || more
     }
 
+    /// The device damages all bytes of an object.
+    pub fn rot(&mut self, name: &'static str) {
+        self.rot_range(name, 0..u64::MAX);
+    }
+
+    pub fn rot_range(&mut self, name: &'static str, bytes: Range<u64>) {
+        self.rot.push((name, bytes));
+    }
+
+    /// New copies of the object are damaged, too.
+    pub fn rot_for_good(&mut self, name: &'static str) {
+        self.bad_place = Some(name);
+    }
+
+    pub fn heal(&mut self) {
+        self.rot.clear();
+    }
+
+    pub fn has_rot(&self) -> bool {
+        !self.rot.is_empty()
+    }
+
+    fn replace_rot(&mut self, change: &Change) {
+        let is_left = |(name, rot): &(&'static str, Range<u64>)| match change {
+            Change::Truncate { object, size } => object.object.name != *name || rot.start < *size,
+            Change::Remove { object } => object.object.name != *name,
+            Change::Write { object, offset, data } => {
+                let end = offset + data.len() as u64;
+                object.object.name != *name || rot.start < *offset || end < rot.end
+            }
+            _ => true,
+        };
+        self.rot.retain(is_left);
+    }
+
     fn is_rotten(&self, request: &ReadRequest) -> bool {
-        let reads_bytes = request.queries.iter().any(|query| matches!(query, Query::Data { .. }));
-        reads_bytes && self.rotten.is_some_and(|name| request.object.object.name == name)
+        let meets = |(name, rot): &(&'static str, Range<u64>)| {
+            request.object.object.name == *name
+                && request.queries.iter().any(|query| match query {
+                    Query::Data { offset, len } => {
+                        *offset < rot.end && rot.start < offset.saturating_add(*len)
+                    }
+                    _ => false,
+                })
+        };
+        let reads_bytes = || request.queries.iter().any(|query| matches!(query, Query::Data { .. }));
+        let is_bad = self.bad_place.is_some_and(|name| request.object.object.name == name);
+        self.rot.iter().any(meets) || (is_bad && reads_bytes())
     }
 
     /// The daemon ends and starts again with the same store, and serves what it finds.

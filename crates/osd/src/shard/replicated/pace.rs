@@ -46,6 +46,11 @@ impl Shard {
         false
     }
 
+    /// Number of PGs that have a place to backfill.
+    pub fn backfills(&self) -> usize {
+        self.backfill_places.taken.len()
+    }
+
     /// A PG backfills no more, or cannot go on: another one may.
     pub(in crate::shard) fn end_backfill(&mut self, key: Key) {
         let places = &mut self.backfill_places;

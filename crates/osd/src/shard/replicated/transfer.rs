@@ -1,7 +1,8 @@
 //! The transfer of one object to another OSD, a bounded step at a time. Each step waits for the answer to the one before.
 //!
 //! The receiver names the object in its missing set, or a backfill has not reached it, until the last step is durable. So a
-//! transfer that breaks off in the middle leaves nothing that counts.
+//! transfer that breaks off in the middle leaves nothing that counts. What it leaves has no object info, so that it is not
+//! taken for an older version of the object either.
 
 use super::super::moving::restore_hint;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
@@ -162,7 +163,7 @@ impl Shard {
             return;
         }
         let ObjectPush { object, version, step, is_last, changes } = push;
-        let known = pg.transfers.incoming.get(&object).copied();
+        let known = pg.transfers.incoming.get(&object).cloned();
         let incoming = match known {
             Some(incoming) if incoming.from == from && incoming.version == version && step != 0 => incoming,
             Some(incoming)
@@ -175,7 +176,7 @@ impl Shard {
                     incoming
                 }
             }
-            _ if step == 0 => Incoming { from, version, submitted: 0, durable: 0 },
+            _ if step == 0 => Incoming { from, version, info: None, submitted: 0, durable: 0 },
             _ => return,
         };
         if step != incoming.submitted {
@@ -186,7 +187,7 @@ impl Shard {
             return;
         }
         let is_ours = |o: &HObject| *o == object;
-        let changes = match (WireForm { changes, data }).decode(is_ours) {
+        let mut changes = match (WireForm { changes, data }).decode(is_ours) {
             Ok(changes) => changes,
             Err(error) => {
                 let why = format!("{}: {object} of osd.{from}: {error}", pg.id);
@@ -195,8 +196,14 @@ impl Shard {
                 return self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
             }
         };
+        let earlier = incoming.info.filter(|_| step != 0);
+        let info = changes.extract_if(.., |change| is_info(change)).last().or(earlier);
+        if is_last {
+            changes.extend(info.clone());
+        }
         let mut transaction = Transaction { collection: pg.collection, changes };
-        pg.transfers.incoming.insert(object.clone(), Incoming { submitted: step + 1, ..incoming });
+        let incoming = Incoming { from, version, info, submitted: step + 1, durable: incoming.durable };
+        pg.transfers.incoming.insert(object.clone(), incoming);
         // This replaces the copy: one that was under repair cannot count again.
         if let Role::Primary(primary) = &mut pg.role {
             primary.recovery.repairing.remove(&object);
@@ -280,10 +287,14 @@ impl Shard {
     }
 }
 
+fn is_info(change: &Change) -> bool {
+    matches!(change, Change::SetAttr { name, .. } if **name == *INFO_ATTR)
+}
+
 /// The version in the info of an object's first step.
 fn version_of(steps: &[Vec<Change>]) -> Option<Eversion> {
     let info = steps.iter().flatten().find_map(|change| match change {
-        Change::SetAttr { name, value, .. } if **name == *INFO_ATTR => Some(value),
+        Change::SetAttr { value, .. } if is_info(change) => Some(value),
         _ => None,
     })?;
     codec::decode_exact::<ObjectInfo>(info).ok().map(|info| info.version)

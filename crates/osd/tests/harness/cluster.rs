@@ -1,0 +1,288 @@
+//! A cluster of shards: the map's intervals, links that deliver in order or break, and one client.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use super::*;
+use osd::shard::Interval;
+use std::collections::BTreeMap;
+use store::{Answer, ObjectId};
+use wire::messages::MOSDPeer;
+
+/// Some OSDs, the map's interval, and the statements under way.
+pub struct Cluster {
+    pub hosts: BTreeMap<i32, Host>,
+    pub epoch: Epoch,
+    pub interval: Interval,
+    pub past: PastIntervals,
+    pub wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
+    /// Links that lose everything, from and to.
+    pub cut: Vec<(i32, i32)>,
+    /// The client counts its requests to all OSDs.
+    pub next_tid: u64,
+    pub flags: u32,
+    /// Number of objects that were asked for, each time counted.
+    pub pulls: usize,
+}
+
+const MIN_SIZE: u32 = 1;
+
+fn osd_config(osd: i32) -> ShardConfig {
+    ShardConfig { osd: OsdId(osd), ..config() }
+}
+
+impl Cluster {
+    pub fn new(osds: i32, acting: Vec<i32>) -> Cluster {
+        let size = acting.len() as u32;
+        let mut cluster = Cluster {
+            hosts: (0..osds).map(|osd| (osd, Host::with(osd_config(osd), memory_store()))).collect(),
+            epoch: 11,
+            interval: Interval::new(11, acting, size, MIN_SIZE),
+            past: PastIntervals { known_since: 11, intervals: Vec::new() },
+            wires: VecDeque::new(),
+            cut: Vec::new(),
+            next_tid: 0,
+            flags: 0,
+            pulls: 0,
+        };
+        for host in cluster.hosts.values_mut() {
+            host.open(1, 4100);
+        }
+        cluster.publish(true);
+        cluster.run();
+        cluster
+    }
+
+    pub fn view(&self) -> ClusterView {
+        let up = |osd: i32| self.hosts.contains_key(&osd);
+        let mut view = ClusterView { epoch: self.epoch, ..ClusterView::of_osds(0..8) };
+        let mut map = OsdMap::clone(&view.map);
+        for (osd, row) in (0..).zip(&mut map.osds) {
+            if !up(osd) {
+                row.state = OsdState(OsdState::EXISTS);
+            }
+        }
+        map.epoch = self.epoch;
+        map.flags = osd_map::MapFlags(self.flags);
+        view.map = Arc::new(map);
+        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
+        view
+    }
+
+    pub fn publish(&mut self, is_birth: bool) {
+        let view = Arc::new(self.view());
+        let (interval, past) = (Arc::new(self.interval.clone()), Arc::new(self.past.clone()));
+        for (osd, host) in &mut self.hosts {
+            let named = interval.acting.contains(osd) || interval.up.contains(osd);
+            let holds = host.store.collections().iter().any(|(c, _)| *c == Collection::Pg(pg()));
+            let order = PgOrder::Interval {
+                pg: pg(),
+                split_bits: 0,
+                created: if is_birth { 11 } else { 0 },
+                is_birth,
+                interval: interval.clone(),
+                past: past.clone(),
+            };
+            host.view = ClusterView::clone(&view);
+            let orders = if named || holds { vec![order] } else { Vec::new() };
+            host.step(Input::Map { view: view.clone(), orders });
+        }
+    }
+
+    /// The map's next interval.
+    pub fn interval(&mut self, up: Vec<i32>, acting: Vec<i32>) {
+        self.epoch += 10;
+        let old = std::mem::take(&mut self.interval);
+        let may_have_written = !old.acting.is_empty();
+        self.past.intervals.push(PastInterval {
+            first: old.since,
+            last: self.epoch - 1,
+            up: old.up,
+            acting: old.acting,
+            primary: old.primary,
+            may_have_written,
+        });
+        let up_primary = up.first().copied().unwrap_or(-1);
+        self.interval =
+            Interval { up, up_primary, ..Interval::new(self.epoch, acting, old.size, old.min_size) };
+        self.publish(false);
+    }
+
+    /// A map with other flags, in which nothing else changes.
+    pub fn set_flags(&mut self, flags: u32) {
+        self.epoch += 1;
+        self.flags = flags;
+        let view = Arc::new(self.view());
+        for host in self.hosts.values_mut() {
+            host.view = ClusterView::clone(&view);
+            host.step(Input::Map { view: view.clone(), orders: Vec::new() });
+        }
+        self.run();
+    }
+
+    /// An OSD's lease of another one ends in `ms` milliseconds.
+    pub fn lease(&mut self, osd: i32, of: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let held = vec![(of, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { held, ..LeaseNews::default() })));
+    }
+
+    /// An OSD has granted another one a lease that ends in `ms` milliseconds.
+    pub fn grant(&mut self, osd: i32, to: i32, ms: u64) {
+        let host = self.hosts.get_mut(&osd).expect("it runs");
+        let granted = vec![(to, host.now + Duration::from_millis(ms))];
+        host.step(Input::Leases(Arc::new(LeaseNews { granted, ..LeaseNews::default() })));
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.hosts.values_mut().for_each(|host| host.pass(Duration::from_millis(ms)));
+        self.run();
+    }
+
+    /// An OSD's process dies; its store keeps what was durable.
+    pub fn kill(&mut self, osd: i32) -> store::MemoryStore {
+        self.wires.retain(|(from, to, _)| *from != osd && *to != osd);
+        self.hosts.remove(&osd).expect("it runs").store
+    }
+
+    pub fn start(&mut self, osd: i32, store: store::MemoryStore) {
+        let mut host = Host::with(osd_config(osd), store);
+        host.open(1, 4100);
+        self.hosts.insert(osd, host);
+    }
+
+    /// One statement, or one completion of each store. False if nothing is under way.
+    pub fn step(&mut self) -> bool {
+        let mut moved = false;
+        for (osd, host) in &mut self.hosts {
+            moved |= host.poll_once();
+            for (to, message) in host.peers.drain(..) {
+                moved = true;
+                if !self.cut.contains(&(*osd, to.0)) {
+                    self.wires.push_back((*osd, to.0, message));
+                }
+            }
+        }
+        if let Some((from, to, message)) = self.wires.pop_front() {
+            moved = true;
+            self.pulls += usize::from(matches!(message.body, PeerBody::Pull(_)));
+            // Over the wire: encoded and decoded.
+            let message = over_the_wire(*message);
+            if let Some(host) = self.hosts.get_mut(&to) {
+                host.step(Input::Peer {
+                    from: OsdId(from),
+                    message: Box::new(message),
+                    held: Held::default(),
+                });
+            }
+        }
+        moved
+    }
+
+    pub fn run(&mut self) {
+        for _ in 0..200_000 {
+            if !self.step() && !self.take_wishes() {
+                return;
+            }
+        }
+        panic!("the cluster does not come to rest");
+    }
+
+    /// Carries out what primaries ask the monitor for.
+    pub fn take_wishes(&mut self) -> bool {
+        let mut wish = None;
+        for host in self.hosts.values_mut() {
+            for said in host.control.drain(..) {
+                match said {
+                    ToControl::WantActing { acting, .. } => wish = Some(acting),
+                    ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
+                    _ => {}
+                }
+            }
+        }
+        let Some(acting) = wish else { return false };
+        let up = self.interval.up.clone();
+        let acting = if acting.is_empty() { up.clone() } else { acting };
+        self.interval(up, acting);
+        true
+    }
+
+    pub fn reset_links(&mut self, a: i32, b: i32) {
+        self.wires.retain(|(from, to, _)| (*from, *to) != (a, b) && (*from, *to) != (b, a));
+        for (one, other) in [(a, b), (b, a)] {
+            if let Some(host) = self.hosts.get_mut(&one) {
+                host.step(Input::LinkReset { osd: OsdId(other) });
+            }
+        }
+    }
+
+    pub fn primary(&mut self) -> &mut Host {
+        let primary = self.interval.primary;
+        self.hosts.get_mut(&primary).expect("the primary runs")
+    }
+
+    pub fn send(&mut self, name: &str, ops: Vec<OsdOp>) -> u64 {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        let host = self.primary();
+        let request = host.request(object(name), ops);
+        host.resend(1, tid, request);
+        tid
+    }
+
+    pub fn ask(&mut self, name: &str, ops: Vec<OsdOp>) -> wire::messages::MOSDOpReply {
+        let tid = self.send(name, ops);
+        self.run();
+        self.primary().reply(tid)
+    }
+
+    pub fn put(&mut self, name: &str, data: &'static [u8]) {
+        assert_eq!(self.ask(name, vec![write_full(data)]).result, 0, "{name}");
+    }
+
+    pub fn get(&mut self, name: &str) -> Bytes {
+        let reply = self.ask(name, vec![read(0, 0)]);
+        if reply.result < 0 { Bytes::new() } else { output(&reply, 0) }
+    }
+
+    pub fn state(&mut self) -> String {
+        self.report().status.state.to_string()
+    }
+
+    pub fn report(&mut self) -> PgReport {
+        let host = self.primary();
+        host.pg_reports().pop().expect("a PG")
+    }
+
+    /// An object's bytes in an OSD's store.
+    pub fn stored(&mut self, osd: i32, name: &str) -> Option<Bytes> {
+        let store = &mut self.hosts.get_mut(&osd).expect("it runs").store;
+        let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
+        let object = ObjectId::from(object(name));
+        store.read(u64::MAX, ReadRequest { collection: Collection::Pg(pg()), object, queries });
+        let mut done = Vec::new();
+        while done.is_empty() {
+            store.poll(&mut done);
+        }
+        match done.pop() {
+            Some(Completion::Read { answers: Ok(mut answers), .. }) => match answers.pop() {
+                Some(Answer::Data(data)) => Some(data.to_bytes()),
+                other => panic!("{other:?}"),
+            },
+            _ => None,
+        }
+    }
+}
+
+fn over_the_wire(message: MOSDPeer) -> MOSDPeer {
+    use wire::messages::{Body, Message, Payload};
+    let (header, out) = Message::new(message).encode(codec::Features::ALL);
+    let payload = Payload {
+        front: out.front.into_bytes(),
+        middle: out.middle,
+        data: out.data.to_bytes(),
+        data_sum: None,
+    };
+    match Message::decode(&header, payload).expect("it was encoded here").body {
+        Body::MOSDPeer(message) => *message,
+        other => panic!("{other:?}"),
+    }
+}
