@@ -100,6 +100,28 @@ fn requests_on_one_object_are_answered_in_order() {
     assert_eq!(output(&host.reply(tids[3]), 0), "3");
 }
 
+/// librados' `OPERATION_ORDER_READS_WRITES`: Ceph's model checker sends one such read behind the writes of an object, and
+/// takes an answer before theirs for a fault (`src/test/osd/RadosModel.h`).
+#[test]
+fn ordered_read_is_answered_after_earlier_writes() {
+    let mut host = Host::serving();
+    host.ask("a", vec![write_full(b"0")]);
+    let writes = [
+        host.request(object("a"), vec![write_full(b"1")]),
+        host.request(object("a"), vec![write_full(b"2")]),
+    ];
+    let mut ordered = host.request(object("a"), vec![read(0, 0)]);
+    ordered.flags = ordered.flags | OsdFlags::RWORDERED;
+    let later = host.request(object("a"), vec![write_full(b"3")]);
+    let requests = writes.into_iter().chain([ordered, later]);
+    let tids: Vec<u64> = requests.map(|request| host.send(1, request)).collect();
+    assert!(host.sent.is_empty(), "nothing is durable yet");
+    host.settle();
+    let answered: Vec<u64> = host.sent.iter().map(|(_, m)| m.tid).collect();
+    assert_eq!(answered, tids);
+    assert_eq!(output(&host.reply(tids[2]), 0), "2");
+}
+
 #[test]
 fn resent_write_is_answered_and_not_repeated() {
     let mut host = Host::serving();

@@ -30,7 +30,7 @@ pub struct Parked {
 pub struct Access {
     pub reads: bool,
     pub writes: bool,
-    /// Waits for reads in flight as a write does.
+    /// Kept in order with the writes that its client sent before and after it: a write, and a read with RWORDERED.
     pub ordered: bool,
     pub is_pg: bool,
     pub returns: bool,
@@ -39,8 +39,10 @@ pub struct Access {
 }
 
 impl Access {
+    /// An ordered read shares its turn with reads: those begin when earlier writes are durable, so its answer follows theirs
+    /// and tells nothing that a crash could take back.
     pub fn turn(&self) -> ObjectTurn {
-        if self.ordered { ObjectTurn::Write } else { ObjectTurn::Read }
+        if self.writes { ObjectTurn::Write } else { ObjectTurn::Read }
     }
 }
 

@@ -43,7 +43,7 @@ impl Shard {
         if queries.is_empty() {
             return self.carry_out(now, key, Vec::new(), fx);
         }
-        if unknown || op.access.ordered {
+        if unknown || op.access.writes {
             object.begin_exclusive();
         } else {
             object.begin_read();
@@ -65,7 +65,7 @@ impl Shard {
         let Some(Pending::Op(op)) = self.pending.get_mut(key) else { return };
         let pg = &mut self.pgs[op.pg];
         let object = &mut pg.objects[op.object];
-        match op.access.ordered {
+        match op.access.writes {
             true => object.begin_exclusive(),
             false => object.begin_read(),
         }
@@ -115,7 +115,7 @@ impl Shard {
         let (pg_key, object_key) = (op.pg, op.object);
         let (loading, exclusive) = match op.stage {
             Stage::Loading => (true, true),
-            Stage::Reading => (false, op.access.ordered),
+            Stage::Reading => (false, op.access.writes),
             Stage::Turn | Stage::Committing(_) => return,
         };
         let object = &mut self.pgs[pg_key].objects[object_key];
