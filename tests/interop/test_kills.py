@@ -14,6 +14,8 @@ from kills import Killed, Killer
 
 #: Programs of the gate: reads and writes, locks, watches. All that test_librados runs are for `--long`.
 GATE = ["ceph_test_rados_api_io", "ceph_test_rados_api_lock", "ceph_test_rados_api_watch_notify"]
+#: Programs that make no pool.
+WITHOUT_POOLS = ["ceph_test_rados_api_service", "ceph_test_rados_api_service_pp"]
 #: A program that ended before it met a death runs again.
 TRIES = 5
 
@@ -34,7 +36,10 @@ if harness.LONG:
         LABEL, ROOT, MODE = "secure", None, "secure"
 
     class RadosCrate(Killed, test_rados_crate.RadosCrate, ClusterTest):
-        pass
+        @classmethod
+        def setUpClass(cls):
+            super().setUpClass()
+            cls.build()
 
 
 class Programs(test_librados.Programs, ClusterTest):
@@ -48,8 +53,10 @@ class Programs(test_librados.Programs, ClusterTest):
         return replicated.make_cluster(cls.OSDS)
 
     def wanted(self):
-        rows = test_librados.programs(self.RELEASE)
-        return [row["program"] for row in rows if row["run"] != "no" and (harness.LONG or row["program"] in GATE)]
+        wholly_skipped = [program for program, pattern, _ in test_librados.skips(self.RELEASE) if pattern == "*"]
+        return [row["program"] for row in test_librados.programs(self.RELEASE)
+                if row["run"] != "no" and row["program"] not in [*WITHOUT_POOLS, *wholly_skipped]
+                and (harness.LONG or row["program"] in GATE)]
 
     def run_program(self, program):
         for _ in range(TRIES):
