@@ -75,7 +75,7 @@ def watch(cluster, minutes, busy, depth, size):
 
 
 def print_minute(session, minute, load):
-    """What was done so far. The list of durations is emptied: a long run must not grow."""
+    """Prints the work done so far. The list of durations is emptied: a long run must not grow."""
     counts, slowest = [], 0
     for stream in load:
         with stream.lock:
