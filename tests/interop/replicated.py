@@ -15,13 +15,15 @@ from history import History
 OP_SECONDS_MAX = 40
 #: A PG is clean again, an OSD is marked down or up within this.
 CLEAN_SECONDS_MAX, DOWN_SECONDS_MAX = 90, 60
+#: As on the stock cluster: one host, so OSDs are reporters of their own, and faults show within seconds.
+FAULTS = (("mon", "mon_osd_reporter_subtree_level", "osd"), ("global", "osd_heartbeat_grace", "8"))
 
 
-def make_cluster(osds, *options):
-    if not harness.STOCK:
+def make_cluster(osds, *options, stock=None):
+    """A cluster of ours, or of stock's with `stock`: by default as --stock says."""
+    if not (harness.STOCK if stock is None else stock):
         cluster = harness.Cluster("--store", "disk", "--size", "4G", *options, osds=osds)
-        # As on the stock cluster: one host, so OSDs are reporters of their own, and faults show within seconds.
-        configure(cluster, ("mon", "mon_osd_reporter_subtree_level", "osd"), ("global", "osd_heartbeat_grace", "8"))
+        configure(cluster, *FAULTS)
         return cluster
     cluster = stock_cluster.StockCluster(osds=osds, store="bluestore", extra=stock_cluster.FAULTS)
     client = harness.Client(cluster)
