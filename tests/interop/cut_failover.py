@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Measures failovers as `failover.py` does, of OSDs that a network cuts off. Starts a cluster of shoal's for it; needs root.
 
-    cut_failover.py [--osds N] [--seconds N] [--cut out|in|both|peers]
+    cut_failover.py [--osds N] [--seconds N] [--cut out|in|both|cluster]
 
-SHOAL names the program. Of each cut: nobody hears the OSD, the OSD hears nobody, both, or both with other OSDs alone.
+SHOAL names the program. Of each cut: nobody hears the OSD, the OSD hears nobody, both, or both in the cluster network alone.
 """
 import argparse
 import os

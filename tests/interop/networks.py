@@ -1,8 +1,9 @@
 """OSDs in network namespaces of their own on this host, so that a test can cut one off: from everybody or from other OSDs, in
 one direction or in both. Needs root.
 
-The monitor and the clients stay in the host's namespace. Every packet between two parties is routed by the host. A cut is a
-black hole in a routing table: nobody is told that the packets are gone, as with a cable that is pulled.
+The monitor and the clients stay in the host's namespace. Each OSD has two links: one to them, and one of the cluster network, over
+which it meets other OSDs. Every packet between two parties is routed by the host. A cut is a black hole in a routing table:
+nobody is told that the packets are gone, as with a cable that is pulled.
 """
 import os
 import re
@@ -10,8 +11,8 @@ import subprocess
 
 import harness
 
-#: Of what an OSD sends, of what it is sent, of both, or of both with other OSDs alone.
-CUTS = ("out", "in", "both", "peers")
+#: Of what an OSD sends, of what it is sent, of both, or of both in the cluster network alone.
+CUTS = ("out", "in", "both", "cluster")
 
 
 def ip(*words, check=True):
@@ -45,15 +46,22 @@ class Networks:
         with open("/proc/sys/net/ipv4/ip_forward", "w") as forward:
             forward.write("1")
         for osd in range(osds):
-            space, link = self.space(osd), f"sh{os.getpid() % 100000}-{osd}"
+            space = self.space(osd)
             ip("netns", "add", space)
-            ip("link", "add", link, "type", "veth", "peer", "name", "net0", "netns", space)
-            ip("addr", "add", f"{self.block}.{osd}.1/30", "dev", link)
-            ip("link", "set", link, "up")
-            ip("-n", space, "addr", "add", f"{self.addr(osd)}/30", "dev", "net0")
             ip("-n", space, "link", "set", "lo", "up")
-            ip("-n", space, "link", "set", "net0", "up")
-            ip("-n", space, "route", "add", "default", "via", f"{self.block}.{osd}.1")
+            self.join(osd, "net0", self.addr(osd), "default")
+            self.join(osd, "net1", self.cluster_addr(osd), self.cluster_network)
+
+    def join(self, osd, device, addr, targets):
+        """Connects an OSD's namespace with the host, which is its way to `targets`."""
+        space, link = self.space(osd), f"sh{os.getpid() % 100000}-{osd}-{device[-1]}"
+        gateway = addr.rsplit(".", 1)[0] + ".1"
+        ip("link", "add", link, "type", "veth", "peer", "name", device, "netns", space)
+        ip("addr", "add", f"{gateway}/30", "dev", link)
+        ip("link", "set", link, "up")
+        ip("-n", space, "addr", "add", f"{addr}/30", "dev", device)
+        ip("-n", space, "link", "set", device, "up")
+        ip("-n", space, "route", "add", targets, "via", gateway)
 
     def space(self, osd):
         return f"shoal-{os.getpid()}-{osd}"
@@ -61,19 +69,25 @@ class Networks:
     def addr(self, osd):
         return f"{self.block}.{osd}.2"
 
+    def cluster_addr(self, osd):
+        return f"{self.block}.{osd + 128}.2"
+
+    @property
+    def cluster_network(self):
+        return f"{self.block}.128.0/18"
+
     def cut(self, osd, how):
-        addr = self.addr(osd)
-        rules = {"out": [("from", addr)], "in": [("to", addr)], "both": [("from", addr), ("to", addr)],
-                 "peers": [way for other in range(self.osds) if other != osd
-                           for way in (("from", addr, "to", self.addr(other)), ("from", self.addr(other), "to", addr))]}[how]
+        addr, ways = self.addr(osd), {"out": ["from"], "in": ["to"]}.get(how, ["from", "to"])
+        rules = [(way, self.cluster_addr(osd)) for way in ways]
+        if how != "cluster" and "to" in ways:
+            rules.append(("to", addr))
         for rule in rules:
-            # Before the table of local addresses, which comes first.
-            if how != "peers" and rule[0] == "from":
-                ip("-n", self.space(osd), "route", "replace", "blackhole", "default")
-                self.cuts.append(("-n", self.space(osd), "route", "replace", "default", "via", f"{self.block}.{osd}.1"))
-                continue
             ip("rule", "add", "pref", 1, *rule, "blackhole")
             self.cuts.append(("rule", "del", "pref", 1, *rule, "blackhole"))
+        if how != "cluster" and "from" in ways:
+            # A rule of the host comes too late: its table of local addresses, where the monitor is, is asked first.
+            ip("-n", self.space(osd), "route", "replace", "blackhole", "default")
+            self.cuts.append(("-n", self.space(osd), "route", "replace", "default", "via", f"{self.block}.{osd}.1"))
 
     def heal(self):
         for undo in self.cuts:
@@ -94,7 +108,9 @@ class CutCluster(harness.Cluster):
     def __init__(self, osds):
         self.networks = Networks(osds)
         try:
-            super().__init__("--store", "disk", "--size", "4G", "--addr", self.networks.monitor, osds=osds)
+            # The host has the other end of each OSD's link to the cluster network.
+            super().__init__("--store", "disk", "--size", "4G", "--addr", self.networks.monitor, "--cluster-network",
+                             self.networks.cluster_network, osds=osds)
             self.down()
             self.move_osds()
             self.start_daemon("mon.a")

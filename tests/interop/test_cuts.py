@@ -1,4 +1,4 @@
-"""OSDs that a network cuts off while verifying clients write and read: from everybody or from other OSDs, one way or both ways.
+"""OSDs that a network cuts off while verifying clients write and read: from everybody or from the cluster network, one way or both ways.
 Each is marked down within seconds, clients go on, nothing acknowledged is lost, and the OSD returns when the network does."""
 import unittest
 
@@ -21,6 +21,14 @@ class Cuts(ReplicatedTest):
         cluster = networks.CutCluster(cls.OSDS)
         configure(cluster)
         return cluster
+
+    def test_osds_meet_in_the_cluster_network(self):
+        for row in self.client.json("osd", "dump")["osds"]:
+            for name, want in (("public", self.cluster.networks.addr), ("heartbeat_front", self.cluster.networks.addr),
+                               ("cluster", self.cluster.networks.cluster_addr),
+                               ("heartbeat_back", self.cluster.networks.cluster_addr)):
+                addr = row[f"{name}_addrs"]["addrvec"][0]["addr"].rsplit(":", 1)[0]
+                self.assertEqual(addr, want(row["osd"]), f"osd.{row['osd']}: {name}")
 
     def test_osd_that_is_cut_off_goes_down_and_returns(self):
         pool = self.make_pool("cuts")

@@ -42,15 +42,13 @@ impl Session {
                 if addrs.0.first().is_none_or(|a| *a == EntityAddr::default()) {
                     return Err(Fault::protocol("a peer without an address"));
                 }
-                let ours = &cx.config.addrs.0;
-                let meant =
-                    |a: &EntityAddr| a.is_blank() || (a.socket == target.socket && a.nonce == target.nonce);
-                if !ours.iter().any(meant) {
+                if cx.config.addrs_with(&target).is_none() {
                     return Err(Fault::protocol(format!(
                         "the peer wants {target}, and we are {}",
                         cx.config.addrs
                     )));
                 }
+                self.called_at = Some(target);
                 let missing = Features(cx.config.required.0 & !supported.0);
                 if missing != Features::NONE {
                     self.control(Control::IdentMissingFeatures { features: missing });
@@ -271,8 +269,9 @@ impl Session {
         self.connect_seq = 0;
         self.server_cookie = if self.is_lossy() { 0 } else { cx.cookie() };
         self.global_seq = cx.next_global_seq(0);
+        let called = self.called_at.as_ref().and_then(|target| cx.config.addrs_with(target));
         let ident = Control::ServerIdent {
-            addrs: cx.config.addrs.clone(),
+            addrs: called.unwrap_or(&cx.config.addrs).clone(),
             id: cx.config.name.num,
             global_seq: self.global_seq,
             supported: cx.config.supported,

@@ -6,7 +6,7 @@ use machine::net::Policy;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::types::{EntityAddrVec, EntityKind, EntityName};
+use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -16,6 +16,8 @@ pub struct Config {
     /// Our own addresses. A client without a listening socket gives one blank msgr2 address with its nonce, and learns its
     /// IP from the first peer.
     pub addrs: EntityAddrVec,
+    /// Our addresses in another network (`cluster_network`), if there is one. A peer that calls us there is told these.
+    pub second_addrs: Option<EntityAddrVec>,
     pub supported: Features,
     /// Features that a peer must have.
     pub required: Features,
@@ -56,6 +58,7 @@ impl Config {
         Config {
             name,
             addrs,
+            second_addrs: None,
             supported: wire::features::SUPPORTED,
             required: Features(wire::features::MSG_ADDR2),
             methods: vec![wire::cephx::METHOD_CEPHX],
@@ -75,6 +78,14 @@ impl Config {
             unwritten_len_max: 16 << 20,
             held_len_max: 500 << 20,
         }
+    }
+
+    /// Those of our addresses among which a peer that called `target` finds it. `None`: it means somebody else.
+    pub(super) fn addrs_with(&self, target: &EntityAddr) -> Option<&EntityAddrVec> {
+        let is_meant =
+            |a: &EntityAddr| a.is_blank() || (a.socket == target.socket && a.nonce == target.nonce);
+        let mut networks = std::iter::once(&self.addrs).chain(&self.second_addrs);
+        networks.find(|addrs| addrs.0.iter().any(is_meant))
     }
 
     pub(super) fn accept_policy(&self, peer: EntityKind) -> Policy {

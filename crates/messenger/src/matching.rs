@@ -190,6 +190,7 @@ impl Endpoint {
         existing.peer.secure = new.peer.secure;
         existing.reading = new.reading;
         existing.last_heard = new.last_heard;
+        existing.called_at = new.called_at;
         if new.was_announced {
             // The role judged it under its own id and must not wait for it.
             let why = CloseReason::Broken("continued under its session's id".into());

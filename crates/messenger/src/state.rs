@@ -173,6 +173,8 @@ pub(super) struct Session {
     pub peer: Peer,
     /// From its HELLO.
     pub peer_sees_us_as: Option<EntityAddr>,
+    /// The address of ours that the peer called.
+    pub called_at: Option<EntityAddr>,
     /// The reason why authentication failed, for the log if the peer does not try again.
     pub denied: Option<String>,
 
@@ -254,6 +256,7 @@ impl Session {
                 secure: false,
             },
             peer_sees_us_as: None,
+            called_at: None,
             denied: None,
             client_cookie: 0,
             server_cookie: 0,

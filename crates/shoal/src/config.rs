@@ -75,6 +75,17 @@ option_set! {
 }
 
 option_set! {
+    /// The networks of an OSD, and the ports of addresses that name none.
+    pub struct NetworkOptions for Osd, Start {
+        cluster: String = "cluster_network",
+        cluster_addr: Option<String> = "cluster_addr",
+        port_max: i64 = "ms_bind_port_max",
+        port_min: i64 = "ms_bind_port_min",
+        public: String = "public_network",
+    }
+}
+
+option_set! {
     pub struct MkfsOptions for Osd, Creation {
         block_bytes: u64 = "bluestore_block_size",
     }
@@ -105,6 +116,7 @@ pub const CONSUMED: &[Consumed] = &[
     MonStartOptions::CONSUMED,
     GenesisOptions::CONSUMED,
     OsdStartOptions::CONSUMED,
+    NetworkOptions::CONSUMED,
     MkfsOptions::CONSUMED,
     MonProcessOptions::CONSUMED,
     OsdProcessOptions::CONSUMED,

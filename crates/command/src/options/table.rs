@@ -129,6 +129,7 @@ impl Definition {
             "str" if name.starts_with("debug_") => Kind::DebugLevel,
             "str" => Kind::Text,
             "str:log_level" => Kind::LogLevel,
+            "str:networks" => Kind::Networks,
             "str:modes" => Kind::ConnectionModes,
             "bool" => Kind::Bool,
             "int" => Kind::Int,
@@ -340,6 +341,7 @@ mod tests {
     fn values_that_would_stop_a_start_are_refused() {
         let modes = "is not a list of connection modes: expected crc, secure or both, best first";
         let address = "is not an address with a port: expected IP:PORT";
+        let networks = "is not a list of networks: expected ADDRESS/BITS, such as 10.1.0.0/16";
         let level = "is not a log level: expected error, warn, info, debug, trace or off, or a list such as info,osd=debug";
         for (name, text, want) in [
             ("ms_cluster_mode", "banana", modes),
@@ -359,6 +361,8 @@ mod tests {
             ("public_addr", "10.0.0.1", address),
             ("public_addr", "v1:10.0.0.1:6789", address),
             ("metrics_addr", "-", address),
+            ("cluster_network", "10.1.0.0", networks),
+            ("public_network", "10.1.0.0/33", networks),
         ] {
             let refused = find(name).unwrap().parse_value(text).unwrap_err();
             assert_eq!((refused.errno, refused.why), (EINVAL, format!("'{text}' {want}")), "{name}");
@@ -376,6 +380,9 @@ mod tests {
             ("public_addr", "v2:[::1]:6800"),
             ("public_addr", "[v2:10.0.0.1:6800]"),
             ("metrics_addr", ""),
+            ("cluster_network", "10.1.0.0/16, fd00::/8"),
+            ("public_network", ""),
+            ("cluster_addr", "10.1.0.7"),
         ] {
             let read = find(name).unwrap().parse_value(text).map(|value| value.to_string());
             assert_eq!(read, Ok(text.to_owned()), "{name}");

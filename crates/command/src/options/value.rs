@@ -4,6 +4,7 @@
 //! `strtol.cc`), because scripts match them. This is the only reader of sizes and durations in the repository.
 
 use crate::errno::{EINVAL, ERANGE};
+use ipnet::IpNet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub enum Kind {
     Endpoint,
     /// `crc`, `secure` or both.
     ConnectionModes,
+    /// Networks such as `10.1.0.0/16`; empty for none.
+    Networks,
     /// The log level of a daemon of shoal's.
     LogLevel,
     Uuid,
@@ -124,6 +127,12 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<Value, Unfit> {
         Kind::ConnectionModes => {
             return unfit(format!(
                 "'{text}' is not a list of connection modes: expected crc, secure or both, best first"
+            ));
+        }
+        Kind::Networks if networks(text).is_some() => Value::Text(text.to_owned()),
+        Kind::Networks => {
+            return unfit(format!(
+                "'{text}' is not a list of networks: expected ADDRESS/BITS, such as 10.1.0.0/16"
             ));
         }
         Kind::LogLevel if is_log_level(text) => Value::Text(text.to_owned()),
@@ -266,13 +275,30 @@ fn check_address(text: &str) -> Result<(), Unfit> {
     if matches!(text, "" | "-") {
         return Ok(());
     }
-    let plain = ["v1:", "v2:", "any:"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
-    let (addr, nonce) = plain.split_once('/').unwrap_or((plain, "0"));
-    let is_address = addr.parse::<SocketAddr>().is_ok() || addr.parse::<IpAddr>().is_ok();
-    if is_address && nonce.parse::<u32>().is_ok() {
-        return Ok(());
+    let plain = ["v1:", "any:"].iter().find_map(|kind| text.strip_prefix(kind)).unwrap_or(text);
+    match address(plain) {
+        Some(_) => Ok(()),
+        None => unfit(format!("'{text}' is not an address: expected IP:PORT")),
     }
-    unfit(format!("'{text}' is not an address: expected IP:PORT"))
+}
+
+/// `1.2.3.4`, `1.2.3.4:6800` or `v2:1.2.3.4:6800/0`, also in brackets. The port is 0 if none is named.
+pub fn address(text: &str) -> Option<(IpAddr, u16)> {
+    let text = text.trim();
+    let inner = text.strip_prefix("[v2:").and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let plain = inner.strip_prefix("v2:").unwrap_or(inner);
+    let (addr, nonce) = plain.split_once('/').unwrap_or((plain, "0"));
+    nonce.parse::<u32>().ok()?;
+    match addr.parse::<SocketAddr>() {
+        Ok(addr) => Some((addr.ip(), addr.port())),
+        Err(_) => Some((addr.parse().ok()?, 0)),
+    }
+}
+
+/// `10.1.0.0/16`, or several, between commas or blanks. `None` if a word is no network.
+pub fn networks(text: &str) -> Option<Vec<IpNet>> {
+    let words = text.split([' ', ',', ';']).filter(|word| !word.is_empty());
+    words.map(|word| word.parse().ok()).collect()
 }
 
 /// The address that a daemon listens on: `127.0.0.1:3300`, `v2:127.0.0.1:3300` or `[v2:127.0.0.1:3300]`.

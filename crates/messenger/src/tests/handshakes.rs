@@ -9,7 +9,7 @@ use machine::net::*;
 use std::time::Duration;
 use wire::cephx::{Key, KeyKind, METHOD_CEPHX, METHOD_NONE};
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::types::{EntityKind, UTime};
+use wire::types::{EntityAddr, EntityAddrVec, EntityKind, UTime};
 
 const MON: usize = 0;
 const OSD: usize = 1;
@@ -96,6 +96,39 @@ fn second_monitor_session_keeps_the_number_of_the_first() {
     connect(&mut w, TO_MON, MON, EntityKind::MON, credentials);
     let (_, peer) = w.nodes[MON].peers().pop().expect("the monitor admits the client");
     assert_eq!(peer.identity.entity().to_string(), "client.4000", "the proven id counts");
+}
+
+/// An OSD with a cluster network is called at two addresses, and is at each what its caller expects.
+#[test]
+fn peer_that_is_called_in_its_second_network_says_so() {
+    let mut w = World::new(1);
+    let second: EntityAddrVec = EntityAddr::msgr2("10.0.1.1:6801".parse().unwrap(), 0).into();
+    let addrs = second.clone();
+    let osd = w.add(EntityKind::OSD, 3, |c| {
+        c.methods = vec![METHOD_NONE];
+        c.second_addrs = Some(addrs);
+    });
+    let client = w.add(EntityKind::CLIENT, -1, |c| c.methods = vec![METHOD_NONE]);
+    let call = |w: &mut World, number, to: EntityAddrVec| {
+        // The host that the packets go to is the same.
+        w.nodes[osd].addr = to.0[0].socket.unwrap();
+        let credentials = Credentials::None { auth_name: "client.admin".into(), global_id: 4000 };
+        let connect = NetEffect::Connect {
+            conn: ConnId::outgoing(number),
+            to,
+            kind: EntityKind::OSD,
+            policy: Policy::Lossy,
+            credentials: credentials.into(),
+        };
+        w.role(client, connect);
+        w.run(Duration::from_secs(1));
+        (w.nodes[client].peers().len(), w.nodes[client].closed().len())
+    };
+    let first = w.addrs(osd);
+    assert_eq!(call(&mut w, 1, first), (1, 0));
+    assert_eq!(call(&mut w, 2, second), (2, 0));
+    let other: EntityAddrVec = EntityAddr::msgr2("10.0.1.1:6801".parse().unwrap(), 9).into();
+    assert_eq!(call(&mut w, 3, other), (2, 1), "another process was there before");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::daemon::memory;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::stored_options::{self, Wait};
 use crate::daemon::version;
+use crate::host::addresses::Listening;
 use crate::host::ask::{Question, ask};
 use crate::host::disk::{self, Device, DiskStore, Made, Making, Owner};
 use crate::host::osd::{Mail, OsdRole, Outcome};
@@ -245,19 +246,22 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
 
     let mut random = system::os_random()?;
     let cephx = identity::uses_cephx(&session)?;
-    let public = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
-    let bind = match &start.bind_addr {
-        Some(addr) => identity::address(&boot.name, "bind_addr", Some(addr))?,
-        None => public,
+    let Listening { listeners, public, cluster } = Listening::start(&boot.name, &boot.layers)?;
+    let told = |addr| EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
+    let addrs = Addrs {
+        client: told(public),
+        cluster: told(cluster),
+        heartbeat_back: told(cluster),
+        heartbeat_front: told(public),
     };
-    let listener = identity::listen(bind)?;
-    let addrs = EntityAddrVec::one(EntityAddr::msgr2(public, std::process::id()));
-    let mut control_config = control_config(boot, &start, OsdId(id), cores, &addrs, cephx)?;
+    let mut session =
+        identity::session(&session, EntityName::new(EntityKind::OSD, id.into()), told(public), cephx)?;
+    session.second_addrs = (cluster != public).then(|| told(cluster));
+    let mut control_config = control_config(boot, &start, OsdId(id), cores, addrs, cephx)?;
     objects.describe(&mut control_config.metadata);
-    let session = identity::session(&session, EntityName::new(EntityKind::OSD, id.into()), addrs, cephx)?;
     let options = Options {
         cores,
-        listeners: vec![listener],
+        listeners,
         session,
         idle_poll: Duration::from_micros(start.idle_poll_us),
         seed: random.bytes(),
@@ -284,7 +288,10 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     })?;
     let all = reactors.mailboxes().to_vec();
     boot.serve(Arc::new(OsdSide { control: all[0].clone(), all }))?;
-    tracing::info!("listening on {bind}, {cores} core(s)");
+    match cluster == public {
+        true => tracing::info!("listening on {public}, {cores} core(s)"),
+        false => tracing::info!("listening on {public}, for OSDs on {cluster}, {cores} core(s)"),
+    }
 
     let clean = reactors.join();
     let failed = outcome.failed.load(Ordering::Acquire);
@@ -304,7 +311,7 @@ fn control_config(
     start: &OsdStartOptions,
     osd: OsdId,
     cores: u16,
-    addrs: &EntityAddrVec,
+    addrs: Addrs,
     cephx: bool,
 ) -> anyhow::Result<ControlConfig> {
     let mon = mon_client::Config {
@@ -323,12 +330,7 @@ fn control_config(
         osd_fsid: start.uuid.parse().ok().context("osd_uuid is not a UUID")?,
         cores,
         mon,
-        addrs: Addrs {
-            client: addrs.clone(),
-            cluster: addrs.clone(),
-            heartbeat_back: addrs.clone(),
-            heartbeat_front: addrs.clone(),
-        },
+        addrs,
         metadata,
         options: boot.layers.clone(),
         version: VersionText {

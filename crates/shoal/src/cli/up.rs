@@ -9,6 +9,7 @@ use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::{Daemon, last_lines};
 use anyhow::{Context, bail};
+use ipnet::IpNet;
 use std::io::stdout;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -53,6 +54,9 @@ pub struct Args {
     /// The address to listen on [default: 127.0.0.1]
     #[arg(long)]
     addr: Option<IpAddr>,
+    /// A network of their own for the traffic among OSDs: 10.1.0.0/16 [default: none]
+    #[arg(long)]
+    cluster_network: Option<IpNet>,
     /// Reactor cores of each OSD [default: 1]
     #[arg(long)]
     cores: Option<u32>,
@@ -63,8 +67,8 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let Args { osds, auth, port, addr, cores, store, size, .. } = *args;
-    let wish = Wish { osds, auth, port, addr, cores, store, size };
+    let Args { osds, auth, port, addr, cluster_network, cores, store, size, .. } = *args;
+    let wish = Wish { osds, auth, port, addr, cluster_network, cores, store, size };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let cluster = ensure_cluster(&args.dir, &wish)?;

@@ -2,10 +2,12 @@
 
 use super::layout::{Cluster, MON, Ports, conf_path};
 use crate::daemon::host_facts;
+use crate::daemon::process::Daemon;
 use anyhow::{Context, bail, ensure};
 use conf::conf_file::ConfFile;
 use conf::keyring::{Entity, Keyring, generate_key};
 use conf::private;
+use ipnet::IpNet;
 use machine::Random;
 use runtime::system;
 use std::net::{IpAddr, Ipv4Addr};
@@ -61,6 +63,8 @@ pub struct Wish {
     pub auth: Option<Auth>,
     pub port: Option<u16>,
     pub addr: Option<IpAddr>,
+    /// For the traffic among OSDs.
+    pub cluster_network: Option<IpNet>,
     pub cores: Option<u32>,
     pub store: Option<StoreKind>,
     /// Of each OSD's store, in bytes.
@@ -119,6 +123,9 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         ("osd crush chooseleaf type", "0".into()),
     ] {
         conf.set("global", key, value);
+    }
+    if let Some(network) = wish.cluster_network {
+        conf.set("global", "cluster network", network.to_string());
     }
     let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
     for (key, value) in copies(osds) {
@@ -200,12 +207,17 @@ fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
         changed |= want > have;
         add_osds(&mut cluster, want - have)?;
     }
-    if let Some(cores) = wish.cores
-        && cluster.conf.get("osd", "shoal cores") != Some(&cores.to_string())
-    {
-        let running: Vec<_> = cluster.osds().into_iter().filter(|osd| osd.is_running()).collect();
-        ensure!(running.is_empty(), "--cores changes with a restart: `shoal down` first");
-        cluster.conf.set("osd", "shoal cores", cores.to_string());
+    let at_start = [
+        ("--cores", "osd", "shoal cores", wish.cores.map(|cores| cores.to_string())),
+        ("--cluster-network", "global", "cluster network", wish.cluster_network.map(|n| n.to_string())),
+    ];
+    for (flag, section, option, value) in at_start {
+        let Some(value) = value.filter(|value| cluster.conf.get(section, option) != Some(value)) else {
+            continue;
+        };
+        let is_any_running = cluster.osds().iter().any(Daemon::is_running);
+        ensure!(!is_any_running, "{flag} changes with a restart: `shoal down` first");
+        cluster.conf.set(section, option, value);
         changed = true;
     }
     if changed {

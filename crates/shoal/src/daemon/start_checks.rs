@@ -5,12 +5,12 @@
 //! that one `ceph config set` cannot keep a whole cluster down. From `ceph.conf` or the command line it is an error.
 
 use crate::cluster::layout::parse_addr;
-use crate::config::{OsdStartOptions, ProcessOptions, SessionOptions};
-use crate::host::identity;
+use crate::config::{NetworkOptions, OsdStartOptions, ProcessOptions, SessionOptions};
+use crate::host::{addresses, identity};
 use anyhow::{Context, ensure};
 use command::options::{Daemon, Layers, find};
 use rustix::fs::{Access, access};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 /// A condition of a start: the options that it depends on, and its test.
@@ -28,6 +28,16 @@ const CHECKS: &[Check] = &[
         let is_osd = layers.identity().daemon() == Some(Daemon::Osd);
         let bind_addr = is_osd.then(|| OsdStartOptions::read(layers).bind_addr).flatten();
         can_listen(ProcessOptions::read(layers).public_addr.filter(|_| bind_addr.is_none()))
+    }),
+    (&["cluster_addr"], |layers| {
+        let addr = addresses::cluster_addr(&NetworkOptions::read(layers))?;
+        can_listen(addr.map(|(ip, port)| SocketAddr::new(ip, port).to_string()))
+    }),
+    (&["cluster_network"], |layers| {
+        addresses::own_address("cluster_network", &NetworkOptions::read(layers).cluster).map(drop)
+    }),
+    (&["public_network"], |layers| {
+        addresses::own_address("public_network", &NetworkOptions::read(layers).public).map(drop)
     }),
 ];
 

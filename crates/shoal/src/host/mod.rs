@@ -4,9 +4,11 @@
 //! - [`osd`], [`mon`], [`mgr`]: the hosts of the roles' machines.
 //! - [`stale_scan`]: the barrier between cores that start, for [`osd::node::stale`](::osd::node::stale).
 //! - [`store`](mod@store): the store of one core; [`disk`]: on a disk; [`store_figures`]: its counters.
+//! - [`addresses`]: where an OSD listens.
 //! - [`identity`]: names, addresses and keys, from the configuration.
 //! - [`store_files`]: a memory store between two runs of its daemon.
 
+pub mod addresses;
 pub mod ask;
 pub mod disk;
 pub mod identity;
