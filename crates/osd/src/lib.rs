@@ -2,7 +2,8 @@
 //!
 //! Two machines. A [`shard::Shard`] on every core serves that core's placement groups on its own store shard. One
 //! [`control::Control`] on core 0 speaks with the monitor, the manager and other OSDs, keeps the maps, and tells the
-//! shards what each map means for their placement groups. [`node`] assembles them into one OSD.
+//! shards what each map means for their placement groups. [`node`] assembles them into one OSD. [`stopped`] is for a tool
+//! that works on the store of an OSD that does not run.
 
 pub mod caps;
 pub mod classes;
@@ -18,5 +19,6 @@ pub mod planted;
 pub mod shard;
 pub mod signals;
 pub mod slab;
+pub mod stopped;
 
 pub use node::{Destination, Routes};

@@ -64,6 +64,11 @@ fn object_changes_corpus_holds() {
     replay("object_changes", store::wire_form::decode_hostile);
 }
 
+#[test]
+fn pg_export_corpus_holds() {
+    replay("pg_export", shoal::store_tool::hostile::pg_export);
+}
+
 /// A target whose folder is misspelt in `tests/fuzz` or in a replay would never run.
 #[test]
 fn every_target_has_a_corpus() {
@@ -84,6 +89,7 @@ fn write_seeds() {
     write("map_step", map_steps());
     write("import_records", import_records());
     write("object_changes", object_changes());
+    write("pg_export", pg_exports());
 }
 
 fn write(target: &str, seeds: Vec<Vec<u8>>) {
@@ -240,6 +246,53 @@ fn import_records() -> Vec<Vec<u8>> {
     let mut seeds: Vec<Vec<u8>> = records.iter().map(described).collect();
     seeds.push(seeds.concat());
     seeds
+}
+
+/// Each record behind a true beginning of a PG's export, whole exports, and a beginning that is described.
+fn pg_exports() -> Vec<Vec<u8>> {
+    use shoal::store_tool::pg::example;
+    use shoal::store_tool::pg::file::{Record, RecordWriter, Totals};
+    let id = example::object(1);
+    let changes = [
+        store::Change::Touch { object: id.clone() },
+        store::Change::Truncate { object: id.clone(), size: 9 },
+        store::Change::Write { object: id.clone(), offset: 1, data: Bytes::from_static(b"data").into() },
+        store::Change::SetAttr { object: id.clone(), name: "_".into(), value: "value".into() },
+        store::Change::OmapSet { object: id.clone(), entries: vec![("k".into(), "v".into())] },
+    ];
+    let WireForm { changes, data } = WireForm::encode(&changes).expect("changes of objects");
+    let (object, changes) = (Record::Object { id }, Record::Changes { changes, data: data.to_bytes() });
+    let lost = Record::Lost { need: Default::default() };
+    let end = |objects, data_bytes, lost| Record::End { totals: Totals { objects, data_bytes, lost } };
+    let described = |record: &Record| {
+        let mut written = Vec::new();
+        RecordWriter::new(&mut written).write(record).expect("a vector takes every byte");
+        let body = &written[5..written.len() - 4];
+        [&[written[0], u8::try_from(body.len()).expect("a short record")], body].concat()
+    };
+    let behind = |beginning: u8, records: &[&Record]| {
+        let all = records.iter().flat_map(|record| described(record));
+        [beginning].into_iter().chain(all).collect::<Vec<u8>>()
+    };
+    let [head, _, header, meta] = shoal::store_tool::hostile::beginning();
+    vec![
+        behind(4, &[&object, &changes, &end(1, 4, 0)]),
+        behind(4, &[&object, &changes, &lost, &end(1, 4, 1)]),
+        behind(4, &[&object, &lost, &end(1, 0, 1)]),
+        behind(4, &[&end(0, 0, 0)]),
+        behind(3, &[&Record::Meta { entries: vec![("history".into(), Bytes::new())] }, &end(0, 0, 0)]),
+        behind(2, &[&header]),
+        behind(1, &[&Record::Map { map: Bytes::from_static(b"map") }]),
+        behind(0, &[&head]),
+        behind(4, &[&Record::Meta { entries: Vec::new() }, &object]),
+        match meta {
+            Record::Meta { mut entries } => {
+                entries.truncate(1);
+                behind(3, &[&Record::Meta { entries }])
+            }
+            _ => Vec::new(),
+        },
+    ]
 }
 
 /// Each kind of change alone, and all together.

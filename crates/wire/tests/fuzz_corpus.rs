@@ -151,6 +151,7 @@ fn statements() -> Vec<PeerBody> {
         log_tail: Default::default(),
         last_backfill: HObject::max(),
         counts: Default::default(),
+        imported: Default::default(),
     };
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
     vec![

@@ -4,12 +4,14 @@
 //! "superblock"         Lineage
 //! "unsettled"          Births: PGs that have had no primary yet
 //! 'i' i64be u32be      Record: the intervals of the PG of this pool and seed, as of "full"
+//! 'c' i64be u32be      CopyStart: an operator removed or imported the copy of the PG of this pool and seed
 //! "births"             of release 0.1.0: OldBirths
 //! 'm' u32be epoch      an OSDMap increment, as it came
 //! "full"               the newest OSDMap, whole
 //! ```
 
 use super::births::{Births, OldBirths};
+use super::copy_starts::{CopyStart, CopyStarts};
 use super::intervals::{Record, RecordChanges};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
@@ -45,7 +47,9 @@ const SHARE_MAPS: usize = 40;
 pub struct History {
     pub lineage: Lineage,
     pub map: Option<Arc<OsdMap>>,
-    increments: BTreeMap<Epoch, Bytes>,
+    /// Maps from the oldest kept one to the newest, as the changes that led to them.
+    pub increments: BTreeMap<Epoch, Bytes>,
+    pub copy_starts: Arc<CopyStarts>,
     /// The oldest map that the monitors keep, as far as their messages told since the start.
     trim_lower_bound: Epoch,
     /// Increments rewritten for clients of other features: by features, then epoch.
@@ -68,7 +72,7 @@ const FULL: Bytes = Bytes::from_static(b"full");
 const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
 const OLD_BIRTHS: Bytes = Bytes::from_static(b"births");
 
-fn object() -> ObjectId {
+pub(crate) fn object() -> ObjectId {
     HObject { pool: -1, snap: SnapId::HEAD, name: "osd".into(), ..HObject::min() }.into()
 }
 
@@ -94,10 +98,16 @@ impl History {
                     let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
                     out.increments.insert(epoch, value);
                 }
-                key => {
-                    let pg = Record::pg_of(key).ok_or_else(|| format!("unknown record {key:?}"))?;
-                    records.intervals.insert(pg, codec::decode_exact(&value).map_err(wrong)?);
-                }
+                key => match CopyStart::pg_of(key) {
+                    Some(pg) => {
+                        let start = codec::decode_exact(&value).map_err(wrong)?;
+                        Arc::make_mut(&mut out.copy_starts).0.insert(pg, start);
+                    }
+                    None => {
+                        let pg = Record::pg_of(key).ok_or_else(|| format!("unknown record {key:?}"))?;
+                        records.intervals.insert(pg, codec::decode_exact(&value).map_err(wrong)?);
+                    }
+                },
             }
         }
         out.has_old_births = records.old_births.is_some();
@@ -147,11 +157,19 @@ impl History {
             entries.push((key(*epoch), bytes.clone()));
             self.increments.insert(*epoch, bytes);
         }
+        let mut gone_starts = Vec::new();
         if let Some(map) = &self.map {
             entries.push((FULL, map.to_canonical().0.into()));
+            if !self.copy_starts.0.is_empty() {
+                gone_starts = Arc::make_mut(&mut self.copy_starts).forget_deleted(map);
+            }
         }
         let mut changes = vec![Change::OmapSet { object: object(), entries }];
         changes.extend(record_changes(records));
+        if !gone_starts.is_empty() {
+            let keys = gone_starts.into_iter().map(CopyStart::key).collect();
+            changes.push(Change::OmapRemove { object: object(), keys });
+        }
         if std::mem::take(&mut self.has_old_births) {
             changes.push(Change::OmapRemove { object: object(), keys: vec![OLD_BIRTHS] });
         }
@@ -312,6 +330,26 @@ mod tests {
         assert_eq!((loaded.epoch(), records.births), (7, births));
         assert_eq!(records.intervals, BTreeMap::from([(pg(256), record(7))]));
         assert!(records.old_births.is_none());
+    }
+
+    #[test]
+    fn start_of_a_copy_is_kept_until_its_pool_is_gone() {
+        let (pg, start) = (PgId { pool: 3, seed: 1 }, CopyStart { since: 9, split_bits: 2 });
+        let entries = vec![(CopyStart::key(pg), start.to_bytes())];
+        let changes = vec![Change::OmapSet { object: object(), entries }];
+        let before = Transaction { collection: Collection::Meta, changes };
+        let (mut history, _) = History::loaded(stored(vec![before.clone()])).unwrap();
+        assert_eq!(*history.copy_starts, CopyStarts([(pg, start)].into()));
+
+        let with_pool = OsdMap { epoch: 7, pools: [(3, Default::default())].into(), ..OsdMap::default() };
+        let mut keep = |map: OsdMap| {
+            history.map = Some(Arc::new(map));
+            history.keep(&message(7..=7), &Births::default(), RecordChanges::default())
+        };
+        let (with, without) = (keep(with_pool), keep(OsdMap { epoch: 8, ..OsdMap::default() }));
+        let starts = |transactions| History::loaded(stored(transactions)).unwrap().0.copy_starts.0.len();
+        assert_eq!(starts(vec![before.clone(), with.clone()]), 1);
+        assert_eq!(starts(vec![before, with, without]), 0);
     }
 
     #[test]

@@ -127,6 +127,15 @@ impl PgIntervals {
         *self = PgIntervals::unknown(self.created, next);
     }
 
+    /// The past with the present interval closed at `epoch`. A later map may show that it has written, so it counts as one
+    /// that may have.
+    pub fn closed_at(&self, epoch: Epoch) -> PastIntervals {
+        let mut past = PastIntervals::clone(&self.past);
+        let may_have_written = has_enough(&self.present);
+        past.intervals.push(PastInterval { may_have_written, ..past_interval(&self.present, epoch) });
+        past
+    }
+
     /// Forgets intervals that ended before `epoch`. False if there was nothing to forget.
     pub fn forget_before(&mut self, epoch: Epoch) -> bool {
         let is_needless = |past: &PastInterval| past.last < epoch;

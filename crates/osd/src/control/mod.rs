@@ -1,21 +1,23 @@
 //! The part of an OSD that is there once: its life with the monitor, the manager and its neighbours.
 //!
 //! One file an affair: `history` (the maps and the store's own lineage), `holdings` (the PGs of this OSD, and the orders
-//! that a map gives for each), `intervals` (of one PG), `life` (boot, beacons, full states, stopping), `wishes` (`up_thru`
+//! that a map gives for each), `intervals` (of one PG), `copy_starts` (copies that an operator removed or imported), `life` (boot, beacons, full states, stopping), `wishes` (`up_thru`
 //! and `pg_temp`), `neighbours` (heartbeats), `reports` (figures for the manager), `moves` (PGs that go from core to core),
 //! `full_pools`, `commands` (`ceph tell osd.N`).
 
-mod births;
+pub(crate) mod births;
 mod commands;
 mod compression;
+pub(crate) mod copy_starts;
 mod full_pools;
-mod history;
+pub(crate) mod history;
 mod holdings;
-mod intervals;
+pub(crate) mod intervals;
 mod io;
 mod life;
 mod moves;
 mod neighbours;
+pub(crate) mod pg_info;
 mod pg_query;
 mod pg_stats;
 mod pulse;
@@ -26,6 +28,7 @@ pub(crate) mod testing;
 mod wishes;
 
 pub use commands::all_commands;
+pub use copy_starts::{CopyStart, CopyStarts};
 pub use history::Lineage;
 pub use io::{Addrs, ControlConfig, Effect, Input, Level, VersionText};
 
@@ -391,6 +394,7 @@ impl Control {
             epoch: map.epoch,
             map: map.clone(),
             store_since: self.history.lineage.first_up,
+            copy_starts: self.history.copy_starts.clone(),
             pools: pools.collect(),
             routes: self.holdings.routes(),
             blocklist: map.blocklist.keys().map(any).collect(),

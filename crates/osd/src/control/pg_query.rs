@@ -5,12 +5,13 @@
 //! come every few seconds.
 
 use super::Control;
+use super::pg_info::PgInfo;
 use super::pg_stats::present_status;
 use crate::shard::{PeerStatus, PgReport, PgStatus, ProgressStatus};
-use command::{Answer, Format, Json, errno, object, pg_json};
+use command::{Answer, Format, Json, errno, object};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::text::stamp;
-use wire::types::{Epoch, Eversion, HObject, OsdMap, PastInterval, PgCopyInfo, PgId, PgStat, UTime};
+use wire::types::{Epoch, HObject, OsdMap, PastInterval, PgCopyInfo, PgId, PgStat, UTime};
 
 /// The times at which each PG began its interval and its stage.
 #[derive(Default)]
@@ -109,21 +110,23 @@ impl View<'_> {
         let last_backfill = self.status.last_backfill.clone().unwrap_or_else(HObject::max);
         // As with stock, up to the last entry before the first missing one; the shard does not report which that is.
         let last_complete = if self.status.missing == 0 { report.last_update } else { report.log_tail };
-        let mut out = object! {
-            "pgid" => report.pg.pg.to_string(),
-            "last_update" => report.last_update.to_string(),
-            "last_complete" => last_complete.to_string(),
-            "log_tail" => report.log_tail.to_string(),
-            "last_user_version" => report.last_update.version,
-            "last_backfill" => last_backfill.to_string(),
-            "purged_snaps" => Json::Array(Vec::new()),
-            "history" => self.history(report.history.created, report.history.last_epoch_started, report.history.last_epoch_clean, report.history.last_epoch_split),
-            "stats" => Json::Object(pg_json::pg_stat(stat).into_iter().map(|(k, v)| (k.into(), v)).collect()),
+        let info = PgInfo {
+            pg: report.pg.pg,
+            last_update: report.last_update,
+            last_complete,
+            log_tail: report.log_tail,
+            last_user_version: report.last_update.version,
+            last_backfill: &last_backfill,
+            created: report.history.created,
+            started: report.history.last_epoch_started,
+            clean: report.history.last_epoch_clean,
+            split: report.history.last_epoch_split,
+            activated: report.history.activated,
+            interval: &self.status.interval,
+            past: &self.status.past,
+            stat,
         };
-        push_flags(&mut out, report.last_update, report.history.created, &last_backfill);
-        out.push("last_epoch_started", u64::from(report.history.activated));
-        out.push("hit_set_history", hit_set_history());
-        out
+        info.to_json()
     }
 
     fn peer_info(&self, peer: &PeerStatus, info: &PgCopyInfo) -> Json {
@@ -152,55 +155,27 @@ impl View<'_> {
             (counts.reads, counts.read_kib, counts.writes, counts.write_kib);
         sum.num_objects_omap = counts.omap_objects;
         sum.num_objects_missing = peer.lacks;
-        let mut out = object! {
-            "peer" => peer.osd.to_string(),
-            "pgid" => self.report.pg.pg.to_string(),
-            "last_update" => last_update.to_string(),
-            "last_complete" => last_complete.to_string(),
-            "log_tail" => info.log_tail.to_string(),
-            "last_user_version" => info.last_user_version,
-            "last_backfill" => last_backfill.to_string(),
-            "purged_snaps" => Json::Array(Vec::new()),
-            "history" => self.history(info.created, info.last_epoch_started, info.last_epoch_clean, info.last_epoch_split),
-            "stats" => Json::Object(pg_json::pg_stat(&stat).into_iter().map(|(k, v)| (k.into(), v)).collect()),
+        let info = PgInfo {
+            pg: self.report.pg.pg,
+            last_update,
+            last_complete,
+            log_tail: info.log_tail,
+            last_user_version: info.last_user_version,
+            last_backfill,
+            created: info.created,
+            started: info.last_epoch_started,
+            clean: info.last_epoch_clean,
+            split: info.last_epoch_split,
+            activated: info.activated,
+            interval,
+            past: &self.status.past,
+            stat: &stat,
         };
-        push_flags(&mut out, last_update, info.created, last_backfill);
-        out.push("last_epoch_started", u64::from(info.activated));
-        out.push("hit_set_history", hit_set_history());
-        out
-    }
-
-    /// `pg_history_t`. Scrub stamps stay 0: there is no scrub.
-    fn history(&self, created: Epoch, started: Epoch, clean: Epoch, split: Epoch) -> Json {
-        let interval = &self.status.interval;
-        let number = u64::from;
-        object! {
-            "epoch_created" => number(created),
-            "epoch_pool_created" => number(created),
-            "last_epoch_started" => number(started),
-            "last_interval_started" => number(started),
-            "last_epoch_clean" => number(clean),
-            "last_interval_clean" => number(clean),
-            "last_epoch_split" => number(split.max(interval.split_at)),
-            "last_epoch_marked_full" => 0u64,
-            "same_up_since" => number(self.same_up_since()),
-            "same_interval_since" => number(interval.since),
-            "same_primary_since" => number(interval.primary_since),
-            "last_scrub" => Eversion::ZERO.to_string(),
-            "last_scrub_stamp" => stamp(UTime::ZERO),
-            "last_deep_scrub" => Eversion::ZERO.to_string(),
-            "last_deep_scrub_stamp" => stamp(UTime::ZERO),
-            "last_clean_scrub_stamp" => stamp(UTime::ZERO),
-            "prior_readable_until_ub" => 0u64,
+        let mut out = object! { "peer" => peer.osd.to_string() };
+        if let (Json::Object(out), Json::Object(info)) = (&mut out, info.to_json()) {
+            out.extend(info);
         }
-    }
-
-    /// As far back as the past intervals reach.
-    fn same_up_since(&self) -> Epoch {
-        let interval = &self.status.interval;
-        let past = self.status.past.intervals.iter().rev();
-        let same = past.take_while(|past| past.up == interval.up);
-        same.last().map_or(interval.since, |past| past.first)
+        out
     }
 
     fn recovery_state(&self) -> Vec<Json> {
@@ -379,24 +354,13 @@ fn names(osds: impl IntoIterator<Item = i32>) -> Json {
     Json::array(osds.into_iter().map(|osd| osd.to_string()))
 }
 
-/// 0 or 1, as stock has them.
-fn push_flags(out: &mut Json, last_update: Eversion, created: Epoch, last_backfill: &HObject) {
-    out.push("empty", u64::from(last_update == Eversion::ZERO));
-    out.push("dne", u64::from(created == 0));
-    out.push("incomplete", u64::from(!last_backfill.max));
-}
-
-fn hit_set_history() -> Json {
-    object! { "current_last_update" => "0'0", "history" => Json::Array(Vec::new()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::pg_stats::tests::report;
     use super::*;
     use crate::shard::Interval;
     use std::sync::Arc;
-    use wire::types::{OsdRow, OsdState, PastIntervals, PgCounts, PgState};
+    use wire::types::{Eversion, OsdRow, OsdState, PastIntervals, PgCounts, PgState, StoreLife};
 
     fn map(up: &[i32]) -> OsdMap {
         let row = |osd: i32| {
@@ -424,6 +388,7 @@ mod tests {
             log_tail: Eversion::ZERO,
             last_backfill: HObject::min(),
             counts: PgCounts::default(),
+            imported: StoreLife::default(),
         };
         PeerStatus {
             osd,

@@ -24,12 +24,12 @@ use store::{Change, ObjectId};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
-    ShardSet,
+    ShardSet, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 2, compat = 1)]
+#[envelope(version = 3, compat = 1)]
 pub struct PgHistory {
     /// The map in which the pool (or, for a child, the first ancestor) came into being.
     pub created: Epoch,
@@ -42,6 +42,9 @@ pub struct PgHistory {
     /// The interval in which this copy was last activated.
     #[since(2)]
     pub activated: Epoch,
+    /// The store that an operator imported the copy from, until its first activation here.
+    #[since(3)]
+    pub imported: StoreLife,
 }
 
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
@@ -239,6 +242,18 @@ pub fn append(
         return;
     }
     changes.push(Change::OmapSet { object: meta.clone(), entries });
+}
+
+/// A trim without a new entry.
+pub fn trim(meta: &ObjectId, trimmed: &Trimmed) -> [Change; 2] {
+    let Trimmed { entries: gone, became_duplicates, gone_duplicates } = trimmed;
+    let added = became_duplicates.iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d)));
+    let duplicates = gone_duplicates.iter().map(|version| log_key(DUPLICATE, *version));
+    let keys = duplicates.chain(gone.iter().map(|version| log_key(LOG, *version))).collect();
+    [
+        Change::OmapSet { object: meta.clone(), entries: added.collect() },
+        Change::OmapRemove { object: meta.clone(), keys },
+    ]
 }
 
 /// A whole log at once: a child's after a split.

@@ -148,7 +148,7 @@ impl Pg {
         }
     }
 
-    /// What other OSDs may know of this copy. `store_since`: the first map that had this store's OSD up.
+    /// What other OSDs may know of this copy. `store_since`: see [`PgCopyInfo`].
     pub fn info(&self, store_since: Epoch) -> PgCopyInfo {
         PgCopyInfo {
             created: self.history.created,
@@ -162,6 +162,7 @@ impl Pg {
             log_tail: self.log.tail(),
             last_backfill: self.progress.last_backfill.0.clone(),
             counts: self.progress.stats,
+            imported: self.history.imported,
         }
     }
 

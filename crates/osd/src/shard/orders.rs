@@ -4,7 +4,7 @@
 use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
 use super::{Effect, Fx, Pending, Shard, ToControl};
-use crate::pg::meta::{self, Stored};
+use crate::pg::meta::{self, Complete, Stored};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
 use machine::Time;
@@ -257,6 +257,12 @@ impl Shard {
         }
         self.end_role(key, PgPhase::Removing, fx);
         self.let_go(key, fx);
+        // A restart in the middle must not find a copy that claims to have every object.
+        let pg = &mut self.pgs[key];
+        pg.progress.last_backfill = Complete(HObject::min());
+        let changes = vec![meta::set_progress(&pg.meta, &pg.progress)];
+        let transaction = Transaction { collection: pg.collection, changes };
+        self.submit(Pending::Nobody, transaction, fx);
         self.go_on_removing(key, CollectionRemoval::default(), fx);
     }
 

@@ -1,16 +1,19 @@
 //! What the data path needs of an OSDMap: digested once an epoch by the control machine and shared by all cores.
 
+use crate::control::CopyStarts;
 use crate::fast_map::{FastMap, FastSet};
 use crate::node::Failsafe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{EntityAddr, Epoch, OsdMap, OsdRow, OsdState, PoolId};
+use wire::types::{EntityAddr, Epoch, OsdMap, OsdRow, OsdState, PoolId, SpgId};
 
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
     pub epoch: Epoch,
     /// The first map that had this store's OSD up.
     pub store_since: Epoch,
+    /// Copies that are younger than the store.
+    pub copy_starts: Arc<CopyStarts>,
     /// The map itself, for peering and links.
     pub map: Arc<OsdMap>,
     pub pools: FastMap<PoolId, PoolView>,
@@ -48,6 +51,11 @@ impl ClusterView {
         (row.info.up_from, row.info.up_thru) = (1, Epoch::MAX);
         let map = OsdMap { osds: osds.map(|_| row.clone()).collect(), ..OsdMap::default() };
         ClusterView { store_since: 1, map: Arc::new(map), ..ClusterView::default() }
+    }
+
+    /// The map since which this OSD's store holds the PG ([`wire::types::PgCopyInfo::store_since`]).
+    pub fn store_since_of(&self, pg: SpgId) -> Epoch {
+        self.copy_starts.since(pg.pg, self.store_since)
     }
 
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {

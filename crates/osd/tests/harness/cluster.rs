@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use super::*;
+use osd::control::CopyStarts;
 use osd::shard::Interval;
 use std::collections::BTreeMap;
 use store::{Answer, ObjectId};
@@ -21,6 +22,8 @@ pub struct Cluster {
     pub flags: u32,
     /// Number of objects that were asked for, each time counted.
     pub pulls: usize,
+    /// Copies that an operator removed or imported.
+    pub copy_starts: BTreeMap<i32, CopyStarts>,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -42,6 +45,7 @@ impl Cluster {
             next_tid: 0,
             flags: 0,
             pulls: 0,
+            copy_starts: BTreeMap::new(),
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -81,9 +85,11 @@ impl Cluster {
                 interval: interval.clone(),
                 past: past.clone(),
             };
+            let starts = self.copy_starts.get(osd).cloned().unwrap_or_default();
+            let view = Arc::new(ClusterView { copy_starts: Arc::new(starts), ..ClusterView::clone(&view) });
             host.view = ClusterView::clone(&view);
             let orders = if named || holds { vec![order] } else { Vec::new() };
-            host.step(Input::Map { view: view.clone(), orders });
+            host.step(Input::Map { view, orders });
         }
     }
 

@@ -9,6 +9,7 @@ mod osd;
 mod sim;
 mod status;
 mod store;
+mod store_pg;
 mod term;
 mod up;
 

@@ -1,5 +1,6 @@
 //! `shoal store`: a store on disk, looked at and repaired by a person while its OSD does not run.
 
+use super::store_pg;
 use crate::store_tool::opened::Opened;
 use crate::store_tool::{dump, fsck, stats, transfer};
 use anyhow::Context;
@@ -19,6 +20,7 @@ Examples:
   shoal store dump .shoal/osd.0 --only 3.        the objects of pool 3, a line of JSON each
   shoal store export .shoal/osd.0 osd.0.export   what can be read, into a file
   shoal store import .shoal/osd.1 osd.0.export   and from there into an empty store
+  shoal store pg list .shoal/osd.0               its PGs; `shoal store pg --help` shows more
 
 DEVICE is a file, a block device, or an OSD's directory. Exit codes: 0, all is well; 4, damage was found, or not
 everything could be read; 1, it could not be done (the device is in use, is no store, …).")]
@@ -64,7 +66,11 @@ enum Command {
         file: PathBuf,
     },
     /// Fill an empty store from such a file
-    Import { device: PathBuf, file: PathBuf },
+    Import {
+        device: PathBuf,
+        file: PathBuf,
+    },
+    Pg(store_pg::Args),
 }
 
 /// Damage, as `fsck` programs say it.
@@ -117,6 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             println!("{objects} objects are in {}", device.display());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Pg(args) => store_pg::run(args),
     }
 }
 

@@ -19,7 +19,7 @@ fn image_path(dir: &Path, core: usize) -> PathBuf {
 }
 
 /// Number of images in the directory.
-fn image_count(dir: &Path) -> usize {
+pub fn image_count(dir: &Path) -> usize {
     (0..).take_while(|core| image_path(dir, *core).exists()).count()
 }
 
@@ -35,13 +35,25 @@ pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<Me
         "{} was saved with {count} cores and cannot be opened with {cores}: start it with --cores {count}",
         dir.display()
     );
-    let load = |core| {
+    let stores = load(dir, cores, bytes_total)?;
+    // Number 0 first. Without it there is no set, so a start that is killed here comes back empty, not with a part.
+    for core in 0..cores {
+        std::fs::remove_file(image_path(dir, core))?;
+    }
+    File::open(dir)?.sync_all()?;
+    Ok(stores)
+}
+
+/// Reads the directory's images, and leaves them there. Stale copies of PGs are removed from the stores.
+pub fn load(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<MemoryStore>> {
+    let config = Config::with_total(bytes_total / cores as u64);
+    let read = |core| {
         let path = image_path(dir, core);
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         MemoryStore::load(config, &mut BufReader::with_capacity(1 << 20, file))
             .with_context(|| path.display().to_string())
     };
-    let mut stores = (0..cores).map(load).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut stores = (0..cores).map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let mut scan = Scan::new(cores);
     for (core, store) in stores.iter().enumerate() {
         scan.add(store.placed().into_iter().map(|(collection, placed)| (core, collection, placed)));
@@ -49,11 +61,6 @@ pub fn open(dir: &Path, cores: usize, bytes_total: u64) -> anyhow::Result<Vec<Me
     for (core, collection) in scan.stale().expect("every core has added its collections") {
         remove(&mut stores[core], collection, &mut |_| ()).with_context(|| collection.to_string())?;
     }
-    // Number 0 first. Without it there is no set, so a start that is killed here comes back empty, not with a part.
-    for core in 0..cores {
-        std::fs::remove_file(image_path(dir, core))?;
-    }
-    File::open(dir)?.sync_all()?;
     Ok(stores)
 }
 

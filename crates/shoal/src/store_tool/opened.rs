@@ -6,6 +6,7 @@ use block_store::check::{Depth, Report};
 use block_store::{Options, Shard};
 use runtime::device::Queue;
 use std::path::{Path, PathBuf};
+use store::moving::leftovers;
 use store::{
     Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest, Shards, Transaction,
 };
@@ -80,6 +81,22 @@ impl Opened {
             }
             wait_for_any(self.shards.iter(), &self.queues)?;
         }
+    }
+
+    /// Removes copies of a collection that do not count: what an interrupted import or migration left.
+    pub fn remove_leftovers(&mut self, collection: Collection) -> anyhow::Result<()> {
+        let Opened { shards, queues, .. } = self;
+        for (number, left) in leftovers(shards.everything()) {
+            let Some(index) = shards.index_of(number).filter(|_| left == collection) else { continue };
+            let queue = &queues[index];
+            shards.remove_leftover(index, collection, &mut |shard: &Shard| {
+                if !queue.has_news() && !shard.wants_poll() {
+                    // After an error the shard is polled sooner.
+                    let _ = queue.wake().wait(LOOK_AGAIN);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Every object of a collection, its PG's own one first.

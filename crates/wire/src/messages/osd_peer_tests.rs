@@ -54,6 +54,7 @@ fn info() -> PgCopyInfo {
         log_tail: Eversion { epoch: 1, version: 1 },
         last_backfill: HObject::max(),
         counts: counts(),
+        imported: StoreLife { osd: 3, first: 1, last: 9 },
     }
 }
 

@@ -67,14 +67,30 @@ impl PgCounts {
     }
 }
 
+/// A part of the life of an OSD's store: it held the PG from map `first` on, and stopped at map `last`. All zeroes: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct StoreLife {
+    pub osd: i32,
+    pub first: Epoch,
+    pub last: Epoch,
+}
+
+impl StoreLife {
+    /// The store had every write that its OSD made durable in an interval that began at `epoch`.
+    pub fn covers(&self, osd: i32, epoch: Epoch) -> bool {
+        self.first != 0 && self.osd == osd && self.first <= epoch && epoch <= self.last
+    }
+}
+
 /// The state of one copy of a PG.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct PgCopyInfo {
     /// The map in which the pool, or the first ancestor of a child PG, came into being. 0: unknown.
     pub created: Epoch,
-    /// The map in which this store's OSD was first marked up. A store that began later than an interval has lost what that
-    /// interval wrote.
+    /// The map since which this OSD's store holds the PG: the one that first marked its OSD up, or the one after an operator
+    /// removed or imported the copy. A store that began later than an interval has lost what that interval wrote.
     pub store_since: Epoch,
     /// The interval in which this copy was last activated.
     pub activated: Epoch,
@@ -89,6 +105,9 @@ pub struct PgCopyInfo {
     /// The copy has every object before this place. The maximum: it has all.
     pub last_backfill: HObject,
     pub counts: PgCounts,
+    /// The store from which an operator imported this copy. It counts as that OSD for the intervals of this life.
+    #[since(2)]
+    pub imported: StoreLife,
 }
 
 /// An object that a copy lacks.

@@ -16,7 +16,7 @@ use machine::Time;
 use std::sync::Arc;
 use store::Transaction;
 use wire::types::{
-    Activation, Epoch, Eversion, HObject, MissingObject, OsdId, PastIntervals, PeerBody, SpgId,
+    Activation, Epoch, Eversion, HObject, MissingObject, OsdId, PastIntervals, PeerBody, SpgId, StoreLife,
 };
 
 impl Shard {
@@ -33,6 +33,7 @@ impl Shard {
         let pg = &mut self.pgs[key];
         pg.old_reads_until = old_reads_until;
         pg.history.activated = started;
+        pg.history.imported = StoreLife::default();
         let created = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
         let created = created.filter_map(|peer| Some(peer.report.as_ref()?.info.created)).max().unwrap_or(0);
         pg.history.created = pg.history.created.max(created);
@@ -68,9 +69,8 @@ impl Shard {
     }
 
     pub(super) fn send_activation(&mut self, key: Key, osd: i32, fx: &mut Fx) {
-        let store_since = self.view.store_since;
         let pg = &mut self.pgs[key];
-        let info = pg.info(store_since);
+        let info = pg.info(self.view.store_since_of(pg.id));
         let (started, past) = (pg.interval.since, PastIntervals::clone(&pg.past));
         let Role::Primary(primary) = &mut pg.role else { return };
         let Some(peer) = primary.peers.get_mut(&osd) else { return };
@@ -126,6 +126,7 @@ impl Shard {
         pg.old_reads_until = now + READ_LEASE + READ_LEASE_MARGIN;
         pg.history.created = pg.history.created.max(info.created);
         pg.history.activated = started;
+        pg.history.imported = StoreLife::default();
         pg.history.last_epoch_started = pg.history.last_epoch_started.max(info.last_epoch_started);
         pg.history.last_epoch_clean = pg.history.last_epoch_clean.max(info.last_epoch_clean);
         pg.history.last_epoch_split = pg.history.last_epoch_split.max(info.last_epoch_split);

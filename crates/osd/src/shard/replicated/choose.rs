@@ -73,7 +73,9 @@ pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: 
             };
             map.is_up(*osd) && reports.get(osd).is_some_and(|report| lives(report))
         };
-        if interval.acting.iter().any(survives) {
+        // An imported copy has the writes of the store that it came from.
+        let stands_in = |osd: &i32| reports.values().any(|r| r.info.imported.covers(*osd, interval.first));
+        if interval.acting.iter().any(|osd| survives(osd) || stands_in(osd)) {
             continue;
         }
         let may_have = |osd: &i32| {
@@ -132,7 +134,7 @@ pub fn acting(interval: &Interval, authority: i32, reports: &Reports, map: &OsdM
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::types::{HObject, OsdRow, OsdState, PgCopyInfo, PgCounts};
+    use wire::types::{HObject, OsdRow, OsdState, PgCopyInfo, PgCounts, StoreLife};
 
     fn report(activated: Epoch, update: (Epoch, u64)) -> CopyReport {
         let info = PgCopyInfo {
@@ -147,6 +149,7 @@ mod tests {
             log_tail: Eversion::ZERO,
             last_backfill: HObject::max(),
             counts: PgCounts::default(),
+            imported: StoreLife::default(),
         };
         CopyReport {
             info,
@@ -219,6 +222,24 @@ mod tests {
         new.info.store_since = 25;
         let reports = [(0, report(5, (5, 1))), (1, new)];
         assert_eq!(blocked_by(&past, 5, &all(&reports), &map(&[0, 1])), BTreeSet::from([1]));
+    }
+
+    #[test]
+    fn imported_copy_stands_in_for_intervals_of_its_store() {
+        let past = past(10, 20, &[1]);
+        let map = map(&[0, 5]);
+        let blocked = |first, last, osd| {
+            let mut imported = report(10, (10, 9));
+            imported.info.imported = StoreLife { osd, first, last };
+            let reports = [(0, report(5, (5, 1))), (5, imported)];
+            blocked_by(&past, 5, &all(&reports), &map)
+        };
+        assert!(blocked(3, 12, 1).is_empty(), "the store stopped in the interval");
+        assert!(blocked(10, 10, 1).is_empty());
+        assert_eq!(blocked(3, 9, 1), BTreeSet::from([1]), "exported before the interval began");
+        assert_eq!(blocked(11, 15, 1), BTreeSet::from([1]), "the store began in the middle of it");
+        assert_eq!(blocked(3, 12, 2), BTreeSet::from([1]), "the store of another OSD");
+        assert_eq!(blocked(0, 12, 1), BTreeSet::from([1]), "no import");
     }
 
     #[test]

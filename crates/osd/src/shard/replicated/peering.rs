@@ -23,7 +23,7 @@ impl Shard {
         let (map, own) = (self.view.map.clone(), self.config.osd.0);
         let Some(pg) = self.pgs.get_mut(key) else { return };
         // Its own grants count when it activates.
-        let report = pg.report(self.view.store_since, 0);
+        let report = pg.report(self.view.store_since_of(pg.id), 0);
         let (id, interval) = (pg.id, pg.interval.clone());
         let Some(primary) = pg.role.primary_mut() else { return };
         if matches!(primary.stage, Stage::Activating | Stage::Active) {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use wire::messages::MOSDPeer;
 use wire::types::{
     CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts, SpgId,
+    StoreLife,
 };
 
 /// Statements of intervals that this OSD's map does not have yet.
@@ -75,7 +76,7 @@ impl Shard {
         }
         let info = PgCopyInfo {
             created: 0,
-            store_since: self.view.store_since,
+            store_since: self.view.store_since_of(message.pg),
             activated: 0,
             last_epoch_started: 0,
             last_epoch_clean: 0,
@@ -85,6 +86,7 @@ impl Shard {
             log_tail: Eversion::ZERO,
             last_backfill: HObject::min(),
             counts: PgCounts::default(),
+            imported: StoreLife::default(),
         };
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
         let granted_ms = rest_ms(now, self.any_reads_until());
@@ -129,7 +131,7 @@ impl Shard {
     }
 
     pub(super) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
-        pg.report(self.view.store_since, rest_ms(now, self.old_reads_until(pg)))
+        pg.report(self.view.store_since_of(pg.id), rest_ms(now, self.old_reads_until(pg)))
     }
 
     pub(in crate::shard) fn statement(&self, pg: &Pg, body: PeerBody, data: Rope) -> Box<MOSDPeer> {
