@@ -29,6 +29,7 @@ option_set! {
         backfills_max: usize = "osd_max_backfills",
         client_watch_timeout_s: u32 = "osd_client_watch_timeout",
         default_notify_timeout_s: u32 = "osd_default_notify_timeout",
+        ignore_history_les: bool = "osd_find_best_info_ignore_history_les",
         object_name_len_max: usize = "osd_max_object_name_len",
         object_namespace_len_max: usize = "osd_max_object_namespace_len",
         object_size_max: u64 = "osd_max_object_size",

@@ -141,6 +141,14 @@ fn half_pulled_object_is_unfound_and_serves_nothing() {
     assert!(cluster.primary().find_reply(tid).is_none(), "neither zeroes nor a part");
     assert_eq!(cluster.state(), "active+recovery_unfound+degraded+inconsistent");
     assert_eq!((cluster.report().status.unfound, cluster.report().status.missing), (1, 1));
+    // osd.1 starts again, and its disk can read what it could not.
+    let store = cluster.kill(1);
+    cluster.start(1, store);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.primary().acknowledge_backoffs();
+    assert_eq!(cluster.get("big"), large());
+    assert_eq!(cluster.state(), "active+clean");
 }
 
 #[test]
@@ -168,6 +176,11 @@ fn stuck_backfill_gives_its_place_up() {
     assert_eq!(cluster.state(), "active+backfill_unfound+remapped+inconsistent");
     assert_eq!(cluster.primary().shard.backfills(), 0);
     assert_eq!(cluster.stored(3, "b").as_deref(), Some(WHOLE), "all others were copied");
+    cluster.put("b", b"new");
+    assert_eq!(cluster.ask("a", vec![OsdOp::bare(OpCode::DELETE)]).result, 0, "the object can be given up");
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert_eq!(cluster.stored(3, "b").as_deref(), Some(&b"new"[..]), "the change in the window was copied");
 }
 
 /// Listings wait while the primary lacks an object, and the repair makes it one.

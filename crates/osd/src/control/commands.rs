@@ -27,7 +27,31 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "show details of a specific pg",
         "r",
     ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=mark_unfound_lost \
+         name=mulcmd,type=CephChoices,strings=revert|delete",
+        "mark all unfound objects in this pg as lost, either removing or reverting to a prior version if one is \
+         available",
+        "rw",
+    ),
+    (
+        "pg name=pgid,type=CephPgid name=cmd,type=CephChoices,strings=list_unfound \
+         name=offset,type=CephString,req=false",
+        "list unfound objects on this pg, perhaps starting at an offset given in JSON",
+        "r",
+    ),
     ("query", "show details of a specific pg", "r"),
+    (
+        "mark_unfound_lost name=pgid,type=CephPgid,req=false name=mulcmd,type=CephChoices,strings=revert|delete",
+        "mark all unfound objects in this pg as lost, either removing or reverting to a prior version if one is \
+         available",
+        "rw",
+    ),
+    (
+        "list_unfound name=pgid,type=CephPgid,req=false name=offset,type=CephString,req=false",
+        "list unfound objects on this pg, perhaps starting at an offset given in JSON",
+        "r",
+    ),
 ];
 
 /// Every command that an OSD answers: signature, help, permissions.
@@ -70,20 +94,23 @@ impl Control {
             Err(why) => return Some(Answer::invalid(why)),
         };
         let prefix = args.text("prefix").unwrap_or_default();
-        let known = all_commands().find(|(sig, _, _)| signature::prefix(sig) == prefix);
-        if let Some((sig, _, _)) = known
-            && let Err(why) = signature::check(sig, &args)
-        {
-            return Some(Answer::invalid(why));
+        // Commands about one PG share their first word.
+        let known = all_commands().filter(|(sig, _, _)| signature::prefix(sig) == prefix);
+        let checks: Vec<Result<(), String>> = known.map(|(sig, _, _)| signature::check(sig, &args)).collect();
+        if let Some(Err(why)) = checks.iter().find(|check| check.is_ok()).or(checks.last()) {
+            return Some(Answer::invalid(why.clone()));
         }
         if let Some(answer) = option_commands::answer(&mut self.layers, &prefix, &args) {
             return Some(answer);
         }
-        if let Some(kind) = Kind::of(&prefix, &args) {
-            self.ask_shards(asker, kind, args.format(), fx);
-            return None;
+        match Kind::of(&prefix, &args) {
+            Err(refusal) => Some(refusal),
+            Ok(None) => Some(self.answer(&prefix, &args, features)),
+            Ok(Some(kind)) => {
+                self.ask_shards(asker, kind, args.format(), fx);
+                None
+            }
         }
-        Some(self.answer(&prefix, &args, features))
     }
 
     fn answer(&mut self, prefix: &str, args: &Args, features: codec::Features) -> Answer {

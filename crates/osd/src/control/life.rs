@@ -182,6 +182,7 @@ impl Control {
             mon.subscribe("osdmap", start, wanted);
             mon.subscribe("mgrmap", 0, wanted);
             mon.subscribe("config", 0, wanted);
+            mon.subscribe("osd_pg_creates", 0, wanted);
             mon.start(now, wanted);
         });
     }
@@ -336,7 +337,11 @@ impl Control {
         let waits = |pg: &PgId| map.pools.get(&pg.pool).is_some_and(|p| p.flags.has(PoolFlags::CREATING));
         // The monitor believes the acting primary only.
         let primary = |pg: &PgId| self.holdings.entries[pg].primary_since.is_some();
-        for pg in self.holdings.held().filter(primary).filter(waits).collect::<Vec<_>>() {
+        // A PG whose copies are lost waits for its creation.
+        let is_created =
+            |pg: &PgId| self.pg_reports.get(pg).is_some_and(|report| report.history.created != 0);
+        let held = self.holdings.held().filter(primary).filter(waits).filter(is_created);
+        for pg in held.collect::<Vec<_>>() {
             self.send_mon(now, MOSDPGCreated { paxos: PaxosHeader { version: 0 }, pg }, fx);
         }
     }

@@ -53,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Compressed, Transaction, Usage};
-use wire::messages::{Body, MOSDMap, MOSDPGCreated, Message, PaxosHeader};
+use wire::messages::{Body, MOSDMap, MOSDPGCreate2, MOSDPGCreated, Message, PaxosHeader};
 use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, UTime};
 
 /// Services that an OSD needs tickets for: the manager for its reports, other OSDs for heartbeats.
@@ -242,7 +242,19 @@ impl Control {
             Body::MMgrMap(m) => self.on_mgr_map(now, m.map, fx),
             Body::MOSDMarkMeDown(_) => self.on_marked_down(now, fx),
             Body::MOSDPulse(pulse) => self.on_pulse_heard(&pulse),
+            Body::MOSDPGCreate2(creates) => self.on_pg_creates(&creates, fx),
             _ => {}
+        }
+    }
+
+    /// Each map orders the PGs of new pools, with their past. The monitor's word matters for PGs whose copies are all lost.
+    fn on_pg_creates(&self, creates: &MOSDPGCreate2, fx: &mut Fx) {
+        for (pg, (epoch, _)) in &creates.pgs {
+            let entry = self.holdings.entries.get(&pg.pg).filter(|entry| entry.primary_since.is_some());
+            if let Some(entry) = entry {
+                let input = shard::Input::Recreate { pg: *pg, epoch: *epoch };
+                fx.push(Effect::Shard { core: entry.core, input });
+            }
         }
     }
 

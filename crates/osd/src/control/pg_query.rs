@@ -1,4 +1,4 @@
-//! `ceph pg PGID query`: one PG in detail, with stock's keys (`PeeringState::dump_peering_state`, the states' `QueryState`).
+//! `ceph pg PGID query` and `list_unfound`: one PG in detail, with stock's keys (`PeeringState::dump_peering_state`, the states' `QueryState`).
 //!
 //! Every shard reports before the answer is made, so it shows the present state. Only the primary answers; stock's OSDs too
 //! send others' questions back with EAGAIN. The times at which a stage began are those of the first report that had it, which
@@ -7,11 +7,13 @@
 use super::Control;
 use super::pg_info::PgInfo;
 use super::pg_stats::present_status;
-use crate::shard::{PeerStatus, PgReport, PgStatus, ProgressStatus};
-use command::{Answer, Format, Json, errno, object};
+use crate::shard::{PeerStatus, PgReport, PgStatus, ProgressStatus, UnfoundObject, UnfoundPage};
+use command::{Answer, Format, Json, errno, object, pg_json};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::text::stamp;
-use wire::types::{Epoch, HObject, OsdMap, PastInterval, PgCopyInfo, PgId, PgStat, UTime};
+use wire::types::{
+    Epoch, Eversion, HObject, OsdMap, PastInterval, PgCopyInfo, PgId, PgStat, PgState, SnapId, UTime,
+};
 
 /// The times at which each PG began its interval and its stage.
 #[derive(Default)]
@@ -43,17 +45,67 @@ impl Stages {
 }
 
 impl Control {
-    pub(super) fn query_pg(&self, pg: Option<&str>, format: Format, wall: UTime) -> Answer {
-        let Some(text) = pg else { return Answer::invalid("no pgid specified") };
+    /// The PG that a command names, if this OSD is its primary.
+    pub(super) fn primary_of(&self, pg: Option<&str>) -> Result<PgId, Answer> {
+        let text = pg.ok_or_else(|| Answer::invalid("no pgid specified"))?;
         let Ok(pg) = text.parse::<PgId>() else {
-            return Answer::invalid(format!("couldn't parse pgid '{text}'"));
+            return Err(Answer::invalid(format!("couldn't parse pgid '{text}'")));
         };
-        let (Some(entry), Some(map)) = (self.holdings.entries.get(&pg), &self.history.map) else {
+        let Some(entry) = self.holdings.entries.get(&pg).filter(|_| self.history.map.is_some()) else {
+            return Err(Answer::error(errno::ENOENT, format!("i don't have pgid {pg}")));
+        };
+        match entry.primary_since {
+            Some(_) => Ok(pg),
+            None => Err(Answer::error(errno::EAGAIN, format!("not primary for pgid {pg}"))),
+        }
+    }
+
+    /// Unfound objects, with stock's keys. `at`: the place behind which the page begins.
+    pub(super) fn show_unfound(
+        &self,
+        pg: Option<&str>,
+        at: Option<&HObject>,
+        page: Option<&UnfoundPage>,
+        format: Format,
+    ) -> Answer {
+        let pg = match self.primary_of(pg) {
+            Ok(pg) => pg,
+            Err(refusal) => return refusal,
+        };
+        let (Some(report), Some(map)) = (self.pg_reports.get(&pg), &self.history.map) else {
+            return Answer::error(errno::EAGAIN, format!("pgid {pg} is between two cores or intervals"));
+        };
+        let status = &report.status;
+        let page = page.cloned().unwrap_or_default();
+        let (rows, is_active) = (page.objects.iter().map(unfound_object), status.stage == ACTIVE);
+        let mut out = Json::Object(Vec::new());
+        if let Some(at) = at {
+            out.push("offset", object_name(at));
+        }
+        out.push("num_missing", page.num_missing as u64);
+        out.push("num_unfound", page.num_unfound as u64);
+        out.push("objects", Json::array(rows));
+        let is_stuck =
+            status.state.has(PgState::RECOVERY_UNFOUND) || status.state.has(PgState::BACKFILL_UNFOUND);
+        let last_name = status.stage.rsplit('/').next().unwrap_or_default();
+        out.push("state", if is_stuck { "NotRecovering" } else { last_name });
+        out.push("available_might_have_unfound", is_active);
+        if is_active {
+            let view = View { map, own: self.config.osd.0, report, status, times: None, wall: UTime::ZERO };
+            out.push("might_have_unfound", view.might_have_unfound());
+        }
+        out.push("more", page.has_more);
+        Answer::json(format, &out)
+    }
+
+    pub(super) fn query_pg(&self, pg: Option<&str>, format: Format, wall: UTime) -> Answer {
+        let pg = match self.primary_of(pg) {
+            Ok(pg) => pg,
+            Err(refusal) => return refusal,
+        };
+        let Some(map) = &self.history.map else {
             return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
         };
-        if entry.primary_since.is_none() {
-            return Answer::error(errno::EAGAIN, format!("not primary for pgid {pg}"));
-        }
         let Some(stat) = self.present_stat(wall, pg) else {
             return Answer::error(errno::ENOENT, format!("i don't have pgid {pg}"));
         };
@@ -85,6 +137,50 @@ struct View<'a> {
     status: &'a PgStatus,
     times: Option<StageTimes>,
     wall: UTime,
+}
+
+/// The stage of a PG that serves.
+const ACTIVE: &str = "Started/Primary/Active";
+
+/// The place that a list of unfound objects goes on from, as an earlier page named it.
+pub(super) fn parse_offset(text: &str) -> Option<HObject> {
+    let json: serde_json::Value = serde_json::from_str(text).ok()?;
+    let text = |key: &str| json.get(key)?.as_str().map(str::to_owned);
+    let number = |key: &str| json.get(key)?.as_i64();
+    Some(HObject {
+        name: text("oid")?.into(),
+        key: text("key")?.into(),
+        snap: SnapId(number("snapid")? as u64),
+        hash: u32::try_from(number("hash")?).ok()?,
+        max: number("max")? != 0,
+        pool: number("pool")?,
+        namespace: text("namespace")?.into(),
+    })
+}
+
+fn object_name(object: &HObject) -> Json {
+    object! {
+        "oid" => object.name.to_string(),
+        "key" => object.key.to_string(),
+        "snapid" => object.snap.0 as i64,
+        "hash" => u64::from(object.hash),
+        "max" => i64::from(object.max),
+        "pool" => object.pool,
+        "namespace" => object.namespace.to_string(),
+    }
+}
+
+/// Recovery copies whole objects: no part of one is known to be clean.
+fn unfound_object(unfound: &UnfoundObject) -> Json {
+    let is_new = u8::from(unfound.have == Eversion::ZERO);
+    object! {
+        "oid" => object_name(&unfound.object),
+        "need" => unfound.need.to_string(),
+        "have" => unfound.have.to_string(),
+        "flags" => "none",
+        "clean_regions" => format!("clean_offsets: [], clean_omap: 0, new_object: {is_new}"),
+        "locations" => Json::Array(Vec::new()),
+    }
 }
 
 impl View<'_> {
@@ -276,27 +372,24 @@ impl View<'_> {
             }
         });
         out.push("peering_blocked_by", Json::array(blocked_by));
+        if self.status.stage == "Started/Primary/Peering/Incomplete" {
+            let detail = object! { "detail" => "peering_blocked_by_history_les_bound" };
+            out.push("peering_blocked_by_detail", Json::Array(vec![detail]));
+        }
     }
 
-    /// OSDs that may have what no known copy has. Stock lists them while objects are unfound.
+    /// OSDs that may have what no known copy has.
     fn might_have_unfound(&self) -> Json {
-        let mut osds: BTreeSet<i32> = BTreeSet::new();
-        if self.status.unfound > 0 {
-            osds.extend(self.past_since_active().flat_map(|past| &past.acting).copied());
-            osds.extend(self.status.peers.iter().map(|peer| peer.osd));
-            osds.retain(|osd| *osd >= 0 && *osd != self.own);
-        }
-        let row = |osd: i32| {
-            let peer = self.status.peers.iter().find(|peer| peer.osd == osd);
-            let status = match peer {
-                Some(peer) if peer.info.is_some() || peer.is_member => "already probed",
-                _ if !self.map.is_up(osd) => "osd is down",
-                Some(_) => "querying",
-                None => "not queried",
+        let row = |&(osd, is_probed): &(i32, bool)| {
+            let status = match is_probed {
+                true => "already probed",
+                false if !self.map.is_up(osd) => "osd is down",
+                false if self.status.probing.contains(&osd) => "querying",
+                false => "not queried",
             };
             object! { "osd" => osd.to_string(), "status" => status }
         };
-        Json::array(osds.into_iter().map(row))
+        Json::array(self.status.might_have_unfound.iter().map(row))
     }
 }
 
@@ -449,11 +542,41 @@ mod tests {
     }
 
     #[test]
+    fn offset_is_an_object_as_a_page_names_it() {
+        let object = HObject {
+            pool: 3,
+            hash: 0xfedc_ba98,
+            snap: SnapId::HEAD,
+            namespace: "space".into(),
+            key: "key".into(),
+            name: "name".into(),
+            max: false,
+        };
+        assert_eq!(parse_offset(&object_name(&object).compact()), Some(object));
+        let too_large =
+            r#"{"oid":"a","key":"","snapid":-2,"hash":4294967296,"max":0,"pool":2,"namespace":""}"#;
+        for wrong in ["", "garbage", "[]", "{}", r#"{"oid":"a"}"#, too_large] {
+            assert_eq!(parse_offset(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn unfound_object_without_an_older_version_is_new() {
+        let need = Eversion { epoch: 23, version: 5 };
+        let row = |have| unfound_object(&UnfoundObject { object: HObject::min(), need, have }).compact();
+        let has_old = row(Eversion { epoch: 21, version: 1 });
+        assert!(has_old.contains(r#""need":"23'5","have":"21'1""#), "{has_old}");
+        assert!(has_old.contains("new_object: 0"), "{has_old}");
+        assert!(row(Eversion::ZERO).contains("new_object: 1"));
+    }
+
+    #[test]
     fn active_pg_shows_backfill_and_unfound_objects() {
         let mut report = report();
         let status = &mut report.status;
         let object = |hash| HObject { pool: 1, hash, ..HObject::min() };
         (status.peers, status.backfill_targets, status.unfound) = (vec![peer(1), peer(2)], vec![2], 1);
+        status.might_have_unfound = vec![(1, true), (2, true), (3, false)];
         status.past = Arc::new(PastIntervals { known_since: 2, intervals: vec![past(5, 6, &[0, 3])] });
         status.progress = ProgressStatus {
             recovering: vec![object(1)],

@@ -1,8 +1,10 @@
 //! Figures of all shards, and commands that wait until every shard has answered.
 
+use super::pg_query::parse_offset;
 use super::{Control, Effect, Fx, Level};
 use crate::options::TrackingOptions;
-use crate::shard::{self, Inquiry, InquiryAnswer};
+use crate::pg::role::LostMode;
+use crate::shard::{self, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer};
 use crate::signals::counters::{self, ControlFigures};
 use crate::signals::{
     Latency, OpRecord, OpsInFlight, ShardFigures, ShardHistograms, TrackingLimits, WallNow,
@@ -12,7 +14,7 @@ use command::{Answer, Args, Format, Json, object};
 use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::messages::{CounterDeclaration, HealthMetric, MCommandReply, MMgrReport, Message};
-use wire::types::LogPriority;
+use wire::types::{HObject, LogPriority, PgId};
 
 #[derive(Default)]
 pub(super) struct Signals {
@@ -39,6 +41,7 @@ struct Question {
     awaiting: BTreeSet<CoreId>,
     histograms: ShardHistograms,
     ops: Vec<OpRecord>,
+    pg: Option<PgAnswer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +71,21 @@ pub(super) enum Kind {
     SlowestOps { clients: Vec<String>, by_duration: bool },
     SlowOps { clients: Vec<String> },
     PgQuery { pg: Option<String> },
+    ListUnfound { pg: Option<String>, offset: Option<HObject> },
+    MarkLost { pg: Option<String>, mode: LostMode },
     Counters,
+}
+
+fn bad_offset() -> Answer {
+    Answer::invalid("error parsing offset: bad json")
 }
 
 impl Kind {
     /// The command's question, if it is one that waits for the shards.
-    pub fn of(prefix: &str, args: &Args) -> Option<Kind> {
+    pub fn of(prefix: &str, args: &Args) -> Result<Option<Kind>, Answer> {
         let (group, name) = (args.text("logger"), args.text("counter"));
         let clients = args.texts("filterstr");
-        Some(match prefix {
+        Ok(Some(match prefix {
             "perf dump" => Kind::PerfDump { group, name },
             "perf schema" => Kind::PerfSchema { group, name },
             "perf histogram dump" => Kind::HistogramDump { group, name },
@@ -86,13 +95,36 @@ impl Kind {
             "dump_historic_ops" => Kind::SlowestOps { clients, by_duration: false },
             "dump_historic_ops_by_duration" => Kind::SlowestOps { clients, by_duration: true },
             "dump_historic_slow_ops" => Kind::SlowOps { clients },
-            "pg" | "query" => Kind::PgQuery { pg: args.text("pgid") },
-            _ => return None,
-        })
+            "pg" | "query" | "list_unfound" | "mark_unfound_lost" => return Kind::of_pg(prefix, args),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// A command about one PG: the command itself, or the argument of `pg`.
+    fn of_pg(prefix: &str, args: &Args) -> Result<Option<Kind>, Answer> {
+        let pg = args.text("pgid");
+        let command = if prefix == "pg" { args.text("cmd").unwrap_or_default() } else { prefix.to_owned() };
+        Ok(Some(match &command[..] {
+            "list_unfound" => {
+                let parse = |text: String| parse_offset(&text).ok_or_else(bad_offset);
+                Kind::ListUnfound { pg, offset: args.text("offset").map(parse).transpose()? }
+            }
+            "mark_unfound_lost" if args.text("mulcmd").as_deref() == Some("delete") => {
+                Kind::MarkLost { pg, mode: LostMode::Delete }
+            }
+            "mark_unfound_lost" => Kind::MarkLost { pg, mode: LostMode::Revert },
+            _ => Kind::PgQuery { pg },
+        }))
     }
 
     fn inquiry(&self) -> Inquiry {
+        let named = |pg: &Option<String>| pg.as_ref().and_then(|pg| pg.parse::<PgId>().ok());
         match self {
+            Kind::ListUnfound { pg, offset } => named(pg)
+                .map_or(Inquiry::Report, |pg| Inquiry::ListUnfound { pg: pg.into(), offset: offset.clone() }),
+            Kind::MarkLost { pg, mode } => {
+                named(pg).map_or(Inquiry::Report, |pg| Inquiry::MarkLost { pg: pg.into(), mode: *mode })
+            }
             Kind::PerfDump { .. } | Kind::PerfSchema { .. } | Kind::PgQuery { .. } | Kind::Counters => {
                 Inquiry::Report
             }
@@ -157,10 +189,11 @@ impl Control {
         self.signals.next_question += 1;
         let awaiting: BTreeSet<CoreId> = (0..self.config.cores).map(CoreId).collect();
         for core in awaiting.iter().copied() {
+            let inquiry = inquiry.clone();
             fx.push(Effect::Shard { core, input: shard::Input::Inquire { id, inquiry } });
         }
-        let (histograms, ops) = (ShardHistograms::default(), Vec::new());
-        self.signals.questions.insert(id, Question { asker, kind, format, awaiting, histograms, ops });
+        let (histograms, ops, pg) = (ShardHistograms::default(), Vec::new(), None);
+        self.signals.questions.insert(id, Question { asker, kind, format, awaiting, histograms, ops, pg });
     }
 
     pub(super) fn on_shard_answered(
@@ -176,6 +209,7 @@ impl Control {
             InquiryAnswer::Reported => {}
             InquiryAnswer::Histograms(histograms) => question.histograms += &*histograms,
             InquiryAnswer::Ops(ops) => question.ops.extend(ops),
+            InquiryAnswer::Pg(answer) => question.pg = answer.map(|answer| *answer).or(question.pg.take()),
         }
         question.awaiting.remove(&core);
         if question.awaiting.is_empty() {
@@ -185,13 +219,21 @@ impl Control {
     }
 
     fn answer_question(&mut self, now: Time, question: Question, fx: &mut Fx) {
-        let Question { asker, kind, format, histograms, ops, .. } = question;
+        let Question { asker, kind, format, histograms, ops, pg: said, .. } = question;
         if let Asker::Host { id } = asker {
             return fx.push(Effect::Counters { id, counters: self.counters() });
         }
         let clock = WallNow { now, wall: self.wall.at(now) };
         let answer = match kind {
             Kind::PgQuery { pg } => self.query_pg(pg.as_deref(), format, clock.wall),
+            Kind::ListUnfound { pg, offset } => {
+                let page = match &said {
+                    Some(PgAnswer::Unfound(page)) => Some(page),
+                    _ => None,
+                };
+                self.show_unfound(pg.as_deref(), offset.as_ref(), page, format)
+            }
+            Kind::MarkLost { pg, .. } => self.show_marked(now, pg.as_deref(), said.as_ref(), fx),
             kind => Answer::json(format, &self.show(kind, &histograms, ops, clock)),
         };
         match asker {
@@ -202,6 +244,21 @@ impl Control {
                 self.send(conn, Message::with_tid(tid, reply), fx);
             }
             Asker::Host { .. } => unreachable!("answered above"),
+        }
+    }
+
+    fn show_marked(&mut self, now: Time, pg: Option<&str>, said: Option<&PgAnswer>, fx: &mut Fx) -> Answer {
+        match (self.primary_of(pg), said) {
+            (Err(refusal), _) => refusal,
+            (Ok(_), Some(PgAnswer::Marked(MarkAnswer::Marking { unfound }))) => {
+                let text = format!("pg has {unfound} objects unfound and apparently lost marking");
+                self.tell_cluster(now, LogPriority::INFO, text.clone(), fx);
+                Answer::ok(text)
+            }
+            (Ok(_), Some(PgAnswer::Marked(MarkAnswer::NotProbed { unfound }))) => Answer::invalid(format!(
+                "pg has {unfound} unfound objects but we haven't probed all sources, not marking lost"
+            )),
+            (Ok(_), _) => Answer::ok("pg has no unfound objects"),
         }
     }
 
@@ -221,7 +278,9 @@ impl Control {
             Kind::HistogramSchema { group, name } => {
                 filter(&group, &name, &|f| perf::histogram_schema(&all_histograms(), f))
             }
-            Kind::Counters | Kind::PgQuery { .. } => Json::Object(Vec::new()),
+            Kind::Counters | Kind::PgQuery { .. } | Kind::ListUnfound { .. } | Kind::MarkLost { .. } => {
+                Json::Object(Vec::new())
+            }
             Kind::OpsInFlight { clients } => {
                 let ops = by_arrival(ops, &clients);
                 object! { "ops" => rows(&ops), "num_ops" => ops.len() as u64 }

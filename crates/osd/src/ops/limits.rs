@@ -22,6 +22,8 @@ pub struct Limits {
     pub default_notify_timeout_s: u32,
     /// PGs of one core that are backfilled at once.
     pub backfills_max: usize,
+    /// Peering takes a complete copy that was not a member of the newest active interval, if it finds no better one.
+    pub ignore_history_les: bool,
 }
 
 /// With the defaults of the table of options.
@@ -49,6 +51,7 @@ impl Limits {
             client_watch_timeout_s: options.client_watch_timeout_s,
             default_notify_timeout_s: options.default_notify_timeout_s,
             backfills_max: options.backfills_max,
+            ignore_history_les: options.ignore_history_les,
         }
     }
 

@@ -12,6 +12,10 @@ use wire::types::{EntityKind, Eversion, HObject, ReqId, UTime};
 pub enum EntryKind {
     Modify,
     Delete,
+    /// An unfound object was returned to an older version: every copy but the primary's lacks the new one.
+    LostRevert,
+    /// An unfound object was given up.
+    LostDelete,
     /// Nothing changed: a request failed, and must fail the same way when it is resent.
     Error,
 }

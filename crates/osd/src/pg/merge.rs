@@ -46,8 +46,10 @@ pub fn merge(
     }
     for entry in &entries {
         match entry.kind {
-            EntryKind::Modify => drop(states.insert(entry.object.clone(), Some(entry.version))),
-            EntryKind::Delete => drop(states.insert(entry.object.clone(), None)),
+            EntryKind::Modify | EntryKind::LostRevert => {
+                states.insert(entry.object.clone(), Some(entry.version));
+            }
+            EntryKind::Delete | EntryKind::LostDelete => drop(states.insert(entry.object.clone(), None)),
             EntryKind::Error => {}
         }
     }
@@ -108,7 +110,7 @@ mod tests {
         }
     }
 
-    use EntryKind::{Delete, Error, Modify};
+    use EntryKind::{Delete, Error, LostDelete, LostRevert, Modify};
 
     fn log(entries: impl IntoIterator<Item = LogEntry>) -> PgLog {
         let mut log = PgLog::default();
@@ -159,6 +161,21 @@ mod tests {
             log.find(&ReqId { name: EntityName::new(EntityKind::CLIENT, 5), tid: 3, incarnation: 0 })
                 .is_none()
         );
+    }
+
+    #[test]
+    fn given_up_object_is_missing_at_its_new_version_or_gone() {
+        let own =
+            || vec![entry(Modify, "a", v(1, 1), Eversion::ZERO), entry(Modify, "b", v(1, 2), Eversion::ZERO)];
+        let ends = [entry(LostRevert, "a", v(5, 5), v(1, 3)), entry(LostDelete, "b", v(5, 6), v(1, 4))];
+        let (out, missing, _) = merged(own(), v(1, 2), ends.to_vec());
+        assert_eq!(missing.iter().collect::<Vec<_>>(), [(&object("a"), &v(5, 5))]);
+        assert_eq!(out.removed, [object("b")]);
+        // Taken back, both are missing at the versions that were to be given up.
+        let (out, missing, _) = merged([own(), ends.to_vec()].concat(), v(1, 2), Vec::new());
+        let missing: Vec<_> = missing.iter().map(|(o, need)| (o.clone(), *need)).collect();
+        assert_eq!(missing, [(object("a"), v(1, 3)), (object("b"), v(1, 4))]);
+        assert!(out.removed.is_empty());
     }
 
     #[test]

@@ -379,6 +379,8 @@ pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
         op: match e.kind {
             EntryKind::Modify => LogOp::MODIFY,
             EntryKind::Delete => LogOp::DELETE,
+            EntryKind::LostRevert => LogOp::LOST_REVERT,
+            EntryKind::LostDelete => LogOp::LOST_DELETE,
             EntryKind::Error => LogOp::ERROR,
         },
         object: e.object.clone(),
@@ -407,6 +409,8 @@ pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
     LogEntry {
         kind: match e.op {
             LogOp::DELETE => EntryKind::Delete,
+            LogOp::LOST_REVERT => EntryKind::LostRevert,
+            LogOp::LOST_DELETE => EntryKind::LostDelete,
             LogOp::ERROR => EntryKind::Error,
             _ => EntryKind::Modify,
         },
@@ -465,6 +469,22 @@ mod tests {
             mtime: UTime { sec: 5, nsec: 6 },
             result: 3,
             returns: vec![(3, Bytes::from_static(b"out"))],
+        }
+    }
+
+    #[test]
+    fn entry_kinds_have_stocks_codes() {
+        use EntryKind::{Delete, Error, LostDelete, LostRevert, Modify};
+        for (kind, op) in [
+            (Modify, LogOp::MODIFY),
+            (Delete, LogOp::DELETE),
+            (LostRevert, LogOp::LOST_REVERT),
+            (LostDelete, LogOp::LOST_DELETE),
+            (Error, LogOp::ERROR),
+        ] {
+            let entry = LogEntry { kind, ..entry(9) };
+            assert_eq!(entry_to_wire(&entry).op, op);
+            assert_eq!(decode_entry(&encode_entry(&entry)).unwrap(), entry);
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::Change;
 use store::moving::ObjectCopy;
 use wire::messages::{MOSDPeer, Message};
-use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, ObjectInfo};
 
 #[derive(Default)]
 pub enum Role {
@@ -95,6 +95,8 @@ pub struct Primary {
     pub backfill: Option<Backfill>,
     /// Listings that wait for the primary's own missing objects.
     pub waiting_lists: VecDeque<crate::shard::Parked>,
+    /// Unfound objects that the operator gives up.
+    pub marking: Option<LostMarking>,
     pub is_clean: bool,
     /// End of the reads of earlier intervals' primaries, as reports name it.
     pub old_reads_until: Time,
@@ -168,9 +170,38 @@ pub struct Recovery {
 #[derive(Default, Debug)]
 pub struct Recovering {
     pub pulling_from: Option<i32>,
+    /// It is an older version that is pulled, for an object that is being given up.
+    pub older: Option<Eversion>,
     pub pushing_to: BTreeSet<i32>,
     /// OSDs that turned out not to have it.
     pub tried: BTreeSet<i32>,
+}
+
+/// The end of an unfound object's newest version (`mark_unfound_lost`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostMode {
+    /// The newest older version counts, if there is one.
+    Revert,
+    Delete,
+}
+
+/// Unfound objects that are being given up, one after another.
+pub struct LostMarking {
+    pub mode: LostMode,
+    pub rest: BTreeSet<HObject>,
+    pub current: Option<LostObject>,
+}
+
+/// An unfound object whose older versions are looked for.
+pub struct LostObject {
+    pub object: HObject,
+    /// The version that is given up.
+    pub need: Eversion,
+    /// OSDs that have not said which version they have.
+    pub awaiting: BTreeSet<i32>,
+    pub versions: BTreeMap<i32, Eversion>,
+    /// Of the primary's own copy.
+    pub info: Option<ObjectInfo>,
 }
 
 /// The backfill of one member: windows of objects in hash order.
@@ -206,6 +237,13 @@ impl Backfill {
             failed: BTreeSet::new(),
             is_told: false,
         }
+    }
+
+    /// Nothing but objects that cannot be copied is left of the window. It waits for its timer, and requests do not wait for it:
+    /// their changes are noted.
+    pub fn is_stuck(&self) -> bool {
+        let is_listed = self.end.is_some() && self.own.is_none();
+        is_listed && self.queue.is_empty() && self.pushing.is_empty() && !self.failed.is_empty()
     }
 
     /// A change of the object may be missing from the window's listing. While the listing is under way, its end is unknown.

@@ -3,7 +3,7 @@
 use super::log::PgLog;
 use super::meta::{PgHistory, PgProgress};
 use super::missing::Missing;
-use super::role::{Role, Scan, Stage, Transfers};
+use super::role::{Backfill, Role, Scan, Stage, Transfers};
 use crate::object::{ObjectBlock, ObjectTable};
 use crate::shard::{Interval, Moving, Parked, PgOrder};
 use machine::net::Held;
@@ -64,6 +64,8 @@ pub struct Pg {
     pub parked: VecDeque<Parked>,
     /// The interval that came while the PG was being read.
     pub after_loading: Option<PgOrder>,
+    /// The monitor's word that the PG is new since this map.
+    pub created_anew: Option<Epoch>,
     /// It is between two cores.
     pub moving: Option<Moving>,
 }
@@ -102,6 +104,7 @@ impl Pg {
             commit_waiters: VecDeque::new(),
             parked: VecDeque::new(),
             after_loading: None,
+            created_anew: None,
             moving: None,
         }
     }
@@ -182,7 +185,8 @@ impl Pg {
             return ObjectBlock::All;
         }
         let is_missing = primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object));
-        if is_missing || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object)) {
+        let is_copied = |backfill: &Backfill| backfill.covers(object) && !backfill.is_stuck();
+        if is_missing || primary.backfill.as_ref().is_some_and(is_copied) {
             return ObjectBlock::Writes;
         }
         ObjectBlock::None

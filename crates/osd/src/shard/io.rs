@@ -2,9 +2,10 @@
 
 use super::moving::MoveMessage;
 use super::op::Parked;
-use super::replicated::{LeaseNews, PgStatus};
+use super::replicated::{LeaseNews, MarkAnswer, PgStatus, UnfoundPage};
 use super::view::ClusterView;
 use crate::options::LimitOptions;
+use crate::pg::role::LostMode;
 use crate::signals::{OpRecord, ShardFigures, ShardHistograms, TrackingLimits};
 use machine::net::{CloseReason, Held, Peer};
 use machine::{ConnId, CoreId, ReadTag, Tag, Time};
@@ -101,6 +102,11 @@ pub enum Input {
         pg: SpgId,
         message: MoveMessage,
     },
+    /// The monitor's word that a PG is new since the map of this epoch.
+    Recreate {
+        pg: SpgId,
+        epoch: Epoch,
+    },
     /// The control machine wants every PG's figures.
     Report,
     /// Somebody asks about operations; answered by [`ToControl::Answered`].
@@ -148,8 +154,8 @@ pub enum Effect {
     Control(ToControl),
 }
 
-/// What a shard can be asked about its operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a shard can be asked about its operations and PGs.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inquiry {
     /// Every PG's figures and the shard's, as in a report.
     Report,
@@ -159,6 +165,16 @@ pub enum Inquiry {
     SlowestOps,
     /// The last that were slower than the threshold.
     SlowOps,
+    /// Unfound objects of a PG behind `offset`.
+    ListUnfound {
+        pg: SpgId,
+        offset: Option<HObject>,
+    },
+    /// The operator gives up a PG's unfound objects.
+    MarkLost {
+        pg: SpgId,
+        mode: LostMode,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +183,15 @@ pub enum InquiryAnswer {
     Reported,
     Histograms(Box<ShardHistograms>),
     Ops(Vec<OpRecord>),
+    /// Of the shard that is the PG's primary. Others say nothing.
+    Pg(Option<Box<PgAnswer>>),
+}
+
+/// A primary's answer about its unfound objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PgAnswer {
+    Unfound(UnfoundPage),
+    Marked(MarkAnswer),
 }
 
 /// What the control machine hears from a shard.

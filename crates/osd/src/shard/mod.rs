@@ -27,11 +27,14 @@ mod turn;
 mod view;
 mod watches;
 
-pub use io::{Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgOrder, PgReport, ToControl};
+pub use io::{
+    Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgAnswer, PgOrder, PgReport, ToControl,
+};
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use replicated::{
-    LeaseNews, PeerStatus, PgStatus, ProgressStatus, READ_LEASE, READ_LEASE_MARGIN, choose,
+    LeaseNews, MarkAnswer, PeerStatus, PgStatus, ProgressStatus, READ_LEASE, READ_LEASE_MARGIN,
+    UnfoundObject, UnfoundPage, choose,
 };
 pub use view::{ClusterView, PoolView};
 
@@ -44,7 +47,7 @@ use crate::slab::{Key, Slab};
 use machine::{ConnId, CoreId, Effects, Machine, ReadTag, Tag, Time};
 use op::Op;
 use session::Session;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use store::moving::CollectionRemoval;
 use store::{Placed, ReadRequest, Transaction};
@@ -100,6 +103,8 @@ pub struct Shard {
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
+    /// Lists of unfound objects that wait for reads, by inquiry.
+    unfound_lists: BTreeMap<u64, replicated::UnfoundList>,
     /// Number of requests that came.
     next_order: u64,
     leases: replicated::Leases,
@@ -203,6 +208,7 @@ impl Shard {
             backfill_places: replicated::BackfillPlaces::default(),
             early: VecDeque::new(),
             next_transfer: 0,
+            unfound_lists: BTreeMap::new(),
             next_order: 0,
             leases: replicated::Leases::default(),
             awaiting_leases: BTreeSet::new(),
@@ -313,6 +319,7 @@ impl Machine for Shard {
             }
             Input::Switch { pg, source } => self.say(source, pg, moving::MoveMessage::Switched, fx),
             Input::Move { from, pg, message } => self.on_move(now, from, pg, message, fx),
+            Input::Recreate { pg, epoch } => self.recreate(now, pg, epoch, fx),
             Input::Report => self.report(now, fx),
             Input::Inquire { id, inquiry } => self.inquire(now, id, inquiry, fx),
             Input::Tracking(limits) => self.signals.history.set_limits(limits),

@@ -136,6 +136,7 @@ impl Shard {
             self.obey(now, order, fx);
         }
         self.go_on_peering_all(now, fx);
+        self.forget_ended_strays(fx);
         self.take_early(now, fx);
         self.release_waiting_for_map(now, fx);
         self.have_withheld_sent_again(fx);
@@ -172,7 +173,8 @@ impl Shard {
     }
 
     pub(super) fn on_created(&self, pg_key: Key, fx: &mut Fx) {
-        if let Some(pg) = self.pgs.get(pg_key) {
+        // An empty copy of a PG that is older is nobody's creation.
+        if let Some(pg) = self.pgs.get(pg_key).filter(|pg| pg.history.created != 0) {
             fx.push(Effect::Control(ToControl::Created { pg: pg.id }));
         }
     }

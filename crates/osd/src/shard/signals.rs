@@ -133,6 +133,10 @@ impl Shard {
             Inquiry::OpsInFlight => InquiryAnswer::Ops(self.describe_in_flight()),
             Inquiry::SlowestOps => InquiryAnswer::Ops(self.signals.history.slowest().cloned().collect()),
             Inquiry::SlowOps => InquiryAnswer::Ops(self.signals.history.slow().cloned().collect()),
+            Inquiry::ListUnfound { pg, offset } => {
+                return self.list_unfound(id, pg, offset.as_ref(), fx);
+            }
+            Inquiry::MarkLost { pg, mode } => return self.mark_unfound_lost(id, pg, mode, fx),
         };
         fx.push(Effect::Control(ToControl::Answered { id, answer }));
     }

@@ -24,6 +24,8 @@ pub struct Cluster {
     pub pulls: usize,
     /// Copies that an operator removed or imported.
     pub copy_starts: BTreeMap<i32, CopyStarts>,
+    /// OSDs that were declared lost, with the epochs.
+    pub lost: BTreeMap<i32, Epoch>,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -46,6 +48,7 @@ impl Cluster {
             flags: 0,
             pulls: 0,
             copy_starts: BTreeMap::new(),
+            lost: BTreeMap::new(),
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -63,6 +66,7 @@ impl Cluster {
             if !up(osd) {
                 row.state = OsdState(OsdState::EXISTS);
             }
+            row.info.lost_at = self.lost.get(&osd).copied().unwrap_or_default();
         }
         map.epoch = self.epoch;
         map.flags = osd_map::MapFlags(self.flags);
@@ -122,6 +126,11 @@ impl Cluster {
             host.step(Input::Map { view: view.clone(), orders: Vec::new() });
         }
         self.run();
+    }
+
+    pub fn declare_lost(&mut self, osd: i32) {
+        self.lost.insert(osd, self.epoch + 1);
+        self.set_flags(self.flags);
     }
 
     /// An OSD's lease of another one ends in `ms` milliseconds.

@@ -4,7 +4,7 @@ use super::pg::wanted_pg;
 use super::{propose, step};
 use crate::commands::{Answer, Command, Ctx, Outcome, commands};
 use crate::proposal::Change;
-use command::errno::{ENOENT, EPERM};
+use command::errno::{EAGAIN, ENOENT, EPERM};
 use command::parse_osd;
 use std::fmt::Write;
 use wire::text::osd_list;
@@ -30,6 +30,7 @@ pub(in crate::commands) const COMMANDS: &[Command] = commands! {
     "osd rm-pg-upmap-primary-all", "let CRUSH choose all primaries again", "osd", "rw", rm_upmap_primary_all;
     "osd force-create-pg name=pgid,type=CephPgid name=yes_i_really_mean_it,type=CephBool,req=false",
         "make a placement group anew whose data is lost", "osd", "rw", force_create;
+    "pg repeer name=pgid,type=CephPgid", "force a PG to repeer", "osd", "rw", repeer;
 };
 
 fn check_min_client(ctx: &Ctx<'_>, least: Release, what: &str) -> Result<(), Answer> {
@@ -223,6 +224,27 @@ fn rm_upmap_primary_all(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 // ---- PGs that are lost ----
+
+/// A short change of the acting set begins a new interval. The primary asks for the usual one then.
+fn repeer(ctx: &mut Ctx<'_>) -> Outcome {
+    let pg = wanted_pg(ctx)?;
+    let map = ctx.state.osdmap();
+    let placed = placement::map_pg(map, pg);
+    let primary = placed.acting_primary;
+    let members = placed.acting.iter().filter(|osd| map.exists(**osd)).count();
+    let other = || (0..map.osds.len() as i32).find(|osd| *osd != primary && map.is_up(*osd));
+    let acting = match members {
+        2.. => vec![primary],
+        _ => match other().filter(|_| primary >= 0) {
+            Some(other) => vec![primary, other],
+            None => {
+                let text = "not enough up OSDs in the cluster to force repeer";
+                return Err(Answer::error(EAGAIN, text));
+            }
+        },
+    };
+    change(ctx, String::new(), |step| drop(step.new_pg_temp.insert(pg, acting)))
+}
 
 fn force_create(ctx: &mut Ctx<'_>) -> Outcome {
     let pg = wanted_pg(ctx)?;

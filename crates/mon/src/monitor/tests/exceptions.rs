@@ -169,6 +169,21 @@ fn lost_pg_is_created_anew_by_its_acting_primary() {
 }
 
 #[test]
+fn repeer_changes_the_acting_set_and_keeps_the_primary() {
+    let (mut c, up, _) = with_pool();
+    let repeer = r#"{"prefix":"pg repeer","pgid":"1.0"}"#;
+    assert_eq!(c.told(repeer), (0, String::new()));
+    let placed = placement::map_pg(c.map(), PG);
+    assert_eq!((placed.acting_primary, placed.acting), (up[0], vec![up[0]]));
+    // The primary alone: another OSD is added.
+    assert_eq!(c.told(repeer), (0, String::new()));
+    let placed = placement::map_pg(c.map(), PG);
+    assert_eq!((placed.acting_primary, placed.acting.len()), (up[0], 2));
+    let no_pg = r#"{"prefix":"pg repeer","pgid":"1.99"}"#;
+    assert_eq!(c.told(no_pg), (ENOENT, "pgid '1.99' does not exist".into()));
+}
+
+#[test]
 fn osds_go_out_in_down_and_get_weights() {
     let mut c = Cluster::of(&["a", "b", "c", "d"]);
     let said = |c: &mut Cluster, verb: &str, ids: &str| {

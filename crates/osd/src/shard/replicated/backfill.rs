@@ -61,7 +61,8 @@ impl Shard {
         }
         let target = backfill.target;
         if pushed.is_empty() && backfill.pushing.is_empty() && !backfill.failed.is_empty() {
-            // It tries again with its timer. Others need not wait for that.
+            // It tries again with its timer. Others need not wait for that, and requests on the window neither.
+            self.unblock_all(key);
             return self.end_backfill(key);
         }
         let is_complete = pushed.is_empty()
@@ -112,6 +113,9 @@ impl Shard {
     }
 
     pub(super) fn on_scanned(&mut self, key: Key, from: i32, answer: ScanAnswer, fx: &mut Fx) {
+        if self.on_version_listed(key, from, &answer, fx) {
+            return;
+        }
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(backfill) = &mut primary.backfill else { return };
         let ScanAnswer { begin, end, objects } = answer;
@@ -203,10 +207,17 @@ impl Shard {
     }
 
     pub(super) fn repeat_backfill(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
-        if let Role::Primary(primary) = &mut self.pgs[key].role
+        let pg = &mut self.pgs[key];
+        if let Role::Primary(primary) = &mut pg.role
             && let Some(backfill) = &mut primary.backfill
+            && !backfill.failed.is_empty()
         {
             backfill.queue.extend(std::mem::take(&mut backfill.failed));
+            for (_, context) in pg.objects.iter_mut() {
+                if backfill.covers(&context.id.object) && context.block == ObjectBlock::None {
+                    context.block = ObjectBlock::Writes;
+                }
+            }
         }
         let pg = &self.pgs[key];
         let Role::Primary(primary) = &pg.role else { return };

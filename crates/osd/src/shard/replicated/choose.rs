@@ -13,6 +13,11 @@ pub fn last_epoch_started(reports: &Reports) -> Epoch {
     reports.values().map(|report| report.info.last_epoch_started.max(activated(report))).max().unwrap_or(0)
 }
 
+/// The map in which the PG began, as far as any reporter knows.
+pub fn created(reports: &Reports) -> Epoch {
+    reports.values().map(|report| report.info.created).max().unwrap_or(0)
+}
+
 /// An incomplete copy may have been activated in an interval that never became active.
 fn activated(report: &CopyReport) -> Epoch {
     if report.info.last_backfill.max { report.info.activated } else { 0 }
@@ -29,9 +34,18 @@ pub fn longest_past<'a>(reports: &Reports<'a>, since: Epoch) -> Option<&'a PastI
 
 /// True if the list of intervals reaches back to the newest active interval, or to the PG's creation.
 pub fn is_past_complete(past: &PastIntervals, reports: &Reports) -> bool {
-    let created = reports.values().map(|report| report.info.created).max().unwrap_or(0);
-    let needed = last_epoch_started(reports).max(created);
+    let needed = last_epoch_started(reports).max(created(reports));
     needed != 0 && past.known_since <= needed
+}
+
+/// OSDs of known intervals that are down and may know intervals which nobody knows who is up.
+pub fn may_know_more(past: &PastIntervals, interval: &Interval, map: &OsdMap) -> BTreeSet<i32> {
+    let acting = past.intervals.iter().flat_map(|interval| &interval.acting).copied();
+    let is_down = |osd: &i32| {
+        let lost_at = map.osd(*osd).map_or(0, |row| row.info.lost_at);
+        *osd >= 0 && map.exists(*osd) && !map.is_up(*osd) && lost_at <= interval.since
+    };
+    acting.filter(is_down).collect()
 }
 
 /// Past intervals whose writes must be found: those that may have written since the PG was last known to be active.
@@ -88,8 +102,9 @@ pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: 
 }
 
 /// The OSD whose log is authoritative: complete, activated in the newest active interval, with the newest entry.
-pub fn authority(own: i32, reports: &Reports) -> Option<i32> {
-    let started = last_epoch_started(reports);
+/// `ignores_les`: the operator gives up what only lost members of that interval had, and any complete copy will do.
+pub fn authority(own: i32, reports: &Reports, ignores_les: bool) -> Option<i32> {
+    let started = if ignores_les { 0 } else { last_epoch_started(reports) };
     let candidates = reports
         .iter()
         .filter(|(_, report)| report.info.last_backfill.max && report.info.activated >= started);
@@ -191,7 +206,7 @@ mod tests {
     #[test]
     fn newer_active_interval_outranks_newer_entry() {
         let reports = [(0, report(10, (10, 9))), (1, report(20, (20, 5)))];
-        assert_eq!(authority(0, &all(&reports)), Some(1));
+        assert_eq!(authority(0, &all(&reports), false), Some(1));
     }
 
     #[test]
@@ -199,7 +214,8 @@ mod tests {
         let mut newer = incomplete(report(20, (20, 5)));
         newer.info.last_epoch_started = 20;
         let reports = [(0, report(10, (10, 9))), (2, newer)];
-        assert_eq!(authority(0, &all(&reports)), None, "the writes of interval 20 are not here");
+        assert_eq!(authority(0, &all(&reports), false), None, "the writes of interval 20 are not here");
+        assert_eq!(authority(0, &all(&reports), true), Some(0), "the operator gives them up");
     }
 
     #[test]

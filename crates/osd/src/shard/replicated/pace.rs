@@ -67,6 +67,7 @@ impl Shard {
         for key in std::mem::take(&mut self.due) {
             if self.pgs.get(key).is_some() {
                 self.serve_waiting_lists(now, key, fx);
+                self.go_on_marking(key, fx);
                 self.go_on_backfilling(key, fx);
             }
         }

@@ -4,7 +4,7 @@
 //! Each report, log and map calls it again. So the order in which answers come does not matter, and an answer that comes twice
 //! changes nothing.
 
-use super::super::{Effect, Fx, Shard, ToControl};
+use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::choose;
 use super::leases::reports_count_from;
 use crate::pg::log::PgLog;
@@ -14,13 +14,15 @@ use crate::pg::{Pg, meta};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Change, Transaction};
-use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PeerBody};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PeerBody, PgCopyInfo, SpgId};
 
 impl Shard {
     pub(super) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let (map, own) = (self.view.map.clone(), self.config.osd.0);
+        let ignores_les = self.config.limits.ignore_history_les;
         let Some(pg) = self.pgs.get_mut(key) else { return };
         // Its own grants count when it activates.
         let report = pg.report(self.view.store_since_of(pg.id), 0);
@@ -34,7 +36,8 @@ impl Shard {
         // 1. Reports of all that may hold the PG. Each may name older intervals, and so further OSDs.
         let mut reports: choose::Reports = BTreeMap::from([(own, &report)]);
         reports.extend(primary.peers.iter().filter_map(|(osd, peer)| Some((*osd, peer.report.as_ref()?))));
-        let started = choose::last_epoch_started(&reports);
+        // Nothing older than the PG matters, which the operator may have created anew.
+        let started = choose::last_epoch_started(&reports).max(choose::created(&reports));
         let past = choose::longest_past(&reports, interval.since).unwrap_or(&report.past).clone();
         let probed = choose::to_probe(own, &interval, &past, started, &map);
         let count_from = reports_count_from(own, &past, &map);
@@ -57,19 +60,21 @@ impl Shard {
 
         // 2. Every past interval that may have written has a survivor.
         if !choose::is_past_complete(&past, &reports) {
-            primary.stage = Stage::Incomplete;
-            return;
+            // As stock: an OSD that may know more is worth waiting for.
+            let blocked_by: Vec<i32> = choose::may_know_more(&past, &interval, &map).into_iter().collect();
+            let is_down = !blocked_by.is_empty();
+            let stage = if is_down { Stage::Down { blocked_by } } else { Stage::Incomplete };
+            return self.stop_peering(now, key, stage, fx);
         }
         let blocked_by = choose::blocked_by(&past, started, &reports, &map);
         if !blocked_by.is_empty() {
-            primary.stage = Stage::Down { blocked_by: blocked_by.into_iter().collect() };
-            return;
+            let stage = Stage::Down { blocked_by: blocked_by.into_iter().collect() };
+            return self.stop_peering(now, key, stage, fx);
         }
 
         // 3. The authoritative copy, and an acting set that can serve from it.
-        let Some(authority) = choose::authority(own, &reports) else {
-            primary.stage = Stage::Incomplete;
-            return;
+        let Some(authority) = choose::authority(own, &reports, ignores_les) else {
+            return self.stop_peering(now, key, Stage::Incomplete, fx);
         };
         let wanted = choose::acting(&interval, authority, &reports, &map);
         let is_settled = match wanted == interval.up {
@@ -151,14 +156,54 @@ impl Shard {
         self.begin_activation(now, key, past, fx);
     }
 
+    /// Peering waits for another map or report, unless the operator gave the PG up.
+    fn stop_peering(&mut self, now: Time, key: Key, stage: Stage, fx: &mut Fx) {
+        if self.begin_anew(key, fx) {
+            return self.go_on_peering(now, key, fx);
+        }
+        if let Some(primary) = self.pgs[key].role.primary_mut() {
+            primary.stage = stage;
+        }
+    }
+
+    /// The monitor says that the PG is new since `epoch` (`osd force-create-pg`, or a new pool).
+    pub(in crate::shard) fn recreate(&mut self, now: Time, id: SpgId, epoch: Epoch, fx: &mut Fx) {
+        let Some(key) = self.pg_by_id.get(&id).copied() else { return };
+        self.pgs[key].created_anew = Some(epoch);
+        if self.peering.contains(&key) {
+            self.go_on_peering(now, key, fx);
+        }
+    }
+
+    /// Begins a PG anew, empty, if the operator wants that and no reachable copy was ever one of a PG that served. What ended
+    /// before the operator's word does not matter any more.
+    fn begin_anew(&mut self, key: Key, fx: &mut Fx) -> bool {
+        let pg = &mut self.pgs[key];
+        let Some(epoch) = pg.created_anew else { return false };
+        let Some(primary) = pg.role.primary() else { return false };
+        let has_nothing = |info: &PgCopyInfo| info.created == 0 && info.last_update == Eversion::ZERO;
+        let mut others = primary.peers.values().filter_map(|peer| peer.report.as_ref());
+        let is_lost =
+            has_nothing(&pg.info(self.view.store_since)) && others.all(|report| has_nothing(&report.info));
+        if !is_lost || pg.past.known_since > epoch {
+            return false;
+        }
+        pg.created_anew = None;
+        pg.history.created = epoch;
+        pg.progress.last_backfill = meta::Complete(HObject::max());
+        let past = Arc::make_mut(&mut pg.past);
+        past.intervals.retain(|interval| interval.last >= epoch);
+        past.known_since = epoch;
+        let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
+        let transaction = Transaction { collection: pg.collection, changes };
+        let id = pg.id;
+        self.submit(Pending::CreatePg(key), transaction, fx);
+        fx.push(Effect::Control(ToControl::IntervalsDone { pg: id, epoch }));
+        true
+    }
+
     /// The primary takes over the log of the copy that has the authority. False if it cannot: then it should not be primary.
-    fn take_authoritative_log(
-        &mut self,
-        key: Key,
-        run: LogRun,
-        best: &wire::types::PgCopyInfo,
-        fx: &mut Fx,
-    ) -> bool {
+    fn take_authoritative_log(&mut self, key: Key, run: LogRun, best: &PgCopyInfo, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
         let Some(common) = common_version(&pg.log, &run) else { return false };
         let mut entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();

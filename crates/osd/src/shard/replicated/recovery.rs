@@ -22,6 +22,11 @@ impl Shard {
         for osd in &primary.members {
             queue.extend(primary.peers[osd].missing.iter().map(|(object, _)| object.clone()));
         }
+        // Nobody has these, as far as is known: requests and the operator need not wait to hear of it.
+        let is_unfound = |object: &HObject| {
+            pg.missing.need(object).is_some_and(|need| source_of(primary, object, need).is_none())
+        };
+        primary.recovery.unfound = queue.extract_if(.., |object| is_unfound(object)).collect();
         primary.recovery.queue = queue;
     }
 
@@ -103,6 +108,9 @@ impl Shard {
     /// The primary has an object that it lacked.
     pub(super) fn on_pulled(&mut self, now: Time, key: Key, object: &HObject, fx: &mut Fx) {
         self.pgs[key].transfers.incoming.remove(object);
+        if self.pgs[key].pulls_older(object) {
+            return self.on_older_pulled(key, object, None, fx);
+        }
         self.unblock(key, object);
         self.recover(key, object.clone(), fx);
         self.serve_waiting_lists(now, key, fx);
@@ -112,7 +120,9 @@ impl Shard {
     pub(super) fn on_pull_refused(&mut self, key: Key, from: i32, object: &HObject, fx: &mut Fx) {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(recovering) = primary.recovery.active.get_mut(object) else { return };
-        if recovering.pulling_from == Some(from) {
+        if recovering.pulling_from == Some(from) && recovering.older.is_some() {
+            self.on_older_pulled(key, object, Some(from), fx);
+        } else if recovering.pulling_from == Some(from) {
             recovering.tried.insert(from);
             self.recover(key, object.clone(), fx);
             self.go_on_recovering(key, fx);
@@ -167,10 +177,38 @@ impl Shard {
 
     /// Another copy was reported: it may have what nobody had.
     pub(super) fn look_for_unfound(&mut self, key: Key, fx: &mut Fx) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
         let unfound = std::mem::take(&mut primary.recovery.unfound);
-        primary.recovery.queue.extend(unfound);
+        let (queue, left): (BTreeSet<HObject>, BTreeSet<HObject>) = unfound.into_iter().partition(|object| {
+            pg.missing.need(object).is_none_or(|need| source_of(primary, object, need).is_some())
+        });
+        primary.recovery.unfound = left;
+        primary.recovery.queue.extend(queue);
         self.go_on_recovering(key, fx);
+    }
+
+    /// After a map: OSDs that are no members and whose processes ended give no objects any more.
+    pub(in crate::shard) fn forget_ended_strays(&mut self, fx: &mut Fx) {
+        let map = self.view.map.clone();
+        let mut ended: Vec<(Key, i32)> = Vec::new();
+        for (key, pg) in self.pgs.iter() {
+            let primary = pg.role.primary().filter(|p| p.stage == Stage::Active && !p.is_clean);
+            let Some(primary) = primary else { continue };
+            let strays = primary.peers.iter().filter(|(osd, _)| !primary.members.contains(osd));
+            let has_ended = |osd: i32, up_from| {
+                !map.is_up(osd) || map.osd(osd).is_none_or(|row| row.info.up_from != up_from)
+            };
+            ended.extend(strays.filter(|(osd, p)| has_ended(**osd, p.up_from)).map(|(osd, _)| (key, *osd)));
+        }
+        for (key, osd) in ended {
+            let Role::Primary(primary) = &mut self.pgs[key].role else { continue };
+            primary.peers.remove(&osd);
+            let pulls = primary.recovery.active.iter().filter(|(_, r)| r.pulling_from == Some(osd));
+            for object in pulls.map(|(object, _)| object.clone()).collect::<Vec<_>>() {
+                self.on_pull_refused(key, osd, &object, fx);
+            }
+        }
     }
 
     /// Requests on an object may begin as far as nothing else holds them.
@@ -202,7 +240,8 @@ impl Shard {
         let concerns = |osd: i32| only.is_none_or(|only| only == osd);
         let mut pulls = Vec::new();
         for (object, recovering) in &primary.recovery.active {
-            if let Some((osd, need)) = recovering.pulling_from.zip(pg.missing.need(object))
+            if let Some((osd, need)) =
+                recovering.pulling_from.zip(recovering.older.or(pg.missing.need(object)))
                 && concerns(osd)
             {
                 pulls.push((osd, ObjectPull { object: object.clone(), need }));
@@ -211,6 +250,7 @@ impl Shard {
         for (osd, pull) in pulls {
             self.tell_peer(key, osd, PeerBody::Pull(pull), fx);
         }
+        self.repeat_marking(key, only, fx);
         self.repeat_backfill(key, only, fx);
         self.go_on_recovering(key, fx);
     }
@@ -265,6 +305,12 @@ impl Pg {
                 let peer = &primary.peers[osd];
                 peer.is_complete() && peer.missing.is_empty()
             })
+    }
+
+    /// An older version of the object is pulled, because it is being given up.
+    pub fn pulls_older(&self, object: &HObject) -> bool {
+        let recovering = self.role.primary().and_then(|primary| primary.recovery.active.get(object));
+        recovering.is_some_and(|recovering| recovering.older.is_some())
     }
 
     /// Requests on objects may have to wait.

@@ -8,23 +8,37 @@
 //! ones wait, and earlier ones are in the version that is read, or ahead of the pull on the way to every member.
 
 use super::super::{Fx, Pending, Shard};
+use super::lost::info_in;
 use crate::object::ObjectBlock;
-use crate::ops::INFO_ATTR;
 use crate::pg::meta;
 use crate::pg::role::{Role, Stage};
 use crate::slab::Key;
-use store::{Answer, Query, ReadError, ReadRequest};
-use wire::types::{Epoch, Eversion, HObject, ObjectInfo};
+use store::{Answer, ReadError};
+use wire::types::{Epoch, HObject};
 
 /// Repairs of one object in an interval. A device that takes writes and cannot read them back would be repaired for ever.
 const REPAIRS_MAX: u8 = 3;
 
-/// The read of a damaged object's info.
+/// The read of the info of an object that is damaged or unfound.
 #[derive(Debug)]
 pub(in crate::shard) struct InfoRead {
-    pg: Key,
-    interval: Epoch,
-    object: HObject,
+    pub(super) pg: Key,
+    pub(super) interval: Epoch,
+    pub(super) object: HObject,
+    pub(super) used_for: InfoUse,
+}
+
+/// The step that waits for an info.
+#[derive(Debug)]
+pub(super) enum InfoUse {
+    Repair,
+    /// The row `at` of a list of unfound objects.
+    List {
+        id: u64,
+        at: usize,
+    },
+    /// The object is being given up.
+    Revert,
 }
 
 impl Shard {
@@ -49,11 +63,7 @@ impl Shard {
         }
         *recovery.repairs.entry(object.clone()).or_default() += 1;
         primary.is_clean = false;
-        let (collection, interval) = (pg.collection, pg.interval.since);
-        let read = InfoRead { pg: key, interval, object: object.clone() };
-        let tag = self.pending.insert(Pending::InfoRead(Box::new(read)));
-        let queries = vec![Query::Attr { name: INFO_ATTR }];
-        self.read(tag, ReadRequest { collection, object: object.clone().into(), queries }, fx);
+        self.read_info(key, object.clone(), InfoUse::Repair, fx);
         true
     }
 
@@ -79,10 +89,17 @@ impl Shard {
         fx: &mut Fx,
     ) {
         let Some(Pending::InfoRead(read)) = self.pending.remove(tag) else { return };
-        let InfoRead { pg: key, interval, object } = *read;
+        let InfoRead { pg: key, interval, object, used_for } = *read;
+        let info = info_in(answers);
+        if let InfoUse::List { id, at } = used_for {
+            return self.on_listed_info(id, at, info.as_ref(), fx);
+        }
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        if let InfoUse::Revert = used_for {
+            return self.on_own_version(key, &object, info, fx);
+        }
         let Role::Primary(primary) = &mut pg.role else { return };
-        let Some(version) = version_in(answers) else {
+        let Some(version) = info.map(|info| info.version) else {
             self.give_up_repair(key, &object, fx);
             return self.go_on_recovering(key, fx);
         };
@@ -118,9 +135,4 @@ impl Shard {
         }
         self.unblock(key, object);
     }
-}
-
-fn version_in(answers: Result<Vec<Answer>, ReadError>) -> Option<Eversion> {
-    let Some(Answer::Attr(Some(info))) = answers.ok()?.into_iter().next() else { return None };
-    codec::decode_exact::<ObjectInfo>(&info).ok().map(|info| info.version)
 }

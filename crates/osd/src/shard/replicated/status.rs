@@ -21,6 +21,8 @@ pub struct PgStatus {
     pub misplaced: i64,
     pub missing_on_primary: i64,
     pub unfound: i64,
+    /// OSDs that may have objects which no known copy has. True: the primary knows what they have.
+    pub might_have_unfound: Vec<(i32, bool)>,
     /// OSDs that peering or activation waits for.
     pub blocked_by: Vec<i32>,
     /// OSDs whose report peering waits for.
@@ -121,6 +123,10 @@ impl Shard {
             }
             out.missing_on_primary = pg.missing.len() as i64;
             out.unfound = primary.recovery.unfound.len() as i64;
+            if !primary.is_clean {
+                let might_have = pg.might_have_unfound(own).into_iter();
+                out.might_have_unfound = might_have.map(|osd| (osd, pg.has_probed(osd))).collect();
+            }
             if !primary.is_clean {
                 let mut copies: Vec<Copy> = vec![Copy { osd: own, lacks: out.missing_on_primary }];
                 copies.extend(

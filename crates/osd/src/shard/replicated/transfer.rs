@@ -208,7 +208,8 @@ impl Shard {
         if let Role::Primary(primary) = &mut pg.role {
             primary.recovery.repairing.remove(&object);
         }
-        if is_last && pg.missing.remove(&object).is_some() {
+        let is_older = pg.pulls_older(&object);
+        if is_last && !is_older && pg.missing.remove(&object).is_some() {
             transaction.changes.push(meta::remove_missing(&pg.meta, [&object]));
         }
         if is_last && pg.damaged.remove(&object) {

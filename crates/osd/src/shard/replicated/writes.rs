@@ -2,7 +2,7 @@
 //! on each of them.
 
 use super::super::{Effect, Fx, Pending, Shard};
-use crate::pg::log::{LogEntry, Trimmed};
+use crate::pg::log::{EntryKind, LogEntry, Trimmed};
 use crate::pg::role::{Replica, Role, SentWrite, Stage};
 use crate::pg::{Pg, meta};
 use crate::planted::{self, PlantedBug};
@@ -126,7 +126,7 @@ impl Shard {
         let (version, interval) = (entry.version, pg.interval.since);
         let form = WireForm { changes, data: data.clone() };
         let is_ours = |object: &HObject| pg.contains(object.hash) && object.pool == pg.id.pg.pool;
-        let changes = match form.changes.is_empty() {
+        let mut changes = match form.changes.is_empty() {
             true => Vec::new(),
             false => match form.decode(is_ours) {
                 Ok(changes) => changes,
@@ -136,6 +136,7 @@ impl Shard {
                 }
             },
         };
+        changes.extend(note_lost(pg, &entry));
         pg.progress.stats = counts;
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
@@ -173,7 +174,9 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     if primary.members.is_empty() {
         return Vec::new();
     }
-    let form = match changes.is_empty() {
+    // Members get a reverted object by recovery.
+    let is_primarys = entry.kind == EntryKind::LostRevert;
+    let form = match changes.is_empty() || is_primarys {
         true => WireForm { changes: Default::default(), data: Rope::new() },
         // Records of damage are this copy's own.
         false if changes.iter().any(is_own_record) => {
@@ -205,6 +208,23 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     let messages = primary.members.iter().map(|osd| (OsdId(*osd), write.to(*osd))).collect();
     primary.unacknowledged.push_back(write);
     messages
+}
+
+/// An unfound object that is given up is missing at its new version, or not at all.
+fn note_lost(pg: &mut Pg, entry: &LogEntry) -> Option<Change> {
+    let LogEntry { object, version, .. } = entry;
+    match entry.kind {
+        EntryKind::LostRevert if pg.progress.has_reached(object) => {
+            pg.transfers.incoming.remove(object);
+            pg.missing.add(object.clone(), *version);
+            Some(meta::set_missing(&pg.meta, [(object, version)]))
+        }
+        EntryKind::LostDelete => {
+            pg.transfers.incoming.remove(object);
+            pg.missing.remove(object).map(|_| meta::remove_missing(&pg.meta, [object]))
+        }
+        _ => None,
+    }
 }
 
 fn is_own_record(change: &Change) -> bool {

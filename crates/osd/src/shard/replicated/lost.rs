@@ -1,0 +1,456 @@
+//! Unfound objects: the operator's list of them (`list_unfound`), and their end (`mark_unfound_lost`).
+//!
+//! No reachable OSD has the version of an unfound object that the log names. Requests on it wait. The operator may give that
+//! version up when every OSD that may have it has reported, or was declared lost after it went down:
+//!
+//! - `delete` removes the object.
+//! - `revert` returns it to the newest older version that a member has. If no member has one, it removes the object.
+//!
+//! Objects are marked one after another. For a revert the primary asks each member for the version of its copy, with a listing
+//! of this one object, and pulls the newest older copy if its own is not that. Then an entry of the log makes it the object's
+//! newest version, and the members lack that version until recovery brings it to them. Until the entry is there, the object is
+//! unfound as before: an interval that ends in between costs nothing, and the operator repeats the command.
+
+use super::super::{Effect, Fx, InquiryAnswer, Pending, PgAnswer, Shard, ToControl};
+use super::peering::removal;
+use super::repair::{InfoRead, InfoUse};
+use crate::object::ObjectState;
+use crate::ops::INFO_ATTR;
+use crate::pg::log::{EntryKind, LogEntry};
+use crate::pg::role::{LostMarking, LostMode, LostObject, Recovering, Role, Stage};
+use crate::pg::{Pg, meta};
+use crate::slab::Key;
+use codec::{Encode, Features};
+use std::collections::{BTreeMap, BTreeSet};
+use store::{Answer, Change, Query, ReadError, ReadRequest};
+use wire::types::{
+    EntityKind, EntityName, Eversion, HObject, ObjectInfo, ObjectPull, PeerBody, ReqId, ScanAnswer,
+    ScanRequest, SnapId, SpgId, UTime,
+};
+
+/// Objects of one page of the list (stock's `osd_command_max_records`).
+const PAGE_MAX: usize = 256;
+/// Objects that one step marks.
+const MARKED_MAX: usize = 32;
+
+/// The answer to `mark_unfound_lost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkAnswer {
+    NoneUnfound,
+    /// OSDs that may have the objects have neither reported nor been declared lost.
+    NotProbed {
+        unfound: usize,
+    },
+    Marking {
+        unfound: usize,
+    },
+}
+
+/// A page of a PG's unfound objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnfoundPage {
+    pub num_missing: usize,
+    pub num_unfound: usize,
+    pub objects: Vec<UnfoundObject>,
+    pub has_more: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfoundObject {
+    pub object: HObject,
+    pub need: Eversion,
+    /// The version of the primary's copy, zero if it has none.
+    pub have: Eversion,
+}
+
+/// A page whose objects' infos are being read.
+pub(in crate::shard) struct UnfoundList {
+    page: UnfoundPage,
+    outstanding: usize,
+}
+
+impl Shard {
+    // ---- the list ----
+
+    /// Answers the inquiry `id` now, or when the versions of the primary's copies have been read.
+    pub(in crate::shard) fn list_unfound(
+        &mut self,
+        id: u64,
+        pg: SpgId,
+        offset: Option<&HObject>,
+        fx: &mut Fx,
+    ) {
+        let key = self.pg_by_id.get(&pg).copied();
+        let Some(key) = key.filter(|key| self.pgs[*key].role.primary().is_some()) else {
+            return answer(id, None, fx);
+        };
+        let pg = &self.pgs[key];
+        let primary = pg.role.primary().expect("just seen");
+        let unfound = &primary.recovery.unfound;
+        let later = unfound.iter().filter(|object| offset.is_none_or(|offset| *object > offset));
+        let object = |object: &HObject| UnfoundObject {
+            object: object.clone(),
+            need: pg.lost_version(object),
+            have: Eversion::ZERO,
+        };
+        let objects: Vec<UnfoundObject> = later.clone().take(PAGE_MAX).map(object).collect();
+        let page = UnfoundPage {
+            num_missing: pg.missing.len(),
+            num_unfound: unfound.len(),
+            has_more: later.count() > objects.len(),
+            objects,
+        };
+        if page.objects.is_empty() {
+            return answer(id, Some(PgAnswer::Unfound(page)), fx);
+        }
+        let names: Vec<HObject> = page.objects.iter().map(|object| object.object.clone()).collect();
+        let outstanding = names.len();
+        self.unfound_lists.insert(id, UnfoundList { page, outstanding });
+        for (at, object) in names.into_iter().enumerate() {
+            self.read_info(key, object, InfoUse::List { id, at }, fx);
+        }
+    }
+
+    pub(super) fn on_listed_info(&mut self, id: u64, at: usize, info: Option<&ObjectInfo>, fx: &mut Fx) {
+        let Some(list) = self.unfound_lists.get_mut(&id) else { return };
+        let row = &mut list.page.objects[at];
+        row.have = info.map(|info| info.version).filter(|have| *have < row.need).unwrap_or_default();
+        list.outstanding -= 1;
+        if list.outstanding == 0
+            && let Some(list) = self.unfound_lists.remove(&id)
+        {
+            answer(id, Some(PgAnswer::Unfound(list.page)), fx);
+        }
+    }
+
+    pub(super) fn read_info(&mut self, key: Key, object: HObject, used_for: InfoUse, fx: &mut Fx) {
+        let (collection, interval) = (self.pgs[key].collection, self.pgs[key].interval.since);
+        let queries = vec![Query::Attr { name: INFO_ATTR }];
+        let request = ReadRequest { collection, object: object.clone().into(), queries };
+        let read = InfoRead { pg: key, interval, object, used_for };
+        let tag = self.pending.insert(Pending::InfoRead(Box::new(read)));
+        self.read(tag, request, fx);
+    }
+
+    // ---- the marking ----
+
+    pub(in crate::shard) fn mark_unfound_lost(&mut self, id: u64, pg: SpgId, mode: LostMode, fx: &mut Fx) {
+        let key = self.pg_by_id.get(&pg).copied();
+        let Some(key) = key.filter(|key| self.pgs[*key].role.primary().is_some()) else {
+            return answer(id, None, fx);
+        };
+        let unfound = self.pgs[key].role.primary().map_or(0, |primary| match primary.stage {
+            Stage::Active => primary.recovery.unfound.len(),
+            _ => 0,
+        });
+        let said = match unfound {
+            0 => MarkAnswer::NoneUnfound,
+            _ if !self.is_all_probed(&self.pgs[key]) => MarkAnswer::NotProbed { unfound },
+            _ => MarkAnswer::Marking { unfound },
+        };
+        answer(id, Some(PgAnswer::Marked(said)), fx);
+        if let MarkAnswer::Marking { .. } = said
+            && let Role::Primary(primary) = &mut self.pgs[key].role
+        {
+            let current = primary.marking.take().and_then(|marking| marking.current);
+            let rest = primary.recovery.unfound.clone();
+            primary.marking = Some(LostMarking { mode, rest, current });
+            self.go_on_marking(key, fx);
+        }
+    }
+
+    /// Stock's rule: an OSD that may have the objects reported, does not exist any more, or was declared lost since it came up.
+    fn is_all_probed(&self, pg: &Pg) -> bool {
+        let map = &self.view.map;
+        let is_lost =
+            |osd: i32| map.osd(osd).is_none_or(|row| !map.exists(osd) || row.info.lost_at > row.info.up_from);
+        pg.might_have_unfound(self.config.osd.0).into_iter().all(|osd| pg.has_probed(osd) || is_lost(osd))
+    }
+
+    pub(super) fn go_on_marking(&mut self, key: Key, fx: &mut Fx) {
+        for _ in 0..MARKED_MAX {
+            let pg = &mut self.pgs[key];
+            let Role::Primary(primary) = &mut pg.role else { return };
+            let Some(marking) = primary.marking.as_mut().filter(|marking| marking.current.is_none()) else {
+                return;
+            };
+            let Some(object) = marking.rest.pop_first() else {
+                primary.marking = None;
+                return self.go_on_recovering(key, fx);
+            };
+            if !primary.recovery.unfound.contains(&object) {
+                continue;
+            }
+            // The copy here is good, and a member could not take it: nothing is lost.
+            if !pg.missing.contains(&object) && !pg.damaged.contains(&object) {
+                primary.recovery.unfound.remove(&object);
+                primary.recovery.queue.insert(object);
+                continue;
+            }
+            match marking.mode {
+                LostMode::Delete => self.delete_lost(key, &object, fx),
+                LostMode::Revert => self.ask_for_versions(key, object, fx),
+            }
+        }
+        self.due.insert(key);
+    }
+
+    /// Asks every member for the version of its copy.
+    fn ask_for_versions(&mut self, key: Key, object: HObject, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let pg = &mut self.pgs[key];
+        let need = pg.lost_version(&object);
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(marking) = &mut primary.marking else { return };
+        let members = primary.members.iter().filter(|osd| primary.peers[osd].has_reached(&object));
+        let awaiting = members.copied().chain([own]).collect();
+        marking.current = Some(LostObject {
+            object: object.clone(),
+            need,
+            awaiting,
+            versions: BTreeMap::new(),
+            info: None,
+        });
+        self.read_info(key, object, InfoUse::Revert, fx);
+        self.repeat_marking(key, None, fx);
+    }
+
+    /// Asks members again that have not answered. `only`: this one.
+    pub(super) fn repeat_marking(&self, key: Key, only: Option<i32>, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let current =
+            self.pgs[key].role.primary().and_then(|primary| primary.marking.as_ref()?.current.as_ref());
+        let Some(LostObject { object, awaiting, .. }) = current else { return };
+        for osd in awaiting.iter().filter(|osd| **osd != own && only.is_none_or(|only| only == **osd)) {
+            let range = ScanRequest { begin: object.clone(), end: after(object) };
+            self.tell_peer(key, *osd, PeerBody::Scan(range), fx);
+        }
+    }
+
+    /// True if this was the answer to the question after one object.
+    pub(super) fn on_version_listed(
+        &mut self,
+        key: Key,
+        from: i32,
+        scanned: &ScanAnswer,
+        fx: &mut Fx,
+    ) -> bool {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
+        let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
+        let Some(current) = current.filter(|c| c.object == scanned.begin && after(&c.object) == scanned.end)
+        else {
+            return false;
+        };
+        if current.awaiting.remove(&from) {
+            let found = scanned.objects.iter().find(|found| found.object == current.object);
+            current.versions.extend(found.map(|found| (from, found.need)));
+            self.choose_version(key, fx);
+        }
+        true
+    }
+
+    /// The info of the primary's own copy.
+    pub(super) fn on_own_version(
+        &mut self,
+        key: Key,
+        object: &HObject,
+        info: Option<ObjectInfo>,
+        fx: &mut Fx,
+    ) {
+        let own = self.config.osd.0;
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
+        let Some(current) = current.filter(|current| current.object == *object) else { return };
+        current.awaiting.remove(&own);
+        current.versions.extend(info.as_ref().map(|info| (own, info.version)));
+        current.info = info;
+        self.choose_version(key, fx);
+    }
+
+    /// All have answered: the newest older version is what the object returns to.
+    fn choose_version(&mut self, key: Key, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(marking) = &mut primary.marking else { return };
+        let Some(current) = marking.current.take_if(|current| current.awaiting.is_empty()) else { return };
+        let is_older =
+            |(_, version): &(&i32, &Eversion)| **version < current.need && **version != Eversion::ZERO;
+        let older = current.versions.iter().filter(is_older);
+        let newest = older.max_by_key(|(osd, version)| (**version, **osd == own));
+        match (newest, &current.info) {
+            (None, _) => self.delete_lost(key, &current.object, fx),
+            (Some((osd, _)), Some(info)) if *osd == own => {
+                self.revert_lost(key, &current.object, info.clone(), fx);
+            }
+            (Some((osd, version)), _) => {
+                let (osd, version) = (*osd, *version);
+                return self.pull_older(key, current, osd, version, fx);
+            }
+        }
+        self.go_on_marking(key, fx);
+    }
+
+    /// Replaces the primary's copy by an older version of another member. The object stays missing.
+    fn pull_older(&mut self, key: Key, current: LostObject, from: i32, version: Eversion, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let object = current.object.clone();
+        // A copy that is there and cannot be read does not count from now on.
+        if !pg.missing.contains(&object) {
+            pg.missing.add(object.clone(), current.need);
+            let change = meta::set_missing(&pg.meta, [(&object, &current.need)]);
+            self.submit_about_damage(key, change, fx);
+        }
+        let pg = &mut self.pgs[key];
+        pg.transfers.incoming.remove(&object);
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(marking) = &mut primary.marking else { return };
+        marking.current = Some(current);
+        let pull = Recovering { pulling_from: Some(from), older: Some(version), ..Recovering::default() };
+        primary.recovery.active.insert(object.clone(), pull);
+        self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version }), fx);
+    }
+
+    /// The older version is here, or (`from`) that OSD does not have it after all.
+    pub(super) fn on_older_pulled(&mut self, key: Key, object: &HObject, failed: Option<i32>, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        primary.recovery.active.remove(object);
+        let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
+        let Some(current) = current.filter(|current| current.object == *object) else { return };
+        match failed {
+            Some(osd) => drop(current.versions.remove(&osd)),
+            // Its own copy is the newest now.
+            None => current.versions.clear(),
+        }
+        current.versions.remove(&own);
+        current.awaiting.insert(own);
+        self.read_info(key, object.clone(), InfoUse::Revert, fx);
+    }
+
+    /// The primary's copy becomes the newest version.
+    fn revert_lost(&mut self, key: Key, object: &HObject, mut info: ObjectInfo, fx: &mut Fx) {
+        let version = self.pgs[key].next_version(self.view.epoch);
+        info.prior_version = info.version;
+        info.version = version;
+        let value = info.to_vec(Features::ALL).into();
+        let change = Change::SetAttr { object: object.clone().into(), name: INFO_ATTR, value };
+        self.end_lost(key, object, EntryKind::LostRevert, info.user_version, vec![change], fx);
+        let pg = &mut self.pgs[key];
+        if let Some(context) = pg.objects.find(object) {
+            pg.objects[context].state = ObjectState::Unknown;
+        }
+        let Role::Primary(primary) = &mut pg.role else { return };
+        for osd in &primary.members {
+            if let Some(peer) = primary.peers.get_mut(osd).filter(|peer| peer.has_reached(object)) {
+                peer.missing.add(object.clone(), version);
+            }
+        }
+        if !primary.members.is_empty() {
+            primary.recovery.queue.insert(object.clone());
+        }
+        self.unblock(key, object);
+    }
+
+    fn delete_lost(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let stats = &mut pg.progress.stats;
+        stats.objects = (stats.objects - 1).max(0);
+        let mut changes: Vec<Change> = removal(object.clone()).into();
+        if pg.damaged.remove(object) {
+            changes.push(meta::remove_damaged(&pg.meta, [object]));
+        }
+        self.end_lost(key, object, EntryKind::LostDelete, 0, changes, fx);
+        let pg = &mut self.pgs[key];
+        if let Some(context) = pg.objects.find(object) {
+            pg.objects[context].state = ObjectState::Absent;
+        }
+        let Role::Primary(primary) = &mut pg.role else { return };
+        primary.peers.values_mut().for_each(|peer| drop(peer.missing.remove(object)));
+        self.unblock(key, object);
+    }
+
+    /// Appends the entry that ends an unfound object, here and on every member.
+    fn end_lost(
+        &mut self,
+        key: Key,
+        object: &HObject,
+        kind: EntryKind,
+        user_version: u64,
+        mut changes: Vec<Change>,
+        fx: &mut Fx,
+    ) {
+        let (epoch, osd) = (self.view.epoch, self.config.osd.0);
+        let pg = &mut self.pgs[key];
+        let (version, prior_version) = (pg.next_version(epoch), pg.lost_version(object));
+        if pg.missing.remove(object).is_some() {
+            changes.push(meta::remove_missing(&pg.meta, [object]));
+        }
+        pg.transfers.incoming.remove(object);
+        if let Role::Primary(primary) = &mut pg.role {
+            primary.recovery.unfound.remove(object);
+            primary.recovery.unrepairable.remove(object);
+        }
+        let name = EntityName::new(EntityKind::OSD, i64::from(osd));
+        let entry = LogEntry {
+            kind,
+            object: object.clone(),
+            version,
+            prior_version,
+            user_version,
+            reqid: ReqId { name, tid: version.version, incarnation: 0 },
+            mtime: UTime::ZERO,
+            result: 0,
+            returns: Vec::new(),
+        };
+        self.submit_entry(key, None, entry, changes, fx);
+        // Listings wait for the last missing object.
+        self.due.insert(key);
+    }
+}
+
+impl Pg {
+    /// The version of an unfound object that the log names.
+    fn lost_version(&self, object: &HObject) -> Eversion {
+        let of_peers = self.role.primary().into_iter().flat_map(|primary| {
+            primary.members.iter().filter_map(move |osd| primary.peers[osd].missing.need(object))
+        });
+        self.missing.need(object).into_iter().chain(of_peers).max().unwrap_or_default()
+    }
+
+    /// OSDs besides this one that may have objects which no known copy has: members of past intervals since the PG was clean,
+    /// and all that reported.
+    pub fn might_have_unfound(&self, own: i32) -> BTreeSet<i32> {
+        let past = self.past.intervals.iter().flat_map(|interval| &interval.acting).copied();
+        let reported = self.role.primary().into_iter().flat_map(|primary| {
+            let has_some =
+                move |osd: &i32| primary.peers[osd].report.as_ref().is_some_and(|r| r.info.created != 0);
+            let strays = primary.peers.keys().filter(move |osd| has_some(osd));
+            strays.chain(&primary.members).copied()
+        });
+        past.chain(reported).filter(|osd| *osd >= 0 && *osd != i32::MAX && *osd != own).collect()
+    }
+
+    /// The primary knows what this OSD has.
+    pub fn has_probed(&self, osd: i32) -> bool {
+        self.role.primary().is_some_and(|primary| {
+            primary.members.contains(&osd)
+                || primary.peers.get(&osd).is_some_and(|peer| peer.report.is_some())
+        })
+    }
+}
+
+fn answer(id: u64, answer: Option<PgAnswer>, fx: &mut Fx) {
+    let answer = InquiryAnswer::Pg(answer.map(Box::new));
+    fx.push(Effect::Control(ToControl::Answered { id, answer }));
+}
+
+/// The end of a range with this object alone.
+fn after(object: &HObject) -> HObject {
+    HObject { snap: SnapId(u64::MAX), ..object.clone() }
+}
+
+/// The info that a read found. Without it there is no copy, or only a part of one.
+pub(super) fn info_in(answers: Result<Vec<Answer>, ReadError>) -> Option<ObjectInfo> {
+    let Some(Answer::Attr(Some(info))) = answers.ok()?.into_iter().next() else { return None };
+    codec::decode_exact(&info).ok()
+}

@@ -1,0 +1,378 @@
+//! Stories of unfound objects: what the operator sees of them, and how they are given up.
+
+mod harness;
+
+use bytes::Bytes;
+use harness::cluster::Cluster;
+use harness::*;
+use osd::pg::role::LostMode::{self, Delete, Revert};
+use osd::shard::{Input, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer, ToControl, UnfoundPage};
+use osd_map::MapFlags;
+use wire::types::*;
+
+const ENOENT: i32 = -2;
+
+fn inquire(cluster: &mut Cluster, inquiry: Inquiry) -> PgAnswer {
+    let host = cluster.primary();
+    host.control.clear();
+    host.step(Input::Inquire { id: 9, inquiry });
+    host.settle();
+    let mut said = host.control.drain(..).filter_map(|said| match said {
+        ToControl::Answered { id: 9, answer: InquiryAnswer::Pg(answer) } => answer,
+        _ => None,
+    });
+    *said.next().expect("an answer")
+}
+
+fn mark(cluster: &mut Cluster, mode: LostMode) -> MarkAnswer {
+    match inquire(cluster, Inquiry::MarkLost { pg: pg(), mode }) {
+        PgAnswer::Marked(answer) => answer,
+        PgAnswer::Unfound(page) => panic!("{page:?}"),
+    }
+}
+
+fn list(cluster: &mut Cluster, offset: Option<HObject>) -> UnfoundPage {
+    match inquire(cluster, Inquiry::ListUnfound { pg: pg(), offset }) {
+        PgAnswer::Unfound(page) => page,
+        PgAnswer::Marked(answer) => panic!("{answer:?}"),
+    }
+}
+
+fn names(page: &UnfoundPage) -> Vec<String> {
+    let mut names: Vec<String> = page.objects.iter().map(|row| row.object.name.to_string()).collect();
+    names.sort();
+    names
+}
+
+/// osd.1 has the log of osd.0, which is dead, and lacks the newest "a" and the new "n".
+fn unfound() -> (Cluster, store::MemoryStore) {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    cluster.put("b", b"kept");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("a", b"new");
+    cluster.put("n", b"new");
+    cluster.set_flags(MapFlags::NORECOVER);
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    let zero = cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    cluster.set_flags(0);
+    (cluster, zero)
+}
+
+#[test]
+fn unfound_objects_are_listed_with_their_versions() {
+    let (mut cluster, _) = unfound();
+    assert_eq!(cluster.state(), "active+recovery_unfound+undersized+degraded");
+    let page = list(&mut cluster, None);
+    assert_eq!((page.num_missing, page.num_unfound, page.has_more), (2, 2, false));
+    assert_eq!(names(&page), ["a", "n"]);
+    for row in &page.objects {
+        let is_new = *row.object.name == *"n";
+        assert_eq!(row.have == Eversion::ZERO, is_new);
+        assert!(row.have < row.need);
+    }
+    let last = page.objects[1].object.clone();
+    let second = list(&mut cluster, Some(page.objects[0].object.clone()));
+    assert_eq!(second.objects.iter().map(|row| &row.object).collect::<Vec<_>>(), [&last]);
+    assert_eq!(cluster.report().status.might_have_unfound, [(0, false)]);
+}
+
+#[test]
+fn marking_is_refused_while_a_source_may_return() {
+    let (mut cluster, zero) = unfound();
+    for mode in [Revert, Delete] {
+        assert_eq!(mark(&mut cluster, mode), MarkAnswer::NotProbed { unfound: 2 });
+    }
+    cluster.start(0, zero);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(mark(&mut cluster, Delete), MarkAnswer::NoneUnfound);
+    assert_eq!(cluster.get("a"), &b"new"[..]);
+    assert_eq!(cluster.state(), "active+clean");
+}
+
+#[test]
+fn reverted_object_has_its_older_version_everywhere() {
+    let (mut cluster, zero) = unfound();
+    let reading = cluster.send("a", vec![read(0, 0)]);
+    let reading_new = cluster.send("n", vec![read(0, 0)]);
+    let writing = cluster.send("a", vec![write(3, b"er")]);
+    cluster.run();
+    assert!(cluster.primary().sent.is_empty());
+    cluster.declare_lost(0);
+    assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 2 });
+    cluster.run();
+    assert_eq!(output(&cluster.primary().reply(reading), 0), &b"old"[..]);
+    assert_eq!(cluster.primary().reply(reading_new).result, ENOENT);
+    assert_eq!(cluster.primary().reply(writing).result, 0);
+    assert_eq!(cluster.state(), "active+undersized+degraded");
+    assert_eq!(cluster.report().stats.objects, 2);
+    assert_eq!(mark(&mut cluster, Revert), MarkAnswer::NoneUnfound);
+    // The lost OSD returns with the versions that were given up.
+    cluster.start(0, zero);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+clean");
+    for osd in 0..2 {
+        assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"older"[..]), "osd.{osd}");
+        assert_eq!(cluster.stored(osd, "b").as_deref(), Some(&b"kept"[..]), "osd.{osd}");
+        assert_eq!(cluster.stored(osd, "n"), None, "osd.{osd}");
+    }
+}
+
+#[test]
+fn deleted_object_is_gone_everywhere_and_can_be_written() {
+    let (mut cluster, zero) = unfound();
+    let writing = cluster.send("n", vec![write_full(b"again")]);
+    cluster.declare_lost(0);
+    assert_eq!(mark(&mut cluster, Delete), MarkAnswer::Marking { unfound: 2 });
+    cluster.run();
+    assert_eq!(cluster.primary().reply(writing).result, 0);
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, ENOENT);
+    cluster.start(0, zero);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(cluster.state(), "active+clean");
+    for osd in 0..2 {
+        assert_eq!(cluster.stored(osd, "a"), None, "osd.{osd}");
+        assert_eq!(cluster.stored(osd, "n").as_deref(), Some(&b"again"[..]), "osd.{osd}");
+    }
+}
+
+/// osd.2, the primary, has the oldest version, osd.1 a newer one, and osd.0, which is dead, had the newest.
+fn three_versions() -> Cluster {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"first");
+    let two = cluster.kill(2);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.put("a", b"second");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("a", b"third");
+    cluster.set_flags(MapFlags::NORECOVER);
+    cluster.start(1, one);
+    cluster.start(2, two);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    cluster.kill(0);
+    cluster.interval(vec![2, 1], vec![2, 1]);
+    cluster.run();
+    cluster.declare_lost(0);
+    cluster
+}
+
+#[test]
+fn revert_takes_the_newest_version_of_any_member() {
+    let mut cluster = three_versions();
+    assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 1 });
+    cluster.run();
+    cluster.set_flags(0);
+    cluster.pass(5_000);
+    assert_eq!(cluster.get("a"), &b"second"[..]);
+    assert_eq!(cluster.state(), "active+undersized+degraded");
+    for osd in 1..3 {
+        assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"second"[..]), "osd.{osd}");
+    }
+}
+
+#[test]
+fn revert_goes_on_when_a_link_loses_its_questions() {
+    for steps in 0..20 {
+        let mut cluster = three_versions();
+        mark(&mut cluster, Revert);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        cluster.reset_links(1, 2);
+        cluster.set_flags(0);
+        cluster.pass(5_000);
+        assert_eq!(cluster.get("a"), &b"second"[..], "after {steps} steps");
+        assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"second"[..]), "after {steps} steps");
+    }
+}
+
+/// The primary dies while it gives the object up: the next one begins anew, and the entries of the first are taken back.
+#[test]
+fn revert_that_a_death_interrupts_can_be_repeated() {
+    let mut undone = 0;
+    for steps in 0..20 {
+        let mut cluster = three_versions();
+        mark(&mut cluster, Revert);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        cluster.primary().settle();
+        let store = cluster.kill(2);
+        cluster.set_flags(0);
+        cluster.interval(vec![1], vec![1]);
+        cluster.run();
+        cluster.declare_lost(2);
+        if let MarkAnswer::Marking { .. } = mark(&mut cluster, Revert) {
+            undone += 1;
+        }
+        cluster.run();
+        assert_eq!(cluster.get("a"), &b"second"[..], "after {steps} steps");
+        cluster.start(2, store);
+        cluster.interval(vec![1, 2], vec![1, 2]);
+        cluster.run();
+        assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"second"[..]), "after {steps} steps");
+    }
+    assert!(undone > 2 && undone < 20, "{undone}");
+}
+
+/// A part of the newest version has replaced the older one. It is no version to return to.
+#[test]
+fn half_copied_object_is_no_older_version() {
+    let data = |byte: u8| Bytes::from(vec![byte; 1_500_000]);
+    let write_all = |data: Bytes| OsdOp::extent(OpCode::WRITEFULL, 0, data.len() as u64, data);
+    let mut halves = 0;
+    for steps in 0..80 {
+        let mut cluster = Cluster::new(2, vec![0, 1]);
+        cluster.ask("big", vec![write_all(data(1))]);
+        let one = cluster.kill(1);
+        cluster.interval(vec![0], vec![0]);
+        cluster.run();
+        cluster.ask("big", vec![write_all(data(2))]);
+        cluster.start(1, one);
+        cluster.interval(vec![0, 1], vec![0, 1]);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        cluster.hosts.get_mut(&1).unwrap().settle();
+        cluster.kill(0);
+        cluster.interval(vec![1], vec![1]);
+        cluster.declare_lost(0);
+        mark(&mut cluster, Revert);
+        cluster.run();
+        let found = cluster.get("big");
+        let is_whole = found.len() == 1_500_000 && found.iter().all(|byte| *byte == found[0]);
+        assert!(found.is_empty() || is_whole, "after {steps} steps");
+        halves += u32::from(found.is_empty());
+        assert_eq!(cluster.state(), "active+undersized+degraded", "after {steps} steps");
+    }
+    assert!(halves > 0, "no death came in the middle of the copy");
+}
+
+#[test]
+fn many_unfound_objects_are_given_up() {
+    let names: Vec<String> = (0..300).map(|n| format!("o{n}")).collect();
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    names.iter().for_each(|name| cluster.put(name, b"old"));
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    names.iter().for_each(|name| cluster.put(name, b"new"));
+    cluster.set_flags(MapFlags::NORECOVER);
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    cluster.declare_lost(0);
+    let first = list(&mut cluster, None);
+    assert_eq!((first.objects.len(), first.num_unfound, first.has_more), (256, 300, true));
+    let second = list(&mut cluster, first.objects.last().map(|row| row.object.clone()));
+    assert_eq!((second.objects.len(), second.has_more), (44, false));
+    assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 300 });
+    cluster.run();
+    assert_eq!(cluster.report().status.unfound, 0);
+    names.iter().for_each(|name| assert_eq!(cluster.get(name), &b"old"[..], "{name}"));
+}
+
+/// Both disks are replaced by empty ones.
+fn without_any_copy() -> Cluster {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"lost");
+    cluster.kill(0);
+    cluster.kill(1);
+    cluster.interval(vec![], vec![]);
+    cluster.start(0, memory_store());
+    cluster.start(1, memory_store());
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster
+}
+
+fn create_anew(cluster: &mut Cluster, epoch: Epoch) {
+    cluster.primary().step(Input::Recreate { pg: pg(), epoch });
+    cluster.run();
+}
+
+#[test]
+fn pg_without_any_copy_begins_anew_when_it_is_ordered() {
+    let mut cluster = without_any_copy();
+    assert_eq!(cluster.state(), "incomplete");
+    let writing = cluster.send("b", vec![write_full(b"new")]);
+    cluster.run();
+    assert!(cluster.primary().find_reply(writing).is_none());
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.state(), "active+clean");
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, ENOENT);
+    cluster.put("b", b"newer");
+    for osd in 0..2 {
+        assert_eq!(cluster.stored(osd, "b").as_deref(), Some(&b"newer"[..]), "osd.{osd}");
+    }
+    // It is an ordinary PG from now on, and the order does not count twice.
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("b", b"newest");
+    let zero = cluster.kill(0);
+    cluster.interval(vec![], vec![]);
+    cluster.start(1, one);
+    cluster.interval(vec![1], vec![1]);
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.state(), "down");
+    cluster.start(0, zero);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(cluster.get("b"), &b"newest"[..]);
+}
+
+#[test]
+fn copy_with_data_is_not_created_anew() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("a", b"new");
+    let zero = cluster.kill(0);
+    cluster.interval(vec![], vec![]);
+    cluster.start(1, one);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    assert_eq!(cluster.state(), "down");
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.state(), "down");
+    cluster.start(0, zero);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(cluster.get("a"), &b"new"[..]);
+}
+
+/// The order of a new pool comes late: an OSD that is down has served the PG since.
+#[test]
+fn interval_that_served_since_the_order_still_matters() {
+    let mut cluster = Cluster::new(2, vec![0]);
+    cluster.put("a", b"kept");
+    let zero = cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    create_anew(&mut cluster, 11);
+    assert_eq!(cluster.state(), "down");
+    cluster.start(0, zero);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    assert_eq!(cluster.get("a"), &b"kept"[..]);
+}
