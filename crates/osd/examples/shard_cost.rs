@@ -77,6 +77,7 @@ fn main() {
         limits: Limits::default(),
         tracking: Default::default(),
         log: LogLimits::default(),
+        scan_max: osd::shard::BACKFILL_SCAN_MAX,
         object_cache_bytes: 1 << 20,
     };
     let mut host = Host {

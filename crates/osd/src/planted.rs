@@ -1,5 +1,13 @@
 //! Bugs that the simulator must catch, to show that it would. They exist only with the feature `planted-bugs`, which
 //! nothing but the simulator's own tests switches on; without it every question here is `false` at compile time.
+//!
+//! Each bug of replication was one of Ceph (number in its tracker in the
+//! [decision note](../../../docs/decisions/2026-11-24-proof-of-replication.md)) or breaks a rule of the protocol. Some of Ceph's
+//! bugs have no counterpart here:
+//!
+//! - A newer fast info after a rewind (27698): progress is one record, which each change of the log writes whole
+//!   (`meta::set_progress`). There is no shorter record that a start could prefer.
+//! - A replica that answers reads of uncommitted writes (56677): replicas answer no reads.
 
 /// One bug each: what a store must never do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,6 +16,42 @@ pub enum PlantedBug {
     ReplyBeforeCommit,
     /// A write is answered when it is durable on the primary alone.
     AckBeforeReplicas,
+    /// A repeated request is answered before its first sending is durable on every member.
+    DuplicateBeforeCommit,
+    /// A read does not wait for the commit of earlier writes of its object.
+    ReadUncommitted,
+    /// A read's lease is checked when the read begins.
+    LeaseBeforeRead,
+    /// A lease counts from the arrival of its grant.
+    LeaseFromReceipt,
+    /// A primary that waits for old leases to end sets no timer.
+    LeaseTimerDropped,
+    /// The log is trimmed although some member lacks the entries.
+    TrimBeforeCommit,
+    /// Duplicates are never dropped.
+    UnboundedDuplicates,
+    /// A primary does not recognise requests that an earlier primary carried out.
+    DedupLostAcrossPrimaries,
+    /// The authority sends its log only from its `last_epoch_started` on.
+    LogSinceStarted,
+    /// `last_epoch_started` of an incomplete copy counts.
+    IncompleteStartTrusted,
+    /// A primary serves without `up_thru`.
+    UpThruSkipped,
+    /// A child PG does not inherit its parent's past intervals.
+    SplitForgetsPast,
+    /// Divergent entries stay in the log when it is merged.
+    MergeWithoutRewind,
+    /// Two acting sets are asked for in turn.
+    ActingLoop,
+    /// A backfill that its interval's end interrupts keeps its place.
+    BackfillPlaceLeaked,
+    /// A backfill has reached the object at its cursor.
+    BackfillCursorOff,
+    /// An object that a request is changing is repaired.
+    RepairBesideWrite,
+    /// A connection of a neighbour that breaks counts as refused.
+    ResetIsDeath,
     /// A write that is sent again is done again.
     LostReqid,
     /// A request from before the present interval is carried out.

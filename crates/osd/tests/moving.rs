@@ -72,6 +72,7 @@ impl Cluster {
                 limits: Default::default(),
                 tracking: Default::default(),
                 log: Default::default(),
+                scan_max: osd::shard::BACKFILL_SCAN_MAX,
                 object_cache_bytes: 1 << 20,
             };
             let store = MemoryStore::new(Config {

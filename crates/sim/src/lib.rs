@@ -25,12 +25,14 @@ mod world;
 
 pub use clock::WallClock;
 pub use cluster::{ClusterChoice, ClusterConfig, PoolConfig};
-pub use faults::Fault;
+pub use faults::{Fault, FaultChoice};
 pub use network::Level;
 pub use node::{Death, Node, NodeId};
-pub use nodes::Medium;
+pub use nodes::{Bounds, Medium};
 pub use random::stream;
 pub use report::Report;
-pub use scenario::{Config, CoresChoice, LevelChoice, MakeNode, StoreChoice, run, run_tracing, run_with};
+pub use scenario::{
+    BoundsChoice, Config, CoresChoice, LevelChoice, MakeNode, StoreChoice, run, run_tracing, run_with,
+};
 pub use trace::{Coverage, Notes, Trace};
 pub use world::World;

@@ -8,10 +8,10 @@ use crate::check::settled;
 use crate::check::{History, Promise, Violation};
 use crate::clock::WallClock;
 use crate::cluster::{ClusterChoice, ClusterConfig};
-use crate::faults::{Atlas, Cast, Command, ROWS, Schedule};
+use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, ROWS, Schedule};
 use crate::nodes::{
-    AdminNode, ClientNode, Keys, Medium, MgrNode, MonNode, OsdConfig, OsdNode, QUIET, Seat, Shared, Workload,
-    addrs,
+    AdminNode, Bounds, ClientNode, Keys, Medium, MgrNode, MonNode, OsdConfig, OsdNode, QUIET, Seat, Shared,
+    Workload, addrs,
 };
 use crate::report::Report;
 use crate::{Fault, Level, Node, NodeId, Notes, World, stream};
@@ -26,6 +26,7 @@ use wire::types::{EntityKind, EntityName, OsdId};
 pub struct Config {
     /// Duration of the workload and faults. The quiet time follows.
     pub span: Duration,
+    pub quiet: Duration,
     pub level: LevelChoice,
     pub cluster: ClusterChoice,
     pub clients: usize,
@@ -39,6 +40,28 @@ pub struct Config {
     pub cores: CoresChoice,
     /// Faults come so many times as often as the table says.
     pub fault_rate: u32,
+    pub faults: FaultChoice,
+    pub bounds: BoundsChoice,
+}
+
+/// Bounds of each OSD's logs and backfills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundsChoice {
+    /// Those of the store.
+    Usual,
+    /// Small ones in two of eight seeds: members fall behind the log, and backfills have many windows.
+    BySeed,
+    Always(Bounds),
+}
+
+impl BoundsChoice {
+    pub fn of(self, seed: u64, medium: Medium) -> Bounds {
+        match self {
+            BoundsChoice::Always(bounds) => bounds,
+            BoundsChoice::BySeed if matches!(seed % 8, 3 | 6) => Bounds::SMALL,
+            BoundsChoice::Usual | BoundsChoice::BySeed => Bounds::of(medium),
+        }
+    }
 }
 
 /// Reactor cores of each OSD.
@@ -105,6 +128,7 @@ impl Config {
             Workload { objects: 12, cold_objects: 0, unit_bytes: 64, depth: 3, pause_max, bursts: 2 };
         Config {
             span,
+            quiet: QUIET,
             level: LevelChoice::BySeed,
             cluster: ClusterChoice::BySeed,
             clients: 4,
@@ -114,6 +138,8 @@ impl Config {
             store: StoreChoice::BySeed,
             cores: CoresChoice::BySeed,
             fault_rate: 1,
+            faults: FaultChoice::BySeed,
+            bounds: BoundsChoice::Usual,
         }
     }
 }
@@ -199,7 +225,8 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
     for osd in 0..cluster.osds {
         let make = |seat| -> Box<dyn Node> {
-            let config = OsdConfig { osd: OsdId(osd), medium, cores: config.cores.of(seed) };
+            let (cores, bounds) = (config.cores.of(seed), config.bounds.of(seed, medium));
+            let config = OsdConfig { osd: OsdId(osd), medium, cores, bounds };
             Box::new(OsdNode::new(seat, config, history.clone()))
         };
         cast.osds.push(add(&mut world, &make));
@@ -220,8 +247,15 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     // Faults begin once the cluster has formed.
     let faults_begin = begin + Duration::from_secs(5).min(config.span);
     let mut atlas = Atlas::new(&cast, config.loses_a_disk);
-    let mut schedule =
-        Schedule::new(ROWS, seed, cast.clone(), faults_begin, quiet_after, config.loses_a_disk);
+    let mut schedule = Schedule::new(
+        ROWS,
+        &config.faults,
+        seed,
+        cast.clone(),
+        faults_begin,
+        quiet_after,
+        config.loses_a_disk,
+    );
     let mut dead = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
@@ -246,7 +280,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         if holds() && advance(&mut world, quiet_after) {
             world.calm();
             dead = kill_minority(&mut world, &atlas, &cast, seed, advance);
-            let end = world.now() + QUIET;
+            let end = world.now() + config.quiet;
             advance(&mut world, end);
         }
         if !holds() {
@@ -277,6 +311,12 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     {
         let words = format!("client {client:x} still waits for {object} since {since:?}");
         history.violation(Promise::AnsweredAtLast, words);
+    }
+    let struck = ROWS.iter().zip(&schedule.struck).filter(|(_, struck)| **struck > 0);
+    let only_resets = struck.map(|(row, _)| row.damages).all(|damage| damage == Damage::Connection);
+    let was_marked_down = world.coverage().transitions.contains_key(&("OSD", "up", "booting"));
+    if history.violations().is_empty() && dead.is_empty() && only_resets && was_marked_down {
+        history.violation(Promise::StaysUp, "connections broke, and a running OSD was marked down".into());
     }
     let answered = history.summary().answered;
     if history.violations().is_empty() && !config.loses_a_disk && answered < config.span.as_secs() {

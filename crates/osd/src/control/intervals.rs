@@ -8,6 +8,7 @@
 //! interval begins, so no other change of a map may begin one.
 
 use crate::pg::split_bits;
+use crate::planted::{self, PlantedBug};
 use crate::shard::Interval;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
@@ -91,6 +92,9 @@ impl PgIntervals {
     pub fn child(&self, before: &OsdMap, mut present: Interval) -> PgIntervals {
         present.split_at = present.since;
         let mut out = self.clone();
+        if planted::has(PlantedBug::SplitForgetsPast) {
+            Arc::make_mut(&mut out.past).intervals.clear();
+        }
         out.close(before);
         out.present = present.into();
         out.is_start_unknown = false;

@@ -10,6 +10,7 @@
 
 use super::{Control, Fx, Level};
 use crate::fast_map::FastMap;
+use crate::planted::{self, PlantedBug};
 use crate::shard::{self, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 use machine::net::{CloseReason, NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
@@ -256,7 +257,8 @@ impl Control {
                 peer.owes_since = None;
                 let sent_at = Time(ping.mono_ping_stamp_ns.try_into().unwrap_or(0));
                 if sent_at != Time::ZERO && sent_at <= now {
-                    self.neighbours.news.held.push((osd, sent_at + READ_LEASE));
+                    let counts_from = if planted::has(PlantedBug::LeaseFromReceipt) { now } else { sent_at };
+                    self.neighbours.news.held.push((osd, counts_from + READ_LEASE));
                 }
                 if peer.reported_at.take().is_some() {
                     self.take_back(now, conn, fx);
@@ -342,7 +344,8 @@ impl Control {
         peer.conn = None;
         peer.owes_since.get_or_insert(now);
         // Nobody listens there any more: that needs no second witness.
-        let refused = matches!(why, CloseReason::Broken(text) if text.contains("refused"));
+        let refused = matches!(why, CloseReason::Broken(text) if text.contains("refused"))
+            || planted::has(PlantedBug::ResetIsDeath);
         if refused && self.is_up() && !self.life.is_stopping() {
             let flags = MOSDFailure::FAILED | MOSDFailure::IMMEDIATE;
             self.report_failure(now, osd, Duration::ZERO, flags, fx);

@@ -27,6 +27,7 @@ fn core(core: u16) -> Core {
         core: CoreId(core),
         cores: 3,
         log: Default::default(),
+        scan_max: crate::shard::BACKFILL_SCAN_MAX,
         object_cache_bytes: 1 << 20,
         options: Layers::new(Identity::named("osd.0")),
     };

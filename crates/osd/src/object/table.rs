@@ -7,6 +7,7 @@
 
 use super::Watch;
 use crate::fast_map::FastMap;
+use crate::planted::{self, PlantedBug};
 use crate::slab::{Key, Slab};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
@@ -89,7 +90,7 @@ impl ObjectContext {
         match turn {
             _ if self.exclusive || self.block == ObjectBlock::All => false,
             ObjectTurn::Write if self.block == ObjectBlock::Writes => false,
-            ObjectTurn::Read => self.writers == 0,
+            ObjectTurn::Read => self.writers == 0 || planted::has(PlantedBug::ReadUncommitted),
             ObjectTurn::Write => self.readers == 0,
         }
     }

@@ -236,7 +236,7 @@ impl Shard {
         };
         reply.ops = message.ops.iter().enumerate().map(outcome).collect();
         let (version, conn, tid, held) = (seen.version, op.conn, op.tid, op.held);
-        if version <= pg.committed {
+        if version <= pg.committed || planted::has(PlantedBug::DuplicateBeforeCommit) {
             self.reply_by_lease(now, op.pg, conn, Message::with_tid(tid, reply), held, fx);
         } else {
             let at = pg.commit_waiters.partition_point(|w| w.version <= version);

@@ -103,8 +103,9 @@ impl Shard {
         if result >= 0 && !side_effects.is_empty() {
             self.apply_side_effects(now, &op, side_effects, fx);
         }
+        let checked_at = if planted::has(PlantedBug::LeaseBeforeRead) { op.stamps.begun } else { now };
         let Op { conn, tid, pg, object, held, .. } = *op;
-        self.reply_by_lease(now, pg, conn, Message::with_tid(tid, reply), held, fx);
+        self.reply_by_lease(checked_at, pg, conn, Message::with_tid(tid, reply), held, fx);
         self.pass_turn(pg, object);
     }
 

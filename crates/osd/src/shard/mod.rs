@@ -33,7 +33,7 @@ pub use io::{
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use replicated::{
-    LeaseNews, MarkAnswer, PeerStatus, PgStatus, ProgressStatus, READ_LEASE, READ_LEASE_MARGIN,
+    BACKFILL_SCAN_MAX, LeaseNews, MarkAnswer, PeerStatus, PgStatus, ProgressStatus, READ_LEASE, READ_LEASE_MARGIN,
     UnfoundObject, UnfoundPage, choose,
 };
 pub use view::{ClusterView, PoolView};
@@ -62,6 +62,8 @@ pub struct ShardConfig {
     pub limits: Limits,
     pub tracking: TrackingLimits,
     pub log: LogLimits,
+    /// Objects of one window of a backfill, at most.
+    pub scan_max: usize,
     /// For the object contexts of one PG, in bytes.
     pub object_cache_bytes: usize,
 }

@@ -10,7 +10,7 @@ use crate::slab::Key;
 use machine::Time;
 use std::time::Duration;
 use store::{Answer, Query, ReadError, ReadRequest};
-use wire::types::ObjectInfo;
+use wire::types::{Eversion, ObjectInfo};
 
 impl Shard {
     /// It is `key`'s turn. Ends either with the request carried out or with a read under way.
@@ -22,7 +22,10 @@ impl Shard {
             let op = self.take_op(key).expect("just seen");
             return self.pass_turn(op.pg, op.object);
         }
-        let is_known = || self.pgs[op.pg].log.find(&op.reqid).is_some();
+        let pg = &self.pgs[op.pg];
+        let is_old = |version: Eversion| version.epoch < pg.history.same_primary_since;
+        let is_lost = |version| planted::has(PlantedBug::DedupLostAcrossPrimaries) && is_old(version);
+        let is_known = || pg.log.find(&op.reqid).is_some_and(|seen| !is_lost(seen.version));
         if op.access.writes && !planted::has(PlantedBug::LostReqid) && is_known() {
             let op = self.take_op(key).expect("just seen");
             return self.answer_duplicate(now, *op, fx);

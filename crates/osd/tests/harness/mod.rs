@@ -50,6 +50,7 @@ pub fn config() -> ShardConfig {
         limits: Limits::default(),
         tracking: Default::default(),
         log: LogLimits::default(),
+        scan_max: osd::shard::BACKFILL_SCAN_MAX,
         object_cache_bytes: 1 << 20,
     }
 }

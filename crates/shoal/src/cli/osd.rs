@@ -279,6 +279,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
             core,
             cores,
             log: Default::default(),
+            scan_max: osd::shard::BACKFILL_SCAN_MAX,
             object_cache_bytes: OBJECT_CACHE_BYTES,
             options: layers.clone(),
         };

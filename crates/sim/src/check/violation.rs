@@ -30,6 +30,12 @@ pub enum Promise {
     OnEveryMember,
     /// The copies of a PG have the same committed log entries.
     LogsAgree,
+    /// Logs keep to their limits, and no entry is trimmed that an acting member lacks.
+    LogsBounded,
+    /// A primary answers reads while it holds its leases.
+    ReadsByLease,
+    /// A running OSD whose connections break, and no worse, stays up.
+    StaysUp,
     /// In the quiet time the copies of a PG are equal.
     ReplicasEqual,
     /// A request from before the PG's current interval is not executed.

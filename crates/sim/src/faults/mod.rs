@@ -16,6 +16,7 @@ mod schedule;
 
 pub use atlas::Atlas;
 pub use rows::{ROWS, Row};
+pub use schedule::FaultChoice;
 pub(crate) use schedule::Schedule;
 
 use crate::cluster::{ClusterConfig, pool_name};

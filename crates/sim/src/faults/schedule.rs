@@ -5,6 +5,25 @@ use crate::stream;
 use machine::{Random, Time};
 use std::time::Duration;
 
+/// The rows of the table that take part in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultChoice {
+    /// Each row in its share of the seeds.
+    BySeed,
+    /// The rows of these names, in every seed.
+    Only(&'static [&'static str]),
+}
+
+impl FaultChoice {
+    /// `draw`: below 8.
+    fn includes(&self, row: &Row, draw: u64) -> bool {
+        match self {
+            FaultChoice::BySeed => draw < row.seeds_of_8,
+            FaultChoice::Only(names) => names.contains(&row.name),
+        }
+    }
+}
+
 /// The next fault of each row, in one run.
 pub(crate) struct Schedule {
     rows: &'static [Row],
@@ -20,6 +39,7 @@ impl Schedule {
     /// replicated cluster loses disks as the atlas permits.
     pub(crate) fn new(
         rows: &'static [Row],
+        choice: &FaultChoice,
         seed: u64,
         cast: Cast,
         begin: Time,
@@ -29,7 +49,7 @@ impl Schedule {
         let mut next = Vec::new();
         for (index, row) in rows.iter().enumerate() {
             let mut random = stream(seed, row.name);
-            let takes_part = random.below(8) < row.seeds_of_8;
+            let takes_part = choice.includes(row, random.below(8));
             let is_disk = row.damages == Damage::Disk;
             if is_disk && loses_a_disk {
                 next.push((begin + cast.span / 3, index, random));
@@ -92,7 +112,11 @@ mod tests {
 
     /// Every fault of a seed: its row's name, its time and its details.
     fn faults(rows: &'static [Row], seed: u64) -> Vec<(&'static str, Time, String)> {
-        let mut schedule = Schedule::new(rows, seed, cast(), Time::ZERO, END, true);
+        drawn(rows, FaultChoice::BySeed, seed)
+    }
+
+    fn drawn(rows: &'static [Row], choice: FaultChoice, seed: u64) -> Vec<(&'static str, Time, String)> {
+        let mut schedule = Schedule::new(rows, &choice, seed, cast(), Time::ZERO, END, true);
         let mut faults = Vec::new();
         while let Some(at) = schedule.next_at() {
             let (row, fault) = schedule.take(END).expect("a fault is due");
@@ -109,6 +133,16 @@ mod tests {
             assert!(all.len() > 50, "seed {seed} has {} faults", all.len());
             all.retain(|(row, ..)| *row != first[0].name);
             assert_eq!(all, faults(newer, seed), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn chosen_rows_alone_take_part_in_every_seed() {
+        let names = &["connection reset", "disk loss"];
+        for seed in 0..20 {
+            let seen: BTreeSet<&str> =
+                drawn(ROWS, FaultChoice::Only(names), seed).into_iter().map(|(row, ..)| row).collect();
+            assert_eq!(seen, names.iter().copied().collect(), "seed {seed}");
         }
     }
 

@@ -18,7 +18,7 @@ pub use client::{ClientNode, QUIET, Shared};
 pub use keys::Keys;
 pub use mgr::MgrNode;
 pub use mon::MonNode;
-pub use osd::{OsdConfig, OsdNode};
+pub use osd::{Bounds, OsdConfig, OsdNode};
 pub use osd_store::Medium;
 pub use workload::Workload;
 

@@ -44,6 +44,30 @@ pub struct OsdConfig {
     pub osd: OsdId,
     pub medium: Medium,
     pub cores: u16,
+    pub bounds: Bounds,
+}
+
+/// Bounds of an OSD's logs and backfills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub log: LogLimits,
+    /// Objects of one window of a backfill, at most.
+    pub scan_max: usize,
+}
+
+impl Bounds {
+    /// Logs of some seconds.
+    pub const SMALL: Bounds =
+        Bounds { log: LogLimits { max_entries: 20, max_duplicates: 1000, batch: 5 }, scan_max: 3 };
+
+    /// The usual ones. Logs on disks are trimmed within a run.
+    pub fn of(medium: Medium) -> Bounds {
+        let log = match medium {
+            Medium::Memory => LogLimits::default(),
+            Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
+        };
+        Bounds { log, scan_max: shard::BACKFILL_SCAN_MAX }
+    }
 }
 
 pub struct OsdNode {
@@ -176,6 +200,10 @@ impl OsdNode {
         if let NetEffect::Send { message, .. } = &effect {
             let core = self.cores[usize::from(at.0)].core.as_ref();
             self.acks.extend(osd_sight::ack(self.config.osd, core, message));
+            if let Some(words) = core.and_then(|core| osd_sight::read_without_lease(core, now, message)) {
+                let words = format!("{} {words}", self.config.osd);
+                self.history.borrow_mut().violation(Promise::ReadsByLease, words);
+            }
         }
         if let NetEffect::Send { conn, message } = &effect
             && let Some(outdated) = self.answers_outdated(*conn, message)
@@ -322,10 +350,8 @@ impl OsdNode {
             osd: self.config.osd,
             core,
             cores: self.config.cores,
-            log: match self.config.medium {
-                Medium::Memory => LogLimits::default(),
-                Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
-            },
+            log: self.config.bounds.log,
+            scan_max: self.config.bounds.scan_max,
             object_cache_bytes: 1 << 20,
             options: self.layers(),
         }
@@ -481,7 +507,8 @@ impl Node for OsdNode {
 
     fn pg_sights(&self, now: Time, look: Look) -> Vec<PgSight> {
         let cores = self.cores.iter().filter_map(|core| core.core.as_ref());
-        cores.flat_map(|core| osd_sight::pg_sights(self.config.osd, core, now, look)).collect()
+        let OsdConfig { osd, bounds, .. } = &self.config;
+        cores.flat_map(|core| osd_sight::pg_sights(*osd, core, now, &bounds.log, look)).collect()
     }
 
     fn take_acks(&mut self) -> Vec<Ack> {

@@ -6,6 +6,7 @@ use crate::check::copies::{Ack, Contents, ObjectContents, PgContents};
 use bytes::Bytes;
 use machine::Time;
 use osd::node::Core;
+use osd::pg::log::LogLimits;
 use osd::pg::role::{Replica, Role};
 use osd::pg::{Pg, PgPhase};
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
@@ -13,13 +14,13 @@ use wire::messages::{Body, Message};
 use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
 
 /// The PGs on one core. `now` judges leases.
-pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, look: Look) -> Vec<PgSight> {
+pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
     let copies = core.copies().filter(|pg| look.sees(pg.id) && pg.moving.is_none());
     let copies = copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing));
-    copies.map(|pg| sight(osd, pg, core.may_read(pg, now), look)).collect()
+    copies.map(|pg| sight(osd, pg, core.may_read(pg, now), limits, look)).collect()
 }
 
-fn sight(osd: OsdId, pg: &Pg, may_read: bool, look: Look) -> PgSight {
+fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) -> PgSight {
     let role = match &pg.role {
         Role::None => PgRole::Idle,
         Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
@@ -45,6 +46,10 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, look: Look) -> PgSight {
         committed_to: pg.committed,
         is_backfilled: pg.progress.is_complete(),
         missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
+        log_tail: pg.log.tail(),
+        log_len: pg.log.entries().len(),
+        duplicates_len: pg.log.duplicates().len(),
+        log_limits: *limits,
         log,
     }
 }
@@ -62,6 +67,19 @@ pub(super) fn ack(osd: OsdId, core: Option<&Core>, message: &Message) -> Option<
     let copy = core.and_then(|core| core.copies().find(|copy| copy.id.pg == pg));
     let by_primary = copy.is_some_and(|copy| matches!(copy.role, Role::Primary(_)));
     Some(Ack { osd, pg, version, by_primary })
+}
+
+/// A successful answer to a read that leaves its primary without the leases of the acting set.
+pub(super) fn read_without_lease(core: &Core, now: Time, message: &Message) -> Option<String> {
+    let Body::MOSDOpReply(reply) = &message.body else { return None };
+    let is_read = reply.flags.contains(OsdFlags::READ) && !reply.flags.intersects(OsdFlags::WRITE);
+    if !is_read || reply.result < 0 {
+        return None;
+    }
+    let pg = core.copies().find(|copy| copy.id.pg == reply.pg)?;
+    let serves = matches!(pg.role, Role::Primary(_)) && pg.phase == PgPhase::Active;
+    let is_leased = core.may_read(pg, now);
+    (serves && !is_leased).then(|| format!("answers a read of PG {} without its leases", reply.pg))
 }
 
 /// Reads all objects of all PGs in a core's stores.

@@ -27,6 +27,7 @@ use crate::planted::{self, PlantedBug};
 use crate::shard::{Interval, PgOrder};
 use machine::CoreId;
 use placement::{Placement, PlacementTable};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PoolId, SpgId};
@@ -78,6 +79,8 @@ pub struct Holdings {
     unsaved: BTreeSet<PgId>,
     /// What the stores and the records brought, until [`Holdings::start`].
     loading: start::Loading,
+    /// The map whose placement [`Holdings::check`] has compared.
+    checked: Cell<Epoch>,
 }
 
 impl Holdings {
@@ -91,6 +94,7 @@ impl Holdings {
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
             loading: start::Loading::default(),
+            checked: Cell::new(0),
         }
     }
 
@@ -486,9 +490,12 @@ impl Holdings {
         self.check_placement();
     }
 
-    /// Maps one PG without the table, another one with each epoch.
+    /// Maps one PG without the table, another one with each epoch, once.
     fn check_placement(&self) {
         let map = self.table.map();
+        if self.checked.replace(map.epoch) == map.epoch {
+            return;
+        }
         let at = (map.epoch as usize).checked_rem(self.entries.len());
         let Some((pg, entry)) = at.and_then(|at| self.entries.iter().nth(at)) else { return };
         let mut placement = Placement::default();

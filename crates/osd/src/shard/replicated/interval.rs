@@ -6,6 +6,7 @@ use crate::object::ObjectTable;
 use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Replica, Role};
 use crate::pg::{Pg, PgPhase};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::{ConnId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +95,9 @@ impl Shard {
     /// dropped requests are told to hold back: they send these again when they are let go.
     pub(in crate::shard) fn end_role(&mut self, key: Key, phase: PgPhase, fx: &mut Fx) {
         self.peering.remove(&key);
-        self.end_backfill(key);
+        if !planted::has(PlantedBug::BackfillPlaceLeaked) {
+            self.end_backfill(key);
+        }
         for conn in self.drop_requests(key) {
             self.hold_back(key, conn, fx);
         }

@@ -35,6 +35,7 @@ pub(super) use lost::UnfoundList;
 pub use lost::{MarkAnswer, UnfoundObject, UnfoundPage};
 pub(super) use pace::BackfillPlaces;
 pub(super) use repair::InfoRead;
+pub use scan::BACKFILL_SCAN_MAX;
 pub(super) use scan::ScanStep;
 pub(super) use statements::Early;
 pub use status::{PeerStatus, PgStatus, ProgressStatus};

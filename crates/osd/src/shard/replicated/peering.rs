@@ -11,6 +11,7 @@ use crate::pg::log::PgLog;
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Stage};
 use crate::pg::{Pg, meta};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeMap;
@@ -145,7 +146,8 @@ impl Shard {
 
         // 6. The map must say that this interval may write, before it does.
         let row = map.osd(own);
-        if row.is_none_or(|row| row.info.up_thru < interval.since) {
+        let may_write = row.is_some_and(|row| row.info.up_thru >= interval.since);
+        if !may_write && !planted::has(PlantedBug::UpThruSkipped) {
             let asks = primary.stage != Stage::WaitUpThru;
             primary.stage = Stage::WaitUpThru;
             if asks {
@@ -260,7 +262,11 @@ impl Shard {
     }
 
     pub(super) fn on_log_request(&mut self, key: Key, from: i32, have: Eversion, fx: &mut Fx) {
-        let run = log_run(&self.pgs[key].log, have);
+        let pg = &self.pgs[key];
+        let mut run = log_run(&pg.log, have);
+        if planted::has(PlantedBug::LogSinceStarted) {
+            run.entries.retain(|entry| entry.version.epoch >= pg.history.last_epoch_started);
+        }
         self.tell_peer(key, from, PeerBody::Log(run), fx);
     }
 

@@ -12,6 +12,7 @@ use super::lost::info_in;
 use crate::object::ObjectBlock;
 use crate::pg::meta;
 use crate::pg::role::{Role, Stage};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use store::{Answer, ReadError};
 use wire::types::{Epoch, HObject};
@@ -71,7 +72,7 @@ impl Shard {
     pub(super) fn repair_for_push(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
         let is_used = pg.objects.find(object).is_some_and(|context| pg.objects[context].is_exclusive());
-        if !is_used {
+        if !is_used || planted::has(PlantedBug::RepairBesideWrite) {
             return self.begin_repair(key, object, fx);
         }
         if let Role::Primary(primary) = &mut pg.role

@@ -7,8 +7,8 @@ use crate::slab::Key;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
 use wire::types::{Epoch, Eversion, HObject, MissingObject, ObjectInfo, PeerBody, ScanAnswer};
 
-/// Objects of one listing.
-const SCAN_MAX: usize = 128;
+/// Objects of one listing, at most, unless a configuration says otherwise.
+pub const BACKFILL_SCAN_MAX: usize = 128;
 
 /// What a read of a scan belongs to.
 pub(in crate::shard) struct ScanStep {
@@ -33,7 +33,7 @@ impl Shard {
         let scan = self.next_transfer;
         let pg = &mut self.pgs[key];
         let (collection, interval) = (pg.collection, pg.interval.since);
-        let queries = vec![Query::List { end: ObjectId::from(end.clone()), max: SCAN_MAX }];
+        let queries = vec![Query::List { end: ObjectId::from(end.clone()), max: self.config.scan_max }];
         let request = ReadRequest { collection, object: ObjectId::from(begin.clone()), queries };
         let state = Scan { begin, end, objects: Vec::new(), outstanding: 1, asker };
         pg.scans.insert(scan, state);

@@ -42,7 +42,7 @@ impl Shard {
         for (to, message) in messages {
             fx.push(Effect::SendPeer { to, message });
         }
-        let trimmed = |pg: &mut Pg| pg.log.trim(&limits, pg.committed);
+        let trimmed = |pg: &mut Pg| pg.log.trim(&limits, trim_bound(pg.committed));
         let transaction = append_entry(pg, entry, changes, trimmed);
         self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
     }
@@ -140,7 +140,8 @@ impl Shard {
         pg.progress.stats = counts;
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
-        let trimmed = |pg: &mut Pg| pg.log.trim_to(log_tail.min(pg.committed), limits.max_duplicates);
+        let trimmed =
+            |pg: &mut Pg| pg.log.trim_to(log_tail.min(trim_bound(pg.committed)), limits.max_duplicates);
         let transaction = append_entry(pg, entry, changes, trimmed);
         self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
     }
@@ -225,6 +226,11 @@ fn note_lost(pg: &mut Pg, entry: &LogEntry) -> Option<Change> {
         }
         _ => None,
     }
+}
+
+/// The newest entry that may be trimmed.
+fn trim_bound(committed: Eversion) -> Eversion {
+    if planted::has(PlantedBug::TrimBeforeCommit) { Eversion::MAX } else { committed }
 }
 
 fn is_own_record(change: &Change) -> bool {

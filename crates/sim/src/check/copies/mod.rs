@@ -5,10 +5,12 @@
 //! - [`one_writer`]: one interval of a PG at a time commits writes, and no older one answers reads.
 //! - [`acknowledged`]: an acknowledged write is durable on every acting member.
 //! - [`log_agreement`]: the copies' logs have the same committed entries.
+//! - [`log_bounds`]: logs keep to their limits, and no entry is trimmed that an acting member lacks.
 //! - [`replicas_equal`]: in the quiet time the copies have the same bytes, attributes and omap.
 
 pub mod acknowledged;
 pub mod log_agreement;
+pub mod log_bounds;
 pub mod one_writer;
 pub mod replicas_equal;
 pub mod sight;
@@ -54,5 +56,6 @@ impl Watch {
 /// Checks the invariants that hold at any moment.
 pub fn check(sights: &Sights) -> Result<(), Finding> {
     one_writer::check(sights).map_err(|words| (Promise::OneWriter, words))?;
+    log_bounds::check(sights).map_err(|words| (Promise::LogsBounded, words))?;
     log_agreement::check(sights).map_err(|words| (Promise::LogsAgree, words))
 }

@@ -3,6 +3,7 @@
 //! Clients see answers; these checkers see every OSD's state at one moment of the world. A [`PgSight`] is a copy of facts
 //! that the OSD's node core states about a PG.
 
+use osd::pg::log::LogLimits;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{Epoch, Eversion, HObject, OsdId, PgId, SpgId};
 
@@ -26,6 +27,11 @@ pub struct PgSight {
     pub is_backfilled: bool,
     /// Objects that the log has and the store lacks, with the versions that are needed.
     pub missing: BTreeMap<HObject, Eversion>,
+    /// The newest version that was trimmed from the log.
+    pub log_tail: Eversion,
+    pub log_len: usize,
+    pub duplicates_len: usize,
+    pub log_limits: LogLimits,
     /// Log entries, oldest first. Empty unless the look is [`Look::Logs`].
     pub log: Vec<(Eversion, HObject)>,
 }
@@ -184,6 +190,10 @@ pub(crate) mod tests {
             committed_to: at(10, 5),
             is_backfilled: true,
             missing: BTreeMap::new(),
+            log_tail: at(0, 0),
+            log_len: 5,
+            duplicates_len: 0,
+            log_limits: LogLimits { max_entries: 10, max_duplicates: 10, batch: 2 },
             log: (1..=5).map(|version| (at(10, version), HObject::min())).collect(),
         }
     }
