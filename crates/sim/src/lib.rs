@@ -14,6 +14,7 @@ mod clock;
 pub mod cluster;
 pub mod coverage;
 pub mod faults;
+pub mod ledger;
 pub mod network;
 pub mod node;
 pub mod nodes;

@@ -5,6 +5,7 @@ mod campaign;
 use clap::ValueEnum;
 use std::io::Write;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 Examples:
   shoal sim --seeds 0..200 --jobs 2        200 seeds of ten simulated minutes, and a summary
   shoal sim --seeds 0..8 --twice-in 4      one in four runs twice; the two must be the same
+  shoal sim --seeds 0..8 --ledger seeds.tsv  and a line for each in a file
   shoal sim --seed 7                       one seed, with faults injected and messages seen
   shoal sim --seed 7 --trace               and every event in words, to find out what went wrong
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
@@ -39,6 +41,9 @@ pub struct Args {
     /// Run one seed in N a second time, and compare the traces
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     twice_in: Option<u64>,
+    /// Append a line for each seed to FILE: commit, options, seed, minutes, answers, trace and result
+    #[arg(long, value_name = "FILE", requires = "seeds")]
+    ledger: Option<PathBuf>,
     /// Print every event in words
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
@@ -112,7 +117,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 seeds: seeds.clone(),
                 jobs: jobs.max(1),
                 twice_in: args.twice_in,
-                replay: replay_options(args),
+                minutes: args.minutes,
+                options: given_options(args),
+                ledger: args.ledger.as_deref().map(campaign::LedgerFile::open).transpose()?,
             };
             campaign.run(&config)?
         }
@@ -181,9 +188,9 @@ fn cluster(args: &Args) -> anyhow::Result<Option<sim::ClusterChoice>> {
     Ok(Some(sim::ClusterChoice::Always(cluster)))
 }
 
-/// The options that a replay of one seed must be given again.
-fn replay_options(args: &Args) -> String {
-    let mut options = format!(" --minutes {}", args.minutes);
+/// The options besides seed and minutes that a replay of one seed must be given again.
+fn given_options(args: &Args) -> String {
+    let mut options = String::new();
     let name =
         |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| value().map(|v| v.get_name().to_owned());
     if let Some(level) = args.level.and_then(|level| name(&|| level.to_possible_value())) {
@@ -229,7 +236,7 @@ mod tests {
         let pool = sim::PoolConfig { size: 3, min_size: 1, pg_num: 8 };
         let cluster_config = sim::ClusterConfig { osds: 5, pools: vec![pool; 2] };
         assert_eq!(cluster(&given).unwrap(), Some(sim::ClusterChoice::Always(cluster_config)));
-        assert_eq!(replay_options(&given), " --minutes 10 --osds 5 --pools 2 --size 3 --min-size 1");
+        assert_eq!(given_options(&given), " --osds 5 --pools 2 --size 3 --min-size 1");
     }
 
     #[test]

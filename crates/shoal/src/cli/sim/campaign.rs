@@ -1,11 +1,14 @@
 //! A campaign of many seeds: distribution to threads, progress, and the summary.
 
 use super::super::term;
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::system;
-use sim::{Config, Coverage, Report};
-use std::io::{IsTerminal, stderr, stdout};
+use sim::{Config, Coverage, Report, ledger};
+use std::fs::{File, OpenOptions};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -15,8 +18,37 @@ pub struct Campaign {
     pub jobs: usize,
     /// One seed in this many runs twice.
     pub twice_in: Option<u64>,
-    /// The options of a replay besides the seed.
-    pub replay: String,
+    pub minutes: u64,
+    /// The options of a replay besides the seed and the minutes.
+    pub options: String,
+    pub ledger: Option<LedgerFile>,
+}
+
+/// A file of [`sim::ledger`] entries that grows.
+pub struct LedgerFile {
+    file: File,
+    commit: &'static str,
+}
+
+impl LedgerFile {
+    /// Opens a ledger, and begins one if there is none.
+    pub fn open(path: &Path) -> anyhow::Result<LedgerFile> {
+        let commit = option_env!("SHOAL_COMMIT").filter(|commit| !commit.is_empty()).context(
+            "this program does not know its commit, which --ledger records: build it with tests/seeds",
+        )?;
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        let mut file = opened.with_context(|| format!("{} cannot be opened", path.display()))?;
+        if file.metadata()?.len() == 0 {
+            writeln!(file, "{}", ledger::HEADER)?;
+        }
+        Ok(LedgerFile { file, commit })
+    }
+
+    fn append(&self, options: &str, minutes: u64, report: &Report) -> anyhow::Result<()> {
+        let entry = ledger::Entry::new(self.commit, options, minutes, report);
+        // One write a line: several programs may append to one file.
+        (&self.file).write_all(format!("{entry}\n").as_bytes()).context("the ledger cannot be written")
+    }
 }
 
 /// The outcome of one seed.
@@ -61,6 +93,9 @@ impl Campaign {
             let bar = progress_bar(self.seeds.end - self.seeds.start);
             for outcome in outcomes {
                 bar.inc(1);
+                if let Some(ledger) = &self.ledger {
+                    ledger.append(&self.options, self.minutes, &outcome.report)?;
+                }
                 if !outcome.holds() {
                     bar.suspend(|| self.tell_failure(&outcome));
                 }
@@ -94,7 +129,7 @@ impl Campaign {
     }
 
     fn replay_command(&self, seed: u64) -> String {
-        format!("shoal sim --seed {seed}{}", self.replay)
+        format!("shoal sim --seed {seed} --minutes {}{}", self.minutes, self.options)
     }
 
     fn summarize(&self, totals: &Totals, cpu: Duration, elapsed: Duration) {
