@@ -21,6 +21,7 @@ pub(crate) mod pg_info;
 mod pg_query;
 mod pg_stats;
 mod pulse;
+mod ping_times;
 mod reports;
 mod signals;
 #[cfg(test)]
