@@ -48,6 +48,7 @@ impl Server {
             core: CORE,
             cores: 2,
             log: LogLimits::default(),
+            scan_max: osd::shard::BACKFILL_SCAN_MAX,
             object_cache_bytes: 8 << 20,
             options: Layers::new(Named::named("osd.0")),
         };

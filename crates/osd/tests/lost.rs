@@ -73,7 +73,7 @@ fn unfound_objects_are_listed_with_their_versions() {
     assert_eq!((page.num_missing, page.num_unfound, page.has_more), (2, 2, false));
     assert_eq!(names(&page), ["a", "n"]);
     for row in &page.objects {
-        let is_new = *row.object.name == *"n";
+        let is_new = &row.object.name[..] == b"n";
         assert_eq!(row.have == Eversion::ZERO, is_new);
         assert!(row.have < row.need);
     }

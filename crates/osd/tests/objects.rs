@@ -111,7 +111,7 @@ fn ordered_read_is_answered_after_earlier_writes() {
         host.request(object("a"), vec![write_full(b"2")]),
     ];
     let mut ordered = host.request(object("a"), vec![read(0, 0)]);
-    ordered.flags = ordered.flags | OsdFlags::RWORDERED;
+    ordered.flags |= OsdFlags::RWORDERED;
     let later = host.request(object("a"), vec![write_full(b"3")]);
     let requests = writes.into_iter().chain([ordered, later]);
     let tids: Vec<u64> = requests.map(|request| host.send(1, request)).collect();

@@ -8,7 +8,7 @@ use super::Control;
 use super::pg_info::PgInfo;
 use super::pg_stats::present_status;
 use crate::shard::{PeerStatus, PgReport, PgStatus, ProgressStatus, UnfoundObject, UnfoundPage};
-use command::{Answer, Format, Json, errno, object, pg_json};
+use command::{Answer, Format, Json, errno, object};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::text::stamp;
 use wire::types::{

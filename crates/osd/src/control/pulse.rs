@@ -35,7 +35,8 @@ impl Control {
         let (device, core) = (self.stalls.device(), self.stalls.core());
         let is_up = self.life.is_up() && self.is_up();
         // One that went down for a stall goes on to tell of it.
-        if !is_up && !(self.life.is_marked_down() && !device.max(core).is_zero()) {
+        let tells_of_stall = self.life.is_marked_down() && !device.max(core).is_zero();
+        if !is_up && !tells_of_stall {
             self.pulses.next_at = None;
             return;
         }

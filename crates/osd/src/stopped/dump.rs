@@ -105,6 +105,8 @@ fn entry(entry: &LogEntry) -> Json {
     let op = match entry.kind {
         EntryKind::Modify => "modify",
         EntryKind::Delete => "delete",
+        EntryKind::LostRevert => "l_revert",
+        EntryKind::LostDelete => "l_delete",
         EntryKind::Error => "error",
     };
     object! {

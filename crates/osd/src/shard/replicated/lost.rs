@@ -365,7 +365,9 @@ impl Shard {
             pg.objects[context].state = ObjectState::Absent;
         }
         let Role::Primary(primary) = &mut pg.role else { return };
-        primary.peers.values_mut().for_each(|peer| drop(peer.missing.remove(object)));
+        for peer in primary.peers.values_mut() {
+            peer.missing.remove(object);
+        }
         self.unblock(key, object);
     }
 
