@@ -2,7 +2,6 @@
 becomes active, info and log have the keys of stock's ceph-objectstore-tool 16.2."""
 import json
 import os
-import shutil
 from pathlib import Path
 
 from harness import SHOAL, eventually, run
@@ -135,14 +134,13 @@ class StoppedOsds(ReplicatedTest):
         self.put(pool, {f"new{n}": b"lost" for n in range(20)})
         self.kill(0)
         self.wait_down(0)
-        lost = self.scratch / "osd.0.lost"
-        shutil.copytree(self.cluster.dir / "osd.0", lost, symlinks=True)
+        # A declaration needs the OSD down: an empty one takes its place afterwards.
+        self.client.ceph("osd", "lost", "0", "--yes-i-really-mean-it")
         self.start(1)
         self.wait_up(1)
         self.client.ceph("osd", "in", "1")
         self.cluster.replace_osd(0)
         self.wait_up(0)
-        self.client.ceph("osd", "lost", "0", "--yes-i-really-mean-it", check=False)
         eventually(lambda: all("incomplete" in row["state"] for row in self.pgs.all(pool) if row["pgid"] in pgs),
                    CLEAN_SECONDS_MAX)
         self.stop(1)
