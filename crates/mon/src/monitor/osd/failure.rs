@@ -6,7 +6,7 @@
 use super::super::{Monitor, Turn};
 use super::requests::Down;
 use super::{BEACON_INTERVAL_DEFAULT_S, Beacon, GRACE_MIN};
-use crate::crush::{location, location_text};
+use crate::crush::location_text;
 use crate::osd_flags::{Hold, holds};
 use crate::osd_step::step_after;
 use machine::net::NetEffect;
@@ -22,8 +22,40 @@ const BEACONS_MISSED_MAX: u64 = 3;
 /// Time in which the reports of others may contradict that of a partner.
 const HEARING: Duration = Duration::from_millis(500);
 
-/// Reports about an OSD, by reporter.
-pub(super) type Reporters = BTreeMap<i32, Report>;
+/// Reports about an OSD.
+#[derive(Debug, Default)]
+pub(super) struct Reporters {
+    /// By reporter.
+    reports: BTreeMap<i32, Report>,
+    /// Reports of more than silence.
+    close: usize,
+}
+
+impl Reporters {
+    fn is_empty(&self) -> bool {
+        self.reports.is_empty()
+    }
+
+    fn contains(&self, reporter: i32) -> bool {
+        self.reports.contains_key(&reporter)
+    }
+
+    fn insert(&mut self, reporter: i32, report: Report) {
+        let before = self.reports.insert(reporter, report);
+        self.close += usize::from(report.is_close());
+        self.close -= usize::from(before.is_some_and(|report| report.is_close()));
+    }
+
+    fn remove(&mut self, reporter: i32) {
+        let before = self.reports.remove(&reporter);
+        self.close -= usize::from(before.is_some_and(|report| report.is_close()));
+    }
+
+    fn retain(&mut self, keeps: impl Fn(i32, &Report) -> bool) {
+        self.reports.retain(|reporter, report| keeps(*reporter, report));
+        self.close = self.reports.values().filter(|report| report.is_close()).count();
+    }
+}
 
 /// One OSD has missed another.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +80,10 @@ enum Evidence {
 impl Report {
     fn failed_for(&self, now: Time) -> Duration {
         self.failed_for + now.since(self.at)
+    }
+
+    fn is_close(&self) -> bool {
+        self.evidence != Evidence::Silence
     }
 }
 
@@ -77,7 +113,7 @@ impl Monitor {
             let line = format!("osd.{target} failure report canceled by osd.{reporter}");
             self.osd.requests.lines.push((LogPriority::DEBUG, line));
             if let Some(reporters) = self.osd.failures.get_mut(&target) {
-                reporters.remove(&reporter);
+                reporters.remove(reporter);
             }
             return;
         }
@@ -99,7 +135,7 @@ impl Monitor {
         let failed_for = Duration::from_secs(m.failed_for_s.max(0) as u64);
         let report = Report { at: turn.now, failed_for, evidence };
         self.osd.failures.entry(target).or_default().insert(reporter, report);
-        self.judge(turn, target);
+        self.judge(turn.now, target);
     }
 
     /// The OSD has a session here and pulses.
@@ -121,7 +157,8 @@ impl Monitor {
     pub(in crate::monitor) fn on_osd_gone(&mut self, osd: i32) {
         let refused =
             |(reporter, report): (&i32, &Report)| (report.evidence == Evidence::Refused).then_some(*reporter);
-        let reporter = self.osd.failures.get(&osd).and_then(|reporters| reporters.iter().find_map(refused));
+        let reporter =
+            self.osd.failures.get(&osd).and_then(|reporters| reporters.reports.iter().find_map(refused));
         if let Some(reporter) = reporter
             && !self.has_session_of(osd)
             && self.can_mark_down(osd)
@@ -136,84 +173,74 @@ impl Monitor {
         let map = self.head.osdmap();
         let stale = self.options.osd_heartbeat_grace + self.options.osd_heartbeat_stale;
         self.osd.failures.retain(|target, reporters| {
-            reporters.retain(|osd, report| map.is_up(*osd) && report.failed_for(turn.now) < stale);
+            reporters.retain(|osd, report| map.is_up(osd) && report.failed_for(turn.now) < stale);
             map.is_up(*target) && !reporters.is_empty()
         });
-        let suspects: Vec<i32> = self.osd.failures.keys().copied().collect();
-        for osd in suspects {
-            self.judge(turn, osd);
+        self.judge_all(turn.now);
+    }
+
+    /// Judges every OSD that others report.
+    pub(super) fn judge_all(&mut self, now: Time) {
+        for osd in self.osd.failures.keys().copied().collect::<Vec<_>>() {
+            self.judge(now, osd);
         }
     }
 
-    /// The name of the subtree that the reports of this OSD count for.
-    fn place_of(&self, osd: i32) -> String {
-        let level = &self.options.osd_reporter_subtree_level;
-        let path = location(&self.head.osdmap().crush, osd).into_iter();
-        let place = path.filter(|(kind, _)| kind == level).map(|(_, name)| name).next();
-        place.unwrap_or(format!("osd.{osd}"))
-    }
-
-    /// Marks an OSD down that its partners miss: those of two other subtrees, or of one if there is no second one. In a cluster
-    /// of one subtree two OSDs are enough.
+    /// Marks an OSD down that its partners miss, or that enough reporters have missed for the grace. Reporters count by their
+    /// failure domains.
     ///
-    /// Of two OSDs that miss each other, the report of the one that more OSDs miss does not count. Of equals the one with the
-    /// lower number stays up. No report counts before the others had time to come.
-    pub(super) fn judge_by_partners(&mut self, now: Time, target: i32) -> bool {
-        let accusers = |osd: i32| self.osd.failures.get(&osd);
-        let Some(reporters) = accusers(target) else { return false };
-        let is_close = |report: &Report| report.evidence != Evidence::Silence;
-        let count = |osd: i32| accusers(osd).map_or(0, |all| all.values().filter(|r| is_close(r)).count());
-        let is_believed = |reporter: i32| {
-            let is_mutual = accusers(reporter).is_some_and(|all| all.contains_key(&target));
-            !is_mutual || (count(reporter), reporter) < (count(target), target)
-        };
-        let is_heard = |report: &Report| is_close(report) && now.since(report.at) >= HEARING;
-        let close = reporters.iter().filter(|(_, report)| is_heard(report)).map(|(reporter, _)| *reporter);
-        let believed: BTreeSet<i32> = close.filter(|reporter| is_believed(*reporter)).collect();
-        if believed.is_empty() {
-            return false;
-        }
-        let map = self.head.osdmap();
-        let others: BTreeSet<i32> = map.osd_ids().filter(|osd| *osd != target && map.is_up(*osd)).collect();
-        let own_place = self.place_of(target);
-        let elsewhere = |osds: &BTreeSet<i32>| -> BTreeSet<String> {
-            osds.iter().map(|osd| self.place_of(*osd)).filter(|place| *place != own_place).collect()
-        };
-        let min = self.options.osd_min_down_reporters.max(1) as usize;
-        let there_are = elsewhere(&others).len();
-        let (have, need) = match there_are {
-            0 => (believed.len(), min.min(others.len())),
-            _ => (elsewhere(&believed).len(), min.min(there_are)),
-        };
-        if have < need || !self.can_mark_down(target) {
-            return false;
-        }
-        let level = if there_are == 0 { "osd" } else { &self.options.osd_reporter_subtree_level };
-        let why = format!("({have} reporters from different {level} that share placement groups with it)");
-        self.fail(target, &why, None);
-        true
-    }
-
-    /// Marks an OSD down when reporters in enough subtrees have all missed it for the grace.
-    fn judge(&mut self, turn: &mut Turn<'_>, target: i32) {
-        if self.judge_by_partners(turn.now, target) {
+    /// Partners: those of two other domains, or of one if there is no second one. In a cluster of one domain two OSDs are
+    /// enough. Of two OSDs that miss each other, the report of the one that more OSDs miss does not count. Of equals the one
+    /// with the lower number stays up. No report counts before the others had time to come.
+    ///
+    /// Costs a look at each report about the OSD.
+    fn judge(&mut self, now: Time, target: i32) {
+        let Some(reporters) = self.osd.failures.get(&target).filter(|reporters| !reporters.is_empty()) else {
             return;
-        }
-        let Some(reporters) = self.osd.failures.get(&target) else { return };
+        };
         let level = &self.options.osd_reporter_subtree_level;
-        let places: BTreeSet<String> = reporters.keys().map(|&r| self.place_of(r)).collect();
-        let Some(failed_for) = reporters.values().map(|report| report.failed_for(turn.now)).min() else {
-            return;
+        let map = self.head.osdmap();
+        self.osd.places.follow(map, level);
+        let places = &self.osd.places;
+        let own_place = places.of(target);
+        let is_believed = |reporter: i32| {
+            let counter = self.osd.failures.get(&reporter).filter(|about| about.contains(target));
+            counter.is_none_or(|about| (about.close, reporter) < (reporters.close, target))
         };
-        let grace = self.grace_of(target, reporters, failed_for, self.wall(turn.now));
-        let is_enough = places.len() as u64 >= self.options.osd_min_down_reporters.max(1);
-        if is_enough && failed_for >= grace && self.can_mark_down(target) {
-            let why = format!(
+        let (mut partners, mut partners_elsewhere) = (0, BTreeSet::new());
+        let (mut everywhere, mut failed_for) = (BTreeSet::new(), Duration::MAX);
+        for (&reporter, report) in &reporters.reports {
+            let place = places.of(reporter);
+            everywhere.insert(place);
+            failed_for = failed_for.min(report.failed_for(now));
+            if report.is_close() && now.since(report.at) >= HEARING && is_believed(reporter) {
+                partners += 1;
+                if place != own_place {
+                    partners_elsewhere.insert(place);
+                }
+            }
+        }
+        let min = self.options.osd_min_down_reporters.max(1) as usize;
+        let there_are = places.others_up(own_place);
+        let (have, need, domain) = match there_are {
+            0 => (partners, min.min(places.osds_up().saturating_sub(1)), "osd"),
+            _ => (partners_elsewhere.len(), min.min(there_are), level.as_str()),
+        };
+        let why = if have >= need.max(1) {
+            format!("({have} reporters from different {domain} that share placement groups with it)")
+        } else {
+            let grace = self.grace_of(target, reporters, failed_for, self.wall(now));
+            if everywhere.len() < min || failed_for < grace {
+                return;
+            }
+            format!(
                 "({} reporters from different {level} after {:.6} >= grace {:.6})",
-                places.len(),
+                everywhere.len(),
                 failed_for.as_secs_f64(),
                 grace.as_secs_f64()
-            );
+            )
+        };
+        if self.can_mark_down(target) {
             self.fail(target, &why, None);
         }
     }
@@ -231,8 +258,8 @@ impl Monitor {
             let elapsed_ns = now.as_nanos().saturating_sub(xinfo.down_stamp.as_nanos());
             Some(self.laggy_grace_s(xinfo, Duration::from_nanos(elapsed_ns)))
         };
-        let reporters_s: f64 = reporters.keys().filter_map(of_reporter).sum();
-        grace + Duration::from_secs_f64(own_s + reporters_s / reporters.len().max(1) as f64)
+        let reporters_s: f64 = reporters.reports.keys().filter_map(of_reporter).sum();
+        grace + Duration::from_secs_f64(own_s + reporters_s / reporters.reports.len().max(1) as f64)
     }
 
     /// Seconds by which the laggy history of an OSD lengthens a grace; it fades with a half-life.
@@ -266,7 +293,7 @@ impl Monitor {
         self.osd.failures.remove(&osd);
         // Its own reports count no more.
         for reporters in self.osd.failures.values_mut() {
-            reporters.remove(&osd);
+            reporters.remove(osd);
         }
         self.osd.beacons.remove(&osd);
         self.osd.pulses.forget(osd);

@@ -8,6 +8,7 @@ mod clean_epochs;
 mod creating;
 mod failure;
 mod mark_out;
+mod places;
 mod pulse;
 mod requests;
 
@@ -19,6 +20,7 @@ use crate::state::State;
 use clean_epochs::CleanEpochs;
 use failure::Reporters;
 use machine::{ConnId, Time};
+use places::Places;
 use pulse::Pulses;
 use requests::{Requests, TempRequest};
 use std::collections::BTreeMap;
@@ -41,6 +43,7 @@ struct Beacon {
 pub(super) struct OsdWatch {
     beacons: BTreeMap<i32, Beacon>,
     failures: BTreeMap<i32, Reporters>,
+    places: Places,
     pub(in crate::monitor) pulses: Pulses,
     /// OSDs that are down and in, since when this monitor has seen them so.
     down_since: BTreeMap<i32, Time>,

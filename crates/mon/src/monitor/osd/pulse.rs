@@ -84,9 +84,7 @@ impl Monitor {
             pulses.by_osd.values_mut().for_each(|pulse| pulse.at = (pulse.at + late).min(turn.now));
         }
         self.judge_silent_pulses(turn.now);
-        for osd in self.osd.failures.keys().copied().collect::<Vec<_>>() {
-            self.judge_by_partners(turn.now, osd);
-        }
+        self.judge_all(turn.now);
     }
 
     fn judge_silent_pulses(&mut self, now: Time) {

@@ -184,3 +184,15 @@ fn of_osds_that_miss_each_other_the_lonelier_goes() {
     two.hear();
     assert_eq!(two.up(), [0], "there is no second witness");
 }
+
+#[test]
+fn domain_without_an_osd_that_is_up_needs_no_reporter() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.report_partner(1, 0);
+    c.hear();
+    assert_eq!(c.up(), [0, 1, 2], "host c has an OSD that is up, and it reports nothing");
+    c.take_down(2);
+    c.report_partner(1, 0);
+    c.hear();
+    assert_eq!(c.up(), [1]);
+}
