@@ -223,6 +223,35 @@ class ThreeOsds(ReplicatedTest):
         self.assert_healthy()
         self.client.ceph("config", "rm", "global", "mon_pg_stuck_threshold")
 
+    def test_slow_heartbeats_show_in_health_and_dump(self):
+        """A limit that every heartbeat exceeds. "Minutes" of two seconds, so that the first is over soon."""
+        options = [("debug_heartbeat_testing_span", "2"), ("osd_heartbeat_interval", "1"),
+                   ("mon_warn_on_slow_ping_time", "0.001")]
+        for name, value in options:
+            self.client.ceph("config", "set", "global", name, value)
+        eventually(lambda: {"OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"} <= set(self.checks()), 60, 0.5)
+        for network in ("back", "front"):
+            check = self.checks()[f"OSD_SLOW_PING_TIME_{network.upper()}"]
+            self.assertEqual(check["severity"], "HEALTH_WARN")
+            self.assertRegex(check["summary"]["message"], rf"^Slow OSD heartbeats on {network} \(longest \d+\.\d{{3}}ms\)$")
+            self.assertRegex(check["detail"][0]["message"],
+                             rf"^Slow OSD heartbeats on {network} from osd\.\d \[.*\] to osd\.\d \[.*\] \d+\.\d{{3}} msec")
+        everything = self.client.json("tell", "osd.0", "dump_osd_network", 0)
+        self.assertEqual(everything["threshold"], 0)
+        self.assertEqual({(row["from osd"], row["to osd"], row["interface"]) for row in everything["entries"]},
+                         {(0, peer, interface) for peer in (1, 2) for interface in ("back", "front")})
+        for row in everything["entries"]:
+            self.assertEqual(list(row), ["last update", "stale", "from osd", "to osd", "interface", "average", "min", "max", "last"])
+            self.assertEqual(list(row["average"]), ["1min", "5min", "15min"])
+            self.assertRegex(row["last update"], r"^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d 20\d\d$")
+            self.assertFalse(row["stale"])
+        self.assertEqual(self.client.json("tell", "osd.0", "dump_osd_network", 1000000), {"threshold": 1000000, "entries": []})
+        pairs = {(row["from osd"], row["to osd"]) for row in self.client.json("tell", "mgr", "dump_osd_network", 0)["entries"]}
+        self.assertEqual(pairs, {(a, b) for a in range(3) for b in range(3) if a != b})
+        for name, _ in options:
+            self.client.ceph("config", "rm", "global", name)
+        self.assert_healthy()
+
 
 class Disks(ReplicatedTest):
     """OSDs that lose their disk, join and leave."""

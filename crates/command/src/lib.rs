@@ -6,6 +6,7 @@
 //! - [`Json`]: a body as Ceph's formatter writes it, key by key in order.
 //! - [`Answer`]: what goes back.
 //! - [`options`]: the options that `ceph config` and `ceph tell … config` know.
+//! - [`osd_network`]: the times of heartbeats, which the manager and OSDs show.
 //! - [`pg_json`]: reports on placement groups, which the manager and OSDs show.
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
 
@@ -15,6 +16,7 @@ pub mod errno;
 pub mod hostile;
 pub mod json;
 pub mod options;
+pub mod osd_network;
 pub mod perf;
 pub mod pg_json;
 pub mod signature;

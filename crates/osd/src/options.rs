@@ -18,7 +18,14 @@ option_set! {
         heartbeat_interval: Duration = "osd_heartbeat_interval",
         partner_grace: Duration = "shoal_partner_grace",
     }
+        /// Zero: a minute.
+        heartbeat_testing_span: Duration = "debug_heartbeat_testing_span",
+        max_markdown_count: u64 = "osd_max_markdown_count",
+        max_markdown_period: Duration = "osd_max_markdown_period",
 }
+        /// 0: `slow_ping_ratio` of the grace.
+        slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
+        slow_ping_ratio: f64 = "mon_warn_on_slow_ping_ratio",
 
 option_set! {
     /// Bounds of one operation and of recovery, see [`crate::ops::Limits`].

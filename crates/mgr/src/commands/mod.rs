@@ -173,6 +173,15 @@ table! {
     "balancer status name=detail,type=CephString,req=false", "Show balancer status", mgr r => service::balancer;
 }
 
+/// Commands of `ceph tell mgr` alone.
+const TELL: &[Entry] = &[Entry {
+    signature: command::osd_network::SIGNATURE,
+    help: command::osd_network::HELP,
+    module: "mgr",
+    permissions: "r",
+    run: |view: &View<'_>, args: &Args| osd::network(view, args).into(),
+}];
+
 /// `ceph` asks the manager for commands with this flag.
 const FOR_MANAGER: u64 = 8;
 
@@ -206,7 +215,7 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
         let all = TABLE.iter().map(Entry::description);
         return Answer::body(signature::descriptions(all, codec::Features::ALL).compact()).into();
     }
-    let Some(entry) = TABLE.iter().find(|e| signature::prefix(e.signature) == prefix) else {
+    let Some(entry) = TABLE.iter().chain(TELL).find(|e| signature::prefix(e.signature) == prefix) else {
         return Answer::invalid(format!("No handler found for '{prefix}'")).into();
     };
     let request = Request {
@@ -229,7 +238,7 @@ pub(crate) fn react(view: &View<'_>, asker: &Asker<'_>, text: &str) -> Reaction 
 
 /// Descriptions for `ceph tell mgr.x`: the daemon's own commands, then those of the manager.
 pub(crate) fn describe_tell() -> String {
-    let all = option_commands::descriptions("mgr", 0).chain(TABLE.iter().map(Entry::description));
+    let all = option_commands::descriptions("mgr", 0).chain(TABLE.iter().chain(TELL).map(Entry::description));
     signature::descriptions(all, codec::Features::ALL).compact()
 }
 

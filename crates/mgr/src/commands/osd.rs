@@ -1,10 +1,10 @@
 //! `osd perf`, `osd blocked-by`, `osd pool stats`.
 
 use super::{View, dump};
-use command::{Answer, Args, Format, Json, errno, object};
+use command::{Answer, Args, Format, Json, errno, object, osd_network};
 use std::collections::BTreeMap;
 use wire::text::{Align, ClientIo, ObjectShare, RecoveryIo, Table};
-use wire::types::PoolId;
+use wire::types::{OsdStat, PoolId};
 
 /// Stock wraps what comes from reports, so that a script can tell reports that are not in yet.
 fn wrapped(format: Format, key: &'static str, value: Json) -> Answer {
@@ -30,6 +30,19 @@ pub(super) fn perf(view: &View<'_>, args: &Args) -> Answer {
         t.row([osd.to_string(), ms(stat.commit_latency_ns), ms(stat.apply_latency_ns)]);
     }
     Answer::body(t.to_string())
+}
+
+/// `dump_osd_network` over the reports of all OSDs.
+pub(super) fn network(view: &View<'_>, args: &Args) -> Answer {
+    let options = &view.pg_map.options;
+    let grace_s = options.heartbeat_grace_s;
+    let warning_ms =
+        osd_network::warning_ms(f64::from(grace_s), options.slow_ping_ms, options.slow_ping_ratio);
+    let times = |(osd, stat): (&i32, &OsdStat)| {
+        stat.ping_times.iter().map(|times| (*osd, *times)).collect::<Vec<_>>()
+    };
+    let pairs = view.pg_map.osds.iter().flat_map(times);
+    Answer::json(args.format(), &osd_network::dump(pairs, args, warning_ms, grace_s, view.now))
 }
 
 pub(super) fn blocked_by(view: &View<'_>, args: &Args) -> Answer {

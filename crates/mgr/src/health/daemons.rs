@@ -2,6 +2,7 @@
 
 use super::{Checks, insert};
 use crate::PgMap;
+use command::osd_network;
 use placement::crush::edit::parent_of;
 use std::collections::BTreeSet;
 use wire::types::{CrushMap, HealthStatus, OsdMap, PingTimes, UTime};
@@ -66,10 +67,8 @@ const NETWORKS: [Network; 2] = [
 
 fn check_pings(pg_map: &PgMap, network: Network, now: UTime, checks: &mut Checks) {
     let options = &pg_map.options;
-    let limit_us = match options.slow_ping_ms * 1e3 {
-        0.0 => f64::from(options.heartbeat_grace_s) * 1e6 * options.slow_ping_ratio,
-        limit => limit,
-    };
+    let grace_s = f64::from(options.heartbeat_grace_s);
+    let limit_us = 1e3 * osd_network::warning_ms(grace_s, options.slow_ping_ms, options.slow_ping_ratio);
     if limit_us <= 0.0 {
         return;
     }

@@ -4,7 +4,7 @@ use super::signals::{self, Asker, Kind};
 use super::{Control, Effect, Fx};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args, Json, errno, object};
+use command::{Answer, Args, Json, errno, object, osd_network};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
 
@@ -14,6 +14,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("help", "list available commands", "r"),
     ("version", "report version of OSD", "r"),
     ("status", "high-level status of OSD", "r"),
+    (osd_network::SIGNATURE, osd_network::HELP, "r"),
     ("dump_pg_recovery_stats", "dump pg recovery statistics", "r"),
     ("flush_pg_stats", "flush pg stats", "r"),
     ("pg cores", "show which core each PG is on, and which one is moving", "r"),
@@ -115,6 +116,7 @@ impl Control {
                 Answer::json(format, &json)
             }
             "status" => Answer::json(format, &self.status()),
+            "dump_osd_network" => self.dump_osd_network(args),
             "dump_pg_recovery_stats" => Answer::body(""),
             "flush_pg_stats" => {
                 self.reports.make_due();

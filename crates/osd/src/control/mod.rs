@@ -19,6 +19,7 @@ mod neighbours;
 mod pg_query;
 mod pg_stats;
 mod pulse;
+mod ping_times;
 mod reports;
 mod signals;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!
 //! Cost: neighbours that share an acting set with us are pinged every [`LEASE_PING`], whatever number of PGs they share.
 
+use super::ping_times::RoundTrips;
 use super::{Control, Fx, Level};
 use crate::fast_map::FastMap;
 use crate::shard::{self, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
@@ -35,7 +36,7 @@ pub(super) struct Neighbours {
     died_at: Option<Time>,
 }
 
-struct Neighbour {
+pub(super) struct Neighbour {
     back: EntityAddrVec,
     client: EntityAddrVec,
     /// It is in an acting set with us.
@@ -46,6 +47,13 @@ struct Neighbour {
     owes_since: Option<Time>,
     called_at: Option<Time>,
     reported_at: Option<Time>,
+    pub(super) round_trips: RoundTrips,
+}
+
+impl Neighbours {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&i32, &Neighbour)> {
+        self.peers.iter()
+    }
 }
 
 /// With fewer neighbours than this, OSDs next to us in number are watched too (`osd_heartbeat_min_peers`).
@@ -112,6 +120,7 @@ impl Control {
                     owes_since: None,
                     called_at: None,
                     reported_at: None,
+                    round_trips: RoundTrips::default(),
                 });
                 peer.is_partner = partners.contains(&osd);
             }
@@ -252,10 +261,12 @@ impl Control {
             }
             PingOp::PING_REPLY => {
                 let Some(&osd) = self.neighbours.by_conn.get(&conn) else { return };
+                let minute = self.minute_of_pings();
                 let Some(peer) = self.neighbours.peers.get_mut(&osd) else { return };
                 peer.owes_since = None;
                 let sent_at = Time(ping.mono_ping_stamp_ns.try_into().unwrap_or(0));
                 if sent_at != Time::ZERO && sent_at <= now {
+                    peer.round_trips.add(now, now.since(sent_at), minute);
                     self.neighbours.news.held.push((osd, sent_at + READ_LEASE));
                 }
                 if peer.reported_at.take().is_some() {
@@ -437,6 +448,7 @@ mod tests {
         control.neighbours.peers.insert(3, peer);
         control.neighbours.by_conn.insert(CONN, 3);
         let mut held_after = |op, stamp: Time| {
+            round_trips: RoundTrips::default(),
             let ping = MOSDPing { op, mono_ping_stamp_ns: stamp.0 as i64, ..MOSDPing::default() };
             control.on_ping(at_ms(500), CONN, &ping, &mut Effects::new());
             std::mem::take(&mut control.neighbours.news.held)

@@ -233,6 +233,7 @@ impl Control {
             num_osds: 1,
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
+            ping_times: self.ping_times(),
             ..OsdStat::default()
         }
     }

@@ -14,7 +14,7 @@ pub use number::{Bytes, LowPrecision, Si, Weight};
 pub use pg_sum::{ClientIo, ObjectShare, RecoveryIo};
 pub use request::{Operation, Request};
 pub use table::{Align, Table};
-pub use time::{Age, stamp};
+pub use time::{Age, asctime, stamp};
 
 /// `[1,2,3]`: a list of OSDs.
 pub fn osd_list(osds: &[i32]) -> String {

@@ -15,6 +15,18 @@ pub fn stamp(t: UTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
 }
 
+/// `Wed Sep  4 17:04:49 2019`, as `asctime` writes it. Always UTC.
+pub fn asctime(t: UTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let days = t.sec / 86_400;
+    let (year, month, day) = date_of(days);
+    let (hour, minute, second) = (t.sec / 3600 % 24, t.sec / 60 % 60, t.sec % 60);
+    let (weekday, month) = (DAYS[days as usize % 7], MONTHS[month as usize - 1]);
+    format!("{weekday} {month} {day:>2} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
 /// Year, month and day from days since 1970 (the civil-from-days rule for the Gregorian calendar).
 fn date_of(days: u32) -> (u32, u32, u32) {
     // Days since 0000-03-01: a year that starts in March has its leap day last.
@@ -76,6 +88,13 @@ mod tests {
         assert_eq!(stamp(UTime { sec: 951_782_400, nsec: 1_000 }), "2000-02-29T00:00:00.000001+0000");
         assert_eq!(stamp(UTime { sec: 1_798_761_599, nsec: 999_999_999 }), "2026-12-31T23:59:59.999999+0000");
         assert_eq!(stamp(UTime::ZERO), "0.000000");
+    }
+
+    #[test]
+    fn asctime_names_day_and_month() {
+        assert_eq!(asctime(UTime { sec: 1_567_616_689, nsec: 0 }), "Wed Sep  4 17:04:49 2019");
+        assert_eq!(asctime(UTime { sec: 951_782_400, nsec: 0 }), "Tue Feb 29 00:00:00 2000");
+        assert_eq!(asctime(UTime::ZERO), "Thu Jan  1 00:00:00 1970");
     }
 
     #[test]
