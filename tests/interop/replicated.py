@@ -36,7 +36,9 @@ def make_cluster(osds, *options, stock=None):
 
 def configure(cluster, *options):
     client = harness.Client(cluster)
-    for who, name, value in [("mon", "mon_allow_pool_delete", "true"), *options]:
+    # An OSD that these tests mark down again and again is to come back each time.
+    often = ("osd", "osd_max_markdown_count", "1000")
+    for who, name, value in [("mon", "mon_allow_pool_delete", "true"), often, *options]:
         client.ceph("config", "set", who, name, value)
 
 

@@ -5,14 +5,14 @@ use super::pg_stats::present_status;
 use super::{Control, Effect, Fx, Level};
 use machine::{CoreId, Tag, Time};
 use mon_client::{RequestId, TimedOut};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use store::{Answer, ReadError, Usage};
 use wire::features;
 use wire::messages::{
     Body, MMonGetVersion, MOSDBeacon, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader,
 };
-use wire::types::{Epoch, OsdMap, OsdState, OsdSuperblock, PgId, PgState, PoolFlags};
+use wire::types::{Epoch, LogPriority, OsdMap, OsdState, OsdSuperblock, PgId, PgState, PoolFlags};
 
 #[derive(Debug)]
 pub(super) struct Life {
@@ -27,6 +27,10 @@ pub(super) struct Life {
     booted_at: Option<Time>,
     /// When the map that had had this process up had it down.
     marked_down_at: Option<Time>,
+    /// All such times of the last `osd_max_markdown_period`.
+    markdowns: VecDeque<Time>,
+    /// The epoch in which this process was first up; 0 before.
+    first_up: Epoch,
     /// It has been logged that no boot is sent for now.
     is_held_back: bool,
     beacon_at: Option<Time>,
@@ -68,6 +72,8 @@ impl Life {
             newest: None,
             booted_at: None,
             marked_down_at: None,
+            markdowns: VecDeque::new(),
+            first_up: 0,
             is_held_back: false,
             beacon_at: None,
             full_told: None,
@@ -227,10 +233,19 @@ impl Control {
                 self.life.phase = Phase::Up;
                 self.life.marked_down_at = None;
                 self.life.beacon_at = None;
-                self.log(Level::Info, format!("up since map {}", self.history.lineage.boot_epoch), fx);
+                let up_from = self.history.lineage.boot_epoch;
+                if self.life.first_up == 0 {
+                    self.life.first_up = up_from;
+                }
+                self.log(Level::Info, format!("up since map {up_from}"), fx);
             }
             Phase::Up if !is_us => {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);
+                if let Some(why) = self.flaps_too_often(now) {
+                    self.log(Level::Error, why.clone(), fx);
+                    self.tell_cluster(now, LogPriority::ERROR, why, fx);
+                    return self.begin_stop(now, fx);
+                }
                 self.life.phase = Phase::Booting;
                 self.life.booted_at = None;
                 self.life.marked_down_at = Some(now);
@@ -245,6 +260,25 @@ impl Control {
         if self.life.beacon_at.is_none() {
             self.live(now, fx);
         }
+    }
+
+    /// Counts this markdown. Text if an OSD that has been marked down so often must stay down: each boot costs its PGs two
+    /// peerings (`osd_max_markdown_count`, `OSD::_committed_osd_maps`).
+    fn flaps_too_often(&mut self, now: Time) -> Option<String> {
+        let (period, count_max) = (self.options.max_markdown_period, self.options.max_markdown_count);
+        let markdowns = &mut self.life.markdowns;
+        while markdowns.front().is_some_and(|at| now.since(*at) > period) {
+            markdowns.pop_front();
+        }
+        markdowns.push_back(now);
+        let (count, osd) = (markdowns.len(), self.config.osd.0);
+        (count as u64 > count_max).then(|| {
+            format!(
+                "osd.{osd} marked down {count} > osd_max_markdown_count {count_max} times in last {} seconds, \
+                 shutting down",
+                period.as_secs()
+            )
+        })
     }
 
     fn boot_when_current(&mut self, now: Time, fx: &mut Fx) {
@@ -278,7 +312,7 @@ impl Control {
             },
             heartbeat_back_addrs: self.config.addrs.heartbeat_back.clone(),
             cluster_addrs: self.config.addrs.cluster.clone(),
-            boot_epoch: 0,
+            boot_epoch: self.life.first_up,
             heartbeat_front_addrs: self.config.addrs.heartbeat_front.clone(),
             metadata: self.config.metadata.clone(),
             features: features::SUPPORTED.0,
@@ -437,7 +471,8 @@ mod tests {
     use super::super::{Input, testing};
     use super::*;
     use machine::{Effects, Machine, Random, ReadTag};
-    use wire::types::UTime;
+    use std::sync::Arc;
+    use wire::types::{OsdRow, UTime};
 
     fn step(control: &mut Control, input: Input) -> Vec<Effect> {
         let mut out = Effects::new();
@@ -457,3 +492,41 @@ mod tests {
         assert!(late.is_empty(), "{late:?}");
     }
 }
+
+    /// osd.0 alone, in this state.
+    fn map(epoch: Epoch, state: u32) -> Arc<OsdMap> {
+        let mut row = OsdRow { state: OsdState(OsdState::EXISTS | state), ..OsdRow::default() };
+        row.info.up_from = epoch;
+        Arc::new(OsdMap { epoch, osds: vec![row], ..OsdMap::default() })
+    }
+
+    /// The OSD is marked down so many times, at these intervals of seconds, and comes back each time that it may.
+    fn after_markdowns(times: u32, every_s: u64) -> Control {
+        let mut control = Control::new(testing::config(1), true, Random::from_number(1));
+        (control.life.own_loaded, control.life.phase) = (true, Phase::Booting);
+        control.life.cores_loading.clear();
+        for time in 0..times {
+            for (step, state) in [OsdState::UP, 0].into_iter().enumerate() {
+                let map = map(10 + 2 * time + step as u32, state);
+                control.history.map = Some(map.clone());
+                control.history.lineage.boot_epoch = map.epoch - step as u32;
+                let now = Time(1) + Duration::from_secs(u64::from(time) * every_s);
+                control.on_new_map(now, &map, &mut Effects::new());
+            }
+        }
+        control
+    }
+
+    #[test]
+    fn osd_that_is_marked_down_too_often_stops() {
+        assert_eq!(after_markdowns(5, 10).life.phase, Phase::Booting);
+        assert_eq!(after_markdowns(6, 10).life.phase, Phase::Stopping);
+        assert_eq!(after_markdowns(6, 119).life.phase, Phase::Stopping, "all within 600 s");
+        assert_eq!(after_markdowns(20, 121).life.phase, Phase::Booting);
+    }
+
+    #[test]
+    fn process_that_lived_on_says_so_when_it_boots() {
+        assert_eq!(after_markdowns(0, 1).life.first_up, 0);
+        assert_eq!(after_markdowns(3, 1).life.first_up, 10);
+    }

@@ -332,7 +332,10 @@ impl OsdNode {
     }
 
     fn layers(&self) -> Layers {
-        Layers::new(Identity::named(&self.config.osd.to_string()))
+        let mut layers = Layers::new(Identity::named(&self.config.osd.to_string()));
+        // Faults mark OSDs down more often than a running OSD allows by default.
+        layers.set_override("osd_max_markdown_count", "100000").expect("an option of the table");
+        layers
     }
 
     fn control_config(&self) -> ControlConfig {
