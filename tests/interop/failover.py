@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Measures a failover as stock clients see it: the slowest write and the slowest read while an OSD dies or freezes.
 
-    failover.py DIR [--fault kill9|sigstop|none] [--seconds N] [--depth N] [--bytes N] [--pool NAME] [--size N] [--json]
+    failover.py DIR [--fault kill9|sigstop|core|none] [--seconds N] [--depth N] [--bytes N] [--pool NAME] [--size N] [--json]
 
 DIR is the directory of a running cluster, shoal's or stock's: DIR/ceph.conf, and DIR/osd.N.pid. One python-rados session
 writes objects of 4 KiB with 16 operations in flight, another reads with as many. After a quarter of the time the fault hits
-the OSD that is primary of most PGs of the pool. A frozen OSD goes on when the time is over. A killed one stays dead: start it
-again before the next run. Seconds are counted from an operation's submission to its completion.
+the OSD that is primary of most PGs of the pool. A frozen OSD goes on when the time is over, and so does one whose second core
+alone was stopped (`core`; needs root). A killed one stays dead: start it again before the next run. `hang_failover.py` and
+`cut_failover.py` have faults of devices and networks. Seconds are counted from an operation's submission to its completion.
 """
 import argparse
 import json
@@ -19,7 +20,9 @@ from pathlib import Path
 
 import rados
 
-SIGNALS = {"kill9": signal.SIGKILL, "sigstop": signal.SIGSTOP, "none": None}
+import hangs
+
+SIGNALS = {"kill9": signal.SIGKILL, "sigstop": signal.SIGSTOP, "core": None, "none": None}
 OBJECTS = 256
 #: An operation that is not answered by then counts with this.
 DRAIN_SECONDS_MAX = 120
@@ -119,25 +122,30 @@ class Signals:
     """Faults of a process."""
 
     def __init__(self, directory, fault):
-        self.directory, self.fault, self.pid = directory, fault, None
+        self.directory, self.fault, self.pid, self.hang = directory, fault, None, None
 
     def strike(self, osd):
         self.pid = int((self.directory / f"osd.{osd}.pid").read_text())
         if SIGNALS[self.fault] is not None:
             os.kill(self.pid, SIGNALS[self.fault])
+        elif self.fault == "core":
+            self.hang = hangs.StoppedThread(self.pid, hangs.LAST_CORE)
 
     def heal(self):
         if self.fault == "sigstop":
             os.kill(self.pid, signal.SIGCONT)
+        if self.hang:
+            self.hang.go_on()
 
 
-def measure(directory, fault, faults, seconds=40, depth=16, size=4096, pool="failover", copies=3):
-    """The figures of one failover. `faults` strikes an OSD, and heals it when the time is over."""
+def measure(directory, fault, faults, seconds=40, depth=16, size=4096, pool="failover", copies=3, victim=None):
+    """The figures of one failover. `faults` strikes an OSD, `victim` or the primary of most PGs, and heals it when the time is
+    over."""
     conf = str(directory / "ceph.conf")
     with rados.Rados(conffile=conf, name="client.admin") as session:
         rows = prepare(session, pool, copies)
         primaries = [row["acting_primary"] for row in rows]
-        victim = max(set(primaries), key=primaries.count)
+        victim = max(set(primaries), key=primaries.count) if victim is None else victim
         streams = [Stream(conf, pool, kind, depth, size) for kind in ("write", "read")]
         streams[0].fill()
         threads = [threading.Thread(target=stream.run, daemon=True) for stream in streams]

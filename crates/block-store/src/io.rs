@@ -1,8 +1,10 @@
-//! The device of a shard, shared by its modules: requests and completions are tagged with their owner.
+//! The device of a shard, shared by its modules: requests and completions are tagged with their owner. Requests that the
+//! device has not answered are counted by kind, so that a device that hangs is noticed.
 
 use bytes::Bytes;
 use codec::Rope;
 use device::{BlockDevice, DeviceError, Done, Durability, Request};
+use store::{DeviceWork, RequestCount};
 
 /// Modules of a shard that submit requests. Each has its own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +28,25 @@ pub struct IoCompletion {
     pub result: Result<Bytes, DeviceError>,
 }
 
-/// The device's token is the owner in its top bits and the owner's own token below.
+/// The device's token: the kind in its two top bits, the owner in the next two, the owner's own token below.
 const OWNER_SHIFT: u32 = 60;
+const KIND_SHIFT: u32 = 62;
+const OWNERS: u64 = 4;
+
+const READ: u64 = 0;
+const WRITE: u64 = 1;
+const DISCARD: u64 = 2;
 
 pub struct Io {
     device: Box<dyn BlockDevice>,
     done: Vec<Done>,
-    under_way: usize,
+    work: DeviceWork,
+    discards: u64,
 }
 
 impl Io {
     pub fn new(device: Box<dyn BlockDevice>) -> Io {
-        Io { device, done: Vec::new(), under_way: 0 }
+        Io { device, done: Vec::new(), work: DeviceWork::default(), discards: 0 }
     }
 
     pub fn size(&self) -> u64 {
@@ -62,33 +71,83 @@ impl Io {
 
     pub fn submit(&mut self, owner: Owner, token: u64, request: Request) {
         assert!(token < 1 << OWNER_SHIFT, "a token too large to be tagged");
-        self.under_way += 1;
-        self.device.submit((owner as u64) << OWNER_SHIFT | token, request);
+        let kind = match &request {
+            Request::Read { .. } => READ,
+            Request::Write { .. } | Request::Flush => WRITE,
+            Request::Discard { .. } => DISCARD,
+        };
+        match self.count(kind) {
+            Some(count) => count.waiting += 1,
+            None => self.discards += 1,
+        }
+        self.device.submit(kind << KIND_SHIFT | (owner as u64) << OWNER_SHIFT | token, request);
     }
 
     /// Requests in flight.
     pub fn under_way(&self) -> usize {
-        self.under_way
+        (self.work.reads.waiting + self.work.writes.waiting + self.discards) as usize
+    }
+
+    pub fn work(&self) -> DeviceWork {
+        self.work
+    }
+
+    fn count(&mut self, kind: u64) -> Option<&mut RequestCount> {
+        match kind {
+            READ => Some(&mut self.work.reads),
+            WRITE => Some(&mut self.work.writes),
+            _ => None,
+        }
     }
 
     /// Appends the completions since the last call.
     pub fn poll(&mut self, out: &mut Vec<IoCompletion>) {
         self.device.poll(&mut self.done);
-        self.under_way -= self.done.len();
-        out.extend(self.done.drain(..).map(|done| IoCompletion {
-            owner: owner(done.token),
-            token: done.token & ((1 << OWNER_SHIFT) - 1),
-            result: done.result,
-        }));
+        let mut done = std::mem::take(&mut self.done);
+        for Done { token, result } in done.drain(..) {
+            match self.count(token >> KIND_SHIFT) {
+                Some(count) => (count.waiting, count.answered) = (count.waiting - 1, count.answered + 1),
+                None => self.discards -= 1,
+            }
+            out.push(IoCompletion { owner: owner(token), token: token & ((1 << OWNER_SHIFT) - 1), result });
+        }
+        self.done = done;
     }
 }
 
 fn owner(token: u64) -> Owner {
-    match token >> OWNER_SHIFT {
+    match (token >> OWNER_SHIFT) % OWNERS {
         0 => Owner::Log,
         1 => Owner::Data,
         2 => Owner::Index,
         3 => Owner::Header,
         other => unreachable!("the device returned a token of unknown owner {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::BLOCK;
+    use device::simulated::{Pace, Simulated};
+
+    #[test]
+    fn requests_are_counted_by_kind_until_they_are_answered() {
+        let disk = Simulated::new(64 * BLOCK as u64, Pace::AtOnce, 1);
+        let mut io = Io::new(Box::new(disk));
+        io.read(Owner::Index, 5, 0, BLOCK);
+        io.write(Owner::Log, 5, 0, Rope::from(Bytes::from(vec![1; BLOCK])), Durability::Later);
+        io.flush(Owner::Header, 6);
+        io.discard(Owner::Data, 7, 0, BLOCK as u64);
+        let (reads, writes) = (io.work().reads, io.work().writes);
+        assert_eq!((reads.waiting, writes.waiting, io.under_way()), (1, 2, 4));
+        assert_eq!((reads.answered, writes.answered), (0, 0));
+        let mut done = Vec::new();
+        io.poll(&mut done);
+        let owners: Vec<_> = done.iter().map(|done| (done.owner, done.token)).collect();
+        assert_eq!(owners, [(Owner::Index, 5), (Owner::Log, 5), (Owner::Header, 6), (Owner::Data, 7)]);
+        let (reads, writes) = (io.work().reads, io.work().writes);
+        assert_eq!((reads.waiting, writes.waiting, io.under_way()), (0, 0, 0));
+        assert_eq!((reads.answered, writes.answered), (1, 2));
     }
 }

@@ -6,9 +6,10 @@ use crate::crush::{Subtree, location_text};
 use crate::fullness::grade_of;
 use crate::options::MonOptions;
 use crate::osd_flags::Hold;
-use crate::situation::{Reports, Situation};
+use crate::situation::{Reports, Situation, Stall};
 use crate::state::State;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use wire::types::osd_map::MapFlags;
 use wire::types::{EntityKind, HealthCheck, HealthStatus, OsdMap, OsdState, PoolFlags, UTime};
 
@@ -23,6 +24,7 @@ pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: 
     let mut out = reports.health.clone();
     monitors(state, situation, &mut out);
     osds(state.osdmap(), options, &mut out);
+    stalls(&situation.stalls, &mut out);
     orphans(state.osdmap(), &mut out);
     full_ratios(state.osdmap(), options, &mut out);
     pools(state.osdmap(), situation.now, options, &mut out);
@@ -103,6 +105,30 @@ fn osds(map: &OsdMap, options: &MonOptions, out: &mut Checks) {
         if !detail.is_empty() {
             let summary = format!("{} {what} osd(s)", detail.len());
             out.insert(code.into(), check(severity, summary, detail));
+        }
+    }
+}
+
+/// Two codes of shoal's own: `OSD_DEVICE_STALLED`, `OSD_CORE_STALLED`. Stock has warnings of slow devices, whose OSDs go on.
+fn stalls(stalls: &BTreeMap<i32, Stall>, out: &mut Checks) {
+    let shown = |stall: Duration| format!("{:.1} s", stall.as_secs_f64());
+    let device = |(osd, stall): (&i32, &Stall)| {
+        let line = || format!("osd.{osd} has a device that has answered nothing for {}", shown(stall.device));
+        (!stall.device.is_zero()).then(line)
+    };
+    let core = |(osd, stall): (&i32, &Stall)| {
+        let line = || format!("osd.{osd} has a core that has not run for {}", shown(stall.core));
+        (!stall.core.is_zero()).then(line)
+    };
+    let devices: Vec<String> = stalls.iter().filter_map(device).collect();
+    let cores: Vec<String> = stalls.iter().filter_map(core).collect();
+    for (code, what, detail) in [
+        ("OSD_DEVICE_STALLED", "have a device that does not answer", devices),
+        ("OSD_CORE_STALLED", "have a core that does not run", cores),
+    ] {
+        if !detail.is_empty() {
+            let summary = format!("{} osds {what}", detail.len());
+            out.insert(code.into(), check(HealthStatus::WARN, summary, detail));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use wire::types::{HealthCheck, PgMapDigest, ProgressEvent, UTime};
 
 /// Reports of the manager. The replicated log does not hold them: the manager repeats them within seconds.
@@ -17,7 +18,15 @@ pub struct Reports {
     pub service_map: Bytes,
 }
 
-/// The answering monitor's own situation: time, name, quorum, sessions.
+/// Parts of an OSD that hang, by its own account: how long its device has answered nothing, and one of its cores not run.
+/// Zero: it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    pub device: Duration,
+    pub core: Duration,
+}
+
+/// The answering monitor's own situation: time, name, quorum, sessions, stalls that OSDs tell it of.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
     /// Wall time.
@@ -32,4 +41,5 @@ pub struct Situation {
     pub quorum_age_s: u64,
     /// Number of sessions by kind and features, for `ceph features`.
     pub peers: BTreeMap<(&'static str, u64), usize>,
+    pub stalls: BTreeMap<i32, Stall>,
 }

@@ -13,19 +13,21 @@ option_set! {
         compression_bytes_min: u64 = "bluestore_compression_min_blob_size",
         compression_mode: String = "bluestore_compression_mode",
         compression_required_ratio: f64 = "bluestore_compression_required_ratio",
+        /// Zero: a stall never takes the OSD down.
+        device_stall_grace: Duration = "osd_device_stall_grace",
         failsafe_full_ratio: f64 = "osd_failsafe_full_ratio",
         heartbeat_grace: Duration = "osd_heartbeat_grace",
         heartbeat_interval: Duration = "osd_heartbeat_interval",
-        partner_grace: Duration = "shoal_partner_grace",
-    }
         /// Zero: a minute.
         heartbeat_testing_span: Duration = "debug_heartbeat_testing_span",
         max_markdown_count: u64 = "osd_max_markdown_count",
         max_markdown_period: Duration = "osd_max_markdown_period",
-}
+        partner_grace: Duration = "shoal_partner_grace",
         /// 0: `slow_ping_ratio` of the grace.
         slow_ping_ms: f64 = "mon_warn_on_slow_ping_time",
         slow_ping_ratio: f64 = "mon_warn_on_slow_ping_ratio",
+    }
+}
 
 option_set! {
     /// Bounds of one operation and of recovery, see [`crate::ops::Limits`].

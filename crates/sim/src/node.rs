@@ -42,6 +42,10 @@ pub trait Node {
     fn slow_disk(&mut self, _until: Time) {}
     /// The disk completes no request until then.
     fn stall_disk(&mut self, _until: Time) {}
+    /// One of the node's cores does not run until then: number `pick`, modulo the cores. False if none can be stopped.
+    fn hang_core(&mut self, _pick: u64, _until: Time) -> bool {
+        false
+    }
     /// Flips a bit of the data on the disk. False without a disk or data.
     fn flip_bit(&mut self) -> bool {
         false

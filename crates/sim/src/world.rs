@@ -368,6 +368,12 @@ impl World {
                 let until = self.local(node, now + stalled_for);
                 self.nodes[node.0].stall_disk(until);
             }
+            Fault::HangCore { node, pick, hangs_for } => {
+                let until = self.local(node, now + hangs_for);
+                let has_hung = is_up(node) && self.nodes[node.0].hang_core(pick, until);
+                self.look_at_clock(node);
+                return has_hung;
+            }
             Fault::FlipBit { node } => return is_up(node) && self.nodes[node.0].flip_bit(),
             Fault::FailReads { node, fails_for } => {
                 let until = self.local(node, now + fails_for);

@@ -50,6 +50,24 @@ fn damaged_copies_are_repaired_from_others() {
     assert!(repaired > 0, "no block was damaged");
 }
 
+/// An OSD whose disk or core hangs goes down and comes back. The seeds go on until both have hung.
+#[test]
+fn hanging_disks_and_cores_cost_time_only() {
+    let (mut disks, mut cores) = (0, 0);
+    for seed in (0..20).step_by(2) {
+        if disks > 0 && cores > 0 {
+            break;
+        }
+        let report = run(seed, &Config { cluster: ClusterChoice::copies(3), ..config(120) });
+        assert!(report.is_clean(), "{report}");
+        assert!(report.summary.answered > 300, "{report}");
+        let struck =
+            |name: &str| report.faults.iter().filter(|(row, _)| *row == name).map(|(_, n)| n).sum::<u64>();
+        (disks, cores) = (disks + struck("OSD disk hang"), cores + struck("OSD core hang"));
+    }
+    assert!(disks > 0 && cores > 0, "{disks} disks and {cores} cores hung");
+}
+
 /// Each bug breaks one of its expected promises, in a seed that holds without the bug.
 #[cfg(feature = "planted-bugs")]
 mod planted {

@@ -34,6 +34,10 @@ pub trait ObjectStore {
     }
     /// Sets the compression of later writes, by pool; other pools are not compressed. Not stored.
     fn set_compression(&mut self, _pools: BTreeMap<i64, Compression>) {}
+    /// Requests to the device. A store without a device has none.
+    fn device_work(&self) -> DeviceWork {
+        DeviceWork::default()
+    }
     /// Compression totals by pool.
     fn compressed(&self) -> Vec<(i64, Compressed)> {
         Vec::new()
@@ -77,4 +81,34 @@ pub struct Usage {
     pub omap: u64,
     /// The store's own tables and records.
     pub metadata: u64,
+}
+
+/// Requests of a store to its device, by kind: a device that hangs may answer one kind and not the other. Discards are not
+/// counted, because no client waits for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceWork {
+    pub reads: RequestCount,
+    /// Writes and flushes.
+    pub writes: RequestCount,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCount {
+    /// Requests that the device has not answered.
+    pub waiting: u64,
+    /// Answers since the store was opened.
+    pub answered: u64,
+}
+
+impl DeviceWork {
+    /// The sum of two shards.
+    pub fn plus(self, other: DeviceWork) -> DeviceWork {
+        DeviceWork { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
+    }
+}
+
+impl RequestCount {
+    fn plus(self, other: RequestCount) -> RequestCount {
+        RequestCount { waiting: self.waiting + other.waiting, answered: self.answered + other.answered }
+    }
 }

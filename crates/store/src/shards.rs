@@ -7,8 +7,8 @@
 
 use crate::moving::{RemovalError, leftovers, remove};
 use crate::{
-    Change, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Transaction,
-    Usage,
+    Change, Collection, Completion, Compressed, Compression, DeviceWork, ObjectStore, Placed, ReadRequest,
+    Transaction, Usage,
 };
 use std::collections::BTreeMap;
 use wire::types::{PgId, SpgId};
@@ -198,6 +198,10 @@ impl<S: ObjectStore> ObjectStore for Shards<S> {
 
     fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         self.shards.iter_mut().for_each(|shard| shard.set_compression(pools.clone()));
+    }
+
+    fn device_work(&self) -> DeviceWork {
+        self.shards.iter().map(ObjectStore::device_work).fold(DeviceWork::default(), DeviceWork::plus)
     }
 
     fn compressed(&self) -> Vec<(i64, Compressed)> {

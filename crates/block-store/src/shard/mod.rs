@@ -48,8 +48,8 @@ use device::DeviceError;
 use jobs::Jobs;
 use std::collections::BTreeMap;
 use store::{
-    Change, Collection, Completion, Compressed, Compression, CompressionMode, ObjectStore, Placed,
-    ReadRequest, Transaction, Usage,
+    Change, Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore,
+    Placed, ReadRequest, Transaction, Usage,
 };
 use thiserror::Error;
 
@@ -353,6 +353,10 @@ impl ObjectStore for Shard {
     fn set_compression(&mut self, mut pools: BTreeMap<i64, Compression>) {
         pools.retain(|_, how| how.mode != CompressionMode::None);
         self.compression = pools;
+    }
+
+    fn device_work(&self) -> DeviceWork {
+        self.io.work()
     }
 
     fn compressed(&self) -> Vec<(i64, Compressed)> {

@@ -45,6 +45,8 @@ struct Disk {
     /// Unflushed writes, oldest first.
     unflushed: Vec<BlockWrite>,
     queue: Vec<Queued>,
+    /// The disk answers nothing.
+    is_stalled: bool,
     /// The last poll completed a request.
     last_poll_completed: bool,
     /// Counts submissions and completions, to order them.
@@ -107,6 +109,7 @@ impl Simulated {
             cached: BTreeMap::new(),
             unflushed: Vec::new(),
             queue: Vec::new(),
+            is_stalled: false,
             last_poll_completed: false,
             moment: 0,
             faults: Faults::default(),
@@ -160,6 +163,11 @@ impl Simulated {
     /// Every request fails, until [`Simulated::heal`].
     pub fn unplug(&self) {
         self.0.borrow_mut().faults.gone = true;
+    }
+
+    /// No request completes until this is taken back. They are carried out then.
+    pub fn stall(&self, is_stalled: bool) {
+        self.0.borrow_mut().is_stalled = is_stalled;
     }
 
     /// Only so many more never-written blocks can be written: a sparse file on a file system that fills up.
@@ -352,6 +360,7 @@ impl BlockDevice for Simulated {
     fn poll(&mut self, out: &mut Vec<Done>) -> bool {
         let disk = &mut *self.0.borrow_mut();
         let count = match disk.pace {
+            _ if disk.is_stalled => 0,
             Pace::AtOnce => disk.queue.len(),
             Pace::Shuffled { per_poll_max } => disk.dice.below(per_poll_max as u64 + 1) as usize,
             Pace::Steps => !disk.last_poll_completed as usize,

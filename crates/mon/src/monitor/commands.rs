@@ -180,6 +180,7 @@ impl Monitor {
             leader: rank,
             quorum_age_s: turn.now.since(self.started_at).as_secs(),
             peers,
+            stalls: self.osd.pulses.stalls(turn.now),
         }
     }
 

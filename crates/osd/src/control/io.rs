@@ -7,7 +7,7 @@ use machine::net::{Credentials, NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{Answer, Compressed, Compression, ReadError, ReadRequest, Transaction, Usage};
+use store::{Answer, Compressed, Compression, DeviceWork, ReadError, ReadRequest, Transaction, Usage};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
 
 #[derive(Clone, Debug)]
@@ -68,6 +68,11 @@ pub enum Input {
         /// What compression has come to, by pool.
         compressed: Vec<(i64, Compressed)>,
     },
+    /// The answer to [`Effect::Look`].
+    Progress {
+        core: CoreId,
+        work: DeviceWork,
+    },
     Wall {
         now: UTime,
     },
@@ -100,6 +105,10 @@ pub enum Effect {
     Shard {
         core: CoreId,
         input: shard::Input,
+    },
+    /// To a core: answer with the work of its device, to show that both run.
+    Look {
+        core: CoreId,
     },
     /// To the stores of all cores: how pools are compressed from now on.
     Compression {

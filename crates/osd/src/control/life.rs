@@ -288,9 +288,11 @@ impl Control {
             return;
         }
         let is_held = self.life.marked_down_at.is_some_and(|at| now < at + HELD_BACK_MAX);
-        if is_held && !self.hears_neighbours(now) {
+        let is_deaf = is_held && !self.hears_neighbours(now);
+        let deaf = || "fewer than a third of the neighbours answer".to_owned();
+        if let Some(why) = self.stalls.description().or_else(|| is_deaf.then(deaf)) {
             if !std::mem::replace(&mut self.life.is_held_back, true) {
-                self.log(Level::Warn, "not booting: fewer than a third of the neighbours answer", fx);
+                self.log(Level::Warn, format!("not booting: {why}"), fx);
             }
             return;
         }
@@ -424,23 +426,24 @@ impl Control {
         let was_up = self.life.phase == Phase::Up && self.is_up();
         self.life.phase = Phase::Stopping;
         self.life.stop_at = Some(now + STOP_PATIENCE);
-        let epoch = self.epoch();
-        let told = was_up && {
-            let target_addrs = self.config.addrs.client.clone();
-            let body = MOSDMarkMeDown {
-                paxos: PaxosHeader { version: epoch as u64 },
-                fsid: self.mon.fsid(),
-                target_osd: self.config.osd.0,
-                target_addrs,
-                epoch,
-                request_ack: true,
-                down_and_dead: true,
-            };
-            self.send_mon(now, body, fx)
-        };
-        if !told {
+        if !was_up || !self.mark_me_down(now, true, fx) {
             self.finish_stop(now, fx);
         }
+    }
+
+    /// Asks the monitor to mark this process down. `stops`: it serves nothing any more, and waits for the answer.
+    pub(super) fn mark_me_down(&mut self, now: Time, stops: bool, fx: &mut Fx) -> bool {
+        let epoch = self.epoch();
+        let body = MOSDMarkMeDown {
+            paxos: PaxosHeader { version: epoch as u64 },
+            fsid: self.mon.fsid(),
+            target_osd: self.config.osd.0,
+            target_addrs: self.config.addrs.client.clone(),
+            epoch,
+            request_ack: stops,
+            down_and_dead: stops,
+        };
+        self.send_mon(now, body, fx)
     }
 
     pub(super) fn on_marked_down(&mut self, now: Time, fx: &mut Fx) {
@@ -491,7 +494,6 @@ mod tests {
         let late = step(&mut control, Input::Read { tag: ReadTag(1), answers: Ok(Vec::new()) });
         assert!(late.is_empty(), "{late:?}");
     }
-}
 
     /// osd.0 alone, in this state.
     fn map(epoch: Epoch, state: u32) -> Arc<OsdMap> {
@@ -530,3 +532,4 @@ mod tests {
         assert_eq!(after_markdowns(0, 1).life.first_up, 0);
         assert_eq!(after_markdowns(3, 1).life.first_up, 10);
     }
+}

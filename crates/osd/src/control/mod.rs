@@ -1,9 +1,10 @@
 //! The part of an OSD that is there once: its life with the monitor, the manager and its neighbours.
 //!
-//! One file an affair: `history` (the maps and the store's own lineage), `holdings` (the PGs of this OSD, and the orders
-//! that a map gives for each), `intervals` (of one PG), `life` (boot, beacons, full states, stopping), `wishes` (`up_thru`
-//! and `pg_temp`), `neighbours` (heartbeats), `reports` (figures for the manager), `moves` (PGs that go from core to core),
-//! `full_pools`, `commands` (`ceph tell osd.N`).
+//! One file an affair: `history` (the maps and the store's own lineage), `holdings` (the PGs of this OSD, and the
+//! orders that a map gives for each), `intervals` (of one PG), `life` (boot, beacons, full states, stopping), `wishes`
+//! (`up_thru` and `pg_temp`), `neighbours` (heartbeats), `pulse` and `stalls` (signs of life and of hanging parts),
+//! `reports` (figures for the manager), `moves` (PGs that go from core to core), `full_pools`, `commands` (`ceph tell
+//! osd.N`).
 
 mod births;
 mod commands;
@@ -18,10 +19,11 @@ mod moves;
 mod neighbours;
 mod pg_query;
 mod pg_stats;
-mod pulse;
 mod ping_times;
+mod pulse;
 mod reports;
 mod signals;
+mod stalls;
 #[cfg(test)]
 pub(crate) mod testing;
 mod wishes;
@@ -94,6 +96,7 @@ pub struct Control {
     damaged_map: Option<Epoch>,
     wishes: wishes::Wishes,
     pulses: pulse::Pulses,
+    stalls: stalls::Stalls,
     ticked_at: Option<Time>,
 }
 
@@ -135,6 +138,7 @@ impl Control {
             damaged_map: None,
             wishes: wishes::Wishes::default(),
             pulses: pulse::Pulses::default(),
+            stalls: stalls::Stalls::new(config.cores),
             ticked_at: None,
             config,
         }
@@ -528,6 +532,7 @@ impl Machine for Control {
                     fx.push(Effect::Shard { core, input: shard::Input::Wall { now: wall } });
                 }
             }
+            Input::Progress { core, work } => self.on_progress(now, core, work),
             Input::Stop => self.begin_stop(now, fx),
             Input::Admin { id, command } => self.on_admin(id, &command, fx),
             Input::Counters { id } => {
@@ -544,6 +549,7 @@ impl Machine for Control {
         self.tell_compression(fx);
         self.tick(now, fx);
         self.ping_neighbours(now, fx);
+        self.look_at_cores(now, fx);
         self.send_pulse(now, fx);
         self.tell_leases(now, fx);
         self.begin_wanted_move(fx);
@@ -552,6 +558,7 @@ impl Machine for Control {
     fn next_deadline(&self) -> Option<Time> {
         let next = Time::earliest(self.ticked_at.map(|at| at + TICK), self.neighbours_deadline());
         let next = Time::earliest(next, self.pulse_deadline());
+        let next = Time::earliest(next, self.stalls.deadline());
         Time::earliest(self.mon.next_deadline(), next)
     }
 

@@ -360,6 +360,10 @@ impl Control {
         }
     }
 
+    pub fn has_neighbours(&self) -> bool {
+        !self.neighbours.peers.is_empty()
+    }
+
     pub(super) fn heartbeat_peers(&self) -> Vec<i32> {
         self.neighbours.peers.keys().copied().collect()
     }
@@ -444,11 +448,11 @@ mod tests {
             owes_since: Some(at_ms(100)),
             called_at: None,
             reported_at: None,
+            round_trips: RoundTrips::default(),
         };
         control.neighbours.peers.insert(3, peer);
         control.neighbours.by_conn.insert(CONN, 3);
         let mut held_after = |op, stamp: Time| {
-            round_trips: RoundTrips::default(),
             let ping = MOSDPing { op, mono_ping_stamp_ns: stamp.0 as i64, ..MOSDPing::default() };
             control.on_ping(at_ms(500), CONN, &ping, &mut Effects::new());
             std::mem::take(&mut control.neighbours.news.held)

@@ -1,6 +1,7 @@
 //! Pulses: signs of life to the monitor. It marks an OSD down that it misses them of (`mon/src/monitor/osd/pulse.rs`).
 //!
-//! A pulse comes from the reactor that reads maps and serves clients: an OSD whose process does not run sends none.
+//! A pulse comes from the reactor that reads maps and serves clients: an OSD whose process does not run sends none. It tells
+//! of stalls of the device and of other cores.
 
 use super::{Control, Fx};
 use machine::Time;
@@ -31,7 +32,10 @@ impl Control {
     }
 
     pub(super) fn send_pulse(&mut self, now: Time, fx: &mut Fx) {
-        if !self.life.is_up() || !self.is_up() {
+        let (device, core) = (self.stalls.device(), self.stalls.core());
+        let is_up = self.life.is_up() && self.is_up();
+        // One that went down for a stall goes on to tell of it.
+        if !is_up && !(self.life.is_marked_down() && !device.max(core).is_zero()) {
             self.pulses.next_at = None;
             return;
         }
@@ -42,7 +46,9 @@ impl Control {
         self.pulses.number += 1;
         let (number, heard) = (self.pulses.number, self.pulses.heard);
         let up_from = self.history.lineage.boot_epoch;
-        self.send_mon(now, MOSDPulse { up_from, number, heard }, fx);
+        let ms = |stall: Duration| u32::try_from(stall.as_millis()).unwrap_or(u32::MAX);
+        let (device_stall_ms, core_stall_ms) = (ms(device), ms(core));
+        self.send_mon(now, MOSDPulse { up_from, number, heard, device_stall_ms, core_stall_ms }, fx);
     }
 
     pub(super) fn pulse_deadline(&self) -> Option<Time> {

@@ -157,6 +157,12 @@ impl Core {
         self.shard.owned_pgs()
     }
 
+    /// True if this core may block until a write is on its device. Core 0 of an OSD with neighbours must not: a device that
+    /// hangs would stop the pulses, and the OSD would be down at once.
+    pub fn may_block(&self) -> bool {
+        self.control.as_ref().is_none_or(|part| !part.control.has_neighbours())
+    }
+
     /// True if this core answered operations since the last [`Input::Sent`].
     pub fn has_unsent_replies(&self) -> bool {
         self.shard.has_unsent_replies()
@@ -311,6 +317,8 @@ impl Core {
                 }
                 control::Effect::Read { tag, request } => self.read(control_tag(tag.0), request, out),
                 control::Effect::Shard { core, input } => self.hand_to_shard(now, core, input, out),
+                control::Effect::Look { core } if core == self.core => out.push(Effect::CountDeviceWork),
+                control::Effect::Look { core } => self.post(core, Mail::Look, out),
                 control::Effect::Compression { pools } => {
                     for core in self.other_cores() {
                         self.post(core, Mail::Compression(pools.clone()), out);
@@ -422,6 +430,10 @@ impl Core {
             Mail::Net(event) => self.step_control(now, control::Input::Net(*event), out),
             Mail::Usage { from, usage } => self.take_usage(now, from, usage, out),
             Mail::Compression(pools) => out.push(Effect::Compression(pools)),
+            Mail::Look => out.push(Effect::CountDeviceWork),
+            Mail::Progress { from, work } => {
+                self.step_control(now, control::Input::Progress { core: from, work }, out);
+            }
         }
     }
 
@@ -521,6 +533,10 @@ impl Machine for Core {
             Input::Mail(mail) => self.on_mail(now, mail, out),
             Input::Deadline { wall } => self.on_deadline(now, wall, out),
             Input::StoreUsage(usage) => self.on_usage(now, usage, out),
+            Input::DeviceWork(work) if self.control.is_some() => {
+                self.step_control(now, control::Input::Progress { core: self.core, work }, out);
+            }
+            Input::DeviceWork(work) => self.post(CoreId(0), Mail::Progress { from: self.core, work }, out),
             Input::Damage(damage) => self.on_damage(*damage, out),
             Input::Start { wall } => self.start(now, wall, out),
             Input::Admin { id, command } => {

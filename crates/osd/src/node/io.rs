@@ -9,7 +9,9 @@ use machine::CoreId;
 use machine::net::{Credentials, NetEffect, NetEvent};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{Collection, Completion, Compressed, Compression, ObjectId, ReadRequest, Transaction, Usage};
+use store::{
+    Collection, Completion, Compressed, Compression, DeviceWork, ObjectId, ReadRequest, Transaction, Usage,
+};
 use wire::types::UTime;
 
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub enum Input {
     Completed(Completion),
     /// The answer to [`Effect::MeasureStore`].
     StoreUsage(StoreUsage),
+    /// The answer to [`Effect::CountDeviceWork`].
+    DeviceWork(DeviceWork),
     /// The store found damaged bytes.
     Damage(Box<Damage>),
     /// [`machine::Machine::next_deadline`] has passed. `wall` is the wall clock's time.
@@ -61,6 +65,8 @@ pub enum Effect {
     },
     /// Answer at once with [`Input::StoreUsage`].
     MeasureStore,
+    /// Answer at once with [`Input::DeviceWork`]. Comes several times a second.
+    CountDeviceWork,
     /// Compress new data of these pools, and of no others, in this core's store.
     Compression(BTreeMap<i64, Compression>),
     /// Memory for the caches of this core's store.
@@ -109,6 +115,13 @@ pub enum Mail {
         usage: StoreUsage,
     },
     Compression(BTreeMap<i64, Compression>),
+    /// From core 0: show that this core runs.
+    Look,
+    /// The answer, for the control machine.
+    Progress {
+        from: CoreId,
+        work: DeviceWork,
+    },
     /// For links to other OSDs; `None` when the last have expired.
     Credentials(Option<Box<Credentials>>),
 }

@@ -128,6 +128,8 @@ fn mail(effects: &[Effect]) -> Vec<(u16, &'static str)> {
             Mail::Net(_) => "network event",
             Mail::Usage { .. } => "usage",
             Mail::Compression(_) => "compression",
+            Mail::Look => "look",
+            Mail::Progress { .. } => "progress",
             Mail::Statement(_) => "statement",
             Mail::Credentials(_) => "credentials",
         };
@@ -218,6 +220,23 @@ fn usage_is_measured_every_two_seconds_and_told_when_changed() {
     let now = now + Duration::from_secs(2);
     step(&mut core, now, Input::Deadline { wall: wall(now) });
     assert_eq!(mail(&step(&mut core, now, Input::StoreUsage(usage(1 << 29)))), [(0, "usage")]);
+}
+
+#[test]
+fn look_is_answered_with_the_work_of_the_core_s_device() {
+    let mut core = started(1);
+    let effects = step(&mut core, Time(2), Input::Mail(Mail::Look));
+    let [Effect::CountDeviceWork] = &effects[..] else { panic!("{effects:?}") };
+    let work = store::DeviceWork {
+        writes: store::RequestCount { waiting: 2, answered: 40 },
+        ..store::DeviceWork::default()
+    };
+    let effects = step(&mut core, Time(2), Input::DeviceWork(work));
+    let [Effect::Mail { to: CoreId(0), mail: Mail::Progress { from: CoreId(1), work: told } }] = &effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(*told, work);
 }
 
 #[test]

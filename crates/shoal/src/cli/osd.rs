@@ -17,6 +17,7 @@ use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
+use command::osd_network;
 use command::perf::Counter;
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
@@ -91,6 +92,7 @@ const COMMANDS: &[Command] = &[
         signature: "dump_ops_in_flight name=filterstr,type=CephString,n=N,req=false",
         help: "show the ops currently in flight",
     },
+    Command { signature: osd_network::SIGNATURE, help: osd_network::HELP },
     Command {
         signature: "dump_slow_ops name=filterstr,type=CephString,n=N,req=false",
         help: "show the ops in flight that are slower than osd_op_complaint_time",

@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::{
-    Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadRequest, Shards, Transaction,
-    Usage,
+    Collection, Completion, Compressed, Compression, DeviceWork, ObjectStore, Placed, ReadRequest, Shards,
+    Transaction, Usage,
 };
 
 /// Maximum wait for the device's lock. A killed daemon holds it until its last requests have ended.
@@ -319,6 +319,10 @@ impl ObjectStore for DiskStore {
 
     fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         self.shards.set_compression(pools);
+    }
+
+    fn device_work(&self) -> DeviceWork {
+        self.shards.device_work()
     }
 
     fn compressed(&self) -> Vec<(i64, Compressed)> {

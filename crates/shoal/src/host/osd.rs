@@ -109,8 +109,8 @@ impl OsdRole {
     }
 
     fn carry_out(&mut self, turn: &mut Turn<Mail>) {
-        let mut measure = true;
-        while std::mem::take(&mut measure) {
+        let (mut measure, mut count_work) = (true, false);
+        while std::mem::take(&mut measure) | std::mem::take(&mut count_work) {
             let mut effects = std::mem::take(&mut self.effects);
             for effect in effects.drain() {
                 match effect {
@@ -119,6 +119,7 @@ impl OsdRole {
                     Effect::Read { tag, request } => self.store().read(tag, request),
                     Effect::Mail { to, mail } => turn.hop(to, Mail::Core(mail)),
                     Effect::MeasureStore => measure = true,
+                    Effect::CountDeviceWork => count_work = true,
                     Effect::Compression(pools) => self.store().set_compression(pools),
                     Effect::CacheBudget { bytes } => self.store().set_cache_budget(bytes),
                     Effect::AdminAnswer { id, answer } => self.on_answer(id, &answer),
@@ -137,6 +138,10 @@ impl OsdRole {
             if measure {
                 let usage = self.measure_store();
                 self.feed(Input::StoreUsage(usage), turn);
+            }
+            if count_work {
+                let work = self.store().device_work();
+                self.feed(Input::DeviceWork(work), turn);
             }
         }
     }
@@ -238,8 +243,8 @@ impl Role for OsdRole {
     }
 
     fn on_turn_end(&mut self, turn: &mut Turn<Mail>) {
-        let is_caller_alone = turn.is_caller_alone();
-        self.store().may_wait(is_caller_alone);
+        let may_wait = turn.is_caller_alone() && self.core.may_block();
+        self.store().may_wait(may_wait);
         self.poll_store(turn);
         self.report_damage(turn);
     }

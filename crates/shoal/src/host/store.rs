@@ -5,8 +5,8 @@ use block_store::Damage;
 use runtime::device::Wake;
 use std::collections::BTreeMap;
 use store::{
-    Collection, Completion, Compressed, Compression, MemoryStore, ObjectStore, Placed, ReadRequest,
-    Transaction, Usage,
+    Collection, Completion, Compressed, Compression, DeviceWork, MemoryStore, ObjectStore, Placed,
+    ReadRequest, Transaction, Usage,
 };
 
 /// Chosen when the daemon starts. An enum, because a branch on each call costs less than a virtual call.
@@ -103,6 +103,13 @@ impl ObjectStore for Store {
     fn set_compression(&mut self, pools: BTreeMap<i64, Compression>) {
         if let Store::Disk(store) = self {
             store.set_compression(pools);
+        }
+    }
+
+    fn device_work(&self) -> DeviceWork {
+        match self {
+            Store::Memory(store) => store.device_work(),
+            Store::Disk(store) => store.device_work(),
         }
     }
 

@@ -46,6 +46,8 @@ pub enum Fault {
     SlowDisk { node: NodeId, slow_for: Duration },
     /// The node's disk completes no request.
     StallDisk { node: NodeId, stalled_for: Duration },
+    /// One of the node's cores does not run, and the others do.
+    HangCore { node: NodeId, pick: u64, hangs_for: Duration },
     /// One bit of the data on the node's disk flips.
     FlipBit { node: NodeId },
     /// One block of the node's disk returns errors on read.

@@ -283,6 +283,27 @@ pub static ROWS: &[Row] = &[
             Some(Fault::StallDisk { node: disk(random, cast)?, stalled_for: up_to_ms(random, 4_000) })
         },
     },
+    // Longer than the grace after which an OSD asks to be marked down.
+    Row {
+        name: "OSD disk hang",
+        every: secs(120),
+        seeds_of_8: 4,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let stalled_for = secs(10) + up_to_ms(random, 8_000);
+            Some(Fault::StallDisk { node: disk(random, cast)?, stalled_for })
+        },
+    },
+    Row {
+        name: "OSD core hang",
+        every: secs(100),
+        seeds_of_8: 4,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let (node, pick) = (any(random, &cast.osds)?, random.u64());
+            Some(Fault::HangCore { node, pick, hangs_for: up_to_ms(random, 16_000) })
+        },
+    },
     Row {
         name: "OSD disk nearly full",
         every: secs(100),

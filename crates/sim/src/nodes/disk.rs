@@ -191,6 +191,11 @@ impl Disk {
         damage.into_iter().map(|damage| self.explain(damage)).collect()
     }
 
+    /// While stalled, the device answers no request. The store goes on without it.
+    pub(super) fn set_stalled(&mut self, is_stalled: bool) {
+        self.device.stall(is_stalled);
+    }
+
     /// Fills the disk until then. Only the disk with the OSD's own collection is filled.
     pub(super) fn fill(&mut self, until: Time) -> bool {
         let Some(shard) = &self.shard else { return false };

@@ -23,7 +23,7 @@ use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{self, Core, CoreConfig, Effect, Input, Mail};
 use osd::pg::log::LogLimits;
 use osd::shard;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use wire::messages::{Body, MOSDOp, Message};
@@ -33,11 +33,13 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
 const DISK_MIN: Duration = Duration::from_micros(20);
 const DISK_MAX: Duration = Duration::from_millis(3);
 const SLOW_DISK_MAX: Duration = Duration::from_millis(300);
+/// The same while the disk answers nothing: the store finds out that it goes on.
+const STALLED_DISK_MAX: Duration = Duration::from_millis(100);
 /// Maximum time between two orders to this OSD, and the orders in 16 that change the compression.
 const ORDER_PAUSE_MAX_MS: u64 = 6_000;
 const COMPRESSION_ORDERS: u64 = 3;
-/// Maximum duration of a clean stop. The monitor has 5 s to confirm it; pauses and disk stalls add up to the rest.
-const STOP_MAX: Duration = Duration::from_secs(60);
+/// Maximum duration of a clean stop. The monitor has 5 s to confirm it; pauses, hanging cores and disks add up to the rest.
+const STOP_MAX: Duration = Duration::from_secs(90);
 
 /// Parameters of one simulated OSD.
 pub struct OsdConfig {
@@ -58,11 +60,16 @@ pub struct OsdNode {
     post: Post,
     slow_until: Time,
     stalled_until: Time,
+    /// A core that does not run, and until when. Events of its connections wait, as its mail does.
+    hung: Option<(CoreId, Time)>,
+    events_waiting: VecDeque<NetEvent>,
     /// The next order of the operator.
     order_at: Time,
     orders: u64,
     /// End of [`STOP_MAX`], once the process was asked to stop.
     stop_by: Option<Time>,
+    /// Core 0 hangs, and has not heard of the stop.
+    stop_is_due: bool,
     history: Shared,
     /// Acknowledged writes that no checker has taken yet.
     acks: Vec<Ack>,
@@ -99,9 +106,12 @@ impl OsdNode {
             post,
             slow_until: Time::ZERO,
             stalled_until: Time::ZERO,
+            hung: None,
+            events_waiting: VecDeque::new(),
             order_at: Time::ZERO,
             orders: 0,
             stop_by: None,
+            stop_is_due: false,
             history,
             acks: Vec::new(),
             open: BTreeSet::new(),
@@ -120,6 +130,11 @@ impl OsdNode {
         self.cores.iter().all(|core| core.core.is_some())
     }
 
+    /// The operator orders nothing that a core which hangs would have to answer.
+    fn takes_orders(&self) -> bool {
+        self.is_running() && self.hung.is_none()
+    }
+
     /// Steps one core and carries out its effects. A core that has ended drops its input.
     fn step(&mut self, at: CoreId, now: Time, input: Input, out: &mut Vec<NetEffect>) {
         if self.cores[usize::from(at.0)].core.is_none() {
@@ -130,7 +145,7 @@ impl OsdNode {
         self.core(at).step(now, input, &mut effects);
         self.core(at).check();
         while !effects.is_empty() {
-            let mut measure = false;
+            let (mut measure, mut count_work) = (false, false);
             for effect in effects.take() {
                 match effect {
                     Effect::Net(effect) => self.send(at, now, effect, out),
@@ -138,6 +153,7 @@ impl OsdNode {
                     Effect::Submit { tag, transaction } => self.store(at).submit(tag, transaction),
                     Effect::Read { tag, request } => self.store(at).read(tag, request),
                     Effect::MeasureStore => measure = true,
+                    Effect::CountDeviceWork => count_work = true,
                     Effect::Compression(pools) => self.store(at).set_compression(pools),
                     Effect::Fatal { why } => panic!("{} gives up: {why}", self.config.osd),
                     Effect::Stopped => {
@@ -154,6 +170,11 @@ impl OsdNode {
             if measure {
                 let usage = self.store(at).measure();
                 self.core(at).step(now, Input::StoreUsage(usage), &mut effects);
+                self.core(at).check();
+            }
+            if count_work {
+                let work = self.store(at).device_work();
+                self.core(at).step(now, Input::DeviceWork(work), &mut effects);
                 self.core(at).check();
             }
         }
@@ -241,22 +262,25 @@ impl OsdNode {
         if poll_at.is_some() || !(is_waited_for || store.is_busy()) {
             return;
         }
-        let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
+        let max = match () {
+            () if now < self.stalled_until => STALLED_DISK_MAX,
+            () if now < self.slow_until => SLOW_DISK_MAX,
+            () => DISK_MAX,
+        };
         let span = (max - DISK_MIN).as_nanos() as u64;
         *poll_at = Some(now + DISK_MIN + Duration::from_nanos(self.random.below(span)));
     }
 
     fn poll_when_due(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
         let poll_at = &mut self.cores[usize::from(at.0)].poll_at;
-        if self.stalled_until > now {
-            *poll_at = poll_at.map(|at| at.max(self.stalled_until));
-        }
         if poll_at.take_if(|at| *at <= now).is_some() {
             self.poll(at, now, out);
         }
     }
 
     fn poll(&mut self, at: CoreId, now: Time, out: &mut Vec<NetEffect>) {
+        let is_stalled = now < self.stalled_until;
+        self.store(at).set_stalled(is_stalled);
         let (completions, damage) = self.store(at).poll(now);
         for found in &damage {
             let mut history = self.history.borrow_mut();
@@ -280,12 +304,45 @@ impl OsdNode {
     // ---- mail and orders
 
     fn deliver_mail(&mut self, now: Time, out: &mut Vec<NetEffect>) {
-        while let Some((to, parcel)) = self.post.deliver(now) {
+        let hung = self.hung_core();
+        while let Some((to, parcel)) = self.post.deliver(now, hung) {
             match parcel {
                 Parcel::Mail(mail) => self.step(to, now, Input::Mail(mail), out),
                 Parcel::Net(effect) => self.leave(effect, out),
                 Parcel::End => self.end_core(to, now, out),
             }
+        }
+    }
+
+    fn hung_core(&self) -> Option<CoreId> {
+        self.hung.map(|(core, _)| core)
+    }
+
+    /// A core that hung runs again, and takes the events of its connections first.
+    fn run_again_when_due(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        if self.hung.take_if(|(_, until)| *until <= now).is_some() {
+            for event in std::mem::take(&mut self.events_waiting) {
+                self.take_event(now, event, out);
+            }
+            self.stop_when_core_runs(now, out);
+        }
+    }
+
+    fn stop_when_core_runs(&mut self, now: Time, out: &mut Vec<NetEffect>) {
+        if self.hung_core() != Some(CoreId(0)) && std::mem::take(&mut self.stop_is_due) {
+            self.step(CoreId(0), now, Input::Stop, out);
+        }
+    }
+
+    fn take_event(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
+        // Without its machines a core has ended, or its store did not open, which ends the run.
+        if self.cores[usize::from(event.conn().core().0)].core.is_some() {
+            match &event {
+                NetEvent::Ready { conn, .. } if !conn.is_outgoing() => drop(self.open.insert(*conn)),
+                NetEvent::Closed { conn, .. } => drop(self.open.remove(conn)),
+                _ => {}
+            }
+            self.step(event.conn().core(), now, Input::Net(event), out);
         }
     }
 
@@ -393,35 +450,39 @@ impl Node for OsdNode {
     }
 
     fn on_net(&mut self, now: Time, event: NetEvent, out: &mut Vec<NetEffect>) {
-        // Without its machines a core has ended, or its store did not open, which ends the run.
-        if self.cores[usize::from(event.conn().core().0)].core.is_some() {
-            match &event {
-                NetEvent::Ready { conn, .. } if !conn.is_outgoing() => drop(self.open.insert(*conn)),
-                NetEvent::Closed { conn, .. } => drop(self.open.remove(conn)),
-                _ => {}
-            }
-            self.step(event.conn().core(), now, Input::Net(event), out);
+        self.run_again_when_due(now, out);
+        if self.hung_core() == Some(event.conn().core()) {
+            return self.events_waiting.push_back(event);
         }
+        self.take_event(now, event, out);
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         assert!(self.stop_by.is_none_or(|by| now < by), "{} stops for {STOP_MAX:?}", self.config.osd);
+        self.run_again_when_due(now, out);
         self.deliver_mail(now, out);
-        for at in (0..self.config.cores).map(CoreId) {
+        let hung = self.hung_core();
+        for at in (0..self.config.cores).map(CoreId).filter(|at| Some(*at) != hung) {
             self.poll_when_due(at, now, out);
             let core = self.cores[usize::from(at.0)].core.as_ref();
             if core.and_then(Machine::next_deadline).is_some_and(|at| at <= now) {
                 self.step(at, now, Input::Deadline { wall: self.wall.at(now) }, out);
             }
         }
-        if self.order_at <= now && self.is_running() {
+        if self.order_at <= now && self.takes_orders() {
             self.give_order(now, out);
         }
     }
 
     fn next_wake(&self) -> Option<Time> {
-        let mut next = Time::earliest(self.post.next_delivery(), self.is_running().then_some(self.order_at));
-        for SimulatedCore { core, poll_at, .. } in &self.cores {
+        let hung = self.hung_core();
+        let order_at = self.takes_orders().then_some(self.order_at);
+        let mut next = Time::earliest(self.post.next_delivery(hung), order_at);
+        next = Time::earliest(next, self.hung.map(|(_, until)| until));
+        for (SimulatedCore { core, poll_at, .. }, at) in self.cores.iter().zip(0..) {
+            if hung == Some(CoreId(at)) {
+                continue;
+            }
             let deadline = core.as_ref().and_then(Machine::next_deadline);
             next = Time::earliest(next, Time::earliest(deadline, *poll_at));
         }
@@ -433,7 +494,9 @@ impl Node for OsdNode {
             (*core, *poll_at) = (None, None);
             store.died(death, dice);
         }
-        self.stop_by = None;
+        (self.stop_by, self.stop_is_due) = (None, false);
+        self.hung = None;
+        self.events_waiting.clear();
         self.post.clear();
         self.open.clear();
         self.outdated.clear();
@@ -441,7 +504,8 @@ impl Node for OsdNode {
 
     fn stop(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.stop_by = Some(now + STOP_MAX);
-        self.step(CoreId(0), now, Input::Stop, out);
+        self.stop_is_due = true;
+        self.stop_when_core_runs(now, out);
     }
 
     fn has_ended(&self) -> bool {
@@ -458,6 +522,14 @@ impl Node for OsdNode {
 
     fn stall_disk(&mut self, until: Time) {
         self.stalled_until = until;
+    }
+
+    fn hang_core(&mut self, pick: u64, until: Time) -> bool {
+        let is_free = self.is_running() && self.hung.is_none();
+        if is_free {
+            self.hung = Some((CoreId((pick % u64::from(self.config.cores)) as u16), until));
+        }
+        is_free
     }
 
     fn flip_bit(&mut self) -> bool {
@@ -504,7 +576,7 @@ impl Node for OsdNode {
         // Each core was checked after its last input.
         let cores = || self.cores.iter().filter_map(|core| core.core.as_ref());
         node::check_together(cores());
-        if self.post.is_empty() && self.is_running() {
+        if self.post.is_empty() && self.events_waiting.is_empty() && self.is_running() {
             node::check_sessions(cores(), &self.open);
         }
     }

@@ -65,16 +65,26 @@ impl Post {
         Duration::from_nanos(self.random.below(PROMPT_NS))
     }
 
-    pub(super) fn next_delivery(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(|lane| lane.parcels.front()).map(|(at, _)| *at).min()
+    /// The earliest parcel by time and lane. Mail for a core that hangs waits.
+    fn earliest(&self, hung: Option<CoreId>) -> Option<(Time, usize)> {
+        let first = |(lane, l): (usize, &Lane)| Some((l.parcels.front()?.0, lane));
+        let runs = |(_, lane): &(Time, usize)| hung != Some(self.receiver(*lane));
+        self.lanes.iter().enumerate().filter_map(first).filter(runs).min()
+    }
+
+    fn receiver(&self, lane: usize) -> CoreId {
+        CoreId((lane / KINDS % usize::from(self.cores)) as u16)
+    }
+
+    pub(super) fn next_delivery(&self, hung: Option<CoreId>) -> Option<Time> {
+        self.earliest(hung).map(|(at, _)| at)
     }
 
     /// The earliest parcel that is due, and the core it is for.
-    pub(super) fn deliver(&mut self, now: Time) -> Option<(CoreId, Parcel)> {
-        let due = self.lanes.iter().enumerate().filter_map(|(lane, l)| Some((l.parcels.front()?.0, lane)));
-        let (_, lane) = due.min().filter(|(at, _)| *at <= now)?;
+    pub(super) fn deliver(&mut self, now: Time, hung: Option<CoreId>) -> Option<(CoreId, Parcel)> {
+        let (_, lane) = self.earliest(hung).filter(|(at, _)| *at <= now)?;
         let (_, parcel) = self.lanes[lane].parcels.pop_front()?;
-        Some((CoreId((lane / KINDS % usize::from(self.cores)) as u16), parcel))
+        Some((self.receiver(lane), parcel))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,11 +109,24 @@ mod tests {
             post.send(Time(n), from, to, Parcel::Net(NetEffect::Close { conn: ConnId(n) }));
         }
         let mut arrived: [Vec<u64>; 4] = Default::default();
-        while let Some(now) = post.next_delivery() {
-            let Some((to, Parcel::Net(NetEffect::Close { conn }))) = post.deliver(now) else { panic!() };
+        let mut mail_waits_for_a_core_that_hangs = false;
+        let mut hung = Some(CoreId(1));
+        loop {
+            let Some(now) = post.next_delivery(hung) else {
+                match hung.take() {
+                    Some(_) => mail_waits_for_a_core_that_hangs = !post.is_empty(),
+                    None => break,
+                }
+                continue;
+            };
+            let Some((to, Parcel::Net(NetEffect::Close { conn }))) = post.deliver(now, hung) else {
+                panic!()
+            };
+            assert_ne!(Some(to), hung);
             assert_eq!(u64::from(to.0), conn.0 / 2 % 2);
             arrived[(conn.0 % 4) as usize].push(conn.0);
         }
+        assert!(mail_waits_for_a_core_that_hangs);
         for lane in arrived {
             assert_eq!(lane.len(), 50);
             assert!(lane.is_sorted());

@@ -11,8 +11,8 @@ use osd::node::{StoreContents, StoreUsage, shards_of};
 use std::collections::BTreeMap;
 use store::memory::{Config, Delay, MemoryStore};
 use store::{
-    Answer, Collection, Completion, Compressed, Compression, ObjectStore, Placed, ReadError, ReadRequest,
-    Shards, Transaction, Usage,
+    Answer, Collection, Completion, Compressed, Compression, DeviceWork, ObjectStore, Placed, ReadError,
+    ReadRequest, Shards, Transaction, Usage,
 };
 
 /// Medium of all stores of a run.
@@ -136,11 +136,20 @@ impl OsdStore {
         self.shards().collections().into_iter().map(|(collection, _)| collection).collect()
     }
 
-    /// Reads at once. Drops all other completions: the OSD cannot go on.
+    pub(super) fn set_stalled(&mut self, is_stalled: bool) {
+        self.disks().for_each(|disk| disk.set_stalled(is_stalled));
+    }
+
+    pub(super) fn device_work(&mut self) -> DeviceWork {
+        self.shards().device_work()
+    }
+
+    /// Reads at once, also from a disk that has stalled. Drops all other completions: the OSD cannot go on.
     pub(super) fn read_now(&mut self, request: ReadRequest) -> Result<Vec<Answer>, ReadError> {
         /// No request of the OSD has this tag.
         const TAG: u64 = u64::MAX;
         const POLLS_MAX: usize = 100_000;
+        self.set_stalled(false);
         self.shards().read(TAG, request);
         for _ in 0..POLLS_MAX {
             let mut completions = Vec::new();
@@ -263,6 +272,13 @@ impl ObjectStore for StoreShard {
         match self {
             StoreShard::Memory(store) => store.usage(),
             StoreShard::Disk { disk, .. } => disk.shard().usage(),
+        }
+    }
+
+    fn device_work(&self) -> DeviceWork {
+        match self {
+            StoreShard::Memory(store) => store.device_work(),
+            StoreShard::Disk { disk, .. } => disk.shard().device_work(),
         }
     }
 

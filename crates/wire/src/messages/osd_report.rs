@@ -53,12 +53,18 @@ impl MOSDFailure {
 
 plain_message! {
     /// shoal's own: an OSD is alive. Sent several times a second. The monitor answers with the same `number`.
-    MOSDPulse = 0x5349, version 1, compat 1 {
+    MOSDPulse = 0x5349, version 2, compat 1 {
         /// The epoch in which this process was marked up.
         up_from: Epoch,
         number: u64,
         /// The highest number that the monitor has answered.
         heard: u64,
+        /// Milliseconds for which the OSD's device has answered nothing; 0: it answers, or has nothing to answer.
+        #[since(2)]
+        device_stall_ms: u32,
+        /// Milliseconds for which a core of the OSD has not run; 0: all run.
+        #[since(2)]
+        core_stall_ms: u32,
     }
 }
 

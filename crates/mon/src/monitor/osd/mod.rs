@@ -184,6 +184,7 @@ impl Monitor {
     }
 
     pub(super) fn tick_osds(&mut self, turn: &mut Turn<'_>) {
+        self.osd.pulses.drop_old_stalls(turn.now);
         self.tick_beacons(turn);
         self.tick_failures(turn);
         self.propose_requests(turn);

@@ -9,13 +9,17 @@
 //! - The flags and ratios that hold back other reports hold back this one.
 //!
 //! A pulse that shows that the OSD hears no answers is none: an OSD that gets no maps must not stay up.
+//!
+//! Pulses also tell of stalls: a device that answers nothing, a core that does not run. They raise health warnings. The OSD
+//! itself asks to be marked down when a stall lasts, and pulses on for the sake of the warning.
 
 use super::super::{Monitor, Turn};
+use crate::situation::Stall;
 use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::MOSDPulse;
-use wire::types::Epoch;
+use wire::types::{Epoch, OsdState};
 
 /// Pause between two looks at the pulses.
 const LOOK: Duration = Duration::from_millis(100);
@@ -23,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_millis(100);
 /// Pulses without an answer that an OSD may send.
 const UNHEARD_MAX: u64 = 4;
+/// A stall is forgotten when its OSD has not told of it for so long.
+const STALL_KEPT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
@@ -33,6 +39,8 @@ struct Pulse {
 #[derive(Debug, Default)]
 pub(in crate::monitor) struct Pulses {
     by_osd: BTreeMap<i32, Pulse>,
+    /// With the time of the last pulse that told of it.
+    stalls: BTreeMap<i32, (Time, Stall)>,
     /// The next look. `None`: no OSD has sent a pulse.
     look_at: Option<Time>,
 }
@@ -46,6 +54,16 @@ impl Pulses {
         self.by_osd.remove(&osd);
     }
 
+    /// Stalls that OSDs tell of now.
+    pub fn stalls(&self, now: Time) -> BTreeMap<i32, Stall> {
+        let is_kept = |(_, (at, _)): &(&i32, &(Time, Stall))| now.since(*at) < STALL_KEPT;
+        self.stalls.iter().filter(is_kept).map(|(osd, (_, stall))| (*osd, *stall)).collect()
+    }
+
+    pub(super) fn drop_old_stalls(&mut self, now: Time) {
+        self.stalls.retain(|_, (at, _)| now.since(*at) < STALL_KEPT);
+    }
+
     /// True if this process of the OSD was alive within the last few looks.
     pub fn is_fresh(&self, osd: i32, now: Time) -> bool {
         self.by_osd.get(&osd).is_some_and(|pulse| now.since(pulse.at) < 5 * LOOK)
@@ -57,9 +75,16 @@ impl Monitor {
         let Some(osd) = from else { return };
         turn.send(conn, MOSDPulse { heard: m.number, ..m.clone() });
         let map = self.committed.osdmap();
-        let up_from = map.osd(osd).filter(|_| map.is_up(osd)).map(|row| row.info.up_from);
-        if up_from != Some(m.up_from) {
-            // The OSD has not seen that it was marked down, or this is the pulse of a process before it.
+        let Some(row) = map.osd(osd).filter(|row| row.info.up_from == m.up_from) else { return };
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let stall = Stall { device: ms(m.device_stall_ms), core: ms(m.core_stall_ms) };
+        if stall == Stall::default() {
+            self.osd.pulses.stalls.remove(&osd);
+        } else {
+            self.osd.pulses.stalls.insert(osd, (turn.now, stall));
+        }
+        if !row.state.has(OsdState::UP) {
+            // It has stalled, or has not seen that it was marked down.
             return;
         }
         if m.number.saturating_sub(m.heard) <= UNHEARD_MAX {

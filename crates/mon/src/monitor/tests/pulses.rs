@@ -12,7 +12,18 @@ impl Cluster {
     fn pulse(&mut self, osd: i32, number: u64, heard: u64) {
         let up_from = self.map().osds[osd as usize].info.up_from;
         let conn = self.osds[osd as usize];
-        self.send(conn, MOSDPulse { up_from, number, heard });
+        self.send(conn, MOSDPulse { up_from, number, heard, device_stall_ms: 0, core_stall_ms: 0 });
+    }
+
+    /// A pulse that is answered, of an OSD that has stalled.
+    fn stalled_pulse(&mut self, osd: i32, number: u64, device_stall_ms: u32, core_stall_ms: u32) {
+        let up_from = self.map().osds[osd as usize].info.up_from;
+        let (conn, heard) = (self.osds[osd as usize], number - 1);
+        self.send(conn, MOSDPulse { up_from, number, heard, device_stall_ms, core_stall_ms });
+    }
+
+    fn health_detail(&mut self) -> String {
+        self.done(r#"{"prefix":"health","detail":"detail"}"#)
     }
 
     /// These OSDs pulse for so many rounds, and hear the answers.
@@ -104,7 +115,8 @@ fn pulses_of_an_earlier_process_keep_nobody_up() {
     let conn = c.osds[0];
     c.pulse(0, 1, 0);
     for number in 2..10 {
-        c.send(conn, MOSDPulse { up_from: old, number, heard: number - 1 });
+        let heard = number - 1;
+        c.send(conn, MOSDPulse { up_from: old, number, heard, device_stall_ms: 0, core_stall_ms: 0 });
         c.rounds(1, &[1, 2]);
     }
     assert_eq!(c.up(), [1, 2]);
@@ -183,6 +195,41 @@ fn of_osds_that_miss_each_other_the_lonelier_goes() {
     two.report_partner(0, 1);
     two.hear();
     assert_eq!(two.up(), [0], "there is no second witness");
+}
+
+#[test]
+fn stall_is_a_warning_until_its_osd_tells_of_none() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    assert!(!c.health_detail().contains("STALLED"));
+    c.stalled_pulse(1, 4, 1600, 0);
+    c.stalled_pulse(2, 4, 0, 2400);
+    let shown = c.health_detail();
+    for line in [
+        "OSD_DEVICE_STALLED: 1 osds have a device that does not answer",
+        "osd.1 has a device that has answered nothing for 1.6 s",
+        "OSD_CORE_STALLED: 1 osds have a core that does not run",
+        "osd.2 has a core that has not run for 2.4 s",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    c.pulse(1, 5, 4);
+    let shown = c.health_detail();
+    assert!(!shown.contains("OSD_DEVICE_STALLED") && shown.contains("OSD_CORE_STALLED"), "{shown}");
+}
+
+#[test]
+fn stall_of_an_osd_that_went_down_for_it_is_shown_while_told() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.rounds(3, &[0, 1, 2]);
+    c.stalled_pulse(1, 4, 10_000, 0);
+    c.take_down(1);
+    c.stalled_pulse(1, 5, 10_200, 0);
+    assert_eq!(c.up(), [0, 2], "its pulse does not bring it back");
+    assert!(c.health_detail().contains("answered nothing for 10.2 s"));
+    // Its process has gone.
+    c.pass(Duration::from_secs(4));
+    assert!(!c.health_detail().contains("STALLED"));
 }
 
 #[test]

@@ -132,7 +132,7 @@ const ROWS: &[Row] = &[
         message: "MOSDPulse",
         sample: |f, _| {
             let up_from = f.monitor.head.osdmap().osds[0].info.up_from;
-            MOSDPulse { up_from, number: 1, heard: 0 }.into()
+            MOSDPulse { up_from, number: 1, heard: 0, device_stall_ms: 0, core_stall_ms: 0 }.into()
         },
         outcomes: OF_OSD,
     },
