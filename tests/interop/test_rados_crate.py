@@ -1,24 +1,17 @@
 """The `rados` crate from crates.io: a client written by others, that speaks Quincy and later."""
 import shutil
-import unittest
 
 from harness import HERE, ClusterTest, long_only, run
 
 
-CRATE = HERE / "rados-crate"
-
-
 class RadosCrate:
-    @staticmethod
-    def build():
-        if not shutil.which("cargo"):
-            raise unittest.SkipTest("cargo is not installed")
-        run(["cargo", "build", "--quiet", "--locked", "--manifest-path", CRATE / "Cargo.toml"], timeout=1800)
-
     def test_basics(self):
-        self.build()
+        if not shutil.which("cargo"):
+            self.skipTest("cargo is not installed")
+        crate = HERE / "rados-crate"
+        run(["cargo", "build", "--quiet", "--locked", "--manifest-path", crate / "Cargo.toml"], timeout=1800)
         pool = self.pool("crate")
-        done = run([CRATE / "target/debug/rados-crate", self.cluster.conf, pool], check=False, timeout=300)
+        done = run([crate / "target/debug/rados-crate", self.cluster.conf, pool], check=False, timeout=300)
         self.assertEqual(done.code, 0, done.text + done.errors)
 
 

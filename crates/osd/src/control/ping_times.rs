@@ -1,8 +1,8 @@
 //! Round trips to heartbeat peers: means, minima and maxima over the last 1, 5 and 15 minutes, for OSD_SLOW_PING_TIME and
 //! `dump_osd_network`.
 //!
-//! A minute's figures count when the minute is over, as in stock (`OSD::handle_osd_ping`, the reply's case). Both networks'
-//! heartbeats go to the same address here, so they have the same figures.
+//! A minute's figures count when the minute is over, as in stock (`OSD::handle_osd_ping`, the reply's case). Heartbeats go
+//! over the back network alone, and its figures stand for the front network, too.
 
 use super::Control;
 use super::neighbours::Neighbour;

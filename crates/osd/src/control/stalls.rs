@@ -114,8 +114,12 @@ impl Stalls {
 
 impl Control {
     pub(super) fn look_at_cores(&mut self, now: Time, fx: &mut Fx) {
+        if !self.life.has_loaded() || self.life.is_stopping() {
+            self.stalls.looked_at = None;
+            return;
+        }
         let looked_at = self.stalls.looked_at;
-        if !self.life.has_loaded() || looked_at.is_some_and(|at| now < at + LOOK) {
+        if looked_at.is_some_and(|at| now < at + LOOK) {
             return;
         }
         let step = looked_at.map_or(LOOK, |at| now.since(at)).min(STEP_MAX);
