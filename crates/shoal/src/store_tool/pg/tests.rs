@@ -109,7 +109,12 @@ fn contents(store: &mut Access, object: &ObjectId) -> Vec<Answer> {
         Query::OmapHeader,
         Query::whole_omap(),
     ];
-    store.ask(ReadRequest { collection: collection(), object: object.clone(), queries }).unwrap().unwrap()
+    let request = ReadRequest { collection: collection(), object: object.clone(), queries };
+    let joined = |answer| match answer {
+        Answer::Data(data) => Answer::Data(data.to_bytes().into()),
+        other => other,
+    };
+    store.ask(request).unwrap().unwrap().into_iter().map(joined).collect()
 }
 
 fn all_contents(store: &mut Access) -> Vec<Vec<Answer>> {
