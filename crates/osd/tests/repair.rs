@@ -215,3 +215,22 @@ fn repair_that_never_succeeds_is_bounded() {
     assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, EIO);
     assert_eq!(cluster.ask("a", vec![write(0, b"x")]).result, 0);
 }
+
+/// Damage that was found while no member could help is repaired when one can, though no request meets it again.
+#[test]
+fn known_damage_is_repaired_when_a_member_returns() {
+    let mut cluster = damaged_bytes(2);
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, EIO);
+    assert!(cluster.state().contains("inconsistent"), "{}", cluster.state());
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert!(!host(&mut cluster, 0).has_rot());
+    assert_eq!(cluster.get("a"), WHOLE);
+}

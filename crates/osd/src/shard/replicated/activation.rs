@@ -231,6 +231,7 @@ impl Shard {
             self.tell_peer(key, osd, PeerBody::Started { epoch: since }, fx);
         }
         self.begin_recovery(key);
+        self.repair_known_damage(key, fx);
         if may_serve {
             self.pgs[key].phase = PgPhase::Active;
             self.let_go(key, fx);

@@ -68,7 +68,17 @@ impl Shard {
         true
     }
 
-    /// The same for an object that a member lacks. While a request has it for itself, the push is tried again.
+    /// Repairs what was found damaged in earlier intervals, when no member could help. A request may never meet it again.
+    pub(super) fn repair_known_damage(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &self.pgs[key];
+        let known: Vec<HObject> =
+            pg.damaged.iter().filter(|object| !pg.missing.contains(object)).cloned().collect();
+        for object in known {
+            self.begin_repair(key, &object, fx);
+        }
+    }
+
+    /// Repairs an object that a member lacks. While a request has it for itself, the push is tried again.
     pub(super) fn repair_for_push(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
         let is_used = pg.objects.find(object).is_some_and(|context| pg.objects[context].is_exclusive());
