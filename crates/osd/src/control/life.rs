@@ -242,10 +242,9 @@ impl Control {
             }
             Phase::Up if !is_us => {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);
+                self.life.markdowns.push_back(now);
                 if let Some(why) = self.flaps_too_often(now) {
-                    self.log(Level::Error, why.clone(), fx);
                     self.tell_cluster(now, LogPriority::ERROR, why, fx);
-                    return self.begin_stop(now, fx);
                 }
                 self.life.phase = Phase::Booting;
                 self.life.booted_at = None;
@@ -263,20 +262,20 @@ impl Control {
         }
     }
 
-    /// Counts this markdown. Text if an OSD that has been marked down so often must stay down: each boot costs its PGs two
-    /// peerings (`osd_max_markdown_count`, `OSD::_committed_osd_maps`).
+    /// Text if an OSD that has been marked down so often must stay down: each boot costs its PGs two peerings
+    /// (`osd_max_markdown_count`). Stock's OSD stops. This one waits until the period has passed: silence of a second marks it
+    /// down, and a switch that fails for minutes must not take OSDs away for good.
     fn flaps_too_often(&mut self, now: Time) -> Option<String> {
         let (period, count_max) = (self.options.max_markdown_period, self.options.max_markdown_count);
         let markdowns = &mut self.life.markdowns;
         while markdowns.front().is_some_and(|at| now.since(*at) > period) {
             markdowns.pop_front();
         }
-        markdowns.push_back(now);
         let (count, osd) = (markdowns.len(), self.config.osd.0);
         (count as u64 > count_max).then(|| {
             format!(
                 "osd.{osd} marked down {count} > osd_max_markdown_count {count_max} times in last {} seconds, \
-                 shutting down",
+                 staying down",
                 period.as_secs()
             )
         })
@@ -291,7 +290,8 @@ impl Control {
         let is_held = self.life.marked_down_at.is_some_and(|at| now < at + HELD_BACK_MAX);
         let is_deaf = is_held && !self.hears_neighbours(now);
         let deaf = || "fewer than a third of the neighbours answer".to_owned();
-        if let Some(why) = self.stalls.description().or_else(|| is_deaf.then(deaf)) {
+        let stall = self.stalls.description();
+        if let Some(why) = stall.or_else(|| self.flaps_too_often(now)).or_else(|| is_deaf.then(deaf)) {
             if !std::mem::replace(&mut self.life.is_held_back, true) {
                 self.log(Level::Warn, format!("not booting: {why}"), fx);
             }
@@ -526,11 +526,18 @@ mod tests {
     }
 
     #[test]
-    fn osd_that_is_marked_down_too_often_stops() {
-        assert_eq!(after_markdowns(5, 10).life.phase, Phase::Booting);
-        assert_eq!(after_markdowns(6, 10).life.phase, Phase::Stopping);
-        assert_eq!(after_markdowns(6, 119).life.phase, Phase::Stopping, "all within 600 s");
-        assert_eq!(after_markdowns(20, 121).life.phase, Phase::Booting);
+    fn osd_that_is_marked_down_too_often_stays_down_for_the_period() {
+        let held_at = |times: u32, every_s: u64, later_s: u64| {
+            let mut control = after_markdowns(times, every_s);
+            assert_eq!(control.life.phase, Phase::Booting);
+            let last = Time(1) + Duration::from_secs(u64::from(times - 1) * every_s);
+            control.flaps_too_often(last + Duration::from_secs(later_s)).is_some()
+        };
+        assert!(!held_at(5, 10, 0));
+        assert!(held_at(6, 10, 0) && held_at(6, 10, 500), "all within 600 s");
+        assert!(!held_at(6, 10, 551), "the first is forgotten");
+        assert!(held_at(6, 119, 0) && !held_at(6, 119, 6));
+        assert!(!held_at(20, 121, 0));
     }
 
     #[test]

@@ -24,7 +24,12 @@ impl Listening {
         let ports = port_range(&networks)?;
         let (public_addr, bind_addr) =
             (ProcessOptions::read(layers).public_addr, OsdStartOptions::read(layers).bind_addr);
-        let (listener, public) = match (public_addr, own_address("public_network", &networks.public)?) {
+        // An OSD with an address of its own needs none of a network.
+        let from_network = match public_addr {
+            None => own_address("public_network", &networks.public)?,
+            Some(_) => None,
+        };
+        let (listener, public) = match (public_addr, from_network) {
             (None, Some(ip)) => listen_on_free_port(ip, &ports)?,
             (public_addr, _) => {
                 let public = identity::address(who, "public_addr", public_addr.as_deref())?;

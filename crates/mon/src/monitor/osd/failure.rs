@@ -200,6 +200,10 @@ impl Monitor {
         };
         let level = &self.options.osd_reporter_subtree_level;
         let map = self.head.osdmap();
+        // It may have gone since the reports came, and its number with it.
+        if !map.is_up(target) {
+            return;
+        }
         self.osd.places.follow(map, level);
         let places = &self.osd.places;
         let own_place = places.of(target);

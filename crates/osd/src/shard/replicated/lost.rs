@@ -273,6 +273,10 @@ impl Shard {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(marking) = &mut primary.marking else { return };
         let Some(current) = marking.current.take_if(|current| current.awaiting.is_empty()) else { return };
+        // An OSD with the object came back meanwhile: it is found, and must not be given up.
+        if !primary.recovery.unfound.contains(&current.object) {
+            return self.go_on_marking(key, fx);
+        }
         let is_older =
             |(_, version): &(&i32, &Eversion)| **version < current.need && **version != Eversion::ZERO;
         let older = current.versions.iter().filter(is_older);
