@@ -3,6 +3,7 @@
 //! The store is older than such a copy. Its OSD may have been a member of intervals whose writes the present copy lacks, so
 //! it must not report that the store has held the PG all the time (see [`wire::types::PgCopyInfo::store_since`]).
 
+use crate::pg::low_bits;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::BTreeMap;
@@ -51,10 +52,7 @@ impl CopyStarts {
             return store_since;
         }
         let of_pool = self.0.range(PgId { seed: 0, ..pg }..=PgId { seed: u32::MAX, ..pg });
-        let has_it = |(from, start): &(&PgId, &CopyStart)| {
-            let low_bits = ((1u64 << start.split_bits.min(32)) - 1) as u32;
-            pg.seed & low_bits == from.seed
-        };
+        let has_it = |(from, start): &(&PgId, &CopyStart)| pg.seed & low_bits(start.split_bits) == from.seed;
         of_pool.filter(has_it).map(|(_, start)| start.since).fold(store_since, Epoch::max)
     }
 

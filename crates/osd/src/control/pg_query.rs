@@ -1,4 +1,5 @@
-//! `ceph pg PGID query` and `list_unfound`: one PG in detail, with stock's keys (`PeeringState::dump_peering_state`, the states' `QueryState`).
+//! `ceph pg PGID query` and `list_unfound`: one PG in detail, with stock's keys (`PeeringState::dump_peering_state`, the states'
+//! `QueryState`).
 //!
 //! Every shard reports before the answer is made, so it shows the present state. Only the primary answers; stock's OSDs too
 //! send others' questions back with EAGAIN. The times at which a stage began are those of the first report that had it, which

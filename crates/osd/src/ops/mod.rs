@@ -29,12 +29,22 @@ pub use table::Operation;
 pub use watching::{NotifyAck, NotifyStart, SideEffects, WatchConnect, WatchDisconnect};
 
 use bytes::Bytes;
+use store::Answer;
+use wire::types::ObjectInfo;
 
 /// A client's attribute `x` is stored as `_x`: the name without the rest (`_`) is the object's info, and names
 /// without the prefix are the OSD's own.
 pub const ATTR_PREFIX: &[u8] = b"_";
 /// Where the object's info is kept.
 pub const INFO_ATTR: Bytes = Bytes::from_static(b"_");
+
+/// The object's info, of the answer to a read of [`INFO_ATTR`]. `None`: there is none, or it cannot be read.
+pub fn object_info(answer: &Answer) -> Option<ObjectInfo> {
+    match answer {
+        Answer::Attr(Some(bytes)) => codec::decode_exact(bytes).ok(),
+        _ => None,
+    }
+}
 
 /// The name under which a client's attribute is stored.
 pub fn stored_attr(name: &[u8]) -> Bytes {

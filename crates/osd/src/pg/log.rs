@@ -7,7 +7,7 @@ use crate::fast_map::FastMap;
 use crate::planted::{self, PlantedBug};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use wire::types::{EntityKind, Eversion, HObject, ReqId, UTime};
+use wire::types::{EntityKind, EntityName, Eversion, HObject, OsdId, ReqId, UTime};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
@@ -34,6 +34,31 @@ pub struct LogEntry {
     pub result: i32,
     /// Each operation's result and output, where the client wanted them.
     pub returns: Vec<(i32, Bytes)>,
+}
+
+impl LogEntry {
+    /// An entry that no client asked for. The version makes its request the only one of `osd` with that name.
+    pub fn of_osd(
+        osd: OsdId,
+        kind: EntryKind,
+        object: HObject,
+        version: Eversion,
+        prior_version: Eversion,
+        user_version: u64,
+    ) -> LogEntry {
+        let name = EntityName::new(EntityKind::OSD, i64::from(osd.0));
+        LogEntry {
+            kind,
+            object,
+            version,
+            prior_version,
+            user_version,
+            reqid: ReqId { name, tid: version.version, incarnation: 0 },
+            mtime: UTime::ZERO,
+            result: 0,
+            returns: Vec::new(),
+        }
+    }
 }
 
 /// What remains of a trimmed entry.

@@ -208,8 +208,9 @@ pub fn split_bits(seed: u32, pg_num: u32) -> u8 {
     if sibling < pg_num { bits as u8 } else { bits as u8 - 1 }
 }
 
-fn low_bits(bits: u8) -> u32 {
-    ((1u64 << bits) - 1) as u32
+/// A mask of the hash's low bits.
+pub fn low_bits(bits: u8) -> u32 {
+    ((1u64 << bits.min(32)) - 1) as u32
 }
 
 #[cfg(test)]

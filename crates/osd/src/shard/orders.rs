@@ -5,7 +5,7 @@ use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::pg::meta::{self, Complete, Stored};
-use crate::pg::{Pg, PgPhase};
+use crate::pg::{Pg, PgPhase, low_bits};
 use crate::slab::Key;
 use machine::Time;
 use std::sync::Arc;
@@ -193,8 +193,7 @@ impl Shard {
         let mut parent_changes = Vec::new();
         for (id, bits) in children {
             let seed = id.pg.seed;
-            let mask = ((1u64 << bits) - 1) as u32;
-            let belongs = |o: &HObject| o.hash & mask == seed;
+            let belongs = |o: &HObject| o.hash & low_bits(bits) == seed;
             let parent = &mut self.pgs[key];
             let mut child = Pg::new(id, bits, PgPhase::Stray);
             child.log = parent.log.split_off(belongs);

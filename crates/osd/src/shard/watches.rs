@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::Change;
 use wire::messages::{MWatchNotify, Message};
-use wire::types::{EntityKind, EntityName, NotifyOutcome, ReqId, UTime, op_value};
+use wire::types::{EntityName, NotifyOutcome, op_value};
 
 /// A notification under way.
 pub(super) struct Notify {
@@ -364,18 +364,8 @@ impl Shard {
         info.local_mtime = wall;
         let value = info.to_vec(Features::ALL).into();
         let changes = vec![Change::SetAttr { object: object.id.clone(), name: INFO_ATTR, value }];
-        let name = EntityName::new(EntityKind::OSD, osd.0 as i64);
-        let entry = LogEntry {
-            kind: EntryKind::Modify,
-            object: object.id.object.clone(),
-            version,
-            prior_version,
-            user_version,
-            reqid: ReqId { name, tid: version.version, incarnation: 0 },
-            mtime: UTime::ZERO,
-            result: 0,
-            returns: Vec::new(),
-        };
+        let name = object.id.object.clone();
+        let entry = LogEntry::of_osd(osd, EntryKind::Modify, name, version, prior_version, user_version);
         self.submit_entry(pg_key, None, entry, changes, fx);
     }
 

@@ -3,6 +3,7 @@
 use super::{Daemon, PgCopy};
 use crate::control::copy_starts::CopyStart;
 use crate::control::history;
+use crate::control::intervals::Record;
 use crate::pg::meta::{self, Complete, PgProgress};
 use store::{Change, Collection, ObjectId, Transaction};
 use wire::types::{Epoch, Eversion, HObject, SpgId};
@@ -74,8 +75,8 @@ pub fn removal(pg: SpgId, split_bits: u8, copy: Option<&PgCopy>, daemon: &Daemon
     let mut entries = vec![(CopyStart::key(pg.pg), CopyStart { since, split_bits }.to_bytes())];
     // A copy that began here must not begin here again.
     if let Some(record) = daemon.records.intervals.get(&pg.pg).filter(|record| record.is_birth) {
-        let record = crate::control::intervals::Record { is_birth: false, ..record.clone() };
-        entries.push((crate::control::intervals::Record::key(pg.pg), record.to_bytes()));
+        let record = Record { is_birth: false, ..record.clone() };
+        entries.push((Record::key(pg.pg), record.to_bytes()));
     }
     let note = Change::OmapSet { object: history::object(), entries };
     let progress = copy.map_or_else(PgProgress::default, |copy| copy.stored.progress.clone());

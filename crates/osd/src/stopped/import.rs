@@ -12,12 +12,12 @@
 //! The import is one transaction of the PG's collection at its end: until then the collection is *arriving*, and the next
 //! start of the OSD removes it. The daemon's records are written before, and are true without the copy, too.
 
-use super::{Daemon, PgCopy, placement_in, present};
+use super::{Daemon, PgCopy, present};
 use crate::control::copy_starts::CopyStart;
 use crate::control::history;
 use crate::control::intervals::{PgIntervals, Record, interval, is_new_interval};
 use crate::pg::meta::{self, MetaError, Stored};
-use crate::pg::split_bits;
+use crate::pg::{low_bits, split_bits};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::sync::Arc;
@@ -82,8 +82,7 @@ impl Source {
 
     /// True if an object with that name can be one of the PG's.
     pub fn has(&self, object: &HObject) -> bool {
-        let low_bits = ((1u64 << self.split_bits.min(32)) - 1) as u32;
-        object.pool == self.pg.pg.pool && object.hash & low_bits == self.pg.pg.seed
+        object.pool == self.pg.pg.pool && object.hash & low_bits(self.split_bits) == self.pg.pg.seed
     }
 }
 
@@ -277,7 +276,7 @@ fn follow(
             .and_then(|change| map.apply(&change).map_err(|error| error.to_string()))
             .map_err(|why| Refusal::Map { epoch, why })?;
         same_pg(source, &next)?;
-        let (placement, pool) = (placement_in(&next, pg), &next.pools[&pg.pool]);
+        let (placement, pool) = (placement::map_pg(&next, pg), &next.pools[&pg.pool]);
         if is_new_interval(&intervals.present, &placement, pool, false) {
             intervals.begin(&map, interval(epoch, &placement, pool), false);
         }

@@ -14,13 +14,12 @@ pub use import::{Import, MetaRecords, Refusal, Source};
 use crate::control::history::{History, PgRecords};
 use crate::control::intervals::{PgIntervals, interval};
 use crate::control::{CopyStarts, Lineage};
-use crate::ops::INFO_ATTR;
+use crate::ops::{INFO_ATTR, object_info};
 use crate::pg::meta::Stored;
 use crate::shard::Interval;
-use placement::Placement;
 use std::sync::Arc;
 use store::{Answer, ObjectId, Query, ReadRequest};
-use wire::types::{Epoch, Eversion, HObject, ObjectInfo, OsdMap, PgCounts, PgId, SpgId};
+use wire::types::{Epoch, Eversion, HObject, OsdMap, PgCounts, PgId, SpgId};
 
 /// The daemon's own records: its store's lineage, its newest map, and the intervals of its PGs.
 pub struct Daemon {
@@ -75,13 +74,9 @@ fn present(pg: PgId, map: Option<&OsdMap>) -> Interval {
     let nobody = Interval { up_primary: -1, primary: -1, ..Interval::default() };
     let Some(map) = map else { return nobody };
     match map.pools.get(&pg.pool) {
-        Some(pool) => interval(map.epoch, &placement_in(map, pg), pool),
+        Some(pool) => interval(map.epoch, &placement::map_pg(map, pg), pool),
         None => Interval { since: map.epoch, ..nobody },
     }
-}
-
-fn placement_in(map: &OsdMap, pg: PgId) -> Placement {
-    placement::map_pg(map, pg)
 }
 
 /// The copy of a PG: its records of itself.
@@ -146,10 +141,7 @@ pub fn version_query() -> Query {
 }
 
 pub fn object_version(answer: Option<Answer>) -> Option<Eversion> {
-    match answer? {
-        Answer::Attr(Some(bytes)) => codec::decode_exact::<ObjectInfo>(&bytes).ok().map(|info| info.version),
-        _ => None,
-    }
+    object_info(&answer?).map(|info| info.version)
 }
 
 #[cfg(test)]

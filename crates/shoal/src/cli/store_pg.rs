@@ -1,10 +1,11 @@
 //! `shoal store pg`: single PGs of a stopped OSD.
 
+use crate::cli::store::Format;
 use crate::cli::term;
 use crate::store_tool::pg::access::Access;
 use crate::store_tool::pg::{change, export, import, show};
 use anyhow::{Context, bail};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::fs::File;
@@ -33,12 +34,6 @@ Exit codes: 0, done; 4, an export lacks objects that could not be read; 1, nothi
 pub struct Args {
     #[command(subcommand)]
     command: Command,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Plain,
-    Json,
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,7 +15,7 @@ use super::super::{Effect, Fx, InquiryAnswer, Pending, PgAnswer, Shard, ToContro
 use super::peering::removal;
 use super::repair::{InfoRead, InfoUse};
 use crate::object::ObjectState;
-use crate::ops::INFO_ATTR;
+use crate::ops::{INFO_ATTR, object_info};
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::role::{LostMarking, LostMode, LostObject, Recovering, Role, Stage};
 use crate::pg::{Pg, meta};
@@ -24,8 +24,7 @@ use codec::{Encode, Features};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Answer, Change, Query, ReadError, ReadRequest};
 use wire::types::{
-    EntityKind, EntityName, Eversion, HObject, ObjectInfo, ObjectPull, PeerBody, ReqId, ScanAnswer,
-    ScanRequest, SnapId, SpgId, UTime,
+    Eversion, HObject, ObjectInfo, ObjectPull, PeerBody, ScanAnswer, ScanRequest, SnapId, SpgId,
 };
 
 /// Objects of one page of the list (stock's `osd_command_max_records`).
@@ -385,7 +384,7 @@ impl Shard {
         mut changes: Vec<Change>,
         fx: &mut Fx,
     ) {
-        let (epoch, osd) = (self.view.epoch, self.config.osd.0);
+        let (epoch, osd) = (self.view.epoch, self.config.osd);
         let pg = &mut self.pgs[key];
         let (version, prior_version) = (pg.next_version(epoch), pg.lost_version(object));
         if pg.missing.remove(object).is_some() {
@@ -396,18 +395,7 @@ impl Shard {
             primary.recovery.unfound.remove(object);
             primary.recovery.unrepairable.remove(object);
         }
-        let name = EntityName::new(EntityKind::OSD, i64::from(osd));
-        let entry = LogEntry {
-            kind,
-            object: object.clone(),
-            version,
-            prior_version,
-            user_version,
-            reqid: ReqId { name, tid: version.version, incarnation: 0 },
-            mtime: UTime::ZERO,
-            result: 0,
-            returns: Vec::new(),
-        };
+        let entry = LogEntry::of_osd(osd, kind, object.clone(), version, prior_version, user_version);
         self.submit_entry(key, None, entry, changes, fx);
         // Listings wait for the last missing object.
         self.due.insert(key);
@@ -457,6 +445,5 @@ fn after(object: &HObject) -> HObject {
 
 /// The info that a read found. Without it there is no copy, or only a part of one.
 pub(super) fn info_in(answers: Result<Vec<Answer>, ReadError>) -> Option<ObjectInfo> {
-    let Some(Answer::Attr(Some(info))) = answers.ok()?.into_iter().next() else { return None };
-    codec::decode_exact(&info).ok()
+    object_info(answers.ok()?.first()?)
 }

@@ -7,7 +7,8 @@
 //! authoritative copy (`peering`, `choose`), makes every member take over its log (`activation`), serves and replicates writes
 //! (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of them
 //! (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
-//! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). A primary answers reads while its members let it (`leases`).
+//! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). A primary answers reads while its members
+//! let it (`leases`).
 //!
 //! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
 //! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement

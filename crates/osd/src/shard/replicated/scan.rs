@@ -1,11 +1,11 @@
 //! Listings of a range of objects with their versions, for a backfill: on the primary and on the target.
 
 use super::super::{Fx, Pending, Shard};
-use crate::ops::INFO_ATTR;
+use crate::ops::{INFO_ATTR, object_info};
 use crate::pg::role::Scan;
 use crate::slab::Key;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
-use wire::types::{Epoch, Eversion, HObject, MissingObject, ObjectInfo, PeerBody, ScanAnswer};
+use wire::types::{Epoch, Eversion, HObject, MissingObject, PeerBody, ScanAnswer};
 
 /// Objects of one listing, at most, unless a configuration says otherwise.
 pub const BACKFILL_SCAN_MAX: usize = 128;
@@ -99,8 +99,5 @@ impl Shard {
 }
 
 fn version(answers: Result<Vec<Answer>, ReadError>) -> Option<Eversion> {
-    match answers.ok()?.pop()? {
-        Answer::Attr(Some(bytes)) => codec::decode_exact::<ObjectInfo>(&bytes).ok().map(|info| info.version),
-        _ => None,
-    }
+    object_info(answers.ok()?.last()?).map(|info| info.version)
 }

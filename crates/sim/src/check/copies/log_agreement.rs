@@ -39,15 +39,11 @@ fn agree(one: &PgSight, other: &PgSight) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::copies::sight::tests::{at, primary, replica};
+    use crate::check::copies::sight::tests::{at, check_pair};
     use wire::types::HObject;
 
-    const MEMBERS: [i32; 2] = [0, 1];
-
     fn check_with(change: impl FnOnce(&mut PgSight)) -> Result<(), String> {
-        let mut other = replica(1, &MEMBERS);
-        change(&mut other);
-        check(&[primary(0, &MEMBERS), other].into_iter().collect())
+        check_pair(check, change)
     }
 
     #[test]

@@ -49,14 +49,10 @@ fn within_limits(copy: &PgSight) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::copies::sight::tests::{at, primary, replica};
-
-    const MEMBERS: [i32; 2] = [0, 1];
+    use crate::check::copies::sight::tests::{at, check_pair};
 
     fn check_with(change: impl FnOnce(&mut PgSight)) -> Result<(), String> {
-        let mut other = replica(1, &MEMBERS);
-        change(&mut other);
-        check(&[primary(0, &MEMBERS), other].into_iter().collect())
+        check_pair(check, change)
     }
 
     #[test]

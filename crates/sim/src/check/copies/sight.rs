@@ -206,6 +206,14 @@ pub(crate) mod tests {
         sight(osd, PgRole::Replica { is_activated: true }, acting)
     }
 
+    /// A primary and a changed replica, as a checker sees them.
+    pub(crate) fn check_pair<T>(check: fn(&Sights) -> T, change: impl FnOnce(&mut PgSight)) -> T {
+        let members = [0, 1];
+        let mut other = replica(1, &members);
+        change(&mut other);
+        check(&[primary(0, &members), other].into_iter().collect())
+    }
+
     pub(crate) fn stray(osd: i32) -> PgSight {
         sight(osd, PgRole::Idle, &[])
     }
