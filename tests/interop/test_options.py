@@ -396,15 +396,15 @@ class Answers(ClusterTest):
             self.client.ceph("config", "rm", "mgr", "ms_mon_service_mode")
 
     def test_options_that_nobody_acts_on_are_stored_with_a_warning(self):
-        done = self.client.ceph("config", "set", "osd", "osd_recovery_max_active", "3")
-        self.assertEqual(done.errors.strip(), "osd_recovery_max_active is stored, but shoal does not act on it")
-        self.assertEqual(self.client.ceph("config", "get", "osd.0", "osd_recovery_max_active").text, "3\n")
-        self.assertIn("shoal does not act on it", self.client.ceph("config", "help", "osd_recovery_max_active").text)
+        done = self.client.ceph("config", "set", "osd", "osd_recovery_max_active_hdd", "3")
+        self.assertEqual(done.errors.strip(), "osd_recovery_max_active_hdd is stored, but shoal does not act on it")
+        self.assertEqual(self.client.ceph("config", "get", "osd.0", "osd_recovery_max_active_hdd").text, "3\n")
+        self.assertIn("shoal does not act on it", self.client.ceph("config", "help", "osd_recovery_max_active_hdd").text)
         self.assertIn("Acted on by mon (live), mgr (live), osd (live)", self.client.ceph("config", "help", "osd_heartbeat_grace").text)
-        told = self.client.ceph("tell", "osd.0", "config", "set", "osd_recovery_max_active", "4")
-        self.assertEqual(told.json, {"success": "osd_recovery_max_active = '4' (stored, not acted on by this daemon) "})
+        told = self.client.ceph("tell", "osd.0", "config", "set", "osd_recovery_max_active_hdd", "4")
+        self.assertEqual(told.json, {"success": "osd_recovery_max_active_hdd = '4' (stored, not acted on by this daemon) "})
         self.assertIn("shoal does not act on it", told.errors)
-        for words in (("config", "rm", "osd", "osd_recovery_max_active"), ("tell", "osd.0", "config", "unset", "osd_recovery_max_active")):
+        for words in (("config", "rm", "osd", "osd_recovery_max_active_hdd"), ("tell", "osd.0", "config", "unset", "osd_recovery_max_active_hdd")):
             self.client.ceph(*words)
 
     def test_config_is_dumped_logged_reset_and_assimilated(self):

@@ -35,6 +35,7 @@ option_set! {
         attr_name_len_max: usize = "osd_max_attr_name_len",
         /// 0: no bound.
         attr_size_max: usize = "osd_max_attr_size",
+        backfill_retry_interval: Duration = "osd_backfill_retry_interval",
         backfills_max: usize = "osd_max_backfills",
         client_watch_timeout_s: u32 = "osd_client_watch_timeout",
         default_notify_timeout_s: u32 = "osd_default_notify_timeout",
@@ -45,6 +46,12 @@ option_set! {
         omap_bytes_max: usize = "osd_max_omap_bytes_per_request",
         omap_entries_max: usize = "osd_max_omap_entries_per_request",
         pgls_max: usize = "osd_max_pgls",
+        /// 0: `osd_recovery_max_active_ssd`.
+        recovery_active_max: usize = "osd_recovery_max_active",
+        recovery_active_max_ssd: usize = "osd_recovery_max_active_ssd",
+        recovery_retry_interval: Duration = "osd_recovery_retry_interval",
+        recovery_single_start_max: usize = "osd_recovery_max_single_start",
+        recovery_sleep: Duration = "osd_recovery_sleep",
         write_op_reply_len_max: usize = "osd_max_write_op_reply_len",
         write_size_max_mib: usize = "osd_max_write_size",
     }

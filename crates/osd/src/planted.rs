@@ -64,6 +64,8 @@ pub enum PlantedBug {
     ReplyOutOfOrder,
     /// In the assembly: shards of other cores than core 0 do not hear that a client's session has closed.
     ClosedOnCoreZeroOnly,
+    /// The target of a recovery or backfill keeps the place that the primary has released.
+    PlaceKept,
     /// In the assembly: a request on its way to another core is overtaken by the next.
     RequestMailOvertakes,
 }

@@ -9,13 +9,16 @@ use osd::pg::log::LogLimits;
 use osd::shard::{PgOrder, ShardConfig};
 use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query};
 use store::{ReadRequest, Transaction};
-use wire::types::{Eversion, HObject, OpCode, OsdOp};
+use wire::types::{Eversion, HObject, OpCode, OsdOp, RecoveredCounts};
 
 const OLD_KEY: usize = 9;
 const KEY: usize = 13;
-/// Bytes that later versions added to a header: the log's tail, and the place that a backfill has reached.
+/// Bytes that later versions added to a header: the log's tail, the place that a backfill has reached, and
+/// counts of recovered objects.
 fn added_len() -> usize {
-    Eversion::ZERO.to_vec(Features::NONE).len() + HObject::max().to_vec(Features::NONE).len()
+    let place = HObject::max().to_vec(Features::NONE).len();
+    let counts = RecoveredCounts::default().to_vec(Features::NONE).len();
+    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts
 }
 
 fn wait(store: &mut MemoryStore) -> Vec<Completion> {
@@ -46,7 +49,7 @@ fn is_of_log(key: &Bytes) -> bool {
 /// renamed in ascending order.
 fn make_old(store: &mut MemoryStore, old_keys: usize) {
     let (header, entries) = records(store);
-    assert_eq!(header[..2], [3, 3], "version 3");
+    assert_eq!(header[..2], [4, 3], "version 4");
     let body = header.slice(6..header.len() - added_len());
     let old_header = [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into();
     let object = ObjectId::pg_meta(pg());

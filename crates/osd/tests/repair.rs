@@ -174,7 +174,7 @@ fn stuck_backfill_gives_its_place_up() {
     cluster.interval(vec![0, 1, 3], vec![0, 1, 3]);
     cluster.run();
     assert_eq!(cluster.state(), "active+backfill_unfound+remapped+inconsistent");
-    assert_eq!(cluster.primary().shard.backfills(), 0);
+    assert_eq!(cluster.primary().shard.local_holders_len(), 0);
     assert_eq!(cluster.stored(3, "b").as_deref(), Some(WHOLE), "all others were copied");
     cluster.put("b", b"new");
     assert_eq!(cluster.ask("a", vec![OsdOp::bare(OpCode::DELETE)]).result, 0, "the object can be given up");

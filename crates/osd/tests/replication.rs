@@ -427,3 +427,26 @@ fn repair_serves_a_reader_and_a_push_at_once() {
     }
     assert!(tried > 5, "only {tried} numbers of steps end in the recovery");
 }
+
+/// An object of several steps, in the middle of which a backfill is interrupted.
+#[test]
+fn interrupted_backfill_copies_a_large_object_anew() {
+    let data = Bytes::from((0..3_000_000u32).map(|n| (n % 251) as u8).collect::<Vec<u8>>());
+    let mut interrupted = 0;
+    for steps in (10..80).step_by(3) {
+        let mut cluster = Cluster::new(3, vec![0, 1]);
+        let write = OsdOp::extent(OpCode::WRITEFULL, 0, data.len() as u64, data.clone());
+        assert_eq!(cluster.ask("big", vec![write]).result, 0);
+        cluster.interval(vec![0, 2], vec![0, 1]);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        let copied = cluster.stored(2, "big");
+        interrupted += usize::from(copied.is_some_and(|copied| !copied.is_empty() && copied != data));
+        cluster.interval(vec![0, 2], vec![0, 1]);
+        cluster.run();
+        assert_eq!(cluster.state(), "active+clean", "after {steps} steps");
+        assert_eq!(cluster.stored(2, "big").as_ref(), Some(&data), "after {steps} steps");
+    }
+    assert!(interrupted > 3, "only {interrupted} numbers of steps end in the transfer");
+}

@@ -15,7 +15,8 @@ use wire::messages::{
 };
 use wire::types::{
     CopyReport, EntityAddrVec, FsMap, HObject, LogRun, MgrMap, MissingObject, MonMap, OsdMap, OsdSuperblock,
-    PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId, PgPool, ScanAnswer,
+    PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId, PgPool, PlaceAnswer, PlaceDecision,
+    PlaceRequest, ScanAnswer,
 };
 
 fn folder(target: &str) -> PathBuf {
@@ -152,6 +153,7 @@ fn statements() -> Vec<PeerBody> {
         last_backfill: HObject::max(),
         counts: Default::default(),
         imported: Default::default(),
+        recovered: Default::default(),
     };
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
     vec![
@@ -159,6 +161,8 @@ fn statements() -> Vec<PeerBody> {
         PeerBody::Log(LogRun::default()),
         PeerBody::Scanned(ScanAnswer { begin: HObject::min(), end: object, objects: missing }),
         PeerBody::Remove,
+        PeerBody::Reserve(PlaceRequest { attempt: 1, priority: 180, is_backfill: true, bytes: 1 << 20 }),
+        PeerBody::Reserved(PlaceAnswer { attempt: 1, decision: PlaceDecision::Queued }),
     ]
 }
 

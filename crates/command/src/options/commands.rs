@@ -319,15 +319,15 @@ mod tests {
         let live = set(&mut layers, "osd_heartbeat_grace", "30");
         assert_eq!((live.result, live.status.as_str()), (0, ""));
         assert_eq!(body(&live), r#"{"success":"osd_heartbeat_grace = '30' "}"#);
-        let stored = set(&mut layers, "osd_recovery_max_active", "3");
+        let stored = set(&mut layers, "osd_recovery_max_active_hdd", "3");
         assert_eq!(stored.result, 0);
-        assert_eq!(stored.status, "osd_recovery_max_active is stored, but shoal does not act on it");
-        let unfit = set(&mut layers, "osd_recovery_max_active", "banana");
+        assert_eq!(stored.status, "osd_recovery_max_active_hdd is stored, but shoal does not act on it");
+        let unfit = set(&mut layers, "osd_recovery_max_active_hdd", "banana");
         assert_eq!(unfit.result, -EINVAL);
         assert!(
-            unfit
-                .status
-                .starts_with("error setting 'osd_recovery_max_active' to 'banana': (22) Invalid argument")
+            unfit.status.starts_with(
+                "error setting 'osd_recovery_max_active_hdd' to 'banana': (22) Invalid argument"
+            )
         );
         let start = set(&mut layers, "osd_objectstore", "memstore");
         assert_eq!(
@@ -357,21 +357,21 @@ mod tests {
     #[test]
     fn injectargs_takes_every_form_of_argument() {
         let mut layers = osd();
-        let two = inject(&mut layers, "--osd-recovery-max-active 9 --osd_heartbeat_grace=30");
+        let two = inject(&mut layers, "--osd-recovery-max-active-hdd 9 --osd_heartbeat_grace=30");
         assert_eq!(two.result, 0);
         assert_eq!(
             two.status,
-            "osd_heartbeat_grace = '30' osd_recovery_max_active = '9' (stored, not acted on by this daemon) "
+            "osd_heartbeat_grace = '30' osd_recovery_max_active_hdd = '9' (stored, not acted on by this daemon) "
         );
         assert_eq!(inject(&mut layers, "--no-shoal-balance-pgs").status, "shoal_balance_pgs = 'false' ");
         assert_eq!(inject(&mut layers, "--shoal_balance_pgs").status, "shoal_balance_pgs = 'true' ");
         assert_eq!(inject(&mut layers, "").result, 0);
         assert_eq!(inject(&mut layers, "nonsense").status, " failed to parse arguments: nonsense\n");
         assert_eq!(inject(&mut layers, "--no_such=3").result, -EINVAL);
-        let unfit = inject(&mut layers, "--osd_recovery_max_active=banana");
+        let unfit = inject(&mut layers, "--osd_recovery_max_active_hdd=banana");
         assert_eq!(
             unfit.status,
-            "Parse error setting osd_recovery_max_active to 'banana' using injectargs \
+            "Parse error setting osd_recovery_max_active_hdd to 'banana' using injectargs \
             (strict_si_cast: unit prefix not recognized).\n"
         );
         assert_eq!(inject(&mut layers, "--osd_objectstore=memstore").result, -EPERM);
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn config_help_says_who_acts() {
         let help = |name: &str| describe_plain(table::find(name).unwrap());
-        assert!(help("osd_recovery_max_active").contains("shoal does not act on it"));
+        assert!(help("osd_recovery_max_active_hdd").contains("shoal does not act on it"));
         assert!(
             help("osd_heartbeat_grace")
                 .contains("Acted on by mon (live), mgr (live), osd (live), since shoal 0.1.")

@@ -405,8 +405,8 @@ mod tests {
         assert_eq!(warning("osd_heartbeat_grace", "global"), None);
         assert_eq!(warning("osd_heartbeat_grace", "osd.3"), None);
         assert_eq!(
-            warning("osd_recovery_max_active", "osd").unwrap(),
-            "osd_recovery_max_active is stored, but shoal does not act on it"
+            warning("osd_recovery_max_active_hdd", "osd").unwrap(),
+            "osd_recovery_max_active_hdd is stored, but shoal does not act on it"
         );
         assert_eq!(warning("shoal_cores", "osd").unwrap(), "shoal_cores takes effect when osd restarts");
         assert_eq!(

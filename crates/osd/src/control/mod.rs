@@ -57,7 +57,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Collection, Compressed, Transaction, Usage};
 use wire::messages::{Body, MOSDMap, MOSDPGCreate2, MOSDPGCreated, Message, PaxosHeader};
-use wire::types::{AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, UTime};
+use wire::types::{
+    AddrKind, EntityAddr, EntityKind, Epoch, LogPriority, OsdMap, PgId, PoolFlags, PoolOption,
+    PoolOptionValue, UTime,
+};
 
 /// Services that an OSD needs tickets for: the manager for its reports, other OSDs for heartbeats.
 pub const SERVICES: u32 = (EntityKind::MGR.0 | EntityKind::OSD.0) as u32;
@@ -295,7 +298,7 @@ impl Control {
             Body::MOSDPing(ping) => self.on_ping(now, conn, &ping, fx),
             Body::MCommand(command) => self.on_command(conn, tid, &command, fx),
             Body::MMgrConfigure(configure) => self.on_mgr_configure(now, conn, &configure, fx),
-            Body::MOSDForceRecovery(order) => self.on_force_recovery(conn, &order),
+            Body::MOSDForceRecovery(order) => self.on_force_recovery(conn, &order, fx),
             Body::MOSDMap(maps) => self.on_peer_maps(now, conn, &maps, fx),
             // `MPing` wants no answer; acknowledgements of reports neither.
             _ => {}
@@ -394,6 +397,10 @@ impl Control {
             let view = PoolView {
                 name: map.pool_names.get(id).cloned().unwrap_or_default(),
                 pg_num: pool.pg_num,
+                recovery_priority: match pool.options.0.get(&PoolOption::RECOVERY_PRIORITY) {
+                    Some(PoolOptionValue::Integer(priority)) => *priority,
+                    _ => 0,
+                },
                 full: pool.flags.has(PoolFlags::FULL),
                 full_since: self.full_pools.since(*id),
                 full_quota: pool.flags.has(PoolFlags::FULL_QUOTA),

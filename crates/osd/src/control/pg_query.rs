@@ -483,6 +483,7 @@ mod tests {
             last_backfill: HObject::min(),
             counts: PgCounts::default(),
             imported: StoreLife::default(),
+            recovered: Default::default(),
         };
         PeerStatus {
             osd,

@@ -202,6 +202,9 @@ fn object_sum(report: &PgReport, status: Option<&PgStatus>) -> ObjectStatSum {
         num_objects_degraded: status.degraded,
         num_objects_misplaced: status.misplaced,
         num_objects_unfound: status.unfound,
+        num_objects_recovered: report.recovered.objects,
+        num_bytes_recovered: report.recovered.bytes,
+        num_keys_recovered: report.recovered.keys,
         num_objects_dirty: objects,
         num_objects_omap: s.omap_objects.max(0),
         num_rd: s.reads,
@@ -223,7 +226,7 @@ pub(super) mod tests {
     use crate::shard::Interval;
     use machine::CoreId;
     use std::sync::Arc;
-    use wire::types::{Eversion, PgId};
+    use wire::types::{Eversion, PgId, RecoveredCounts};
 
     fn at(sec: u32) -> UTime {
         UTime { sec, nsec: 0 }
@@ -256,6 +259,7 @@ pub(super) mod tests {
             duplicates_len: 0,
             damaged: 0,
             stats: PgStats { objects: 10, bytes: 1000, ..PgStats::default() },
+            recovered: RecoveredCounts { objects: 6, bytes: 600, keys: 2 },
         }
     }
 
@@ -327,6 +331,7 @@ pub(super) mod tests {
         let sum = stat.stats.sum;
         assert_eq!((sum.num_objects, sum.num_object_copies), (10, 30));
         assert_eq!((sum.num_objects_degraded, sum.num_objects_misplaced), (7, 3));
+        assert_eq!((sum.num_objects_recovered, sum.num_bytes_recovered, sum.num_keys_recovered), (6, 600, 2));
         assert_eq!((sum.num_objects_unfound, sum.num_objects_missing_on_primary), (1, 2));
         assert_eq!((stat.blocked_by, stat.avail_no_missing.len()), (vec![4], 1));
         assert_eq!((stat.state, stat.last_epoch_clean, stat.reported_epoch), (report.status.state, 4, 8));

@@ -313,8 +313,8 @@ impl Control {
         Some(pg_stats::pg_stat(entry, report, status, &stamps, reported))
     }
 
-    /// Recovery has no priorities yet: the order shows in the state of the PG and changes nothing else.
-    pub(super) fn on_force_recovery(&mut self, conn: ConnId, order: &MOSDForceRecovery) {
+    /// An operator gives PGs the highest priority, or takes it back. It shows in the state until the work is done.
+    pub(super) fn on_force_recovery(&mut self, conn: ConnId, order: &MOSDForceRecovery, fx: &mut Fx) {
         if self.reports.conn != Some(conn) || order.fsid != self.mon.fsid() {
             return;
         }
@@ -325,14 +325,14 @@ impl Control {
         };
         for id in &order.pgs {
             let entry = self.holdings.entries.get(&id.pg);
-            if entry.is_none_or(|entry| entry.primary_since.is_none()) {
-                continue;
-            }
+            let Some(entry) = entry.filter(|entry| entry.primary_since.is_some()) else { continue };
             let forced = self.reports.forced.entry(id.pg).or_default();
             match has(MOSDForceRecovery::CANCEL) {
                 true => forced.clear(flag),
                 false => forced.set(flag),
             }
+            let input = shard::Input::Force { pg: id.pg, flags: forced.flags() };
+            fx.push(super::Effect::Shard { core: entry.core, input });
         }
         self.reports.make_due();
     }
@@ -374,7 +374,7 @@ mod tests {
     use super::super::{holdings, testing};
     use super::*;
     use crate::shard::Interval;
-    use machine::Random;
+    use machine::{Effects, Random};
     use std::sync::Arc;
     use wire::types::{OsdMap, Uuid};
 
@@ -434,15 +434,33 @@ mod tests {
             pgs: vec![pg(0).into(), pg(1).into()],
             options,
         };
+        let mut fx = Effects::new();
+        let told = |fx: &mut Fx| -> Vec<PgState> {
+            let flags = fx.take().into_iter().filter_map(|effect| match effect {
+                super::super::Effect::Shard { input: shard::Input::Force { pg: of, flags }, .. } => {
+                    assert_eq!(of, pg(0), "the only PG that this OSD is primary of");
+                    Some(flags)
+                }
+                _ => None,
+            });
+            flags.collect()
+        };
         let state = |control: &mut Control| control.pg_stats(UTime::ZERO)[&pg(0)].state.to_string();
-        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY), &mut fx);
         assert_eq!(state(&mut control), "active+recovering+degraded", "no connection to a manager");
+        assert_eq!(told(&mut fx), []);
         control.reports.conn = Some(conn);
-        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY), &mut fx);
         assert_eq!(state(&mut control), "active+recovering+forced_recovery+degraded");
-        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY | MOSDForceRecovery::CANCEL));
+        assert_eq!(told(&mut fx), [PgState::FORCED_RECOVERY]);
+        control.on_force_recovery(
+            conn,
+            &order(MOSDForceRecovery::RECOVERY | MOSDForceRecovery::CANCEL),
+            &mut fx,
+        );
         assert_eq!(state(&mut control), "active+recovering+degraded");
-        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY));
+        assert_eq!(told(&mut fx), [PgState::default()]);
+        control.on_force_recovery(conn, &order(MOSDForceRecovery::RECOVERY), &mut fx);
         set_state(&mut control, PgState::ACTIVE.with(PgState::CLEAN));
         assert_eq!(state(&mut control), "active+clean");
         set_state(&mut control, degraded);

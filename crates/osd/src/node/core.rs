@@ -476,6 +476,8 @@ impl Core {
         if changed.is_none() && self.usage_told.as_ref() == Some(&usage) {
             return;
         }
+        let space = shard::StoreSpace { total: usage.usage.total, available: usage.usage.available };
+        self.step_shard(now, shard::Input::Usage(space), out);
         self.usage_told = Some(usage.clone());
         if self.control.is_some() {
             self.take_usage(now, self.core, usage, out);

@@ -2,6 +2,7 @@
 
 use crate::options::LimitOptions;
 use command::options::{Identity, Layers};
+use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -20,10 +21,17 @@ pub struct Limits {
     pub max_pgls: usize,
     pub client_watch_timeout_s: u32,
     pub default_notify_timeout_s: u32,
-    /// PGs of one core that are backfilled at once.
+    /// Places of one core: for PGs that it recovers and backfills at once as the primary, and for as many as a target.
     pub backfills_max: usize,
     /// Peering takes a complete copy that was not a member of the newest active interval, if it finds no better one.
     pub ignore_history_les: bool,
+    pub backfill_retry_interval: Duration,
+    pub recovery_retry_interval: Duration,
+    /// Objects that the PGs of one core recover at once.
+    pub recovery_active_max: usize,
+    /// Objects that a PG begins between two pauses of `recovery_sleep`.
+    pub recovery_single_start_max: usize,
+    pub recovery_sleep: Duration,
 }
 
 /// With the defaults of the table of options.
@@ -52,6 +60,14 @@ impl Limits {
             default_notify_timeout_s: options.default_notify_timeout_s,
             backfills_max: options.backfills_max,
             ignore_history_les: options.ignore_history_les,
+            backfill_retry_interval: options.backfill_retry_interval,
+            recovery_retry_interval: options.recovery_retry_interval,
+            recovery_active_max: match options.recovery_active_max {
+                0 => options.recovery_active_max_ssd,
+                max => max,
+            },
+            recovery_single_start_max: options.recovery_single_start_max,
+            recovery_sleep: options.recovery_sleep,
         }
     }
 

@@ -24,7 +24,7 @@ use store::{Change, ObjectId};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
-    ShardSet, StoreLife,
+    RecoveredCounts, ShardSet, StoreLife,
 };
 
 /// What proves whose history this is. A PG without it was never created here.
@@ -50,7 +50,7 @@ pub struct PgHistory {
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
 /// them. Version 3 came with copies that a backfill fills: older programs would serve them.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 3, compat = 3)]
+#[envelope(version = 4, compat = 3)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -61,6 +61,9 @@ pub struct PgProgress {
     /// The copy has every object before this place. The maximum: it has all.
     #[since(3)]
     pub last_backfill: Complete,
+    /// As the primary has counted it, as of its last interval.
+    #[since(4)]
+    pub recovered: RecoveredCounts,
 }
 
 /// The end of what a backfill has brought. Copies of older versions have everything.
@@ -81,6 +84,7 @@ impl Default for PgProgress {
             stats: PgStats::default(),
             log_tail: Eversion::ZERO,
             last_backfill: Complete::default(),
+            recovered: RecoveredCounts::default(),
         }
     }
 }
@@ -499,6 +503,7 @@ mod tests {
             stats,
             log_tail: Eversion { epoch: 1, version: 1 },
             last_backfill: Complete(HObject { hash: 7, ..HObject::min() }),
+            recovered: RecoveredCounts { objects: 2, bytes: 20, keys: 1 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);

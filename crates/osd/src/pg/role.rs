@@ -5,6 +5,7 @@
 
 use super::missing::Missing;
 use crate::planted::{self, PlantedBug};
+use crate::shard::{Pauses, PushCharge};
 use crate::slab::Key;
 use machine::net::Held;
 use machine::{ConnId, Time};
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::Change;
 use store::moving::ObjectCopy;
 use wire::messages::{MOSDPeer, Message};
-use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, ObjectInfo};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, ObjectInfo, RecoveredCounts};
 
 #[derive(Default)]
 pub enum Role {
@@ -94,6 +95,13 @@ pub struct Primary {
     pub unacknowledged: VecDeque<SentWrite>,
     pub recovery: Recovery,
     pub backfill: Option<Backfill>,
+    /// Places for recovery or backfill that the PG has or waits for.
+    pub reservation: Option<Reservation>,
+    /// Recovery and backfill wait until a time.
+    pub hold_off: Option<HoldOff>,
+    pub pauses: Pauses,
+    /// Objects that the last backfill could not copy.
+    pub uncopied: BTreeSet<HObject>,
     /// Listings that wait for the primary's own missing objects.
     pub waiting_lists: VecDeque<crate::shard::Parked>,
     /// Unfound objects that the operator gives up.
@@ -137,6 +145,8 @@ pub struct Peer {
     pub durable_to: Eversion,
     pub missing: Missing,
     pub last_backfill: Option<HObject>,
+    /// Objects of the PG before the cursor of a backfill, once it has begun.
+    pub reached: Option<i64>,
 }
 
 impl Peer {
@@ -149,6 +159,60 @@ impl Peer {
         let is_off = planted::has(PlantedBug::BackfillCursorOff);
         self.last_backfill.as_ref().is_some_and(|at| at.max || object < at || is_off && object == at)
     }
+}
+
+/// Work that writes objects, and needs places for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    Recovery,
+    Backfill { target: i32 },
+}
+
+/// Places for a PG's next work: one here, and one on each OSD that it writes to.
+#[derive(Debug)]
+pub struct Reservation {
+    pub work: Work,
+    pub priority: u8,
+    /// Tells this from earlier requests.
+    pub attempt: u64,
+    /// Ascending. They are asked one after the other.
+    pub targets: Vec<i32>,
+    /// So many of the targets have granted a place.
+    pub granted: usize,
+    /// The next target was asked.
+    pub is_asked: bool,
+    /// All places are there.
+    pub is_complete: bool,
+}
+
+impl Reservation {
+    /// Targets that have granted a place, and the one that was asked for one.
+    pub fn asked(&self) -> &[i32] {
+        &self.targets[..self.granted + usize::from(self.is_asked)]
+    }
+
+    /// Forgets the places on the targets from number `from` on. Returns the attempt and these targets.
+    pub fn take_asked(&mut self, from: usize) -> (u64, Vec<i32>) {
+        let taken = self.asked().get(from..).unwrap_or_default().to_vec();
+        self.is_asked &= from > self.granted;
+        self.granted = self.granted.min(from);
+        (self.attempt, taken)
+    }
+}
+
+/// The cause for which recovery or backfill waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    RecoveryTooFull,
+    BackfillTooFull,
+    /// Objects cannot be read.
+    Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldOff {
+    pub until: Time,
+    pub why: Hindrance,
 }
 
 /// Recovery of objects that the log names and members lack.
@@ -175,6 +239,8 @@ pub struct Recovering {
     /// It is an older version that is pulled, for an object that is being given up.
     pub older: Option<Eversion>,
     pub pushing_to: BTreeSet<i32>,
+    /// The contents of the last transfer that ended.
+    pub moved: Option<RecoveredCounts>,
     /// OSDs that turned out not to have it.
     pub tried: BTreeSet<i32>,
 }
@@ -223,6 +289,8 @@ pub struct Backfill {
     pub failed: BTreeSet<HObject>,
     /// The target was told of its progress up to `end`.
     pub is_told: bool,
+    /// Objects of the window at the primary, once both listings are there.
+    pub objects: i64,
 }
 
 impl Backfill {
@@ -238,14 +306,14 @@ impl Backfill {
             dirty: BTreeSet::new(),
             failed: BTreeSet::new(),
             is_told: false,
+            objects: 0,
         }
     }
 
-    /// Nothing but objects that cannot be copied is left of the window. It waits for its timer, and requests do not wait for it:
-    /// their changes are noted.
-    pub fn is_stuck(&self) -> bool {
-        let is_listed = self.end.is_some() && self.own.is_none();
-        is_listed && self.queue.is_empty() && self.pushing.is_empty() && !self.failed.is_empty()
+    /// Objects of the window that the target has, as far as is known.
+    pub fn copied(&self) -> i64 {
+        let left = self.queue.len() + self.pushing.len() + self.failed.len();
+        (self.objects - left as i64).max(0)
     }
 
     /// A change of the object may be missing from the window's listing. While the listing is under way, its end is unknown.
@@ -283,6 +351,10 @@ pub struct Outgoing {
     /// The step that goes next.
     pub step: u32,
     pub ready: VecDeque<Vec<Change>>,
+    /// The contents of the steps until now.
+    pub moved: RecoveredCounts,
+    /// Of the step that is under way.
+    pub charge: Option<PushCharge>,
     pub is_reading: bool,
     /// The step that is under way, for a resend.
     pub sent: Option<Box<MOSDPeer>>,
@@ -297,6 +369,8 @@ pub struct Incoming {
     /// Steps that were submitted, and steps that are durable.
     pub submitted: u32,
     pub durable: u32,
+    /// The contents of the steps until now.
+    pub moved: RecoveredCounts,
 }
 
 /// A listing of a range of objects with their versions.

@@ -3,7 +3,7 @@
 use super::log::PgLog;
 use super::meta::{PgHistory, PgProgress};
 use super::missing::Missing;
-use super::role::{Backfill, Role, Scan, Stage, Transfers};
+use super::role::{Role, Scan, Stage, Transfers};
 use crate::object::{ObjectBlock, ObjectTable};
 use crate::shard::{Interval, Moving, Parked, PgOrder};
 use machine::net::Held;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use store::{Collection, ObjectId};
 use wire::messages::MOSDOpReply;
-use wire::types::{CopyReport, Epoch, Eversion, HObject, PastIntervals, PgCopyInfo, SnapId, SpgId};
+use wire::types::{CopyReport, Epoch, Eversion, HObject, PastIntervals, PgCopyInfo, PgState, SnapId, SpgId};
 
 /// The service that a PG gives here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,10 @@ pub struct Pg {
     pub created_anew: Option<Epoch>,
     /// It is between two cores.
     pub moving: Option<Moving>,
+    /// `FORCED_RECOVERY` and `FORCED_BACKFILL`, until the PG is clean.
+    pub forced: PgState,
+    /// Bytes of objects that were here when a backfill began from the start.
+    pub stale_bytes: u64,
 }
 
 pub struct CommitWaiter {
@@ -106,6 +110,8 @@ impl Pg {
             after_loading: None,
             created_anew: None,
             moving: None,
+            forced: PgState::default(),
+            stale_bytes: 0,
         }
     }
 
@@ -166,6 +172,7 @@ impl Pg {
             last_backfill: self.progress.last_backfill.0.clone(),
             counts: self.progress.stats,
             imported: self.history.imported,
+            recovered: self.progress.recovered,
         }
     }
 
@@ -185,8 +192,7 @@ impl Pg {
             return ObjectBlock::All;
         }
         let is_missing = primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object));
-        let is_copied = |backfill: &Backfill| backfill.covers(object) && !backfill.is_stuck();
-        if is_missing || primary.backfill.as_ref().is_some_and(is_copied) {
+        if is_missing || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object)) {
             return ObjectBlock::Writes;
         }
         ObjectBlock::None

@@ -12,7 +12,9 @@ use machine::{ConnId, CoreId, ReadTag, Tag, Time};
 use std::sync::Arc;
 use store::{Answer, ReadError, ReadRequest, Transaction};
 use wire::messages::{MOSDBackoff, MOSDOp, MOSDPeer, Message};
-use wire::types::{Epoch, Eversion, HObject, OsdId, PastIntervals, SpgId, UTime};
+use wire::types::{
+    Epoch, Eversion, HObject, OsdId, PastIntervals, PgId, PgState, RecoveredCounts, SpgId, UTime,
+};
 
 #[derive(Debug)]
 pub enum Input {
@@ -71,6 +73,13 @@ pub enum Input {
     Space {
         full: bool,
     },
+    /// The store of this core was measured.
+    Usage(StoreSpace),
+    /// `FORCED_RECOVERY` and `FORCED_BACKFILL` of a PG, as an operator wants them now.
+    Force {
+        pg: PgId,
+        flags: PgState,
+    },
     /// The bounds of one operation have changed.
     Limits(Box<LimitOptions>),
     /// What a clock on the wall shows now. Told every second or so; between, it is carried on by [`machine::Time`].
@@ -117,6 +126,13 @@ pub enum Input {
     /// Which operations count as slow, and how many are remembered.
     Tracking(TrackingLimits),
     Deadline,
+}
+
+/// Bytes of a core's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreSpace {
+    pub total: u64,
+    pub available: u64,
 }
 
 #[derive(Debug)]
@@ -304,6 +320,7 @@ pub struct PgReport {
     /// Objects that were found damaged.
     pub damaged: usize,
     pub stats: crate::pg::meta::PgStats,
+    pub recovered: RecoveredCounts,
 }
 
 /// A run of epochs in which a PG's up and acting sets do not change.

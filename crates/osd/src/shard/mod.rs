@@ -28,13 +28,14 @@ mod view;
 mod watches;
 
 pub use io::{
-    Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgAnswer, PgOrder, PgReport, ToControl,
+    Effect, Input, Inquiry, InquiryAnswer, Interval, LoadedPg, PgAnswer, PgOrder, PgReport, StoreSpace,
+    ToControl,
 };
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use replicated::{
-    BACKFILL_SCAN_MAX, LeaseNews, MarkAnswer, PeerStatus, PgStatus, ProgressStatus, READ_LEASE,
-    READ_LEASE_MARGIN, UnfoundObject, UnfoundPage, choose,
+    BACKFILL_SCAN_MAX, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus, PlacesInUse, ProgressStatus,
+    PushCharge, READ_LEASE, READ_LEASE_MARGIN, UnfoundObject, UnfoundPage, choose,
 };
 pub use view::{ClusterView, PoolView};
 
@@ -82,10 +83,14 @@ pub struct Shard {
     turns: VecDeque<(Key, Key)>,
     next_notify: u32,
     next_backoff: u64,
+    /// The time of the step under way.
+    step_time: Time,
     /// The wall clock's lead over [`Time`], in nanoseconds.
     wall_offset_ns: u64,
     /// The store of this core takes nothing that takes space.
     store_full: bool,
+    /// The store of this core, as it was measured last. `None`: unknown.
+    space: Option<StoreSpace>,
     /// Some session has something withheld.
     is_withholding: bool,
     loading: orders::Loading,
@@ -99,9 +104,12 @@ pub struct Shard {
     obstructed: BTreeSet<SpgId>,
     /// PGs of which this OSD is the primary and that do not serve yet.
     peering: BTreeSet<Key>,
-    /// PGs whose backfill waits for a request that began before its window.
+    /// PGs whose backfill waits for a request that began before its window. They go on with the next step.
     due: BTreeSet<Key>,
-    backfill_places: replicated::BackfillPlaces,
+    /// PGs whose places have changed. They go on in this step.
+    woken: BTreeSet<Key>,
+    reservations: replicated::Reservations,
+    push_budget: replicated::PushBudget,
     /// Statements of intervals that the map does not have yet.
     early: replicated::Early,
     next_transfer: u64,
@@ -196,8 +204,10 @@ impl Shard {
             turns: VecDeque::new(),
             next_notify: 0,
             next_backoff: 0,
+            step_time: Time::ZERO,
             wall_offset_ns: 0,
             store_full: false,
+            space: None,
             is_withholding: false,
             loading: orders::Loading::of(pgs),
             signals,
@@ -207,7 +217,9 @@ impl Shard {
             obstructed: BTreeSet::new(),
             peering: BTreeSet::new(),
             due: BTreeSet::new(),
-            backfill_places: replicated::BackfillPlaces::default(),
+            woken: BTreeSet::new(),
+            reservations: replicated::Reservations::default(),
+            push_budget: replicated::PushBudget::default(),
             early: VecDeque::new(),
             next_transfer: 0,
             unfound_lists: BTreeMap::new(),
@@ -287,6 +299,7 @@ impl Machine for Shard {
     type Effect = Effect;
 
     fn step(&mut self, now: Time, input: Input, fx: &mut Fx) {
+        self.step_time = now;
         match input {
             Input::Op { conn, tid, op, held, received } => {
                 self.on_op(now, Parked { conn, tid, op, held, received }, fx);
@@ -305,12 +318,16 @@ impl Machine for Shard {
             Input::Leases(news) => self.on_leases(now, &news, fx),
             Input::Limits(options) => {
                 self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);
+                self.settle_local();
+                self.settle_lent(None, fx);
             }
             Input::Wall { now: wall } => self.wall_offset_ns = wall.as_nanos().wrapping_sub(now.0),
             Input::Space { full } => {
                 self.store_full = full;
                 self.have_withheld_sent_again(fx);
             }
+            Input::Usage(space) => self.space = Some(space),
+            Input::Force { pg, flags } => self.force(pg, flags, fx),
             Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),
             Input::Close { pg } => self.close(pg),
             Input::Stay { pg } => {
@@ -331,6 +348,11 @@ impl Machine for Shard {
         self.fire_timers(now, fx);
         self.take_turns(now, fx);
         self.take_due(now, fx);
+        while !self.woken.is_empty() || !self.turns.is_empty() {
+            self.take_woken(fx);
+            self.take_turns(now, fx);
+        }
+        self.go_on_waiting_pushes(fx);
         self.go_on_departing(now, fx);
     }
 
@@ -360,5 +382,6 @@ impl Machine for Shard {
             assert_eq!(self.pg_by_id.get(&pg.id), Some(&key));
             assert!(pg.committed <= pg.progress.last_update);
         }
+        self.check_places();
     }
 }

@@ -201,6 +201,7 @@ impl Shard {
             child.missing = parent.missing.split_off(belongs);
             child.history = parent.history;
             child.progress = parent.progress.clone();
+            child.progress.recovered = Default::default();
             (child.durable, child.committed) = (parent.durable, parent.committed);
             child.old_reads_until = parent.old_reads_until;
             let share = parent.progress.stats.share(parts);
@@ -310,6 +311,7 @@ impl Shard {
             duplicates_len: pg.log.duplicates().len(),
             damaged: pg.damaged.len(),
             stats: pg.progress.stats,
+            recovered: pg.progress.recovered,
             status: self.status_of(pg),
         });
         let pgs = pgs.collect();

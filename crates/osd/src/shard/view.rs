@@ -30,6 +30,8 @@ pub struct ClusterView {
 pub struct PoolView {
     pub name: String,
     pub pg_num: u32,
+    /// The pool's option of this name: -10 to 10.
+    pub recovery_priority: i64,
     /// Writes that need space wait at the client; those that come nevertheless are refused or dropped.
     pub full: bool,
     /// The first epoch in which it was full, the last time that it became so while this OSD ran; 0: it did not.

@@ -49,6 +49,10 @@ pub(super) enum Timer {
     Peering(Key),
     /// Reads of earlier intervals' primaries have ended: a primary that waits for it serves.
     Serve(Key),
+    /// A PG whose recovery was held off tries again, or its pause has ended.
+    Recovery(Key),
+    /// Places that other OSDs' PGs have here are told again.
+    Grants,
 }
 
 const TIMED_OUT: i32 = -110;
@@ -312,6 +316,8 @@ impl Shard {
                 Timer::Move(pg) => self.end_pause(now, pg),
                 Timer::Peering(pg) => self.ask_again(now, pg, fx),
                 Timer::Serve(pg) => self.serve_when_activated(now, pg, fx),
+                Timer::Recovery(pg) => self.on_recovery_timer(pg, fx),
+                Timer::Grants => self.repeat_grants(fx),
                 // It changes the object, durably: not while the PG is between two cores.
                 Timer::Watch { pg, object, .. } if self.watch_must_wait(pg, object) => {
                     self.timers.insert((now + HELD_AGAIN, timer));

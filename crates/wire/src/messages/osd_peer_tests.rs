@@ -55,6 +55,7 @@ fn info() -> PgCopyInfo {
         last_backfill: HObject::max(),
         counts: counts(),
         imported: StoreLife { osd: 3, first: 1, last: 9 },
+        recovered: RecoveredCounts { objects: 8, bytes: 9, keys: 10 },
     }
 }
 
@@ -116,6 +117,9 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Clean { epoch: 7 },
         PeerBody::Remove,
         PeerBody::Started { epoch: 7 },
+        PeerBody::Reserve(PlaceRequest { attempt: 9, priority: 180, is_backfill: true, bytes: 1 << 40 }),
+        PeerBody::Reserved(PlaceAnswer { attempt: 9, decision: PlaceDecision::Granted }),
+        PeerBody::Release { attempt: 9 },
     ]
 }
 
@@ -217,5 +221,20 @@ fn count_beyond_the_front_is_refused() {
         front[HEAD_LEN + 1..].copy_from_slice(&count.to_le_bytes());
         let got = MOSDPeer::decode(&header, &Payload { front: front.into(), ..payload.clone() });
         assert!(matches!(got, Err(DecodeError::Truncated { .. })), "{count}: {got:?}");
+    }
+}
+
+#[test]
+fn decisions_about_places_are_three() {
+    use PlaceDecision::*;
+    for (number, decision) in (1..).zip([Granted, Queued, TooFull]) {
+        let message = statement(PeerBody::Reserved(PlaceAnswer { attempt: 3, decision }));
+        let (header, payload) = payload_of(message.clone());
+        assert_eq!(payload.front.last(), Some(&number));
+        assert_eq!(MOSDPeer::decode(&header, &payload), Ok(message));
+        let mut front = payload.front.to_vec();
+        *front.last_mut().unwrap() += 3;
+        let got = MOSDPeer::decode(&header, &Payload { front: front.into(), ..payload });
+        assert!(matches!(got, Err(DecodeError::Invalid { .. })), "{got:?}");
     }
 }

@@ -66,7 +66,8 @@ pub use pg_log::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry, S
 pub use pg_map_digest::{PgCount, PgMapDigest, ProgressEvent};
 pub use pg_peer::{
     Activation, BackfillProgress, CopyReport, LogRun, MissingObject, ObjectPull, ObjectPush, PastInterval,
-    PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PushAck, ScanAnswer, ScanRequest, StoreLife,
+    PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PlaceAnswer, PlaceDecision, PlaceRequest,
+    PushAck, RecoveredCounts, ScanAnswer, ScanRequest, StoreLife,
 };
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;

@@ -83,9 +83,25 @@ impl StoreLife {
     }
 }
 
+/// Work of recovery and backfill since a PG began. An object counts once, to however many members it went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct RecoveredCounts {
+    pub objects: i64,
+    pub bytes: i64,
+    pub keys: i64,
+}
+
+impl RecoveredCounts {
+    pub fn add(&mut self, more: RecoveredCounts) {
+        self.objects += more.objects;
+        self.bytes += more.bytes;
+        self.keys += more.keys;
+    }
+}
+
 /// The state of one copy of a PG.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 2, compat = 1)]
+#[envelope(version = 3, compat = 1)]
 pub struct PgCopyInfo {
     /// The map in which the pool, or the first ancestor of a child PG, came into being. 0: unknown.
     pub created: Epoch,
@@ -108,6 +124,8 @@ pub struct PgCopyInfo {
     /// The store from which an operator imported this copy. It counts as that OSD for the intervals of this life.
     #[since(2)]
     pub imported: StoreLife,
+    #[since(3)]
+    pub recovered: RecoveredCounts,
 }
 
 /// An object that a copy lacks.
@@ -234,6 +252,65 @@ pub struct BackfillProgress {
     pub counts: PgCounts,
 }
 
+/// A primary's request for a place among the recoveries and backfills of the receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PlaceRequest {
+    /// Rises with each request that is not a repetition. The answer repeats it.
+    pub attempt: u64,
+    /// As Ceph's reservations: 0 to 254, the highest goes first.
+    pub priority: u8,
+    pub is_backfill: bool,
+    /// Bytes of the PG's objects at the primary.
+    pub bytes: u64,
+}
+
+/// The receiver's decision about a [`PlaceRequest`]. It is repeated while it holds, so that a place that nobody uses is
+/// given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct PlaceAnswer {
+    pub attempt: u64,
+    pub decision: PlaceDecision,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceDecision {
+    /// The PG has the place until it releases it.
+    Granted,
+    /// The PG waits for a place. One that had a place has it no more: a PG of a higher priority took it.
+    Queued,
+    /// There is too little space for the PG. The request is forgotten.
+    TooFull,
+}
+
+impl Encode for PlaceDecision {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(match self {
+            PlaceDecision::Granted => 1,
+            PlaceDecision::Queued => 2,
+            PlaceDecision::TooFull => 3,
+        });
+    }
+}
+
+impl Decode for PlaceDecision {
+    const MIN_LEN: usize = 1;
+
+    fn decode(r: &mut Reader) -> Result<PlaceDecision, DecodeError> {
+        let offset = r.offset();
+        Ok(match r.u8()? {
+            1 => PlaceDecision::Granted,
+            2 => PlaceDecision::Queued,
+            3 => PlaceDecision::TooFull,
+            value => {
+                let what = "a decision about a place";
+                return Err(DecodeError::Invalid { what, value: value.into(), offset });
+            }
+        })
+    }
+}
+
 /// The statement of one OSD to another about a PG.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerBody {
@@ -275,6 +352,13 @@ pub enum PeerBody {
     },
     /// Holder that the map does not name: remove the copy, which nobody needs.
     Remove,
+    /// Primary to a member that it is to recover or backfill.
+    Reserve(PlaceRequest),
+    Reserved(PlaceAnswer),
+    /// The primary does not use, or does not want, the place of this attempt any more.
+    Release {
+        attempt: u64,
+    },
 }
 
 impl PeerBody {
@@ -299,6 +383,9 @@ impl PeerBody {
             PeerBody::Started { .. } => "started",
             PeerBody::Clean { .. } => "clean",
             PeerBody::Remove => "remove",
+            PeerBody::Reserve(_) => "reserve",
+            PeerBody::Reserved(_) => "reserved",
+            PeerBody::Release { .. } => "release",
         }
     }
 }
@@ -372,6 +459,18 @@ impl Encode for PeerBody {
                 w.u8(18);
                 w.u32(*epoch)
             }
+            PeerBody::Reserve(body) => {
+                w.u8(19);
+                w.put(body)
+            }
+            PeerBody::Reserved(body) => {
+                w.u8(20);
+                w.put(body)
+            }
+            PeerBody::Release { attempt } => {
+                w.u8(21);
+                w.u64(*attempt)
+            }
         }
     }
 }
@@ -400,6 +499,9 @@ impl Decode for PeerBody {
             16 => PeerBody::Clean { epoch: r.u32()? },
             17 => PeerBody::Remove,
             18 => PeerBody::Started { epoch: r.u32()? },
+            19 => PeerBody::Reserve(r.get()?),
+            20 => PeerBody::Reserved(r.get()?),
+            21 => PeerBody::Release { attempt: r.u64()? },
             kind => {
                 return Err(DecodeError::Invalid {
                     what: "a statement about a PG",

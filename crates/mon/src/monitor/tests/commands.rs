@@ -280,8 +280,8 @@ fn config_set_warns_of_what_does_not_act() {
         status
     };
     assert_eq!(status(set("osd", "osd_heartbeat_grace", "30")), "");
-    let stored = status(set("osd", "osd_recovery_max_active", "3"));
-    assert_eq!(stored, "osd_recovery_max_active is stored, but shoal does not act on it");
+    let stored = status(set("osd", "osd_recovery_max_active_hdd", "3"));
+    assert_eq!(stored, "osd_recovery_max_active_hdd is stored, but shoal does not act on it");
     assert_eq!(status(set("osd.0", "shoal_cores", "4")), "shoal_cores takes effect when osd restarts");
     let (errno, text, _) = f.command(admin, &set("osd", "debug_osd", "100"));
     assert_eq!(

@@ -4,6 +4,7 @@ use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::leases::{READ_LEASE, READ_LEASE_MARGIN};
 use super::peering::{common_version, log_run, members, take_over};
+use super::space::bytes_here;
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
 use crate::pg::log::PgLog;
@@ -38,6 +39,11 @@ impl Shard {
         let created = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
         let created = created.filter_map(|peer| Some(peer.report.as_ref()?.info.created)).max().unwrap_or(0);
         pg.history.created = pg.history.created.max(created);
+        // The primary before this one has counted further.
+        let reports = pg.role.primary().into_iter().flat_map(|primary| primary.peers.values());
+        let recovered = reports.filter_map(|peer| Some(peer.report.as_ref()?.info.recovered));
+        pg.progress.recovered =
+            recovered.chain([pg.progress.recovered]).max_by_key(|counts| counts.objects).unwrap_or_default();
         pg.objects = ObjectTable::default();
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };
@@ -110,6 +116,7 @@ impl Shard {
         let entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
         let duplicates: Vec<_> = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
         if restart_backfill {
+            pg.stale_bytes = pg.stale_bytes.max(bytes_here(pg));
             changes.push(meta::remove_log(&pg.meta, &pg.log));
             if !pg.missing.is_empty() {
                 changes.push(meta::remove_missing(&pg.meta, pg.missing.iter().map(|(object, _)| object)));
@@ -132,6 +139,7 @@ impl Shard {
         pg.history.last_epoch_clean = pg.history.last_epoch_clean.max(info.last_epoch_clean);
         pg.history.last_epoch_split = pg.history.last_epoch_split.max(info.last_epoch_split);
         pg.progress.stats = info.counts;
+        pg.progress.recovered = info.recovered;
         pg.progress.last_user_version = info.last_user_version;
         changes.extend(take_over(pg, run.after, run.head, entries, duplicates));
         let transaction = Transaction { collection: pg.collection, changes };

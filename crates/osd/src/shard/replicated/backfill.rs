@@ -1,47 +1,43 @@
 //! Backfill: a member that the log cannot bring up to date gets every object, a window of the hash order at a time.
 //!
 //! The primary lists its objects of the window, asks the target for its own, and copies what differs. Writes on objects of the
-//! window wait. The target records each window that is complete, so a backfill goes on where it was interrupted.
+//! window wait. The target records each window that is complete, so a backfill goes on where it was interrupted. A window with
+//! an object that cannot be copied, or whose PG loses its places, ends unconfirmed: its writes go on.
 
 use super::super::{Fx, Pending, Shard};
+use super::status::lacking;
 use crate::object::ObjectBlock;
 use crate::pg::meta::{self, Complete};
-use crate::pg::role::{Backfill, Replica, Role, Stage};
+use crate::pg::role::{Backfill, Hindrance, Peer, Replica, Role, Work};
 use crate::slab::Key;
 
 use std::collections::BTreeMap;
 use store::Transaction;
 use wire::types::{BackfillProgress, Eversion, HObject, PeerBody, ScanAnswer, ScanRequest};
 
-/// Objects that are copied at once.
-const PUSHING_MAX: usize = 4;
-
 impl Shard {
-    pub(super) fn go_on_backfilling(&mut self, key: Key, fx: &mut Fx) {
+    /// `may_start`: the PG has its places.
+    pub(super) fn go_on_backfilling(&mut self, key: Key, may_start: bool, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        let (first, last) = (pg.start(), HObject::max());
-        let has_own = pg.missing.is_empty();
         let Role::Primary(primary) = &mut pg.role else { return };
-        if primary.stage != Stage::Active || !has_own {
+        let Some(backfill) = &mut primary.backfill else {
+            if let Some(Work::Backfill { target }) = primary.reservation.as_ref().map(|held| held.work)
+                && may_start
+            {
+                self.begin_window(key, target, fx);
+            }
+            return;
+        };
+        // The target records the window: it is done but for that.
+        if backfill.is_told {
             return;
         }
-        let Some(backfill) = &mut primary.backfill else {
-            let recovery = &primary.recovery;
-            if !recovery.queue.is_empty() || !recovery.active.is_empty() {
-                return;
+        if !may_start {
+            if backfill.pushing.is_empty() {
+                self.abandon_window(key);
             }
-            let peers = &primary.peers;
-            let target = primary.members.iter().find(|osd| !peers[osd].is_complete());
-            let Some(target) = target.copied() else { return self.end_backfill(key) };
-            if !self.may_backfill(key) {
-                return;
-            }
-            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-            let peers = &primary.peers;
-            let begin = peers[&target].last_backfill.clone().unwrap_or_else(HObject::min).max(first);
-            primary.backfill = Some(Backfill::new(target, begin.clone()));
-            return self.begin_scan(key, begin, last, None, fx);
-        };
+            return;
+        }
         let Some(end) = backfill.end.clone() else { return };
         // Both listings are there once the queue was made.
         if backfill.own.is_some() || backfill.theirs.is_some() {
@@ -51,40 +47,73 @@ impl Shard {
             let dirty = std::mem::take(&mut backfill.dirty);
             backfill.queue.extend(dirty);
         }
-        let mut pushed = Vec::new();
-        while backfill.pushing.len() < PUSHING_MAX
-            && let Some(object) = backfill.queue.pop_front()
-        {
-            backfill.dirty.remove(&object);
-            backfill.pushing.insert(object.clone());
-            pushed.push(object);
-        }
         let target = backfill.target;
-        if pushed.is_empty() && backfill.pushing.is_empty() && !backfill.failed.is_empty() {
-            // It tries again with its timer. Others need not wait for that, and requests on the window neither.
-            self.unblock_all(key);
-            return self.end_backfill(key);
+        self.push_next(key, target, fx);
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let Some(backfill) = &mut primary.backfill else { return };
+        if !backfill.pushing.is_empty() || !backfill.queue.is_empty() {
+            return;
         }
-        let is_complete = pushed.is_empty()
-            && backfill.pushing.is_empty()
-            && backfill.failed.is_empty()
-            && !backfill.is_told;
+        if !backfill.failed.is_empty() {
+            primary.uncopied = std::mem::take(&mut backfill.failed);
+            self.abandon_window(key);
+            return self.hold_off(key, Hindrance::Unreadable, fx);
+        }
         // A request that began before the window may still change one of its objects.
-        let is_used =
-            is_complete && pg.objects.iter().any(|(_, c)| c.is_exclusive() && backfill.covers(&c.id.object));
-        if is_used {
+        if pg.objects.iter().any(|(_, c)| c.is_exclusive() && backfill.covers(&c.id.object)) {
             self.due.insert(key);
             return;
         }
-        if is_complete {
-            backfill.is_told = true;
-            let counts = pg.progress.stats;
-            let progress = PeerBody::Progress(BackfillProgress { through: end, counts });
-            return self.tell_peer(key, target, progress, fx);
+        backfill.is_told = true;
+        let counts = pg.progress.stats;
+        self.tell_peer(key, target, PeerBody::Progress(BackfillProgress { through: end, counts }), fx);
+    }
+
+    fn begin_window(&mut self, key: Key, target: i32, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let first = pg.start();
+        let objects = pg.progress.stats.objects.max(0);
+        let cursor_of = |peer: &Peer| peer.last_backfill.clone().unwrap_or_else(HObject::min);
+        let known = pg.role.primary().and_then(|primary| primary.peers.get(&target)).map(cursor_of);
+        // A backfill that goes on estimates where it was, and counts from there on.
+        let lacks = known.map_or(objects, |cursor| lacking(pg, 0, &cursor));
+        let Role::Primary(primary) = &mut pg.role else { return };
+        if let Some(peer) = primary.peers.get_mut(&target) {
+            peer.reached.get_or_insert(objects - lacks);
         }
-        for object in pushed {
+        let cursor = primary.peers.get(&target).and_then(|peer| peer.last_backfill.clone());
+        let begin = cursor.unwrap_or_else(HObject::min).max(first);
+        primary.uncopied.clear();
+        primary.backfill = Some(Backfill::new(target, begin.clone()));
+        self.begin_scan(key, begin, HObject::max(), None, fx);
+    }
+
+    fn push_next(&mut self, key: Key, target: i32, fx: &mut Fx) {
+        let has_next = |shard: &Shard| {
+            let primary = shard.pgs[key].role.primary();
+            primary.and_then(|primary| primary.backfill.as_ref()).is_some_and(|b| !b.queue.is_empty())
+        };
+        while has_next(self) && self.begin_object(key) {
+            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+            let Some(backfill) = &mut primary.backfill else { return };
+            let Some(object) = backfill.queue.pop_front() else { return };
+            backfill.dirty.remove(&object);
+            backfill.pushing.insert(object.clone());
             self.push(key, target, object, Eversion::ZERO, false, fx);
         }
+    }
+
+    /// The window ends unconfirmed. Requests on its objects go on, and the next window begins where it began.
+    pub(super) fn abandon_window(&mut self, key: Key) {
+        let pg = &mut self.pgs[key];
+        // Changes from now on are not noted: a listing under way would miss them.
+        pg.scans.retain(|_, scan| scan.asker.is_some());
+        if let Role::Primary(primary) = &mut pg.role {
+            primary.backfill = None;
+        }
+        self.unblock_all(key);
+        self.woken.insert(key);
     }
 
     pub(super) fn on_own_scan(
@@ -129,6 +158,7 @@ impl Shard {
         }
         let own: BTreeMap<HObject, Eversion> =
             own.into_iter().filter(|(object, _)| end.max || *object < end).collect();
+        backfill.objects = own.len() as i64;
         let theirs: BTreeMap<HObject, Eversion> =
             objects.into_iter().map(|object| (object.object, object.need)).collect();
         let differs = |(object, version): &(&HObject, &Eversion)| {
@@ -138,7 +168,7 @@ impl Shard {
         // An object that is not here any more is removed there: its copy says that it does not exist.
         backfill.queue.extend(theirs.keys().filter(|object| !own.contains_key(*object)).cloned());
         self.unblock_all(key);
-        self.go_on_backfilling(key, fx);
+        self.go_on_recovering(key, fx);
     }
 
     /// A window's end, or the backfill's: contexts outside of it may go on.
@@ -190,35 +220,18 @@ impl Shard {
         }
         let is_dirty = primary.backfill.as_ref().is_some_and(|backfill| !backfill.dirty.is_empty());
         debug_assert!(!is_dirty, "no write on a window's objects begins after its last copy");
-        primary.backfill = None;
+        let copied = primary.backfill.take().map_or(0, |backfill| backfill.copied());
         if let Some(peer) = primary.peers.get_mut(&from) {
             peer.last_backfill = Some(through.clone());
-        }
-        let is_done = through.max;
-        if !is_done && self.may_backfill(key) {
-            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-            primary.backfill = Some(Backfill::new(from, through.clone()));
-            self.begin_scan(key, through, HObject::max(), None, fx);
+            if let Some(reached) = &mut peer.reached {
+                *reached += copied;
+            }
         }
         self.unblock_all(key);
-        if is_done {
-            self.go_on_recovering(key, fx);
-        }
+        self.go_on_recovering(key, fx);
     }
 
     pub(super) fn repeat_backfill(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
-        let pg = &mut self.pgs[key];
-        if let Role::Primary(primary) = &mut pg.role
-            && let Some(backfill) = &mut primary.backfill
-            && !backfill.failed.is_empty()
-        {
-            backfill.queue.extend(std::mem::take(&mut backfill.failed));
-            for (_, context) in pg.objects.iter_mut() {
-                if backfill.covers(&context.id.object) && context.block == ObjectBlock::None {
-                    context.block = ObjectBlock::Writes;
-                }
-            }
-        }
         let pg = &self.pgs[key];
         let Role::Primary(primary) = &pg.role else { return };
         let Some(backfill) = primary.backfill.as_ref().filter(|b| only.is_none_or(|only| only == b.target))
@@ -240,7 +253,7 @@ impl Shard {
                 let (through, counts) = (end.clone(), pg.progress.stats);
                 self.tell_peer(key, target, PeerBody::Progress(BackfillProgress { through, counts }), fx);
             }
-            Some(_) => self.go_on_backfilling(key, fx),
+            Some(_) => {}
         }
     }
 }

@@ -168,6 +168,7 @@ mod tests {
             last_backfill: HObject::max(),
             counts: PgCounts::default(),
             imported: StoreLife::default(),
+            recovered: Default::default(),
         };
         CopyReport {
             info,

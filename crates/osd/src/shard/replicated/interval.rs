@@ -96,7 +96,7 @@ impl Shard {
     pub(in crate::shard) fn end_role(&mut self, key: Key, phase: PgPhase, fx: &mut Fx) {
         self.peering.remove(&key);
         if !planted::has(PlantedBug::BackfillPlaceLeaked) {
-            self.end_backfill(key);
+            self.end_places(key, fx);
         }
         for conn in self.drop_requests(key) {
             self.hold_back(key, conn, fx);

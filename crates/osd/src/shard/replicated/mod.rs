@@ -7,8 +7,9 @@
 //! authoritative copy (`peering`, `choose`), makes every member take over its log (`activation`), serves and replicates writes
 //! (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of them
 //! (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
-//! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). A primary answers reads while its members
-//! let it (`leases`).
+//! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). Recovery and backfill begin with a place here
+//! and on every target (`reservation`, `places`), in the order of priorities, and pace themselves (`pace`). A primary answers reads
+//! while its members let it (`leases`).
 //!
 //! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
 //! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement
@@ -22,9 +23,13 @@ mod leases;
 mod lost;
 mod pace;
 mod peering;
+mod places;
+mod push_budget;
 mod recovery;
 mod repair;
+mod reservation;
 mod scan;
+mod space;
 mod statements;
 mod status;
 mod transfer;
@@ -34,8 +39,12 @@ pub(super) use leases::Leases;
 pub use leases::{LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 pub(super) use lost::UnfoundList;
 pub use lost::{MarkAnswer, UnfoundObject, UnfoundPage};
-pub(super) use pace::BackfillPlaces;
+pub use pace::Pauses;
+pub(super) use push_budget::PushBudget;
+pub use push_budget::PushCharge;
 pub(super) use repair::InfoRead;
+pub use reservation::PlacesInUse;
+pub(super) use reservation::Reservations;
 pub use scan::BACKFILL_SCAN_MAX;
 pub(super) use scan::ScanStep;
 pub(super) use statements::Early;

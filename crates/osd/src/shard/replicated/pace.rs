@@ -1,21 +1,25 @@
-//! What recovery waits for: flags of the map, and a place among the backfills of this core.
+//! The pace of recovery: flags of the map, and the number of objects under way.
 //!
 //! `norecover` stops recovery from the log, but for objects that requests wait for. `nobackfill` stops backfill. `norebalance`
-//! stops the backfill of PGs that have all their copies. A core backfills PGs of its own one after the other
-//! (`osd_max_backfills` at once). The others show `backfill_wait`.
+//! stops the backfill of PGs that have all their copies. The PGs of a core that hold their places share
+//! `osd_recovery_max_active` objects, at least one each. With `osd_recovery_sleep` a PG pauses after it has begun
+//! `osd_recovery_max_single_start` objects.
 
+use super::super::watches::Timer;
 use super::super::{Fx, Shard};
 use crate::pg::Pg;
+use crate::pg::role::Role;
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use wire::types::osd_map::MapFlags;
 
-/// PGs with this core's places for backfills, and those that wait for one.
-#[derive(Default)]
-pub(in crate::shard) struct BackfillPlaces {
-    taken: BTreeSet<Key>,
-    waiting: BTreeSet<Key>,
+/// Objects that a PG has begun since its last pause, and the end of that.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pauses {
+    begun: usize,
+    until: Time,
 }
 
 impl Shard {
@@ -23,53 +27,49 @@ impl Shard {
         self.view.map.flags.has(MapFlags::NORECOVER)
     }
 
-    fn is_backfill_paused(&self, pg: &Pg) -> bool {
+    pub(super) fn is_backfill_paused(&self, pg: &Pg) -> bool {
         let flags = self.view.map.flags;
         let has_all_copies = pg.interval.acting.len() >= pg.interval.size as usize;
         flags.has(MapFlags::NOBACKFILL) || (flags.has(MapFlags::NOREBALANCE) && has_all_copies)
     }
 
-    /// True if the PG may copy a window of objects now. Otherwise it is called when it may, or tries again with its timer.
-    pub(super) fn may_backfill(&mut self, key: Key) -> bool {
-        if self.is_backfill_paused(&self.pgs[key]) {
-            self.end_backfill(key);
+    /// True if a PG with its places may begin one more object now. It then counts as begun.
+    pub(super) fn begin_object(&mut self, key: Key) -> bool {
+        let limits = &self.config.limits;
+        let share = (limits.recovery_active_max / self.local_holders_len().max(1)).max(1);
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
+        let pushing = primary.backfill.as_ref().map_or(0, |backfill| backfill.pushing.len());
+        let pauses = &mut primary.pauses;
+        if primary.recovery.active.len() + pushing >= share || self.step_time < pauses.until {
             return false;
         }
-        let places = &mut self.backfill_places;
-        places.waiting.remove(&key);
-        let max = self.config.limits.backfills_max.max(1);
-        if places.taken.contains(&key) || places.taken.len() < max {
-            places.taken.insert(key);
-            return true;
+        pauses.begun += 1;
+        if limits.recovery_sleep > Duration::ZERO && pauses.begun >= limits.recovery_single_start_max {
+            *pauses = Pauses { begun: 0, until: self.step_time + limits.recovery_sleep };
+            self.timers.insert((pauses.until, Timer::Recovery(key)));
         }
-        places.waiting.insert(key);
-        false
+        true
     }
 
-    /// Number of PGs that have a place to backfill.
-    pub fn backfills(&self) -> usize {
-        self.backfill_places.taken.len()
-    }
-
-    /// A PG backfills no more, or cannot go on: another one may.
-    pub(in crate::shard) fn end_backfill(&mut self, key: Key) {
-        let places = &mut self.backfill_places;
-        places.waiting.remove(&key);
-        if places.taken.remove(&key)
-            && let Some(next) = places.waiting.pop_first()
-        {
-            self.due.insert(next);
-        }
-    }
-
-    /// PGs whose backfill has a place now, or whose window a request still used, or whose listings may go on.
+    /// PGs whose window a request still used, or whose listings may go on.
     pub(in crate::shard) fn take_due(&mut self, now: Time, fx: &mut Fx) {
         for key in std::mem::take(&mut self.due) {
             if self.pgs.get(key).is_some() {
                 self.serve_waiting_lists(now, key, fx);
                 self.go_on_marking(key, fx);
-                self.go_on_backfilling(key, fx);
+                self.go_on_recovering(key, fx);
             }
+        }
+    }
+
+    /// PGs whose places have changed. Each may change the places of others.
+    pub(in crate::shard) fn take_woken(&mut self, fx: &mut Fx) {
+        let mut woken: BTreeSet<Key> = std::mem::take(&mut self.woken);
+        while let Some(key) = woken.pop_first() {
+            if self.pgs.get(key).is_some() {
+                self.go_on_recovering(key, fx);
+            }
+            woken.append(&mut self.woken);
         }
     }
 }

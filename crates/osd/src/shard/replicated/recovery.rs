@@ -7,10 +7,7 @@ use crate::pg::role::{Primary, Recovering, Role, Stage};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeSet;
-use wire::types::{Eversion, HObject, ObjectPull, PeerBody};
-
-/// Objects of one PG that are recovered at once.
-const ACTIVE_MAX: usize = 4;
+use wire::types::{Eversion, HObject, ObjectPull, PeerBody, PgState, RecoveredCounts};
 
 impl Shard {
     /// Everything that any member lacks.
@@ -39,8 +36,20 @@ impl Shard {
         }
     }
 
+    /// Goes on with all that members lack, as far as the PG's places allow.
     pub(super) fn go_on_recovering(&mut self, key: Key, fx: &mut Fx) {
-        let is_paused = self.is_recovery_paused();
+        if self.pgs.get(key).is_none() {
+            return;
+        }
+        self.begin_objects(key, fx);
+        // The work may have changed: recovery is over, and a backfill comes next.
+        let may_start = self.has_places(key, fx);
+        self.go_on_backfilling(key, may_start, fx);
+        self.look_for_clean(key, fx);
+    }
+
+    fn begin_objects(&mut self, key: Key, fx: &mut Fx) {
+        let may_start = self.has_places(key, fx) && !self.is_recovery_paused();
         loop {
             let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role) else { return };
             if primary.stage != Stage::Active {
@@ -49,22 +58,24 @@ impl Shard {
             let recovery = &mut primary.recovery;
             // What requests wait for does not wait for its place.
             let urgent = recovery.urgent.pop_front();
-            if urgent.is_none() && (is_paused || recovery.active.len() >= ACTIVE_MAX) {
-                break;
-            }
             let object = match urgent {
                 Some(object) if recovery.queue.remove(&object) => object,
                 Some(_) => continue,
-                None => match recovery.queue.pop_first() {
+                None if !may_start || recovery.queue.is_empty() || !self.begin_object(key) => break,
+                None => match self.next_object(key) {
                     Some(object) => object,
                     None => break,
                 },
             };
-            recovery.active.insert(object.clone(), Recovering::default());
+            if let Role::Primary(primary) = &mut self.pgs[key].role {
+                primary.recovery.active.insert(object.clone(), Recovering::default());
+            }
             self.recover(key, object, fx);
         }
-        self.go_on_backfilling(key, fx);
-        self.look_for_clean(key, fx);
+    }
+
+    fn next_object(&mut self, key: Key) -> Option<HObject> {
+        self.pgs[key].role.primary_mut()?.recovery.queue.pop_first()
     }
 
     /// The next step of one object's recovery.
@@ -97,7 +108,10 @@ impl Shard {
         recovering.pulling_from = None;
         recovering.pushing_to = targets.iter().map(|(osd, _)| *osd).collect();
         if targets.is_empty() {
-            primary.recovery.active.remove(&object);
+            let moved = primary.recovery.active.remove(&object).and_then(|recovering| recovering.moved);
+            if let Some(moved) = moved {
+                pg.progress.recovered.add(RecoveredCounts { objects: 1, ..moved });
+            }
             return self.unblock(key, &object);
         }
         for (osd, version) in targets {
@@ -107,11 +121,18 @@ impl Shard {
 
     /// The primary has an object that it lacked.
     pub(super) fn on_pulled(&mut self, now: Time, key: Key, object: &HObject, fx: &mut Fx) {
-        self.pgs[key].transfers.incoming.remove(object);
-        if self.pgs[key].pulls_older(object) {
+        let pg = &mut self.pgs[key];
+        let moved = pg.transfers.incoming.remove(object).map(|incoming| incoming.moved);
+        if pg.pulls_older(object) {
             return self.on_older_pulled(key, object, None, fx);
         }
+        if let Role::Primary(primary) = &mut pg.role
+            && let Some(recovering) = primary.recovery.active.get_mut(object)
+        {
+            recovering.moved = moved;
+        }
         self.unblock(key, object);
+        self.retry_uncopied(key, object);
         self.recover(key, object.clone(), fx);
         self.serve_waiting_lists(now, key, fx);
         self.go_on_recovering(key, fx);
@@ -130,22 +151,37 @@ impl Shard {
     }
 
     /// A member has an object that it lacked, or that a backfill copies.
-    pub(super) fn on_peer_has(&mut self, key: Key, osd: i32, object: &HObject, fx: &mut Fx) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+    pub(super) fn on_peer_has(
+        &mut self,
+        key: Key,
+        osd: i32,
+        object: &HObject,
+        moved: RecoveredCounts,
+        fx: &mut Fx,
+    ) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let recovered = RecoveredCounts { objects: 1, ..moved };
         if let Some(peer) = primary.peers.get_mut(&osd) {
             peer.missing.remove(object);
         }
-        let is_backfilled =
-            primary.backfill.as_mut().is_some_and(|b| b.target == osd && b.pushing.remove(object));
+        if let Some(backfill) = primary.backfill.as_mut().filter(|backfill| backfill.target == osd)
+            && backfill.pushing.remove(object)
+        {
+            pg.progress.recovered.add(recovered);
+        }
         if let Some(recovering) = primary.recovery.active.get_mut(object) {
             recovering.pushing_to.remove(&osd);
             if recovering.pushing_to.is_empty() && recovering.pulling_from.is_none() {
                 primary.recovery.active.remove(object);
+                // Another member had no space for it.
+                if primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object)) {
+                    primary.recovery.queue.insert(object.clone());
+                } else {
+                    pg.progress.recovered.add(recovered);
+                }
                 self.unblock(key, object);
             }
-        }
-        if is_backfilled {
-            self.go_on_backfilling(key, fx);
         }
         self.go_on_recovering(key, fx);
     }
@@ -166,7 +202,7 @@ impl Shard {
         {
             // The window is not confirmed without it.
             backfill.failed.insert(object.clone());
-            return self.go_on_backfilling(key, fx);
+            return self.go_on_recovering(key, fx);
         }
         primary.recovery.active.remove(object);
         if !is_repaired {
@@ -251,6 +287,7 @@ impl Shard {
             self.tell_peer(key, osd, PeerBody::Pull(pull), fx);
         }
         self.repeat_marking(key, only, fx);
+        self.repeat_requests(key, only, fx);
         self.repeat_backfill(key, only, fx);
         self.go_on_recovering(key, fx);
     }
@@ -275,6 +312,7 @@ impl Shard {
             return;
         }
         primary.is_clean = true;
+        pg.forced = PgState::default();
         let epoch = interval.since;
         let members = primary.members.clone();
         let strays: Vec<i32> = primary.peers.keys().copied().filter(|osd| !members.contains(osd)).collect();

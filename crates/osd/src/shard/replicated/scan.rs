@@ -2,7 +2,7 @@
 
 use super::super::{Fx, Pending, Shard};
 use crate::ops::{INFO_ATTR, object_info};
-use crate::pg::role::Scan;
+use crate::pg::role::{Hindrance, Scan};
 use crate::slab::Key;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
 use wire::types::{Epoch, Eversion, HObject, MissingObject, PeerBody, ScanAnswer};
@@ -58,8 +58,13 @@ impl Shard {
             None => {
                 let Ok(Some(Answer::List { objects, next })) = answers.map(|mut answers| answers.pop())
                 else {
-                    // The backfill waits, and asks again.
+                    // Another OSD's backfill asks again. This one's goes on later.
+                    let is_own = scan.asker.is_none();
                     pg.scans.remove(&id);
+                    if is_own {
+                        self.abandon_window(key);
+                        self.hold_off(key, Hindrance::Unreadable, fx);
+                    }
                     return;
                 };
                 if let Some(next) = next {

@@ -87,6 +87,7 @@ impl Shard {
             last_backfill: HObject::min(),
             counts: PgCounts::default(),
             imported: StoreLife::default(),
+            recovered: Default::default(),
         };
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
         let granted_ms = rest_ms(now, self.any_reads_until());
@@ -108,12 +109,16 @@ impl Shard {
             PeerBody::Activate(activation) if from_primary => self.on_activate(now, key, activation, fx),
             PeerBody::Write(write) if from_primary => self.on_write(key, write, &message.data, fx),
             PeerBody::Pull(pull) if from_primary => self.on_pull(key, from, pull, fx),
+            PeerBody::Scan(_) if from_primary && self.refuse_window(key, fx) => {}
             PeerBody::Scan(request) if from_primary => {
                 self.begin_scan(key, request.begin, request.end, Some(from), fx);
             }
             PeerBody::Progress(progress) if from_primary => self.on_progress(key, progress, fx),
             PeerBody::Started { epoch } if from_primary => self.on_started(key, epoch, fx),
             PeerBody::Clean { epoch } if from_primary => self.on_clean(key, epoch, fx),
+            PeerBody::Reserve(request) if from_primary => self.on_reserve(key, request, fx),
+            PeerBody::Release { attempt } if from_primary => self.on_release(key, attempt, fx),
+            PeerBody::Reserved(answer) if is_primary => self.on_reserved(key, from, answer, fx),
             PeerBody::Remove if from_primary => self.on_remove(key, fx),
             PeerBody::Push(push) => self.on_push(key, from, push, message.data, fx),
             PeerBody::Pushed(ack) => self.on_pushed(key, from, ack, fx),
@@ -174,6 +179,7 @@ impl Shard {
                 if is_active {
                     self.tell_peer(key, primary_osd, PeerBody::Activated { missing }, fx);
                     self.tell_peer(key, primary_osd, PeerBody::Ack { durable_to }, fx);
+                    self.tell_place(key, fx);
                 } else {
                     self.tell_peer(key, primary_osd, report, fx);
                 }

@@ -1,7 +1,7 @@
 //! The state of a PG as statistics, `pg query` and health show it.
 
 use super::super::Shard;
-use crate::pg::role::{Primary, Replica, Role, Stage};
+use crate::pg::role::{Hindrance, Peer, Primary, Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::shard::Interval;
 use std::sync::Arc;
@@ -58,7 +58,8 @@ pub struct PeerStatus {
     pub info: Option<PgCopyInfo>,
     pub durable_to: Eversion,
     pub missing: usize,
-    /// Objects that the peer lacks: those of its missing set, and an estimate of those that its backfill has not reached.
+    /// Objects that the peer lacks: those of its missing set, and those that its backfill has not reached. Their number is an
+    /// estimate until a backfill begins.
     pub lacks: i64,
     pub last_backfill: HObject,
 }
@@ -96,7 +97,7 @@ impl Shard {
                 info: peer.report.as_ref().map(|report| report.info.clone()),
                 durable_to: peer.durable_to,
                 missing: peer.missing.len(),
-                lacks: lacking(pg, peer.missing.len(), &last_backfill),
+                lacks: lacks_of(pg, primary, *osd, peer),
                 last_backfill,
             });
             if peer.is_asked && peer.report.is_none() {
@@ -184,18 +185,26 @@ fn recovery_state(primary: &Primary, backfill_targets: &[i32]) -> PgState {
     if primary.is_clean {
         return PgState::CLEAN;
     }
+    let has_places = primary.reservation.as_ref().is_some_and(|reservation| reservation.is_complete);
+    let hindrance = primary.hold_off.map(|hold_off| hold_off.why);
     if !recovery.active.is_empty() || !recovery.repairing.is_empty() {
         PgState::RECOVERING
     } else if !recovery.queue.is_empty() {
-        PgState::RECOVERY_WAIT
+        match hindrance {
+            Some(Hindrance::RecoveryTooFull) => PgState::RECOVERY_TOOFULL,
+            _ if has_places => PgState::RECOVERING,
+            _ => PgState::RECOVERY_WAIT,
+        }
     } else if !recovery.unfound.is_empty() {
         PgState::RECOVERY_UNFOUND
-    } else if primary.backfill.as_ref().is_some_and(|backfill| !backfill.failed.is_empty()) {
-        PgState::BACKFILL_UNFOUND
     } else if primary.backfill.is_some() {
         PgState::BACKFILLING
     } else if !backfill_targets.is_empty() {
-        PgState::BACKFILL_WAIT
+        match hindrance {
+            Some(Hindrance::BackfillTooFull) => PgState::BACKFILL_TOOFULL,
+            Some(Hindrance::Unreadable) => PgState::BACKFILL_UNFOUND,
+            _ => PgState::BACKFILL_WAIT,
+        }
     } else {
         PgState::default()
     }
@@ -216,23 +225,41 @@ fn progress_of(primary: &Primary) -> ProgressStatus {
     out
 }
 
-/// Objects that a copy lacks. Objects are spread evenly over the hashes, so the part beyond `last_backfill` is an estimate;
-/// stock counts the objects of a backfill's target.
-fn lacking(pg: &Pg, missing: usize, last_backfill: &HObject) -> i64 {
+/// Objects that a peer lacks. They are counted while it is backfilled.
+fn lacks_of(pg: &Pg, primary: &Primary, osd: i32, peer: &Peer) -> i64 {
+    let cursor = peer.last_backfill.clone().unwrap_or_else(HObject::min);
+    let Some(reached) = peer.reached.filter(|_| !cursor.max) else {
+        return lacking(pg, peer.missing.len(), &cursor);
+    };
+    let objects = pg.progress.stats.objects.max(0);
+    let window = primary.backfill.as_ref().filter(|backfill| backfill.target == osd);
+    let copied = window.map_or(0, |backfill| backfill.copied());
+    (objects - reached - copied + peer.missing.len() as i64).clamp(objects.min(1), objects)
+}
+
+/// Objects that a copy lacks. Objects are spread evenly over the hashes, so the part beyond `last_backfill` is an estimate.
+pub(super) fn lacking(pg: &Pg, missing: usize, last_backfill: &HObject) -> i64 {
     let objects = pg.progress.stats.objects.max(0);
     let missing = missing as i64;
     if last_backfill.max {
         return missing;
     }
-    let range = 1u64 << (32 - u32::from(pg.split_bits));
-    let start = u64::from(pg.start().reversed_hash());
-    let reached = match last_backfill.is_min() {
-        true => 0,
-        false => u64::from(last_backfill.reversed_hash()).saturating_sub(start).min(range),
-    };
-    let beyond = (i128::from(objects) * i128::from(range - reached)).div_euclid(i128::from(range)) as i64;
+    let (beyond, range) = share_beyond(pg, last_backfill);
+    let beyond = (i128::from(objects) * i128::from(beyond)).div_euclid(i128::from(range)) as i64;
     // A backfill that has not ended lacks something, unless the PG is empty.
     (beyond + missing).clamp(objects.min(1), objects)
+}
+
+/// The part of a PG's hashes beyond a backfill cursor, and the number of all of them.
+pub(super) fn share_beyond(pg: &Pg, last_backfill: &HObject) -> (u64, u64) {
+    let range = 1u64 << (32 - u32::from(pg.split_bits));
+    let start = u64::from(pg.start().reversed_hash());
+    let reached = match (last_backfill.max, last_backfill.is_min()) {
+        (true, _) => range,
+        (_, true) => 0,
+        _ => u64::from(last_backfill.reversed_hash()).saturating_sub(start).min(range),
+    };
+    (range - reached, range)
 }
 
 /// A member's copy of a PG.

@@ -17,7 +17,9 @@ use std::collections::VecDeque;
 use store::moving::ObjectCopy;
 use store::wire_form::WireForm;
 use store::{Answer, Change, ReadError, Transaction};
-use wire::types::{Epoch, Eversion, HObject, ObjectInfo, ObjectPull, ObjectPush, OsdId, PeerBody, PushAck};
+use wire::types::{
+    Epoch, Eversion, HObject, ObjectInfo, ObjectPull, ObjectPush, OsdId, PeerBody, PushAck, RecoveredCounts,
+};
 
 /// What a transfer's read or write belongs to.
 pub(in crate::shard) struct TransferStep {
@@ -50,6 +52,8 @@ impl Shard {
             is_exact,
             step: 0,
             ready: VecDeque::new(),
+            moved: RecoveredCounts::default(),
+            charge: None,
             is_reading: false,
             sent: None,
         };
@@ -65,6 +69,13 @@ impl Shard {
             return;
         }
         if let Some(changes) = outgoing.ready.pop_front() {
+            let bytes = changes.iter().map(Change::growth).sum();
+            let Some(charge) = self.push_budget.charge(to, bytes) else {
+                outgoing.ready.push_front(changes);
+                return self.push_budget.wait(to, key, object);
+            };
+            outgoing.charge = Some(charge);
+            outgoing.moved.add(contents_of(&changes));
             let is_last = outgoing.ready.is_empty() && outgoing.copy.is_done();
             let form = WireForm::encode(&changes).expect("a copy changes its object only");
             let push = ObjectPush {
@@ -176,7 +187,10 @@ impl Shard {
                     incoming
                 }
             }
-            _ if step == 0 => Incoming { from, version, info: None, submitted: 0, durable: 0 },
+            _ if step == 0 => {
+                let moved = RecoveredCounts::default();
+                Incoming { from, version, info: None, submitted: 0, durable: 0, moved }
+            }
             _ => return,
         };
         if step != incoming.submitted {
@@ -196,13 +210,23 @@ impl Shard {
                 return self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
             }
         };
+        if self.lacks_space_for(&changes) {
+            let ack = PushAck { object: object.clone(), version, step, result: Errno::NOSPC.result() };
+            self.pgs[key].transfers.incoming.remove(&object);
+            self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+            return self.on_pull_too_full(key, &object, fx);
+        }
+        let pg = &mut self.pgs[key];
+        let mut moved = if step == 0 { RecoveredCounts::default() } else { incoming.moved };
+        moved.add(contents_of(&changes));
         let earlier = incoming.info.filter(|_| step != 0);
         let info = changes.extract_if(.., |change| is_info(change)).last().or(earlier);
         if is_last {
             changes.extend(info.clone());
         }
         let mut transaction = Transaction { collection: pg.collection, changes };
-        let incoming = Incoming { from, version, info, submitted: step + 1, durable: incoming.durable };
+        let incoming =
+            Incoming { from, version, info, submitted: step + 1, durable: incoming.durable, moved };
         pg.transfers.incoming.insert(object.clone(), incoming);
         // This replaces the copy: one that was under repair cannot count again.
         if let Role::Primary(primary) = &mut pg.role {
@@ -249,17 +273,30 @@ impl Shard {
         if outgoing.version != version || step + 1 != outgoing.step || outgoing.sent.is_none() {
             return;
         }
-        outgoing.sent = None;
+        (outgoing.sent, outgoing.charge) = (None, None);
+        let moved = outgoing.moved;
         let is_done = outgoing.ready.is_empty() && outgoing.copy.is_done();
         if result < 0 {
             self.pgs[key].transfers.outgoing.remove(&at);
-            return self.on_push_failed(key, from, &at.1, false, fx);
+            return match result == Errno::NOSPC.result() {
+                true => self.on_push_too_full(key, from, &at.1, fx),
+                false => self.on_push_failed(key, from, &at.1, false, fx),
+            };
         }
         if !is_done {
             return self.go_on_pushing(key, from, at.1, fx);
         }
         self.pgs[key].transfers.outgoing.remove(&at);
-        self.on_peer_has(key, from, &at.1, fx);
+        self.on_peer_has(key, from, &at.1, moved, fx);
+    }
+
+    /// Transfers that waited for the answers of others go on.
+    pub(in crate::shard) fn go_on_waiting_pushes(&mut self, fx: &mut Fx) {
+        while let Some((to, key, object)) = self.push_budget.pop_ready() {
+            if self.pgs.get(key).is_some() {
+                self.go_on_pushing(key, to, object, fx);
+            }
+        }
     }
 
     pub(super) fn on_pull(&mut self, key: Key, from: i32, pull: ObjectPull, fx: &mut Fx) {
@@ -286,6 +323,19 @@ impl Shard {
             self.repeat_transfer(key, at, fx);
         }
     }
+}
+
+/// Bytes of data and omap keys of a step.
+fn contents_of(changes: &[Change]) -> RecoveredCounts {
+    let mut out = RecoveredCounts::default();
+    for change in changes {
+        match change {
+            Change::Write { data, .. } => out.bytes += data.len() as i64,
+            Change::OmapSet { entries, .. } => out.keys += entries.len() as i64,
+            _ => {}
+        }
+    }
+    out
 }
 
 fn is_info(change: &Change) -> bool {

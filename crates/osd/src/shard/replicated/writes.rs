@@ -27,6 +27,7 @@ impl Shard {
         fx: &mut Fx,
     ) {
         let limits = self.config.log;
+        self.retry_uncopied(key, &entry.object);
         let pg = &mut self.pgs[key];
         let (version, interval) = (entry.version, pg.interval.since);
         let messages = replicate(pg, self.view.epoch, &entry, &changes);
