@@ -3,7 +3,6 @@ import os
 import unittest
 
 import harness
-import replicated
 import thrash
 
 SEED = int(os.environ.get("SHOAL_SEED", "1"))
@@ -17,13 +16,16 @@ class Thrash(unittest.TestCase):
     def test_thrashed_cluster_loses_no_acknowledged_write(self):
         # Each minute may end with a wait for clean PGs.
         harness.give_time(300 + 180 * minutes())
-        cluster = replicated.make_cluster(6 if harness.LONG else 4)
+        cluster = thrash.make_cluster(6 if harness.LONG else 4)
         self.addCleanup(cluster.close)
         lines = []
-        thrasher, load, problems = thrash.thrash(cluster, minutes(), SEED, say=lines.append)
+        without = () if harness.LONG else thrash.ONLY_LONG
+        thrasher, load, model, problems = thrash.thrash(cluster, minutes(), SEED, without, lines.append)
         if problems:
             print("\n".join(lines))
             cluster.show_logs()
         self.assertEqual(problems, [], f"seed {SEED}")
         self.assertGreater(load.writes(), 100)
+        self.assertTrue(not model.root or model.operations() > 100, "the model checker did next to nothing")
+        print(f"{load.summary()}; the model checker finished {model.operations()} operations; {thrasher.actions}")
         self.assertGreater(len(thrasher.actions), 4, "it did next to nothing")

@@ -1,33 +1,49 @@
 #!/usr/bin/python3
-"""A thrasher: OSDs are killed, frozen, marked out and reweighted at random, while verifying clients write and read. Every
+"""A thrasher: OSDs are killed, frozen, cut off, filled, marked out and reweighted at random, while verifying clients write and
+read: our own (history.py) and Ceph's model checker (`ceph_test_rados`, where it is unpacked), each in a pool of its own. Every
 minute all OSDs return, and every PG must become active+clean.
 
     thrash.py [--minutes N] [--seed N] [--osds N] [--stock] [--without ACTION ...] [--quiet]
 
-Actions and weights are those of Ceph's own thrasher (qa/tasks/ceph_manager.py). A seed gives the same actions in the same
-order; what they meet depends on time. A second OSD dies only when the copies of the first have been made anew, so a PG keeps
-min_size of its copies, and clients wait no longer than an OSD's death takes to be seen.
+Actions and weights are those of Ceph's own thrasher (qa/tasks/ceph_manager.py); cuts are ours. A seed gives the same actions
+in the same order; what they meet depends on time. A second OSD dies only when the copies of the first have been made anew, so
+a PG keeps min_size of its copies, and clients wait no longer than an OSD's death takes to be seen.
 """
 import argparse
+import json
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import time
 
+import rados
+
 import harness
+import networks
 import replicated
 from harness import Client, Failed, eventually
 from history import History
 
 #: Weights of the actions.
 ACTIONS = {"out": 1.0, "into": 1.7, "kill": 0.4, "kill_primary": 0.4, "revive": 1.0, "reweight": 0.5, "affinity": 1.0,
-           "pause": 0.7, "grow": 0.3, "force_recovery": 0.3, "upmap": 1.0}
+           "pause": 0.7, "grow": 0.3, "force_recovery": 0.3, "upmap": 1.0, "full": 0.2, "map_gap": 0.3, "cut": 0.7,
+           "pause_long": 0.1}
+#: Actions that only a long run has time for.
+ONLY_LONG = ("pause_long", "map_gap")
 #: Seconds between actions.
 DELAY_SECONDS = (0.5, 4.0)
 #: All OSDs are back and all PGs clean so often, and within this.
 CLEAN_EVERY_SECONDS, CLEAN_SECONDS_MAX = 60, 120
-PAUSE_SECONDS = 3
+PAUSE_SECONDS, LONG_PAUSE_SECONDS = 3, 80
+CUT_SECONDS, FULL_SECONDS = 3, 3
+#: The monitors keep so many maps, and a dead OSD misses more.
+MAPS_KEPT, MAPS_MISSED, TRIM_SECONDS_MAX = 20, 160, 15
 PGS_MAX = 64
-POOL = "thrash"
+POOL, MODEL_POOL = "thrash", "model"
+#: Each ratio with the value that a cluster is made with, and one that a store with next to nothing in it exceeds.
+RATIOS = {"full": (0.95, 0.003), "backfillfull": (0.9, 0.002), "nearfull": (0.85, 0.001)}
 
 
 class Thrasher:
@@ -81,9 +97,9 @@ class Thrasher:
         self.dead.discard(osd)
         return f"osd.{osd}"
 
-    def out(self):
+    def out(self, osd=None):
         # CRUSH finds three OSDs for each PG among those that are in.
-        osd = self.pick(self.osds - self.outs)
+        osd = self.pick(self.osds - self.outs) if osd is None else osd
         if len(self.outs) >= self.cluster.osds - 4 + (self.cluster.osds == 4):
             return None
         self.client.ceph("osd", "out", osd)
@@ -118,6 +134,71 @@ class Thrasher:
         finally:
             self.cluster.resume(f"osd.{osd}")
         return f"osd.{osd} for {PAUSE_SECONDS} s"
+
+    def pause_long(self):
+        """A pause that outlasts every grace."""
+        osd = self.pick(self.osds - self.dead)
+        if not self.may_lose_one():
+            return None
+        self.cluster.pause(f"osd.{osd}")
+        try:
+            time.sleep(LONG_PAUSE_SECONDS)
+        finally:
+            self.cluster.resume(f"osd.{osd}")
+        return f"osd.{osd} for {LONG_PAUSE_SECONDS} s"
+
+    def cut(self):
+        """The network loses all that an OSD sends, all that it is sent, both, or all of its cluster network."""
+        osd, how = self.pick(self.osds - self.dead), self.dice.choice(networks.CUTS)
+        if not hasattr(self.cluster, "networks") or not self.may_lose_one():
+            return None
+        self.cluster.networks.cut(osd, how)
+        try:
+            time.sleep(CUT_SECONDS)
+        finally:
+            self.cluster.networks.heal()
+        return f"osd.{osd}, {how}, for {CUT_SECONDS} s"
+
+    def full(self):
+        """The cluster is full, or too full for backfills, for some seconds."""
+        kind = self.dice.choice(("full", "backfillfull"))
+        names = list(RATIOS)[list(RATIOS).index(kind):]
+        # Their order is kept at every step: the least first on the way down.
+        for name in reversed(names):
+            self.client.ceph("osd", f"set-{name}-ratio", RATIOS[name][1])
+        try:
+            time.sleep(FULL_SECONDS)
+        finally:
+            for name in names:
+                self.client.ceph("osd", f"set-{name}-ratio", RATIOS[name][0])
+        return f"{kind} for {FULL_SECONDS} s"
+
+    def map_gap(self):
+        """An OSD misses many maps, where the monitors trim them more than are kept. The copies of the others are whole before it
+        returns."""
+        osd = self.pick(self.osds - self.dead)
+        if self.dead or not self.kill(osd):
+            return None
+        self.out(osd)
+        try:
+            self.pgs.wait_clean(CLEAN_SECONDS_MAX)
+        except Failed:
+            # With fewer OSDs than copies it stays degraded.
+            if len(self.osds - self.outs) >= 3:
+                raise
+        missed = self.client.json("osd", "stat")["epoch"]
+        with rados.Rados(conffile=str(self.cluster.conf), name="client.admin") as session:
+            for number in range(MAPS_MISSED):
+                asked = {"prefix": "osd primary-affinity", "id": osd, "weight": float(number % 2)}
+                session.mon_command(json.dumps(asked), b"", timeout=30)
+        other = self.pick(self.osds - self.dead)
+        deadline = time.monotonic() + TRIM_SECONDS_MAX
+        while (oldest := self.client.json("tell", f"osd.{other}", "status")["oldest_map"]) <= missed and time.monotonic() < deadline:
+            time.sleep(0.5)
+        self.revive(osd)
+        if osd in self.outs:
+            self.into(osd)
+        return f"osd.{osd} knew maps up to {missed}, the oldest that others keep is {oldest}"
 
     def grow(self):
         now = self.pgs.pool(POOL)["pg_num"]
@@ -161,24 +242,84 @@ def primary_of_most(rows):
     return max(set(primaries), key=primaries.count)
 
 
-def make_pool(client, pgs=16):
-    client.ceph("osd", "pool", "create", POOL, pgs, pgs, "replicated", "--size", 3)
-    client.ceph("osd", "pool", "set", POOL, "min_size", 2)
-    client.ceph("osd", "pool", "application", "enable", POOL, "rados")
+class Model:
+    """Ceph's model checker at work: it draws operations, knows what each object must be, and ends itself at a wrong answer.
+    Without snapshots, copies and erasure coding, which shoal does not have."""
+
+    OPS = {"read": 100, "write": 50, "write_excl": 50, "delete": 50, "setattr": 25, "rmattr": 25, "append": 50,
+           "append_excl": 50, "writesame": 10, "watch": 10}
+    #: The last operations are answered within this after its time.
+    GRACE_SECONDS = 120
+
+    def __init__(self, cluster, seconds):
+        self.root, self.ends = harness.programs_root("18.2"), time.monotonic() + seconds
+        self.log = tempfile.TemporaryFile("w+", errors="replace")
+        if not self.root:
+            return
+        ops = [word for name, weight in self.OPS.items() for word in ("--op", name, str(weight))]
+        argv = ["nice", *harness.program_of(self.root, "ceph_test_rados"), "--pool", MODEL_POOL, "--max-ops", "100000000",
+                "--max-seconds", str(round(seconds)), "--objects", "50", "--max-in-flight", "4", "--size", "400000",
+                "--min-stride-size", "40000", "--max-stride-size", "80000", *ops]
+        self.process = subprocess.Popen(argv, env={**os.environ, "CEPH_CONF": str(cluster.conf)}, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=subprocess.STDOUT)
+
+    def ended(self):
+        """True if it ended before its time: it found something wrong."""
+        return bool(self.root) and self.process.poll() not in (None, 0)
+
+    def operations(self):
+        """The number of operations that it finished."""
+        self.log.seek(0)
+        return sum(": done (" in line for line in self.log)
+
+    def finish(self):
+        """The problems that it found."""
+        if not self.root:
+            return []
+        try:
+            code = self.process.wait(max(1, self.ends - time.monotonic()) + self.GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = "no end"
+            self.process.kill()
+            self.process.wait()
+        if code == 0:
+            return []
+        self.log.seek(0)
+        return [f"ceph_test_rados: exit code {code}: " + "".join(self.log.readlines()[-30:])]
+
+
+def make_pool(client, name, pgs=16):
+    client.ceph("osd", "pool", "create", name, pgs, pgs, "replicated", "--size", 3)
+    client.ceph("osd", "pool", "set", name, "min_size", 2)
+    client.ceph("osd", "pool", "application", "enable", name, "rados")
+
+
+def make_cluster(osds):
+    """A cluster whose OSDs can be cut off, where there are network namespaces."""
+    if harness.STOCK or networks.why_not():
+        return replicated.make_cluster(osds)
+    cluster = networks.CutCluster(osds)
+    replicated.configure(cluster, *replicated.FAULTS)
+    return cluster
 
 
 def thrash(cluster, minutes, seed, without=(), say=print):
-    """Thrashes a cluster for so long. Returns the thrasher, the history, and the problems."""
+    """Thrashes a cluster for so long. Returns the thrasher, the history, the model checker, and the problems."""
     client = Client(cluster)
-    make_pool(client)
+    for pool in (POOL, MODEL_POOL):
+        make_pool(client, pool)
+    # Monitors let maps go as soon as OSDs tell that they need them no longer.
+    client.ceph("config", "set", "mon", "mon_min_osdmap_epochs", MAPS_KEPT)
+    client.ceph("config", "set", "osd", "osd_beacon_report_interval", 1)
     thrasher = Thrasher(cluster, seed, without, say)
     thrasher.pgs.wait_clean()
     load = History(cluster.conf, POOL, seed, writers=3, readers=2, objects=20, pause=0.004).start()
+    model = Model(cluster, 60 * minutes)
     ends, problems = time.monotonic() + 60 * minutes, []
     try:
-        while time.monotonic() < ends and not load.problems:
+        while time.monotonic() < ends and not load.problems and not model.ended():
             minute = min(ends, time.monotonic() + CLEAN_EVERY_SECONDS)
-            while time.monotonic() < minute and not load.problems:
+            while time.monotonic() < minute and not load.problems and not model.ended():
                 thrasher.step()
                 time.sleep(thrasher.dice.uniform(*DELAY_SECONDS))
             before = load.writes()
@@ -188,12 +329,12 @@ def thrash(cluster, minutes, seed, without=(), say=print):
     except Failed as error:
         problems.append(f"at {time.monotonic() - thrasher.began:.1f} s: {error}")
     load.stop()
-    problems += load.finish()
+    problems += load.finish() + model.finish()
     if load.undecided:
         problems.append(f"{load.undecided} objects are undecided")
     if load.slowest()[0] > replicated.OP_SECONDS_MAX:
         problems.append(f"slower than {replicated.OP_SECONDS_MAX} s: {load.summary()}")
-    return thrasher, load, problems
+    return thrasher, load, model, problems
 
 
 def main():
@@ -206,12 +347,13 @@ def main():
     parser.add_argument("--quiet", action="store_true")
     asked = parser.parse_args()
     harness.STOCK = asked.stock
-    cluster = replicated.make_cluster(asked.osds)
+    cluster = make_cluster(asked.osds)
     problems = ["interrupted"]
     try:
-        thrasher, load, problems = thrash(cluster, asked.minutes, asked.seed, asked.without,
-                                          (lambda _text: None) if asked.quiet else lambda text: print(text, flush=True))
+        thrasher, load, model, problems = thrash(cluster, asked.minutes, asked.seed, asked.without,
+                                                 (lambda _text: None) if asked.quiet else lambda text: print(text, flush=True))
         print(load.summary())
+        print(f"the model checker finished {model.operations()} operations")
         print(" ".join(f"{name}={count}" for name, count in sorted(thrasher.actions.items())))
         print("\n".join(problems) or "no problem")
         if problems:
