@@ -3,7 +3,7 @@
 use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::leases::{READ_LEASE, READ_LEASE_MARGIN};
-use super::peering::{common_version, log_run, members, take_over};
+use super::peering::{common_tail, common_version, log_run, members, take_over};
 use super::space::bytes_here;
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
@@ -83,7 +83,9 @@ impl Shard {
         let Some(peer) = primary.peers.get_mut(&osd) else { return };
         let last_update = peer.report.as_ref().map_or(Eversion::ZERO, |report| report.info.last_update);
         let common = match &peer.log {
-            Some(run) => common_version(&pg.log, run),
+            Some(run) => {
+                common_version(&pg.log, run).or_else(|| common_tail(pg.log.tail(), run.after, run.head))
+            }
             None => pg.log.has(last_update).then_some(last_update),
         };
         let log = log_run(&pg.log, common.unwrap_or(pg.log.tail()));
@@ -125,7 +127,8 @@ impl Shard {
             pg.log = PgLog::restored(Default::default(), Default::default(), run.after, run.after);
             pg.progress.last_backfill = Complete(HObject::min());
         }
-        if !pg.log.has(run.after) {
+        // After a split the entry of the common version may be a child's.
+        if !(pg.log.tail()..=pg.log.head()).contains(&run.after) {
             // The primary took this copy for another one: it asks again in a new interval, or when it repeats itself.
             pg.role = Role::Replica(Replica::Waiting);
             return;

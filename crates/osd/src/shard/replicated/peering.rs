@@ -207,7 +207,9 @@ impl Shard {
     /// The primary takes over the log of the copy that has the authority. False if it cannot: then it should not be primary.
     fn take_authoritative_log(&mut self, key: Key, run: LogRun, best: &PgCopyInfo, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
-        let Some(common) = common_version(&pg.log, &run) else { return false };
+        let common =
+            common_version(&pg.log, &run).or_else(|| common_tail(run.after, pg.log.tail(), pg.log.head()));
+        let Some(common) = common else { return false };
         let mut entries: Vec<_> = run.entries.into_iter().map(meta::entry_from_wire).collect();
         entries.retain(|entry| entry.version > common);
         let duplicates = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
@@ -313,6 +315,16 @@ pub(super) fn common_version(log: &PgLog, run: &LogRun) -> Option<Eversion> {
     of_run.into_iter().find(|version| log.has(*version))
 }
 
+/// The tail of the authoritative log, if another copy's log, from `copy_tail` to `copy_head`, reaches over it. Then the copy has
+/// all entries up to there. After a split the logs may have no entry in common: the newest common ones are a child's.
+pub(super) fn common_tail(
+    authority_tail: Eversion,
+    copy_tail: Eversion,
+    copy_head: Eversion,
+) -> Option<Eversion> {
+    (copy_tail..=copy_head).contains(&authority_tail).then_some(authority_tail)
+}
+
 /// Merges entries of the authoritative log into this copy, and gives the changes that make that durable.
 pub(super) fn take_over(
     pg: &mut Pg,
@@ -366,4 +378,42 @@ fn forget_restarted(peers: &mut BTreeMap<i32, Peer>, map: &OsdMap) {
     peers.retain(|osd, peer| {
         map.is_up(*osd) && map.osd(*osd).is_some_and(|row| row.info.up_from == peer.up_from)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::log::{EntryKind, LogEntry};
+    use wire::types::OsdId;
+
+    fn v(epoch: Epoch, version: u64) -> Eversion {
+        Eversion { epoch, version }
+    }
+
+    /// Of two PGs' objects: hash 0 stays, hash 1 is the child's after the split.
+    fn log(entries: &[(Eversion, u32)], tail: Eversion) -> PgLog {
+        let entry = |(version, hash): &(Eversion, u32)| {
+            let object = HObject { hash: *hash, name: "a".into(), ..HObject::min() };
+            LogEntry::of_osd(OsdId(0), EntryKind::Modify, object, *version, Eversion::ZERO, 0)
+        };
+        let mut log = PgLog::restored(Default::default(), Default::default(), tail, tail);
+        entries.iter().for_each(|e| log.push(entry(e)));
+        log.split_off(|object| object.hash == 1);
+        log
+    }
+
+    /// The newest entry of the copy behind was the child's. The authoritative log has only entries that are newer.
+    #[test]
+    fn logs_whose_common_entries_are_a_childs_part_at_tail() {
+        let behind = log(&[(v(60, 150), 1), (v(67, 281), 1)], v(50, 100));
+        let best = log(&[(v(67, 281), 1), (v(70, 282), 0)], v(60, 150));
+        let run = log_run(&best, behind.head());
+        assert_eq!((run.after, common_version(&behind, &run)), (best.tail(), None));
+        let common = common_tail(run.after, behind.tail(), behind.head());
+        assert_eq!(common, Some(v(60, 150)));
+        let run = log_run(&behind, best.head());
+        assert_eq!(common_tail(best.tail(), run.after, run.head), common, "as the primary sees a member");
+        assert_eq!(common_tail(v(40, 90), v(50, 100), v(67, 281)), None, "the copy was trimmed further");
+        assert_eq!(common_tail(v(68, 282), v(50, 100), v(67, 281)), None, "the copy ends before");
+    }
 }
