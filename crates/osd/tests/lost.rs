@@ -8,6 +8,7 @@ use harness::*;
 use osd::pg::role::LostMode::{self, Delete, Revert};
 use osd::shard::{Input, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer, ToControl, UnfoundPage};
 use osd_map::MapFlags;
+use store::ObjectStore;
 use wire::types::*;
 
 const ENOENT: i32 = -2;
@@ -368,6 +369,50 @@ fn copy_with_data_is_not_created_anew() {
     cluster.interval(vec![0, 1], vec![0, 1]);
     cluster.run();
     assert_eq!(cluster.get("a"), &b"new"[..]);
+}
+
+/// The store has the objects of its PG, and not the PG's records.
+fn without_records(mut store: store::MemoryStore) -> store::MemoryStore {
+    let object = store::ObjectId::pg_meta(pg());
+    let changes = vec![store::Change::Remove { object: object.clone() }, store::Change::Touch { object }];
+    store.submit(u64::MAX, store::Transaction { collection: store::Collection::Pg(pg()), changes });
+    while store.poll(&mut Vec::new()) {}
+    store
+}
+
+/// osd.0 alone has the newest write.
+#[test]
+fn unreadable_copy_is_no_survivor() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("a", b"new");
+    let zero = without_records(cluster.kill(0));
+    cluster.interval(vec![], vec![]);
+    cluster.start(0, zero);
+    cluster.start(1, one);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    assert_eq!(cluster.state(), "down");
+    assert_eq!(cluster.report().status.blocked_by, [0]);
+}
+
+#[test]
+fn unreadable_copy_is_not_created_anew() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"kept");
+    let zero = without_records(cluster.kill(0));
+    cluster.kill(1);
+    cluster.interval(vec![], vec![]);
+    cluster.start(0, zero);
+    cluster.start(1, memory_store());
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    let (state, epoch) = (cluster.state(), cluster.epoch);
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.state(), state);
 }
 
 /// The order of a new pool comes late: an OSD that is down has served the PG since.

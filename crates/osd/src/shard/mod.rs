@@ -94,6 +94,8 @@ pub struct Shard {
     /// Some session has something withheld.
     is_withholding: bool,
     loading: orders::Loading,
+    /// PGs with a copy here whose records cannot be read. They stay so until the next start.
+    unreadable: BTreeSet<SpgId>,
     signals: ShardSignals,
     /// The PG that is leaving for another core.
     departing: Option<Key>,
@@ -197,6 +199,7 @@ impl Shard {
             view: Arc::new(ClusterView::default()),
             pgs: Slab::new(),
             pg_by_id: FastMap::default(),
+            unreadable: BTreeSet::new(),
             sessions: FastMap::default(),
             pending: Slab::new(),
             notifies: FastMap::default(),

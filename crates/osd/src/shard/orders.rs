@@ -84,6 +84,7 @@ impl Shard {
             // Not to be served, and not to be touched: a person may want to look at it.
             Err(why) => {
                 let id = pg.id;
+                self.unreadable.insert(id);
                 self.loading.broken.push((id, why));
                 self.remove_pg(pg_key);
             }

@@ -107,6 +107,7 @@ pub struct PgCopyInfo {
     pub created: Epoch,
     /// The map since which this OSD's store holds the PG: the one that first marked its OSD up, or the one after an operator
     /// removed or imported the copy. A store that began later than an interval has lost what that interval wrote.
+    /// 0: the OSD has a copy whose records it cannot read. It survives no interval, and does not prove that nothing was there.
     pub store_since: Epoch,
     /// The interval in which this copy was last activated.
     pub activated: Epoch,

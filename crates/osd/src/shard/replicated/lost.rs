@@ -24,7 +24,7 @@ use codec::{Encode, Features};
 use std::collections::{BTreeMap, BTreeSet};
 use store::{Answer, Change, Query, ReadError, ReadRequest};
 use wire::types::{
-    Eversion, HObject, ObjectInfo, ObjectPull, PeerBody, ScanAnswer, ScanRequest, SnapId, SpgId,
+    CopyReport, Eversion, HObject, ObjectInfo, ObjectPull, PeerBody, ScanAnswer, ScanRequest, SnapId, SpgId,
 };
 
 /// Objects of one page of the list (stock's `osd_command_max_records`).
@@ -424,11 +424,12 @@ impl Pg {
         past.chain(reported).filter(|osd| *osd >= 0 && *osd != i32::MAX && *osd != own).collect()
     }
 
-    /// The primary knows what this OSD has.
+    /// The primary knows what this OSD has. One that cannot read its copy may have anything.
     pub fn has_probed(&self, osd: i32) -> bool {
+        let can_read = |report: &CopyReport| report.info.store_since != 0;
         self.role.primary().is_some_and(|primary| {
             primary.members.contains(&osd)
-                || primary.peers.get(&osd).is_some_and(|peer| peer.report.is_some())
+                || primary.peers.get(&osd).and_then(|peer| peer.report.as_ref()).is_some_and(can_read)
         })
     }
 }

@@ -183,7 +183,10 @@ impl Shard {
         let pg = &mut self.pgs[key];
         let Some(epoch) = pg.created_anew else { return false };
         let Some(primary) = pg.role.primary() else { return false };
-        let has_nothing = |info: &PgCopyInfo| info.created == 0 && info.last_update == Eversion::ZERO;
+        // An OSD that cannot read its copy may have all of it.
+        let has_nothing = |info: &PgCopyInfo| {
+            info.created == 0 && info.last_update == Eversion::ZERO && info.store_since != 0
+        };
         let mut others = primary.peers.values().filter_map(|peer| peer.report.as_ref());
         let is_lost =
             has_nothing(&pg.info(self.view.store_since)) && others.all(|report| has_nothing(&report.info));

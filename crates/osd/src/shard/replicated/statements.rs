@@ -69,14 +69,18 @@ impl Shard {
         its
     }
 
-    /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone.
+    /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone. A copy whose records cannot be read
+    /// is no survivor of any interval, and no proof of emptiness either: its store never held the PG, as far as it can tell.
     fn on_statement_without_pg(&mut self, now: Time, from: OsdId, message: MOSDPeer, fx: &mut Fx) {
         if message.body != PeerBody::Probe {
             return;
         }
         let info = PgCopyInfo {
             created: 0,
-            store_since: self.view.store_since_of(message.pg),
+            store_since: match self.unreadable.contains(&message.pg) {
+                true => 0,
+                false => self.view.store_since_of(message.pg),
+            },
             activated: 0,
             last_epoch_started: 0,
             last_epoch_clean: 0,
