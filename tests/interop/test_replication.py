@@ -168,6 +168,7 @@ class ThreeOsds(ReplicatedTest):
         pool = self.make_pool("told")
         # Stock reports PGs as undersized or inactive when they have been so for this long.
         self.client.ceph("config", "set", "global", "mon_pg_stuck_threshold", 3)
+        self.addCleanup(self.client.ceph, "config", "rm", "global", "mon_pg_stuck_threshold")
         with rados.Rados(conffile=str(self.cluster.conf), name="client.admin") as session, session.open_ioctx(pool) as io:
             # So many that no PG is empty: one without objects is not degraded.
             for n in range(200):
@@ -221,13 +222,13 @@ class ThreeOsds(ReplicatedTest):
         self.wait_up(1, 2)
         self.pgs.wait_clean()
         self.assert_healthy()
-        self.client.ceph("config", "rm", "global", "mon_pg_stuck_threshold")
 
     def test_slow_heartbeats_show_in_health_and_dump(self):
         """A limit that every heartbeat exceeds. "Minutes" of two seconds, so that the first is over soon."""
         options = [("debug_heartbeat_testing_span", "2"), ("osd_heartbeat_interval", "1"),
                    ("mon_warn_on_slow_ping_time", "0.001")]
         for name, value in options:
+            self.addCleanup(self.client.ceph, "config", "rm", "global", name)
             self.client.ceph("config", "set", "global", name, value)
         eventually(lambda: {"OSD_SLOW_PING_TIME_BACK", "OSD_SLOW_PING_TIME_FRONT"} <= set(self.checks()), 60, 0.5)
         for network in ("back", "front"):
@@ -236,6 +237,12 @@ class ThreeOsds(ReplicatedTest):
             self.assertRegex(check["summary"]["message"], rf"^Slow OSD heartbeats on {network} \(longest \d+\.\d{{3}}ms\)$")
             self.assertRegex(check["detail"][0]["message"],
                              rf"^Slow OSD heartbeats on {network} from osd\.\d \[.*\] to osd\.\d \[.*\] \d+\.\d{{3}} msec")
+
+        def pairs(of):
+            return {(row["from osd"], row["to osd"]) for row in self.client.json("tell", of, "dump_osd_network", 0)["entries"]}
+        # Each OSD has a first minute of its own, and the manager's report comes later still.
+        eventually(lambda: pairs("osd.0") == {(0, 1), (0, 2)})
+        eventually(lambda: pairs("mgr") == {(a, b) for a in range(3) for b in range(3) if a != b})
         everything = self.client.json("tell", "osd.0", "dump_osd_network", 0)
         self.assertEqual(everything["threshold"], 0)
         self.assertEqual({(row["from osd"], row["to osd"], row["interface"]) for row in everything["entries"]},
@@ -246,8 +253,6 @@ class ThreeOsds(ReplicatedTest):
             self.assertRegex(row["last update"], r"^\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d 20\d\d$")
             self.assertFalse(row["stale"])
         self.assertEqual(self.client.json("tell", "osd.0", "dump_osd_network", 1000000), {"threshold": 1000000, "entries": []})
-        pairs = {(row["from osd"], row["to osd"]) for row in self.client.json("tell", "mgr", "dump_osd_network", 0)["entries"]}
-        self.assertEqual(pairs, {(a, b) for a in range(3) for b in range(3) if a != b})
         for name, _ in options:
             self.client.ceph("config", "rm", "global", name)
         self.assert_healthy()
