@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import harness
+import kills
 import replicated
 import stock_cluster
 from harness import ROOT, ClusterTest
@@ -17,6 +18,8 @@ PINNED = ROOT / "tests/go-ceph"
 BINARY = ROOT / "target/tools/go-ceph-rados.test"
 PACKAGE = "github.com/ceph/go-ceph/rados"
 HEADER = Path("/usr/include/rados/librados.h")
+#: What the cases that talk to a cluster belong to.
+SUITE = "TestRadosTestSuite"
 VERDICT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 
 
@@ -69,11 +72,12 @@ class GoCeph(ClusterTest):
         else:
             cls.client.ceph("osd", "pool", "create", "first", "8")
 
-    def run_suite(self):
-        """The verdict of each case, and everything that was printed."""
+    def run_suite(self, only="."):
+        """The verdict of each case that the pattern `only` matches, and everything that was printed."""
         pattern = "|".join(case.rpartition("/")[2] for case, _ in skips())
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CEPH_")}
-        done = harness.run([BINARY, "-test.v", "-test.timeout", "240s", "-test.skip", f"^TestRadosTestSuite$/^({pattern})$"],
+        done = harness.run([BINARY, "-test.v", "-test.timeout", "240s", "-test.run", only,
+                            "-test.skip", f"^{SUITE}$/^({pattern})$"],
                            check=False, timeout=250, env={**environment, "CEPH_CONF": str(self.cluster.conf)})
         return {case: verdict for verdict, case in VERDICT.findall(done.text)}, done
 
@@ -85,6 +89,21 @@ class GoCeph(ClusterTest):
         for case in lines("stock-passes.txt"):
             with self.subTest(case):
                 self.assertEqual(verdicts.get(case), "PASS", done.text[-3000:] + done.errors[-2000:])
-        unlisted = sorted(set(verdicts) - set(lines("stock-passes.txt")) - {"TestRadosTestSuite"})
+        unlisted = sorted(set(verdicts) - set(lines("stock-passes.txt")) - {SUITE})
         self.assertEqual(unlisted, [], "cases that no list has")
         self.assertEqual(done.code, 0, done.text[-3000:] + done.errors[-2000:])
+
+    @unittest.skipUnless(harness.LONG, "each case in a process of its own and with deaths: a quarter of an hour, --long")
+    def test_cases_pass_while_osds_die(self):
+        """The primary of most PGs is killed at the beginning of each case, and again and again until it ends."""
+        cases = lines("stock-passes.txt")
+        harness.give_time(60 * len(cases))
+        for name in [case.partition("/")[2] for case in cases if case.startswith(SUITE) and case.count("/") == 1]:
+            with self.subTest(name):
+                with kills.Killer(self.cluster) as killer:
+                    verdicts, done = self.run_suite(f"^{SUITE}$/^{name}$")
+                print(f"{name}: deaths of OSDs {killer.deaths}", flush=True)
+                self.assertTrue(killer.deaths)
+                for case in cases:
+                    if case == f"{SUITE}/{name}" or case.startswith(f"{SUITE}/{name}/"):
+                        self.assertEqual(verdicts.get(case), "PASS", f"{case}\n{done.text[-3000:]}{done.errors[-2000:]}")
