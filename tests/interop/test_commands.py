@@ -189,6 +189,37 @@ class Changes(ClusterTest):
         self.assertEqual(ceph("tell", "osd.0", "config", "set", "no_such", "1", check=False).code, 2)
         self.assertEqual(ceph("tell", "osd.0", "config", "set", "osd_heartbeat_interval", "x", check=False).code, 22)
 
+    def test_crash_reports_are_kept_until_removed(self):
+        """The outputs are those of stock 16.2 for the same commands."""
+        client = self.client
+        now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        new, old = f"{now}.123456Z_new", "2025-01-02T03:04:05.000001Z_old"
+        for name, stamp, entity in ((new, f"{now}.123456Z", "osd.0"), (old, "2025-01-02T03:04:05.000001Z", "client.x")):
+            report = {"crash_id": name, "timestamp": stamp, "entity_name": entity, "utsname_hostname": "h1", "backtrace": ["f"]}
+            client.ceph("crash", "post", "-i", "-", stdin=json.dumps(report).encode())
+        wrong = client.ceph("crash", "post", "-i", "-", stdin=b'{"a":1}')
+        self.assertEqual(wrong.errors.strip(), "malformed crash metadata: missing 'crash_id' field")
+        lines = [line.split() for line in client.ceph("crash", "ls").text.splitlines()]
+        self.assertEqual(lines, [["ID", "ENTITY", "NEW"], [old, "client.x", "*"], [new, "osd.0", "*"]])
+        self.assertEqual([row["crash_id"] for row in client.json("crash", "ls")], [old, new])
+        self.assertEqual(client.ceph("crash", "stat").text, "2 crashes recorded\n" + "".join(
+            f"1 older than {days} days old:\n{old}\n" for days in (1, 3, 7)))
+        eventually(lambda: "RECENT_CRASH" in client.json("health")["checks"])
+        check = client.json("health", "detail")["checks"]["RECENT_CRASH"]
+        self.assertEqual(check["summary"], {"message": "1 daemons have recently crashed", "count": 1})
+        self.assertEqual(check["detail"], [{"message": f"osd.0 crashed on host h1 at {now}.123456Z"}])
+        client.ceph("crash", "archive", new)
+        eventually(lambda: "RECENT_CRASH" not in client.json("health")["checks"])
+        self.assertIn("archived", client.json("crash", "info", new))
+        self.assertEqual([row["crash_id"] for row in client.json("crash", "ls-new")], [old])
+        self.cluster.kill("mon.a")
+        self.cluster.start_daemon("mon.a")
+        eventually(lambda: [row["crash_id"] for row in client.json("crash", "ls")] == [old, new], 60)
+        client.ceph("crash", "prune", "30")
+        client.ceph("crash", "rm", new)
+        self.assertEqual(client.ceph("crash", "ls").text.strip(), "")
+        self.assertEqual(client.json("config-key", "dump", "mgr/crash"), {})
+
     def test_the_cluster_log_is_watched(self):
         watching = self.client.spawn("ceph", "-w")
         try:

@@ -4,6 +4,7 @@ use crate::PgMap;
 use crate::caps::Caps;
 use crate::commands::{self, Asker, Reaction, View};
 use crate::configs::Configs;
+use crate::crashes::Crashes;
 use crate::progress::RecoveryProgress;
 use command::Answer;
 use machine::Random;
@@ -124,7 +125,9 @@ pub(crate) fn react_as(pg_map: &PgMap, now: UTime, caps: &Caps, command: &str) -
         pg_map,
         configs: &configs,
         progress: &progress,
+        crashes: &Crashes::default(),
         connected: &connected,
+        input: b"",
     };
     let asker = Asker { name: "client.admin", caps, addr: EntityAddr::default() };
     commands::react(&view, &asker, command)

@@ -1,6 +1,7 @@
 //! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
 mod asked;
+mod keeping;
 
 use crate::caps::Caps;
 use crate::configs::Configs;
@@ -87,6 +88,7 @@ pub struct Manager {
     pg_map: PgMap,
     progress: RecoveryProgress,
     peers: BTreeMap<ConnId, Reporter>,
+    keeping: keeping::Keeping,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
@@ -139,6 +141,7 @@ impl Manager {
             pg_map: PgMap::default(),
             progress: RecoveryProgress::new(random),
             peers: BTreeMap::new(),
+            keeping: keeping::Keeping::default(),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
@@ -199,7 +202,10 @@ impl Manager {
 
     fn on_session(&mut self, now: Time, event: mon_client::Event, fx: Fx<'_>) {
         match event {
-            mon_client::Event::Connected { .. } => self.send_beacon(now, fx),
+            mon_client::Event::Connected { .. } => {
+                self.send_beacon(now, fx);
+                self.read_crashes(now, fx);
+            }
             mon_client::Event::OsdMap(message) => self.on_osd_map(now, &message, fx),
             mon_client::Event::Denied(why) => {
                 fx.push(Effect::Warn(format!("the monitor refuses mgr.{}: {why}", self.config.name)));
@@ -210,7 +216,7 @@ impl Manager {
                 }
             }
             mon_client::Event::Answer { id, answer } => {
-                if !self.on_mon_answer(id, &answer, fx) {
+                if !self.on_mon_answer(id, &answer, fx) && !self.on_kept(now, id, &answer, fx) {
                     self.on_mon_config(id, answer);
                 }
             }
@@ -282,9 +288,11 @@ impl Manager {
         if self.map.is_none() || !self.session.is_connected() {
             return;
         }
+        let mut health = self.pg_map.health(self.clock.at(now));
+        health.extend(self.keeping.crashes.health(self.clock.at(now)));
         let report = MMonMgrReport {
             paxos: PaxosHeader::default(),
-            health: HealthChecks(self.pg_map.health(self.clock.at(now))),
+            health: HealthChecks(health),
             service_map: Bytes::new(),
             progress: self.progress.events(self.clock.at(now)),
             gid: self.session.global_id(),
@@ -408,10 +416,12 @@ impl Manager {
                 fx.push(Effect::Net(NetEffect::Close { conn }));
             }
             Body::MMgrCommand(command) => {
-                self.on_command(now, Caller { conn, tid, form: Form::Command }, &command.command, fx);
+                let caller = Caller { conn, tid, form: Form::Command };
+                self.on_command(now, caller, &command.command, &command.input, fx);
             }
             Body::MCommand(command) => {
-                self.on_command(now, Caller { conn, tid, form: Form::Tell }, &command.command, fx);
+                let caller = Caller { conn, tid, form: Form::Tell };
+                self.on_command(now, caller, &command.command, &command.input, fx);
             }
             _ => {}
         }
@@ -494,6 +504,9 @@ impl Machine for Manager {
                 }
                 if self.mon_config_at <= now {
                     self.ask_mon_config(now, effects);
+                    if !self.keeping.crashes.is_loaded() && self.session.is_connected() {
+                        self.read_crashes(now, effects);
+                    }
                 }
                 if self.beacon_at <= now {
                     let wall = self.clock.at(now);

@@ -234,7 +234,8 @@ mod tests {
         let problem = |text: &str, set| format!("{:#}", read(text, set).unwrap_err());
         assert!(problem("[osd]\nshoal cores = many\n", &[]).contains("shoal_cores = many"));
         assert!(problem("", &[("no_such", "1")]).contains("no_such"));
-        let (_, others) = read("[global]\nosd recovery max active hdd = many\nrgw_nonsense = 1\n", &[]).unwrap();
+        let (_, others) =
+            read("[global]\nosd recovery max active hdd = many\nrgw_nonsense = 1\n", &[]).unwrap();
         assert_eq!(others.len(), 2);
     }
 

@@ -126,7 +126,9 @@ mod tests {
             pg_map: &PgMap::default(),
             configs: &configs,
             progress: &RecoveryProgress::new(Random::from_number(1)),
+            crashes: &Default::default(),
             connected: &Default::default(),
+            input: b"",
         };
         run(&view, &Args::parse(command).unwrap())
     }

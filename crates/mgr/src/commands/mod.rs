@@ -4,6 +4,7 @@
 //! answers it from the last reports. Some commands also act: they send orders to OSDs, or ask the monitor for a change.
 
 mod config;
+mod crash;
 mod dump;
 mod force;
 mod osd;
@@ -20,6 +21,7 @@ mod tests;
 use crate::PgMap;
 use crate::caps::{Access, Caps, Request};
 use crate::configs::Configs;
+use crate::crashes::{Change, Crashes};
 use crate::progress::{RecoveryProgress, Setting};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
@@ -35,8 +37,11 @@ pub(crate) struct View<'a> {
     pub pg_map: &'a PgMap,
     pub configs: &'a Configs,
     pub progress: &'a RecoveryProgress,
+    pub crashes: &'a Crashes,
     /// OSDs that have a session with this manager.
     pub connected: &'a BTreeSet<i32>,
+    /// The command's input (`-i FILE`).
+    pub input: &'a [u8],
 }
 
 /// The manager's reaction to a command.
@@ -52,6 +57,8 @@ pub(crate) enum Reaction {
         command: Json,
         body: String,
     },
+    /// Have the monitors keep these changes, then answer. Without changes the answer is given at once.
+    ChangeCrashes(Vec<Change>),
     SetProgress {
         setting: Setting,
         status: &'static str,
@@ -163,6 +170,17 @@ table! {
     "Show running configuration", mgr r => config::show;
     "config show-with-defaults name=who,type=CephString",
     "Show running configuration (including compiled-in defaults)", mgr r => config::show_with_defaults;
+    "crash info name=id,type=CephString", "show crash dump metadata", mgr r => crash::info;
+    "crash ls", "Show new and archived crash dumps", mgr r => crash::ls;
+    "crash ls-new", "Show new crash dumps", mgr r => crash::ls_new;
+    "crash post", "Add a crash dump (use -i <jsonfile>)", mgr rw => crash::post;
+    "crash prune name=keep,type=CephString", "Remove crashes older than <keep> days", mgr rw => crash::prune;
+    "crash rm name=id,type=CephString", "Remove a saved crash <id>", mgr rw => crash::rm;
+    "crash stat", "Summarize recorded crashes", mgr r => crash::stat;
+    "crash json_report name=hours,type=CephString", "Crashes in the last <hours> hours", mgr r => crash::json_report;
+    "crash archive name=id,type=CephString", "Acknowledge a crash and silence health warning(s)",
+    mgr w => crash::archive;
+    "crash archive-all", "Acknowledge all new crashes and silence health warning(s)", mgr w => crash::archive_all;
     "service dump", "dump service map", service r => service::dump;
     "service status", "dump service state", service r => service::status;
     "progress", "Show progress of recovery operations", mgr r => service::progress;

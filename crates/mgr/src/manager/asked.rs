@@ -13,7 +13,7 @@ use std::time::Duration;
 use wire::messages::{Body, MCommandReply, MMgrCommandReply, MMonCommand, Message, PaxosHeader};
 
 /// A change that the monitor has not answered by then has failed for the client.
-const MONITOR_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const MONITOR_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The kind of message that a command came in, and that its answer goes out in.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    fn reply(self, answer: Answer) -> Effect {
+    pub(super) fn reply(self, answer: Answer) -> Effect {
         let Answer { result, status, body: output } = answer;
         let message = match self.form {
             Form::Command => Message::with_tid(self.tid, MMgrCommandReply { result, status, output }),
@@ -50,10 +50,17 @@ pub(super) struct Relay {
 }
 
 impl Manager {
-    pub(super) fn on_command(&mut self, now: Time, caller: Caller, command: &[String], fx: Fx<'_>) {
+    pub(super) fn on_command(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        command: &[String],
+        input: &[u8],
+        fx: Fx<'_>,
+    ) {
         let reaction = match caller.form {
-            Form::Command => self.react(now, caller.conn, command),
-            Form::Tell => self.tell(now, caller.conn, command),
+            Form::Command => self.react(now, caller.conn, command, input),
+            Form::Tell => self.tell(now, caller.conn, command, input),
         };
         match reaction {
             Reaction::Answer(answer) => fx.push(caller.reply(answer)),
@@ -74,10 +81,11 @@ impl Manager {
                 fx.push(caller.reply(Answer::ok(status)));
             }
             Reaction::AskMonitor { command, body } => self.ask_monitor(now, caller, command, body, fx),
+            Reaction::ChangeCrashes(changes) => self.change_crashes(now, caller, changes, fx),
         }
     }
 
-    fn react(&self, now: Time, conn: ConnId, command: &[String]) -> Reaction {
+    fn react(&self, now: Time, conn: ConnId, command: &[String], input: &[u8]) -> Reaction {
         let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session").into() };
         let connected: BTreeSet<i32> =
             self.peers.values().filter_map(|peer| peer.peer.identity.osd()).collect();
@@ -87,7 +95,9 @@ impl Manager {
             pg_map: &self.pg_map,
             configs: &self.configs,
             progress: &self.progress,
+            crashes: &self.keeping.crashes,
             connected: &connected,
+            input,
         };
         let name = reporter.peer.identity.name().to_string();
         let asker = Asker { name: &name, caps: &reporter.caps, addr: reporter.peer.socket };
@@ -95,7 +105,7 @@ impl Manager {
     }
 
     /// `ceph tell mgr.x …`: to the daemon itself, which takes every permission.
-    fn tell(&mut self, now: Time, conn: ConnId, command: &[String]) -> Reaction {
+    fn tell(&mut self, now: Time, conn: ConnId, command: &[String], input: &[u8]) -> Reaction {
         let Some(reporter) = self.peers.get(&conn) else { return Answer::invalid("no session").into() };
         let args = match Args::parse(&command.concat()) {
             Ok(args) => args,
@@ -107,7 +117,7 @@ impl Manager {
         }
         // `config show WHO` is a command of the manager, `config show` one of the daemon.
         if args.text("who").is_some() || !option_commands::has(&prefix) {
-            return self.react(now, conn, command);
+            return self.react(now, conn, command, input);
         }
         if !reporter.caps.allow_all() {
             let why = "connection does not have capabilities to run this command";
@@ -154,17 +164,17 @@ impl Manager {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::senders_tests::{manager, peer};
     use super::*;
     use crate::fixture::{pg_map, report, text};
     use machine::Effects;
     use wire::messages::{MMonCommandAck, MOSDForceRecovery};
 
-    const CLIENT: ConnId = ConnId::accepted(1);
+    pub const CLIENT: ConnId = ConnId::accepted(1);
 
     /// A manager of a degraded cluster, with sessions of an administrator and of OSDs 0 and 1.
-    fn served() -> Manager {
+    pub fn served() -> Manager {
         let mut manager = manager();
         manager.pg_map = pg_map();
         for (index, name) in ["client.admin", "osd.0", "osd.1"].iter().enumerate() {
@@ -175,13 +185,18 @@ mod tests {
     }
 
     fn command(manager: &mut Manager, text: &str) -> Vec<Effect> {
+        command_with(manager, text, b"")
+    }
+
+    /// A command with input.
+    pub fn command_with(manager: &mut Manager, text: &str, input: &[u8]) -> Vec<Effect> {
         let mut fx = Effects::new();
         let caller = Caller { conn: CLIENT, tid: 9, form: Form::Command };
-        manager.on_command(Time(5), caller, &[text.to_owned()], &mut fx);
+        manager.on_command(Time(5), caller, &[text.to_owned()], input, &mut fx);
         fx.take()
     }
 
-    fn answers(effects: Vec<Effect>) -> Vec<Answer> {
+    pub fn answers(effects: Vec<Effect>) -> Vec<Answer> {
         let answer = |effect| match effect {
             Effect::Net(NetEffect::Send { conn: CLIENT, message }) => match message.body {
                 Body::MMgrCommandReply(m) if message.tid == 9 => {

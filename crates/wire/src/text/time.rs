@@ -15,6 +15,42 @@ pub fn stamp(t: UTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
 }
 
+/// `2026-01-31T23:59:59.123456Z`, or a space in the place of the `T`, with or without the `Z`: a point in time that a person or a
+/// program outside of the cluster writes. `None` for other texts, days that no month has, and times outside of a [`UTime`].
+pub fn parse_stamp(text: &str) -> Option<UTime> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (date, time) = text.split_once(['T', ' '])?;
+    let (time, fraction) = time.split_once('.')?;
+    let number = |text: &str, digits: std::ops::RangeInclusive<usize>| -> Option<u32> {
+        let fits = digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        fits.then(|| text.parse().ok())?
+    };
+    let three = |text: &str, separator: char, digits_of_first: usize| -> Option<[u32; 3]> {
+        let (first, rest) = text.split_once(separator)?;
+        let (second, third) = rest.split_once(separator)?;
+        Some([number(first, 1..=digits_of_first)?, number(second, 1..=2)?, number(third, 1..=2)?])
+    };
+    let [year, month, day] = three(date, '-', 4)?;
+    let [hour, minute, second] = three(time, ':', 2)?;
+    let micros = number(fraction, 1..=6)? * 10u32.pow(6 - fraction.len() as u32);
+    if year < 1970 || !(1..=12).contains(&month) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let days = days_of(year, month, day);
+    let sec = days.checked_mul(86_400)?.checked_add(hour * 3600 + minute * 60 + second)?;
+    (date_of(days) == (year, month, day)).then_some(UTime { sec, nsec: micros * 1000 })
+}
+
+/// The inverse of [`date_of`].
+fn days_of(year: u32, month: u32, day: u32) -> u32 {
+    let year_from_march = if month <= 2 { year - 1 } else { year };
+    let month_from_march = (month + 9) % 12;
+    let (era, year_of_era) = (year_from_march / 400, year_from_march % 400);
+    let day_of_year = (153 * month_from_march + 2) / 5 + day;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    (era * 146_097 + day_of_era).saturating_sub(719_469)
+}
+
 /// `Wed Sep  4 17:04:49 2019`, as `asctime` writes it. Always UTC.
 pub fn asctime(t: UTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -88,6 +124,42 @@ mod tests {
         assert_eq!(stamp(UTime { sec: 951_782_400, nsec: 1_000 }), "2000-02-29T00:00:00.000001+0000");
         assert_eq!(stamp(UTime { sec: 1_798_761_599, nsec: 999_999_999 }), "2026-12-31T23:59:59.999999+0000");
         assert_eq!(stamp(UTime::ZERO), "0.000000");
+    }
+
+    #[test]
+    fn stamps_are_read_as_they_are_written() {
+        for sec in [0, 951_782_399, 951_782_400, 1_709_164_800, 1_798_761_599, u32::MAX] {
+            let t = UTime { sec: sec.max(400_000_000), nsec: 123_456_000 };
+            let text = stamp(t);
+            let text = text.strip_suffix("+0000").unwrap();
+            assert_eq!(parse_stamp(&format!("{text}Z")), Some(t), "{text}");
+            assert_eq!(parse_stamp(&text.replace('T', " ")), Some(t), "{text}");
+        }
+        assert_eq!(parse_stamp("1970-01-01T00:00:00.5Z"), Some(UTime { sec: 0, nsec: 500_000_000 }));
+        for text in [
+            "",
+            "yesterday",
+            "2026-01-01",
+            "2026-01-01T00:00:00",
+            "2026-02-30T00:00:00.0Z",
+            "2026-13-01T00:00:00.0Z",
+            "2026-00-01T00:00:00.0Z",
+            "2026-01-00T00:00:00.0Z",
+            "2026-01-32T00:00:00.0Z",
+            "2026-01-01T24:00:00.0Z",
+            "2026-01-01T00:60:00.0Z",
+            "2026-01-01T00:00:60.0Z",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00.1234567Z",
+            "2026-01-01T00:00:00.+1Z",
+            "9999-01-01T00:00:00.0Z",
+            "1969-12-31T00:00:00.0Z",
+            "2026-01-01-01T00:00:00.0Z",
+            "0000-00-00T00:00:00.0",
+            "é026-01-01T00:00:00.0Z",
+        ] {
+            assert_eq!(parse_stamp(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,0 +1,241 @@
+//! Reports of crashed daemons, which `ceph-crash` or a person posts. The monitors keep them, under the keys where stock's
+//! manager looks for them; health warns of new ones until somebody archives them.
+
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use wire::text::{parse_stamp, stamp};
+use wire::types::{HealthCheck, HealthStatus, UTime};
+
+/// Where the monitors keep reports, each under its id.
+pub(crate) const PREFIX: &str = "mgr/crash/crash/";
+/// As long as the monitors take a value.
+const REPORT_BYTES_MAX: usize = 64 << 10;
+/// A daemon that crashes again and again does not fill the monitors' store.
+const REPORTS_MAX: usize = 4096;
+/// A new report makes a warning for two weeks, as stock's `mgr/crash/warn_recent_interval` has it.
+const WARN_SECONDS: u64 = 14 * 24 * 60 * 60;
+/// Crashes that the warning describes.
+const DESCRIBED_MAX: usize = 30;
+
+/// One crash.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Report {
+    pub id: String,
+    pub at: UTime,
+    pub fields: Map<String, Value>,
+}
+
+impl Report {
+    /// A posted report, or one that the monitors keep.
+    pub fn parse(text: &[u8]) -> Result<Report, String> {
+        if text.len() > REPORT_BYTES_MAX {
+            return Err(format!("{} bytes, at most {REPORT_BYTES_MAX} may be", text.len()));
+        }
+        let fields = match serde_json::from_slice(text) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => return Err("not a JSON object".into()),
+            Err(why) => return Err(why.to_string()),
+        };
+        let field = |name: &str| match fields.get(name) {
+            Some(Value::String(text)) => Ok(text.as_str()),
+            Some(_) => Err(format!("'{name}' is not text")),
+            None => Err(format!("missing '{name}' field")),
+        };
+        let id = field("crash_id")?.to_owned();
+        if id.is_empty() || id.contains(|c: char| c.is_control()) {
+            return Err("'crash_id' is empty or has control characters".into());
+        }
+        let time = field("timestamp")?;
+        let at = parse_stamp(time)
+            .ok_or_else(|| format!("time data '{time}' does not match format '%Y-%m-%dT%H:%M:%S.%fZ'"))?;
+        Ok(Report { id, at, fields })
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str)
+    }
+
+    /// The daemon or client.
+    pub fn entity(&self) -> Option<&str> {
+        self.text("entity_name")
+    }
+
+    pub fn process(&self) -> Option<&str> {
+        self.text("process_name")
+    }
+
+    pub fn is_new(&self) -> bool {
+        !self.fields.contains_key("archived")
+    }
+
+    pub fn archived(&self, now: UTime) -> Report {
+        let mut report = self.clone();
+        let when = stamp(now);
+        let when = when.split_once('+').map_or(&*when, |(time, _zone)| time).replace('T', " ");
+        report.fields.insert("archived".into(), when.into());
+        report
+    }
+
+    pub fn to_text(&self) -> String {
+        Value::Object(self.fields.clone()).to_string()
+    }
+}
+
+/// One change of what the monitors keep.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    Put(Report),
+    Remove(String),
+}
+
+/// What the monitors keep, as of their last answer.
+#[derive(Debug, Default)]
+pub(crate) struct Crashes {
+    known: BTreeMap<String, Report>,
+    /// `false` until the monitors have told what they keep.
+    is_loaded: bool,
+}
+
+impl Crashes {
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded
+    }
+
+    /// Takes the answer to `config-key dump`. Returns the keys whose values are no reports: they stay where they are.
+    pub fn load(&mut self, dump: &[u8]) -> Result<Vec<String>, serde_json::Error> {
+        let values: BTreeMap<String, String> = serde_json::from_slice(dump)?;
+        self.known.clear();
+        self.is_loaded = true;
+        let mut damaged = Vec::new();
+        for (key, value) in values {
+            let Some(id) = key.strip_prefix(PREFIX) else { continue };
+            match Report::parse(value.as_bytes()) {
+                Ok(report) if report.id == id => {
+                    self.known.insert(report.id.clone(), report);
+                }
+                _ => damaged.push(key),
+            }
+        }
+        Ok(damaged)
+    }
+
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Put(report) => {
+                self.known.insert(report.id.clone(), report);
+            }
+            Change::Remove(id) => {
+                self.known.remove(&id);
+            }
+        }
+    }
+
+    pub fn get(&self, id: &str) -> Option<&Report> {
+        self.known.get(id)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.known.len() >= REPORTS_MAX
+    }
+
+    /// The oldest first.
+    pub fn by_time(&self) -> Vec<&Report> {
+        let mut reports: Vec<&Report> = self.known.values().collect();
+        reports.sort_by_key(|report| report.at);
+        reports
+    }
+
+    /// Those that are older than so many seconds, the oldest first.
+    pub fn older_than(&self, now: UTime, seconds: i64) -> Vec<&Report> {
+        let limit = i64::from(now.sec) - seconds;
+        self.by_time().into_iter().filter(|report| i64::from(report.at.sec) < limit).collect()
+    }
+
+    /// RECENT_CRASH, in stock's words.
+    pub fn health(&self, now: UTime) -> Option<(String, HealthCheck)> {
+        let since = u64::from(now.sec).saturating_sub(WARN_SECONDS);
+        let is_recent = |report: &&Report| report.is_new() && u64::from(report.at.sec) > since;
+        let recent: Vec<&Report> = self.by_time().into_iter().filter(is_recent).collect();
+        let describe = |report: &&Report| {
+            format!(
+                "{} crashed on host {} at {}",
+                report.entity().unwrap_or("unidentified daemon"),
+                report.text("utsname_hostname").unwrap_or("(unknown)"),
+                report.text("timestamp").unwrap_or("(unknown)"),
+            )
+        };
+        let check = HealthCheck {
+            severity: HealthStatus::WARN,
+            summary: format!("{} daemons have recently crashed", recent.len()),
+            detail: recent.iter().take(DESCRIBED_MAX).map(describe).collect(),
+            count: recent.len() as i64,
+        };
+        (!recent.is_empty()).then(|| ("RECENT_CRASH".into(), check))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post(text: &str) -> Result<Report, String> {
+        Report::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn reports_without_id_or_time_are_refused() {
+        let refused = |text: &str| post(text).unwrap_err();
+        assert!(refused("nonsense").contains("line 1 column 2"));
+        assert_eq!(refused("[]"), "not a JSON object");
+        assert_eq!(refused("{}"), "missing 'crash_id' field");
+        assert_eq!(refused(r#"{"crash_id":"x"}"#), "missing 'timestamp' field");
+        assert_eq!(refused(r#"{"crash_id":5,"timestamp":""}"#), "'crash_id' is not text");
+        assert!(
+            refused(r#"{"crash_id":"x","timestamp":"yesterday"}"#)
+                .starts_with("time data 'yesterday' does not")
+        );
+        assert!(
+            refused(r#"{"crash_id":"a\nb","timestamp":"2026-01-01T00:00:00.000000Z"}"#).contains("control")
+        );
+        assert!(
+            post(&format!("{{\"crash_id\":\"{}\"}}", "x".repeat(REPORT_BYTES_MAX)))
+                .unwrap_err()
+                .contains("bytes")
+        );
+        assert!(
+            post(&format!("{}{}", "[".repeat(30_000), "]".repeat(30_000))).unwrap_err().contains("recursion")
+        );
+    }
+
+    #[test]
+    fn new_reports_warn_for_two_weeks_until_archived() {
+        let report =
+            post(r#"{"crash_id":"x","timestamp":"2026-01-01T00:00:00.5Z","entity_name":"osd.1"}"#).unwrap();
+        let at = report.at.sec;
+        let mut crashes = Crashes::default();
+        crashes.apply(Change::Put(report.clone()));
+        let now = |sec| UTime { sec, nsec: 0 };
+        let (code, check) = crashes.health(now(at + 60)).unwrap();
+        assert_eq!(
+            (&*code, &*check.summary, check.count),
+            ("RECENT_CRASH", "1 daemons have recently crashed", 1)
+        );
+        assert_eq!(check.detail, ["osd.1 crashed on host (unknown) at 2026-01-01T00:00:00.5Z"]);
+        assert!(crashes.health(now(at + 14 * 86_400)).is_none());
+        let archived = report.archived(now(at + 61));
+        assert_eq!(archived.text("archived"), Some("2026-01-01 00:01:01.000000"));
+        crashes.apply(Change::Put(archived));
+        assert!(crashes.health(now(at + 62)).is_none());
+    }
+
+    #[test]
+    fn what_the_monitors_keep_is_loaded() {
+        let mut crashes = Crashes::default();
+        let dump = r#"{"mgr/crash/crash/x":"{\"crash_id\":\"x\",\"timestamp\":\"2026-01-01T00:00:00.000000Z\"}",
+            "mgr/crash/crash/y":"{\"crash_id\":\"x\",\"timestamp\":\"2026-01-01T00:00:00.000000Z\"}",
+            "mgr/crash/crash/z":"nonsense", "mgr/crash/other":"1"}"#;
+        assert_eq!(crashes.load(dump.as_bytes()).unwrap(), ["mgr/crash/crash/y", "mgr/crash/crash/z"]);
+        assert!(crashes.is_loaded() && crashes.get("x").is_some() && crashes.by_time().len() == 1);
+        assert!(Crashes::default().load(b"[]").is_err());
+    }
+}

@@ -1,0 +1,223 @@
+//! Crash reports and the monitors, which keep them: all are read at every new session, and a change counts when the monitors have
+//! it.
+
+use super::asked::{Caller, MONITOR_TIMEOUT};
+use super::{Effect, Fx, Manager};
+use crate::crashes::{Change, Crashes, PREFIX};
+use bytes::Bytes;
+use command::{Answer, Json, errno, object};
+use machine::Time;
+use mon_client::{RequestId, TimedOut};
+use std::collections::BTreeMap;
+use wire::messages::{Body, MMonCommand, PaxosHeader};
+
+#[derive(Default)]
+pub(super) struct Keeping {
+    pub crashes: Crashes,
+    /// The question for all that the monitors keep.
+    asked: Option<RequestId>,
+    /// Changes that the monitors have not answered, each with the command that it is a part of.
+    under_way: BTreeMap<RequestId, (Change, u64)>,
+    commands: BTreeMap<u64, Command>,
+    last_command: u64,
+}
+
+/// A client's command whose changes are under way.
+struct Command {
+    caller: Caller,
+    left: usize,
+    /// The first refusal of the monitors.
+    answer: Answer,
+}
+
+impl Manager {
+    fn ask_to_keep(&mut self, now: Time, command: &Json, fx: Fx<'_>) -> Option<RequestId> {
+        let ask = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: self.session.fsid(),
+            command: vec![command.compact()],
+            input: Bytes::new(),
+        };
+        let mut asked = None;
+        self.with_session(now, fx, |session, fx| {
+            asked = Some(session.request(now, ask, Some(MONITOR_TIMEOUT), fx));
+        });
+        asked
+    }
+
+    pub(super) fn read_crashes(&mut self, now: Time, fx: Fx<'_>) {
+        if self.keeping.asked.is_none() {
+            let dump = object! { "prefix" => "config-key dump", "key" => PREFIX };
+            self.keeping.asked = self.ask_to_keep(now, &dump, fx);
+        }
+    }
+
+    /// Asks the monitors for these changes. The client is answered when they have answered each.
+    pub(super) fn change_crashes(&mut self, now: Time, caller: Caller, changes: Vec<Change>, fx: Fx<'_>) {
+        if changes.is_empty() {
+            return fx.push(caller.reply(Answer::ok("")));
+        }
+        self.keeping.last_command += 1;
+        let number = self.keeping.last_command;
+        let command = Command { caller, left: changes.len(), answer: Answer::ok("") };
+        self.keeping.commands.insert(number, command);
+        for change in changes {
+            let ask = match &change {
+                Change::Put(report) => {
+                    let key = format!("{PREFIX}{}", report.id);
+                    object! { "prefix" => "config-key set", "key" => key, "val" => report.to_text() }
+                }
+                Change::Remove(id) => {
+                    object! { "prefix" => "config-key rm", "key" => format!("{PREFIX}{id}") }
+                }
+            };
+            let asked = self.ask_to_keep(now, &ask, fx);
+            self.keeping.under_way.extend(asked.map(|id| (id, (change, number))));
+        }
+    }
+
+    /// True when the answer was to a question of this module.
+    pub(super) fn on_kept(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: &Result<Body, TimedOut>,
+        fx: Fx<'_>,
+    ) -> bool {
+        if self.keeping.asked == Some(id) {
+            self.keeping.asked = None;
+            self.on_crashes_read(answer, fx);
+            self.note_news(now);
+            return true;
+        }
+        let Some((change, number)) = self.keeping.under_way.remove(&id) else { return false };
+        let refusal = match answer {
+            Ok(Body::MMonCommandAck(ack)) if ack.result == 0 => {
+                self.keeping.crashes.apply(change);
+                self.note_news(now);
+                None
+            }
+            Ok(Body::MMonCommandAck(ack)) => {
+                Some(Answer { result: ack.result, status: ack.status.clone(), body: Bytes::new() })
+            }
+            _ => Some(Answer::error(errno::ETIMEDOUT, "the monitor has not answered: try again")),
+        };
+        let Some(command) = self.keeping.commands.get_mut(&number) else { return true };
+        command.left -= 1;
+        if command.answer.result == 0 {
+            command.answer = refusal.unwrap_or_default();
+        }
+        if command.left == 0 {
+            let Some(Command { caller, answer, .. }) = self.keeping.commands.remove(&number) else {
+                return true;
+            };
+            // The client may have gone meanwhile.
+            if self.peers.contains_key(&caller.conn) {
+                fx.push(caller.reply(answer));
+            }
+        }
+        true
+    }
+
+    fn on_crashes_read(&mut self, answer: &Result<Body, TimedOut>, fx: Fx<'_>) {
+        let Ok(Body::MMonCommandAck(ack)) = answer else { return };
+        let problem = match self.keeping.crashes.load(&ack.output) {
+            _ if ack.result != 0 => format!("crash reports cannot be read from the monitors: {}", ack.status),
+            Err(why) => format!("crash reports cannot be read from the monitors: {why}"),
+            Ok(damaged) if damaged.is_empty() => return,
+            Ok(damaged) => {
+                format!("not crash reports: {}; remove them with `ceph config-key rm`", damaged.join(", "))
+            }
+        };
+        fx.push(Effect::Warn(problem));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asked::tests::{CLIENT, answers, command_with, served};
+    use super::*;
+    use crate::fixture::text;
+    use machine::Effects;
+    use wire::messages::MMonCommandAck;
+
+    const REPORT: &str =
+        r#"{"crash_id":"x","timestamp":"2026-01-01T00:00:00.000000Z","entity_name":"osd.1"}"#;
+
+    fn ask(manager: &mut Manager, command: &str) -> Vec<Answer> {
+        answers(command_with(manager, command, REPORT.as_bytes()))
+    }
+
+    /// The monitors answer the oldest question.
+    fn kept(manager: &mut Manager, result: i32, output: &'static str) -> Vec<Answer> {
+        let asked = manager.keeping.asked.or(manager.keeping.under_way.keys().next().copied());
+        let ack = MMonCommandAck {
+            paxos: PaxosHeader::default(),
+            result,
+            status: "as the monitors say".into(),
+            command: Vec::new(),
+            output: Bytes::from_static(output.as_bytes()),
+        };
+        let mut fx = Effects::new();
+        assert!(manager.on_kept(Time(6), asked.expect("a question"), &Ok(ack.into()), &mut fx));
+        answers(fx.take())
+    }
+
+    fn loaded() -> Manager {
+        let mut manager = served();
+        manager.read_crashes(Time(5), &mut Effects::new());
+        kept(&mut manager, 0, "{}");
+        manager
+    }
+
+    #[test]
+    fn nothing_is_said_before_the_monitors_have_told() {
+        let mut manager = served();
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#)[0].result, -errno::EAGAIN);
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0].result, -errno::EAGAIN);
+        manager.read_crashes(Time(5), &mut Effects::new());
+        kept(&mut manager, -errno::EACCES, "");
+        assert!(!manager.keeping.crashes.is_loaded(), "refused is not empty");
+        manager.read_crashes(Time(5), &mut Effects::new());
+        kept(&mut manager, 0, "{}");
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0], Answer::ok(""));
+    }
+
+    #[test]
+    fn report_counts_when_the_monitors_have_it() {
+        let mut manager = loaded();
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#), []);
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0], Answer::ok(""));
+        assert_eq!(kept(&mut manager, -errno::ENOSPC, "")[0].result, -errno::ENOSPC);
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0], Answer::ok(""));
+        ask(&mut manager, r#"{"prefix":"crash post"}"#);
+        assert_eq!(kept(&mut manager, 0, ""), [Answer::ok("")]);
+        assert_eq!(
+            text(&ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0]),
+            "ID  ENTITY  NEW  \nx   osd.1    *   \n"
+        );
+        assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#), [Answer::ok("")], "it is known");
+        assert!(manager.keeping.under_way.is_empty());
+    }
+
+    #[test]
+    fn command_of_many_changes_is_answered_once() {
+        let mut manager = loaded();
+        for id in ["a", "b", "c"] {
+            let report = REPORT.replace("\"x\"", &format!("\"{id}\""));
+            command_with(&mut manager, r#"{"prefix":"crash post"}"#, report.as_bytes());
+            kept(&mut manager, 0, "");
+        }
+        let prune = r#"{"prefix":"crash prune","keep":"-100000"}"#;
+        assert_eq!(ask(&mut manager, prune), []);
+        assert_eq!(kept(&mut manager, 0, ""), []);
+        assert_eq!(kept(&mut manager, -errno::EACCES, ""), []);
+        assert_eq!(kept(&mut manager, 0, "")[0].result, -errno::EACCES);
+        assert_eq!(manager.keeping.crashes.by_time().len(), 1);
+        assert_eq!(ask(&mut manager, prune), []);
+        manager.on_peer_gone(CLIENT);
+        assert_eq!(kept(&mut manager, 0, ""), [], "the client is gone");
+        assert_eq!(manager.keeping.crashes.by_time().len(), 0, "the change counts all the same");
+        assert!(manager.keeping.commands.is_empty());
+    }
+}
