@@ -88,7 +88,7 @@ pub(crate) enum Change {
     Remove(String),
 }
 
-/// What the monitors keep, as of their last answer.
+/// The reports that the monitors keep, as of their last answer.
 #[derive(Debug, Default)]
 pub(crate) struct Crashes {
     known: BTreeMap<String, Report>,
