@@ -148,6 +148,11 @@ fn deleted_object_is_gone_everywhere_and_can_be_written() {
 
 /// osd.2, the primary, has the oldest version, osd.1 a newer one, and osd.0, which is dead, had the newest.
 fn three_versions() -> Cluster {
+    three_versions_and_newest().0
+}
+
+/// With the store of osd.0.
+fn three_versions_and_newest() -> (Cluster, store::MemoryStore) {
     let mut cluster = Cluster::new(3, vec![0, 1, 2]);
     cluster.put("a", b"first");
     let two = cluster.kill(2);
@@ -163,11 +168,11 @@ fn three_versions() -> Cluster {
     cluster.start(2, two);
     cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
     cluster.run();
-    cluster.kill(0);
+    let zero = cluster.kill(0);
     cluster.interval(vec![2, 1], vec![2, 1]);
     cluster.run();
     cluster.declare_lost(0);
-    cluster
+    (cluster, zero)
 }
 
 #[test]
@@ -229,6 +234,153 @@ fn revert_that_a_death_interrupts_can_be_repeated() {
         assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"second"[..]), "after {steps} steps");
     }
     assert!(undone > 2 && undone < 60, "{undone}");
+}
+
+/// osd.0 returns while its object is being returned to an older version, and turns out to have lost it.
+#[test]
+fn object_found_during_revert_can_be_given_up_later() {
+    let mut pulled = 0;
+    for steps in 0..30 {
+        let (mut cluster, zero) = three_versions_and_newest();
+        mark(&mut cluster, Revert);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        if cluster.stored(2, "a").as_deref() != Some(b"first") {
+            break;
+        }
+        pulled = cluster.pulls;
+        cluster.start_stray(0, zero);
+        cluster.hosts.get_mut(&0).unwrap().rot("a");
+        cluster.run();
+        cluster.set_flags(0);
+        cluster.pass(5_000);
+        mark(&mut cluster, Revert);
+        cluster.run();
+        cluster.pass(5_000);
+        assert_eq!(cluster.get("a"), &b"second"[..], "after {steps} steps");
+        assert_eq!(cluster.report().status.unfound, 0, "after {steps} steps");
+    }
+    assert!(pulled > 0, "no return came during the copy of the older version");
+}
+
+#[test]
+fn object_found_during_revert_keeps_its_newest_version() {
+    for steps in 0..30 {
+        let (mut cluster, zero) = three_versions_and_newest();
+        mark(&mut cluster, Revert);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        if cluster.report().status.unfound == 0 {
+            break;
+        }
+        cluster.start_stray(0, zero);
+        cluster.run();
+        cluster.set_flags(0);
+        cluster.pass(5_000);
+        let found = cluster.get("a");
+        assert!(found == b"third"[..] || found == b"second"[..], "after {steps} steps");
+        assert_eq!(cluster.stored(1, "a"), Some(found), "after {steps} steps");
+        assert_eq!(cluster.report().status.unfound, 0, "after {steps} steps");
+    }
+}
+
+#[test]
+fn unreadable_older_copy_keeps_its_object_unfound() {
+    for osd in [1, 2] {
+        for hidden in [Some(Hidden::Listing), Some(Hidden::Metadata), None] {
+            let mut cluster = three_versions();
+            cluster.set_flags(0);
+            let host = cluster.hosts.get_mut(&osd).unwrap();
+            match hidden {
+                // The primary does not list itself, and does not read an older copy that is no candidate.
+                None | Some(Hidden::Listing) if osd == 2 => continue,
+                Some(hidden) => host.hidden = Some(("a", hidden)),
+                None => host.rot("a"),
+            }
+            assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 1 });
+            cluster.run();
+            cluster.pass(5_000);
+            assert_eq!(cluster.not_given_up, [(osd, 1)], "{hidden:?}");
+            assert_eq!(cluster.report().status.unfound, 1, "{hidden:?} of osd.{osd}");
+            cluster.hosts.get_mut(&osd).unwrap().heal();
+            assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 1 });
+            cluster.run();
+            cluster.pass(5_000);
+            assert_eq!(cluster.get("a"), &b"second"[..], "{hidden:?} of osd.{osd}");
+        }
+    }
+}
+
+#[test]
+fn window_that_target_cannot_list_lets_writes_go_on() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    drop(one);
+    cluster.start(1, memory_store());
+    // The listing of a whole window begins with no object's name.
+    cluster.hosts.get_mut(&1).unwrap().hidden = Some(("", Hidden::Listing));
+    cluster.interval(vec![0, 1], vec![0]);
+    cluster.run();
+    cluster.put("a", b"new");
+    assert_eq!(cluster.stored(1, "a"), None);
+    cluster.hosts.get_mut(&1).unwrap().heal();
+    cluster.pass(60_000);
+    assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"new"[..]));
+}
+
+/// osd.2, the primary, alone has an older version. It returns the object to that, and dies before osd.1 hears of it.
+#[test]
+fn copy_of_taken_back_revert_is_an_older_version() {
+    let mut undone = 0;
+    for (steps, primary) in (0..20).flat_map(|steps| [(steps, 1), (steps, 2)]) {
+        let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+        let one = cluster.kill(1);
+        cluster.interval(vec![0, 2], vec![0, 2]);
+        cluster.run();
+        cluster.put("a", b"first");
+        let two = cluster.kill(2);
+        cluster.interval(vec![0], vec![0]);
+        cluster.run();
+        cluster.put("a", b"second");
+        cluster.set_flags(MapFlags::NORECOVER);
+        cluster.start(1, one);
+        cluster.start(2, two);
+        cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+        cluster.run();
+        cluster.kill(0);
+        cluster.interval(vec![2, 1], vec![2, 1]);
+        cluster.run();
+        cluster.declare_lost(0);
+        mark(&mut cluster, Revert);
+        for _ in 0..steps {
+            cluster.step();
+        }
+        cluster.primary().settle();
+        let two = cluster.kill(2);
+        cluster.interval(vec![1], vec![1]);
+        cluster.run();
+        cluster.start(2, two);
+        let members = vec![primary, 3 - primary];
+        cluster.interval(members.clone(), members);
+        cluster.run();
+        cluster.set_flags(0);
+        cluster.pass(5_000);
+        if let MarkAnswer::Marking { .. } = mark(&mut cluster, Revert) {
+            undone += 1;
+        }
+        cluster.run();
+        cluster.pass(5_000);
+        assert_eq!(cluster.get("a"), &b"first"[..], "after {steps} steps, osd.{primary}");
+        for osd in [1, 2] {
+            assert_eq!(cluster.stored(osd, "a").as_deref(), Some(&b"first"[..]), "after {steps} steps");
+        }
+    }
+    assert!(undone > 1, "{undone}");
 }
 
 /// A part of the newest version has replaced the older one. It is no version to return to.
@@ -294,6 +446,37 @@ fn many_unfound_objects_are_given_up() {
     cluster.run();
     assert_eq!(cluster.report().status.unfound, 0);
     names.iter().for_each(|name| assert_eq!(cluster.get(name), &b"old"[..], "{name}"));
+}
+
+#[test]
+fn deletion_of_many_objects_waits_for_commits() {
+    let names: Vec<String> = (0..200).map(|n| format!("o{n}")).collect();
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    names.iter().for_each(|name| cluster.put(name, b"new"));
+    cluster.set_flags(MapFlags::NORECOVER);
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    cluster.declare_lost(0);
+    let host = cluster.primary();
+    host.step(Input::Inquire { id: 9, inquiry: Inquiry::MarkLost { pg: pg(), mode: Delete } });
+    // The store is busy.
+    for _ in 0..20 {
+        host.step(Input::Deadline);
+    }
+    let report = host.pg_reports().pop().unwrap();
+    let appended = report.last_update.version - report.committed.version;
+    assert!((1..=32).contains(&appended), "{appended} entries");
+    cluster.run();
+    let report = cluster.report();
+    assert_eq!((report.status.unfound, report.stats.objects), (0, 0));
+    assert_eq!(report.last_update, report.committed);
 }
 
 /// Both disks are replaced by empty ones.

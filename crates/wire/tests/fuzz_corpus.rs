@@ -159,7 +159,12 @@ fn statements() -> Vec<PeerBody> {
     vec![
         PeerBody::Report(CopyReport { info, missing: missing.clone(), past, granted_ms: 340 }),
         PeerBody::Log(LogRun::default()),
-        PeerBody::Scanned(ScanAnswer { begin: HObject::min(), end: object, objects: missing }),
+        PeerBody::Scanned(ScanAnswer {
+            begin: HObject::min(),
+            end: object,
+            objects: missing,
+            has_failed: true,
+        }),
         PeerBody::Remove,
         PeerBody::Reserve(PlaceRequest { attempt: 1, priority: 180, is_backfill: true, bytes: 1 << 20 }),
         PeerBody::Reserved(PlaceAnswer { attempt: 1, decision: PlaceDecision::Queued }),

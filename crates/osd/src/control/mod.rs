@@ -493,6 +493,16 @@ impl Control {
                 // Health follows at once.
                 self.reports.make_due();
             }
+            ToControl::NotGivenUp { pg, osd, objects, object } => {
+                let pg = pg.pg;
+                let text = format!(
+                    "{pg}: osd.{osd} cannot read its copies of unfound objects ({objects}, the first is {object}), which \
+                     stay unfound: stop the OSD, declare it lost and repeat `ceph pg {pg} mark_unfound_lost revert`, \
+                     or use `delete`"
+                );
+                self.log(Level::Error, text.clone(), fx);
+                self.tell_cluster(now, LogPriority::ERROR, text, fx);
+            }
             said @ (ToControl::Ready { .. }
             | ToControl::Stayed { .. }
             | ToControl::Arrived { .. }

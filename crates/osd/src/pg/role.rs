@@ -258,6 +258,25 @@ pub struct LostMarking {
     pub mode: LostMode,
     pub rest: BTreeSet<HObject>,
     pub current: Option<LostObject>,
+    /// Entries of the present piece.
+    pub appended: usize,
+    /// The last entry of the piece before. The next piece begins when this is durable on every member.
+    pub awaited: Eversion,
+    /// OSDs that cannot read copies of objects, which therefore stay unfound: one of the objects, and their number.
+    pub unreadable: BTreeMap<i32, (HObject, u64)>,
+}
+
+impl LostMarking {
+    pub fn new(mode: LostMode) -> LostMarking {
+        LostMarking {
+            mode,
+            rest: BTreeSet::new(),
+            current: None,
+            appended: 0,
+            awaited: Eversion::ZERO,
+            unreadable: BTreeMap::new(),
+        }
+    }
 }
 
 /// An unfound object whose older versions are looked for.
@@ -268,6 +287,8 @@ pub struct LostObject {
     /// OSDs that have not said which version they have.
     pub awaiting: BTreeSet<i32>,
     pub versions: BTreeMap<i32, Eversion>,
+    /// OSDs that cannot read their copies: each may have the newest older version.
+    pub unreadable: BTreeSet<i32>,
     /// Of the primary's own copy.
     pub info: Option<ObjectInfo>,
 }
@@ -379,6 +400,8 @@ pub struct Scan {
     pub end: HObject,
     pub objects: Vec<(HObject, Option<Eversion>)>,
     pub outstanding: usize,
+    /// Of a range with one object: its version cannot be read.
+    pub has_failed: bool,
     /// The OSD that asked; `None`: this one, for its backfill.
     pub asker: Option<i32>,
 }

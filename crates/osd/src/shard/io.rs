@@ -272,6 +272,13 @@ pub enum ToControl {
         pg: SpgId,
         object: HObject,
     },
+    /// Unfound objects stay as they are, because an OSD cannot read its copies of them. `object` is the first of them.
+    NotGivenUp {
+        pg: SpgId,
+        osd: i32,
+        objects: u64,
+        object: HObject,
+    },
     /// A PG that moves is copied but for a little: may it hold its requests back?
     Ready {
         pg: SpgId,

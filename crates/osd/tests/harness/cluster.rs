@@ -26,6 +26,8 @@ pub struct Cluster {
     pub copy_starts: BTreeMap<i32, CopyStarts>,
     /// OSDs that were declared lost, with the epochs.
     pub lost: BTreeMap<i32, Epoch>,
+    /// OSDs that kept objects unfound, each with the number of objects.
+    pub not_given_up: Vec<(i32, u64)>,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -49,6 +51,7 @@ impl Cluster {
             pulls: 0,
             copy_starts: BTreeMap::new(),
             lost: BTreeMap::new(),
+            not_given_up: Vec::new(),
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -126,6 +129,21 @@ impl Cluster {
             host.step(Input::Map { view: view.clone(), orders: Vec::new() });
         }
         self.run();
+    }
+
+    /// An OSD that the interval does not name returns in the middle of it.
+    pub fn start_stray(&mut self, osd: i32, store: store::MemoryStore) {
+        self.start(osd, store);
+        self.epoch += 1;
+        let view = Arc::new(self.view());
+        let (interval, past) = (Arc::new(self.interval.clone()), Arc::new(self.past.clone()));
+        let order =
+            PgOrder::Interval { pg: pg(), split_bits: 0, created: 0, is_birth: false, interval, past };
+        for (at, host) in &mut self.hosts {
+            host.view = ClusterView::clone(&view);
+            let orders = if *at == osd { vec![order.clone()] } else { Vec::new() };
+            host.step(Input::Map { view: view.clone(), orders });
+        }
     }
 
     pub fn declare_lost(&mut self, osd: i32) {
@@ -208,6 +226,7 @@ impl Cluster {
             for said in host.control.drain(..) {
                 match said {
                     ToControl::WantActing { acting, .. } => wish = Some(acting),
+                    ToControl::NotGivenUp { osd, objects, .. } => self.not_given_up.push((osd, objects)),
                     ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
                     _ => {}
                 }

@@ -39,8 +39,16 @@ pub struct Host {
     rot: Vec<(&'static str, Range<u64>)>,
     /// An object whose bytes cannot be read back, however often they are written.
     bad_place: Option<&'static str>,
+    /// An object whose listing, or whose metadata, cannot be read.
+    pub hidden: Option<(&'static str, Hidden)>,
     failed_reads: Vec<ReadTag>,
     pub next_tid: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    Listing,
+    Metadata,
 }
 
 pub fn config() -> ShardConfig {
@@ -99,6 +107,7 @@ impl Host {
             view,
             rot: Vec::new(),
             bad_place: None,
+            hidden: None,
             failed_reads: Vec::new(),
             next_tid: 0,
         };
@@ -171,6 +180,7 @@ impl Host {
 
     pub fn heal(&mut self) {
         self.rot.clear();
+        self.hidden = None;
     }
 
     pub fn has_rot(&self) -> bool {
@@ -202,7 +212,15 @@ impl Host {
         };
         let reads_bytes = || request.queries.iter().any(|query| matches!(query, Query::Data { .. }));
         let is_bad = self.bad_place.is_some_and(|name| request.object.object.name == name);
-        self.rot.iter().any(meets) || (is_bad && reads_bytes())
+        let is_hidden = self.hidden.is_some_and(|(name, hidden)| {
+            let concerns = |query: &Query| match query {
+                Query::List { .. } => hidden == Hidden::Listing,
+                Query::Attr { .. } => hidden == Hidden::Metadata,
+                _ => false,
+            };
+            request.object.object.name == name && request.queries.iter().any(concerns)
+        });
+        is_hidden || self.rot.iter().any(meets) || (is_bad && reads_bytes())
     }
 
     /// The daemon ends and starts again with the same store, and serves what it finds.

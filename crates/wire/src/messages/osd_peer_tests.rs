@@ -111,7 +111,7 @@ fn bodies() -> Vec<PeerBody> {
         PeerBody::Push(ObjectPush { object: object("a"), version: V, step: 1, is_last: true, changes }),
         PeerBody::Pushed(PushAck { object: object("a"), version: V, step: 1, result: -28 }),
         PeerBody::Scan(ScanRequest { begin: begin.clone(), end: end.clone() }),
-        PeerBody::Scanned(ScanAnswer { begin, end: end.clone(), objects: missing() }),
+        PeerBody::Scanned(ScanAnswer { begin, end: end.clone(), objects: missing(), has_failed: true }),
         PeerBody::Progress(BackfillProgress { through: end.clone(), counts: counts() }),
         PeerBody::Progressed { through: end },
         PeerBody::Clean { epoch: 7 },

@@ -237,12 +237,15 @@ pub struct ScanRequest {
 
 /// Objects and their versions from `begin` up to `end`, ascending.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 1, compat = 1)]
+#[envelope(version = 2, compat = 1)]
 pub struct ScanAnswer {
     pub begin: HObject,
     /// The listing is complete up to here.
     pub end: HObject,
     pub objects: Vec<MissingObject>,
+    /// The range cannot be listed, and `objects` says nothing. Of a range with one object: or its version cannot be read.
+    #[since(2)]
+    pub has_failed: bool,
 }
 
 /// The target of a backfill has every object before this place.

@@ -147,9 +147,12 @@ impl Shard {
         }
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(backfill) = &mut primary.backfill else { return };
-        let ScanAnswer { begin, end, objects } = answer;
+        let ScanAnswer { begin, end, objects, has_failed } = answer;
         if backfill.target != from || backfill.begin != begin {
             return;
+        }
+        if has_failed && backfill.own.is_some() {
+            return self.give_up_window(key, fx);
         }
         let Some(own) = backfill.own.take() else { return };
         // The target may have listed less: then the window is smaller.

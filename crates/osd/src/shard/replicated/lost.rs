@@ -10,12 +10,17 @@
 //! of this one object, and pulls the newest older copy if its own is not that. Then an entry of the log makes it the object's
 //! newest version, and the members lack that version until recovery brings it to them. Until the entry is there, the object is
 //! unfound as before: an interval that ends in between costs nothing, and the operator repeats the command.
+//!
+//! A copy that cannot be read may have the newest older version. Its object stays unfound, and the cluster log says so.
+//!
+//! An interval may take back the entry of a revert. The copies that the revert has changed then count as the versions that
+//! they were returned to, see [`taken_back`].
 
 use super::super::{Effect, Fx, InquiryAnswer, Pending, PgAnswer, Shard, ToControl};
 use super::peering::removal;
 use super::repair::{InfoRead, InfoUse};
 use crate::object::ObjectState;
-use crate::ops::{INFO_ATTR, object_info};
+use crate::ops::INFO_ATTR;
 use crate::pg::log::{EntryKind, LogEntry};
 use crate::pg::role::{LostMarking, LostMode, LostObject, Recovering, Role, Stage};
 use crate::pg::{Pg, meta};
@@ -29,7 +34,7 @@ use wire::types::{
 
 /// Objects of one page of the list (stock's `osd_command_max_records`).
 const PAGE_MAX: usize = 256;
-/// Objects that one step marks.
+/// Objects that are marked before the entries of earlier ones are durable on every member.
 const MARKED_MAX: usize = 32;
 
 /// The answer to `mark_unfound_lost`.
@@ -110,10 +115,11 @@ impl Shard {
         }
     }
 
-    pub(super) fn on_listed_info(&mut self, id: u64, at: usize, info: Option<&ObjectInfo>, fx: &mut Fx) {
+    pub(super) fn on_listed_info(&mut self, id: u64, at: usize, info: Option<ObjectInfo>, fx: &mut Fx) {
         let Some(list) = self.unfound_lists.get_mut(&id) else { return };
         let row = &mut list.page.objects[at];
-        row.have = info.map(|info| info.version).filter(|have| *have < row.need).unwrap_or_default();
+        let have = info.map(|info| taken_back(info, Some(row.need)).version);
+        row.have = have.filter(|have| *have < row.need).unwrap_or_default();
         list.outstanding -= 1;
         if list.outstanding == 0
             && let Some(list) = self.unfound_lists.remove(&id)
@@ -151,9 +157,9 @@ impl Shard {
         if let MarkAnswer::Marking { .. } = said
             && let Role::Primary(primary) = &mut self.pgs[key].role
         {
-            let current = primary.marking.take().and_then(|marking| marking.current);
             let rest = primary.recovery.unfound.clone();
-            primary.marking = Some(LostMarking { mode, rest, current });
+            let marking = primary.marking.take().unwrap_or_else(|| LostMarking::new(mode));
+            primary.marking = Some(LostMarking { mode, rest, ..marking });
             self.go_on_marking(key, fx);
         }
     }
@@ -173,9 +179,15 @@ impl Shard {
             let Some(marking) = primary.marking.as_mut().filter(|marking| marking.current.is_none()) else {
                 return;
             };
+            if marking.appended >= MARKED_MAX {
+                marking.appended = 0;
+                marking.awaited = pg.progress.last_update;
+            }
+            if pg.committed < marking.awaited {
+                return;
+            }
             let Some(object) = marking.rest.pop_first() else {
-                primary.marking = None;
-                return self.go_on_recovering(key, fx);
+                return self.end_marking(key, fx);
             };
             if !primary.recovery.unfound.contains(&object) {
                 continue;
@@ -194,6 +206,25 @@ impl Shard {
         self.due.insert(key);
     }
 
+    /// Entries of the marking are durable on every member: the next piece may begin.
+    pub(super) fn on_marking_committed(&mut self, key: Key) {
+        let pg = &self.pgs[key];
+        let marking = pg.role.primary().and_then(|primary| primary.marking.as_ref());
+        if marking.is_some_and(|marking| marking.current.is_none() && marking.awaited <= pg.committed) {
+            self.due.insert(key);
+        }
+    }
+
+    fn end_marking(&mut self, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
+        let unreadable = primary.marking.take().map(|marking| marking.unreadable).unwrap_or_default();
+        for (osd, (object, objects)) in unreadable {
+            fx.push(Effect::Control(ToControl::NotGivenUp { pg: pg.id, osd, objects, object }));
+        }
+        self.go_on_recovering(key, fx);
+    }
+
     /// Asks every member for the version of its copy.
     fn ask_for_versions(&mut self, key: Key, object: HObject, fx: &mut Fx) {
         let own = self.config.osd.0;
@@ -208,6 +239,7 @@ impl Shard {
             need,
             awaiting,
             versions: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             info: None,
         });
         self.read_info(key, object, InfoUse::Revert, fx);
@@ -236,13 +268,17 @@ impl Shard {
     ) -> bool {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return false };
         let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
-        let Some(current) = current.filter(|c| c.object == scanned.begin && after(&c.object) == scanned.end)
+        let Some(current) =
+            current.filter(|c| c.object == scanned.begin && is_one_object(&scanned.begin, &scanned.end))
         else {
             return false;
         };
         if current.awaiting.remove(&from) {
             let found = scanned.objects.iter().find(|found| found.object == current.object);
-            current.versions.extend(found.map(|found| (from, found.need)));
+            match scanned.has_failed {
+                true => drop(current.unreadable.insert(from)),
+                false => current.versions.extend(found.map(|found| (from, found.need))),
+            }
             self.choose_version(key, fx);
         }
         true
@@ -253,7 +289,7 @@ impl Shard {
         &mut self,
         key: Key,
         object: &HObject,
-        info: Option<ObjectInfo>,
+        info: Result<Option<ObjectInfo>, Unreadable>,
         fx: &mut Fx,
     ) {
         let own = self.config.osd.0;
@@ -261,12 +297,15 @@ impl Shard {
         let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
         let Some(current) = current.filter(|current| current.object == *object) else { return };
         current.awaiting.remove(&own);
-        current.versions.extend(info.as_ref().map(|info| (own, info.version)));
-        current.info = info;
+        match info {
+            Ok(info) => current.info = info.map(|info| taken_back(info, Some(current.need))),
+            Err(Unreadable) => drop(current.unreadable.insert(own)),
+        }
+        current.versions.extend(current.info.as_ref().map(|info| (own, info.version)));
         self.choose_version(key, fx);
     }
 
-    /// All have answered: the newest older version is what the object returns to.
+    /// When all have answered, the object returns to the newest older version.
     fn choose_version(&mut self, key: Key, fx: &mut Fx) {
         let own = self.config.osd.0;
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
@@ -274,6 +313,13 @@ impl Shard {
         let Some(current) = marking.current.take_if(|current| current.awaiting.is_empty()) else { return };
         // An OSD with the object came back meanwhile: it is found, and must not be given up.
         if !primary.recovery.unfound.contains(&current.object) {
+            return self.go_on_marking(key, fx);
+        }
+        if !current.unreadable.is_empty() {
+            for osd in current.unreadable {
+                let noted = marking.unreadable.entry(osd).or_insert_with(|| (current.object.clone(), 0));
+                noted.1 += 1;
+            }
             return self.go_on_marking(key, fx);
         }
         let is_older =
@@ -313,21 +359,48 @@ impl Shard {
         self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version }), fx);
     }
 
-    /// The older version is here, or (`from`) that OSD does not have it after all.
-    pub(super) fn on_older_pulled(&mut self, key: Key, object: &HObject, failed: Option<i32>, fx: &mut Fx) {
-        let own = self.config.osd.0;
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
-        primary.recovery.active.remove(object);
-        let current = primary.marking.as_mut().and_then(|marking| marking.current.as_mut());
-        let Some(current) = current.filter(|current| current.object == *object) else { return };
-        match failed {
-            Some(osd) => drop(current.versions.remove(&osd)),
-            // Its own copy is the newest now.
-            None => current.versions.clear(),
+    /// The older version is here: the primary's copy is the newest now.
+    pub(super) fn on_older_pulled(&mut self, key: Key, object: &HObject, fx: &mut Fx) {
+        if let Some(current) = self.end_older_pull(key, object) {
+            current.versions.clear();
+            self.read_own_version(key, fx);
         }
+    }
+
+    /// `from` does not have the older version after all, or cannot read it.
+    pub(super) fn on_older_refused(
+        &mut self,
+        key: Key,
+        object: &HObject,
+        from: i32,
+        is_unreadable: bool,
+        fx: &mut Fx,
+    ) {
+        if let Some(current) = self.end_older_pull(key, object) {
+            current.versions.remove(&from);
+            if is_unreadable {
+                current.unreadable.insert(from);
+            }
+            self.read_own_version(key, fx);
+        }
+    }
+
+    fn end_older_pull(&mut self, key: Key, object: &HObject) -> Option<&mut LostObject> {
+        let primary = self.pgs[key].role.primary_mut()?;
+        primary.recovery.active.remove(object);
+        primary.marking.as_mut()?.current.as_mut().filter(|current| current.object == *object)
+    }
+
+    /// A pull may have changed the primary's copy.
+    fn read_own_version(&mut self, key: Key, fx: &mut Fx) {
+        let own = self.config.osd.0;
+        let marking = self.pgs[key].role.primary_mut().and_then(|primary| primary.marking.as_mut());
+        let Some(current) = marking.and_then(|marking| marking.current.as_mut()) else { return };
         current.versions.remove(&own);
+        current.info = None;
         current.awaiting.insert(own);
-        self.read_info(key, object.clone(), InfoUse::Revert, fx);
+        let object = current.object.clone();
+        self.read_info(key, object, InfoUse::Revert, fx);
     }
 
     /// The primary's copy becomes the newest version.
@@ -394,6 +467,7 @@ impl Shard {
         if let Role::Primary(primary) = &mut pg.role {
             primary.recovery.unfound.remove(object);
             primary.recovery.unrepairable.remove(object);
+            primary.marking.iter_mut().for_each(|marking| marking.appended += 1);
         }
         let entry = LogEntry::of_osd(osd, kind, object.clone(), version, prior_version, user_version);
         self.submit_entry(key, None, entry, changes, fx);
@@ -444,7 +518,65 @@ fn after(object: &HObject) -> HObject {
     HObject { snap: SnapId(u64::MAX), ..object.clone() }
 }
 
+/// The range has one object, as the question after its version.
+pub(super) fn is_one_object(begin: &HObject, end: &HObject) -> bool {
+    after(begin) == *end
+}
+
+/// An object's info is there, and cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
+
 /// The info that a read found. Without it there is no copy, or only a part of one.
-pub(super) fn info_in(answers: Result<Vec<Answer>, ReadError>) -> Option<ObjectInfo> {
-    object_info(answers.ok()?.first()?)
+pub(super) fn info_in(answers: Result<Vec<Answer>, ReadError>) -> Result<Option<ObjectInfo>, Unreadable> {
+    match answers.as_deref() {
+        Ok([Answer::Attr(Some(bytes)), ..]) => codec::decode_exact(bytes).map(Some).map_err(|_| Unreadable),
+        Ok(_) | Err(ReadError::NoObject) => Ok(None),
+        Err(ReadError::NoCollection | ReadError::Io | ReadError::Corrupt) => Err(Unreadable),
+    }
+}
+
+/// A copy's info as the log sees it. `need`: the version that the log names and the copy lacks.
+///
+/// A version above `need` was taken back: its entry is in no log any more. If the version before is below `need`, a revert
+/// made it, which changed nothing but the info: the bytes are those of the version before.
+pub(super) fn taken_back(info: ObjectInfo, need: Option<Eversion>) -> ObjectInfo {
+    match need {
+        Some(need) if need < info.version && info.prior_version < need => {
+            ObjectInfo { version: info.prior_version, ..info }
+        }
+        _ => info,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reverted_copy_counts_as_version_before() {
+        let v = |version| Eversion { epoch: 4, version };
+        let seen = |version, prior, need| {
+            let info = ObjectInfo::new(HObject::min());
+            let info = ObjectInfo { version: v(version), prior_version: v(prior), ..info };
+            taken_back(info, need).version
+        };
+        assert_eq!(seen(9, 3, Some(v(7))), v(3), "the revert from 7 to 3 was taken back");
+        assert_eq!(seen(9, 7, Some(v(7))), v(9), "a write that was taken back");
+        assert_eq!(seen(9, 3, None), v(9), "nothing is missing");
+        assert_eq!(seen(5, 3, Some(v(7))), v(5), "a copy behind");
+    }
+
+    #[test]
+    fn unreadable_info_is_not_absent() {
+        let attr = |bytes| Ok(vec![Answer::Attr(bytes)]);
+        assert_eq!(info_in(attr(None)), Ok(None));
+        assert_eq!(info_in(Err(ReadError::NoObject)), Ok(None));
+        for error in [ReadError::Io, ReadError::Corrupt] {
+            assert_eq!(info_in(Err(error)), Err(Unreadable));
+        }
+        assert_eq!(info_in(attr(Some(bytes::Bytes::from_static(b"?")))), Err(Unreadable));
+        let info = ObjectInfo::new(HObject::min());
+        assert_eq!(info_in(attr(Some(info.to_vec(Features::ALL).into()))), Ok(Some(info)));
+    }
 }

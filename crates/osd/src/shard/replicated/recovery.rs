@@ -124,7 +124,7 @@ impl Shard {
         let pg = &mut self.pgs[key];
         let moved = pg.transfers.incoming.remove(object).map(|incoming| incoming.moved);
         if pg.pulls_older(object) {
-            return self.on_older_pulled(key, object, None, fx);
+            return self.on_older_pulled(key, object, fx);
         }
         if let Role::Primary(primary) = &mut pg.role
             && let Some(recovering) = primary.recovery.active.get_mut(object)
@@ -138,11 +138,19 @@ impl Shard {
         self.go_on_recovering(key, fx);
     }
 
-    pub(super) fn on_pull_refused(&mut self, key: Key, from: i32, object: &HObject, fx: &mut Fx) {
+    /// `is_unreadable`: the source has a copy and cannot read it.
+    pub(super) fn on_pull_refused(
+        &mut self,
+        key: Key,
+        from: i32,
+        object: &HObject,
+        is_unreadable: bool,
+        fx: &mut Fx,
+    ) {
         let Role::Primary(primary) = &mut self.pgs[key].role else { return };
         let Some(recovering) = primary.recovery.active.get_mut(object) else { return };
         if recovering.pulling_from == Some(from) && recovering.older.is_some() {
-            self.on_older_pulled(key, object, Some(from), fx);
+            self.on_older_refused(key, object, from, is_unreadable, fx);
         } else if recovering.pulling_from == Some(from) {
             recovering.tried.insert(from);
             self.recover(key, object.clone(), fx);
@@ -220,6 +228,15 @@ impl Shard {
             pg.missing.need(object).is_none_or(|need| source_of(primary, object, need).is_some())
         });
         primary.recovery.unfound = left;
+        // An older version of a found object is not wanted any more.
+        if let Some(marking) = &mut primary.marking
+            && let Some(current) =
+                marking.current.take_if(|c| c.awaiting.is_empty() && queue.contains(&c.object))
+        {
+            primary.recovery.active.remove(&current.object);
+            pg.transfers.incoming.remove(&current.object);
+            self.due.insert(key);
+        }
         primary.recovery.queue.extend(queue);
         self.go_on_recovering(key, fx);
     }
@@ -242,7 +259,7 @@ impl Shard {
             primary.peers.remove(&osd);
             let pulls = primary.recovery.active.iter().filter(|(_, r)| r.pulling_from == Some(osd));
             for object in pulls.map(|(object, _)| object.clone()).collect::<Vec<_>>() {
-                self.on_pull_refused(key, osd, &object, fx);
+                self.on_pull_refused(key, osd, &object, false, fx);
             }
         }
     }

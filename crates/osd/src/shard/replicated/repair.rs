@@ -103,14 +103,14 @@ impl Shard {
         let InfoRead { pg: key, interval, object, used_for } = *read;
         let info = info_in(answers);
         if let InfoUse::List { id, at } = used_for {
-            return self.on_listed_info(id, at, info.as_ref(), fx);
+            return self.on_listed_info(id, at, info.ok().flatten(), fx);
         }
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
         if let InfoUse::Revert = used_for {
             return self.on_own_version(key, &object, info, fx);
         }
         let Role::Primary(primary) = &mut pg.role else { return };
-        let Some(version) = info.map(|info| info.version) else {
+        let Some(version) = info.ok().flatten().map(|info| info.version) else {
             self.give_up_repair(key, &object, fx);
             return self.go_on_recovering(key, fx);
         };

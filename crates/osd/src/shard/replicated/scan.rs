@@ -1,11 +1,12 @@
 //! Listings of a range of objects with their versions, for a backfill: on the primary and on the target.
 
 use super::super::{Fx, Pending, Shard};
-use crate::ops::{INFO_ATTR, object_info};
+use super::lost::{info_in, is_one_object, taken_back};
+use crate::ops::INFO_ATTR;
 use crate::pg::role::{Hindrance, Scan};
 use crate::slab::Key;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
-use wire::types::{Epoch, Eversion, HObject, MissingObject, PeerBody, ScanAnswer};
+use wire::types::{Epoch, Eversion, HObject, MissingObject, ObjectInfo, PeerBody, ScanAnswer};
 
 /// Objects of one listing, at most, unless a configuration says otherwise.
 pub const BACKFILL_SCAN_MAX: usize = 128;
@@ -35,7 +36,7 @@ impl Shard {
         let (collection, interval) = (pg.collection, pg.interval.since);
         let queries = vec![Query::List { end: ObjectId::from(end.clone()), max: self.config.scan_max }];
         let request = ReadRequest { collection, object: ObjectId::from(begin.clone()), queries };
-        let state = Scan { begin, end, objects: Vec::new(), outstanding: 1, asker };
+        let state = Scan { begin, end, objects: Vec::new(), outstanding: 1, has_failed: false, asker };
         pg.scans.insert(scan, state);
         let tag = self.pending.insert(Pending::Scan(ScanStep { pg: key, interval, scan, at: None }));
         self.read(tag, request, fx);
@@ -54,16 +55,26 @@ impl Shard {
         let Some(scan) = pg.scans.get_mut(&id) else { return };
         scan.outstanding -= 1;
         match at {
-            Some(at) => scan.objects[at].1 = version(answers),
+            Some(at) => {
+                let (object, version) = &mut scan.objects[at];
+                let info = info_in(answers);
+                let is_one = is_one_object(&scan.begin, &scan.end);
+                scan.has_failed |= is_one && info.is_err();
+                let need = pg.missing.need(object).filter(|_| is_one);
+                let of_log = |info: ObjectInfo| taken_back(info, need).version;
+                *version = info.ok().flatten().map(of_log);
+            }
             None => {
                 let Ok(Some(Answer::List { objects, next })) = answers.map(|mut answers| answers.pop())
                 else {
-                    // Another OSD's backfill asks again. This one's goes on later.
-                    let is_own = scan.asker.is_none();
+                    let (begin, end, asker) = (scan.begin.clone(), scan.end.clone(), scan.asker);
                     pg.scans.remove(&id);
-                    if is_own {
-                        self.abandon_window(key);
-                        self.hold_off(key, Hindrance::Unreadable, fx);
+                    match asker {
+                        Some(to) => {
+                            let answer = ScanAnswer { begin, end, objects: Vec::new(), has_failed: true };
+                            self.tell_peer(key, to, PeerBody::Scanned(answer), fx);
+                        }
+                        None => self.give_up_window(key, fx),
                     }
                     return;
                 };
@@ -89,20 +100,27 @@ impl Shard {
     }
 
     fn finish_scan(&mut self, key: Key, scan: Scan, fx: &mut Fx) {
-        let Scan { begin, end, objects, asker, .. } = scan;
+        let Scan { begin, end, objects, has_failed, asker, .. } = scan;
         // An object whose version cannot be read is copied, whatever the other side has.
         let objects =
             objects.into_iter().map(|(object, version)| (object, version.unwrap_or(Eversion::ZERO)));
         match asker {
             Some(to) => {
                 let objects = objects.map(|(object, need)| MissingObject { object, need }).collect();
-                self.tell_peer(key, to, PeerBody::Scanned(ScanAnswer { begin, end, objects }), fx);
+                self.tell_peer(
+                    key,
+                    to,
+                    PeerBody::Scanned(ScanAnswer { begin, end, objects, has_failed }),
+                    fx,
+                );
             }
             None => self.on_own_scan(key, begin, end, objects.collect(), fx),
         }
     }
-}
 
-fn version(answers: Result<Vec<Answer>, ReadError>) -> Option<Eversion> {
-    object_info(answers.ok()?.last()?).map(|info| info.version)
+    /// The window cannot be listed, here or on the target. The backfill goes on later.
+    pub(super) fn give_up_window(&mut self, key: Key, fx: &mut Fx) {
+        self.abandon_window(key);
+        self.hold_off(key, Hindrance::Unreadable, fx);
+    }
 }

@@ -6,12 +6,13 @@
 
 use super::super::moving::restore_hint;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
+use super::lost::taken_back;
 use crate::errno::Errno;
 use crate::ops::INFO_ATTR;
 use crate::pg::meta;
 use crate::pg::role::{Incoming, Outgoing, Replica, Role};
 use crate::slab::Key;
-use codec::Rope;
+use codec::{Encode, Features, Rope};
 use machine::Time;
 use std::collections::VecDeque;
 use store::moving::ObjectCopy;
@@ -116,19 +117,22 @@ impl Shard {
         let Some(Pending::PushRead(step)) = self.pending.remove(tag) else { return };
         let TransferStep { pg: key, interval, peer: to, object, id, .. } = *step;
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
+        let need = pg.missing.need(&object);
         let Some(outgoing) = pg.transfers.outgoing.get_mut(&(to, object.clone())).filter(|o| o.id == id)
         else {
             return;
         };
         outgoing.is_reading = false;
         let is_first = outgoing.step == 0;
+        let is_asked = is_first && outgoing.is_exact;
         let steps = outgoing.copy.take(answers).map(|mut steps| {
             steps.first_mut().into_iter().for_each(restore_hint);
+            if is_asked {
+                take_back(&mut steps, need);
+            }
             steps
         });
-        let is_wrong = |steps: &[Vec<Change>]| {
-            is_first && outgoing.is_exact && version_of(steps) != Some(outgoing.version)
-        };
+        let is_wrong = |steps: &[Vec<Change>]| is_asked && version_of(steps) != Some(outgoing.version);
         match steps {
             Ok(steps) if !is_wrong(&steps) => {
                 outgoing.ready.extend(steps);
@@ -144,8 +148,8 @@ impl Shard {
                     fx.push(Effect::Control(ToControl::Rejected { why }));
                 }
                 if is_exact {
-                    let result = Errno::NOENT.result();
-                    let ack = PushAck { object, version, step: 0, result };
+                    let errno = if is_unreadable { Errno::IO } else { Errno::NOENT };
+                    let ack = PushAck { object, version, step: 0, result: errno.result() };
                     self.tell_peer(key, to, PeerBody::Pushed(ack), fx);
                 } else {
                     if is_unreadable {
@@ -249,12 +253,16 @@ impl Shard {
         let TransferStep { pg: key, interval, peer: from, object, version, id, is_last } = step;
         let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.interval.since == interval) else { return };
         let step = id as u32;
-        if let Some(incoming) = pg.transfers.incoming.get_mut(&object) {
+        let incoming = pg.transfers.incoming.get_mut(&object);
+        // Otherwise the transfer was given up meanwhile.
+        let incoming = incoming.filter(|incoming| incoming.from == from && incoming.version == version);
+        let is_awaited = incoming.is_some();
+        if let Some(incoming) = incoming {
             incoming.durable = incoming.durable.max(step + 1);
         }
         let ack = PushAck { object: object.clone(), version, step, result: 0 };
         self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
-        if is_last && matches!(self.pgs[key].role, Role::Primary(_)) {
+        if is_last && is_awaited && matches!(self.pgs[key].role, Role::Primary(_)) {
             self.on_pulled(now, key, &object, fx);
         }
     }
@@ -266,7 +274,8 @@ impl Shard {
         let Some(outgoing) = self.pgs[key].transfers.outgoing.get_mut(&at) else {
             // The source of a pull does not have it.
             if result < 0 {
-                self.on_pull_refused(key, from, &at.1, fx);
+                let is_unreadable = result == Errno::IO.result();
+                self.on_pull_refused(key, from, &at.1, is_unreadable, fx);
             }
             return;
         };
@@ -340,6 +349,16 @@ fn contents_of(changes: &[Change]) -> RecoveredCounts {
 
 fn is_info(change: &Change) -> bool {
     matches!(change, Change::SetAttr { name, .. } if **name == *INFO_ATTR)
+}
+
+/// Gives a copy whose revert was taken back the version that counts.
+fn take_back(steps: &mut [Vec<Change>], need: Option<Eversion>) {
+    let info = steps.iter_mut().flatten().find(|change| is_info(change));
+    if let Some(Change::SetAttr { value, .. }) = info
+        && let Ok(info) = codec::decode_exact::<ObjectInfo>(value)
+    {
+        *value = taken_back(info, need).to_vec(Features::ALL).into();
+    }
 }
 
 /// The version in the info of an object's first step.

@@ -105,6 +105,7 @@ impl Shard {
             self.on_change_committed(now, op, fx);
         }
         self.answer_commit_waiters(key, to, true, fx);
+        self.on_marking_committed(key);
     }
 
     /// A member's part: applies the primary's change. Objects that it does not have yet come later by recovery.
