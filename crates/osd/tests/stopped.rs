@@ -125,6 +125,60 @@ fn removed_copy_blocks_the_intervals_of_its_osd() {
     assert_eq!(cluster.report().status.blocked_by, [0]);
 }
 
+/// Marks the partial copy in the store of an OSD whose newest map is `epoch`.
+fn complete(store: &mut store::MemoryStore, epoch: Epoch) {
+    let map = OsdMap { epoch, ..OsdMap::default() };
+    let entries = vec![(Bytes::from_static(b"full"), Bytes::from(map.to_canonical().0))];
+    let daemon = Daemon::from_answers(vec![Answer::OmapList { entries, more: false }]).unwrap();
+    let copy = PgCopy::from_answers(pg(), 0, ask_meta(store)).unwrap();
+    assert!(!copy.is_complete());
+    let (completion, transaction) =
+        stopped::complete(copy, &daemon, 3000, Some(stopped::Held::default())).unwrap();
+    assert!(completion.was_partial);
+    store.submit(u64::MAX, transaction);
+    while store.poll(&mut Vec::new()) {}
+}
+
+/// OSD 0 has objects that its target OSD 1 never got, and wrote alone in later maps. OSD 1 is completed, OSD 0 lost, and
+/// then its old disk comes back.
+#[test]
+fn old_primary_of_a_completed_pg_is_backfilled() {
+    for up in [vec![1, 0], vec![0, 1]] {
+        let mut cluster = Cluster::new(2, vec![0]);
+        cluster.put("a", b"lost");
+        cluster.set_flags(osd_map::MapFlags::NOBACKFILL | osd_map::MapFlags::NOREBALANCE);
+        cluster.interval(vec![1], vec![0]);
+        cluster.run();
+        cluster.put("b", b"lost, too");
+        let epoch = cluster.epoch;
+        let mut one = cluster.kill(1);
+        cluster.interval(vec![0], vec![0]);
+        cluster.run();
+        for name in ["c", "d", "e"] {
+            cluster.put(name, b"alone");
+        }
+        let zero = cluster.kill(0);
+        cluster.interval(vec![], vec![]);
+        cluster.set_flags(0);
+        complete(&mut one, epoch);
+        cluster.start(1, one);
+        cluster.interval(vec![1], vec![1]);
+        cluster.declare_lost(0);
+        cluster.run();
+        cluster.put("f", b"new");
+        cluster.start(0, zero);
+        cluster.interval(up.clone(), up.clone());
+        cluster.run();
+        cluster.pass(60_000);
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let stored = cluster.stored(1, name);
+            assert_eq!(stored.is_some(), name == "f", "{name}, {up:?}");
+            assert_eq!(cluster.stored(0, name), stored, "{name}, {up:?}");
+        }
+        assert_eq!(cluster.get("f"), &b"new"[..]);
+    }
+}
+
 /// OSD 1 is a backfill's target when OSD 0, which alone has the objects, is gone for good.
 #[test]
 fn completed_copy_makes_its_pg_active() {
@@ -140,16 +194,8 @@ fn completed_copy_makes_its_pg_active() {
     cluster.run();
     assert_eq!(cluster.state(), "down");
     let mut store = cluster.kill(1);
-    let map = OsdMap { epoch: cluster.epoch, ..OsdMap::default() };
-    let entries = vec![(Bytes::from_static(b"full"), Bytes::from(map.to_canonical().0))];
-    let daemon = Daemon::from_answers(vec![Answer::OmapList { entries, more: false }]).unwrap();
-    let copy = PgCopy::from_answers(pg(), 0, ask_meta(&mut store)).unwrap();
-    assert!(!copy.is_complete());
-    let (completion, transaction) =
-        stopped::complete(copy, &daemon, 3000, Some(stopped::Held::default())).unwrap();
-    assert!(completion.was_partial);
-    store.submit(u64::MAX, transaction);
-    while store.poll(&mut Vec::new()) {}
+    let epoch = cluster.epoch;
+    complete(&mut store, epoch);
     cluster.interval(vec![], vec![]);
     cluster.start(1, store);
     cluster.interval(vec![1], vec![1]);

@@ -267,6 +267,12 @@ impl PgLog {
     }
 }
 
+/// True if a log that ends at `head` has come to `version`. In one history, epochs and numbers rise together. A copy that an
+/// operator completed continues at a number that no other copy has reached, whatever its epoch.
+pub fn reaches(head: Eversion, version: Eversion) -> bool {
+    head.epoch >= version.epoch && head.version >= version.version
+}
+
 /// Requests of the OSD itself (a watch that timed out) carry no number that anybody would resend.
 fn is_client(reqid: &ReqId) -> bool {
     reqid.name.kind != EntityKind::OSD
@@ -312,6 +318,14 @@ mod tests {
         assert_eq!(log.find(&reqid(20)).unwrap().version.version, 20);
         assert_eq!(log.find(&reqid(6)).unwrap().version.version, 6);
         assert_eq!(log.find(&reqid(5)), None);
+    }
+
+    #[test]
+    fn completed_log_is_reached_by_no_other() {
+        let v = |epoch, version| Eversion { epoch, version };
+        assert!(reaches(v(5, 9), v(5, 9)) && reaches(v(6, 10), v(5, 9)));
+        assert!(!reaches(v(5, 8), v(5, 9)) && !reaches(v(4, 9), v(5, 9)));
+        assert!(!reaches(v(6, 10), v(5, 1 << 40)), "writes of later maps");
     }
 
     #[test]

@@ -4,9 +4,12 @@ use super::{Daemon, PgCopy};
 use crate::control::copy_starts::CopyStart;
 use crate::control::history;
 use crate::control::intervals::Record;
-use crate::pg::meta::{self, Complete, PgProgress};
+use crate::pg::meta::{self, Complete, PgHistory, PgProgress};
 use store::{Change, Collection, ObjectId, Transaction};
-use wire::types::{Epoch, Eversion, HObject, SpgId};
+use wire::types::{Epoch, Eversion, HObject, SpgId, StoreLife};
+
+/// Distance of a completed copy's version from its last one. A PG with 10,000 writes a second takes three years to come so far.
+const VERSION_JUMP: u64 = 1 << 40;
 
 /// The outcome of [`complete`].
 #[derive(Debug, PartialEq, Eq)]
@@ -28,8 +31,10 @@ pub struct Held {
 /// asks for no earlier interval, and rewinds entries of other copies that this log lacks. Acknowledged writes that this
 /// copy lacks are lost.
 ///
-/// A copy that a backfill had not finished gets a log without entries, one version after its last update. No other
-/// copy's log reaches that version, so the objects of all copies are compared with those of this one.
+/// A copy that a backfill had not finished gets a log without entries. It ends at a version whose number no other copy has
+/// reached, not even one that wrote in later maps. So every other copy that returns is backfilled from this one.
+///
+/// The claim of an imported copy ends: it does not have all writes of the store that it came from.
 ///
 /// `duplicates_max`: entries that stay as duplicates. `held`: the objects of a copy that a backfill had not finished, whose
 /// counters are those of the whole PG. Fails if the OSD has no map.
@@ -50,7 +55,7 @@ pub fn complete(
     let mut changes = Vec::new();
     if was_partial {
         let Eversion { version, .. } = progress.last_update.max(log.head());
-        let end = Eversion { epoch: started, version: version + 1 };
+        let end = Eversion { epoch: started, version: version.saturating_add(VERSION_JUMP) };
         if let Some(trimmed) = log.trim_to(end, duplicates_max) {
             changes.extend(meta::trim(&meta, &trimmed));
         }
@@ -60,16 +65,18 @@ pub fn complete(
     if let Some(Held { objects, bytes }) = held.filter(|_| was_partial) {
         (progress.stats.objects, progress.stats.bytes) = (objects, bytes);
     }
-    (history.activated, history.last_epoch_started) = (started, started.max(history.last_epoch_started));
+    history.activated = history.activated.max(started);
+    history.last_epoch_started = history.last_epoch_started.max(started);
+    history.imported = StoreLife::default();
     changes.extend(meta::set_history(&meta, &history, &progress));
     Ok((Completion { started, was_partial }, Transaction { collection: Collection::Pg(pg), changes }))
 }
 
 /// The transactions before the objects of a copy are removed. The first notes in the daemon's records that the store does
-/// not have the PG's earlier writes any more. The second makes the copy incomplete, so that a removal that is interrupted
-/// leaves no copy that claims to have every object.
+/// not have the PG's earlier writes any more. The second makes the copy incomplete and ends the claim of an imported one, so
+/// that a removal that is interrupted leaves no copy that claims to have every object, or every write of another store.
 ///
-/// `progress`: the copy's, if its records can be read.
+/// `copy`: if its records can be read.
 pub fn removal(pg: SpgId, split_bits: u8, copy: Option<&PgCopy>, daemon: &Daemon) -> [Transaction; 2] {
     let since = daemon.epoch() + 1;
     let mut entries = vec![(CopyStart::key(pg.pg), CopyStart { since, split_bits }.to_bytes())];
@@ -81,9 +88,16 @@ pub fn removal(pg: SpgId, split_bits: u8, copy: Option<&PgCopy>, daemon: &Daemon
     let note = Change::OmapSet { object: history::object(), entries };
     let progress = copy.map_or_else(PgProgress::default, |copy| copy.stored.progress.clone());
     let progress = PgProgress { last_backfill: Complete(HObject::min()), ..progress };
-    let incomplete = meta::set_progress(&ObjectId::pg_meta(pg), &progress);
+    let meta = ObjectId::pg_meta(pg);
+    let incomplete = match copy {
+        Some(copy) => {
+            let history = PgHistory { imported: StoreLife::default(), ..copy.stored.history };
+            meta::set_history(&meta, &history, &progress).into()
+        }
+        None => vec![meta::set_progress(&meta, &progress)],
+    };
     [
         Transaction { collection: Collection::Meta, changes: vec![note] },
-        Transaction { collection: Collection::Pg(pg), changes: vec![incomplete] },
+        Transaction { collection: Collection::Pg(pg), changes: incomplete },
     ]
 }

@@ -140,6 +140,10 @@ pub enum Refusal {
         "this OSD has PG {pg} already: remove that copy first (shoal store pg remove), or import into another OSD"
     )]
     Exists { pg: SpgId },
+    #[error(
+        "PG {parent} of this OSD is to be split, and PG {pg} comes from the split: start this OSD, which splits it, or choose an OSD without PG {parent}"
+    )]
+    NotSplit { pg: SpgId, parent: SpgId },
     #[error("map {epoch} of this OSD cannot be read ({why}): choose another OSD")]
     Map { epoch: Epoch, why: String },
 }
@@ -157,15 +161,29 @@ pub struct Import {
 }
 
 impl Import {
-    /// `map`: the source's newest map.
-    pub fn new(source: &Source, map: OsdMap, target: &Daemon, has_copy: bool) -> Result<Import, Refusal> {
+    /// `map`: the source's newest map. `held`: the PGs of the target's store, each with its split bits.
+    pub fn new(
+        source: &Source,
+        map: OsdMap,
+        target: &Daemon,
+        held: &[(SpgId, u8)],
+    ) -> Result<Import, Refusal> {
         let newest = target.map().ok_or(Refusal::NoMap)?;
         if newest.fsid != source.cluster_fsid {
             return Err(Refusal::OtherCluster { theirs: source.cluster_fsid, ours: newest.fsid });
         }
         let pg = source.pg;
-        if has_copy {
+        if held.iter().any(|(id, _)| *id == pg) {
             return Err(Refusal::Exists { pg });
+        }
+        // The split would replace the import by the parent's objects.
+        let holds_it = |(id, bits): &&(SpgId, u8)| {
+            id.pg.pool == pg.pg.pool
+                && *bits < source.split_bits
+                && pg.pg.seed & low_bits(*bits) == id.pg.seed
+        };
+        if let Some((parent, _)) = held.iter().find(holds_it) {
+            return Err(Refusal::NotSplit { pg, parent: *parent });
         }
         if newest.epoch < source.epoch {
             return Err(Refusal::Behind { newest: newest.epoch, needed: source.epoch });
@@ -217,8 +235,14 @@ impl Import {
         records: &MetaRecords,
         lost: Vec<(HObject, Eversion)>,
     ) -> Result<Vec<Transaction>, MetaError> {
-        let Stored { mut history, progress, damaged, .. } =
+        let Stored { mut history, progress, damaged, missing, .. } =
             Stored::from_omap(&records.header, records.entries.clone())?;
+        // A copy that is behind lacks a newer version than the one that could not be read.
+        let need = |(object, read): (HObject, Eversion)| {
+            let need = missing.need(&object).map_or(read, |need| need.max(read));
+            (object, need)
+        };
+        let lost: Vec<(HObject, Eversion)> = lost.into_iter().map(need).collect();
         history.imported = self.life;
         let (meta, collection) = (ObjectId::pg_meta(self.pg), Collection::Pg(self.pg));
         let mut out = Vec::new();

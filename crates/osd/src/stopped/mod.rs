@@ -128,6 +128,11 @@ impl PgCopy {
         self.stored.log.entries().len()
     }
 
+    /// The version of an object that the copy lacks.
+    pub fn missing_version(&self, object: &HObject) -> Option<Eversion> {
+        self.stored.missing.need(object)
+    }
+
     /// The version of an object, as far as the log tells.
     pub fn logged_version(&self, object: &HObject) -> Option<Eversion> {
         let newest = self.stored.log.entries().rev().find(|entry| entry.object == *object);

@@ -174,6 +174,16 @@ fn copy_omap(progress: PgProgress) -> Omap {
     omap
 }
 
+/// One that was imported and not activated since.
+fn imported_omap() -> Omap {
+    let mut omap = copy_omap(PgProgress::default());
+    let Stored { history, progress, .. } = copy(&omap).stored;
+    let imported = StoreLife { osd: 2, first: 1, last: 9 };
+    let history = PgHistory { imported, ..history };
+    omap.apply(meta::set_history(&ObjectId::pg_meta(PG.into()), &history, &progress).into());
+    omap
+}
+
 fn copy(omap: &Omap) -> PgCopy {
     omap.records().to_copy(PG.into(), 1).unwrap()
 }
@@ -216,7 +226,7 @@ fn source_carries_the_life_of_its_store() {
 fn intervals_are_followed_through_the_targets_maps() {
     let (source, at_export) = source();
     let maps = [at_export.clone(), map(13, &[0]), map(14, &[1]), map(15, &[1, 2])];
-    let import = Import::new(&source, at_export, &target(&maps), false).unwrap();
+    let import = Import::new(&source, at_export, &target(&maps), &[]).unwrap();
     assert!(import.is_past_known);
     let spans: Vec<_> =
         import.intervals.past.intervals.iter().map(|i| (i.first, i.last, i.acting.clone())).collect();
@@ -229,7 +239,7 @@ fn intervals_are_followed_through_the_targets_maps() {
 fn past_across_missing_maps_is_unknown_unless_own_record_joins() {
     let (source, at_export) = source();
     let whole = [map(20, &[1, 2])];
-    let import = Import::new(&source, at_export.clone(), &target(&whole), false).unwrap();
+    let import = Import::new(&source, at_export.clone(), &target(&whole), &[]).unwrap();
     assert!(!import.is_past_known);
     assert_eq!(import.intervals.past.known_since, 20);
 
@@ -240,7 +250,7 @@ fn past_across_missing_maps_is_unknown_unless_own_record_joins() {
         intervals: vec![PastInterval { first: 12, last: 17, acting: vec![0], ..PastInterval::default() }],
     };
     entries.insert(Record::key(PG), own.to_bytes());
-    let import = Import::new(&source, at_export, &daemon_of(entries), false).unwrap();
+    let import = Import::new(&source, at_export, &daemon_of(entries), &[]).unwrap();
     assert!(import.is_past_known);
     assert_eq!((import.intervals.past.known_since, import.intervals.present.since), (4, 18));
     assert!(import.intervals.past.intervals.iter().any(|past| (past.first, past.last) == (10, 12)));
@@ -249,30 +259,36 @@ fn past_across_missing_maps_is_unknown_unless_own_record_joins() {
 #[test]
 fn imports_that_cannot_be_true_are_refused() {
     let (source, at_export) = source();
-    let refused = |maps: &[OsdMap], has_copy| {
-        Import::new(&source, at_export.clone(), &target(maps), has_copy).unwrap_err()
+    let refused_beside = |maps: &[OsdMap], held: &[(SpgId, u8)]| {
+        Import::new(&source, at_export.clone(), &target(maps), held).unwrap_err()
     };
+    let refused = |maps: &[OsdMap]| refused_beside(maps, &[]);
     let with_pgs = |pg_num| {
         let mut split = map(13, &[1]);
         split.pools.get_mut(&1).unwrap().pg_num = pg_num;
         [at_export.clone(), split]
     };
     let good = [at_export.clone(), map(13, &[1])];
-    assert_eq!(refused(&good, true), Refusal::Exists { pg: PG.into() });
-    assert_eq!(refused(&[map(11, &[0])], false), Refusal::Behind { newest: 11, needed: 12 });
-    assert_eq!(refused(&with_pgs(4), false), Refusal::Split { epoch: 13, pg_num: 4, osd: 0 });
-    assert_eq!(refused(&with_pgs(1), false), Refusal::Merged { epoch: 13, pg_num: 1, osd: 0 });
+    assert_eq!(refused_beside(&good, &[(PG.into(), 1)]), Refusal::Exists { pg: PG.into() });
+    let (parent, sibling) = (SpgId::from(PgId { seed: 0, ..PG }), SpgId::from(PgId { seed: 2, ..PG }));
+    let not_split = Refusal::NotSplit { pg: PG.into(), parent };
+    assert_eq!(refused_beside(&good, &[(sibling, 2), (parent, 0)]), not_split);
+    let beside = [(sibling, 2), (parent, 1), (PgId { pool: 2, seed: 0 }.into(), 0)];
+    assert!(Import::new(&source, at_export.clone(), &target(&good), &beside).is_ok());
+    assert_eq!(refused(&[map(11, &[0])]), Refusal::Behind { newest: 11, needed: 12 });
+    assert_eq!(refused(&with_pgs(4)), Refusal::Split { epoch: 13, pg_num: 4, osd: 0 });
+    assert_eq!(refused(&with_pgs(1)), Refusal::Merged { epoch: 13, pg_num: 1, osd: 0 });
     let mut gone = map(13, &[1]);
     gone.pools.clear();
-    assert_eq!(refused(&[at_export.clone(), gone], false), Refusal::PoolGone { epoch: 13 });
+    assert_eq!(refused(&[at_export.clone(), gone]), Refusal::PoolGone { epoch: 13 });
     let other = OsdMap { fsid: Uuid([1; 16]), ..map(13, &[1]) };
-    assert_eq!(refused(&[other], false), Refusal::OtherCluster { theirs: CLUSTER, ours: Uuid([1; 16]) });
+    assert_eq!(refused(&[other]), Refusal::OtherCluster { theirs: CLUSTER, ours: Uuid([1; 16]) });
     let never_up = daemon_of(BTreeMap::new());
-    assert_eq!(Import::new(&source, at_export.clone(), &never_up, false).unwrap_err(), Refusal::NoMap);
+    assert_eq!(Import::new(&source, at_export.clone(), &never_up, &[]).unwrap_err(), Refusal::NoMap);
 
     let mut entries = daemon_entries(3, &good);
     entries.insert(Record::key(PG), Record { is_birth: true, ..record(13, &[3]) }.to_bytes());
-    let begins = Import::new(&source, at_export.clone(), &daemon_of(entries), false).unwrap_err();
+    let begins = Import::new(&source, at_export.clone(), &daemon_of(entries), &[]).unwrap_err();
     assert_eq!(begins, Refusal::Begins);
 }
 
@@ -283,7 +299,7 @@ fn split_between_export_and_newest_map_is_refused() {
     let mut split = map(13, &[1]);
     split.pools.get_mut(&1).unwrap().pg_num = 4;
     let maps = [at_export.clone(), split, map(14, &[1])];
-    let refused = Import::new(&source, at_export, &target(&maps), false).unwrap_err();
+    let refused = Import::new(&source, at_export, &target(&maps), &[]).unwrap_err();
     assert_eq!(refused, Refusal::Split { epoch: 13, pg_num: 4, osd: 0 });
 }
 
@@ -291,13 +307,17 @@ fn split_between_export_and_newest_map_is_refused() {
 fn imported_records_are_those_of_the_source() {
     let (source, at_export) = source();
     let omap = copy_omap(PgProgress::default());
-    let import = Import::new(&source, at_export.clone(), &target(&[at_export]), false).unwrap();
-    let lost = HObject { pool: 1, hash: 3, name: "lost".into(), ..HObject::min() };
+    let import = Import::new(&source, at_export.clone(), &target(&[at_export]), &[]).unwrap();
+    let named = |name: &str| HObject { pool: 1, hash: 3, name: name.into(), ..HObject::min() };
     let need = Eversion { epoch: 9, version: 2 };
+    // The copy was behind with this one, and what it had cannot be read.
+    let (lost, behind) = (named("lost"), named("old"));
+    let newer = Eversion { epoch: 10, version: 3 };
+    let mut omap = omap;
+    omap.apply(vec![meta::set_missing(&ObjectId::pg_meta(PG.into()), [(&behind, &newer)])]);
     let mut there = Omap::default();
-    for Transaction { collection, changes } in
-        import.finish(&omap.records(), vec![(lost.clone(), need)]).unwrap()
-    {
+    let all_lost = vec![(lost.clone(), need), (behind.clone(), need)];
+    for Transaction { collection, changes } in import.finish(&omap.records(), all_lost).unwrap() {
         assert_eq!(collection, Collection::Pg(PG.into()));
         there.apply(changes);
     }
@@ -305,7 +325,7 @@ fn imported_records_are_those_of_the_source() {
     assert_eq!(after.history, PgHistory { imported: source.life, ..before.history });
     assert_eq!(after.progress, before.progress);
     assert!(after.log.entries().eq(before.log.entries()));
-    assert_eq!(after.missing.iter().collect::<Vec<_>>(), [(&lost, &need)]);
+    assert_eq!(after.missing.iter().collect::<Vec<_>>(), [(&lost, &need), (&behind, &newer)]);
 
     let mut records = Omap::default();
     let Transaction { collection, changes } = import.daemon_records();
@@ -319,7 +339,7 @@ fn imported_records_are_those_of_the_source() {
 #[test]
 fn complete_copy_keeps_its_log_when_completed() {
     let daemon = target(&[map(40, &[1])]);
-    let omap = copy_omap(PgProgress::default());
+    let omap = imported_omap();
     let (completion, transaction) =
         complete(copy(&omap), &daemon, 3000, Some(Held { objects: 2, bytes: 9 })).unwrap();
     assert_eq!(completion, Completion { started: 40, was_partial: false });
@@ -327,6 +347,7 @@ fn complete_copy_keeps_its_log_when_completed() {
     there.apply(transaction.changes);
     let stored = copy(&there).stored;
     assert_eq!((stored.history.activated, stored.history.last_epoch_started), (40, 40));
+    assert_eq!(stored.history.imported, StoreLife::default());
     assert_eq!(stored.progress.stats.objects, 0, "the counters stay");
     assert_eq!((stored.log.entries().len(), stored.log.head()), (3, Eversion { epoch: 10, version: 3 }));
     assert!(complete(copy(&there), &daemon_of(BTreeMap::new()), 3000, None).is_err(), "an OSD without a map");
@@ -342,7 +363,7 @@ fn partial_copy_gets_an_empty_log_that_no_other_copy_reaches() {
     let mut there = omap;
     there.apply(transaction.changes);
     let stored = copy(&there).stored;
-    let end = Eversion { epoch: 40, version: 4 };
+    let end = Eversion { epoch: 40, version: 3 + (1 << 40) };
     assert!(stored.progress.is_complete());
     assert_eq!((stored.progress.stats.objects, stored.progress.stats.bytes), (2, 9));
     assert_eq!((stored.log.tail(), stored.log.head(), stored.progress.last_update), (end, end, end));
@@ -357,7 +378,7 @@ fn partial_copy_gets_an_empty_log_that_no_other_copy_reaches() {
 fn removal_is_noted_before_it_begins() {
     let mut entries = daemon_entries(3, &[map(40, &[3])]);
     entries.insert(Record::key(PG), Record { is_birth: true, ..record(13, &[3]) }.to_bytes());
-    let omap = copy_omap(PgProgress::default());
+    let omap = imported_omap();
     let [note, incomplete] = removal(PG.into(), 1, Some(&copy(&omap)), &daemon_of(entries.clone()));
     let mut records = Omap { entries, ..Omap::default() };
     records.apply(note.changes);
@@ -367,6 +388,7 @@ fn removal_is_noted_before_it_begins() {
     let mut there = omap;
     there.apply(incomplete.changes);
     assert!(!copy(&there).is_complete());
+    assert_eq!(copy(&there).stored.history.imported, StoreLife::default());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Choices of a primary's peering, as pure functions of the reports and the map: which OSDs must answer, which copy has the
 //! authority, and which OSDs should act.
 
+use crate::pg::log::reaches;
 use crate::planted::{self, PlantedBug};
 use crate::shard::Interval;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,7 +121,7 @@ pub fn authority(own: i32, reports: &Reports, ignores_les: bool) -> Option<i32> 
 
 /// True if the authoritative log can bring this copy up to date.
 pub fn is_usable(report: &CopyReport, tail: Eversion) -> bool {
-    report.info.last_backfill.max && report.info.last_update >= tail
+    report.info.last_backfill.max && reaches(report.info.last_update, tail)
 }
 
 /// The acting set that can serve, the primary first: members of up where they can, others where they must.

@@ -7,7 +7,7 @@
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::choose;
 use super::leases::reports_count_from;
-use crate::pg::log::PgLog;
+use crate::pg::log::{PgLog, reaches};
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Stage};
 use crate::pg::{Pg, meta};
@@ -128,7 +128,8 @@ impl Shard {
         for osd in members(own, &interval) {
             let Some(peer) = primary.peers.get_mut(&osd) else { continue };
             let Some(info) = peer.report.as_ref().map(|report| &report.info) else { continue };
-            if pg.log.has(info.last_update) || info.last_update < pg.log.tail() || peer.log.is_some() {
+            if pg.log.has(info.last_update) || !reaches(info.last_update, pg.log.tail()) || peer.log.is_some()
+            {
                 continue;
             }
             is_waiting = true;
@@ -325,7 +326,7 @@ pub(super) fn common_tail(
     copy_tail: Eversion,
     copy_head: Eversion,
 ) -> Option<Eversion> {
-    (copy_tail..=copy_head).contains(&authority_tail).then_some(authority_tail)
+    (reaches(authority_tail, copy_tail) && reaches(copy_head, authority_tail)).then_some(authority_tail)
 }
 
 /// Merges entries of the authoritative log into this copy, and gives the changes that make that durable.

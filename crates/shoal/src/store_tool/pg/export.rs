@@ -1,7 +1,7 @@
 //! A PG out of a store into a file, in bounded steps.
 //!
 //! An object that cannot be read whole is in the file up to the damage, and marked: an import counts it as missing, at the
-//! version that it has here, and peering takes it from another copy.
+//! version that it has here or that this copy lacks, and peering takes it from another copy.
 
 use super::access::Access;
 use super::file::{Record, RecordWriter, Totals};
@@ -103,8 +103,12 @@ fn write_changes<W: Write>(changes: &[Change], out: &mut RecordWriter<W>) -> any
     Ok(data_bytes)
 }
 
-/// The version of an object that cannot be read whole.
+/// The version that an import lacks of an object that cannot be read whole.
 fn version_of(store: &mut Access, copy: &PgCopy, object: &ObjectId) -> anyhow::Result<Option<Eversion>> {
+    // The copy is behind: it lacks the newest version as it is.
+    if let Some(need) = copy.missing_version(&object.object) {
+        return Ok(Some(need));
+    }
     let (collection, object) = (Collection::Pg(copy.pg), object.clone());
     let logged = copy.logged_version(&object.object);
     let answers = store.ask(ReadRequest { collection, object, queries: vec![version_query()] })?;

@@ -6,7 +6,7 @@
 
 use super::access::Access;
 use super::file::{ExportReader, Item, Totals};
-use super::{OnProgress, daemon, split_bits};
+use super::{OnProgress, daemon, held};
 use anyhow::{Context, ensure};
 use osd::stopped::{Import, Source};
 use std::io::Read;
@@ -65,8 +65,7 @@ pub fn check(from: impl Read) -> anyhow::Result<(Source, OsdMap, Totals)> {
 /// The import, unless the store's records stand against it.
 pub fn plan(store: &mut Access, source: &Source, map: OsdMap) -> anyhow::Result<Import> {
     let daemon = daemon(store)?;
-    let has_copy = split_bits(store, source.pg).is_some();
-    Import::new(source, map, &daemon, has_copy)
+    Import::new(source, map, &daemon, &held(store))
         .with_context(|| format!("PG {} of osd.{} cannot be imported", source.pg, source.osd))
 }
 

@@ -41,6 +41,15 @@ pub fn split_bits(store: &Access, pg: SpgId) -> Option<u8> {
     store.collections().into_iter().find_map(of_pg)
 }
 
+/// The PGs of the store with their split bits.
+pub fn held(store: &Access) -> Vec<(SpgId, u8)> {
+    let pg_of = |(collection, split_bits)| match collection {
+        Collection::Pg(pg) => Some((pg, split_bits)),
+        Collection::Meta => None,
+    };
+    store.collections().into_iter().filter_map(pg_of).collect()
+}
+
 /// A copy of a PG, which must be there and be readable, with its records as they are.
 pub fn copy(store: &mut Access, pg: SpgId) -> anyhow::Result<(PgCopy, MetaRecords)> {
     let split_bits = split_bits(store, pg).with_context(|| {

@@ -6,7 +6,7 @@ use super::{change, copy, example, export, import, show};
 use crate::host::disk::{Making, Owner, make};
 use crate::host::store_files;
 use bytes::Bytes;
-use osd::pg::meta::Stored;
+use osd::pg::meta::{self, Stored};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use store::memory::Config;
@@ -314,9 +314,26 @@ fn interrupted_import_leaves_no_copy() {
 
 #[test]
 fn unreadable_object_is_missing_after_the_import() {
-    let scratch = Scratch::new("unreadable");
+    import_of_unreadable("unreadable", None);
+}
+
+/// The copy is behind: what it has of the object is not what an import lacks.
+#[test]
+fn unreadable_object_keeps_newer_missing_version() {
+    import_of_unreadable("behind", Some(Eversion { epoch: 11, version: 4 }));
+}
+
+/// `missing`: the version of the object that the copy lacks before the export.
+fn import_of_unreadable(name: &str, missing: Option<Eversion>) {
+    let scratch = Scratch::new(name);
     let (path, store) = scratch.store(0, example::EPOCH);
-    with_pg(store).close().unwrap();
+    let mut store = with_pg(store);
+    if let Some(need) = missing {
+        let object = example::object(1).object;
+        let changes = vec![meta::set_missing(&ObjectId::pg_meta(example::pg()), [(&object, &need)])];
+        store.apply(Transaction { collection: collection(), changes }).unwrap();
+    }
+    store.close().unwrap();
     rot(&path);
     let mut source = Access::open(&path).unwrap();
     let mut file = Vec::new();
@@ -332,7 +349,7 @@ fn unreadable_object_is_missing_after_the_import() {
         ReadRequest { collection: collection(), object: example::object(1), queries: vec![Query::Stat] };
     assert!(target.ask(request).unwrap().is_err(), "a part of it must not look like the object");
     let log = show::log(&mut target, example::pg()).unwrap();
-    let need = Eversion { epoch: 10, version: 1 };
+    let need = missing.unwrap_or(Eversion { epoch: 10, version: 1 });
     assert!(log.contains(&format!("\"need\": \"{need}\"")), "{log}");
 }
 
