@@ -106,6 +106,8 @@ pub struct Shard {
     obstructed: BTreeSet<SpgId>,
     /// PGs of which this OSD is the primary and that do not serve yet.
     peering: BTreeSet<Key>,
+    /// PGs whose primary, this OSD, knows copies of OSDs that are no members: by OSD, and by its process (`up_from`).
+    strays: BTreeMap<(i32, Epoch), BTreeSet<Key>>,
     /// PGs whose backfill waits for a request that began before its window. They go on with the next step.
     due: BTreeSet<Key>,
     /// PGs whose places have changed. They go on in this step.
@@ -219,6 +221,7 @@ impl Shard {
             arriving: BTreeSet::new(),
             obstructed: BTreeSet::new(),
             peering: BTreeSet::new(),
+            strays: BTreeMap::new(),
             due: BTreeSet::new(),
             woken: BTreeSet::new(),
             reservations: replicated::Reservations::default(),

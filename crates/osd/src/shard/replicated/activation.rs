@@ -237,6 +237,14 @@ impl Shard {
         pg.committed = pg.log.head();
         let members = primary.members.clone();
         let may_serve = pg.interval.acting.len() >= pg.interval.min_size as usize;
+        let strays = primary.peers.iter().filter(|(osd, _)| !members.contains(osd));
+        for (osd, peer) in strays {
+            self.strays.entry((*osd, peer.up_from)).or_default().insert(key);
+        }
+        // The PG is there: the monitor need not create it.
+        if pg.created_anew.take().is_some() {
+            fx.push(Effect::Control(ToControl::Created { pg: pg.id }));
+        }
         self.save_history(key, fx);
         for osd in members {
             self.tell_peer(key, osd, PeerBody::Started { epoch: since }, fx);

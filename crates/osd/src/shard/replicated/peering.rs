@@ -264,6 +264,8 @@ impl Shard {
         peer.missing = crate::pg::missing::Missing::from_wire(&report.missing);
         peer.last_backfill = Some(report.info.last_backfill.clone());
         peer.report = Some(report);
+        let process = (from, peer.up_from);
+        self.strays.entry(process).or_default().insert(key);
         self.look_for_unfound(key, fx);
     }
 

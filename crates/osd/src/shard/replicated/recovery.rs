@@ -7,7 +7,7 @@ use crate::pg::role::{Primary, Recovering, Role, Stage};
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeSet;
-use wire::types::{Eversion, HObject, ObjectPull, PeerBody, PgState, RecoveredCounts};
+use wire::types::{Epoch, Eversion, HObject, ObjectPull, PeerBody, PgState, RecoveredCounts};
 
 impl Shard {
     /// Everything that any member lacks.
@@ -244,23 +244,30 @@ impl Shard {
     /// After a map: OSDs that are no members and whose processes ended give no objects any more.
     pub(in crate::shard) fn forget_ended_strays(&mut self, fx: &mut Fx) {
         let map = self.view.map.clone();
-        let mut ended: Vec<(Key, i32)> = Vec::new();
-        for (key, pg) in self.pgs.iter() {
-            let primary = pg.role.primary().filter(|p| p.stage == Stage::Active && !p.is_clean);
-            let Some(primary) = primary else { continue };
-            let strays = primary.peers.iter().filter(|(osd, _)| !primary.members.contains(osd));
-            let has_ended = |osd: i32, up_from| {
-                !map.is_up(osd) || map.osd(osd).is_none_or(|row| row.info.up_from != up_from)
-            };
-            ended.extend(strays.filter(|(osd, p)| has_ended(**osd, p.up_from)).map(|(osd, _)| (key, *osd)));
-        }
-        for (key, osd) in ended {
-            let Role::Primary(primary) = &mut self.pgs[key].role else { continue };
-            primary.peers.remove(&osd);
-            let pulls = primary.recovery.active.iter().filter(|(_, r)| r.pulling_from == Some(osd));
-            for object in pulls.map(|(object, _)| object.clone()).collect::<Vec<_>>() {
-                self.on_pull_refused(key, osd, &object, false, fx);
+        let has_ended = |(osd, up_from): &(i32, Epoch)| {
+            !map.is_up(*osd) || map.osd(*osd).is_none_or(|row| row.info.up_from != *up_from)
+        };
+        let ended: Vec<_> = self.strays.extract_if(.., |process, _| has_ended(process)).collect();
+        for ((osd, up_from), keys) in ended {
+            for key in keys {
+                self.forget_stray(key, osd, up_from, fx);
             }
+        }
+    }
+
+    fn forget_stray(&mut self, key: Key, osd: i32, up_from: Epoch, fx: &mut Fx) {
+        let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role) else { return };
+        let is_its = |primary: &Primary| {
+            let peer = primary.peers.get(&osd).filter(|peer| peer.up_from == up_from);
+            primary.stage == Stage::Active && !primary.members.contains(&osd) && peer.is_some()
+        };
+        if !is_its(primary) {
+            return;
+        }
+        primary.peers.remove(&osd);
+        let pulls = primary.recovery.active.iter().filter(|(_, r)| r.pulling_from == Some(osd));
+        for object in pulls.map(|(object, _)| object.clone()).collect::<Vec<_>>() {
+            self.on_pull_refused(key, osd, &object, false, fx);
         }
     }
 
@@ -332,12 +339,19 @@ impl Shard {
         pg.forced = PgState::default();
         let epoch = interval.since;
         let members = primary.members.clone();
-        let strays: Vec<i32> = primary.peers.keys().copied().filter(|osd| !members.contains(osd)).collect();
+        let strays: Vec<(i32, Epoch)> = primary
+            .peers
+            .extract_if(.., |osd, _| !members.contains(osd))
+            .map(|(osd, peer)| (osd, peer.up_from))
+            .collect();
         for osd in members {
             self.tell_peer(key, osd, PeerBody::Clean { epoch }, fx);
         }
-        for osd in strays {
+        for (osd, up_from) in strays {
             self.tell_peer(key, osd, PeerBody::Remove, fx);
+            if let Some(keys) = self.strays.get_mut(&(osd, up_from)) {
+                keys.remove(&key);
+            }
         }
         self.pgs[key].history.last_epoch_clean = epoch;
         self.save_history(key, fx);

@@ -175,6 +175,12 @@ impl Shard {
             _ => false,
         };
         if !is_expected {
+            // The pull was given up: its source forgets it, with the bytes that it counts as under way.
+            if let Role::Primary(_) = &pg.role {
+                let ObjectPush { object, version, step, .. } = push;
+                let ack = PushAck { object, version, step, result: Errno::CANCELED.result() };
+                self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+            }
             return;
         }
         let ObjectPush { object, version, step, is_last, changes } = push;
