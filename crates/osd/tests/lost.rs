@@ -242,6 +242,7 @@ fn object_found_during_revert_can_be_given_up_later() {
     let mut pulled = 0;
     for steps in 0..30 {
         let (mut cluster, zero) = three_versions_and_newest();
+        cluster.set_flags(0);
         mark(&mut cluster, Revert);
         for _ in 0..steps {
             cluster.step();
@@ -250,10 +251,12 @@ fn object_found_during_revert_can_be_given_up_later() {
             break;
         }
         pulled = cluster.pulls;
+        // The older version is slower.
+        cluster.cut = vec![(1, 2)];
         cluster.start_stray(0, zero);
         cluster.hosts.get_mut(&0).unwrap().rot("a");
         cluster.run();
-        cluster.set_flags(0);
+        cluster.cut.clear();
         cluster.pass(5_000);
         mark(&mut cluster, Revert);
         cluster.run();
@@ -268,6 +271,7 @@ fn object_found_during_revert_can_be_given_up_later() {
 fn object_found_during_revert_keeps_its_newest_version() {
     for steps in 0..30 {
         let (mut cluster, zero) = three_versions_and_newest();
+        cluster.set_flags(0);
         mark(&mut cluster, Revert);
         for _ in 0..steps {
             cluster.step();
@@ -275,9 +279,11 @@ fn object_found_during_revert_keeps_its_newest_version() {
         if cluster.report().status.unfound == 0 {
             break;
         }
+        // The older version is slower.
+        cluster.cut = vec![(1, 2)];
         cluster.start_stray(0, zero);
         cluster.run();
-        cluster.set_flags(0);
+        cluster.cut.clear();
         cluster.pass(5_000);
         let found = cluster.get("a");
         assert!(found == b"third"[..] || found == b"second"[..], "after {steps} steps");
@@ -529,6 +535,97 @@ fn pg_without_any_copy_begins_anew_when_it_is_ordered() {
     cluster.interval(vec![0, 1], vec![0, 1]);
     cluster.run();
     assert_eq!(cluster.get("b"), &b"newest"[..]);
+}
+
+#[test]
+fn recorded_creation_of_an_empty_copy_proves_nothing() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"lost");
+    cluster.kill(0);
+    cluster.kill(1);
+    cluster.interval(vec![], vec![]);
+    cluster.created = 11;
+    cluster.creations = 0;
+    cluster.start(0, memory_store());
+    cluster.start(1, memory_store());
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!((cluster.state().as_str(), cluster.creations), ("incomplete", 0));
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    assert_eq!((cluster.state().as_str(), cluster.creations), ("active+clean", 1));
+}
+
+/// osd.2, the primary, is empty, osd.1 has an old copy, and osd.0, which has the newest one, is down.
+fn down_with_an_empty_primary() -> Cluster {
+    let mut cluster = Cluster::new(3, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("a", b"new");
+    cluster.kill(0);
+    cluster.interval(vec![], vec![]);
+    cluster.start(1, one);
+    cluster.interval(vec![2, 1], vec![2, 1]);
+    cluster.run();
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.state(), "down");
+    cluster.creations = 0;
+    cluster
+}
+
+#[test]
+fn refused_creation_ends_with_its_interval() {
+    let mut cluster = down_with_an_empty_primary();
+    cluster.kill(1);
+    cluster.interval(vec![2], vec![2]);
+    cluster.run();
+    assert_eq!((cluster.state().as_str(), cluster.creations), ("down", 0));
+    // The operator repeats the command.
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    assert_eq!((cluster.state().as_str(), cluster.creations), ("active+undersized", 1));
+}
+
+#[test]
+fn refused_creation_is_answered_when_the_pg_serves() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.kill(0);
+    cluster.interval(vec![], vec![]);
+    cluster.start(1, one);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    let epoch = cluster.epoch;
+    create_anew(&mut cluster, epoch);
+    cluster.creations = 0;
+    assert_eq!(cluster.state(), "down");
+    cluster.declare_lost(0);
+    assert_eq!(cluster.state(), "active+undersized+degraded");
+    assert_eq!(cluster.creations, 1, "the monitor waits for the PG");
+    create_anew(&mut cluster, epoch);
+    assert_eq!(cluster.creations, 2, "the first message was lost");
+    assert_eq!(cluster.get("a"), &b"old"[..]);
+}
+
+#[test]
+fn object_of_a_stray_that_ended_is_unfound_again() {
+    let (mut cluster, zero) = three_versions_and_newest();
+    cluster.start_stray(0, zero);
+    cluster.run();
+    assert_eq!(cluster.report().status.unfound, 0);
+    cluster.kill(0);
+    cluster.set_flags(0);
+    cluster.pass(5_000);
+    assert_eq!(cluster.report().status.unfound, 1);
+    assert_eq!(mark(&mut cluster, Revert), MarkAnswer::Marking { unfound: 1 });
+    cluster.run();
+    assert_eq!(cluster.get("a"), &b"second"[..]);
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct Control {
     wall: WallClock,
     history: History,
     holdings: Holdings,
+    /// The monitor's newest orders to create PGs, if their map has not come yet.
+    early_creates: Option<Box<MOSDPGCreate2>>,
     life: Life,
     neighbours: Neighbours,
     reports: Reports,
@@ -124,6 +126,7 @@ impl Control {
             wall: WallClock::new(Time::ZERO, UTime::ZERO),
             history: History::default(),
             holdings: Holdings::new(config.osd.0, config.cores),
+            early_creates: None,
             life: Life::new(has_meta, config.cores),
             neighbours: Neighbours::default(),
             reports: Reports::default(),
@@ -250,13 +253,18 @@ impl Control {
             Body::MMgrMap(m) => self.on_mgr_map(now, m.map, fx),
             Body::MOSDMarkMeDown(_) => self.on_marked_down(now, fx),
             Body::MOSDPulse(pulse) => self.on_pulse_heard(&pulse),
-            Body::MOSDPGCreate2(creates) => self.on_pg_creates(&creates, fx),
+            Body::MOSDPGCreate2(creates) => self.on_pg_creates(creates, fx),
             _ => {}
         }
     }
 
     /// Each map orders the PGs of new pools, with their past. The monitor's word matters for PGs whose copies are all lost.
-    fn on_pg_creates(&self, creates: &MOSDPGCreate2, fx: &mut Fx) {
+    fn on_pg_creates(&mut self, creates: Box<MOSDPGCreate2>, fx: &mut Fx) {
+        if creates.epoch > self.epoch() {
+            // The map may give these PGs another interval.
+            self.early_creates = Some(creates);
+            return;
+        }
         for (pg, (epoch, _)) in &creates.pgs {
             let entry = self.holdings.entries.get(&pg.pg).filter(|entry| entry.primary_since.is_some());
             if let Some(entry) = entry {
@@ -389,6 +397,9 @@ impl Control {
         for core in (0..self.config.cores).map(CoreId) {
             let orders = orders.remove(&core).unwrap_or_default();
             fx.push(Effect::Shard { core, input: shard::Input::Map { view: view.clone(), orders } });
+        }
+        if let Some(creates) = self.early_creates.take_if(|creates| creates.epoch <= map.epoch) {
+            self.on_pg_creates(creates, fx);
         }
     }
 

@@ -64,7 +64,7 @@ pub struct Pg {
     pub parked: VecDeque<Parked>,
     /// The interval that came while the PG was being read.
     pub after_loading: Option<PgOrder>,
-    /// The monitor's word that the PG is new since this map.
+    /// The monitor's word that the PG is new since this map, until the interval ends or the PG serves.
     pub created_anew: Option<Epoch>,
     /// It is between two cores.
     pub moving: Option<Moving>,

@@ -28,6 +28,10 @@ pub struct Cluster {
     pub lost: BTreeMap<i32, Epoch>,
     /// OSDs that kept objects unfound, each with the number of objects.
     pub not_given_up: Vec<(i32, u64)>,
+    /// The PG's creation, as the records of OSDs have it that did not see it.
+    pub created: Epoch,
+    /// Number of times that a primary said that the PG was created.
+    pub creations: usize,
 }
 
 const MIN_SIZE: u32 = 1;
@@ -52,6 +56,8 @@ impl Cluster {
             copy_starts: BTreeMap::new(),
             lost: BTreeMap::new(),
             not_given_up: Vec::new(),
+            created: 0,
+            creations: 0,
         };
         for host in cluster.hosts.values_mut() {
             host.open(1, 4100);
@@ -87,7 +93,7 @@ impl Cluster {
             let order = PgOrder::Interval {
                 pg: pg(),
                 split_bits: 0,
-                created: if is_birth { 11 } else { 0 },
+                created: if is_birth { 11 } else { self.created },
                 is_birth,
                 interval: interval.clone(),
                 past: past.clone(),
@@ -226,6 +232,7 @@ impl Cluster {
             for said in host.control.drain(..) {
                 match said {
                     ToControl::WantActing { acting, .. } => wish = Some(acting),
+                    ToControl::Created { .. } => self.creations += 1,
                     ToControl::NotGivenUp { osd, objects, .. } => self.not_given_up.push((osd, objects)),
                     ToControl::Rejected { why } => assert!(why.contains("cannot be read"), "{why}"),
                     _ => {}

@@ -252,14 +252,16 @@ fn force_create(ctx: &mut Ctx<'_>) -> Outcome {
         let text = "This command will recreate a lost (as in data lost) PG with data in it, such that the cluster will give up ever trying to recover the lost data.  Do this only if you are certain that all copies of the PG are in fact lost and you are willing to accept that the data is permanently destroyed.  Pass --yes-i-really-mean-it to proceed.";
         return Err(Answer::error(EPERM, text));
     }
-    if ctx.state.osd.creating.contains_key(&pg) {
-        return Ok(Answer::ok(format!("pg {pg} already creating")));
-    }
+    // The order is renewed: OSDs that booted since the last one do not know the intervals before.
+    let said = match ctx.state.osd.creating.contains_key(&pg) {
+        true => format!("pg {pg} already creating"),
+        false => format!("pg {pg} now creating, ok"),
+    };
     // The flag keeps pg_num as it is until the PG exists.
     let mut pool = ctx.state.osdmap().pools[&pg.pool].clone();
     pool.flags.set(PoolFlags::CREATING, true);
     ctx.changes.push(Change::PgCreate { pg });
-    change(ctx, format!("pg {pg} now creating, ok"), |step| {
+    change(ctx, said, |step| {
         pool.last_change = step.epoch;
         step.new_pools.insert(pg.pool, pool);
     })

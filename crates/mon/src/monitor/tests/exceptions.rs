@@ -146,7 +146,7 @@ fn lost_pg_is_created_anew_by_its_acting_primary() {
         "{text}"
     );
     let what = BTreeMap::from([("osd_pg_creates".to_owned(), SubscribeItem { start: 0, flags: 0 })]);
-    c.send(primary, MMonSubscribe { what, hostname: String::new() });
+    c.send(primary, MMonSubscribe { what: what.clone(), hostname: String::new() });
     let sure = r#"{"prefix":"osd force-create-pg","pgid":"1.0","yes_i_really_mean_it":true}"#;
     let body = wire::messages::MMonCommand {
         paxos: PaxosHeader::default(),
@@ -160,7 +160,13 @@ fn lost_pg_is_created_anew_by_its_acting_primary() {
     let is_order = |body: &Body| matches!(body, Body::MOSDPGCreate2(m) if m.pgs.keys().any(|pg| pg.pg == PG));
     assert!(c.received(primary).iter().any(is_order));
     assert!(creating(&c), "pg_num stays as it is until the PG exists");
+    let ordered = |c: &Cluster| c.monitor.state().osd.creating[&PG].0;
+    let first = ordered(&c);
+    c.sent.clear();
     assert_eq!(c.told(sure), (0, "pg 1.0 already creating".into()));
+    assert!(ordered(&c) > first, "the order is renewed");
+    c.send(primary, MMonSubscribe { what, hostname: String::new() });
+    assert!(c.received(primary).iter().any(is_order));
     c.send(primary, created);
     assert!(!creating(&c));
     assert_eq!(c.told(sure), (0, "pg 1.0 now creating, ok".into()));

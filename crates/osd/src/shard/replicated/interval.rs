@@ -77,7 +77,8 @@ impl Shard {
     /// Makes an empty copy.
     fn create(&mut self, id: SpgId, split_bits: u8, created: Epoch, is_birth: bool, fx: &mut Fx) -> Key {
         let mut pg = Pg::new(id, split_bits, PgPhase::Stray);
-        pg.history.created = created;
+        // A copy without the PG's objects proves no creation.
+        pg.history.created = if is_birth { created } else { 0 };
         pg.progress.last_backfill = Complete(if is_birth { HObject::max() } else { HObject::min() });
         let mut changes =
             vec![Change::CreateCollection { split_bits }, Change::Touch { object: pg.meta.clone() }];
@@ -105,6 +106,7 @@ impl Shard {
         let pg = &mut self.pgs[key];
         pg.phase = phase;
         pg.role = Role::None;
+        pg.created_anew = None;
         self.awaiting_leases.remove(&key);
         pg.transfers = Default::default();
         pg.scans = BTreeMap::new();

@@ -169,9 +169,14 @@ impl Shard {
         }
     }
 
-    /// The monitor says that the PG is new since `epoch` (`osd force-create-pg`, or a new pool).
+    /// The monitor says that the PG is new since `epoch` (`osd force-create-pg`, or a new pool). It repeats this with each map
+    /// until it hears that the PG is there. So the word holds for the present interval only.
     pub(in crate::shard) fn recreate(&mut self, now: Time, id: SpgId, epoch: Epoch, fx: &mut Fx) {
         let Some(key) = self.pg_by_id.get(&id).copied() else { return };
+        let Some(primary) = self.pgs[key].role.primary() else { return };
+        if primary.stage == Stage::Active {
+            return fx.push(Effect::Control(ToControl::Created { pg: id }));
+        }
         self.pgs[key].created_anew = Some(epoch);
         if self.peering.contains(&key) {
             self.go_on_peering(now, key, fx);
