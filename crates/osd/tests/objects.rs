@@ -401,6 +401,22 @@ fn a_deleted_pools_pg_leaves_nothing_behind() {
 }
 
 #[test]
+fn removal_whose_listing_failed_is_repeated() {
+    use store::ObjectStore;
+    let mut host = Host::serving();
+    host.ask("o", vec![write_full(b"x")]);
+    // A listing of all objects begins with no object's name.
+    host.hidden = Some(("", Hidden::Listing));
+    host.map(vec![PgOrder::Remove { pg: pg() }]);
+    host.pass(std::time::Duration::from_secs(61));
+    assert_eq!(host.store.collections().len(), 1);
+    host.heal();
+    host.pass(std::time::Duration::from_secs(61));
+    assert_eq!(host.store.collections(), []);
+    assert!(host.control.iter().any(|c| matches!(c, osd::shard::ToControl::Removed { .. })));
+}
+
+#[test]
 fn a_split_gives_each_child_its_objects_and_its_log() {
     let mut host = Host::serving();
     let mut requests = Vec::new();

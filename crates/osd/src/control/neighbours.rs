@@ -33,6 +33,8 @@ pub(super) struct Neighbours {
     /// The shards do not have these yet.
     news: LeaseNews,
     has_started: bool,
+    /// The map has other OSDs, up or down.
+    has_others: bool,
     /// When `YOU_DIED` last made us ask for maps.
     died_at: Option<Time>,
 }
@@ -84,6 +86,7 @@ impl Control {
     pub(super) fn choose_neighbours(&mut self, map: &OsdMap) {
         let partners = self.holdings.partners();
         self.neighbours.looks_now = true;
+        self.neighbours.has_others = map.osd_ids().any(|osd| osd != self.config.osd.0);
         let mut wanted = self.holdings.neighbours();
         let up: Vec<i32> = map.osd_ids().filter(|o| map.is_up(*o) && *o != self.config.osd.0).collect();
         // The next in number on both sides, so that everybody is watched by somebody.
@@ -363,8 +366,9 @@ impl Control {
         }
     }
 
-    pub fn has_neighbours(&self) -> bool {
-        !self.neighbours.peers.is_empty()
+    /// The cluster has other OSDs. Those that are down may boot at any time.
+    pub fn has_others(&self) -> bool {
+        self.neighbours.has_others
     }
 
     pub(super) fn heartbeat_peers(&self) -> Vec<i32> {
@@ -465,6 +469,19 @@ mod tests {
         assert_eq!(held_after(PingOp::PING_REPLY, at_ms(501)), [], "a stamp that nobody sent");
         assert_eq!(held_after(PingOp::YOU_DIED, at_ms(100)), []);
         assert!(control.neighbours.peers[&3].owes_since.is_none());
+    }
+
+    #[test]
+    fn last_osd_that_is_up_has_others() {
+        let mut alone = control(OsdRow::default());
+        let map = |osds| OsdMap { epoch: 21, osds, ..OsdMap::default() };
+        let up = || row(OsdState::UP, 5, 0);
+        for (osds, expected) in
+            [(vec![up()], false), (vec![up(), row(0, 5, 9)], true), (vec![up(), up()], true)]
+        {
+            alone.choose_neighbours(&map(osds));
+            assert_eq!(alone.has_others(), expected);
+        }
     }
 
     #[test]

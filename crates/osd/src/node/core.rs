@@ -159,10 +159,11 @@ impl Core {
         self.shard.owned_pgs()
     }
 
-    /// True if this core may block until a write is on its device. Core 0 of an OSD with neighbours must not: a device that
-    /// hangs would stop the pulses, and the OSD would be down at once.
+    /// True if this core may block until a write is on its device. Core 0 must not in a cluster with other OSDs: a device that
+    /// hangs would stop the pulses, and the OSD would be down at once. Not even if all others are down: one that boots would
+    /// wait for its answers.
     pub fn may_block(&self) -> bool {
-        self.control.as_ref().is_none_or(|part| !part.control.has_neighbours())
+        self.control.as_ref().is_none_or(|part| !part.control.has_others())
     }
 
     /// True if this core answered operations since the last [`Input::Sent`].

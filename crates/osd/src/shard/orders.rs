@@ -3,18 +3,22 @@
 
 use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
+use super::watches::Timer;
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::pg::meta::{self, Complete, Stored};
 use crate::pg::{Pg, PgPhase, low_bits};
 use crate::slab::Key;
 use machine::Time;
 use std::sync::Arc;
+use std::time::Duration;
 use store::moving::CollectionRemoval;
 use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
-use wire::types::{Epoch, HObject, SpgId};
+use wire::types::{Epoch, HObject, SpgId, StoreLife};
 
 /// Keys of one transaction.
 const RENAMED_MAX: usize = 256;
+/// Time after which a removal lists objects again that could not be listed.
+const LIST_AGAIN: Duration = Duration::from_secs(60);
 
 /// The PGs that were there when the daemon started, until all have been read.
 pub(super) struct Loading {
@@ -263,7 +267,9 @@ impl Shard {
         // A restart in the middle must not find a copy that claims to have every object.
         let pg = &mut self.pgs[key];
         pg.progress.last_backfill = Complete(HObject::min());
-        let changes = vec![meta::set_progress(&pg.meta, &pg.progress)];
+        // Nor one that claims the writes of the store from which it was imported.
+        pg.history.imported = StoreLife::default();
+        let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };
         self.submit(Pending::Nobody, transaction, fx);
         self.go_on_removing(key, CollectionRemoval::default(), fx);
@@ -281,16 +287,38 @@ impl Shard {
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
     ) {
-        let Some(Pending::RemovePg(pg_key, mut removal)) = self.pending.remove(key) else { return };
-        // One that cannot be read stays as it is, unserved.
-        let Ok(answers) = answers else { return };
+        let Some(Pending::RemovePg(pg_key, removal)) = self.pending.get_mut(key) else { return };
+        let pg_key = *pg_key;
+        let Some(pg) = self.pgs.get(pg_key) else { return drop(self.pending.remove(key)) };
+        let collection = pg.collection;
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(error) => {
+                let why = format!("{} is to be removed, and its objects cannot be listed: {error}", pg.id);
+                fx.push(Effect::Control(ToControl::Rejected { why }));
+                self.timers.insert((self.step_time + LIST_AGAIN, Timer::Removal(key)));
+                return;
+            }
+        };
+        let mut removal = std::mem::take(removal);
+        self.pending.remove(key);
         let changes = removal.changes(answers);
         let pending = match removal.is_last() {
             true => Pending::RemovedPg(pg_key),
             false => Pending::RemovePg(pg_key, removal),
         };
-        let collection = self.pgs[pg_key].collection;
         self.submit(pending, Transaction { collection, changes }, fx);
+    }
+
+    /// Repeats a listing that failed.
+    pub(super) fn list_removal_again(&mut self, key: Key, fx: &mut Fx) {
+        if let Some(Pending::RemovePg(pg, removal)) = self.pending.get(key)
+            && let Some(pg) = self.pgs.get(*pg)
+        {
+            let request = removal.request(pg.collection);
+            return self.read(key, request, fx);
+        }
+        self.pending.remove(key);
     }
 
     pub(super) fn on_removed(&mut self, pg_key: Key, fx: &mut Fx) {

@@ -53,6 +53,8 @@ pub(super) enum Timer {
     Recovery(Key),
     /// Places that other OSDs' PGs have here are told again.
     Grants,
+    /// The objects of a PG that is being removed could not be listed. By the request's tag.
+    Removal(Key),
 }
 
 const TIMED_OUT: i32 = -110;
@@ -318,6 +320,7 @@ impl Shard {
                 Timer::Serve(pg) => self.serve_when_activated(now, pg, fx),
                 Timer::Recovery(pg) => self.on_recovery_timer(pg, fx),
                 Timer::Grants => self.repeat_grants(fx),
+                Timer::Removal(key) => self.list_removal_again(key, fx),
                 // It changes the object, durably: not while the PG is between two cores.
                 Timer::Watch { pg, object, .. } if self.watch_must_wait(pg, object) => {
                     self.timers.insert((now + HELD_AGAIN, timer));
