@@ -81,7 +81,7 @@ impl Report {
     }
 }
 
-/// One change of what the monitors keep.
+/// A change of the reports that the monitors keep.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
     Put(Report),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn new_reports_warn_for_two_weeks_until_archived() {
+    fn new_report_warns_until_archived_or_two_weeks_old() {
         let report =
             post(r#"{"crash_id":"x","timestamp":"2026-01-01T00:00:00.5Z","entity_name":"osd.1"}"#).unwrap();
         let at = report.at.sec;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_monitors_keep_is_loaded() {
+    fn dump_of_config_keys_is_loaded() {
         let mut crashes = Crashes::default();
         let dump = r#"{"mgr/crash/crash/x":"{\"crash_id\":\"x\",\"timestamp\":\"2026-01-01T00:00:00.000000Z\"}",
             "mgr/crash/crash/y":"{\"crash_id\":\"x\",\"timestamp\":\"2026-01-01T00:00:00.000000Z\"}",

@@ -1,7 +1,7 @@
 //! The manager as a machine: a session with the monitor, reports from daemons, commands from clients.
 
 mod asked;
-mod keeping;
+mod crash_store;
 
 use crate::caps::Caps;
 use crate::configs::Configs;
@@ -13,6 +13,7 @@ use crate::{PgMap, descriptions};
 use asked::{Caller, Form, Relay};
 use bytes::Bytes;
 use codec::Encode;
+use command::object;
 use command::options::Layers;
 use command::options::report::Reported;
 use machine::gate::{Gate, Refused};
@@ -25,8 +26,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::{
-    Body, MMgrBeacon, MMgrConfigure, MMgrOpen, MMgrReport, MMonCommand, MMonMgrReport, MOSDMap, MPGStats,
-    Message, MessageBody, PaxosHeader,
+    Body, MMgrBeacon, MMgrConfigure, MMgrOpen, MMgrReport, MMonMgrReport, MOSDMap, MPGStats, Message,
+    MessageBody, PaxosHeader,
 };
 use wire::types::{EntityAddrVec, EntityKind, HealthChecks, OsdMap, UTime};
 
@@ -88,7 +89,7 @@ pub struct Manager {
     pg_map: PgMap,
     progress: RecoveryProgress,
     peers: BTreeMap<ConnId, Reporter>,
-    keeping: keeping::Keeping,
+    crash_store: crash_store::CrashStore,
     /// Commands that wait for the monitor's answer.
     relays: BTreeMap<RequestId, Relay>,
     gate: Gate,
@@ -141,7 +142,7 @@ impl Manager {
             pg_map: PgMap::default(),
             progress: RecoveryProgress::new(random),
             peers: BTreeMap::new(),
-            keeping: keeping::Keeping::default(),
+            crash_store: crash_store::CrashStore::default(),
             relays: BTreeMap::new(),
             gate: Gate::new(EntityKind::MGR),
             beacon_at: now,
@@ -216,7 +217,7 @@ impl Manager {
                 }
             }
             mon_client::Event::Answer { id, answer } => {
-                if !self.on_mon_answer(id, &answer, fx) && !self.on_kept(now, id, &answer, fx) {
+                if !self.on_mon_answer(id, &answer, fx) && !self.on_crash_answer(now, id, &answer, fx) {
                     self.on_mon_config(id, answer);
                 }
             }
@@ -289,7 +290,7 @@ impl Manager {
             return;
         }
         let mut health = self.pg_map.health(self.clock.at(now));
-        health.extend(self.keeping.crashes.health(self.clock.at(now)));
+        health.extend(self.crash_store.crashes.health(self.clock.at(now)));
         let report = MMonMgrReport {
             paxos: PaxosHeader::default(),
             health: HealthChecks(health),
@@ -331,15 +332,8 @@ impl Manager {
         if !self.session.is_connected() || self.mon_config_asked.is_some() {
             return;
         }
-        let ask = MMonCommand {
-            paxos: PaxosHeader::default(),
-            fsid: self.session.fsid(),
-            command: vec![r#"{"prefix":"config report"}"#.into()],
-            input: Bytes::new(),
-        };
-        let mut asked = None;
-        self.with_session(now, fx, |session, fx| asked = Some(session.request(now, ask, Some(period), fx)));
-        self.mon_config_asked = asked;
+        self.mon_config_asked =
+            self.request_command(now, &object! { "prefix" => "config report" }, period, fx);
     }
 
     fn on_mon_config(&mut self, id: RequestId, answer: Result<Body, TimedOut>) {
@@ -504,7 +498,7 @@ impl Machine for Manager {
                 }
                 if self.mon_config_at <= now {
                     self.ask_mon_config(now, effects);
-                    if !self.keeping.crashes.is_loaded() && self.session.is_connected() {
+                    if !self.crash_store.crashes.is_loaded() && self.session.is_connected() {
                         self.read_crashes(now, effects);
                     }
                 }

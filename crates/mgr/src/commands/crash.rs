@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-/// The answer while the monitors have not told yet which reports there are.
-fn early(view: &View<'_>) -> Option<Reaction> {
+/// EAGAIN until the monitors have sent the reports that they keep.
+fn unloaded(view: &View<'_>) -> Option<Reaction> {
     let why = "the crash reports are not read from the monitors yet: try again in some seconds";
     (!view.crashes.is_loaded()).then(|| Answer::error(errno::EAGAIN, why).into())
 }
 
-/// Stock's manager returns this code without its sign, which `ceph` takes for success with a message.
-fn told(status: String) -> Reaction {
+/// A refusal. Stock's manager returns EINVAL without its sign, and `ceph` exits with 0 and prints the message.
+fn refused(status: String) -> Reaction {
     Answer { result: errno::EINVAL, status, ..Answer::default() }.into()
 }
 
@@ -29,8 +29,8 @@ pub(super) fn ls_new(view: &View<'_>, args: &Args) -> Reaction {
 }
 
 fn list(view: &View<'_>, args: &Args, is_asked: fn(&Report) -> bool) -> Reaction {
-    if let Some(early) = early(view) {
-        return early;
+    if let Some(unloaded) = unloaded(view) {
+        return unloaded;
     }
     let reports: Vec<&Report> =
         view.crashes.by_time().into_iter().filter(|report| is_asked(report)).collect();
@@ -55,19 +55,19 @@ fn list(view: &View<'_>, args: &Args, is_asked: fn(&Report) -> bool) -> Reaction
 
 pub(super) fn info(view: &View<'_>, args: &Args) -> Reaction {
     let id = args.text("id").unwrap_or_default();
-    match (early(view), view.crashes.get(&id)) {
-        (Some(early), _) => early,
+    match (unloaded(view), view.crashes.get(&id)) {
+        (Some(unloaded), _) => unloaded,
         (None, Some(report)) => Answer::body(indented(Value::Object(report.fields.clone()))).into(),
-        (None, None) => told(format!("crash info: {id} not found")),
+        (None, None) => refused(format!("crash info: {id} not found")),
     }
 }
 
 pub(super) fn post(view: &View<'_>, _: &Args) -> Reaction {
-    if let Some(early) = early(view) {
-        return early;
+    if let Some(unloaded) = unloaded(view) {
+        return unloaded;
     }
     match Report::parse(view.input) {
-        // Posting a report again changes nothing: whoever posts does not know whether the last answer was lost.
+        // A client posts a report again if it lost the answer.
         Ok(report) if view.crashes.get(&report.id).is_some() => Answer::ok("").into(),
         Ok(_) if view.crashes.is_full() => Answer::error(
             errno::ENOSPC,
@@ -75,13 +75,13 @@ pub(super) fn post(view: &View<'_>, _: &Args) -> Reaction {
         )
         .into(),
         Ok(report) => Reaction::ChangeCrashes(vec![Change::Put(report)]),
-        Err(why) => told(format!("malformed crash metadata: {why}")),
+        Err(why) => refused(format!("malformed crash metadata: {why}")),
     }
 }
 
 pub(super) fn rm(view: &View<'_>, args: &Args) -> Reaction {
     let id = args.text("id").unwrap_or_default();
-    early(view).unwrap_or_else(|| {
+    unloaded(view).unwrap_or_else(|| {
         let known = view.crashes.get(&id);
         Reaction::ChangeCrashes(known.map(|report| Change::Remove(report.id.clone())).into_iter().collect())
     })
@@ -89,9 +89,9 @@ pub(super) fn rm(view: &View<'_>, args: &Args) -> Reaction {
 
 pub(super) fn prune(view: &View<'_>, args: &Args) -> Reaction {
     let Some(days) = args.text("keep").and_then(|keep| keep.parse::<i32>().ok()) else {
-        return told("keep argument must be integer".into());
+        return refused("keep argument must be integer".into());
     };
-    early(view).unwrap_or_else(|| {
+    unloaded(view).unwrap_or_else(|| {
         let old = view.crashes.older_than(view.now, i64::from(days) * DAY_SECONDS);
         Reaction::ChangeCrashes(old.into_iter().map(|report| Change::Remove(report.id.clone())).collect())
     })
@@ -99,26 +99,26 @@ pub(super) fn prune(view: &View<'_>, args: &Args) -> Reaction {
 
 pub(super) fn archive(view: &View<'_>, args: &Args) -> Reaction {
     let id = args.text("id").unwrap_or_default();
-    match (early(view), view.crashes.get(&id)) {
-        (Some(early), _) => early,
+    match (unloaded(view), view.crashes.get(&id)) {
+        (Some(unloaded), _) => unloaded,
         (None, Some(report)) => {
             let new = report.is_new().then(|| Change::Put(report.archived(view.now)));
             Reaction::ChangeCrashes(new.into_iter().collect())
         }
-        (None, None) => told(format!("crash info: {id} not found")),
+        (None, None) => refused(format!("crash info: {id} not found")),
     }
 }
 
 pub(super) fn archive_all(view: &View<'_>, _: &Args) -> Reaction {
-    early(view).unwrap_or_else(|| {
+    unloaded(view).unwrap_or_else(|| {
         let new = view.crashes.by_time().into_iter().filter(|report| report.is_new());
         Reaction::ChangeCrashes(new.map(|report| Change::Put(report.archived(view.now))).collect())
     })
 }
 
 pub(super) fn stat(view: &View<'_>, _: &Args) -> Reaction {
-    if let Some(early) = early(view) {
-        return early;
+    if let Some(unloaded) = unloaded(view) {
+        return unloaded;
     }
     let mut text = format!("{} crashes recorded\n", view.crashes.by_time().len());
     for days in [1, 3, 7] {
@@ -134,10 +134,10 @@ pub(super) fn stat(view: &View<'_>, _: &Args) -> Reaction {
 /// The number of crashes by program.
 pub(super) fn json_report(view: &View<'_>, args: &Args) -> Reaction {
     let Some(hours) = args.text("hours").and_then(|hours| hours.parse::<i32>().ok()) else {
-        return told("<hours> argument must be integer".into());
+        return refused("<hours> argument must be integer".into());
     };
-    if let Some(early) = early(view) {
-        return early;
+    if let Some(unloaded) = unloaded(view) {
+        return unloaded;
     }
     let old = view.crashes.older_than(view.now, i64::from(hours) * 60 * 60).len();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();

@@ -95,7 +95,7 @@ impl Manager {
             pg_map: &self.pg_map,
             configs: &self.configs,
             progress: &self.progress,
-            crashes: &self.keeping.crashes,
+            crashes: &self.crash_store.crashes,
             connected: &connected,
             input,
         };
@@ -128,7 +128,14 @@ impl Manager {
             .into()
     }
 
-    fn ask_monitor(&mut self, now: Time, caller: Caller, command: Json, body: String, fx: Fx<'_>) {
+    /// Sends a command to the monitors. The answer comes with the returned number.
+    pub(super) fn request_command(
+        &mut self,
+        now: Time,
+        command: &Json,
+        timeout: Duration,
+        fx: Fx<'_>,
+    ) -> Option<RequestId> {
         let ask = MMonCommand {
             paxos: PaxosHeader::default(),
             fsid: self.session.fsid(),
@@ -136,9 +143,12 @@ impl Manager {
             input: Bytes::new(),
         };
         let mut asked = None;
-        self.with_session(now, fx, |session, fx| {
-            asked = Some(session.request(now, ask, Some(MONITOR_TIMEOUT), fx));
-        });
+        self.with_session(now, fx, |session, fx| asked = Some(session.request(now, ask, Some(timeout), fx)));
+        asked
+    }
+
+    fn ask_monitor(&mut self, now: Time, caller: Caller, command: Json, body: String, fx: Fx<'_>) {
+        let asked = self.request_command(now, &command, MONITOR_TIMEOUT, fx);
         self.relays.extend(asked.map(|id| (id, Relay { caller, body })));
     }
 
@@ -150,16 +160,20 @@ impl Manager {
         fx: Fx<'_>,
     ) -> bool {
         let Some(Relay { caller, body }) = self.relays.remove(&id) else { return false };
-        let answer = match answer {
-            Ok(Body::MMonCommandAck(ack)) => Answer {
-                result: ack.result,
-                status: ack.status.clone(),
-                body: [body.as_bytes(), &ack.output].concat().into(),
-            },
-            _ => Answer::error(errno::ETIMEDOUT, "the monitor has not answered: try again"),
-        };
-        fx.push(caller.reply(answer));
+        fx.push(caller.reply(monitors_answer(answer, &body)));
         true
+    }
+}
+
+/// The monitors' answer to a command, with a body of the manager's own before theirs.
+pub(super) fn monitors_answer(answer: &Result<Body, TimedOut>, body: &str) -> Answer {
+    match answer {
+        Ok(Body::MMonCommandAck(ack)) => Answer {
+            result: ack.result,
+            status: ack.status.clone(),
+            body: [body.as_bytes(), &ack.output].concat().into(),
+        },
+        _ => Answer::error(errno::ETIMEDOUT, "the monitor has not answered: try again"),
     }
 }
 

@@ -1,18 +1,17 @@
-//! Crash reports and the monitors, which keep them: all are read at every new session, and a change counts when the monitors have
-//! it.
+//! Crash reports in the monitors' config-key store. The manager reads all of them at every new session. A change counts when the
+//! monitors have acknowledged it.
 
-use super::asked::{Caller, MONITOR_TIMEOUT};
+use super::asked::{Caller, MONITOR_TIMEOUT, monitors_answer};
 use super::{Effect, Fx, Manager};
 use crate::crashes::{Change, Crashes, PREFIX};
-use bytes::Bytes;
-use command::{Answer, Json, errno, object};
+use command::{Answer, object};
 use machine::Time;
 use mon_client::{RequestId, TimedOut};
 use std::collections::BTreeMap;
-use wire::messages::{Body, MMonCommand, PaxosHeader};
+use wire::messages::Body;
 
 #[derive(Default)]
-pub(super) struct Keeping {
+pub(super) struct CrashStore {
     pub crashes: Crashes,
     /// The question for all that the monitors keep.
     asked: Option<RequestId>,
@@ -31,24 +30,10 @@ struct Command {
 }
 
 impl Manager {
-    fn ask_to_keep(&mut self, now: Time, command: &Json, fx: Fx<'_>) -> Option<RequestId> {
-        let ask = MMonCommand {
-            paxos: PaxosHeader::default(),
-            fsid: self.session.fsid(),
-            command: vec![command.compact()],
-            input: Bytes::new(),
-        };
-        let mut asked = None;
-        self.with_session(now, fx, |session, fx| {
-            asked = Some(session.request(now, ask, Some(MONITOR_TIMEOUT), fx));
-        });
-        asked
-    }
-
     pub(super) fn read_crashes(&mut self, now: Time, fx: Fx<'_>) {
-        if self.keeping.asked.is_none() {
+        if self.crash_store.asked.is_none() {
             let dump = object! { "prefix" => "config-key dump", "key" => PREFIX };
-            self.keeping.asked = self.ask_to_keep(now, &dump, fx);
+            self.crash_store.asked = self.request_command(now, &dump, MONITOR_TIMEOUT, fx);
         }
     }
 
@@ -57,10 +42,10 @@ impl Manager {
         if changes.is_empty() {
             return fx.push(caller.reply(Answer::ok("")));
         }
-        self.keeping.last_command += 1;
-        let number = self.keeping.last_command;
+        self.crash_store.last_command += 1;
+        let number = self.crash_store.last_command;
         let command = Command { caller, left: changes.len(), answer: Answer::ok("") };
-        self.keeping.commands.insert(number, command);
+        self.crash_store.commands.insert(number, command);
         for change in changes {
             let ask = match &change {
                 Change::Put(report) => {
@@ -71,44 +56,39 @@ impl Manager {
                     object! { "prefix" => "config-key rm", "key" => format!("{PREFIX}{id}") }
                 }
             };
-            let asked = self.ask_to_keep(now, &ask, fx);
-            self.keeping.under_way.extend(asked.map(|id| (id, (change, number))));
+            let asked = self.request_command(now, &ask, MONITOR_TIMEOUT, fx);
+            self.crash_store.under_way.extend(asked.map(|id| (id, (change, number))));
         }
     }
 
-    /// True when the answer was to a question of this module.
-    pub(super) fn on_kept(
+    /// True if the answer belongs to a question of this module.
+    pub(super) fn on_crash_answer(
         &mut self,
         now: Time,
         id: RequestId,
         answer: &Result<Body, TimedOut>,
         fx: Fx<'_>,
     ) -> bool {
-        if self.keeping.asked == Some(id) {
-            self.keeping.asked = None;
+        if self.crash_store.asked == Some(id) {
+            self.crash_store.asked = None;
             self.on_crashes_read(answer, fx);
             self.note_news(now);
             return true;
         }
-        let Some((change, number)) = self.keeping.under_way.remove(&id) else { return false };
-        let refusal = match answer {
-            Ok(Body::MMonCommandAck(ack)) if ack.result == 0 => {
-                self.keeping.crashes.apply(change);
-                self.note_news(now);
-                None
-            }
-            Ok(Body::MMonCommandAck(ack)) => {
-                Some(Answer { result: ack.result, status: ack.status.clone(), body: Bytes::new() })
-            }
-            _ => Some(Answer::error(errno::ETIMEDOUT, "the monitor has not answered: try again")),
-        };
-        let Some(command) = self.keeping.commands.get_mut(&number) else { return true };
+        let Some((change, number)) = self.crash_store.under_way.remove(&id) else { return false };
+        let answer = monitors_answer(answer, "");
+        let refusal = (answer.result != 0).then_some(answer);
+        if refusal.is_none() {
+            self.crash_store.crashes.apply(change);
+            self.note_news(now);
+        }
+        let Some(command) = self.crash_store.commands.get_mut(&number) else { return true };
         command.left -= 1;
         if command.answer.result == 0 {
             command.answer = refusal.unwrap_or_default();
         }
         if command.left == 0 {
-            let Some(Command { caller, answer, .. }) = self.keeping.commands.remove(&number) else {
+            let Some(Command { caller, answer, .. }) = self.crash_store.commands.remove(&number) else {
                 return true;
             };
             // The client may have gone meanwhile.
@@ -120,9 +100,12 @@ impl Manager {
     }
 
     fn on_crashes_read(&mut self, answer: &Result<Body, TimedOut>, fx: Fx<'_>) {
-        let Ok(Body::MMonCommandAck(ack)) = answer else { return };
-        let problem = match self.keeping.crashes.load(&ack.output) {
-            _ if ack.result != 0 => format!("crash reports cannot be read from the monitors: {}", ack.status),
+        let answer = monitors_answer(answer, "");
+        if answer.result != 0 {
+            let why = answer.status;
+            return fx.push(Effect::Warn(format!("crash reports cannot be read from the monitors: {why}")));
+        }
+        let problem = match self.crash_store.crashes.load(&answer.body) {
             Err(why) => format!("crash reports cannot be read from the monitors: {why}"),
             Ok(damaged) if damaged.is_empty() => return,
             Ok(damaged) => {
@@ -138,8 +121,10 @@ mod tests {
     use super::super::asked::tests::{CLIENT, answers, command_with, served};
     use super::*;
     use crate::fixture::text;
+    use bytes::Bytes;
+    use command::errno;
     use machine::Effects;
-    use wire::messages::MMonCommandAck;
+    use wire::messages::{MMonCommandAck, PaxosHeader};
 
     const REPORT: &str =
         r#"{"crash_id":"x","timestamp":"2026-01-01T00:00:00.000000Z","entity_name":"osd.1"}"#;
@@ -150,7 +135,7 @@ mod tests {
 
     /// The monitors answer the oldest question.
     fn kept(manager: &mut Manager, result: i32, output: &'static str) -> Vec<Answer> {
-        let asked = manager.keeping.asked.or(manager.keeping.under_way.keys().next().copied());
+        let asked = manager.crash_store.asked.or(manager.crash_store.under_way.keys().next().copied());
         let ack = MMonCommandAck {
             paxos: PaxosHeader::default(),
             result,
@@ -159,7 +144,7 @@ mod tests {
             output: Bytes::from_static(output.as_bytes()),
         };
         let mut fx = Effects::new();
-        assert!(manager.on_kept(Time(6), asked.expect("a question"), &Ok(ack.into()), &mut fx));
+        assert!(manager.on_crash_answer(Time(6), asked.expect("a question"), &Ok(ack.into()), &mut fx));
         answers(fx.take())
     }
 
@@ -171,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_before_the_monitors_have_told() {
+    fn crash_commands_before_load_get_eagain() {
         let mut manager = served();
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#)[0].result, -errno::EAGAIN);
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0].result, -errno::EAGAIN);
         manager.read_crashes(Time(5), &mut Effects::new());
-        kept(&mut manager, -errno::EACCES, "");
-        assert!(!manager.keeping.crashes.is_loaded(), "refused is not empty");
+        kept(&mut manager, -errno::EACCES, "{}");
+        assert!(!manager.crash_store.crashes.is_loaded(), "refused is not empty");
         manager.read_crashes(Time(5), &mut Effects::new());
         kept(&mut manager, 0, "{}");
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0], Answer::ok(""));
     }
 
     #[test]
-    fn report_counts_when_the_monitors_have_it() {
+    fn posted_report_is_listed_after_commit() {
         let mut manager = loaded();
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#), []);
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash ls"}"#)[0], Answer::ok(""));
@@ -197,11 +182,11 @@ mod tests {
             "ID  ENTITY  NEW  \nx   osd.1    *   \n"
         );
         assert_eq!(ask(&mut manager, r#"{"prefix":"crash post"}"#), [Answer::ok("")], "it is known");
-        assert!(manager.keeping.under_way.is_empty());
+        assert!(manager.crash_store.under_way.is_empty());
     }
 
     #[test]
-    fn command_of_many_changes_is_answered_once() {
+    fn prune_of_many_reports_is_answered_once() {
         let mut manager = loaded();
         for id in ["a", "b", "c"] {
             let report = REPORT.replace("\"x\"", &format!("\"{id}\""));
@@ -213,11 +198,11 @@ mod tests {
         assert_eq!(kept(&mut manager, 0, ""), []);
         assert_eq!(kept(&mut manager, -errno::EACCES, ""), []);
         assert_eq!(kept(&mut manager, 0, "")[0].result, -errno::EACCES);
-        assert_eq!(manager.keeping.crashes.by_time().len(), 1);
+        assert_eq!(manager.crash_store.crashes.by_time().len(), 1);
         assert_eq!(ask(&mut manager, prune), []);
         manager.on_peer_gone(CLIENT);
         assert_eq!(kept(&mut manager, 0, ""), [], "the client is gone");
-        assert_eq!(manager.keeping.crashes.by_time().len(), 0, "the change counts all the same");
-        assert!(manager.keeping.commands.is_empty());
+        assert_eq!(manager.crash_store.crashes.by_time().len(), 0, "the change counts all the same");
+        assert!(manager.crash_store.commands.is_empty());
     }
 }
