@@ -234,3 +234,24 @@ fn known_damage_is_repaired_when_a_member_returns() {
     assert!(!host(&mut cluster, 0).has_rot());
     assert_eq!(cluster.get("a"), WHOLE);
 }
+
+/// The only whole copy is a stray's, whose OSD returns when a backfill has given the object up.
+#[test]
+fn damage_is_repaired_from_a_stray_that_returns() {
+    let mut cluster = Cluster::new(3, vec![0, 1]);
+    cluster.put("a", WHOLE);
+    cluster.primary().rot_range("a", 2..4);
+    let one = cluster.kill(1);
+    cluster.interval(vec![0, 2], vec![0, 2]);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, EIO);
+    assert!(cluster.state().contains("backfill_unfound"), "{}", cluster.state());
+    cluster.start_stray(1, one);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert!(!host(&mut cluster, 0).has_rot());
+    assert_eq!(cluster.get("a"), WHOLE);
+    assert_eq!(cluster.stored(2, "a").as_deref(), Some(WHOLE));
+}

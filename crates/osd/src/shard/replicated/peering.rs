@@ -266,11 +266,16 @@ impl Shard {
             return self.tell_peer(key, from, PeerBody::Remove, fx);
         }
         let peer = primary.peers.entry(from).or_insert_with(|| Peer::of(from, &map));
+        let is_known = |known: &CopyReport| known.info == report.info && known.missing == report.missing;
+        let is_news = !peer.report.as_ref().is_some_and(is_known);
         peer.missing = crate::pg::missing::Missing::from_wire(&report.missing);
         peer.last_backfill = Some(report.info.last_backfill.clone());
         peer.report = Some(report);
         let process = (from, peer.up_from);
         self.strays.entry(process).or_default().insert(key);
+        if is_news {
+            self.repair_from_stray(key, from, fx);
+        }
         self.look_for_unfound(key, fx);
     }
 

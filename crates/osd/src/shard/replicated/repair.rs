@@ -1,4 +1,4 @@
-//! Repair of an object whose copy here cannot be read, from another member's copy. Requests on it wait meanwhile.
+//! Repair of an object whose copy here cannot be read, from the copy of another member or of a stray. Requests on it wait meanwhile.
 //!
 //! The primary reads the object's info for the version, notes the object as missing, also on disk, and recovers it as any
 //! missing object. A copy that nobody has a better one of stays as it is: reads of it fail with `EIO`, and its PG is inconsistent.
@@ -43,13 +43,13 @@ pub(super) enum InfoUse {
 }
 
 impl Shard {
-    /// Begins to repair an object if another member may have a copy. Requests on it wait from now on. False: nobody can help.
+    /// Begins to repair an object if another OSD may have a copy. Requests on it wait from now on. False: nobody can help.
     pub(in crate::shard) fn begin_repair(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return false };
         let recovery = &mut primary.recovery;
         let may_help = primary.stage == Stage::Active
-            && !primary.members.is_empty()
+            && !primary.peers.is_empty()
             && pg.moving.is_none()
             && !recovery.unrepairable.contains(object)
             && recovery.repairs.get(object).is_none_or(|repairs| *repairs < REPAIRS_MAX);
@@ -75,6 +75,17 @@ impl Shard {
             pg.damaged.iter().filter(|object| !pg.missing.contains(object)).cloned().collect();
         for object in known {
             self.begin_repair(key, &object, fx);
+        }
+    }
+
+    /// A stray was reported that may have what no member could repair.
+    pub(super) fn repair_from_stray(&mut self, key: Key, stray: i32, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let Some(peer) = primary.peers.get(&stray) else { return };
+        let may_have = |object: &HObject| peer.has_reached(object) && !peer.missing.contains(object);
+        let hopeful: Vec<HObject> = primary.recovery.unrepairable.extract_if(.., may_have).collect();
+        for object in hopeful {
+            self.repair_for_push(key, &object, fx);
         }
     }
 
@@ -135,6 +146,10 @@ impl Shard {
         let Role::Primary(primary) = &mut pg.role else { return };
         primary.recovery.repairing.remove(object);
         primary.recovery.unrepairable.insert(object.clone());
+        // The device was not asked to take a copy.
+        if let Some(repairs) = primary.recovery.repairs.get_mut(object) {
+            *repairs = repairs.saturating_sub(1);
+        }
         if primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object)) {
             primary.recovery.unfound.insert(object.clone());
         }
