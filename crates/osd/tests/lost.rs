@@ -3,7 +3,7 @@
 mod harness;
 
 use bytes::Bytes;
-use harness::cluster::Cluster;
+use harness::cluster::{Cluster, pg_of};
 use harness::*;
 use osd::pg::role::LostMode::{self, Delete, Revert};
 use osd::shard::{Input, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer, ToControl, UnfoundPage};
@@ -677,6 +677,166 @@ fn unreadable_copy_is_no_survivor() {
     cluster.run();
     assert_eq!(cluster.state(), "down");
     assert_eq!(cluster.report().status.blocked_by, [0]);
+}
+
+/// osd.0 alone has the newest write of either PG, and cannot read its copy.
+fn with_unreadable_newest() -> Cluster {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    let put_both = |cluster: &mut Cluster, data| ["a", "b"].map(|name| cluster.put(name, data));
+    put_both(&mut cluster, b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    put_both(&mut cluster, b"new");
+    let zero = without_records(cluster.kill(0));
+    cluster.interval(vec![], vec![]);
+    cluster.start(0, zero);
+    cluster.start(1, one);
+    cluster
+}
+
+/// Every PG waits for osd.0.
+fn assert_down(cluster: &mut Cluster) {
+    for pg in (0..cluster.pg_num).map(pg_of) {
+        let status = cluster.report_of(pg).status;
+        assert!(status.state.has(PgState::DOWN), "{pg} is {}", status.state);
+        assert_eq!(status.blocked_by, [0], "{pg}");
+    }
+}
+
+#[test]
+fn children_of_an_unreadable_copy_are_no_survivors() {
+    let mut cluster = with_unreadable_newest();
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    for pg_num in [2, 8] {
+        cluster.split(pg_num);
+        assert_down(&mut cluster);
+        // Also where the map names the OSD.
+        cluster.interval(vec![1, 0], vec![1, 0]);
+        cluster.run();
+        assert_down(&mut cluster);
+    }
+    let zero = cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    cluster.start(0, zero);
+    cluster.interval(vec![1, 0], vec![1, 0]);
+    cluster.run();
+    assert_down(&mut cluster);
+}
+
+#[test]
+fn split_while_unreadable_copy_is_down_is_no_proof() {
+    let mut cluster = with_unreadable_newest();
+    let zero = cluster.kill(0);
+    cluster.interval(vec![1], vec![1]);
+    cluster.split(4);
+    cluster.start(0, zero);
+    cluster.interval(vec![1, 0], vec![1, 0]);
+    cluster.run();
+    assert_down(&mut cluster);
+}
+
+/// Three OSDs with one object. The copy of one of them becomes unreadable.
+fn with_unreadable_of_three(osd: i32) -> Cluster {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"kept");
+    let store = without_records(cluster.kill(osd));
+    let rest: Vec<i32> = (0..3).filter(|other| *other != osd).collect();
+    cluster.interval(rest.clone(), rest);
+    cluster.run();
+    cluster.put("b", b"two have it");
+    cluster.start(osd, store);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    cluster
+}
+
+#[test]
+fn pg_is_active_without_an_unreadable_member() {
+    for osd in 0..3 {
+        let mut cluster = with_unreadable_of_three(osd);
+        let acting: Vec<i32> = (0..3).filter(|other| *other != osd).collect();
+        assert_eq!((&cluster.interval.acting, &cluster.interval.up[..]), (&acting, &[0, 1, 2][..]));
+        let state = "active+undersized+degraded+remapped+inconsistent";
+        assert_eq!(cluster.state(), state, "osd.{osd}");
+        cluster.put("c", b"new");
+        assert_eq!((cluster.get("a"), cluster.get("b")), ("kept".into(), "two have it".into()));
+        cluster.pass(10_000);
+        assert_eq!((cluster.state(), &cluster.interval.acting), (state.to_string(), &acting), "it stays");
+        // The children of the copy are treated alike.
+        cluster.split(4);
+        for pg in (0..4).map(pg_of) {
+            let children = cluster.report_of(pg).status.state;
+            assert!(children.has(PgState::ACTIVE) && children.has(PgState::INCONSISTENT), "{pg}: {children}");
+        }
+        cluster.put("d", b"newer");
+        // A new disk takes its place.
+        cluster.kill(osd);
+        cluster.interval(acting.clone(), acting.clone());
+        cluster.run();
+        cluster.start(osd, memory_store());
+        cluster.interval(vec![0, 1, 2], acting);
+        cluster.run();
+        for pg in (0..4).map(pg_of) {
+            assert_eq!(cluster.report_of(pg).status.state.to_string(), "active+clean", "osd.{osd} {pg}");
+        }
+    }
+}
+
+#[test]
+fn unreadable_primary_without_others_says_that_it_is_down() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"kept");
+    let zero = without_records(cluster.kill(0));
+    cluster.kill(1);
+    cluster.interval(vec![], vec![]);
+    cluster.start(0, zero);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    let status = cluster.report().status;
+    assert!(status.is_primary);
+    assert_eq!((status.state.to_string(), status.blocked_by), ("down+inconsistent".to_string(), vec![0]));
+}
+
+#[test]
+fn acting_sets_end_when_every_copy_is_unreadable() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"lost");
+    let stores: Vec<_> = (0..3).map(|osd| without_records(cluster.kill(osd))).collect();
+    cluster.interval(vec![], vec![]);
+    for (osd, store) in (0..).zip(stores) {
+        cluster.start(osd, store);
+    }
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.interval.acting, [2]);
+    assert_eq!(cluster.state(), "down+remapped+inconsistent");
+}
+
+/// A crash left a child whose objects are the parent's still.
+#[test]
+fn half_made_child_of_an_unreadable_copy_is_unreadable() {
+    let mut cluster = with_unreadable_newest();
+    let mut zero = cluster.kill(0);
+    let collection = store::Collection::Pg(pg_of(1));
+    let meta = store::ObjectId::pg_meta(pg_of(1));
+    let history = osd::pg::meta::PgHistory { created: 11, activated: 21, ..Default::default() };
+    let mut changes = vec![
+        store::Change::CreateCollection { split_bits: 1 },
+        store::Change::Touch { object: meta.clone() },
+    ];
+    changes.extend(osd::pg::meta::set_history(&meta, &history, &Default::default()));
+    zero.submit(u64::MAX, store::Transaction { collection, changes });
+    while zero.poll(&mut Vec::new()) {}
+    cluster.interval(vec![1], vec![1]);
+    cluster.split(2);
+    cluster.start(0, zero);
+    cluster.interval(vec![1, 0], vec![1, 0]);
+    cluster.run();
+    assert_down(&mut cluster);
+    let kept = cluster.hosts[&0].store.collections().iter().any(|(c, _)| *c == collection);
+    assert!(kept, "an operator may look at it");
 }
 
 #[test]

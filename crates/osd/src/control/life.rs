@@ -239,6 +239,9 @@ impl Control {
                     self.life.first_up = up_from;
                 }
                 self.log(Level::Info, format!("up since map {up_from}"), fx);
+                for text in std::mem::take(&mut self.unreadable_pgs) {
+                    self.tell_cluster(now, LogPriority::ERROR, text, fx);
+                }
             }
             Phase::Up if !is_us => {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);

@@ -97,6 +97,8 @@ pub struct Control {
     compression: compression::Told,
     pg_reports: BTreeMap<PgId, PgReport>,
     stages: pg_query::Stages,
+    /// Lines for the cluster log, until the OSD is up.
+    unreadable_pgs: Vec<String>,
     signals: signals::Signals,
     failsafe: Failsafe,
     full_pools: full_pools::FullPools,
@@ -141,6 +143,7 @@ impl Control {
             compression: compression::Told::default(),
             pg_reports: BTreeMap::new(),
             stages: pg_query::Stages::default(),
+            unreadable_pgs: Vec::new(),
             signals: signals::Signals::default(),
             failsafe,
             full_pools: full_pools::FullPools::default(),
@@ -454,8 +457,7 @@ impl Control {
             }
             ToControl::Loaded { pgs, broken } => {
                 for (pg, why) in broken {
-                    self.log(Level::Error, format!("PG {pg} cannot be read and is not served: {why}"), fx);
-                    self.holdings.found_broken(core, pg);
+                    self.found_unreadable(pg.pg, &why, fx);
                 }
                 pgs.iter().for_each(|pg| self.holdings.found(core, pg));
                 self.on_loaded(now, core, fx);

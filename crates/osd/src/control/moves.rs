@@ -200,7 +200,7 @@ impl Control {
     /// Why no PG may move now.
     fn no_move_because(&self) -> Option<&'static str> {
         let all_rest = self.holdings.entries.values().all(|e| e.holding != Holding::Leaving);
-        let is_at_rest = |phase| matches!(phase, PgPhase::Active | PgPhase::Replica | PgPhase::Stray);
+        let is_at_rest = |phase| !matches!(phase, PgPhase::Loading | PgPhase::Peering | PgPhase::Removing);
         match () {
             () if self.life.is_stopping() => Some("the OSD is stopping"),
             () if !self.is_up() => Some("the OSD is not up"),

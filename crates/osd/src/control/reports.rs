@@ -2,7 +2,7 @@
 
 use super::holdings::Holding;
 use super::pg_stats::{self, Forced, Reported, Stamps};
-use super::{Control, Fx};
+use super::{Control, Fx, Level};
 use crate::shard;
 use bytes::Bytes;
 use codec::{Encode, Features};
@@ -203,6 +203,17 @@ impl Control {
         };
         let fsid = self.mon.fsid();
         self.send_mon(now, MLog { paxos: PaxosHeader { version: 0 }, fsid, entries: vec![entry] }, fx);
+    }
+
+    /// A copy of a PG is not served from here. The cluster log has it too, once this OSD is up.
+    pub(super) fn found_unreadable(&mut self, pg: PgId, why: &str, fx: &mut Fx) {
+        let osd = self.config.osd.0;
+        let text = format!(
+            "{pg}: osd.{osd} cannot read its copy and does not serve it ({why}): once the PG is active without it, stop the \
+             OSD and run `shoal store pg remove`, and it gets a new copy"
+        );
+        self.log(Level::Error, text.clone(), fx);
+        self.unreadable_pgs.push(text);
     }
 
     pub(super) fn osd_stat(&self) -> OsdStat {

@@ -7,4 +7,4 @@ pub mod missing;
 pub mod role;
 mod state;
 
-pub use state::{CommitWaiter, Pg, PgPhase, low_bits, split_bits};
+pub use state::{CommitWaiter, Pg, PgPhase, UNREADABLE, low_bits, split_bits};

@@ -4,6 +4,7 @@
 //! set and what was submitted to the store belong to the PG.
 
 use super::missing::Missing;
+use super::state::UNREADABLE;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{Pauses, PushCharge};
 use crate::slab::Key;
@@ -113,6 +114,14 @@ pub struct Primary {
     pub waiting_replies: VecDeque<WaitingReply>,
     /// The acting set that the monitor was asked for last.
     pub wanted: Option<Vec<i32>>,
+}
+
+impl Primary {
+    /// The OSD has reported that it cannot read its copy.
+    pub fn is_unreadable(&self, osd: i32) -> bool {
+        let report = self.peers.get(&osd).and_then(|peer| peer.report.as_ref());
+        report.is_some_and(|report| report.info.store_since == UNREADABLE)
+    }
 }
 
 /// A reply that waits for a read lease.

@@ -1,7 +1,7 @@
 //! A PG in memory.
 
 use super::log::PgLog;
-use super::meta::{PgHistory, PgProgress};
+use super::meta::{Complete, PgHistory, PgProgress};
 use super::missing::Missing;
 use super::role::{Role, Scan, Stage, Transfers};
 use crate::object::{ObjectBlock, ObjectTable};
@@ -13,6 +13,9 @@ use std::sync::Arc;
 use store::{Collection, ObjectId};
 use wire::messages::MOSDOpReply;
 use wire::types::{CopyReport, Epoch, Eversion, HObject, PastIntervals, PgCopyInfo, PgState, SnapId, SpgId};
+
+/// The age of a copy that cannot be read, in reports: it survives no interval, and does not prove that nothing was there.
+pub const UNREADABLE: Epoch = 0;
 
 /// The service that a PG gives here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub enum PgPhase {
     Replica,
     /// Held here, and the map does not name this OSD.
     Stray,
+    /// Held here, and its records cannot be read: it may have any write, and serves none. It stays so until the next start.
+    Unreadable,
     /// Its objects are being removed.
     Removing,
 }
@@ -115,6 +120,13 @@ impl Pg {
         }
     }
 
+    /// A copy whose records cannot be read, or a part of one.
+    pub fn unreadable(id: SpgId, split_bits: u8) -> Pg {
+        let mut pg = Pg::new(id, split_bits, PgPhase::Unreadable);
+        pg.progress.last_backfill = Complete(HObject::min());
+        pg
+    }
+
     /// Whether an object with that hash is one of this PG's.
     pub fn contains(&self, hash: u32) -> bool {
         hash & low_bits(self.split_bits) == self.id.pg.seed
@@ -145,6 +157,7 @@ impl Pg {
             (Some(Moving::Arriving), _) => "arriving",
             (None, PgPhase::Loading) => "loading",
             (None, PgPhase::Removing) => "removing",
+            (None, PgPhase::Unreadable) => "unreadable",
             (None, PgPhase::Active) => "active",
             (None, PgPhase::Replica) => "replica",
             (None, PgPhase::Stray) => "stray",
@@ -161,7 +174,7 @@ impl Pg {
     pub fn info(&self, store_since: Epoch) -> PgCopyInfo {
         PgCopyInfo {
             created: self.history.created,
-            store_since,
+            store_since: if self.phase == PgPhase::Unreadable { UNREADABLE } else { store_since },
             activated: self.history.activated,
             last_epoch_started: self.history.last_epoch_started,
             last_epoch_clean: self.history.last_epoch_clean,

@@ -65,12 +65,16 @@ impl Shard {
         match self.pgs[pg_key].phase {
             PgPhase::Loading => self.pgs[pg_key].parked.push_back(parked),
             PgPhase::Peering => self.hold_back(pg_key, conn, fx),
+            // Another OSD may become primary.
+            PgPhase::Unreadable if self.pgs[pg_key].interval.primary == self.config.osd.0 => {
+                self.hold_back(pg_key, conn, fx);
+            }
             // It would read from any copy: it asks the primary then, as on stock.
             PgPhase::Replica if op.flags.intersects(OsdFlags::BALANCE_READS | OsdFlags::LOCALIZE_READS) => {
                 self.refuse(&parked, Errno::AGAIN, fx);
             }
             // The client will see in a map that it has the wrong OSD, or that the pool is gone.
-            PgPhase::Replica | PgPhase::Stray | PgPhase::Removing => {}
+            PgPhase::Replica | PgPhase::Stray | PgPhase::Unreadable | PgPhase::Removing => {}
             PgPhase::Active => match self.judge(pg_key, conn, op) {
                 // A listing shows what the log has, so it waits for this OSD's missing objects.
                 Verdict::Admit(access, _) if access.is_pg && !self.pgs[pg_key].missing.is_empty() => {

@@ -222,7 +222,7 @@ pub enum ToControl {
     WantMap {
         epoch: Epoch,
     },
-    /// All PGs that were stored here have been read, or could not be.
+    /// All PGs that were stored here have been read, or could not be (`broken`, with the reasons).
     Loaded {
         pgs: Vec<LoadedPg>,
         broken: Vec<(SpgId, String)>,
@@ -308,6 +308,7 @@ pub enum ToControl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedPg {
     pub pg: SpgId,
+    /// 0: unknown.
     pub created: Epoch,
     pub split_bits: u8,
 }

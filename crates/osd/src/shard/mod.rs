@@ -94,8 +94,6 @@ pub struct Shard {
     /// Some session has something withheld.
     is_withholding: bool,
     loading: orders::Loading,
-    /// PGs with a copy here whose records cannot be read. They stay so until the next start.
-    unreadable: BTreeSet<SpgId>,
     signals: ShardSignals,
     /// The PG that is leaving for another core.
     departing: Option<Key>,
@@ -201,7 +199,6 @@ impl Shard {
             view: Arc::new(ClusterView::default()),
             pgs: Slab::new(),
             pg_by_id: FastMap::default(),
-            unreadable: BTreeSet::new(),
             sessions: FastMap::default(),
             pending: Slab::new(),
             notifies: FastMap::default(),

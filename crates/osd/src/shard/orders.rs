@@ -81,23 +81,25 @@ impl Shard {
                 pg.missing = missing;
                 pg.damaged = damaged;
                 pg.phase = PgPhase::Stray;
-                let found = LoadedPg { pg: pg.id, created: history.created, split_bits: pg.split_bits };
-                self.loading.loaded.push(found);
+                self.note_loaded(pg_key);
                 self.rename_log_keys(pg_key, renamed, fx);
             }
             // Not to be served, and not to be touched: a person may want to look at it.
             Err(why) => {
-                let id = pg.id;
-                self.unreadable.insert(id);
-                self.loading.broken.push((id, why));
-                self.remove_pg(pg_key);
+                let unreadable = Pg::unreadable(pg.id, pg.split_bits);
+                *pg = Pg { moves: pg.moves, after_loading: pg.after_loading.take(), ..unreadable };
+                self.loading.broken.push((pg.id, why));
+                self.note_loaded(pg_key);
             }
         }
-        if self.pgs.get(pg_key).is_some() {
-            self.loaded(now, pg_key, fx);
-        }
+        self.loaded(now, pg_key, fx);
         self.loaded_when_all(fx);
         self.take_early(now, fx);
+    }
+
+    fn note_loaded(&mut self, key: Key) {
+        let Pg { id, split_bits, history, .. } = self.pgs[key];
+        self.loading.loaded.push(LoadedPg { pg: id, created: history.created, split_bits });
     }
 
     /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them.
@@ -187,6 +189,9 @@ impl Shard {
     /// The children get their objects in the order of transactions, behind everything that the parent has submitted.
     fn split(&mut self, key: Key, split_bits: u8, mut children: Vec<(SpgId, u8)>, epoch: Epoch, fx: &mut Fx) {
         self.end_role(key, PgPhase::Stray, fx);
+        if self.pgs[key].phase == PgPhase::Unreadable {
+            return self.split_unreadable(key, split_bits, children);
+        }
         // A lower seed has at most as many bits: its objects leave first.
         children.sort_by_key(|(id, _)| id.pg.seed);
         for (id, _) in &children {
@@ -241,6 +246,18 @@ impl Shard {
         self.submit(Pending::Nobody, transaction, fx);
     }
 
+    /// The children are as unreadable as their parent. The store keeps everything as it is: also what it has of a child is the
+    /// beginning of a split that a crash interrupted.
+    fn split_unreadable(&mut self, key: Key, split_bits: u8, children: Vec<(SpgId, u8)>) {
+        self.pgs[key].split_bits = split_bits;
+        for (id, bits) in children {
+            if let Some(half_made) = self.pg_by_id.get(&id) {
+                self.remove_pg(*half_made);
+            }
+            self.insert_pg(Pg::unreadable(id, bits));
+        }
+    }
+
     /// A child that was durable when its parent's part of the split was not, and the daemon died. Its objects are the
     /// parent's still: it has none, which the store insists on.
     fn discard_half_made(&mut self, id: SpgId, fx: &mut Fx) {
@@ -262,8 +279,13 @@ impl Shard {
         if self.pgs[key].phase == PgPhase::Removing {
             return;
         }
+        let is_unreadable = self.pgs[key].phase == PgPhase::Unreadable;
         self.end_role(key, PgPhase::Removing, fx);
         self.let_go(key, fx);
+        if is_unreadable {
+            // Its collection stays for a person to look at.
+            return self.on_removed(key, fx);
+        }
         // A restart in the middle must not find a copy that claims to have every object.
         let pg = &mut self.pgs[key];
         pg.progress.last_backfill = Complete(HObject::min());

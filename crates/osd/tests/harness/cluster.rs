@@ -12,8 +12,11 @@ use wire::messages::MOSDPeer;
 pub struct Cluster {
     pub hosts: BTreeMap<i32, Host>,
     pub epoch: Epoch,
+    /// Of every PG of the pool.
     pub interval: Interval,
     pub past: PastIntervals,
+    /// A power of two.
+    pub pg_num: u32,
     pub wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
     /// Links that lose everything, from and to.
     pub cut: Vec<(i32, i32)>,
@@ -48,6 +51,7 @@ impl Cluster {
             epoch: 11,
             interval: Interval::new(11, acting, size, MIN_SIZE),
             past: PastIntervals { known_since: 11, intervals: Vec::new() },
+            pg_num: 1,
             wires: VecDeque::new(),
             cut: Vec::new(),
             next_tid: 0,
@@ -80,19 +84,20 @@ impl Cluster {
         map.epoch = self.epoch;
         map.flags = osd_map::MapFlags(self.flags);
         view.map = Arc::new(map);
-        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
+        view.pools.insert(POOL, PoolView { name: "data".into(), pg_num: self.pg_num, ..PoolView::default() });
         view
     }
 
     pub fn publish(&mut self, is_birth: bool) {
         let view = Arc::new(self.view());
         let (interval, past) = (Arc::new(self.interval.clone()), Arc::new(self.past.clone()));
+        let pgs = (0..self.pg_num).map(pg_of);
         for (osd, host) in &mut self.hosts {
             let named = interval.acting.contains(osd) || interval.up.contains(osd);
-            let holds = host.store.collections().iter().any(|(c, _)| *c == Collection::Pg(pg()));
-            let order = PgOrder::Interval {
-                pg: pg(),
-                split_bits: 0,
+            let (splits, held) = host.splits(self.pg_num, self.epoch);
+            let order = |pg| PgOrder::Interval {
+                pg,
+                split_bits: self.pg_num.ilog2() as u8,
                 created: if is_birth { 11 } else { self.created },
                 is_birth,
                 interval: interval.clone(),
@@ -101,9 +106,18 @@ impl Cluster {
             let starts = self.copy_starts.get(osd).cloned().unwrap_or_default();
             let view = Arc::new(ClusterView { copy_starts: Arc::new(starts), ..ClusterView::clone(&view) });
             host.view = ClusterView::clone(&view);
-            let orders = if named || holds { vec![order] } else { Vec::new() };
+            let intervals = pgs.clone().filter(|pg| named || held.contains(pg)).map(order);
+            let orders = splits.into_iter().chain(intervals).collect();
             host.step(Input::Map { view, orders });
         }
+    }
+
+    /// Splits every PG. A new interval begins.
+    pub fn split(&mut self, pg_num: u32) {
+        self.pg_num = pg_num;
+        let Interval { up, acting, .. } = self.interval.clone();
+        self.interval(up, acting);
+        self.run();
     }
 
     /// The map's next interval.
@@ -263,8 +277,9 @@ impl Cluster {
     pub fn send(&mut self, name: &str, ops: Vec<OsdOp>) -> u64 {
         self.next_tid += 1;
         let tid = self.next_tid;
+        let pg = pg_of(object(name).hash & (self.pg_num - 1));
         let host = self.primary();
-        let request = host.request(object(name), ops);
+        let request = wire::messages::MOSDOp { pg, ..host.request(object(name), ops) };
         host.resend(1, tid, request);
         tid
     }
@@ -288,9 +303,14 @@ impl Cluster {
         self.report().status.state.to_string()
     }
 
+    /// The primary's report of the pool's first PG.
     pub fn report(&mut self) -> PgReport {
-        let host = self.primary();
-        host.pg_reports().pop().expect("a PG")
+        self.report_of(pg())
+    }
+
+    pub fn report_of(&mut self, pg: SpgId) -> PgReport {
+        let reports = self.primary().pg_reports();
+        reports.into_iter().find(|report| report.pg == pg).expect("the PG is there")
     }
 
     /// An object's bytes in an OSD's store.
@@ -310,6 +330,31 @@ impl Cluster {
             },
             _ => None,
         }
+    }
+}
+
+/// The PG with this seed.
+pub fn pg_of(seed: u32) -> SpgId {
+    SpgId::from(PgId { pool: POOL, seed })
+}
+
+impl Host {
+    /// The splits that the stored copies need, as the control machine finds them, and the PGs that are then here.
+    fn splits(&self, pg_num: u32, epoch: Epoch) -> (Vec<PgOrder>, Vec<SpgId>) {
+        let wanted = pg_num.ilog2() as u8;
+        let (mut splits, mut held) = (Vec::new(), Vec::new());
+        for (collection, placed) in self.store.placed() {
+            let Collection::Pg(pg) = collection else { continue };
+            held.push(pg);
+            let has_split = self.shard.copies().any(|copy| copy.id == pg && copy.split_bits == wanted);
+            let seeds = (pg.pg.seed..pg_num).step_by(1 << placed.split_bits).skip(1);
+            let children: Vec<_> = seeds.map(|seed| (pg_of(seed), wanted)).collect();
+            held.extend(children.iter().map(|(child, _)| *child));
+            if placed.split_bits < wanted && !has_split {
+                splits.push(PgOrder::Split { pg, split_bits: wanted, children, epoch });
+            }
+        }
+        (splits, held)
     }
 }
 

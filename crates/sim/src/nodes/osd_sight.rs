@@ -16,7 +16,8 @@ use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
 /// The PGs on one core. `now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
     let copies = core.copies().filter(|pg| look.sees(pg.id) && pg.moving.is_none());
-    let copies = copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing));
+    let copies =
+        copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing | PgPhase::Unreadable));
     copies.map(|pg| sight(osd, pg, core.may_read(pg, now), limits, look)).collect()
 }
 

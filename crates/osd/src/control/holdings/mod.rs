@@ -38,8 +38,6 @@ pub enum Holding {
     Named,
     /// Its collection is in a store shard, or is being created there.
     Held,
-    /// Its collection cannot be read: it gets no orders, and a person may look at it.
-    Broken,
     /// Its pool is gone; the shard is removing it.
     Leaving,
 }

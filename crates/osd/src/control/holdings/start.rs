@@ -2,10 +2,9 @@
 //!
 //! | copy | record | entry |
 //! |---|---|---|
-//! | yes | yes | the copy, with the record's intervals; it is durable, so no birth any more |
+//! | yes, also unreadable | yes | the copy, with the record's intervals; it is durable, so no birth any more |
 //! | yes | no, release 0.1.0 | the copy; this OSD alone has served it since its creation |
 //! | yes | no | the copy, with an unknown past |
-//! | cannot be read | yes or no | no orders |
 //! | no | yes | a birth, a new member or a child of a split that a crash interrupted; dropped unless the map names this OSD |
 
 use super::super::history::PgRecords;
@@ -15,24 +14,18 @@ use crate::shard::LoadedPg;
 use machine::CoreId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{OsdMap, PgId, SpgId};
+use wire::types::{OsdMap, PgId};
 
 #[derive(Default)]
 pub(super) struct Loading {
     records: PgRecords,
     found: BTreeMap<PgId, (CoreId, LoadedPg)>,
-    broken: BTreeMap<PgId, CoreId>,
 }
 
 impl Holdings {
     /// A PG that the store of `core` brought along.
     pub fn found(&mut self, core: CoreId, pg: &LoadedPg) {
         self.loading.found.insert(pg.pg.pg, (core, *pg));
-    }
-
-    /// A PG of the store of `core` that cannot be read.
-    pub fn found_broken(&mut self, core: CoreId, pg: SpgId) {
-        self.loading.broken.insert(pg.pg, core);
     }
 
     /// The records of the daemon's own collection.
@@ -42,7 +35,7 @@ impl Holdings {
 
     /// Begins with what the stores and the records brought. `map`: the stored map, which the records belong to.
     pub fn start(&mut self, map: Option<&Arc<OsdMap>>) {
-        let Loading { records, found, broken } = std::mem::take(&mut self.loading);
+        let Loading { records, found } = std::mem::take(&mut self.loading);
         let PgRecords { births, intervals: mut records, old_births } = records;
         let is_old_store = old_births.is_some() && records.is_empty();
         let old_births = old_births.unwrap_or_default();
@@ -55,7 +48,7 @@ impl Holdings {
         for (pg, (core, loaded)) in found {
             let intervals = match records.remove(&pg) {
                 Some(record) => PgIntervals::from(record),
-                None if is_old_store => {
+                None if is_old_store && loaded.created != 0 => {
                     PgIntervals::sole_holder(self.osd, loaded.created, self.present_of(pg))
                 }
                 None => PgIntervals::unknown(loaded.created, self.present_of(pg)),
@@ -66,12 +59,6 @@ impl Holdings {
                 pg,
                 Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) },
             );
-        }
-        for (pg, core) in broken {
-            let record = records.remove(&pg).map(PgIntervals::from);
-            let intervals = record.unwrap_or_else(|| PgIntervals::unknown(0, self.present_of(pg)));
-            let intervals = PgIntervals { is_birth: false, ..intervals };
-            self.insert(pg, Entry::new(core, Holding::Broken, intervals));
         }
         for (pg, record) in records {
             self.insert_named(pg, record.into());

@@ -330,18 +330,25 @@ fn copy_that_is_named_while_it_goes_is_ordered_anew() {
     assert!(!only(&orders).is_birth && only(&orders).since == 8);
 }
 
+/// The shard found a collection that it cannot read: its creation is unknown.
 #[test]
-fn unread_copy_gets_no_orders() {
+fn unreadable_copy_is_split_and_gets_no_new_children() {
     let (mut story, _) = Story::with_pool(&[US, 1]);
     let intervals = story.stored.iter().map(|(pg, bytes)| (*pg, codec::decode_exact(bytes).unwrap()));
     let records = PgRecords { intervals: intervals.collect(), ..PgRecords::default() };
     story.holdings = Holdings::new(US, 2);
     story.holdings.read_records(records);
-    story.holdings.found_broken(CoreId(0), PG.into());
+    story.holdings.found(CoreId(0), &LoadedPg { pg: PG.into(), created: 0, split_bits: 0 });
     story.holdings.start(Some(&Arc::new(story.map.clone())));
-    assert_eq!(story.next(|map| on(map, PG, &[1, US])), []);
-    assert_eq!(story.next(|map| drop(map.pools.remove(&1))), []);
-    assert!(story.holdings.entries.is_empty());
+    let orders = story.next(|map| on(map, PG, &[1, US]));
+    assert!(!only(&orders).is_birth, "{orders:?}");
+    let child = PgId { seed: 1, ..PG };
+    let orders = story.next(|map| map.pools.get_mut(&1).unwrap().pg_num = 2);
+    let PgOrder::Split { children, .. } = &orders[0] else { panic!("{orders:?}") };
+    assert_eq!(children[..], [(child.into(), 1)]);
+    assert_eq!(story.holdings.entries[&child].holding, Holding::Held, "no order creates it");
+    let orders = story.next(|map| drop(map.pools.remove(&1)));
+    assert!(orders.iter().all(|order| matches!(order, PgOrder::Remove { .. })), "{orders:?}");
 }
 
 #[test]

@@ -27,7 +27,9 @@ impl Shard {
         let own = self.config.osd.0;
         let pg = &mut self.pgs[key];
         let started = pg.interval.since;
-        let members = members(own, &pg.interval);
+        let Some(primary) = pg.role.primary() else { return };
+        let members = members(own, &pg.interval, primary);
+        debug_assert!(pg.interval.acting.iter().all(|osd| !primary.is_unreadable(*osd)), "it was asked away");
         let longer = (past.known_since < pg.past.known_since).then(|| (pg.id, past.clone()));
         pg.past = Arc::new(past);
         let of_reports = pg.role.primary().map_or(Time::ZERO, |primary| primary.old_reads_until);

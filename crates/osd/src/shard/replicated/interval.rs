@@ -47,6 +47,10 @@ impl Shard {
         pg.history.same_primary_since = interval.primary_since;
         let is_primary = interval.primary == own;
         (pg.interval, pg.past) = (interval, past);
+        if pg.phase == PgPhase::Unreadable {
+            self.let_go(key, fx);
+            return self.yield_primacy(key, fx);
+        }
         if is_primary {
             pg.phase = PgPhase::Peering;
             pg.role = Role::Primary(Box::default());
@@ -62,6 +66,17 @@ impl Shard {
             // The primary forgets what an OSD said that its map had down: it is told again until it answers.
             self.timers.insert((now + ASK_AGAIN, Timer::Peering(key)));
             self.announce_stray(now, key, fx);
+        }
+    }
+
+    /// An unreadable copy cannot find out who has its writes: another acting OSD is to be primary. The acting sets that follow
+    /// shrink until one begins with a readable copy.
+    fn yield_primacy(&mut self, key: Key, fx: &mut Fx) {
+        let (own, pg) = (self.config.osd.0, &self.pgs[key]);
+        let is_other = |osd: &i32| *osd != own && *osd >= 0 && self.view.map.is_up(*osd);
+        let acting: Vec<i32> = pg.interval.acting.iter().copied().filter(is_other).collect();
+        if pg.interval.primary == own && !acting.is_empty() {
+            fx.push(Effect::Control(ToControl::WantActing { pg: pg.id, acting }));
         }
     }
 
@@ -104,7 +119,10 @@ impl Shard {
         }
         self.forget_watches(key);
         let pg = &mut self.pgs[key];
-        pg.phase = phase;
+        // An unreadable copy has no role.
+        if pg.phase != PgPhase::Unreadable || phase == PgPhase::Removing {
+            pg.phase = phase;
+        }
         pg.role = Role::None;
         pg.created_anew = None;
         self.awaiting_leases.remove(&key);

@@ -9,7 +9,7 @@ use super::choose;
 use super::leases::reports_count_from;
 use crate::pg::log::{PgLog, reaches};
 use crate::pg::merge::{Merge, merge};
-use crate::pg::role::{Peer, Stage};
+use crate::pg::role::{Peer, Primary, Stage};
 use crate::pg::{Pg, meta};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
@@ -125,7 +125,7 @@ impl Shard {
         // 5. The logs of members that have entries which this log lacks.
         let mut asked = Vec::new();
         let mut is_waiting = false;
-        for osd in members(own, &interval) {
+        for osd in members(own, &interval, primary) {
             let Some(peer) = primary.peers.get_mut(&osd) else { continue };
             let Some(info) = peer.report.as_ref().map(|report| &report.info) else { continue };
             if pg.log.has(info.last_update) || !reaches(info.last_update, pg.log.tail()) || peer.log.is_some()
@@ -299,11 +299,12 @@ impl Shard {
     }
 }
 
-/// Acting and up OSDs besides this one.
-pub(super) fn members(own: i32, interval: &crate::shard::Interval) -> Vec<i32> {
+/// Acting and up OSDs besides this one. An OSD of the up set with an unreadable copy is as good as absent.
+pub(super) fn members(own: i32, interval: &crate::shard::Interval, primary: &Primary) -> Vec<i32> {
     let mut out: Vec<i32> = Vec::new();
     for osd in interval.acting.iter().chain(&interval.up).copied() {
-        if osd != own && osd >= 0 && osd != i32::MAX && !out.contains(&osd) {
+        let is_osd = osd != own && osd >= 0 && osd != i32::MAX;
+        if is_osd && !out.contains(&osd) && !primary.is_unreadable(osd) {
             out.push(osd);
         }
     }

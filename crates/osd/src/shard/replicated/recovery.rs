@@ -326,6 +326,10 @@ impl Shard {
             return;
         }
         if interval.acting != interval.up {
+            // It would be asked for again.
+            if interval.up.iter().any(|osd| primary.is_unreadable(*osd)) {
+                return;
+            }
             if primary.wanted != Some(Vec::new()) {
                 primary.wanted = Some(Vec::new());
                 fx.push(Effect::Control(ToControl::WantActing { pg: id, acting: Vec::new() }));

@@ -69,18 +69,14 @@ impl Shard {
         its
     }
 
-    /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone. A copy whose records cannot be read
-    /// is no survivor of any interval, and no proof of emptiness either: its store never held the PG, as far as it can tell.
+    /// This OSD has nothing of the PG, and says so: the primary must know that a copy is gone.
     fn on_statement_without_pg(&mut self, now: Time, from: OsdId, message: MOSDPeer, fx: &mut Fx) {
         if message.body != PeerBody::Probe {
             return;
         }
         let info = PgCopyInfo {
             created: 0,
-            store_since: match self.unreadable.contains(&message.pg) {
-                true => 0,
-                false => self.view.store_since_of(message.pg),
-            },
+            store_since: self.view.store_since_of(message.pg),
             activated: 0,
             last_epoch_started: 0,
             last_epoch_clean: 0,
@@ -109,6 +105,8 @@ impl Shard {
                 let report = PeerBody::Report(self.report_of(now, pg));
                 self.tell_peer(key, from, report, fx);
             }
+            // It cannot say more of itself, nor take part.
+            _ if pg.phase == PgPhase::Unreadable => {}
             PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
             PeerBody::Activate(activation) if from_primary => self.on_activate(now, key, activation, fx),
             PeerBody::Write(write) if from_primary => self.on_write(key, write, &message.data, fx),
@@ -140,7 +138,11 @@ impl Shard {
     }
 
     pub(super) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
-        pg.report(self.view.store_since_of(pg.id), rest_ms(now, self.old_reads_until(pg)))
+        let granted_until = match pg.phase {
+            PgPhase::Unreadable => self.any_reads_until().max(self.old_reads_until(pg)),
+            _ => self.old_reads_until(pg),
+        };
+        pg.report(self.view.store_since_of(pg.id), rest_ms(now, granted_until))
     }
 
     pub(in crate::shard) fn statement(&self, pg: &Pg, body: PeerBody, data: Rope) -> Box<MOSDPeer> {

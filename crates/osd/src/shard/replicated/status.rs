@@ -73,12 +73,30 @@ impl Shard {
             last_backfill: Some(pg.progress.last_backfill.0.clone()),
             ..PgStatus::default()
         };
+        if pg.phase == PgPhase::Unreadable {
+            self.fill_unreadable(&mut out, pg);
+            return out;
+        }
         match &pg.role {
             Role::Primary(primary) => self.fill_primary(&mut out, pg, primary),
             Role::Replica(Replica::Active) => out.stage = "Started/ReplicaActive",
             _ => out.stage = "Started/Stray",
         }
         out
+    }
+
+    /// An unreadable copy says so where the map has its OSD the primary.
+    fn fill_unreadable(&self, out: &mut PgStatus, pg: &Pg) {
+        let own = self.config.osd.0;
+        out.is_primary = pg.interval.primary == own;
+        out.stage = if out.is_primary { "Started/Primary/Peering/Down" } else { "Started/Stray" };
+        if out.is_primary {
+            out.blocked_by = vec![own];
+            out.state = PgState::DOWN.with(PgState::INCONSISTENT);
+            if pg.interval.acting != pg.interval.up {
+                out.state = out.state.with(PgState::REMAPPED);
+            }
+        }
     }
 
     fn fill_primary(&self, out: &mut PgStatus, pg: &Pg, primary: &Primary) {
@@ -148,7 +166,8 @@ impl Shard {
             state = state.with(recovery_state(primary, &out.backfill_targets));
             out.progress = progress_of(primary);
         }
-        if !pg.damaged.is_empty() {
+        let named = pg.interval.up.iter().chain(&pg.interval.acting);
+        if !pg.damaged.is_empty() || named.into_iter().any(|osd| primary.is_unreadable(*osd)) {
             state = state.with(PgState::INCONSISTENT);
         }
         out.state = state;
