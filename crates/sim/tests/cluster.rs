@@ -1,7 +1,8 @@
 //! A whole cluster of production machines under faults: monitor, manager, OSDs and clients.
 
+use sim::check::{Promise, Violation};
 use sim::coverage::unlisted;
-use sim::{ClusterChoice, ClusterConfig, Config, PoolConfig, run};
+use sim::{ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, PoolConfig, run};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -55,6 +56,31 @@ fn cluster_under_faults_keeps_its_promises() {
 fn several_pools_under_faults_keep_their_promises() {
     let cluster = ClusterConfig { osds: 5, pools: vec![PoolConfig { pg_num: 8, ..PoolConfig::ONE_COPY }; 3] };
     hold(0..2, &Config { cluster: ClusterChoice::Always(cluster), ..seconds(30) });
+}
+
+/// What a cluster without requests costs: each OSD pings each of its partners once a second, and is answered.
+#[test]
+fn idle_cluster_pings_once_a_second() {
+    let osds = 6;
+    let pool = PoolConfig { pg_num: 32, ..PoolConfig::of_size(3) };
+    let cluster = ClusterConfig { osds, pools: vec![pool] };
+    let config = Config {
+        cluster: ClusterChoice::Always(cluster),
+        clients: 0,
+        faults: FaultChoice::Only(&[]),
+        level: LevelChoice::Always(Level::Messages),
+        ..seconds(60)
+    };
+    let report = run(3, &config);
+    // Nobody asks for anything.
+    let is_expected = |violation: &Violation| violation.promise == Promise::MakesProgress;
+    assert!(report.violations.iter().all(is_expected), "{report}");
+    let pings = report.coverage.messages[&("osd", "MOSDPing")];
+    let pairs = (osds * (osds - 1)) as u64;
+    // The quiet time follows the minute.
+    let least = 2 * pairs * 60;
+    let most = 2 * pairs * (report.simulated.as_secs() + 1);
+    assert!((least..=most).contains(&pings), "{pings} pings and answers, not {least} to {most}");
 }
 
 /// `SHOAL_SIM_SEEDS=1000..1100` chooses other seeds.

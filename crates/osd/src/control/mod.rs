@@ -464,6 +464,7 @@ impl Control {
             }
             ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
+            ToControl::LeasesUsed { osds } => self.keep_leases(now, &osds),
             // Lost in a crash, it is said again: the next map or tick stores it.
             ToControl::IntervalsDone { pg, epoch } => self.holdings.intervals_done(pg.pg, epoch),
             ToControl::Rejected { why } => self.log(Level::Error, why, fx),

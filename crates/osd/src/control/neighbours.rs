@@ -6,13 +6,14 @@
 //! A neighbour that stays silent for `osd_heartbeat_grace` is reported to the monitor. A partner, which shares an acting set with
 //! us, is reported after `shoal_partner_grace`: writes wait for it. An OSD that was paused itself begins anew to wait for answers.
 //!
-//! Cost: neighbours that share an acting set with us are pinged every [`LEASE_PING`], whatever number of PGs they share.
+//! Cost: partners whose leases requests use are pinged every [`LEASE_PING`], whatever number of PGs they share, other partners every
+//! [`PARTNER_PING`].
 
 use super::ping_times::RoundTrips;
 use super::{Control, Fx, Level};
 use crate::fast_map::FastMap;
 use crate::planted::{self, PlantedBug};
-use crate::shard::{self, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
+use crate::shard::{self, LEASE_KEPT, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 use machine::net::{CloseReason, NetEffect, Policy};
 use machine::{ConnId, CoreId, Time};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub(super) struct Neighbours {
     /// By OSD.
     peers: BTreeMap<i32, Neighbour>,
     by_conn: FastMap<ConnId, i32>,
+    /// OSDs whose leases requests use, by number, whatever process it is: until these times leases are renewed before they end.
+    leases_kept: BTreeMap<i32, Time>,
     /// The next look at all peers. `None`: at once.
     look_at: Option<Time>,
     /// A map has changed the neighbours: they are looked at before `look_at`.
@@ -59,6 +62,17 @@ impl Neighbours {
     }
 }
 
+impl Neighbour {
+    /// Pause between two pings, where its part in our PGs decides on it, and between two looks.
+    fn rhythm(&self, is_lease_kept: bool) -> (Option<Duration>, Duration) {
+        match self.is_partner {
+            true if is_lease_kept => (Some(LEASE_PING), LEASE_PING),
+            true => (Some(PARTNER_PING), PARTNER_LOOK),
+            false => (None, LOOK),
+        }
+    }
+}
+
 /// With fewer neighbours than this, OSDs next to us in number are watched too (`osd_heartbeat_min_peers`).
 const MIN_PEERS: usize = 10;
 const CALL_AGAIN: Duration = Duration::from_millis(500);
@@ -67,6 +81,10 @@ const GRACE_MIN: Duration = Duration::from_secs(2);
 const REPORT_AGAIN: Duration = Duration::from_secs(5);
 /// Two of three grants may be lost, or late by the network's delay, before a lease ends.
 const LEASE_PING: Duration = Duration::from_millis(200);
+/// Pings of partners whose leases no request uses: as long as nothing waits for them, their deaths may be found a second later.
+const PARTNER_PING: Duration = Duration::from_secs(1);
+/// Pause between two looks at partners at rest.
+const PARTNER_LOOK: Duration = Duration::from_millis(500);
 /// A look that is later by more than this shows that we were paused.
 const LATE: Duration = Duration::from_millis(500);
 /// Pause between two looks at neighbours that are no partners, and between two requests for maps.
@@ -148,14 +166,18 @@ impl Control {
         // One that was marked down looks whether it may come back.
         let interval = if is_up { self.options.heartbeat_interval } else { LOOK };
         let grace = self.options.heartbeat_grace.max(GRACE_MIN);
-        let has_partners = self.neighbours.peers.values().any(|peer| peer.is_partner);
-        self.neighbours.look_at = Some(now + if has_partners { LEASE_PING } else { LOOK });
+        self.neighbours.leases_kept.retain(|_, until| now < *until);
+        let is_kept = |osd: &i32| self.neighbours.leases_kept.contains_key(osd);
+        let pauses = self.neighbours.peers.iter().map(|(osd, peer)| peer.rhythm(is_kept(osd)).1);
+        self.neighbours.look_at = Some(now + pauses.min().unwrap_or(LOOK));
         let ping = self.ping(now, PingOp::PING);
         // Without tickets nobody can be called, and nobody is to blame.
         let can_call = self.mon.credentials(now, EntityKind::OSD).is_some();
         let mut calls = Vec::new();
-        for (&osd, peer) in &mut self.neighbours.peers {
-            let interval = if peer.is_partner { LEASE_PING.min(interval) } else { interval };
+        let Neighbours { peers, leases_kept, .. } = &mut self.neighbours;
+        for (&osd, peer) in peers {
+            let interval =
+                peer.rhythm(leases_kept.contains_key(&osd)).0.map_or(interval, |own| own.min(interval));
             let due = peer.pinged_at.is_none_or(|at| now >= at + interval);
             match peer.conn {
                 None if can_call && peer.called_at.is_none_or(|at| now >= at + CALL_AGAIN) => {
@@ -209,6 +231,12 @@ impl Control {
         for (osd, silent, flags) in silent {
             self.report_failure(now, osd, silent, flags, fx);
         }
+    }
+
+    /// A core needs the leases of these OSDs. Those that ended are renewed at once.
+    pub(super) fn keep_leases(&mut self, now: Time, osds: &[i32]) {
+        self.neighbours.leases_kept.extend(osds.iter().map(|osd| (*osd, now + LEASE_KEPT)));
+        self.neighbours.looks_now = true;
     }
 
     fn report_failure(&mut self, now: Time, osd: i32, silent: Duration, flags: u8, fx: &mut Fx) {

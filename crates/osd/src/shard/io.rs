@@ -236,6 +236,10 @@ pub enum ToControl {
         pg: SpgId,
         acting: Vec<i32>,
     },
+    /// Requests need the leases of these OSDs.
+    LeasesUsed {
+        osds: Vec<i32>,
+    },
     /// All members of the PG have all its objects: intervals that ended before `epoch` matter no more.
     IntervalsDone {
         pg: SpgId,

@@ -34,8 +34,8 @@ pub use io::{
 pub use moving::Moving;
 pub use op::{Access, Parked};
 pub use replicated::{
-    BACKFILL_SCAN_MAX, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus, PlacesInUse, ProgressStatus,
-    PushCharge, READ_LEASE, READ_LEASE_MARGIN, UnfoundObject, UnfoundPage, choose,
+    BACKFILL_SCAN_MAX, LEASE_KEPT, LeaseNews, MarkAnswer, Pauses, PeerStatus, PgStatus, PlacesInUse,
+    ProgressStatus, PushCharge, READ_LEASE, READ_LEASE_MARGIN, UnfoundObject, UnfoundPage, choose,
 };
 pub use view::{ClusterView, PoolView};
 

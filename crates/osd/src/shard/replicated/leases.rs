@@ -10,13 +10,15 @@
 //! - A member's report names the rest of its grants to primaries of earlier intervals. The new primary serves when these are
 //!   over. An old primary that is up must answer the probe, which ends its interval there: its grants need no wait.
 //! - An OSD that has just started may have granted in an earlier life, and assumes that it did.
+//! - Leases are kept for OSDs that serve. A core tells the control machine of the partners whose leases it uses; an OSD pings them
+//!   often enough to keep their grants, and other partners once a second. So the first request after a rest waits for a ping.
 //! - The lease is checked when the reply goes out, after the store read. Without a lease replies wait in their order. They go out
 //!   with the next grants, or end with the role.
 //!
 //! Limits: an acting set of one OSD has nobody to ask and needs no lease. A host whose clock stops while its process runs is
 //! outside of the promise.
 
-use super::super::{Effect, Fx, Shard};
+use super::super::{Effect, Fx, Shard, ToControl};
 use crate::fast_map::FastMap;
 use crate::pg::Pg;
 use crate::pg::role::{Role, WaitingReply};
@@ -31,6 +33,10 @@ use wire::types::{OsdMap, PastIntervals};
 pub const READ_LEASE: Duration = Duration::from_millis(800);
 /// A granter waits so much longer than the holder may read: clock rates differ by less than 5 %.
 pub const READ_LEASE_MARGIN: Duration = Duration::from_millis(40);
+/// A lease is kept for so long after a core told of its use.
+pub const LEASE_KEPT: Duration = Duration::from_secs(10);
+/// A core tells again of a lease that it goes on to use.
+const TELL_USE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Leases that were renewed, and grants that were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,15 +63,22 @@ impl LeaseNews {
 /// The leases of this OSD, as one core knows them.
 #[derive(Default)]
 pub(in crate::shard) struct Leases {
-    held: FastMap<i32, Time>,
+    held: FastMap<i32, Lease>,
     granted: FastMap<i32, Time>,
     granted_before: Time,
+}
+
+#[derive(Default)]
+struct Lease {
+    until: Time,
+    /// The control machine knows of its use, until this time.
+    use_told_until: Time,
 }
 
 impl Leases {
     fn learn(&mut self, news: &LeaseNews) {
         for (osd, until) in &news.held {
-            self.held.insert(*osd, *until);
+            self.held.entry(*osd).or_default().until = *until;
         }
         for (osd, until) in &news.granted {
             self.granted.insert(*osd, *until);
@@ -75,14 +88,31 @@ impl Leases {
 
     /// The PG's primary may answer reads now.
     fn allow(&self, own: i32, acting: &[i32], now: Time) -> bool {
-        let others = acting.iter().filter(|osd| **osd != own && **osd >= 0 && **osd != i32::MAX);
-        others.into_iter().all(|osd| self.held.get(osd).is_some_and(|until| now < *until))
+        others(own, acting).all(|osd| self.held.get(&osd).is_some_and(|lease| now < lease.until))
+    }
+
+    /// The PG's primary serves. Returns the OSDs whose leases the control machine is to keep.
+    fn note_use(&mut self, own: i32, acting: &[i32], now: Time) -> Vec<i32> {
+        let mut untold = Vec::new();
+        for osd in others(own, acting) {
+            let lease = self.held.entry(osd).or_default();
+            if now >= lease.use_told_until {
+                lease.use_told_until = now + TELL_USE_AGAIN;
+                untold.push(osd);
+            }
+        }
+        untold
     }
 
     /// End of the grant that this OSD may have given another one.
     fn granted_until(&self, osd: i32) -> Time {
         self.granted.get(&osd).copied().unwrap_or_default().max(self.granted_before)
     }
+}
+
+/// The other members of an acting set.
+fn others(own: i32, acting: &[i32]) -> impl Iterator<Item = i32> {
+    acting.iter().copied().filter(move |osd| *osd != own && *osd >= 0 && *osd != i32::MAX)
 }
 
 /// Primaries of earlier intervals that served, and that the map has down.
@@ -107,6 +137,14 @@ impl Shard {
         self.leases.learn(news);
         if !self.awaiting_leases.is_empty() {
             self.send_waiting_replies(now, fx);
+        }
+    }
+
+    /// Requests on the PG need the leases of its acting set, and its partners' deaths to be found soon.
+    pub(in crate::shard) fn use_leases(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let osds = self.leases.note_use(self.config.osd.0, &self.pgs[key].interval.acting, now);
+        if !osds.is_empty() {
+            fx.push(Effect::Control(ToControl::LeasesUsed { osds }));
         }
     }
 
@@ -138,6 +176,7 @@ impl Shard {
         held: Held,
         fx: &mut Fx,
     ) {
+        self.use_leases(now, key, fx);
         if self.may_read(&self.pgs[key], now) {
             return self.reply_in_order(key, conn, message, held, fx);
         }
@@ -181,4 +220,23 @@ impl Shard {
 /// The rest of a time for a report, rounded up.
 pub(super) fn rest_ms(now: Time, until: Time) -> u32 {
     until.since(now).as_nanos().div_ceil(1_000_000).try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn use_of_a_lease_is_told_once_in_a_while() {
+        let mut leases = Leases::default();
+        let at = |ms: u64| Time(ms * 1_000_000);
+        assert_eq!(leases.note_use(1, &[1, 4, -1, i32::MAX, 7], at(1000)), [4, 7]);
+        assert_eq!(leases.note_use(1, &[4, 1, 9], at(1100)), [9]);
+        assert!(leases.note_use(1, &[1, 4], at(5999)).is_empty());
+        assert_eq!(leases.note_use(1, &[1, 4], at(6000)), [4]);
+        assert!(!leases.allow(1, &[1, 4], at(6000)), "use is no grant");
+        leases.learn(&LeaseNews { held: vec![(4, at(6800))], ..LeaseNews::default() });
+        assert!(leases.allow(1, &[1, 4], at(6799)) && !leases.allow(1, &[1, 4], at(6800)));
+        assert!(leases.note_use(1, &[1, 4], at(6700)).is_empty());
+    }
 }

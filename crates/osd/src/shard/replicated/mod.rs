@@ -36,7 +36,7 @@ mod transfer;
 mod writes;
 
 pub(super) use leases::Leases;
-pub use leases::{LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
+pub use leases::{LEASE_KEPT, LeaseNews, READ_LEASE, READ_LEASE_MARGIN};
 pub(super) use lost::UnfoundList;
 pub use lost::{MarkAnswer, UnfoundObject, UnfoundPage};
 pub use pace::Pauses;

@@ -61,7 +61,10 @@ impl Shard {
         debug_assert!(pg.durable < version, "a PG's transactions commit in order");
         pg.durable = version;
         match &pg.role {
-            Role::Primary(_) => self.commit(now, key, fx),
+            Role::Primary(_) => {
+                self.use_leases(now, key, fx);
+                self.commit(now, key, fx);
+            }
             Role::Replica(Replica::Active) => {
                 let to = pg.interval.primary;
                 self.tell_peer(key, to, PeerBody::Ack { durable_to: version }, fx);
