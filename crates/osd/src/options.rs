@@ -33,6 +33,7 @@ option_set! {
     /// Bounds of one operation and of recovery, see [`crate::ops::Limits`].
     pub struct LimitOptions for Osd, Live {
         attr_name_len_max: usize = "osd_max_attr_name_len",
+        async_recovery_min_cost: u64 = "osd_async_recovery_min_cost",
         /// 0: no bound.
         attr_size_max: usize = "osd_max_attr_size",
         backfill_retry_interval: Duration = "osd_backfill_retry_interval",

@@ -226,7 +226,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     for osd in 0..cluster.osds {
         let make = |seat| -> Box<dyn Node> {
             let (cores, bounds) = (config.cores.of(seed), config.bounds.of(seed, medium));
-            let config = OsdConfig { osd: OsdId(osd), medium, cores, bounds };
+            // The default, and values at which every recovery leaves the acting set.
+            let async_recovery_min_cost = [100, 0, 5][(seed / 3 % 3) as usize];
+            let config = OsdConfig { osd: OsdId(osd), medium, cores, bounds, async_recovery_min_cost };
             Box::new(OsdNode::new(seat, config, history.clone()))
         };
         cast.osds.push(add(&mut world, &make));

@@ -190,6 +190,9 @@ impl View<'_> {
         if !status.backfill_targets.is_empty() {
             out.push("backfill_targets", names(status.backfill_targets.iter().copied()));
         }
+        if !status.async_recovery_targets.is_empty() {
+            out.push("async_recovery_targets", names(status.async_recovery_targets.iter().copied()));
+        }
         let mut members: BTreeSet<i32> =
             status.peers.iter().filter(|peer| peer.is_member).map(|peer| peer.osd).collect();
         if !members.is_empty() || status.stage == "Started/Primary/Active" {

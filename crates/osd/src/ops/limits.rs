@@ -25,6 +25,8 @@ pub struct Limits {
     pub backfills_max: usize,
     /// Peering takes a complete copy that was not a member of the newest active interval, if it finds no better one.
     pub ignore_history_les: bool,
+    /// Objects that a copy may lack, or changes that it may be behind, before it recovers without delaying writes.
+    pub async_recovery_min_cost: u64,
     pub backfill_retry_interval: Duration,
     pub recovery_retry_interval: Duration,
     /// Objects that the PGs of one core recover at once.
@@ -60,6 +62,7 @@ impl Limits {
             default_notify_timeout_s: options.default_notify_timeout_s,
             backfills_max: options.backfills_max,
             ignore_history_les: options.ignore_history_les,
+            async_recovery_min_cost: options.async_recovery_min_cost,
             backfill_retry_interval: options.backfill_retry_interval,
             recovery_retry_interval: options.recovery_retry_interval,
             recovery_active_max: match options.recovery_active_max {

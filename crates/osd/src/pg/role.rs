@@ -229,6 +229,8 @@ pub struct HoldOff {
 pub struct Recovery {
     /// Objects that wait.
     pub queue: BTreeSet<HObject>,
+    /// Objects whose recovery waits for the request that changes them now.
+    pub in_use: BTreeSet<HObject>,
     /// Objects that requests wait for.
     pub urgent: VecDeque<HObject>,
     pub active: BTreeMap<HObject, Recovering>,

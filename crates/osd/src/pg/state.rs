@@ -204,8 +204,14 @@ impl Pg {
         if primary.recovery.repairing.contains(object) {
             return ObjectBlock::All;
         }
-        let is_missing = primary.members.iter().any(|osd| primary.peers[osd].missing.contains(object));
-        if is_missing || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object)) {
+        let is_acting = |osd: &&i32| self.interval.acting.contains(osd);
+        let acting = primary.members.iter().filter(is_acting);
+        let is_missing = acting.into_iter().any(|osd| primary.peers[osd].missing.contains(object));
+        // Other members recover beside the writes, but for the time of the object's copying.
+        if is_missing
+            || primary.recovery.active.contains_key(object)
+            || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object))
+        {
             return ObjectBlock::Writes;
         }
         ObjectBlock::None

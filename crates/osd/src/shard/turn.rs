@@ -199,7 +199,16 @@ impl Shard {
             {
                 self.begin(now, key, fx);
             }
+            self.end_use(pg_key, object_key);
         }
+    }
+
+    /// Recovery leaves an object alone while a request changes it.
+    fn end_use(&mut self, pg_key: Key, object_key: Key) {
+        let Some(pg) = self.pgs.get(pg_key).filter(|pg| pg.awaits_use()) else { return };
+        let Some(object) = pg.objects.get(object_key).filter(|object| !object.is_exclusive()) else { return };
+        let object = object.id.object.clone();
+        self.recover_after_use(pg_key, &object);
     }
 }
 

@@ -47,6 +47,8 @@ pub struct OsdConfig {
     pub medium: Medium,
     pub cores: u16,
     pub bounds: Bounds,
+    /// A member that lacks more objects recovers beside the acting set.
+    pub async_recovery_min_cost: u64,
 }
 
 /// Bounds of an OSD's logs and backfills.
@@ -417,7 +419,12 @@ impl OsdNode {
     fn layers(&self) -> Layers {
         let mut layers = Layers::new(Identity::named(&self.config.osd.to_string()));
         // Faults mark OSDs down more often than a running OSD allows by default.
-        layers.set_override("osd_max_markdown_count", "100000").expect("an option of the table");
+        let min_cost = self.config.async_recovery_min_cost.to_string();
+        for (option, value) in
+            [("osd_max_markdown_count", "100000"), ("osd_async_recovery_min_cost", &min_cost)]
+        {
+            layers.set_override(option, value).expect("an option of the table");
+        }
         layers
     }
 

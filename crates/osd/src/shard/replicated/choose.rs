@@ -124,8 +124,35 @@ pub fn is_usable(report: &CopyReport, tail: Eversion) -> bool {
     report.info.last_backfill.max && reaches(report.info.last_update, tail)
 }
 
-/// The acting set that can serve, the primary first: members of up where they can, others where they must.
-pub fn acting(interval: &Interval, authority: i32, reports: &Reports, map: &OsdMap) -> Vec<i32> {
+/// The acting set that can serve, the primary first: members of up where they can, others where they must. Members that lack
+/// more than `lag_max` objects recover beside it, as far as `min_size` members stay, most first.
+/// (Ceph: `choose_async_recovery_replicated`)
+pub fn acting(
+    interval: &Interval,
+    authority: i32,
+    reports: &Reports,
+    map: &OsdMap,
+    lag_max: u64,
+) -> Vec<i32> {
+    let mut out = able(interval, authority, reports, map);
+    let newest = reports[&authority].info.last_update.version;
+    let lag = |osd: &i32| {
+        let report = reports.get(osd)?;
+        let lag = newest.saturating_sub(report.info.last_update.version) + report.missing.len() as u64;
+        // One that CRUSH does not name would get nothing any more.
+        (*osd != authority && interval.up.contains(osd) && lag > lag_max).then_some(lag)
+    };
+    while out.len() > interval.min_size as usize
+        && let Some(slowest) = (0..out.len()).max_by_key(|at| lag(&out[*at]))
+        && lag(&out[slowest]).is_some()
+    {
+        out.remove(slowest);
+    }
+    out
+}
+
+/// The acting set of copies that the authoritative log can bring up to date.
+fn able(interval: &Interval, authority: i32, reports: &Reports, map: &OsdMap) -> Vec<i32> {
     let tail = reports[&authority].info.log_tail;
     let usable =
         |osd: &i32| map.is_up(*osd) && reports.get(osd).is_some_and(|report| is_usable(report, tail));
@@ -277,11 +304,11 @@ mod tests {
         let empty = incomplete(report(0, (0, 0)));
         let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, empty)];
         let map = map(&[1, 2, 3, 4]);
-        assert_eq!(acting(&interval, 1, &all(&reports), &map), [1, 2]);
+        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [1, 2]);
         let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, report(9, (9, 7)))];
-        assert_eq!(acting(&interval, 1, &all(&reports), &map), [3, 1, 2]);
+        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [3, 1, 2]);
         let empty = incomplete(report(0, (0, 0)));
         let reports = [(1, report(9, (9, 9))), (3, empty), (4, report(9, (9, 9)))];
-        assert_eq!(acting(&interval, 1, &all(&reports), &map), [1, 4], "a stray stands in");
+        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [1, 4], "a stray stands in");
     }
 }

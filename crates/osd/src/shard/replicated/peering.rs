@@ -24,6 +24,7 @@ impl Shard {
     pub(super) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let (map, own) = (self.view.map.clone(), self.config.osd.0);
         let ignores_les = self.config.limits.ignore_history_les;
+        let lag_max = self.config.limits.async_recovery_min_cost;
         let Some(pg) = self.pgs.get_mut(key) else { return };
         // Its own grants count when it activates.
         let report = pg.report(self.view.store_since_of(pg.id), 0);
@@ -77,7 +78,7 @@ impl Shard {
         let Some(authority) = choose::authority(own, &reports, ignores_les) else {
             return self.stop_peering(now, key, Stage::Incomplete, fx);
         };
-        let wanted = choose::acting(&interval, authority, &reports, &map);
+        let wanted = choose::acting(&interval, authority, &reports, &map, lag_max);
         let is_settled = match wanted == interval.up {
             true => interval.acting == interval.up,
             // The order of the acting set is the monitor's affair.

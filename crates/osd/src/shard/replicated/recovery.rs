@@ -67,15 +67,39 @@ impl Shard {
                     None => break,
                 },
             };
-            if let Role::Primary(primary) = &mut self.pgs[key].role {
+            let pg = &mut self.pgs[key];
+            if let Role::Primary(primary) = &mut pg.role {
                 primary.recovery.active.insert(object.clone(), Recovering::default());
+            }
+            if let Some(context) = pg.objects.find(&object) {
+                pg.objects[context].block = pg.block_of(&object);
             }
             self.recover(key, object, fx);
         }
     }
 
+    /// An object that no request changes now.
     fn next_object(&mut self, key: Key) -> Option<HObject> {
-        self.pgs[key].role.primary_mut()?.recovery.queue.pop_first()
+        let pg = &mut self.pgs[key];
+        loop {
+            let object = pg.role.primary_mut()?.recovery.queue.pop_first()?;
+            let context = pg.objects.find(&object).map(|context| &pg.objects[context]);
+            let is_in_use = context.is_some_and(|context| context.is_exclusive());
+            if !is_in_use || pg.block_of(&object) != ObjectBlock::None {
+                return Some(object);
+            }
+            pg.role.primary_mut()?.recovery.in_use.insert(object);
+        }
+    }
+
+    /// A request's turn on the object is over.
+    pub(in crate::shard) fn recover_after_use(&mut self, key: Key, object: &HObject) {
+        if let Some(Role::Primary(primary)) = self.pgs.get_mut(key).map(|pg| &mut pg.role)
+            && primary.recovery.in_use.remove(object)
+        {
+            primary.recovery.queue.insert(object.clone());
+            self.due.insert(key);
+        }
     }
 
     /// The next step of one object's recovery.
@@ -216,6 +240,7 @@ impl Shard {
         if !is_repaired {
             primary.recovery.unfound.insert(object.clone());
         }
+        self.unblock(key, object);
         self.go_on_recovering(key, fx);
     }
 
@@ -292,11 +317,12 @@ impl Shard {
 
     /// Asks again for what is under way.
     pub(super) fn repeat_recovery(&mut self, key: Key, only: Option<i32>, fx: &mut Fx) {
-        let pg = &self.pgs[key];
-        let Role::Primary(primary) = &pg.role else { return };
+        let pg = &mut self.pgs[key];
+        let Role::Primary(primary) = &mut pg.role else { return };
         if primary.stage != Stage::Active {
             return;
         }
+        primary.recovery.queue.append(&mut primary.recovery.in_use);
         let concerns = |osd: i32| only.is_none_or(|only| only == osd);
         let mut pulls = Vec::new();
         for (object, recovering) in &primary.recovery.active {
@@ -371,6 +397,7 @@ impl Pg {
         primary.stage == Stage::Active
             && self.missing.is_empty()
             && recovery.queue.is_empty()
+            && recovery.in_use.is_empty()
             && recovery.active.is_empty()
             && recovery.unfound.is_empty()
             && recovery.repairing.is_empty()
@@ -384,6 +411,11 @@ impl Pg {
     pub fn pulls_older(&self, object: &HObject) -> bool {
         let recovering = self.role.primary().and_then(|primary| primary.recovery.active.get(object));
         recovering.is_some_and(|recovering| recovering.older.is_some())
+    }
+
+    /// Objects wait until requests have changed them.
+    pub fn awaits_use(&self) -> bool {
+        self.role.primary().is_some_and(|primary| !primary.recovery.in_use.is_empty())
     }
 
     /// Requests on objects may have to wait.

@@ -69,6 +69,7 @@ impl Shard {
                 recovery.queue.insert(object.clone());
             }
         }
+        self.unblock(key, object);
         self.hold_off(key, why, fx);
         self.go_on_recovering(key, fx);
     }

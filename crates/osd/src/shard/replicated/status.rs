@@ -30,6 +30,8 @@ pub struct PgStatus {
     /// The step of peering, for `recovery_state`.
     pub stage: &'static str,
     pub backfill_targets: Vec<i32>,
+    /// Members that recover from the log and that writes do not wait for.
+    pub async_recovery_targets: Vec<i32>,
     /// OSDs whose copies lack nothing. Known while the PG is not clean.
     pub complete: Vec<i32>,
     pub missing: usize,
@@ -107,6 +109,8 @@ impl Shard {
             let is_member = primary.members.contains(osd);
             if is_active && is_member && !peer.is_complete() {
                 out.backfill_targets.push(*osd);
+            } else if is_active && is_member && !pg.interval.acting.contains(osd) {
+                out.async_recovery_targets.push(*osd);
             }
             let last_backfill = peer.last_backfill.clone().unwrap_or_else(HObject::min);
             out.peers.push(PeerStatus {

@@ -2,6 +2,7 @@
 //! on each of them.
 
 use super::super::{Effect, Fx, Pending, Shard};
+use super::peering::removal;
 use crate::pg::log::{EntryKind, LogEntry, Trimmed};
 use crate::pg::role::{Replica, Role, SentWrite, Stage};
 use crate::pg::{Pg, meta};
@@ -142,6 +143,7 @@ impl Shard {
             },
         };
         changes.extend(note_lost(pg, &entry));
+        changes.extend(note_missing(pg, &entry));
         pg.progress.stats = counts;
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
@@ -174,7 +176,8 @@ impl Shard {
     }
 }
 
-/// The messages that take a change to all members. A member that has not come to the object by backfill gets the entry alone.
+/// The messages that take a change to all members. A member that has not come to the object by backfill, or lacks it and is not
+/// in the acting set, gets the entry alone.
 fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> Vec<(OsdId, Box<MOSDPeer>)> {
     let Role::Primary(primary) = &mut pg.role else { return Vec::new() };
     if primary.members.is_empty() {
@@ -204,16 +207,44 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     let body = PeerBody::Write(write);
     let message = Box::new(MOSDPeer { pg: id, epoch, interval, body, data: form.data });
     // Decided once: a write that is sent again must not change an object that a backfill has brought meanwhile.
-    let bare = primary
-        .members
-        .iter()
-        .filter(|osd| !primary.peers[osd].has_reached(&entry.object))
-        .copied()
-        .collect();
+    let mut bare = Vec::new();
+    for osd in &primary.members {
+        let Some(peer) = primary.peers.get_mut(osd) else { continue };
+        let is_missing = peer.missing.contains(&entry.object);
+        if is_missing || !peer.has_reached(&entry.object) {
+            bare.push(*osd);
+        }
+        // As the member does: see `note_missing`.
+        match entry.kind {
+            EntryKind::Modify if is_missing => peer.missing.add(entry.object.clone(), entry.version),
+            EntryKind::Delete if is_missing => drop(peer.missing.remove(&entry.object)),
+            _ => {}
+        }
+    }
     let write = SentWrite { version: entry.version, message, bare };
     let messages = primary.members.iter().map(|osd| (OsdId(*osd), write.to(*osd))).collect();
     primary.unacknowledged.push_back(write);
     messages
+}
+
+/// A member that lacks the object, and recovers it beside the writes, gets no more than the entry. A removal needs no recovery.
+fn note_missing(pg: &mut Pg, entry: &LogEntry) -> Vec<Change> {
+    let LogEntry { object, version, .. } = entry;
+    match entry.kind {
+        EntryKind::Modify if pg.missing.contains(object) => {
+            pg.transfers.incoming.remove(object);
+            pg.missing.add(object.clone(), *version);
+            vec![meta::set_missing(&pg.meta, [(object, version)])]
+        }
+        EntryKind::Delete if pg.missing.contains(object) => {
+            pg.transfers.incoming.remove(object);
+            pg.missing.remove(object);
+            let mut changes = Vec::from(removal(object.clone()));
+            changes.push(meta::remove_missing(&pg.meta, [object]));
+            changes
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// An unfound object that is given up is missing at its new version, or not at all.
