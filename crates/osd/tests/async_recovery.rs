@@ -120,7 +120,7 @@ fn changes_at_any_step_of_the_recovery_reach_every_copy() {
     assert!(met > 10, "changes met the recovery {met} times");
 }
 
-/// What it lacks is stored: it dies between the writes and its recovery.
+/// The missing set is stored with each entry: the member dies between the writes and its recovery.
 #[test]
 fn member_far_behind_that_dies_again_knows_what_it_lacks() {
     let mut cluster = member_behind(MapFlags::NORECOVER, 3);

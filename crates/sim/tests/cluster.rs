@@ -58,7 +58,7 @@ fn several_pools_under_faults_keep_their_promises() {
     hold(0..2, &Config { cluster: ClusterChoice::Always(cluster), ..seconds(30) });
 }
 
-/// What a cluster without requests costs: each OSD pings each of its partners once a second, and is answered.
+/// Each OSD pings each of its partners once a second, and is answered.
 #[test]
 fn idle_cluster_pings_once_a_second() {
     let osds = 6;
