@@ -784,6 +784,27 @@ fn pg_is_active_without_an_unreadable_member() {
     }
 }
 
+/// osd.2 cannot read its copy, osd.1 has a new disk.
+#[test]
+fn backfilled_member_acts_beside_an_unreadable_one() {
+    let mut cluster = Cluster::new(3, vec![0, 1, 2]);
+    cluster.put("a", b"kept");
+    let two = without_records(cluster.kill(2));
+    cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    cluster.put("b", b"one has it");
+    cluster.start(1, memory_store());
+    cluster.start(2, two);
+    cluster.interval(vec![0, 1, 2], vec![0, 1, 2]);
+    cluster.run();
+    assert_eq!(cluster.stored(1, "b").as_deref(), Some(&b"one has it"[..]));
+    assert_eq!(cluster.interval.acting, [0, 1]);
+    cluster.put("c", b"new");
+    cluster.pass(10_000);
+    assert_eq!(cluster.interval.acting, [0, 1], "it stays");
+}
+
 #[test]
 fn unreadable_primary_without_others_says_that_it_is_down() {
     let mut cluster = Cluster::new(2, vec![0, 1]);

@@ -4,6 +4,7 @@ use super::super::{Effect, Fx, Shard, ToControl};
 use crate::object::ObjectBlock;
 use crate::pg::Pg;
 use crate::pg::role::{Primary, Recovering, Role, Stage};
+use crate::shard::Interval;
 use crate::slab::Key;
 use machine::Time;
 use std::collections::BTreeSet;
@@ -352,13 +353,10 @@ impl Shard {
             return;
         }
         if interval.acting != interval.up {
-            // It would be asked for again.
-            if interval.up.iter().any(|osd| primary.is_unreadable(*osd)) {
-                return;
-            }
-            if primary.wanted != Some(Vec::new()) {
-                primary.wanted = Some(Vec::new());
-                fx.push(Effect::Control(ToControl::WantActing { pg: id, acting: Vec::new() }));
+            let Some(acting) = acting_when_recovered(&interval, primary) else { return };
+            if primary.wanted.as_ref() != Some(&acting) {
+                primary.wanted = Some(acting.clone());
+                fx.push(Effect::Control(ToControl::WantActing { pg: id, acting }));
             }
             return;
         }
@@ -387,6 +385,25 @@ impl Shard {
         self.save_history(key, fx);
         fx.push(Effect::Control(ToControl::IntervalsDone { pg: id, epoch }));
     }
+}
+
+/// The acting set to ask for when no member lacks anything: that of CRUSH (none), or as much of it as has readable copies. `None`:
+/// it is the present one.
+fn acting_when_recovered(interval: &Interval, primary: &Primary) -> Option<Vec<i32>> {
+    let mut acting = interval.up.clone();
+    acting.retain(|osd| !primary.is_unreadable(*osd));
+    if acting.len() == interval.up.len() {
+        return Some(Vec::new());
+    }
+    // As peering chooses it.
+    for osd in &interval.acting {
+        if acting.len() < interval.size as usize && !acting.contains(osd) {
+            acting.push(*osd);
+        }
+    }
+    let is_present =
+        acting.len() == interval.acting.len() && acting.iter().all(|osd| interval.acting.contains(osd));
+    (!is_present).then_some(acting)
 }
 
 impl Pg {
