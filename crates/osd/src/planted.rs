@@ -30,6 +30,8 @@ pub enum PlantedBug {
     TrimBeforeCommit,
     /// Duplicates are never dropped.
     UnboundedDuplicates,
+    /// A log that comes back from the store recognises no request.
+    DedupLostAtRest,
     /// A primary does not recognise requests that an earlier primary carried out.
     DedupLostAcrossPrimaries,
     /// The authority sends its log only from its `last_epoch_started` on.

@@ -5,7 +5,7 @@ mod harness;
 use bytes::Bytes;
 use codec::{Encode, Features};
 use harness::*;
-use osd::pg::log::LogLimits;
+use osd::pg::log::{LogCounts, LogLimits};
 use osd::shard::{PgOrder, ShardConfig};
 use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query};
 use store::{ReadRequest, Transaction};
@@ -14,11 +14,12 @@ use wire::types::{Eversion, HObject, OpCode, OsdOp, RecoveredCounts};
 const OLD_KEY: usize = 9;
 const KEY: usize = 13;
 /// Bytes that later versions added to a header: the log's tail, the place that a backfill has reached, and
-/// counts of recovered objects.
+/// counts of recovered objects and of the log.
 fn added_len() -> usize {
     let place = HObject::max().to_vec(Features::NONE).len();
     let counts = RecoveredCounts::default().to_vec(Features::NONE).len();
-    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts
+    let log = LogCounts::default().to_vec(Features::NONE).len();
+    Eversion::ZERO.to_vec(Features::NONE).len() + place + counts + log
 }
 
 fn wait(store: &mut MemoryStore) -> Vec<Completion> {
@@ -49,7 +50,7 @@ fn is_of_log(key: &Bytes) -> bool {
 /// renamed in ascending order.
 fn make_old(store: &mut MemoryStore, old_keys: usize) {
     let (header, entries) = records(store);
-    assert_eq!(header[..2], [4, 3], "version 4");
+    assert_eq!(header[..2], [5, 3], "version 5");
     let body = header.slice(6..header.len() - added_len());
     let old_header = [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into();
     let object = ObjectId::pg_meta(pg());
@@ -83,7 +84,7 @@ fn serving(limits: LogLimits, store: MemoryStore, is_new: bool) -> Host {
 /// `old_keys`: as many keys are old. Fewer than all are left by a restart in the middle of the renaming.
 fn old_log_is_read_and_renamed(old_keys: usize) {
     const WRITES: u64 = 700;
-    let limits = LogLimits { max_entries: 400, max_duplicates: 200, batch: 10 };
+    let limits = LogLimits { max_entries: 400, max_duplicates: 200, batch: 10, ..LogLimits::default() };
     let mut host = serving(limits, memory_store(), true);
     let mut requests = Vec::new();
     for _ in 0..WRITES {

@@ -84,6 +84,8 @@ fn nothing_of_the_same_client_overtakes_what_it_lost() {
 fn nor_does_what_waited_when_there_was_room_again() {
     let mut host = host().restart();
     host.open(2, 4200);
+    // The log does not rest any more, and the object is not read yet.
+    assert_eq!(host.ask("other", vec![write_full(b"x")]).result, 0);
     full(&mut host, true);
     let requests = [(1, write_full(b"lost")), (2, read(0, 0)), (1, write_full(b"behind"))];
     let [lost, other, behind] = requests.map(|(conn, op)| {

@@ -239,9 +239,7 @@ impl Control {
                     self.life.first_up = up_from;
                 }
                 self.log(Level::Info, format!("up since map {up_from}"), fx);
-                for text in std::mem::take(&mut self.unreadable_pgs) {
-                    self.tell_cluster(now, LogPriority::ERROR, text, fx);
-                }
+                self.tell_unreadable(now, fx);
             }
             Phase::Up if !is_us => {
                 self.log(Level::Warn, format!("map {} has us down though we are not", map.epoch), fx);

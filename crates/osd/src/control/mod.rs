@@ -462,6 +462,10 @@ impl Control {
                 pgs.iter().for_each(|pg| self.holdings.found(core, pg));
                 self.on_loaded(now, core, fx);
             }
+            ToControl::Unreadable { pg, why } => {
+                self.found_unreadable(pg.pg, &why, fx);
+                self.tell_unreadable(now, fx);
+            }
             ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
             ToControl::LeasesUsed { osds } => self.keep_leases(now, &osds),

@@ -216,6 +216,15 @@ impl Control {
         self.unreadable_pgs.push(text);
     }
 
+    pub(super) fn tell_unreadable(&mut self, now: Time, fx: &mut Fx) {
+        if !self.life.is_up() {
+            return;
+        }
+        for text in std::mem::take(&mut self.unreadable_pgs) {
+            self.tell_cluster(now, LogPriority::ERROR, text, fx);
+        }
+    }
+
     pub(super) fn osd_stat(&self) -> OsdStat {
         let mut statfs = StoreStatfs::default();
         for usage in self.usage.values() {

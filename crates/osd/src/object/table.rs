@@ -157,11 +157,11 @@ impl ObjectContext {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.readers == 0
-            && self.writers == 0
-            && !self.exclusive
-            && self.waiting.is_empty()
-            && self.watches.is_empty()
+        !self.has_requests() && self.watches.is_empty()
+    }
+
+    pub fn has_requests(&self) -> bool {
+        self.readers > 0 || self.writers > 0 || self.exclusive || !self.waiting.is_empty()
     }
 
     fn bytes(&self) -> usize {

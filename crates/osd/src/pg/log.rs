@@ -2,11 +2,18 @@
 //!
 //! The newest entries are kept whole; of older ones only the request and its result remain (*duplicates*), so that
 //! a resent request is answered as it was the first time, also after a restart.
+//!
+//! A log has a summary (tail, head, counts), which is always in memory, and a body (entries, duplicates), which takes about
+//! 1 MiB. A log *at rest* has its body in the store alone. Functions that need the body panic then: see `shard/rest.rs`,
+//! which loads it before.
 
 use crate::fast_map::FastMap;
 use crate::planted::{self, PlantedBug};
 use bytes::Bytes;
+use codec::{Decode, Encode};
 use std::collections::VecDeque;
+use std::time::Duration;
+use thiserror::Error;
 use wire::types::{EntityKind, EntityName, Eversion, HObject, OsdId, ReqId, UTime};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +93,13 @@ pub struct LogLimits {
     pub max_duplicates: usize,
     /// Trimming happens this many entries at a time.
     pub batch: usize,
+    /// The log of a PG without requests for so long rests.
+    pub rest_after: Duration,
 }
 
 impl Default for LogLimits {
     fn default() -> LogLimits {
-        LogLimits { max_entries: 3000, max_duplicates: 3000, batch: 100 }
+        LogLimits { max_entries: 3000, max_duplicates: 3000, batch: 100, rest_after: Duration::from_secs(5) }
     }
 }
 
@@ -105,14 +114,69 @@ pub struct Trimmed {
     pub gone_duplicates: Vec<Eversion>,
 }
 
-#[derive(Debug, Default)]
+/// Numbers of a log's entries and duplicates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct LogCounts {
+    pub entries: u32,
+    pub duplicates: u32,
+}
+
+/// The body in the store is not the one that the PG's progress tells of.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum BodyError {
+    #[error("{found:?} are stored, and there were {known:?}")]
+    Counts { found: LogCounts, known: LogCounts },
+    #[error("entry {version} is outside of the log from {tail} to {head}")]
+    Outside { version: Eversion, tail: Eversion, head: Eversion },
+}
+
+#[derive(Debug)]
 pub struct PgLog {
-    entries: VecDeque<LogEntry>,
-    duplicates: VecDeque<Duplicate>,
-    by_reqid: FastMap<ReqId, Eversion>,
+    /// `None`: the log rests.
+    body: Option<LogBody>,
+    /// Of a log at rest.
+    resting: LogCounts,
     tail: Eversion,
     /// The newest version. After a split its entry may be another PG's.
     head: Eversion,
+}
+
+/// Entries and duplicates, ascending.
+#[derive(Debug, Default)]
+struct LogBody {
+    entries: VecDeque<LogEntry>,
+    duplicates: VecDeque<Duplicate>,
+    by_reqid: FastMap<ReqId, Eversion>,
+}
+
+/// A log without entries.
+impl Default for PgLog {
+    fn default() -> PgLog {
+        PgLog::restored(VecDeque::new(), VecDeque::new(), Eversion::ZERO, Eversion::ZERO)
+    }
+}
+
+impl LogBody {
+    fn new(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>) -> LogBody {
+        let mut by_reqid = FastMap::default();
+        for d in &duplicates {
+            by_reqid.insert(d.reqid, d.version);
+        }
+        for e in entries.iter().filter(|e| is_client(&e.reqid)) {
+            by_reqid.insert(e.reqid, e.version);
+        }
+        LogBody { entries, duplicates, by_reqid }
+    }
+
+    fn counts(&self) -> LogCounts {
+        LogCounts { entries: self.entries.len() as u32, duplicates: self.duplicates.len() as u32 }
+    }
+
+    fn forget(&mut self, reqid: &ReqId, version: Eversion) {
+        if self.by_reqid.get(reqid) == Some(&version) {
+            self.by_reqid.remove(reqid);
+        }
+    }
 }
 
 impl PgLog {
@@ -123,46 +187,100 @@ impl PgLog {
         tail: Eversion,
         head: Eversion,
     ) -> PgLog {
-        let mut by_reqid = FastMap::default();
-        for d in &duplicates {
-            by_reqid.insert(d.reqid, d.version);
-        }
-        for e in entries.iter().filter(|e| is_client(&e.reqid)) {
-            by_reqid.insert(e.reqid, e.version);
-        }
         let head = entries.back().map_or(tail, |newest| newest.version).max(head);
-        PgLog { entries, duplicates, by_reqid, tail, head }
+        let body = Some(LogBody::new(entries, duplicates));
+        PgLog { body, resting: LogCounts::default(), tail, head }
+    }
+
+    /// A log whose body is in the store.
+    pub fn at_rest(counts: LogCounts, tail: Eversion, head: Eversion) -> PgLog {
+        let mut log = PgLog { body: None, resting: counts, tail, head: head.max(tail) };
+        if counts == LogCounts::default() {
+            log.body = Some(LogBody::default());
+        }
+        log
+    }
+
+    /// The body is in memory.
+    pub fn is_resident(&self) -> bool {
+        self.body.is_some()
+    }
+
+    /// Lets the body go. The store must have it.
+    pub fn rest(&mut self) {
+        if self.counts() != LogCounts::default() {
+            self.resting = self.counts();
+            self.body = None;
+        }
+    }
+
+    /// Takes the body back as the store has it.
+    pub fn wake(
+        &mut self,
+        entries: VecDeque<LogEntry>,
+        duplicates: VecDeque<Duplicate>,
+    ) -> Result<(), BodyError> {
+        let (tail, head) = (self.tail, self.head);
+        let outside = entries.iter().map(|e| e.version).find(|version| *version <= tail || *version > head);
+        if let Some(version) = outside {
+            return Err(BodyError::Outside { version, tail, head });
+        }
+        let mut body = LogBody::new(entries, duplicates);
+        let (found, known) = (body.counts(), self.resting);
+        if found != known {
+            return Err(BodyError::Counts { found, known });
+        }
+        if planted::has(PlantedBug::DedupLostAtRest) {
+            body.by_reqid = FastMap::default();
+        }
+        self.body = Some(body);
+        Ok(())
+    }
+
+    pub fn counts(&self) -> LogCounts {
+        self.body.as_ref().map_or(self.resting, LogBody::counts)
+    }
+
+    fn body(&self) -> &LogBody {
+        self.body.as_ref().expect("the log does not rest")
+    }
+
+    fn body_mut(&mut self) -> &mut LogBody {
+        self.body.as_mut().expect("the log does not rest")
     }
 
     pub fn push(&mut self, entry: LogEntry) {
-        debug_assert!(self.entries.back().is_none_or(|last| last.version < entry.version));
-        if is_client(&entry.reqid) {
-            self.by_reqid.insert(entry.reqid, entry.version);
-        }
         self.head = entry.version;
-        self.entries.push_back(entry);
+        let body = self.body_mut();
+        debug_assert!(body.entries.back().is_none_or(|last| last.version < entry.version));
+        if is_client(&entry.reqid) {
+            body.by_reqid.insert(entry.reqid, entry.version);
+        }
+        body.entries.push_back(entry);
     }
 
     pub fn find(&self, reqid: &ReqId) -> Option<Seen<'_>> {
-        let version = *self.by_reqid.get(reqid)?;
-        if let Ok(at) = self.entries.binary_search_by(|e| e.version.cmp(&version)) {
-            let LogEntry { user_version, result, returns, .. } = &self.entries[at];
+        let body = self.body();
+        let version = *body.by_reqid.get(reqid)?;
+        if let Ok(at) = body.entries.binary_search_by(|e| e.version.cmp(&version)) {
+            let LogEntry { user_version, result, returns, .. } = &body.entries[at];
             return Some(Seen { version, user_version: *user_version, result: *result, returns });
         }
-        let at = self.duplicates.binary_search_by(|d| d.version.cmp(&version)).ok()?;
-        let Duplicate { user_version, result, returns, .. } = &self.duplicates[at];
+        let at = body.duplicates.binary_search_by(|d| d.version.cmp(&version)).ok()?;
+        let Duplicate { user_version, result, returns, .. } = &body.duplicates[at];
         Some(Seen { version, user_version: *user_version, result: *result, returns })
     }
 
     /// Takes out what is beyond the limits, when a batch of it has gathered. Nothing newer than `keep_after` goes:
     /// it is not durable yet.
     pub fn trim(&mut self, limits: &LogLimits, keep_after: Eversion) -> Option<Trimmed> {
-        if self.entries.len() < limits.max_entries + limits.batch {
+        let body = self.body.as_mut().expect("the log does not rest");
+        if body.entries.len() < limits.max_entries + limits.batch {
             return None;
         }
         let mut out = Trimmed::default();
-        while self.entries.len() > limits.max_entries {
-            let Some(entry) = self.entries.pop_front_if(|e| e.version <= keep_after) else { break };
+        while body.entries.len() > limits.max_entries {
+            let Some(entry) = body.entries.pop_front_if(|e| e.version <= keep_after) else { break };
             self.tail = entry.version;
             out.entries.push(entry.version);
             if is_client(&entry.reqid) {
@@ -170,13 +288,11 @@ impl PgLog {
                 out.became_duplicates.push(Duplicate { version, user_version, reqid, result, returns });
             }
         }
-        self.duplicates.extend(out.became_duplicates.iter().cloned());
-        while self.duplicates.len() > limits.max_duplicates && !planted::has(PlantedBug::UnboundedDuplicates)
+        body.duplicates.extend(out.became_duplicates.iter().cloned());
+        while body.duplicates.len() > limits.max_duplicates && !planted::has(PlantedBug::UnboundedDuplicates)
         {
-            let gone = self.duplicates.pop_front().expect("more than the limit");
-            if self.by_reqid.get(&gone.reqid) == Some(&gone.version) {
-                self.by_reqid.remove(&gone.reqid);
-            }
+            let gone = body.duplicates.pop_front().expect("more than the limit");
+            body.forget(&gone.reqid, gone.version);
             out.gone_duplicates.push(gone.version);
         }
         Some(out)
@@ -187,7 +303,7 @@ impl PgLog {
         if tail <= self.tail {
             return None;
         }
-        let limits = LogLimits { max_entries: 0, max_duplicates, batch: 0 };
+        let limits = LogLimits { max_entries: 0, max_duplicates, batch: 0, ..LogLimits::default() };
         let out = self.trim(&limits, tail);
         self.tail = tail;
         out
@@ -195,29 +311,32 @@ impl PgLog {
 
     /// Takes out and returns the entries after `version`.
     pub fn rewind(&mut self, version: Eversion) -> Vec<LogEntry> {
-        let at = self.entries.partition_point(|e| e.version <= version);
-        let gone: Vec<LogEntry> = self.entries.drain(at..).collect();
-        self.head = self.head.min(version);
-        for entry in &gone {
-            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
-                self.by_reqid.remove(&entry.reqid);
-            }
+        if version >= self.head {
+            return Vec::new();
         }
+        self.head = version;
+        let body = self.body_mut();
+        let at = body.entries.partition_point(|e| e.version <= version);
+        let gone: Vec<LogEntry> = body.entries.drain(at..).collect();
+        gone.iter().for_each(|entry| body.forget(&entry.reqid, entry.version));
         gone
     }
 
     /// Adds those of another log's duplicates that are older than this log's entries and not known. Returns what was added.
     pub fn add_duplicates(&mut self, duplicates: Vec<Duplicate>) -> Vec<Duplicate> {
         let mut added: Vec<Duplicate> = duplicates;
-        added.retain(|d| {
-            d.version <= self.tail
-                && self.duplicates.binary_search_by(|known| known.version.cmp(&d.version)).is_err()
-        });
-        for d in &added {
-            self.by_reqid.entry(d.reqid).or_insert(d.version);
+        let tail = self.tail;
+        added.retain(|d| d.version <= tail);
+        if added.is_empty() {
+            return added;
         }
-        self.duplicates.extend(added.iter().cloned());
-        self.duplicates.make_contiguous().sort_by_key(|d| d.version);
+        let body = self.body_mut();
+        added.retain(|d| body.duplicates.binary_search_by(|known| known.version.cmp(&d.version)).is_err());
+        for d in &added {
+            body.by_reqid.entry(d.reqid).or_insert(d.version);
+        }
+        body.duplicates.extend(added.iter().cloned());
+        body.duplicates.make_contiguous().sort_by_key(|d| d.version);
         added
     }
 
@@ -225,7 +344,7 @@ impl PgLog {
     pub fn has(&self, version: Eversion) -> bool {
         version == self.tail
             || version == self.head
-            || self.entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
+            || self.body().entries.binary_search_by(|e| e.version.cmp(&version)).is_ok()
     }
 
     /// The newest version.
@@ -240,25 +359,28 @@ impl PgLog {
 
     /// The entries after a version that the log has.
     pub fn after(&self, version: Eversion) -> impl Iterator<Item = &LogEntry> {
-        self.entries.range(self.entries.partition_point(|e| e.version <= version)..)
+        let body = (version < self.head).then(|| self.body());
+        body.into_iter().flat_map(move |body| {
+            body.entries.range(body.entries.partition_point(|e| e.version <= version)..)
+        })
     }
 
     /// A part of the log whose objects now belong to another PG. Duplicates go to both: they do not say which
     /// object they were about.
     pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {
-        let all = std::mem::take(&mut self.entries);
-        let (moved, kept): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|e| belongs(&e.object));
-        let child = PgLog::restored(moved, self.duplicates.clone(), self.tail, self.head);
-        *self = PgLog::restored(kept, std::mem::take(&mut self.duplicates), self.tail, self.head);
+        let LogBody { entries, duplicates, .. } = std::mem::take(self.body_mut());
+        let (moved, kept): (VecDeque<_>, VecDeque<_>) = entries.into_iter().partition(|e| belongs(&e.object));
+        let child = PgLog::restored(moved, duplicates.clone(), self.tail, self.head);
+        *self = PgLog::restored(kept, duplicates, self.tail, self.head);
         child
     }
 
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> + ExactSizeIterator {
-        self.entries.iter()
+        self.body().entries.iter()
     }
 
     pub fn duplicates(&self) -> impl DoubleEndedIterator<Item = &Duplicate> + ExactSizeIterator {
-        self.duplicates.iter()
+        self.body().duplicates.iter()
     }
 
     /// The newest version that was trimmed: the log has all entries after that.
@@ -307,7 +429,8 @@ mod tests {
         log
     }
 
-    const SMALL: LogLimits = LogLimits { max_entries: 10, max_duplicates: 5, batch: 2 };
+    const SMALL: LogLimits =
+        LogLimits { max_entries: 10, max_duplicates: 5, batch: 2, rest_after: Duration::ZERO };
 
     #[test]
     fn a_request_is_recognised_while_it_is_an_entry_and_while_it_is_a_duplicate() {
@@ -318,6 +441,26 @@ mod tests {
         assert_eq!(log.find(&reqid(20)).unwrap().version.version, 20);
         assert_eq!(log.find(&reqid(6)).unwrap().version.version, 6);
         assert_eq!(log.find(&reqid(5)), None);
+    }
+
+    #[test]
+    fn log_wakes_as_it_was_and_notices_what_lacks() {
+        let mut log = log(20);
+        log.trim(&SMALL, Eversion::MAX);
+        let (entries, duplicates) = (log.body().entries.clone(), log.body().duplicates.clone());
+        log.rest();
+        assert_eq!((log.is_resident(), log.counts()), (false, LogCounts { entries: 10, duplicates: 5 }));
+        assert!(log.has(log.head()) && log.has(log.tail()) && log.after(log.head()).next().is_none());
+        assert!(log.rewind(log.head()).is_empty());
+        let mut lacking = entries.clone();
+        lacking.pop_back();
+        assert!(matches!(log.wake(lacking, duplicates.clone()), Err(BodyError::Counts { .. })));
+        let mut outside = entries.clone();
+        outside.push_back(entry(21));
+        assert!(matches!(log.wake(outside, duplicates.clone()), Err(BodyError::Outside { .. })));
+        assert!(!log.is_resident());
+        log.wake(entries, duplicates).unwrap();
+        assert!(log.find(&reqid(20)).is_some() && log.find(&reqid(6)).is_some());
     }
 
     #[test]

@@ -15,12 +15,12 @@
 //! of them is divergent. Keys of release 0.1.0 have no epoch, and its header has no tail of the log. Both are read, and
 //! [`Stored::renamed`] has the new keys.
 
-use super::log::{Duplicate, EntryKind, LogEntry, PgLog, Trimmed};
+use super::log::{BodyError, Duplicate, EntryKind, LogCounts, LogEntry, PgLog, Trimmed};
 use super::missing::Missing;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::{BTreeSet, VecDeque};
-use store::{Change, ObjectId};
+use store::{Answer, Change, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
@@ -48,9 +48,10 @@ pub struct PgHistory {
 }
 
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
-/// them. Version 3 came with copies that a backfill fills: older programs would serve them.
+/// them. Version 3 came with copies that a backfill fills: older programs would serve them. Version 5 came with logs at rest,
+/// whose bodies a start does not read.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 4, compat = 3)]
+#[envelope(version = 5, compat = 3)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -64,7 +65,13 @@ pub struct PgProgress {
     /// As the primary has counted it, as of its last interval.
     #[since(4)]
     pub recovered: RecoveredCounts,
+    /// Entries and duplicates of the log.
+    #[since(5)]
+    pub log: LogCounts,
 }
+
+/// The first version of [`PgProgress`] with the log's counts.
+const HAS_COUNTS: u8 = 5;
 
 /// The end of what a backfill has brought. Copies of older versions have everything.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -85,6 +92,7 @@ impl Default for PgProgress {
             log_tail: Eversion::ZERO,
             last_backfill: Complete::default(),
             recovered: RecoveredCounts::default(),
+            log: LogCounts::default(),
         }
     }
 }
@@ -122,6 +130,8 @@ pub enum MetaError {
     UnknownKey(Bytes),
     #[error("key {key:?} has an entry of version {version}")]
     MisplacedEntry { key: Bytes, version: Eversion },
+    #[error("the PG's log: {0}")]
+    Log(#[from] BodyError),
 }
 
 /// What was read back.
@@ -134,55 +144,50 @@ pub struct Stored {
     pub missing: Missing,
     /// Keys as release 0.1.0 wrote them, with the keys and values that replace them.
     pub renamed: Vec<Renamed>,
+    /// The header is of a version without the log's counts.
+    pub is_old: bool,
 }
 
 /// An old key, and the entry under its new key.
 pub type Renamed = (Bytes, (Bytes, Bytes));
 
 impl Stored {
-    /// From the meta object's omap: its header, and all entries, ascending.
-    pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
-        let mut history = None;
-        let (mut log, mut duplicates) = (VecDeque::new(), VecDeque::new());
-        let (mut damaged, mut renamed) = (BTreeSet::new(), Vec::new());
-        let mut missing = Missing::default();
-        for (key, value) in entries {
-            let wrong = |error| MetaError::Decode { key: key.clone(), error };
-            let version = match (&key[..], key.first()) {
-                (b"history", _) => {
-                    history = Some(codec::decode_exact(&value).map_err(wrong)?);
-                    continue;
-                }
-                (_, Some(&DAMAGED)) => {
-                    damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?);
-                    continue;
-                }
-                (_, Some(&MISSING)) => {
-                    let object = codec::decode_exact(&key[1..]).map_err(wrong)?;
-                    missing.add(object, codec::decode_exact(&value).map_err(wrong)?);
-                    continue;
-                }
-                (_, Some(&LOG)) => {
-                    let entry = decode_entry(&value).map_err(wrong)?;
-                    let version = entry.version;
-                    log.push_back(entry);
-                    version
-                }
-                (_, Some(&DUPLICATE)) => {
-                    let duplicate = decode_duplicate(&value).map_err(wrong)?;
-                    let version = duplicate.version;
-                    duplicates.push_back(duplicate);
-                    version
-                }
-                _ => return Err(MetaError::UnknownKey(key)),
-            };
-            if key[..] == old_log_key(key[0], version) {
-                let new_key = log_key(key[0], version);
-                renamed.push((key, (new_key, value)));
-            } else if key[..] != log_key_bytes(key[0], version) {
-                return Err(MetaError::MisplacedEntry { key, version });
+    /// Asks for everything but the log's body.
+    pub fn head_queries() -> Vec<Query> {
+        let list = |kind: u8| {
+            let prefix = Bytes::copy_from_slice(&[kind]);
+            Query::OmapList { after: None, from: Bytes::new(), prefix, max: usize::MAX, values: true }
+        };
+        vec![Query::OmapHeader, Query::OmapGet { keys: vec![HISTORY] }, list(MISSING), list(DAMAGED)]
+    }
+
+    /// From the answers to [`Stored::head_queries`]: the log rests. `None`: an older program wrote the records, and the log is
+    /// to be read with them.
+    pub fn from_head(answers: Vec<Answer>) -> Result<Option<Stored>, MetaError> {
+        let mut records = Records::default();
+        let mut header = Bytes::new();
+        for answer in answers {
+            match answer {
+                Answer::OmapHeader(bytes) => header = bytes,
+                Answer::OmapGet(entries) | Answer::OmapList { entries, .. } => records.add(entries)?,
+                _ => {}
             }
         }
+        if header.first().is_some_and(|version| *version < HAS_COUNTS) {
+            return Ok(None);
+        }
+        let Records { history, damaged, missing, .. } = records;
+        let history = history.ok_or(MetaError::NoHistory)?;
+        let progress: PgProgress = codec::decode_exact(&header).map_err(MetaError::Progress)?;
+        let log = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
+        Ok(Some(Stored { history, progress, log, damaged, missing, renamed: Vec::new(), is_old: false }))
+    }
+
+    /// From the meta object's omap: its header, and all entries, ascending.
+    pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
+        let mut records = Records::default();
+        records.add(entries)?;
+        let Records { history, mut log, mut duplicates, damaged, missing, renamed } = records;
         if !renamed.is_empty() {
             // Keys of both kinds are there if the daemon died between two steps of the renaming.
             log.make_contiguous().sort_by_key(|entry: &LogEntry| entry.version);
@@ -194,12 +199,109 @@ impl Stored {
             history.activated = history.last_epoch_started;
         }
         let mut progress: PgProgress = codec::decode_exact(header).map_err(MetaError::Progress)?;
-        let has_tail = header.first().is_some_and(|struct_version| *struct_version >= 2);
-        if !has_tail {
+        let version = header.first().copied().unwrap_or_default();
+        if version < 2 {
             progress.log_tail = tail_of_unmarked(&log, &progress);
         }
-        let log = PgLog::restored(log, duplicates, progress.log_tail, progress.last_update);
-        Ok(Stored { history, progress, log, damaged, missing, renamed })
+        let is_old = version < HAS_COUNTS;
+        let log = if is_old {
+            let log = PgLog::restored(log, duplicates, progress.log_tail, progress.last_update);
+            progress.log = log.counts();
+            log
+        } else {
+            let mut resting = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
+            resting.wake(log, duplicates)?;
+            resting
+        };
+        Ok(Stored { history, progress, log, damaged, missing, renamed, is_old })
+    }
+}
+
+/// Records of any kind, by kind.
+#[derive(Default)]
+struct Records {
+    history: Option<PgHistory>,
+    log: VecDeque<LogEntry>,
+    duplicates: VecDeque<Duplicate>,
+    damaged: BTreeSet<HObject>,
+    missing: Missing,
+    renamed: Vec<Renamed>,
+}
+
+impl Records {
+    fn add(&mut self, entries: Vec<(Bytes, Bytes)>) -> Result<(), MetaError> {
+        for (key, value) in entries {
+            let wrong = |error| MetaError::Decode { key: key.clone(), error };
+            let version = match (&key[..], key.first()) {
+                (b"history", _) => {
+                    self.history = Some(codec::decode_exact(&value).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&DAMAGED)) => {
+                    self.damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&MISSING)) => {
+                    let object = codec::decode_exact(&key[1..]).map_err(wrong)?;
+                    self.missing.add(object, codec::decode_exact(&value).map_err(wrong)?);
+                    continue;
+                }
+                (_, Some(&LOG)) => {
+                    let entry = decode_entry(&value).map_err(wrong)?;
+                    let version = entry.version;
+                    self.log.push_back(entry);
+                    version
+                }
+                (_, Some(&DUPLICATE)) => {
+                    let duplicate = decode_duplicate(&value).map_err(wrong)?;
+                    let version = duplicate.version;
+                    self.duplicates.push_back(duplicate);
+                    version
+                }
+                _ => return Err(MetaError::UnknownKey(key)),
+            };
+            if key[..] == old_log_key(key[0], version) {
+                let new_key = log_key(key[0], version);
+                self.renamed.push((key, (new_key, value)));
+            } else if key[..] != log_key_bytes(key[0], version) {
+                return Err(MetaError::MisplacedEntry { key, version });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The body of a log at rest, read a page at a time: duplicates first, then entries.
+#[derive(Default)]
+pub struct BodyReader {
+    records: Records,
+    /// The last key of the page before.
+    after: Option<Bytes>,
+    /// Duplicates have all been read.
+    is_at_entries: bool,
+}
+
+/// Records of one page.
+const PAGE: usize = 512;
+
+impl BodyReader {
+    pub fn query(&self) -> Query {
+        let kind = if self.is_at_entries { LOG } else { DUPLICATE };
+        let prefix = Bytes::copy_from_slice(&[kind]);
+        Query::OmapList { after: self.after.clone(), from: Bytes::new(), prefix, max: PAGE, values: true }
+    }
+
+    /// Takes a page. True if it was the last one.
+    pub fn take(&mut self, entries: Vec<(Bytes, Bytes)>, more: bool) -> Result<bool, MetaError> {
+        self.after = entries.last().map(|(key, _)| key.clone()).filter(|_| more);
+        self.records.add(entries)?;
+        let is_last = self.is_at_entries && !more;
+        self.is_at_entries |= !more;
+        Ok(is_last)
+    }
+
+    pub fn wake(self, log: &mut PgLog) -> Result<(), MetaError> {
+        Ok(log.wake(self.records.log, self.records.duplicates)?)
     }
 }
 
@@ -504,6 +606,7 @@ mod tests {
             log_tail: Eversion { epoch: 1, version: 1 },
             last_backfill: Complete(HObject { hash: 7, ..HObject::min() }),
             recovered: RecoveredCounts { objects: 2, bytes: 20, keys: 1 },
+            log: LogCounts { entries: 2, duplicates: 0 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
         append(&meta, &entry(256), &progress, None, &mut changes);

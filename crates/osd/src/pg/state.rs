@@ -67,8 +67,14 @@ pub struct Pg {
     pub commit_waiters: VecDeque<CommitWaiter>,
     /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
-    /// The interval that came while the PG was being read.
-    pub after_loading: Option<PgOrder>,
+    /// Orders that came while the PG was being read, or waits for the log that a split divides.
+    pub after_loading: Vec<PgOrder>,
+    /// The last request, or write of a primary.
+    pub used_at: Time,
+    /// The shard looks whether it may rest.
+    pub is_awake: bool,
+    /// The log's body is on its way.
+    pub is_log_wanted: bool,
     /// The monitor's word that the PG is new since this map, until the interval ends or the PG serves.
     pub created_anew: Option<Epoch>,
     /// It is between two cores.
@@ -112,7 +118,10 @@ impl Pg {
             damaged: BTreeSet::new(),
             commit_waiters: VecDeque::new(),
             parked: VecDeque::new(),
-            after_loading: None,
+            after_loading: Vec::new(),
+            used_at: Time::ZERO,
+            is_awake: false,
+            is_log_wanted: false,
             created_anew: None,
             moving: None,
             forced: PgState::default(),

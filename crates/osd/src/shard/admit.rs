@@ -75,7 +75,17 @@ impl Shard {
             }
             // The client will see in a map that it has the wrong OSD, or that the pool is gone.
             PgPhase::Replica | PgPhase::Stray | PgPhase::Unreadable | PgPhase::Removing => {}
+            // Behind requests that wait for the log.
+            PgPhase::Active if !self.pgs[pg_key].parked.is_empty() => {
+                self.pgs[pg_key].parked.push_back(parked)
+            }
             PgPhase::Active => match self.judge(pg_key, conn, op) {
+                // A repeated write is known by the log. Too many writes that are not committed keep the log from being trimmed.
+                Verdict::Admit(access, _)
+                    if access.writes && (self.has_many_in_flight(pg_key) || !self.wake_log(pg_key, fx)) =>
+                {
+                    self.pgs[pg_key].parked.push_back(parked);
+                }
                 // A listing shows what the log has, so it waits for this OSD's missing objects.
                 Verdict::Admit(access, _) if access.is_pg && !self.pgs[pg_key].missing.is_empty() => {
                     if let Some(primary) = self.pgs[pg_key].role.primary_mut() {
@@ -89,6 +99,12 @@ impl Shard {
                 Verdict::NoRoom => self.withhold(conn, &op.object),
             },
         }
+    }
+
+    /// Writes wait until others are committed.
+    pub(super) fn has_many_in_flight(&self, key: Key) -> bool {
+        let in_flight = self.pgs[key].role.primary().map_or(0, |primary| primary.in_flight.len());
+        in_flight >= self.config.log.max_entries
     }
 
     fn judge(&self, pg_key: Key, conn: ConnId, op: &MOSDOp) -> Verdict {
@@ -187,6 +203,7 @@ impl Shard {
             return self.refuse(&Parked { conn, tid, op, held, received }, Errno::NOENT, fx);
         }
 
+        self.stay_awake(now, pg_key);
         let pg = &mut self.pgs[pg_key];
         let object = pg.objects.open(&op.object, self.config.object_cache_bytes);
         let turn = access.turn();

@@ -363,6 +363,7 @@ impl Shard {
                 Pending::Op(_)
                 | Pending::List(_)
                 | Pending::LoadPg(_)
+                | Pending::LogRead(_)
                 | Pending::Departure { .. }
                 | Pending::PushRead(_)
                 | Pending::InfoRead(_)

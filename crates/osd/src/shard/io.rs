@@ -227,6 +227,11 @@ pub enum ToControl {
         pgs: Vec<LoadedPg>,
         broken: Vec<(SpgId, String)>,
     },
+    /// The log of a PG that was at rest cannot be read.
+    Unreadable {
+        pg: SpgId,
+        why: String,
+    },
     /// The primary of an interval that began at `since` may not serve before the map has its `up_thru` there.
     NeedUpThru {
         since: Epoch,

@@ -20,6 +20,7 @@ pub mod moving;
 mod op;
 mod orders;
 mod replicated;
+mod rest;
 mod room;
 mod session;
 mod signals;
@@ -94,6 +95,7 @@ pub struct Shard {
     /// Some session has something withheld.
     is_withholding: bool,
     loading: orders::Loading,
+    rests: rest::Rests,
     signals: ShardSignals,
     /// The PG that is leaving for another core.
     departing: Option<Key>,
@@ -133,6 +135,8 @@ enum Pending {
     List(Box<listing::List>),
     /// A PG's meta object is being read.
     LoadPg(Key),
+    /// A log at rest is being read.
+    LogRead(Box<rest::LogRead>),
     /// A new PG's collection is on its way to stable storage.
     CreatePg(Key),
     /// A part of a deleted PG is being listed, or removed.
@@ -212,6 +216,7 @@ impl Shard {
             space: None,
             is_withholding: false,
             loading: orders::Loading::of(pgs),
+            rests: rest::Rests::default(),
             signals,
             departing: None,
             next_move: 0,
@@ -384,6 +389,8 @@ impl Machine for Shard {
         for (key, pg) in self.pgs.iter() {
             assert_eq!(self.pg_by_id.get(&pg.id), Some(&key));
             assert!(pg.committed <= pg.progress.last_update);
+            let is_read = !matches!(pg.phase, PgPhase::Loading | PgPhase::Unreadable) && !pg.has_departed();
+            assert!(!is_read || pg.progress.log == pg.log.counts(), "{}: the log's counts", pg.id);
         }
         self.check_places();
     }

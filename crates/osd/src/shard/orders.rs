@@ -4,17 +4,20 @@
 use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
 use super::watches::Timer;
-use super::{Effect, Fx, Pending, Shard, ToControl};
+use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
 use crate::pg::meta::{self, Complete, Stored};
 use crate::pg::{Pg, PgPhase, low_bits};
 use crate::slab::Key;
 use machine::Time;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use store::moving::CollectionRemoval;
 use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, HObject, SpgId, StoreLife};
 
+/// PGs whose records a start reads at a time.
+const READS_MAX: usize = 64;
 /// Keys of one transaction.
 const RENAMED_MAX: usize = 256;
 /// Time after which a removal lists objects again that could not be listed.
@@ -23,15 +26,23 @@ const LIST_AGAIN: Duration = Duration::from_secs(60);
 /// The PGs that were there when the daemon started, until all have been read.
 pub(super) struct Loading {
     begun: bool,
-    queue: Vec<(SpgId, Placed)>,
+    /// PGs whose records are not being read yet.
+    queue: VecDeque<(SpgId, Placed)>,
     outstanding: usize,
     loaded: Vec<LoadedPg>,
     broken: Vec<(SpgId, String)>,
 }
 
+/// What came for a child of a split before it was made.
+#[derive(Default)]
+struct Place {
+    orders: Vec<PgOrder>,
+    parked: VecDeque<Parked>,
+}
+
 impl Loading {
     pub fn of(queue: Vec<(SpgId, Placed)>) -> Loading {
-        Loading { begun: false, queue, outstanding: 0, loaded: Vec::new(), broken: Vec::new() }
+        Loading { begun: false, queue: queue.into(), outstanding: 0, loaded: Vec::new(), broken: Vec::new() }
     }
 }
 
@@ -40,19 +51,24 @@ impl Shard {
         if std::mem::replace(&mut self.loading.begun, true) {
             return;
         }
-        for (id, Placed { split_bits, moves, .. }) in std::mem::take(&mut self.loading.queue) {
-            let pg = self.insert_pg(Pg { moves, ..Pg::new(id, split_bits, PgPhase::Loading) });
-            let key = self.pending.insert(Pending::LoadPg(pg));
-            self.loading.outstanding += 1;
-            let pg = &self.pgs[pg];
-            let request = ReadRequest {
-                collection: pg.collection,
-                object: pg.meta.clone(),
-                queries: vec![Query::OmapHeader, Query::whole_omap()],
-            };
-            self.read(key, request, fx);
-        }
+        self.read_next_pgs(fx);
         self.loaded_when_all(fx);
+    }
+
+    fn read_next_pgs(&mut self, fx: &mut Fx) {
+        while self.loading.outstanding < READS_MAX
+            && let Some((id, Placed { split_bits, moves, .. })) = self.loading.queue.pop_front()
+        {
+            let pg = self.insert_pg(Pg { moves, ..Pg::new(id, split_bits, PgPhase::Loading) });
+            self.loading.outstanding += 1;
+            self.read_pg(pg, Stored::head_queries(), fx);
+        }
+    }
+
+    fn read_pg(&mut self, key: Key, queries: Vec<Query>, fx: &mut Fx) {
+        let (collection, object) = (self.pgs[key].collection, self.pgs[key].meta.clone());
+        let tag = self.pending.insert(Pending::LoadPg(key));
+        self.read(tag, ReadRequest { collection, object, queries }, fx);
     }
 
     pub(super) fn on_pg_read(
@@ -63,17 +79,26 @@ impl Shard {
         fx: &mut Fx,
     ) {
         let Some(Pending::LoadPg(pg_key)) = self.pending.remove(key) else { return };
-        self.loading.outstanding -= 1;
         let stored = match answers.map(<[Answer; 2]>::try_from) {
             Ok(Ok([Answer::OmapHeader(header), Answer::OmapList { entries, .. }])) => {
                 Stored::from_omap(&header, entries).map_err(|e| e.to_string())
             }
+            Ok(Err(answers)) => match Stored::from_head(answers) {
+                Ok(Some(stored)) => Ok(stored),
+                // Of an older program.
+                Ok(None) => {
+                    let queries = vec![Query::OmapHeader, Query::whole_omap()];
+                    return self.read_pg(pg_key, queries, fx);
+                }
+                Err(error) => Err(error.to_string()),
+            },
             Ok(_) => Err("no answer".to_owned()),
             Err(e) => Err(e.to_string()),
         };
+        self.loading.outstanding -= 1;
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log, damaged, missing, renamed }) => {
+            Ok(Stored { history, progress, log, damaged, missing, renamed, is_old }) => {
                 (pg.durable, pg.committed) = (progress.last_update, progress.last_update);
                 pg.history = history;
                 pg.progress = progress;
@@ -82,17 +107,22 @@ impl Shard {
                 pg.damaged = damaged;
                 pg.phase = PgPhase::Stray;
                 self.note_loaded(pg_key);
-                self.rename_log_keys(pg_key, renamed, fx);
+                if is_old {
+                    self.rename_log_keys(pg_key, renamed, fx);
+                    self.stay_awake(now, pg_key);
+                }
             }
             // Not to be served, and not to be touched: a person may want to look at it.
             Err(why) => {
                 let unreadable = Pg::unreadable(pg.id, pg.split_bits);
-                *pg = Pg { moves: pg.moves, after_loading: pg.after_loading.take(), ..unreadable };
+                let after_loading = std::mem::take(&mut pg.after_loading);
+                *pg = Pg { moves: pg.moves, after_loading, ..unreadable };
                 self.loading.broken.push((pg.id, why));
                 self.note_loaded(pg_key);
             }
         }
-        self.loaded(now, pg_key, fx);
+        self.obey_held_orders(now, pg_key, fx);
+        self.read_next_pgs(fx);
         self.loaded_when_all(fx);
         self.take_early(now, fx);
     }
@@ -102,20 +132,21 @@ impl Shard {
         self.loading.loaded.push(LoadedPg { pg: id, created: history.created, split_bits });
     }
 
-    /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them.
+    /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them. The last step
+    /// makes the header a present one.
     fn rename_log_keys(&mut self, pg_key: Key, renamed: Vec<meta::Renamed>, fx: &mut Fx) {
         let pg = &self.pgs[pg_key];
         let (collection, meta) = (pg.collection, pg.meta.clone());
-        let mut changes = Vec::from(meta::set_history(&meta, &pg.history, &pg.progress));
+        let last = meta::set_history(&meta, &pg.history, &pg.progress).into();
         for step in renamed.chunks(RENAMED_MAX) {
-            changes.extend(meta::rename(&meta, step.iter().cloned()));
-            let changes = std::mem::take(&mut changes);
+            let changes = meta::rename(&meta, step.iter().cloned()).into();
             self.submit(Pending::Nobody, Transaction { collection, changes }, fx);
         }
+        self.submit(Pending::Nobody, Transaction { collection, changes: last }, fx);
     }
 
     fn loaded_when_all(&mut self, fx: &mut Fx) {
-        if self.loading.outstanding == 0 {
+        if self.loading.outstanding == 0 && self.loading.queue.is_empty() {
             let pgs = std::mem::take(&mut self.loading.loaded);
             let broken = std::mem::take(&mut self.loading.broken);
             fx.push(Effect::Control(ToControl::Loaded { pgs, broken }));
@@ -149,15 +180,13 @@ impl Shard {
         self.have_withheld_sent_again(fx);
     }
 
-    fn obey(&mut self, now: Time, order: PgOrder, fx: &mut Fx) {
+    pub(super) fn obey(&mut self, now: Time, order: PgOrder, fx: &mut Fx) {
         let id = order.pg();
         let known = self.pg_by_id.get(&id).copied();
         if let Some(key) = known
             && self.pgs[key].phase == PgPhase::Loading
-            && !matches!(order, PgOrder::Split { .. } | PgOrder::Remove { .. })
         {
-            self.pgs[key].after_loading = Some(order);
-            return;
+            return self.hold_order(key, order, fx);
         }
         // A PG that is leaving for another core stays while its interval ends.
         if let Some(key) = known {
@@ -171,8 +200,15 @@ impl Shard {
                 self.end_role(key, PgPhase::Stray, fx);
                 self.let_go(key, fx);
             }
+            // The log must be there to be divided. Orders of the PG and of its children wait.
+            (order @ PgOrder::Split { .. }, Some(key))
+                if self.pgs[key].phase != PgPhase::Unreadable && !self.wake_log(key, fx) =>
+            {
+                self.end_role(key, PgPhase::Loading, fx);
+                self.hold_order(key, order, fx);
+            }
             (PgOrder::Split { split_bits, children, epoch, .. }, Some(key)) => {
-                self.split(key, split_bits, children, epoch, fx);
+                self.split(now, key, split_bits, children, epoch, fx);
             }
             (PgOrder::Remove { .. }, Some(key)) => self.begin_removal(key, fx),
             (PgOrder::Idle { .. } | PgOrder::Split { .. } | PgOrder::Remove { .. }, None) => {}
@@ -186,22 +222,76 @@ impl Shard {
         }
     }
 
-    /// The children get their objects in the order of transactions, behind everything that the parent has submitted.
-    fn split(&mut self, key: Key, split_bits: u8, mut children: Vec<(SpgId, u8)>, epoch: Epoch, fx: &mut Fx) {
-        self.end_role(key, PgPhase::Stray, fx);
-        if self.pgs[key].phase == PgPhase::Unreadable {
-            return self.split_unreadable(key, split_bits, children);
+    /// An order waits until the PG is read. The children of a split have places meanwhile, so that no order makes them anew.
+    fn hold_order(&mut self, key: Key, order: PgOrder, fx: &mut Fx) {
+        if let PgOrder::Split { children, .. } = &order {
+            for (id, bits) in children {
+                let known = self.pg_by_id.get(id);
+                if known.is_none_or(|known| self.pgs[*known].phase != PgPhase::Loading) {
+                    self.discard_half_made(*id, fx);
+                    self.insert_pg(Pg::new(*id, *bits, PgPhase::Loading));
+                }
+            }
         }
+        self.pgs[key].after_loading.push(order);
+    }
+
+    /// The place of a child whose parent was being read, or what is in its place.
+    fn take_place(&mut self, id: SpgId, is_unreadable: bool, fx: &mut Fx) -> Place {
+        let Some(&key) = self.pg_by_id.get(&id) else { return Place::default() };
+        if self.pgs[key].phase == PgPhase::Loading {
+            let pg = &mut self.pgs[key];
+            let (orders, parked) = (std::mem::take(&mut pg.after_loading), std::mem::take(&mut pg.parked));
+            self.remove_pg(key);
+            return Place { orders, parked };
+        }
+        match is_unreadable {
+            true => self.remove_pg(key),
+            false => self.discard_half_made(id, fx),
+        }
+        Place::default()
+    }
+
+    /// The children get their objects in the order of transactions, behind everything that the parent has submitted.
+    fn split(
+        &mut self,
+        now: Time,
+        key: Key,
+        split_bits: u8,
+        mut children: Vec<(SpgId, u8)>,
+        epoch: Epoch,
+        fx: &mut Fx,
+    ) {
+        self.end_role(key, PgPhase::Stray, fx);
+        let is_unreadable = self.pgs[key].phase == PgPhase::Unreadable;
         // A lower seed has at most as many bits: its objects leave first.
         children.sort_by_key(|(id, _)| id.pg.seed);
-        for (id, _) in &children {
-            self.discard_half_made(*id, fx);
+        let places: Vec<Place> =
+            children.iter().map(|(id, _)| self.take_place(*id, is_unreadable, fx)).collect();
+        match is_unreadable {
+            true => self.split_unreadable(key, split_bits, &children),
+            false => self.divide(key, split_bits, &children, epoch, fx),
         }
+        for ((id, _), Place { orders, parked }) in children.iter().zip(places) {
+            let child = self.pg_by_id[id];
+            if !is_unreadable {
+                self.stay_awake(now, child);
+            }
+            let has_waited = !orders.is_empty();
+            (self.pgs[child].after_loading, self.pgs[child].parked) = (orders, parked);
+            self.obey_held_orders(now, child, fx);
+            if has_waited {
+                self.take_statements_of(now, *id, fx);
+            }
+        }
+    }
+
+    fn divide(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)], epoch: Epoch, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         pg.history.last_epoch_split = epoch;
         let parts = children.len() as i64 + 1;
         let mut parent_changes = Vec::new();
-        for (id, bits) in children {
+        for &(id, bits) in children {
             let seed = id.pg.seed;
             let belongs = |o: &HObject| o.hash & low_bits(bits) == seed;
             let parent = &mut self.pgs[key];
@@ -212,6 +302,7 @@ impl Shard {
             child.history = parent.history;
             child.progress = parent.progress.clone();
             child.progress.recovered = Default::default();
+            (child.progress.log, parent.progress.log) = (child.log.counts(), parent.log.counts());
             (child.durable, child.committed) = (parent.durable, parent.committed);
             child.old_reads_until = parent.old_reads_until;
             let share = parent.progress.stats.share(parts);
@@ -248,13 +339,10 @@ impl Shard {
 
     /// The children are as unreadable as their parent. The store keeps everything as it is: also what it has of a child is the
     /// beginning of a split that a crash interrupted.
-    fn split_unreadable(&mut self, key: Key, split_bits: u8, children: Vec<(SpgId, u8)>) {
+    fn split_unreadable(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)]) {
         self.pgs[key].split_bits = split_bits;
         for (id, bits) in children {
-            if let Some(half_made) = self.pg_by_id.get(&id) {
-                self.remove_pg(*half_made);
-            }
-            self.insert_pg(Pg::unreadable(id, bits));
+            self.insert_pg(Pg::unreadable(*id, *bits));
         }
     }
 
@@ -266,13 +354,6 @@ impl Shard {
         self.remove_pg(key);
         let transaction = Transaction { collection, changes: vec![Change::RemoveCollection] };
         self.submit(Pending::Nobody, transaction, fx);
-    }
-
-    /// The interval that the map gave a PG while it was being read.
-    fn loaded(&mut self, now: Time, key: Key, fx: &mut Fx) {
-        if let Some(order) = self.pgs[key].after_loading.take() {
-            self.obey(now, order, fx);
-        }
     }
 
     pub(super) fn begin_removal(&mut self, key: Key, fx: &mut Fx) {
@@ -358,8 +439,8 @@ impl Shard {
             last_update: pg.progress.last_update,
             committed: pg.committed,
             log_tail: pg.log.tail(),
-            log_len: pg.log.entries().len(),
-            duplicates_len: pg.log.duplicates().len(),
+            log_len: pg.log.counts().entries as usize,
+            duplicates_len: pg.log.counts().duplicates as usize,
             damaged: pg.damaged.len(),
             stats: pg.progress.stats,
             recovered: pg.progress.recovered,

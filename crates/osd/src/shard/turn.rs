@@ -91,6 +91,7 @@ impl Shard {
             Some(Pending::Op(_)) => self.on_object_read(now, key, answers, fx),
             Some(Pending::List(_)) => self.on_list_read(now, key, answers, fx),
             Some(Pending::LoadPg(_)) => self.on_pg_read(now, key, answers, fx),
+            Some(Pending::LogRead(_)) => self.on_log_page(now, key, answers, fx),
             Some(Pending::RemovePg(..)) => self.on_removal_listed(key, answers, fx),
             Some(Pending::Departure { .. }) => self.on_departure_read(key, answers, fx),
             Some(Pending::Leftover { .. }) => self.on_leftover_listed(key, answers, fx),

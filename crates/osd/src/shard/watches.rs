@@ -55,6 +55,8 @@ pub(super) enum Timer {
     Grants,
     /// The objects of a PG that is being removed could not be listed. By the request's tag.
     Removal(Key),
+    /// PGs without requests are looked for, whose logs may rest.
+    Rest,
 }
 
 const TIMED_OUT: i32 = -110;
@@ -319,10 +321,13 @@ impl Shard {
                 Timer::Peering(pg) => self.ask_again(now, pg, fx),
                 Timer::Serve(pg) => self.serve_when_activated(now, pg, fx),
                 Timer::Recovery(pg) => self.on_recovery_timer(pg, fx),
+                Timer::Rest => self.rest_unused(now),
                 Timer::Grants => self.repeat_grants(fx),
                 Timer::Removal(key) => self.list_removal_again(key, fx),
                 // It changes the object, durably: not while the PG is between two cores.
-                Timer::Watch { pg, object, .. } if self.watch_must_wait(pg, object) => {
+                Timer::Watch { pg, object, cookie, client }
+                    if self.watch_must_wait(now, pg, object, (cookie, client), fx) =>
+                {
                     self.timers.insert((now + HELD_AGAIN, timer));
                 }
                 Timer::Watch { pg, object, cookie, client } => {
@@ -339,13 +344,31 @@ impl Shard {
         }
     }
 
-    /// The object cannot change now: its PG is between two cores or not served, or a member lacks the object.
-    fn watch_must_wait(&self, pg: Key, object: Key) -> bool {
-        let Some(pg) = self.pgs.get(pg) else { return false };
+    /// The watch has expired, and the object cannot change now: its PG is between two cores or not served, its log rests, or a
+    /// member lacks the object.
+    fn watch_must_wait(
+        &mut self,
+        now: Time,
+        key: Key,
+        object: Key,
+        who: (u64, EntityName),
+        fx: &mut Fx,
+    ) -> bool {
+        let Some(pg) = self.pgs.get_mut(key) else { return false };
         let Some(context) = pg.objects.get(object) else { return false };
-        pg.holds_requests()
+        let expires = context.watches.get(&who).and_then(|watch| watch.expires);
+        if expires.is_none_or(|expires| expires > now) {
+            return false;
+        }
+        if pg.holds_requests()
             || pg.phase != crate::pg::PgPhase::Active
             || pg.block_now(&context.id.object) != crate::object::ObjectBlock::None
+        {
+            return true;
+        }
+        // The log stays until the timer fires again.
+        pg.used_at = now + 2 * HELD_AGAIN;
+        !self.wake_log(key, fx)
     }
 
     /// A watcher was silent for too long: it is struck from the object's info, durably.

@@ -60,6 +60,7 @@ pub fn complete(
             changes.extend(meta::trim(&meta, &trimmed));
         }
         (progress.last_update, progress.log_tail) = (end, end);
+        progress.log = log.counts();
         progress.last_backfill = Complete::default();
     }
     if let Some(Held { objects, bytes }) = held.filter(|_| was_partial) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::copy_starts::CopyStart;
 use crate::control::intervals::Record;
-use crate::pg::log::{EntryKind, LogEntry};
+use crate::pg::log::{EntryKind, LogCounts, LogEntry};
 use crate::pg::meta::{self, Complete, PgHistory, PgProgress};
 use bytes::Bytes;
 use codec::{Encode, Features};
@@ -162,7 +162,8 @@ fn entry(version: u64) -> LogEntry {
 /// A copy that was activated in the interval of map 10.
 fn copy_omap(progress: PgProgress) -> Omap {
     let history = PgHistory { created: 4, last_epoch_started: 10, activated: 10, ..PgHistory::default() };
-    let progress = PgProgress { last_update: Eversion { epoch: 10, version: 3 }, ..progress };
+    let log = LogCounts { entries: 3, duplicates: 0 };
+    let progress = PgProgress { last_update: Eversion { epoch: 10, version: 3 }, log, ..progress };
     let meta = ObjectId::pg_meta(PG.into());
     let mut omap = Omap::default();
     omap.apply(meta::set_history(&meta, &history, &progress).into());
@@ -217,8 +218,9 @@ fn source_carries_the_life_of_its_store() {
     let daemon = daemon_of(entries);
     let mut omap = copy_omap(PgProgress::default());
     assert_eq!(Source::of(&daemon, &copy(&omap)).unwrap().life, StoreLife { osd: 0, first: 8, last: 12 });
-    let history = PgHistory { imported: life, ..copy(&omap).stored.history };
-    omap.apply(meta::set_history(&ObjectId::pg_meta(PG.into()), &history, &PgProgress::default()).into());
+    let Stored { history, progress, .. } = copy(&omap).stored;
+    let history = PgHistory { imported: life, ..history };
+    omap.apply(meta::set_history(&ObjectId::pg_meta(PG.into()), &history, &progress).into());
     assert_eq!(Source::of(&daemon, &copy(&omap)).unwrap().life, life);
 }
 

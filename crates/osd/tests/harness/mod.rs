@@ -41,6 +41,8 @@ pub struct Host {
     bad_place: Option<&'static str>,
     /// An object whose listing, or whose metadata, cannot be read.
     pub hidden: Option<(&'static str, Hidden)>,
+    /// A PG whose log's body cannot be read.
+    pub bad_log: Option<SpgId>,
     failed_reads: Vec<ReadTag>,
     pub next_tid: u64,
 }
@@ -108,6 +110,7 @@ impl Host {
             rot: Vec::new(),
             bad_place: None,
             hidden: None,
+            bad_log: None,
             failed_reads: Vec::new(),
             next_tid: 0,
         };
@@ -220,7 +223,10 @@ impl Host {
             };
             request.object.object.name == name && request.queries.iter().any(concerns)
         });
-        is_hidden || self.rot.iter().any(meets) || (is_bad && reads_bytes())
+        let is_of_log = |query: &Query| matches!(query, Query::OmapList { prefix, .. } if matches!(prefix.first(), Some(b'l' | b'd')));
+        let is_bad_log = self.bad_log.is_some_and(|pg| request.collection == Collection::Pg(pg))
+            && request.queries.iter().any(is_of_log);
+        is_bad_log || is_hidden || self.rot.iter().any(meets) || (is_bad && reads_bytes())
     }
 
     /// The daemon ends and starts again with the same store, and serves what it finds.
@@ -242,6 +248,12 @@ impl Host {
     pub fn damaged(&mut self) -> Vec<(SpgId, usize)> {
         let damaged = self.pg_reports().into_iter().filter(|report| report.damaged > 0);
         damaged.map(|report| (report.pg, report.damaged)).collect()
+    }
+
+    /// The body of the PG's log is in memory.
+    pub fn is_resident(&self, pg: SpgId) -> bool {
+        let mut copies = self.shard.copies();
+        copies.find(|copy| copy.id == pg).expect("the PG is here").log.is_resident()
     }
 
     pub fn pg_reports(&mut self) -> Vec<PgReport> {

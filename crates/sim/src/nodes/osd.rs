@@ -61,17 +61,20 @@ pub struct Bounds {
 
 impl Bounds {
     /// Logs of some seconds.
-    pub const SMALL: Bounds =
-        Bounds { log: LogLimits { max_entries: 20, max_duplicates: 1000, batch: 5 }, scan_max: 3 };
+    pub const SMALL: Bounds = Bounds { log: logs(20, 5), scan_max: 3 };
 
     /// The usual ones. Logs on disks are trimmed within a run.
     pub fn of(medium: Medium) -> Bounds {
         let log = match medium {
             Medium::Memory => LogLimits::default(),
-            Medium::Disk => LogLimits { max_entries: 300, max_duplicates: 1000, batch: 50 },
+            Medium::Disk => logs(300, 50),
         };
         Bounds { log, scan_max: shard::BACKFILL_SCAN_MAX }
     }
+}
+
+const fn logs(max_entries: usize, batch: usize) -> LogLimits {
+    LogLimits { max_entries, max_duplicates: 1000, batch, rest_after: Duration::from_secs(5) }
 }
 
 pub struct OsdNode {

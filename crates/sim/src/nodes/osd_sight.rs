@@ -32,6 +32,7 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
     };
     let osds = |osds: &[i32]| osds.iter().map(|osd| OsdId(*osd)).collect();
     let log = match look {
+        Look::Logs if !pg.log.is_resident() => Vec::new(),
         Look::Logs => pg.log.entries().map(|entry| (entry.version, entry.object.clone())).collect(),
         Look::Roles | Look::Pg(_) => Vec::new(),
     };
@@ -48,8 +49,8 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
         is_backfilled: pg.progress.is_complete(),
         missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
         log_tail: pg.log.tail(),
-        log_len: pg.log.entries().len(),
-        duplicates_len: pg.log.duplicates().len(),
+        log_len: pg.log.counts().entries as usize,
+        duplicates_len: pg.log.counts().duplicates as usize,
         log_limits: *limits,
         log,
     }

@@ -62,8 +62,10 @@ impl Shard {
         self.arriving.remove(&pg.id);
         pg.moving = Some(Moving::Arriving);
         pg.moves += 1;
+        pg.is_awake = false;
         let collection = pg.collection;
         let key = self.insert_pg(pg);
+        self.stay_awake(now, key);
         self.adopt_watches(now, key, notifies);
         changes.push(Change::Arrive);
         self.submit(Pending::Arrival(key), Transaction { collection, changes }, fx);

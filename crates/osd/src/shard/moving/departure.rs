@@ -219,7 +219,9 @@ impl Shard {
         if dirty > 0 {
             return self.copy_dirty(now, key, fx);
         }
-        self.hand_over(key, fx);
+        if self.wake_log(key, fx) {
+            self.hand_over(key, fx);
+        }
     }
 
     fn copy_dirty(&mut self, now: Time, key: Key, fx: &mut Fx) {

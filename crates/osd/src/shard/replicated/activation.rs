@@ -256,9 +256,7 @@ impl Shard {
         if may_serve {
             self.pgs[key].phase = PgPhase::Active;
             self.let_go(key, fx);
-            while let Some(parked) = self.pgs[key].parked.pop_front() {
-                self.dispatch(now, parked, fx);
-            }
+            self.release_parked(now, key, fx);
         }
         self.go_on_recovering(key, fx);
     }

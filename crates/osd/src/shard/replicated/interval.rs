@@ -71,7 +71,7 @@ impl Shard {
 
     /// An unreadable copy cannot find out who has its writes: another acting OSD is to be primary. The acting sets that follow
     /// shrink until one begins with a readable copy.
-    fn yield_primacy(&mut self, key: Key, fx: &mut Fx) {
+    pub(in crate::shard) fn yield_primacy(&mut self, key: Key, fx: &mut Fx) {
         let (own, pg) = (self.config.osd.0, &self.pgs[key]);
         let is_other = |osd: &i32| *osd != own && *osd >= 0 && self.view.map.is_up(*osd);
         let acting: Vec<i32> = pg.interval.acting.iter().copied().filter(is_other).collect();

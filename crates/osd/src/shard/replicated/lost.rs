@@ -172,7 +172,11 @@ impl Shard {
         pg.might_have_unfound(self.config.osd.0).into_iter().all(|osd| pg.has_probed(osd) || is_lost(osd))
     }
 
-    pub(super) fn go_on_marking(&mut self, key: Key, fx: &mut Fx) {
+    pub(in crate::shard) fn go_on_marking(&mut self, key: Key, fx: &mut Fx) {
+        let marking = self.pgs[key].role.primary().and_then(|primary| primary.marking.as_ref());
+        if marking.is_none() || !self.wake_log(key, fx) {
+            return;
+        }
         for _ in 0..MARKED_MAX {
             let pg = &mut self.pgs[key];
             let Role::Primary(primary) = &mut pg.role else { return };

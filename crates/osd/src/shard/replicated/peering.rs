@@ -7,10 +7,10 @@
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::choose;
 use super::leases::reports_count_from;
-use crate::pg::log::{PgLog, reaches};
+use crate::pg::log::{LogCounts, PgLog, reaches};
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Primary, Stage};
-use crate::pg::{Pg, meta};
+use crate::pg::{Pg, UNREADABLE, meta};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use machine::Time;
@@ -21,7 +21,7 @@ use store::{Change, Transaction};
 use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PeerBody, PgCopyInfo, SpgId};
 
 impl Shard {
-    pub(super) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
+    pub(in crate::shard) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let (map, own) = (self.view.map.clone(), self.config.osd.0);
         let ignores_les = self.config.limits.ignore_history_les;
         let lag_max = self.config.limits.async_recovery_min_cost;
@@ -98,9 +98,21 @@ impl Shard {
             return;
         }
 
-        // 4. The authoritative log.
         let best = reports[&authority].info.clone();
         let has_authority = report.info.last_update == best.last_update;
+        // The log itself is needed where a member's differs from it.
+        let head = pg.log.head();
+        let has_all = pg.log.counts().entries != 0 || pg.log.counts() == LogCounts::default();
+        let of_members = interval.acting.iter().chain(&interval.up).chain([&authority]);
+        let mut reported = of_members.filter_map(|osd| reports.get(osd));
+        let is_same = has_all && reported.all(|report| report.info.last_update == head);
+        if !is_same && !self.wake_log(key, fx) {
+            return;
+        }
+        let pg = &mut self.pgs[key];
+        let Some(primary) = pg.role.primary_mut() else { return };
+
+        // 4. The authoritative log.
         if authority != own && !has_authority {
             let peer = primary.peers.get_mut(&authority).expect("it reported");
             match peer.log.take() {
@@ -259,6 +271,9 @@ impl Shard {
             }
             return;
         }
+        if is_member && report.info.store_since == UNREADABLE {
+            return self.on_member_unreadable(now, key, from, report, fx);
+        }
         if is_member {
             // A member that has not heard of its activation, or whose answer was lost.
             return self.repeat_writes(key, Some(from), fx);
@@ -278,6 +293,42 @@ impl Shard {
             self.repair_from_stray(key, from, fx);
         }
         self.look_for_unfound(key, fx);
+    }
+
+    /// A member found that it cannot read its log. An acting one may have to vouch for the interval's writes some day, so a new
+    /// interval begins without it. One of the up set alone is dropped.
+    fn on_member_unreadable(&mut self, now: Time, key: Key, osd: i32, report: CopyReport, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let (id, interval) = (pg.id, pg.interval.clone());
+        let Some(primary) = pg.role.primary_mut() else { return };
+        if let Some(peer) = primary.peers.get_mut(&osd) {
+            peer.report = Some(report);
+        }
+        if interval.acting.contains(&osd) {
+            let rest: Vec<i32> = interval.acting.iter().copied().filter(|other| *other != osd).collect();
+            if primary.wanted.as_ref() != Some(&rest) {
+                primary.wanted = Some(rest.clone());
+                fx.push(Effect::Control(ToControl::WantActing { pg: id, acting: rest }));
+            }
+            return;
+        }
+        if !primary.members.contains(&osd) {
+            return;
+        }
+        primary.members.retain(|member| *member != osd);
+        let is_target = primary.backfill.take_if(|backfill| backfill.target == osd).is_some();
+        let pushed = primary.recovery.active.iter().filter(|(_, r)| r.pushing_to.contains(&osd));
+        let pushed: Vec<HObject> = pushed.map(|(object, _)| object.clone()).collect();
+        pg.transfers.outgoing.retain(|(to, _), _| *to != osd);
+        if is_target {
+            self.end_places(key, fx);
+        }
+        for object in pushed {
+            self.on_push_failed(key, osd, &object, true, fx);
+        }
+        self.serve_when_activated(now, key, fx);
+        self.commit(now, key, fx);
+        self.go_on_recovering(key, fx);
     }
 
     pub(super) fn on_log_request(&mut self, key: Key, from: i32, have: Eversion, fx: &mut Fx) {
@@ -321,8 +372,8 @@ pub(super) fn log_run(log: &PgLog, have: Eversion) -> LogRun {
         head: log.head(),
         entries: log.after(after).map(meta::entry_to_wire).collect(),
         duplicates: match after == log.tail() {
-            true => log.duplicates().map(meta::duplicate_to_wire).collect(),
-            false => Vec::new(),
+            true if log.counts().duplicates > 0 => log.duplicates().map(meta::duplicate_to_wire).collect(),
+            _ => Vec::new(),
         },
     }
 }
@@ -372,7 +423,7 @@ pub(super) fn take_over(
     }
     pg.log.set_head(head);
     pg.progress.last_update = pg.log.head();
-    pg.progress.log_tail = pg.log.tail();
+    (pg.progress.log_tail, pg.progress.log) = (pg.log.tail(), pg.log.counts());
     pg.durable = pg.durable.min(common);
     pg.committed = pg.committed.min(common);
     changes.extend(meta::set_history(&meta, &pg.history, &pg.progress));

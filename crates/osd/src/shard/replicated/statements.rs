@@ -11,8 +11,8 @@ use machine::net::Held;
 use std::collections::VecDeque;
 use wire::messages::MOSDPeer;
 use wire::types::{
-    CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts, SpgId,
-    StoreLife,
+    Activation, CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts,
+    SpgId, StoreLife,
 };
 
 /// Statements of intervals that this OSD's map does not have yet.
@@ -51,6 +51,16 @@ impl Shard {
             return self.tell_peer(key, from.0, PeerBody::Ack { durable_to: Eversion::ZERO }, fx);
         }
         if message.interval == self.pgs[key].interval.since {
+            // It waits for the log, or behind another statement that does.
+            let pg = &self.pgs[key];
+            let is_ready = !pg.is_log_wanted && (pg.log.is_resident() || !acts_on_log(pg, &message.body));
+            if pg.phase != PgPhase::Unreadable && !is_ready {
+                self.wake_log(key, fx);
+                if self.early.len() < EARLY_MAX {
+                    self.early.push_back((from, message, held));
+                }
+                return;
+            }
             self.on_statement(now, key, from.0, *message, fx);
         }
     }
@@ -105,11 +115,20 @@ impl Shard {
                 let report = PeerBody::Report(self.report_of(now, pg));
                 self.tell_peer(key, from, report, fx);
             }
-            // It cannot say more of itself, nor take part.
+            // It cannot say more of itself, nor take part. A primary that counts on it hears of it again.
+            PeerBody::LogRequest { .. } | PeerBody::Activate(_) | PeerBody::Write(_)
+                if pg.phase == PgPhase::Unreadable && from_primary =>
+            {
+                let report = PeerBody::Report(self.report_of(now, pg));
+                self.tell_peer(key, from, report, fx);
+            }
             _ if pg.phase == PgPhase::Unreadable => {}
             PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
             PeerBody::Activate(activation) if from_primary => self.on_activate(now, key, activation, fx),
-            PeerBody::Write(write) if from_primary => self.on_write(key, write, &message.data, fx),
+            PeerBody::Write(write) if from_primary => {
+                self.stay_awake(now, key);
+                self.on_write(key, write, &message.data, fx);
+            }
             PeerBody::Pull(pull) if from_primary => self.on_pull(key, from, pull, fx),
             PeerBody::Scan(_) if from_primary && self.refuse_window(key, fx) => {}
             PeerBody::Scan(request) if from_primary => {
@@ -137,7 +156,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
+    pub(in crate::shard) fn report_of(&self, now: Time, pg: &Pg) -> CopyReport {
         let granted_until = match pg.phase {
             PgPhase::Unreadable => self.any_reads_until().max(self.old_reads_until(pg)),
             _ => self.old_reads_until(pg),
@@ -205,5 +224,17 @@ impl Shard {
             }
         }
         self.repeat_transfers(key, only, fx);
+    }
+}
+
+/// The statement reads or changes the body of the log. An activation does not if it brings nothing new.
+fn acts_on_log(pg: &Pg, body: &PeerBody) -> bool {
+    match body {
+        PeerBody::LogRequest { .. } | PeerBody::Write(_) => true,
+        PeerBody::Activate(Activation { log, restart_backfill, .. }) => {
+            let is_same = log.after == pg.log.head() && log.entries.is_empty() && log.duplicates.is_empty();
+            *restart_backfill || !is_same
+        }
+        _ => false,
     }
 }

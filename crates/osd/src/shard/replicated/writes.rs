@@ -3,7 +3,7 @@
 
 use super::super::{Effect, Fx, Pending, Shard};
 use super::peering::removal;
-use crate::pg::log::{EntryKind, LogEntry, Trimmed};
+use crate::pg::log::{EntryKind, LogCounts, LogEntry, Trimmed};
 use crate::pg::role::{Replica, Role, SentWrite, Stage};
 use crate::pg::{Pg, meta};
 use crate::planted::{self, PlantedBug};
@@ -84,7 +84,7 @@ impl Shard {
     }
 
     /// Answers what is durable on all members now.
-    fn commit(&mut self, now: Time, key: Key, fx: &mut Fx) {
+    pub(super) fn commit(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return };
         if primary.stage != Stage::Active {
@@ -110,6 +110,9 @@ impl Shard {
         }
         self.answer_commit_waiters(key, to, true, fx);
         self.on_marking_committed(key);
+        if !self.pgs[key].parked.is_empty() && !self.has_many_in_flight(key) && !self.pgs[key].is_log_wanted {
+            self.release_parked(now, key, fx);
+        }
     }
 
     /// A member's part: applies the primary's change. Objects that it does not have yet come later by recovery.
@@ -296,7 +299,9 @@ fn append_entry(
     pg.note_changes(&changes);
     pg.progress.last_update = entry.version;
     let trimmed = trim(pg);
+    let LogCounts { entries, duplicates } = pg.log.counts();
     pg.progress.log_tail = pg.log.tail();
+    pg.progress.log = LogCounts { entries: entries + 1, duplicates };
     meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
     pg.log.push(entry);
     Transaction { collection: pg.collection, changes }

@@ -193,7 +193,7 @@ pub(crate) mod tests {
             log_tail: at(0, 0),
             log_len: 5,
             duplicates_len: 0,
-            log_limits: LogLimits { max_entries: 10, max_duplicates: 10, batch: 2 },
+            log_limits: LogLimits { max_entries: 10, max_duplicates: 10, batch: 2, ..LogLimits::default() },
             log: (1..=5).map(|version| (at(10, version), HObject::min())).collect(),
         }
     }
