@@ -49,18 +49,25 @@ pub struct Config {
 pub enum BoundsChoice {
     /// Those of the store.
     Usual,
-    /// Small ones in two of eight seeds: members fall behind the log, and backfills have many windows.
+    /// Small ones in two of eight seeds: members fall behind the log, and backfills have many windows. In two of five seeds logs
+    /// rest soon.
     BySeed,
     Always(Bounds),
 }
 
 impl BoundsChoice {
     pub fn of(self, seed: u64, medium: Medium) -> Bounds {
-        match self {
-            BoundsChoice::Always(bounds) => bounds,
+        let mut bounds = match self {
+            BoundsChoice::Always(bounds) => return bounds,
             BoundsChoice::BySeed if matches!(seed % 8, 3 | 6) => Bounds::SMALL,
             BoundsChoice::Usual | BoundsChoice::BySeed => Bounds::of(medium),
+        };
+        match (self, seed % 5) {
+            (BoundsChoice::BySeed, 1) => bounds.log.rest_after = Duration::from_millis(300),
+            (BoundsChoice::BySeed, 3) => bounds.log.rest_after = Duration::from_millis(20),
+            _ => {}
         }
+        bounds
     }
 }
 

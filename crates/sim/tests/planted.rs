@@ -93,7 +93,7 @@ const TWO_OR_ONE: PoolConfig = PoolConfig { size: 2, min_size: 1, pg_num: 8 };
 
 /// A log of a few writes.
 fn short_log(max_entries: usize, max_duplicates: usize) -> Option<Bounds> {
-    let log = LogLimits { max_entries, max_duplicates, batch: 2 };
+    let log = LogLimits { max_entries, max_duplicates, batch: 2, ..LogLimits::default() };
     Some(Bounds { log, ..Bounds::SMALL })
 }
 
@@ -183,6 +183,15 @@ fn dedup_lost_across_primaries_is_caught() {
     let promises = &[Promise::DoneOnce, Promise::KeptWhatWasAcknowledged, Promise::OneOrder];
     let faults = &["connection reset", "OSD crash", "primary affinity changed", "slow network"];
     Plan { fault_rate: 8, ..Plan::new(PlantedBug::DedupLostAcrossPrimaries, promises, faults) }.is_caught();
+}
+
+#[test]
+fn dedup_lost_at_rest_is_caught() {
+    let promises = &[Promise::DoneOnce, Promise::KeptWhatWasAcknowledged, Promise::OneOrder];
+    let faults = &["connection reset", "OSD crash", "slow network"];
+    let log = LogLimits { rest_after: Duration::from_millis(20), ..Bounds::SMALL.log };
+    let bounds = Some(Bounds { log, ..Bounds::SMALL });
+    Plan { bounds, fault_rate: 8, ..Plan::new(PlantedBug::DedupLostAtRest, promises, faults) }.is_caught();
 }
 
 #[test]

@@ -263,10 +263,13 @@ impl Node for ScriptedMonitor {
         if self.mischief_at <= now && now < self.quiet_after {
             self.mischief_at = now + Duration::from_millis(2_000 + self.random.below(15_000));
             let osd = self.random.below(self.map.max_osd() as u64) as i32;
+            // One OSD stays in: no PG would have a primary any more.
+            let is_last_in = (0..self.map.max_osd()).all(|other| self.map.is_in(other) == (other == osd));
             match self.random.below(3) {
                 0 if self.map.is_up(osd) => self.change(now, |inc| {
                     inc.new_state.insert(osd, OsdState::UP);
                 }),
+                _ if is_last_in => {}
                 _ => {
                     let weight = if self.map.is_in(osd) { 0 } else { OsdMap::WEIGHT_IN };
                     self.change(now, |inc| {
