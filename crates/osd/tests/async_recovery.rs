@@ -139,3 +139,46 @@ fn member_far_behind_that_dies_again_knows_what_it_lacks() {
     assert_copies_equal(&mut cluster, "after its second return");
     assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"nxw"[..]));
 }
+
+/// The entry of a write reached the member that recovers beside the acting set, and its data no member that lives.
+#[test]
+fn entry_without_data_does_not_make_an_object_unfound() {
+    let mut cluster = member_behind(MapFlags::NORECOVER, 3);
+    cluster.run();
+    cluster.cut = vec![(0, 1)];
+    let tid = cluster.send("a", vec![write_full(b"lost")]);
+    cluster.run();
+    assert!(cluster.primary().find_reply(tid).is_none(), "osd.1 has not heard of it");
+    cluster.kill(0);
+    cluster.cut.clear();
+    cluster.flags = 0;
+    cluster.interval(vec![1, 2], vec![1, 2]);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.get("a"), &b"new"[..]);
+    assert_eq!(cluster.report().status.unfound, 0);
+    assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"new"[..]));
+}
+
+/// The primary cannot read the object that a member lacks, until a client replaces it.
+#[test]
+fn object_that_a_client_replaces_is_unfound_no_more() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    NAMES.iter().for_each(|name| cluster.put(name, b"old"));
+    let store = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    NAMES.iter().for_each(|name| cluster.put(name, b"new"));
+    cluster.primary().rot_range("a", 0..1);
+    cluster.start(1, store);
+    limit_lag(&mut cluster, 3);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.pass(5_000);
+    assert!(cluster.state().contains("recovery_unfound"), "{}", cluster.state());
+    assert_eq!(cluster.ask("a", vec![write_full(b"newest")]).result, 0);
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.state(), "active+clean");
+    assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"newest"[..]));
+}

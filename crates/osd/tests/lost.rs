@@ -205,6 +205,23 @@ fn revert_goes_on_when_a_link_loses_its_questions() {
     }
 }
 
+/// A member that lacks the newest version has an older copy, which goes as well.
+#[test]
+fn deleted_object_leaves_no_copy_on_members() {
+    let mut cluster = three_versions();
+    cluster.set_flags(0);
+    assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"second"[..]));
+    mark(&mut cluster, Delete);
+    cluster.run();
+    for osd in [1, 2] {
+        assert_eq!(cluster.stored(osd, "a"), None, "osd.{osd}");
+    }
+    cluster.kill(2);
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    assert_eq!(cluster.ask("a", vec![read(0, 0)]).result, ENOENT);
+}
+
 /// The primary dies while it gives the object up: the next one begins anew, and the entries of the first are taken back.
 #[test]
 fn revert_that_a_death_interrupts_can_be_repeated() {

@@ -219,6 +219,7 @@ impl Pg {
         // Other members recover beside the writes, but for the time of the object's copying.
         if is_missing
             || primary.recovery.active.contains_key(object)
+            || primary.recovery.in_use.contains(object)
             || primary.backfill.as_ref().is_some_and(|backfill| backfill.covers(object))
         {
             return ObjectBlock::Writes;

@@ -513,10 +513,13 @@ impl Holdings {
         acting.copied().filter(|osd| *osd != self.osd && *osd >= 0 && *osd != i32::MAX).collect()
     }
 
-    /// OSDs that are in an acting set with this one.
+    /// OSDs that writes wait for together with this one: members of a PG's acting set, and those that it recovers or backfills.
     pub fn partners(&self) -> BTreeSet<i32> {
-        let acting = self.entries.values().map(|entry| &entry.placement.acting);
-        let ours = acting.filter(|acting| acting.contains(&self.osd)).flatten().copied();
+        let members = |entry: &Entry| {
+            let Placement { acting, up, .. } = &entry.placement;
+            acting.iter().chain(up).copied().collect::<Vec<i32>>()
+        };
+        let ours = self.entries.values().map(members).filter(|members| members.contains(&self.osd)).flatten();
         ours.filter(|osd| *osd != self.osd && *osd >= 0 && *osd != i32::MAX).collect()
     }
 }

@@ -105,16 +105,20 @@ pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: 
 }
 
 /// The OSD whose log is authoritative: complete, activated in the newest active interval, with the newest entry.
+/// A member of that interval's acting set comes before one that recovered beside it: the latter may have an entry whose data
+/// only a dead member has, and which was never acknowledged. All that was is on every acting member.
 /// `ignores_les`: the operator gives up what only lost members of that interval had, and any complete copy will do.
-pub fn authority(own: i32, reports: &Reports, ignores_les: bool) -> Option<i32> {
+pub fn authority(own: i32, reports: &Reports, past: &PastIntervals, ignores_les: bool) -> Option<i32> {
     let started = if ignores_les { 0 } else { last_epoch_started(reports) };
+    let newest = past.intervals.iter().find(|interval| (interval.first..=interval.last).contains(&started));
+    let acted = |osd: &i32| newest.is_some_and(|interval| interval.acting.contains(osd));
     let candidates = reports
         .iter()
         .filter(|(_, report)| report.info.last_backfill.max && report.info.activated >= started);
     let rank = |(osd, report): &(&i32, &&CopyReport)| {
         let info = &report.info;
         let tail = std::cmp::Reverse(info.log_tail);
-        (info.last_update, tail, std::cmp::Reverse(report.missing.len()), **osd == own)
+        (acted(osd), info.last_update, tail, std::cmp::Reverse(report.missing.len()), **osd == own)
     };
     candidates.max_by_key(rank).map(|(osd, _)| *osd)
 }
@@ -235,10 +239,22 @@ mod tests {
         PastIntervals { known_since: 1, intervals: vec![interval] }
     }
 
+    fn no_past() -> PastIntervals {
+        PastIntervals { known_since: 1, intervals: Vec::new() }
+    }
+
+    #[test]
+    fn acting_member_outranks_newer_entry_of_member_beside_it() {
+        let reports = [(1, report(10, (10, 10))), (2, report(10, (10, 11)))];
+        assert_eq!(authority(2, &all(&reports), &past(10, 20, &[0, 1]), false), Some(1));
+        assert_eq!(authority(1, &all(&reports), &past(10, 20, &[0, 1, 2]), false), Some(2));
+        assert_eq!(authority(1, &all(&reports), &past(10, 20, &[0]), false), Some(2), "none of them acted");
+    }
+
     #[test]
     fn newer_active_interval_outranks_newer_entry() {
         let reports = [(0, report(10, (10, 9))), (1, report(20, (20, 5)))];
-        assert_eq!(authority(0, &all(&reports), false), Some(1));
+        assert_eq!(authority(0, &all(&reports), &no_past(), false), Some(1));
     }
 
     #[test]
@@ -246,8 +262,12 @@ mod tests {
         let mut newer = incomplete(report(20, (20, 5)));
         newer.info.last_epoch_started = 20;
         let reports = [(0, report(10, (10, 9))), (2, newer)];
-        assert_eq!(authority(0, &all(&reports), false), None, "the writes of interval 20 are not here");
-        assert_eq!(authority(0, &all(&reports), true), Some(0), "the operator gives them up");
+        assert_eq!(
+            authority(0, &all(&reports), &no_past(), false),
+            None,
+            "the writes of interval 20 are not here"
+        );
+        assert_eq!(authority(0, &all(&reports), &no_past(), true), Some(0), "the operator gives them up");
     }
 
     #[test]

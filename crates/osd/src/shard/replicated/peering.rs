@@ -75,7 +75,7 @@ impl Shard {
         }
 
         // 3. The authoritative copy, and an acting set that can serve from it.
-        let Some(authority) = choose::authority(own, &reports, ignores_les) else {
+        let Some(authority) = choose::authority(own, &reports, &past, ignores_les) else {
             return self.stop_peering(now, key, Stage::Incomplete, fx);
         };
         let wanted = choose::acting(&interval, authority, &reports, &map, lag_max);

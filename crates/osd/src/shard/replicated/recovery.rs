@@ -68,6 +68,9 @@ impl Shard {
                     None => break,
                 },
             };
+            if self.waits_for_use(key, &object) {
+                continue;
+            }
             let pg = &mut self.pgs[key];
             if let Role::Primary(primary) = &mut pg.role {
                 primary.recovery.active.insert(object.clone(), Recovering::default());
@@ -79,18 +82,23 @@ impl Shard {
         }
     }
 
-    /// An object that no request changes now.
     fn next_object(&mut self, key: Key) -> Option<HObject> {
+        self.pgs[key].role.primary_mut()?.recovery.queue.pop_first()
+    }
+
+    /// True if a request has the object for itself: its change must not overlap with a push. Later requests wait behind the push,
+    /// which follows this one.
+    fn waits_for_use(&mut self, key: Key, object: &HObject) -> bool {
         let pg = &mut self.pgs[key];
-        loop {
-            let object = pg.role.primary_mut()?.recovery.queue.pop_first()?;
-            let context = pg.objects.find(&object).map(|context| &pg.objects[context]);
-            let is_in_use = context.is_some_and(|context| context.is_exclusive());
-            if !is_in_use || pg.block_of(&object) != ObjectBlock::None {
-                return Some(object);
-            }
-            pg.role.primary_mut()?.recovery.in_use.insert(object);
+        let Some(context) = pg.objects.find(object).filter(|context| pg.objects[*context].is_exclusive())
+        else {
+            return false;
+        };
+        if let Role::Primary(primary) = &mut pg.role {
+            primary.recovery.in_use.insert(object.clone());
         }
+        pg.objects[context].block = pg.block_of(object);
+        true
     }
 
     /// A request's turn on the object is over.
@@ -99,6 +107,7 @@ impl Shard {
             && primary.recovery.in_use.remove(object)
         {
             primary.recovery.queue.insert(object.clone());
+            primary.recovery.urgent.push_back(object.clone());
             self.due.insert(key);
         }
     }
@@ -189,14 +198,17 @@ impl Shard {
         key: Key,
         osd: i32,
         object: &HObject,
+        version: Eversion,
         moved: RecoveredCounts,
         fx: &mut Fx,
     ) {
         let pg = &mut self.pgs[key];
         let Role::Primary(primary) = &mut pg.role else { return };
         let recovered = RecoveredCounts { objects: 1, ..moved };
-        if let Some(peer) = primary.peers.get_mut(&osd) {
-            peer.missing.remove(object);
+        if let Some(peer) = primary.peers.get_mut(&osd)
+            && let Some(need) = peer.missing.remove(object)
+        {
+            debug_assert_eq!(need, version, "no change overlaps with a push");
         }
         if let Some(backfill) = primary.backfill.as_mut().filter(|backfill| backfill.target == osd)
             && backfill.pushing.remove(object)
@@ -243,6 +255,18 @@ impl Shard {
         }
         self.unblock(key, object);
         self.go_on_recovering(key, fx);
+    }
+
+    /// The primary changes an object: members that lack it can get it from there.
+    pub(super) fn find_changed(&mut self, key: Key, object: &HObject) {
+        let pg = &mut self.pgs[key];
+        if let Role::Primary(primary) = &mut pg.role
+            && !pg.missing.contains(object)
+            && primary.recovery.unfound.remove(object)
+        {
+            primary.recovery.queue.insert(object.clone());
+            self.due.insert(key);
+        }
     }
 
     /// Another copy was reported: it may have what nobody had.

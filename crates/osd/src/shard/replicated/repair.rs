@@ -80,11 +80,20 @@ impl Shard {
 
     /// A stray was reported that may have what no member could repair.
     pub(super) fn repair_from_stray(&mut self, key: Key, stray: i32, fx: &mut Fx) {
-        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let pg = &self.pgs[key];
+        let Role::Primary(primary) = &pg.role else { return };
         let Some(peer) = primary.peers.get(&stray) else { return };
         let may_have = |object: &HObject| peer.has_reached(object) && !peer.missing.contains(object);
-        let hopeful: Vec<HObject> = primary.recovery.unrepairable.extract_if(.., may_have).collect();
+        let hopeful = primary.recovery.unrepairable.iter().filter(|object| may_have(object));
+        let is_free = |object: &&HObject| {
+            let context = pg.objects.find(object);
+            context.is_none_or(|context| !pg.objects[context].is_exclusive())
+        };
+        let hopeful: Vec<HObject> = hopeful.filter(is_free).cloned().collect();
         for object in hopeful {
+            if let Role::Primary(primary) = &mut self.pgs[key].role {
+                primary.recovery.unrepairable.remove(&object);
+            }
             self.repair_for_push(key, &object, fx);
         }
     }

@@ -136,7 +136,7 @@ impl Shard {
         if !recovery.queue.is_empty() {
             return (!self.is_recovery_paused()).then_some(Work::Recovery);
         }
-        if !recovery.active.is_empty() {
+        if !recovery.active.is_empty() || !recovery.in_use.is_empty() {
             return held.filter(|work| *work == Work::Recovery);
         }
         if !pg.missing.is_empty() || self.is_backfill_paused(pg) {

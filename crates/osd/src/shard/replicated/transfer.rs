@@ -302,7 +302,7 @@ impl Shard {
             return self.go_on_pushing(key, from, at.1, fx);
         }
         self.pgs[key].transfers.outgoing.remove(&at);
-        self.on_peer_has(key, from, &at.1, moved, fx);
+        self.on_peer_has(key, from, &at.1, version, moved, fx);
     }
 
     /// Transfers that waited for the answers of others go on.

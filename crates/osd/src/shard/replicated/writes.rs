@@ -29,6 +29,7 @@ impl Shard {
     ) {
         let limits = self.config.log;
         self.retry_uncopied(key, &entry.object);
+        self.find_changed(key, &entry.object);
         let pg = &mut self.pgs[key];
         let (version, interval) = (entry.version, pg.interval.since);
         let messages = replicate(pg, self.view.epoch, &entry, &changes);
@@ -239,32 +240,33 @@ fn note_missing(pg: &mut Pg, entry: &LogEntry) -> Vec<Change> {
             pg.missing.add(object.clone(), *version);
             vec![meta::set_missing(&pg.meta, [(object, version)])]
         }
-        EntryKind::Delete if pg.missing.contains(object) => {
-            pg.transfers.incoming.remove(object);
-            pg.missing.remove(object);
-            let mut changes = Vec::from(removal(object.clone()));
-            changes.push(meta::remove_missing(&pg.meta, [object]));
-            changes
-        }
+        EntryKind::Delete if pg.missing.contains(object) => remove_missing_copy(pg, object),
         _ => Vec::new(),
     }
 }
 
 /// An unfound object that is given up is missing at its new version, or not at all.
-fn note_lost(pg: &mut Pg, entry: &LogEntry) -> Option<Change> {
+fn note_lost(pg: &mut Pg, entry: &LogEntry) -> Vec<Change> {
     let LogEntry { object, version, .. } = entry;
     match entry.kind {
         EntryKind::LostRevert if pg.progress.has_reached(object) => {
             pg.transfers.incoming.remove(object);
             pg.missing.add(object.clone(), *version);
-            Some(meta::set_missing(&pg.meta, [(object, version)]))
+            vec![meta::set_missing(&pg.meta, [(object, version)])]
         }
-        EntryKind::LostDelete => {
-            pg.transfers.incoming.remove(object);
-            pg.missing.remove(object).map(|_| meta::remove_missing(&pg.meta, [object]))
-        }
-        _ => None,
+        EntryKind::LostDelete => remove_missing_copy(pg, object),
+        _ => Vec::new(),
     }
+}
+
+/// An object that this copy may lack, and may have an older version of, exists no more.
+fn remove_missing_copy(pg: &mut Pg, object: &HObject) -> Vec<Change> {
+    pg.transfers.incoming.remove(object);
+    let mut changes = Vec::from(removal(object.clone()));
+    if pg.missing.remove(object).is_some() {
+        changes.push(meta::remove_missing(&pg.meta, [object]));
+    }
+    changes
 }
 
 /// The newest entry that may be trimmed.
