@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use codec::{Encode, Features};
 use osd::control::Lineage;
-use osd::pg::log::{EntryKind, LogEntry};
+use osd::pg::log::{EntryKind, LogCounts, LogEntry};
 use osd::pg::meta::{self, PgHistory, PgProgress};
 use osd::stopped::{Daemon, MetaRecords};
 use store::{Answer, Change, Collection, ObjectId, Transaction};
@@ -78,7 +78,8 @@ pub fn pg_changes() -> Vec<Change> {
     let version = |version| Eversion { epoch: 10, version };
     let history = PgHistory { created: 4, last_epoch_started: 10, activated: 10, ..PgHistory::default() };
     let stats = PgCounts { objects: 3, bytes: 1 << 20, ..PgCounts::default() };
-    let progress = PgProgress { last_update: version(3), stats, ..PgProgress::default() };
+    let log = LogCounts { entries: 3, duplicates: 0 };
+    let progress = PgProgress { last_update: version(3), stats, log, ..PgProgress::default() };
     let mut changes = Vec::from(meta::set_history(&meta, &history, &progress));
     for number in 1..=3u8 {
         let entry = LogEntry {
