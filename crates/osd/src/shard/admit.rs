@@ -33,6 +33,9 @@ enum Verdict {
 
 impl Shard {
     pub(super) fn on_op(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
+        if self.is_to_come_again(parked.conn, &parked.op) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(&parked.conn) else { return };
         let epoch = parked.op.epoch;
         if epoch > self.view.epoch || !session.waiting_for_map.is_empty() {
@@ -59,6 +62,9 @@ impl Shard {
             }
             return;
         };
+        if self.is_to_come_again(conn, op) {
+            return;
+        }
         if self.pgs[pg_key].holds_requests() {
             return self.pgs[pg_key].parked.push_back(parked);
         }
@@ -101,6 +107,16 @@ impl Shard {
         }
     }
 
+    /// The client sends it again, and what it sent before: it was told to hold back, or has requests to the object withheld.
+    /// Asked before any queue, too: what a queue kept until the client's acknowledgement came would overtake what was dropped.
+    fn is_to_come_again(&self, conn: ConnId, op: &MOSDOp) -> bool {
+        self.sessions.get(&conn).is_some_and(|session| {
+            session.backoffs.contains_key(&op.pg)
+                || session.unacknowledged_backoffs.contains_key(&op.pg)
+                || session.withheld.holds(&op.object)
+        })
+    }
+
     /// Writes wait until others are committed.
     pub(super) fn has_many_in_flight(&self, key: Key) -> bool {
         let in_flight = self.pgs[key].role.primary().map_or(0, |primary| primary.in_flight.len());
@@ -117,10 +133,7 @@ impl Shard {
         if op.epoch < sent_again_after && !planted::has(PlantedBug::StaleEpochAccepted) {
             return Verdict::Drop;
         }
-        let is_held = session.backoffs.contains_key(&pg.id)
-            || session.unacknowledged_backoffs.contains_key(&pg.id)
-            || session.withheld.holds(&op.object);
-        if is_held || !pg.contains(op.object.hash) {
+        if !pg.contains(op.object.hash) {
             return Verdict::Drop;
         }
         if op.flags.contains(OsdFlags::PARALLELEXEC) {
