@@ -195,7 +195,10 @@ impl Core {
     }
 
     fn submit(&mut self, tag: u64, transaction: Transaction, out: &mut Fx) {
-        self.measure |= self.headroom.on_submit(&transaction);
+        if self.headroom.on_submit(&transaction) {
+            self.measure = true;
+            self.shard.await_usage(true);
+        }
         self.requests.on_submit(tag);
         out.push(Effect::Submit { tag, transaction });
     }
@@ -466,6 +469,7 @@ impl Core {
     /// The shard hears at once that its store is full or has room again; core 0 hears of every change.
     fn on_usage(&mut self, now: Time, usage: StoreUsage, out: &mut Fx) {
         self.measuring = false;
+        self.shard.await_usage(false);
         self.measure_at = now + MEASURE_EVERY;
         let changed = self.headroom.measured(&usage.usage);
         if let Some(full) = changed {

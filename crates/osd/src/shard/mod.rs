@@ -90,6 +90,8 @@ pub struct Shard {
     wall_offset_ns: u64,
     /// The store of this core takes nothing that takes space.
     store_full: bool,
+    /// As much was submitted as the store surely has room for; how much more there is will be known soon.
+    is_usage_awaited: bool,
     /// The store of this core, as it was measured last. `None`: unknown.
     space: Option<StoreSpace>,
     /// Some session has something withheld.
@@ -213,6 +215,7 @@ impl Shard {
             step_time: Time::ZERO,
             wall_offset_ns: 0,
             store_full: false,
+            is_usage_awaited: false,
             space: None,
             is_withholding: false,
             loading: orders::Loading::of(pgs),

@@ -19,6 +19,8 @@ pub(super) struct Ballast {
     pieces: u64,
     tags_used: u64,
     under_way: u64,
+    /// Pieces were submitted or removed since it was asked.
+    has_changed: bool,
 }
 
 impl Ballast {
@@ -38,6 +40,11 @@ impl Ballast {
 
     pub(super) fn is_ballast(tag: u64) -> bool {
         tag & TAG_BIT != 0 && tag >> 32 != CONTROL_HALF
+    }
+
+    /// No real store has a second writer: its OSD hears of the space that this one takes, as of its own.
+    pub(super) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
     }
 
     pub(super) fn completed(&mut self) {
@@ -73,6 +80,7 @@ impl Ballast {
     fn submit(&mut self, store: &mut dyn ObjectStore, changes: impl FnOnce(ObjectId) -> Vec<Change>) {
         let name = format!("ballast-{}", self.pieces);
         let object = ObjectId::from(HObject { name: name.as_str().into(), ..HObject::min() });
+        self.has_changed = true;
         self.under_way += 1;
         self.tags_used += 1;
         store.submit(

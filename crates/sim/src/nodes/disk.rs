@@ -207,6 +207,11 @@ impl Disk {
         has_meta
     }
 
+    /// Space was taken or given back that the OSD has not asked for.
+    pub(super) fn take_ballast_change(&mut self) -> bool {
+        self.ballast.take_change()
+    }
+
     fn explain(&self, damage: Damage) -> Found {
         // The error of a read of several blocks names the first one.
         const READ_MAX: u64 = 256;

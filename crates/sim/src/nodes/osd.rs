@@ -331,6 +331,10 @@ impl OsdNode {
         for found in damage {
             self.step(at, now, Input::Damage(Box::new(found.damage)), out);
         }
+        if self.cores[usize::from(at.0)].core.is_some() && self.store(at).take_ballast_change() {
+            let usage = self.store(at).measure();
+            self.step(at, now, Input::StoreUsage(usage), out);
+        }
         self.poll_later(at, now);
     }
 

@@ -112,6 +112,17 @@ impl OsdStore {
         (completions, damage)
     }
 
+    /// Space was taken or given back that the OSD has not asked for.
+    pub(super) fn take_ballast_change(&mut self) -> bool {
+        let mut has_changed = false;
+        for shard in self.shards().iter_mut() {
+            if let StoreShard::Disk { disk, .. } = shard {
+                has_changed |= disk.take_ballast_change();
+            }
+        }
+        has_changed
+    }
+
     /// It has work of its own, without outstanding requests.
     pub(super) fn is_busy(&self) -> bool {
         let stops = self.is_stopping && !self.has_stopped();

@@ -48,9 +48,14 @@ impl Shard {
         true
     }
 
-    /// The store is beyond the failsafe, and the changes would make it fuller.
+    /// The store may have no room for more than was submitted.
+    pub(crate) fn await_usage(&mut self, is_awaited: bool) {
+        self.is_usage_awaited = is_awaited;
+    }
+
+    /// The store is beyond the failsafe, or may be, and the changes would make it fuller.
     pub(super) fn lacks_space_for(&self, changes: &[Change]) -> bool {
-        self.store_full && changes.iter().any(|change| change.growth() > 0)
+        (self.store_full || self.is_usage_awaited) && changes.iter().any(|change| change.growth() > 0)
     }
 
     /// A member has no space for an object. The PG goes on later.
