@@ -907,3 +907,61 @@ fn interval_that_served_since_the_order_still_matters() {
     cluster.run();
     assert_eq!(cluster.get("a"), &b"kept"[..]);
 }
+
+/// osd.0 wrote "a" alone and lost the write with its power, after osd.1 had taken the log over from it, and not the object.
+fn write_that_only_the_log_of_a_member_has() -> (Cluster, store::MemoryStore) {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    let one = cluster.kill(1);
+    cluster.interval(vec![0], vec![0]);
+    cluster.run();
+    let mut image = Vec::new();
+    cluster.hosts[&0].store.save(&mut image).unwrap();
+    let before =
+        store::MemoryStore::load(store::memory::Config::with_total(1 << 30), &mut &image[..]).unwrap();
+    cluster.put("a", b"new");
+    cluster.put("a", b"newer");
+    cluster.flags = MapFlags::NORECOVER;
+    cluster.start(1, one);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    cluster.kill(0);
+    cluster.flags = 0;
+    (cluster, before)
+}
+
+#[test]
+fn write_that_its_only_writer_lost_leaves_no_object_unfound() {
+    for serves_before in [false, true] {
+        for primary in [0, 1] {
+            let (mut cluster, before) = write_that_only_the_log_of_a_member_has();
+            if serves_before {
+                cluster.interval(vec![1], vec![1]);
+                cluster.run();
+                assert_eq!(cluster.state(), "active+recovery_unfound+undersized+degraded");
+            }
+            cluster.start(0, before);
+            cluster.interval(vec![primary, 1 - primary], vec![primary, 1 - primary]);
+            cluster.run();
+            assert_eq!(cluster.state(), "active+clean", "osd.{primary}, {serves_before}");
+            assert_eq!(cluster.get("a"), &b"old"[..]);
+            assert_eq!(cluster.stored(1, "a").as_deref(), Some(&b"old"[..]));
+            cluster.put("a", b"again");
+            assert_eq!(cluster.stored(1 - primary, "a").as_deref(), Some(&b"again"[..]));
+        }
+    }
+}
+
+/// osd.1 wrote after that: its log is no longer to be cut.
+#[test]
+fn write_after_a_lost_one_stays() {
+    let (mut cluster, before) = write_that_only_the_log_of_a_member_has();
+    cluster.interval(vec![1], vec![1]);
+    cluster.run();
+    cluster.put("b", b"acknowledged");
+    cluster.start(0, before);
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    cluster.run();
+    assert_eq!(cluster.get("b"), &b"acknowledged"[..]);
+    assert!(cluster.state().contains("recovery_unfound"), "{}", cluster.state());
+}

@@ -355,3 +355,54 @@ fn log_does_not_rest_while_objects_are_recovered() {
     cluster.pass(11_000);
     assert_resting(&cluster, true);
 }
+
+/// The client was told to go on and has not acknowledged the word before that. What it sent until then it sends again, so a
+/// request that waits for the log would overtake those before it.
+#[test]
+fn request_from_before_a_backoff_does_not_wait_for_the_log() {
+    let mut cluster = Cluster::new(2, vec![0, 1]);
+    cluster.put("a", b"old");
+    cluster.interval(vec![0, 1], vec![0, 1]);
+    let held_back = cluster.send("a", append());
+    cluster.run();
+    cluster.pass(11_000);
+    assert_resting(&cluster, true);
+    let sent_before = cluster.send("a", append());
+    cluster.primary().acknowledge_backoffs();
+    cluster.run();
+    assert!(cluster.primary().find_reply(held_back).is_none());
+    assert!(cluster.primary().find_reply(sent_before).is_none());
+    for tid in [held_back, sent_before] {
+        let host = cluster.primary();
+        let request = host.request(object("a"), append());
+        host.resend(1, tid, request);
+    }
+    cluster.run();
+    for tid in [held_back, sent_before] {
+        assert_eq!(cluster.primary().reply(tid).result, 0);
+    }
+    assert_eq!(cluster.get("a"), &b"oldxx"[..]);
+}
+
+/// osd.1 returns again and again, and nothing is written while it is there.
+#[test]
+fn log_of_a_member_that_comes_and_goes_is_trimmed() {
+    let log = LogLimits { max_entries: 10, max_duplicates: 10, batch: 2, ..LogLimits::default() };
+    let mut cluster = Cluster::with_log(2, vec![0, 1], log);
+    for round in 0..6 {
+        let store = cluster.kill(1);
+        cluster.interval(vec![0], vec![0]);
+        cluster.run();
+        (0..5).for_each(|_| assert_eq!(cluster.ask("a", append()).result, 0));
+        cluster.start(1, store);
+        cluster.interval(vec![0, 1], vec![0, 1]);
+        cluster.run();
+        assert_eq!(cluster.state(), "active+clean");
+        let copy = cluster.hosts[&1].shard.copies().next().unwrap().log.counts();
+        assert!(copy.entries <= 12, "round {round}: {} entries", copy.entries);
+    }
+    let store = cluster.kill(1);
+    cluster.start(1, store);
+    let counts = cluster.hosts[&1].shard.copies().next().unwrap().log.counts();
+    assert!(counts.entries <= 12, "the store has the same log: {} entries", counts.entries);
+}

@@ -112,6 +112,8 @@ pub struct Primary {
     pub old_reads_until: Time,
     /// Replies without a lease, and all later ones of the PG, in order.
     pub waiting_replies: VecDeque<WaitingReply>,
+    /// The version at which this primary ends the authoritative log, if not at its head.
+    pub log_end: Option<Eversion>,
     /// The acting set that the monitor was asked for last.
     pub wanted: Option<Vec<i32>>,
 }

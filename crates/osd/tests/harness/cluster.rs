@@ -3,6 +3,7 @@
 
 use super::*;
 use osd::control::CopyStarts;
+use osd::pg::log::LogLimits;
 use osd::shard::Interval;
 use std::collections::BTreeMap;
 use store::{Answer, ObjectId};
@@ -10,6 +11,7 @@ use wire::messages::MOSDPeer;
 
 /// Some OSDs, the map's interval, and the statements under way.
 pub struct Cluster {
+    log: LogLimits,
     pub hosts: BTreeMap<i32, Host>,
     pub epoch: Epoch,
     /// Of every PG of the pool.
@@ -45,9 +47,15 @@ fn osd_config(osd: i32) -> ShardConfig {
 
 impl Cluster {
     pub fn new(osds: i32, acting: Vec<i32>) -> Cluster {
+        Cluster::with_log(osds, acting, LogLimits::default())
+    }
+
+    pub fn with_log(osds: i32, acting: Vec<i32>, log: LogLimits) -> Cluster {
         let size = acting.len() as u32;
+        let host = |osd| Host::with(ShardConfig { log, ..osd_config(osd) }, memory_store());
         let mut cluster = Cluster {
-            hosts: (0..osds).map(|osd| (osd, Host::with(osd_config(osd), memory_store()))).collect(),
+            log,
+            hosts: (0..osds).map(|osd| (osd, host(osd))).collect(),
             epoch: 11,
             interval: Interval::new(11, acting, size, MIN_SIZE),
             past: PastIntervals { known_since: 11, intervals: Vec::new() },
@@ -197,7 +205,7 @@ impl Cluster {
     }
 
     pub fn start(&mut self, osd: i32, store: store::MemoryStore) {
-        let mut host = Host::with(osd_config(osd), store);
+        let mut host = Host::with(ShardConfig { log: self.log, ..osd_config(osd) }, store);
         host.open(1, 4100);
         self.hosts.insert(osd, host);
     }

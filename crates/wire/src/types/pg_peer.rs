@@ -161,6 +161,15 @@ pub struct LogRun {
     pub duplicates: Vec<PgLogDup>,
 }
 
+impl LogRun {
+    /// Leaves the entries after `end` out, which is a version of the sender's log.
+    pub fn end_at(&mut self, end: Eversion) {
+        self.entries.retain(|entry| entry.version <= end);
+        self.after = self.after.min(end);
+        self.head = self.head.min(end);
+    }
+}
+
 /// The primary's order to take over its log and to serve in the present interval.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[envelope(version = 1, compat = 1)]

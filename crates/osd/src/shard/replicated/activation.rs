@@ -3,7 +3,7 @@
 use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::leases::{READ_LEASE, READ_LEASE_MARGIN};
-use super::peering::{common_tail, common_version, log_run, members, take_over};
+use super::peering::{Authority, common_tail, common_version, log_run, members, take_over};
 use super::space::bytes_here;
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
@@ -103,6 +103,7 @@ impl Shard {
 
     /// A member takes over the primary's log.
     pub(super) fn on_activate(&mut self, now: Time, key: Key, activation: Activation, fx: &mut Fx) {
+        let limits = self.config.log;
         let pg = &mut self.pgs[key];
         match &mut pg.role {
             Role::Replica(stage @ Replica::Waiting) => *stage = Replica::Activating,
@@ -146,7 +147,8 @@ impl Shard {
         pg.progress.stats = info.counts;
         pg.progress.recovered = info.recovered;
         pg.progress.last_user_version = info.last_user_version;
-        changes.extend(take_over(pg, run.after, run.head, entries, duplicates));
+        let authority = Authority { head: run.head, tail: info.log_tail };
+        changes.extend(take_over(pg, run.after, authority, entries, duplicates, &limits));
         let transaction = Transaction { collection: pg.collection, changes };
         let version = pg.progress.last_update;
         self.tell_longer_past(longer, fx);

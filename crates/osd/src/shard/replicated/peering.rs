@@ -7,7 +7,8 @@
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::choose;
 use super::leases::reports_count_from;
-use crate::pg::log::{LogCounts, PgLog, reaches};
+use super::unacknowledged;
+use crate::pg::log::{LogCounts, LogLimits, PgLog, reaches};
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Primary, Stage};
 use crate::pg::{Pg, UNREADABLE, meta};
@@ -18,7 +19,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Change, Transaction};
-use wire::types::{CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PeerBody, PgCopyInfo, SpgId};
+use wire::types::{
+    CopyReport, Epoch, Eversion, HObject, LogRun, OsdMap, PastIntervals, PeerBody, PgCopyInfo, SpgId,
+};
 
 impl Shard {
     pub(in crate::shard) fn go_on_peering(&mut self, now: Time, key: Key, fx: &mut Fx) {
@@ -99,7 +102,7 @@ impl Shard {
         }
 
         let best = reports[&authority].info.clone();
-        let has_authority = report.info.last_update == best.last_update;
+        let has_authority = report.info.last_update == primary.log_end.unwrap_or(best.last_update);
         // The log itself is needed where a member's differs from it.
         let head = pg.log.head();
         let has_all = pg.log.counts().entries != 0 || pg.log.counts() == LogCounts::default();
@@ -109,14 +112,30 @@ impl Shard {
         if !is_same && !self.wake_log(key, fx) {
             return;
         }
-        let pg = &mut self.pgs[key];
-        let Some(primary) = pg.role.primary_mut() else { return };
+        let is_log_here = has_authority || self.has_log_of(key, authority);
+        if !is_same
+            && is_log_here
+            && self.end_log(key, authority, has_authority, &report, &past)
+            && has_authority
+        {
+            let end = self.pgs[key].role.primary().and_then(|primary| primary.log_end).unwrap_or_default();
+            let run = LogRun { after: end, head: end, entries: Vec::new(), duplicates: Vec::new() };
+            self.take_authoritative_log(key, run, &best, fx);
+            return self.go_on_peering(now, key, fx);
+        }
 
         // 4. The authoritative log.
+        let pg = &mut self.pgs[key];
+        let Some(primary) = pg.role.primary_mut() else { return };
         if authority != own && !has_authority {
             let peer = primary.peers.get_mut(&authority).expect("it reported");
             match peer.log.take() {
-                Some(run) => {
+                Some(mut run) => {
+                    if let Some(end) = primary.log_end {
+                        // It tells later where that copy's log parts from this one.
+                        peer.log = Some(run.clone());
+                        run.end_at(end);
+                    }
                     let is_taken = self.take_authoritative_log(key, run, &best, fx);
                     if !is_taken && let Some(primary) = self.pgs[key].role.primary_mut() {
                         primary.stage = Stage::Incomplete;
@@ -170,6 +189,41 @@ impl Shard {
             return;
         }
         self.begin_activation(now, key, past, fx);
+    }
+
+    fn has_log_of(&self, key: Key, osd: i32) -> bool {
+        let peer = self.pgs[key].role.primary().and_then(|primary| primary.peers.get(&osd));
+        peer.is_some_and(|peer| peer.log.is_some())
+    }
+
+    /// Decides, once, where the authoritative log ends: at its last entry that may have been acknowledged. True if that is not
+    /// its head. `is_own`: this copy has that log. Otherwise its run that the authority sent has the newer part.
+    fn end_log(
+        &mut self,
+        key: Key,
+        authority: i32,
+        is_own: bool,
+        own_report: &CopyReport,
+        past: &PastIntervals,
+    ) -> bool {
+        let own = self.config.osd.0;
+        let pg = &self.pgs[key];
+        let Some(primary) = pg.role.primary().filter(|primary| primary.log_end.is_none()) else {
+            return false;
+        };
+        let others = primary.peers.iter().filter_map(|(osd, peer)| Some((*osd, peer.report.as_ref()?)));
+        let reports: choose::Reports = others.chain([(own, own_report)]).collect();
+        let unfound = unacknowledged::unfound(authority, &reports);
+        let run = primary.peers.get(&authority).and_then(|peer| peer.log.as_ref()).filter(|_| !is_own);
+        let newer = run.into_iter().flat_map(|run| run.entries.iter().rev().map(|e| (e.version, &e.object)));
+        let common = run.map_or(Eversion::MAX, |run| run.after);
+        let older = pg.log.entries().rev().map(|entry| (entry.version, &entry.object));
+        let entries = newer.chain(older.filter(|(version, _)| *version <= common));
+        let tail = reports[&authority].info.log_tail;
+        let end = unacknowledged::end(entries, tail, &unfound, &reports, past);
+        let Some(primary) = self.pgs[key].role.primary_mut() else { return false };
+        primary.log_end = end;
+        end.is_some()
     }
 
     /// Peering waits for another map or report, unless the operator gave the PG up.
@@ -228,6 +282,7 @@ impl Shard {
 
     /// The primary takes over the log of the copy that has the authority. False if it cannot: then it should not be primary.
     fn take_authoritative_log(&mut self, key: Key, run: LogRun, best: &PgCopyInfo, fx: &mut Fx) -> bool {
+        let limits = self.config.log;
         let pg = &mut self.pgs[key];
         let common =
             common_version(&pg.log, &run).or_else(|| common_tail(run.after, pg.log.tail(), pg.log.head()));
@@ -237,7 +292,8 @@ impl Shard {
         let duplicates = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
         pg.progress.stats = best.counts;
         pg.progress.last_user_version = pg.progress.last_user_version.max(best.last_user_version);
-        let changes = take_over(pg, common, run.head, entries, duplicates);
+        let authority = Authority { head: run.head, tail: best.log_tail };
+        let changes = take_over(pg, common, authority, entries, duplicates, &limits);
         let transaction = Transaction { collection: pg.collection, changes };
         let version = pg.progress.last_update;
         self.submit_log(key, version, transaction, fx);
@@ -394,13 +450,22 @@ pub(super) fn common_tail(
     (reaches(authority_tail, copy_tail) && reaches(copy_head, authority_tail)).then_some(authority_tail)
 }
 
-/// Merges entries of the authoritative log into this copy, and gives the changes that make that durable.
+/// The bounds of the authoritative log.
+pub(super) struct Authority {
+    pub head: Eversion,
+    /// Other members of the new interval have the entries up to here.
+    pub tail: Eversion,
+}
+
+/// Merges entries of the authoritative log into this copy, and gives the changes that make that durable. A copy that comes
+/// and goes without being written to takes entries over each time, so the log is trimmed here, too.
 pub(super) fn take_over(
     pg: &mut Pg,
     common: Eversion,
-    head: Eversion,
+    authority: Authority,
     entries: Vec<crate::pg::log::LogEntry>,
     duplicates: Vec<crate::pg::log::Duplicate>,
+    limits: &LogLimits,
 ) -> Vec<Change> {
     let out = merge(&mut pg.log, &mut pg.missing, &pg.progress, common, entries, duplicates);
     let Merge { rewound, added, added_duplicates, removed, missing, found } = out;
@@ -421,7 +486,13 @@ pub(super) fn take_over(
     if !missing.is_empty() {
         changes.push(meta::set_missing(&meta, &missing));
     }
-    pg.log.set_head(head);
+    pg.log.set_head(authority.head);
+    // A copy that takes nothing over may be at rest.
+    if pg.log.is_resident()
+        && let Some(trimmed) = pg.log.trim(limits, authority.tail)
+    {
+        changes.extend(meta::trim(&meta, &trimmed));
+    }
     pg.progress.last_update = pg.log.head();
     (pg.progress.log_tail, pg.progress.log) = (pg.log.tail(), pg.log.counts());
     pg.durable = pg.durable.min(common);

@@ -35,7 +35,16 @@ fn within_limits(copy: &PgSight) -> Result<(), String> {
     let entries_max = LOGS_MERGED * (limits.max_entries + limits.batch) + UNCOMMITTED_MAX;
     let duplicates_max = LOGS_MERGED * limits.max_duplicates;
     if copy.log_len > entries_max {
-        return Err(format!("the log of {} has {} entries, at most {entries_max}", copy.osd, copy.log_len));
+        return Err(format!(
+            "the log of {} has {} entries, at most {entries_max} ({:?} since epoch {}: from {} to {}, committed to {})",
+            copy.osd,
+            copy.log_len,
+            copy.role,
+            copy.interval,
+            copy.log_tail,
+            copy.last_update,
+            copy.committed_to
+        ));
     }
     if copy.duplicates_len > duplicates_max {
         return Err(format!(
