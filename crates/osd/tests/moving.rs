@@ -52,6 +52,8 @@ struct Cluster {
     next_tid: u64,
     moved: usize,
     stayed: Vec<String>,
+    /// An order for the PG has gone to its core since the move began.
+    is_ended: bool,
     cleared: usize,
     cut_every: u64,
     /// Hints of clients that the cores' stores were given.
@@ -97,6 +99,7 @@ impl Cluster {
             next_tid: 0,
             moved: 0,
             stayed: Vec::new(),
+            is_ended: false,
             cleared: 0,
             cut_every: 0,
             hints: [0; 2],
@@ -119,6 +122,7 @@ impl Cluster {
 
     /// From the control machine, to every core.
     fn map(&mut self, orders: Vec<PgOrder>) {
+        self.is_ended |= !orders.is_empty();
         let mut view = ClusterView { epoch: self.epoch, ..ClusterView::of_osds(0..1) };
         view.pools.insert(harness::POOL, PoolView { name: "data".into(), pg_num: 1, ..PoolView::default() });
         view.routes = Routes::new(2);
@@ -185,9 +189,12 @@ impl Cluster {
     /// The control machine's part.
     fn control(&mut self, said: ToControl) {
         match said {
-            ToControl::Ready { pg } => self.hop(0, self.at, Hop::Input(Input::Close { pg })),
-            ToControl::Arrived { pg } => {
+            ToControl::Drained { pg } if self.is_ended => {
+                self.hop(0, self.at, Hop::Input(Input::Stay { pg }));
+            }
+            ToControl::Drained { pg } => {
                 let source = CoreId(self.at as u16);
+                self.hop(0, self.at, Hop::Input(Input::Cross { pg }));
                 self.at = 1 - self.at;
                 self.map(Vec::new());
                 (0..2).for_each(|core| self.hop(0, core, Hop::Input(Input::Switch { pg, source })));
@@ -251,6 +258,7 @@ impl Cluster {
     }
 
     fn depart(&mut self) {
+        self.is_ended = false;
         let to = CoreId(1 - self.at as u16);
         self.hop(0, self.at, Hop::Input(Input::Depart { pg: pg(), to, cores: 2 }));
     }

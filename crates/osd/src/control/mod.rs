@@ -328,9 +328,6 @@ impl Control {
         if !self.life.has_loaded() || message.last().is_none_or(|last| last <= self.epoch()) {
             return;
         }
-        if self.moves.holds_maps() {
-            return self.moves.hold_map(message, from);
-        }
         self.count_maps(message.maps.len() + message.incremental_maps.len());
         let mut before = self.history.map.clone();
         let mut map = before.clone();
@@ -396,6 +393,7 @@ impl Control {
     fn publish(&mut self, map: &Arc<OsdMap>, fx: &mut Fx) {
         let is_us = self.is_us(map);
         let mut orders = self.holdings.orders(map, is_us);
+        self.moves.note_orders(&orders);
         let view = Arc::new(self.view(map));
         for core in (0..self.config.cores).map(CoreId) {
             let orders = orders.remove(&core).unwrap_or_default();
@@ -521,11 +519,10 @@ impl Control {
                 self.log(Level::Error, text.clone(), fx);
                 self.tell_cluster(now, LogPriority::ERROR, text, fx);
             }
-            said @ (ToControl::Ready { .. }
+            said @ (ToControl::Drained { .. }
             | ToControl::Stayed { .. }
-            | ToControl::Arrived { .. }
             | ToControl::Moved { .. }
-            | ToControl::Cleared { .. }) => self.on_move_said(now, core, said, fx),
+            | ToControl::Cleared { .. }) => self.on_move_said(now, said, fx),
             ToControl::StoreFailed => fx.push(Effect::Fatal { why: "the store failed".into() }),
         }
     }

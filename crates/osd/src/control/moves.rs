@@ -1,10 +1,14 @@
-//! Which PG goes to which core, and the control machine's part in its move: see [`crate::shard::moving`].
+//! Moves of PGs between the cores of this OSD, as the control machine decides on them: see [`crate::shard::moving`].
 //!
 //! At most one is under way. A person can ask for one (`pg move`). Besides, PGs go by themselves from the core with the most
 //! to the one with the fewest, when these differ by more than a quarter and by two at least: so splits and more cores than
-//! before even out. A PG of a pool with more than one copy stays where it is. None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
+//! before even out. Copies that are clean and complete go, primaries and replicas alike; the shard has the last word on that.
+//! None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
+//!
+//! An order of a map for the PG ends its move while the PG is at its source. [`Control::publish`] notes such orders. From the
+//! point of no return on the holdings have the PG at its destination, and its orders wait there.
 
-use super::holdings::{Entry, Holding};
+use super::holdings::{Entry, Holding, Orders};
 use super::{Control, Effect, Fx, Level};
 use crate::pg::PgPhase;
 use crate::shard::{self, ToControl};
@@ -13,8 +17,7 @@ use command::{Answer, Args, Json, errno, object};
 use machine::{CoreId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::messages::MOSDMap;
-use wire::types::{Epoch, OsdMap, PgId, PoolId};
+use wire::types::{Epoch, PgId, PoolId};
 
 /// The PGs have been the same ones for so long, before any goes by itself.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -26,8 +29,6 @@ const FULL_RATIO: f64 = 0.75;
 #[derive(Default)]
 pub(super) struct Moves {
     under_way: Option<Move>,
-    /// Maps that came while a PG was between two cores, and their senders.
-    held_maps: Vec<(MOSDMap, String)>,
     done: u64,
     stayed: u64,
     /// The number of PGs, and the map, when they last changed.
@@ -41,6 +42,8 @@ struct Move {
     from: CoreId,
     to: CoreId,
     phase: Phase,
+    /// An order for the PG has gone to the source, which ends the move there.
+    is_ended: bool,
     /// What does not count is gone. (The two cores say what they have to say in any order.)
     cleared: bool,
 }
@@ -50,8 +53,8 @@ enum Phase {
     /// Wanted; the source is told at the end of this step.
     Asked,
     Copying,
-    /// Requests are held: no map changes anything now.
-    Closing,
+    /// It has left its source, and is routed to its destination.
+    Crossing,
     /// What does not count is being removed.
     Clearing,
 }
@@ -60,23 +63,15 @@ impl Phase {
     fn name(self) -> &'static str {
         match self {
             Phase::Asked | Phase::Copying => "copying",
-            Phase::Closing => "closing",
+            Phase::Crossing => "crossing",
             Phase::Clearing => "clearing",
         }
     }
 }
 
 impl Moves {
-    pub fn holds_maps(&self) -> bool {
-        self.under_way.as_ref().is_some_and(|m| m.phase == Phase::Closing)
-    }
-
     /// `at`: the core that requests for a PG are routed to, if it is here.
     pub fn check(&self, cores: u16, at: impl Fn(PgId) -> Option<CoreId>) {
-        assert!(
-            self.held_maps.is_empty() || self.holds_maps(),
-            "maps are held and no PG is between two cores"
-        );
         let Some(Move { pg, from, to, phase, .. }) = self.under_way else { return };
         assert!(
             from != to && from.0 < cores && to.0 < cores,
@@ -91,11 +86,13 @@ impl Moves {
 
     pub fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
         see("migration", 0, self.under_way.as_ref().map_or("none", |under_way| under_way.phase.name()));
-        see("maps", 0, if self.held_maps.is_empty() { "applied" } else { "held for a migration" });
     }
 
-    pub fn hold_map(&mut self, maps: &MOSDMap, from: &str) {
-        self.held_maps.push((maps.clone(), from.to_owned()));
+    /// These orders go to the shards.
+    pub fn note_orders(&mut self, orders: &Orders) {
+        if let Some(under_way) = self.under_way.as_mut().filter(|m| m.phase == Phase::Copying) {
+            under_way.is_ended |= orders.values().flatten().any(|order| order.pg().pg == under_way.pg);
+        }
     }
 
     pub fn counters(&self) -> [Counter; 3] {
@@ -115,10 +112,9 @@ impl Moves {
 
 impl Control {
     /// What a shard says of a move.
-    pub(super) fn on_move_said(&mut self, now: Time, core: CoreId, said: ToControl, fx: &mut Fx) {
-        let (ToControl::Ready { pg }
+    pub(super) fn on_move_said(&mut self, now: Time, said: ToControl, fx: &mut Fx) {
+        let (ToControl::Drained { pg }
         | ToControl::Stayed { pg, .. }
-        | ToControl::Arrived { pg }
         | ToControl::Moved { pg }
         | ToControl::Cleared { pg, .. }) = &said
         else {
@@ -129,21 +125,19 @@ impl Control {
         let Some(under_way) = self.moves.under_way.as_mut().filter(|m| m.pg == id.pg) else { return };
         let (from, to) = (under_way.from, under_way.to);
         match said {
-            ToControl::Ready { .. } if stops => {
+            ToControl::Drained { .. } if stops || under_way.is_ended => {
                 fx.push(Effect::Shard { core: from, input: shard::Input::Stay { pg: id } });
             }
-            ToControl::Ready { .. } => {
-                under_way.phase = Phase::Closing;
-                fx.push(Effect::Shard { core: from, input: shard::Input::Close { pg: id } });
+            ToControl::Drained { .. } => {
+                under_way.phase = Phase::Crossing;
+                self.cross(id.pg, from, to, fx);
             }
             ToControl::Stayed { why, .. } => {
                 under_way.phase = Phase::Clearing;
                 self.moves.stayed += 1;
                 self.moves.not_before = Some(now + AGAIN);
                 self.log(Level::Warn, format!("PG {} stays on core {}: {why}", id.pg, from.0), fx);
-                self.take_held_maps(now, fx);
             }
-            ToControl::Arrived { .. } if core == to => self.switch(id.pg, from, to, fx),
             ToControl::Moved { .. } => {
                 under_way.phase = Phase::Clearing;
                 self.moves.done += 1;
@@ -152,7 +146,6 @@ impl Control {
                     format!("PG {} moved from core {} to core {}", id.pg, from.0, to.0),
                     fx,
                 );
-                self.take_held_maps(now, fx);
             }
             ToControl::Cleared { why, .. } => {
                 if let Some(why) = why {
@@ -169,8 +162,9 @@ impl Control {
         self.moves.under_way.take_if(|m| m.cleared && m.phase == Phase::Clearing);
     }
 
-    /// Requests go to its new core from now on, and each core says when it has sent its last one to the old.
-    fn switch(&mut self, pg: PgId, source: CoreId, to: CoreId, fx: &mut Fx) {
+    /// The PG goes. Requests and orders go to its new core from now on, and each core says when it has sent its last to the old.
+    fn cross(&mut self, pg: PgId, source: CoreId, to: CoreId, fx: &mut Fx) {
+        fx.push(Effect::Shard { core: source, input: shard::Input::Cross { pg: pg.into() } });
         if let Some(entry) = self.holdings.entries.get_mut(&pg) {
             entry.core = to;
         }
@@ -180,12 +174,6 @@ impl Control {
             let (view, orders) = (view.clone(), Vec::new());
             fx.push(Effect::Shard { core, input: shard::Input::Map { view, orders } });
             fx.push(Effect::Shard { core, input: shard::Input::Switch { pg: pg.into(), source } });
-        }
-    }
-
-    fn take_held_maps(&mut self, now: Time, fx: &mut Fx) {
-        for (maps, from) in std::mem::take(&mut self.moves.held_maps) {
-            self.on_maps(now, &maps, &from, fx);
         }
     }
 
@@ -200,13 +188,15 @@ impl Control {
     /// Why no PG may move now.
     fn no_move_because(&self) -> Option<&'static str> {
         let all_rest = self.holdings.entries.values().all(|e| e.holding != Holding::Leaving);
-        let is_at_rest = |phase| !matches!(phase, PgPhase::Loading | PgPhase::Peering | PgPhase::Removing);
+        let is_at_rest = |phase| !matches!(phase, PgPhase::Loading | PgPhase::Removing);
         match () {
             () if self.life.is_stopping() => Some("the OSD is stopping"),
             () if !self.is_up() => Some("the OSD is not up"),
             () if self.moves.under_way.is_some() => Some("another PG is moving"),
             () if !all_rest => Some("PGs are being removed"),
-            () if !self.pg_reports.values().all(|r| is_at_rest(r.phase)) => Some("PGs are splitting"),
+            () if !self.pg_reports.values().all(|r| is_at_rest(r.phase)) => {
+                Some("PGs are being read, split or removed")
+            }
             () => None,
         }
     }
@@ -234,10 +224,7 @@ impl Control {
         if self.no_move_because().is_some() {
             return;
         }
-        let map = self.history.map.as_deref();
-        let has_one_copy = |pg: &PgId| map.is_some_and(|map| has_one_copy(map, *pg));
-        let is_served = |pg: &PgId| self.pg_reports.get(pg).is_some_and(|r| r.phase == PgPhase::Active);
-        let may_move = |pg: &PgId| has_one_copy(pg) && is_served(pg);
+        let may_move = |pg: &PgId| self.pg_reports.get(pg).is_some_and(|r| r.status.is_at_rest);
         let held = self.holdings.entries.iter();
         let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && may_move(pg));
         let Some((pg, to)) = unevenness(held, self.config.cores) else { return };
@@ -251,7 +238,7 @@ impl Control {
     fn want_move(&mut self, pg: PgId, to: CoreId) {
         if let Some(entry) = self.holdings.entries.get(&pg) {
             self.moves.under_way =
-                Some(Move { pg, from: entry.core, to, phase: Phase::Asked, cleared: false });
+                Some(Move { pg, from: entry.core, to, phase: Phase::Asked, is_ended: false, cleared: false });
         }
     }
 
@@ -270,10 +257,6 @@ impl Control {
         };
         if from == to {
             return Answer::invalid(format!("{pg} is on core {} already", to.0));
-        }
-        if !self.history.map.as_deref().is_some_and(|map| has_one_copy(map, pg)) {
-            let why = "PGs with more than one copy do not move between cores yet";
-            return Answer::error(errno::EOPNOTSUPP, format!("{pg} stays on core {}: {why}", from.0));
         }
         if let Some(why) = self.no_move_because() {
             return Answer::error(errno::EBUSY, why);
@@ -315,11 +298,6 @@ impl Control {
         };
         Answer::json(args.format(), &out)
     }
-}
-
-/// The pool keeps one copy of each object.
-fn has_one_copy(map: &OsdMap, pg: PgId) -> bool {
-    map.pools.get(&pg.pool).is_some_and(|pool| pool.size <= 1)
 }
 
 /// A PG that should go, and to which core: of the pool that is the most uneven between the two.
@@ -398,13 +376,14 @@ mod tests {
         let ends = [ToControl::Moved { pg: id }, ToControl::Stayed { pg: id, why }];
         for (i, end) in ends.into_iter().enumerate() {
             let (from, to) = (CoreId(0), CoreId(1));
-            control.moves.under_way = Some(Move { pg, from, to, phase: Phase::Closing, cleared: false });
+            control.moves.under_way =
+                Some(Move { pg, from, to, phase: Phase::Crossing, is_ended: false, cleared: false });
             let mut fx = Effects::new();
             let [moved, given_up, moving] = control.moves.counters().map(|counter| counter.value);
             assert_eq!([moved, given_up], [Reading::Total(i as u64), Reading::Total(0)]);
             assert_eq!(moving, Reading::Level(1));
-            control.on_move_said(Time::ZERO, from, end, &mut fx);
-            control.on_move_said(Time::ZERO, to, ToControl::Cleared { pg: id, why: None }, &mut fx);
+            control.on_move_said(Time::ZERO, end, &mut fx);
+            control.on_move_said(Time::ZERO, ToControl::Cleared { pg: id, why: None }, &mut fx);
         }
         let counts = control.moves.counters().map(|counter| counter.value);
         assert_eq!(counts, [Reading::Total(1), Reading::Total(1), Reading::Level(0)]);

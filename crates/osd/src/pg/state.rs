@@ -67,7 +67,7 @@ pub struct Pg {
     pub commit_waiters: VecDeque<CommitWaiter>,
     /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
-    /// Orders that came while the PG was being read, or waits for the log that a split divides.
+    /// Orders that came while the PG was being read or between two cores, or waits for the log that a split divides.
     pub after_loading: Vec<PgOrder>,
     /// The last request, or write of a primary.
     pub used_at: Time,
@@ -77,7 +77,7 @@ pub struct Pg {
     pub is_log_wanted: bool,
     /// The monitor's word that the PG is new since this map, until the interval ends or the PG serves.
     pub created_anew: Option<Epoch>,
-    /// It is between two cores.
+    /// It goes to another core, or comes from one.
     pub moving: Option<Moving>,
     /// `FORCED_RECOVERY` and `FORCED_BACKFILL`, until the PG is clean.
     pub forced: PgState,
@@ -163,7 +163,7 @@ impl Pg {
         match (&self.moving, self.phase) {
             (Some(Moving::Departing(_)), _) => "departing",
             (Some(Moving::Departed { .. }), _) => "departed",
-            (Some(Moving::Arriving), _) => "arriving",
+            (Some(Moving::Arriving(_)), _) => "arriving",
             (None, PgPhase::Loading) => "loading",
             (None, PgPhase::Removing) => "removing",
             (None, PgPhase::Unreadable) => "unreadable",

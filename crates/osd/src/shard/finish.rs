@@ -356,7 +356,7 @@ impl Shard {
             Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
             Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
             Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
-            Some(Pending::Arrival(pg)) => self.on_arrived(pg, fx),
+            Some(Pending::Arrival(pg)) => self.on_arrived(now, pg, fx),
             Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
             Some(Pending::Nobody) | None => {}
             Some(

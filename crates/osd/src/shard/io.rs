@@ -92,11 +92,11 @@ pub enum Input {
         to: CoreId,
         cores: u16,
     },
-    /// It may hold its requests back now.
-    Close {
+    /// It goes now. It was [`ToControl::Drained`], and no order has come to it since.
+    Cross {
         pg: SpgId,
     },
-    /// It is to stay after all, if that can still be.
+    /// It is to stay after all.
     Stay {
         pg: SpgId,
     },
@@ -288,8 +288,8 @@ pub enum ToControl {
         objects: u64,
         object: HObject,
     },
-    /// A PG that moves is copied but for a little: may it hold its requests back?
-    Ready {
+    /// A PG that moves is copied, and holds what comes: may it go?
+    Drained {
         pg: SpgId,
     },
     /// A PG that moves is not going to.
@@ -297,11 +297,7 @@ pub enum ToControl {
         pg: SpgId,
         why: String,
     },
-    /// It is durable here, and requests are to come here.
-    Arrived {
-        pg: SpgId,
-    },
-    /// It is served here.
+    /// It lives here.
     Moved {
         pg: SpgId,
     },

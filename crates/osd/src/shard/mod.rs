@@ -102,8 +102,6 @@ pub struct Shard {
     /// The PG that is leaving for another core.
     departing: Option<Key>,
     next_move: u64,
-    /// PGs that are coming from another core and have not come yet.
-    arriving: BTreeSet<SpgId>,
     /// PGs that cannot come: what an earlier move has left is in the way.
     obstructed: BTreeSet<SpgId>,
     /// PGs of which this OSD is the primary and that do not serve yet.
@@ -223,7 +221,6 @@ impl Shard {
             signals,
             departing: None,
             next_move: 0,
-            arriving: BTreeSet::new(),
             obstructed: BTreeSet::new(),
             peering: BTreeSet::new(),
             strays: BTreeMap::new(),
@@ -250,12 +247,12 @@ impl Shard {
     /// The first epoch since which this OSD is the PG's primary, if it serves the PG.
     pub fn served_since(&self, pg: SpgId) -> Option<Epoch> {
         let pg = self.pgs.get(*self.pg_by_id.get(&pg)?)?;
-        (pg.phase == PgPhase::Active && !pg.has_departed()).then_some(pg.history.same_primary_since)
+        (pg.phase == PgPhase::Active && pg.is_here()).then_some(pg.history.same_primary_since)
     }
 
-    /// The copies on this core.
+    /// The copies on this core. One that moves is on its old core, then in mail, then on its new one.
     pub fn copies(&self) -> impl Iterator<Item = &Pg> + '_ {
-        self.pgs.iter().map(|(_, pg)| pg)
+        self.pgs.iter().map(|(_, pg)| pg).filter(|pg| pg.is_here())
     }
 
     pub fn sessions(&self) -> impl Iterator<Item = ConnId> + '_ {
@@ -264,7 +261,7 @@ impl Shard {
 
     /// PGs whose objects are on this core, without those that are being removed.
     pub fn owned_pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
-        let is_owned = |pg: &&Pg| pg.phase != PgPhase::Removing && !pg.has_departed();
+        let is_owned = |pg: &&Pg| pg.phase != PgPhase::Removing && pg.is_here();
         self.pgs.iter().map(|(_, pg)| pg).filter(is_owned).map(|pg| pg.id)
     }
 
@@ -277,6 +274,9 @@ impl Shard {
     }
 
     fn submit(&mut self, pending: Pending, transaction: Transaction, fx: &mut Fx) -> Key {
+        if let Some(departing) = self.departing {
+            self.note_departing(departing, &transaction);
+        }
         let key = self.pending.insert(pending);
         fx.push(Effect::Submit { tag: Tag(key.to_u64()), transaction });
         key
@@ -340,13 +340,8 @@ impl Machine for Shard {
             Input::Usage(space) => self.space = Some(space),
             Input::Force { pg, flags } => self.force(pg, flags, fx),
             Input::Depart { pg, to, cores } => self.depart(now, pg, to, cores, fx),
-            Input::Close { pg } => self.close(pg),
-            Input::Stay { pg } => {
-                if let Some(key) = self.departing.filter(|key| self.pgs.get(*key).is_some_and(|p| p.id == pg))
-                {
-                    self.stay(now, key, "it was told to stay".into(), fx);
-                }
-            }
+            Input::Cross { pg } => self.cross(pg, fx),
+            Input::Stay { pg } => self.stay_as_told(now, pg, fx),
             Input::Switch { pg, source } => self.say(source, pg, moving::MoveMessage::Switched, fx),
             Input::Move { from, pg, message } => self.on_move(now, from, pg, message, fx),
             Input::Recreate { pg, epoch } => self.recreate(now, pg, epoch, fx),
@@ -392,7 +387,7 @@ impl Machine for Shard {
         for (key, pg) in self.pgs.iter() {
             assert_eq!(self.pg_by_id.get(&pg.id), Some(&key));
             assert!(pg.committed <= pg.progress.last_update);
-            let is_read = !matches!(pg.phase, PgPhase::Loading | PgPhase::Unreadable) && !pg.has_departed();
+            let is_read = !matches!(pg.phase, PgPhase::Loading | PgPhase::Unreadable) && pg.is_here();
             assert!(!is_read || pg.progress.log == pg.log.counts(), "{}: the log's counts", pg.id);
         }
         self.check_places();

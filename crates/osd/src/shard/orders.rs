@@ -184,13 +184,14 @@ impl Shard {
         let id = order.pg();
         let known = self.pg_by_id.get(&id).copied();
         if let Some(key) = known
-            && self.pgs[key].phase == PgPhase::Loading
+            && (self.pgs[key].phase == PgPhase::Loading || self.pgs[key].is_arriving())
         {
             return self.hold_order(key, order, fx);
         }
-        // A PG that is leaving for another core stays while its interval ends.
+        // A PG that is leaving for another core stays. What it has held is of the role that ends now.
         if let Some(key) = known {
-            self.stay(now, key, "the map changed".into(), fx);
+            debug_assert!(!self.pgs[key].has_departed(), "{id} has an order, and is on another core");
+            self.cancel_departure(key, "the map changed".into(), fx);
         }
         match (order, known) {
             (PgOrder::Interval { split_bits, created, is_birth, interval, past, .. }, _) => {
@@ -431,7 +432,7 @@ impl Shard {
     }
 
     pub(super) fn report(&mut self, now: Time, fx: &mut Fx) {
-        let here = self.pgs.iter().filter(|(_, pg)| !pg.has_departed());
+        let here = self.pgs.iter().filter(|(_, pg)| pg.is_here());
         let pgs = here.map(|(_, pg)| PgReport {
             pg: pg.id,
             phase: pg.phase,

@@ -179,7 +179,7 @@ impl Shard {
 
     /// The copy's log cannot be read any more.
     fn become_unreadable(&mut self, now: Time, key: Key, why: String, fx: &mut Fx) {
-        self.stay(now, key, "its log cannot be read".into(), fx);
+        self.cancel_departure(key, "its log cannot be read".into(), fx);
         self.end_role(key, PgPhase::Stray, fx);
         let own = self.config.osd.0;
         let pg = &mut self.pgs[key];

@@ -26,6 +26,7 @@ use osd::shard;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use store::moving::leftovers;
 use wire::messages::{Body, MOSDOp, Message};
 use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, SpgId, Uuid};
 
@@ -605,8 +606,15 @@ impl Node for OsdNode {
     }
 
     fn contents(&mut self) -> Option<(OsdId, Contents)> {
-        let stores = self.cores.iter_mut().map(|core| &mut core.store);
-        Some((self.config.osd, stores.flat_map(osd_sight::contents).collect()))
+        // A PG that moves between cores has two copies, of which one counts.
+        let placed = self.cores.iter_mut().enumerate().flat_map(|(at, core)| {
+            core.store.placed().into_iter().map(move |(collection, placed)| (at, collection, placed))
+        });
+        let left = leftovers(placed);
+        let of_core = |(at, core): (usize, &mut SimulatedCore)| {
+            osd_sight::contents(&mut core.store, |collection| !left.contains(&(at, collection)))
+        };
+        Some((self.config.osd, self.cores.iter_mut().enumerate().flat_map(of_core).collect()))
     }
 
     fn examine(&mut self) -> Result<(), String> {

@@ -9,13 +9,14 @@ use osd::node::Core;
 use osd::pg::log::LogLimits;
 use osd::pg::role::{Replica, Role};
 use osd::pg::{Pg, PgPhase};
+use osd::shard::Moving;
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
 use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
 
 /// The PGs on one core. `now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
-    let copies = core.copies().filter(|pg| look.sees(pg.id) && pg.moving.is_none());
+    let copies = core.copies().filter(|pg| look.sees(pg.id));
     let copies =
         copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing | PgPhase::Unreadable));
     copies.map(|pg| sight(osd, pg, core.may_read(pg, now), limits, look)).collect()
@@ -25,6 +26,8 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
     let role = match &pg.role {
         Role::None => PgRole::Idle,
         Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
+        // It holds its requests: see `osd::shard::moving`.
+        Role::Primary(_) if matches!(pg.moving, Some(Moving::Arriving(_))) => PgRole::Primary(Service::None),
         Role::Primary(_) if pg.phase == PgPhase::Active => {
             PgRole::Primary(if may_read { Service::ReadsAndWrites } else { Service::Writes })
         }
@@ -84,13 +87,14 @@ pub(super) fn read_without_lease(core: &Core, now: Time, message: &Message) -> O
     (serves && !is_leased).then(|| format!("answers a read of PG {} without its leases", reply.pg))
 }
 
-/// Reads all objects of all PGs in a core's stores.
-pub(super) fn contents(store: &mut OsdStore) -> Contents {
-    let collections = store.collections();
-    let pgs = collections.into_iter().filter_map(|collection| match collection {
-        Collection::Pg(pg) => Some(pg),
-        Collection::Meta => None,
-    });
+/// Reads all objects of the PGs in a core's stores whose copies there count.
+pub(super) fn contents(store: &mut OsdStore, counts: impl Fn(Collection) -> bool) -> Contents {
+    let collections = store.placed().into_iter().map(|(collection, _)| collection);
+    let pgs =
+        collections.filter(|collection| counts(*collection)).filter_map(|collection| match collection {
+            Collection::Pg(pg) => Some(pg),
+            Collection::Meta => None,
+        });
     pgs.map(|pg| (pg, pg_contents(store, pg))).collect()
 }
 

@@ -142,9 +142,9 @@ impl OsdStore {
         self.shards().set_compression(pools);
     }
 
-    /// PGs and the OSD's own collection, without those that have not arrived.
-    pub(super) fn collections(&mut self) -> Vec<Collection> {
-        self.shards().collections().into_iter().map(|(collection, _)| collection).collect()
+    /// PGs and the OSD's own collection, arrived or not.
+    pub(super) fn placed(&mut self) -> Vec<(Collection, Placed)> {
+        self.shards().placed()
     }
 
     pub(super) fn set_stalled(&mut self, is_stalled: bool) {

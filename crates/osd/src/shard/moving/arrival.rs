@@ -2,12 +2,45 @@
 
 use super::super::{Effect, Fx, Parked, Pending, Shard, ToControl};
 use super::{Early, MoveMessage, Moving, Traveller};
+use crate::pg::role::{Primary, Role};
+use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
 use machine::{ConnId, CoreId, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
 use wire::types::SpgId;
+
+/// A PG that comes from another core. It lives here when all three have happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    from: CoreId,
+    /// The PG itself is here. Before, there is only a place for it.
+    is_here: bool,
+    /// Its copy here counts.
+    is_durable: bool,
+    /// The source has sent all that came by way of it.
+    is_released: bool,
+}
+
+impl Pg {
+    /// A place for a PG that another core copies here.
+    pub(in crate::shard) fn is_expected(&self) -> bool {
+        matches!(self.moving, Some(Moving::Arriving(Arrival { is_here: false, .. })))
+    }
+
+    /// Its orders wait: it does not live here yet.
+    pub(in crate::shard) fn is_arriving(&self) -> bool {
+        matches!(self.moving, Some(Moving::Arriving(_)))
+    }
+
+    fn arrival(&mut self) -> Option<&mut Arrival> {
+        match &mut self.moving {
+            Some(Moving::Arriving(arrival)) => Some(arrival),
+            _ => None,
+        }
+    }
+}
 
 impl Shard {
     pub(super) fn begin_arrival(&mut self, from: CoreId, pg: SpgId, split_bits: u8, moves: u32, fx: &mut Fx) {
@@ -16,7 +49,9 @@ impl Shard {
             () if self.obstructed.contains(&pg) => "what an earlier move has left is in the way",
             () if self.pg_by_id.contains_key(&pg) => "it is there already",
             () => {
-                self.arriving.insert(pg);
+                let arrival = Arrival { from, is_here: false, is_durable: false, is_released: false };
+                let moving = Some(Moving::Arriving(arrival));
+                self.insert_pg(Pg { moving, ..Pg::new(pg, split_bits, PgPhase::Loading) });
                 let changes = vec![Change::BeginArrival { split_bits, moves }];
                 let transaction = Transaction { collection: Collection::Pg(pg), changes };
                 self.submit(Pending::Nobody, transaction, fx);
@@ -24,6 +59,11 @@ impl Shard {
             }
         };
         self.say(from, pg, MoveMessage::Refused { why }, fx);
+    }
+
+    /// The place for a PG that has not come yet.
+    fn expected(&self, pg: SpgId) -> Option<Key> {
+        self.pg_by_id.get(&pg).copied().filter(|key| self.pgs[*key].is_expected())
     }
 
     pub(super) fn take_part(
@@ -34,7 +74,7 @@ impl Shard {
         changes: Vec<Change>,
         fx: &mut Fx,
     ) {
-        if !self.arriving.contains(&pg) {
+        if self.expected(pg).is_none() {
             return;
         }
         if self.store_full && changes.iter().any(|change| !change.changed().any(|o| o.is_pg_meta())) {
@@ -48,52 +88,108 @@ impl Shard {
         self.say(from, pg, MoveMessage::Taken { lane }, fx);
     }
 
-    /// The PG stays where it was.
+    /// The PG stays where it was. Nothing was routed here meanwhile.
     pub(super) fn give_back(&mut self, pg: SpgId, fx: &mut Fx) {
-        match self.arriving.remove(&pg) {
-            true => self.clear_away(pg, CollectionRemoval::default(), fx),
-            false => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
-        }
+        let Some(key) = self.expected(pg) else {
+            return fx.push(Effect::Control(ToControl::Cleared { pg, why: None }));
+        };
+        let place = &self.pgs[key];
+        debug_assert!(place.parked.is_empty() && place.after_loading.is_empty(), "{pg} was not routed here");
+        self.remove_pg(key);
+        self.clear_away(pg, CollectionRemoval::default(), fx);
     }
 
-    /// It counts from this transaction on; requests wait until those that were held at the source are here.
+    /// It counts from this transaction on.
     pub(super) fn take_in(&mut self, now: Time, traveller: Traveller, mut changes: Vec<Change>, fx: &mut Fx) {
         let Traveller { mut pg, notifies } = traveller;
-        self.arriving.remove(&pg.id);
-        pg.moving = Some(Moving::Arriving);
+        let Some(key) = self.expected(pg.id) else {
+            debug_assert!(false, "{} has a place", pg.id);
+            return;
+        };
+        let place = &mut self.pgs[key];
+        pg.parked = std::mem::take(&mut place.parked);
+        pg.after_loading = std::mem::take(&mut place.after_loading);
+        pg.moving = place.moving.take();
+        if let Some(arrival) = pg.arrival() {
+            arrival.is_here = true;
+        }
         pg.moves += 1;
         pg.is_awake = false;
         let collection = pg.collection;
-        let key = self.insert_pg(pg);
+        self.pgs[key] = pg;
         self.stay_awake(now, key);
         self.adopt_watches(now, key, notifies);
         changes.push(Change::Arrive);
         self.submit(Pending::Arrival(key), Transaction { collection, changes }, fx);
     }
 
-    pub(in crate::shard) fn on_arrived(&mut self, key: Key, fx: &mut Fx) {
-        if let Some(pg) = self.pgs.get(key) {
-            fx.push(Effect::Control(ToControl::Arrived { pg: pg.id }));
+    pub(in crate::shard) fn on_arrived(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        if let Some(arrival) = self.pgs.get_mut(key).and_then(Pg::arrival) {
+            arrival.is_durable = true;
+            self.live_here(now, key, fx);
         }
     }
 
-    /// No request comes by way of the source any more: first those that did, then those that came here.
-    pub(super) fn go_on_here(
+    /// No request and no statement comes by way of the source any more. Those that did go before those that came here.
+    pub(super) fn on_released(
         &mut self,
         now: Time,
         id: SpgId,
-        held: Vec<Parked>,
+        parked: Vec<Parked>,
         statements: Early,
         fx: &mut Fx,
     ) {
         let Some(&key) = self.pg_by_id.get(&id) else { return };
         let pg = &mut self.pgs[key];
+        let Some(arrival) = pg.arrival() else { return };
+        arrival.is_released = true;
+        let direct = std::mem::replace(&mut pg.parked, parked.into());
+        pg.parked.extend(direct);
+        for statement in statements.into_iter().rev() {
+            self.early.push_front(statement);
+        }
+        self.live_here(now, key, fx);
+    }
+
+    /// The PG lives here from now on, if all of it has come: first its orders, which may end its role, then what has waited.
+    fn live_here(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let id = pg.id;
+        let Some(&mut Arrival { from, is_here: true, is_durable: true, is_released: true }) = pg.arrival()
+        else {
+            return;
+        };
         pg.moving = None;
-        let direct = std::mem::take(&mut pg.parked);
-        // What names a map that we have not seen either waits for it, and so does whatever its client sent later.
+        self.note_strays(key);
+        self.forget_ended_strays(fx);
+        self.obey_held_orders(now, key, fx);
+        if self.pgs.get(key).is_some() {
+            // The source's links may have lost any number of statements since.
+            self.repeat_statements(now, key, None, fx);
+            self.release_travellers(now, key, fx);
+        }
+        self.take_statements_of(now, id, fx);
+        self.say(from, id, MoveMessage::Settled, fx);
+        fx.push(Effect::Control(ToControl::Moved { pg: id }));
+    }
+
+    /// Copies on OSDs that are no members: see [`Shard::forget_ended_strays`].
+    fn note_strays(&mut self, key: Key) {
+        let Role::Primary(primary) = &self.pgs[key].role else { return };
+        let Primary { peers, members, .. } = &**primary;
+        for (osd, peer) in peers.iter().filter(|(osd, _)| !members.contains(osd)) {
+            self.strays.entry((*osd, peer.up_from)).or_default().insert(key);
+        }
+    }
+
+    /// A request that names a map that this core has not seen waits for it, and so does whatever its client sent later.
+    fn release_travellers(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        let id = pg.id;
         let mut waiting_conns: BTreeSet<ConnId> = BTreeSet::new();
         let epoch = self.view.epoch;
-        let (early, ready): (Vec<_>, Vec<_>) = held.into_iter().chain(direct).partition(|p| {
+        let parked: VecDeque<Parked> = std::mem::take(&mut pg.parked);
+        let (early, ready): (Vec<_>, Vec<_>) = parked.into_iter().partition(|p| {
             let waits = waiting_conns.contains(&p.conn) || p.op.epoch > epoch;
             if waits {
                 waiting_conns.insert(p.conn);
@@ -109,9 +205,5 @@ impl Shard {
         for parked in ready {
             self.dispatch(now, parked, fx);
         }
-        for (from, message, held) in statements {
-            self.on_peer(now, from, message, held, fx);
-        }
-        fx.push(Effect::Control(ToControl::Moved { pg: id }));
     }
 }

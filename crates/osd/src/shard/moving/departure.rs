@@ -2,11 +2,15 @@
 //!
 //! The objects are copied in the order of their listing, a few at a time ([`LANES`]), each in bounded steps. An object that
 //! changes behind the cursor is noted as dirty and copied again, as a whole, in rounds, each of what the one before it has
-//! left behind. When little is left, requests are held, what is under way comes to its end, and the rest is copied.
+//! left behind. When little is left, the PG closes: what comes is held, what is under way comes to its end, and the rest is
+//! copied. All transactions of the core pass [`Shard::note_departing`], so it does not matter whose change it is.
 
+use super::super::session::Session;
+use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::{MoveMessage, Moving, Traveller};
 use crate::ops::INFO_ATTR;
+use crate::pg::role::{Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase, meta};
 use crate::slab::Key;
 use machine::{CoreId, Time};
@@ -29,8 +33,11 @@ const CLOSE_AT_MOST: usize = 1024;
 const DIRTY_MAX: usize = 100_000;
 /// How long clients have the core to themselves between two batches, at most.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A PG that is not quiet so long after it closed stays: clients wait meanwhile.
+pub const CLOSED_MAX: Duration = Duration::from_secs(2);
 /// Log entries in one transaction.
 const LOG_PART: usize = 256;
+const NOT_AT_REST: &str = "it is not clean and complete";
 /// Of parts whose end nobody waits for.
 const NO_LANE: usize = usize::MAX;
 
@@ -53,10 +60,12 @@ pub struct Departure {
     batch_left: usize,
     batch_began: Time,
     paused: bool,
-    /// The control machine has been asked whether requests may be held.
-    asked: bool,
-    /// Requests are held.
-    closed: bool,
+    /// Closed since then: what comes is held.
+    closed_at: Option<Time>,
+    /// Everything is copied and nothing is under way. The control machine decides whether the PG goes.
+    is_drained: bool,
+    /// Cores that send no more by the old routes. Their word may come before the control machine's.
+    switched: u16,
     failed: Option<String>,
 }
 
@@ -80,11 +89,16 @@ impl Departure {
         self.lanes.iter().all(Option::is_none)
     }
 
+    fn is_closed(&self) -> bool {
+        self.closed_at.is_some()
+    }
+
     /// A transaction with these changes is about to be submitted.
     fn note(&mut self, changes: &[Change]) {
         for object in changes.iter().flat_map(Change::changed).filter(|object| !object.is_pg_meta()) {
             // While a listing is under way nobody knows where it will end, nor whether it will see this.
             let may_be_listed = self.listing || self.cursor.as_ref().is_none_or(|cursor| object < cursor);
+            debug_assert!(!self.is_drained, "{object:?} changes and its PG is about to go");
             if may_be_listed && !self.dirty.contains(object) {
                 self.dirty.insert(object.clone());
             }
@@ -96,28 +110,94 @@ impl Departure {
 }
 
 impl Pg {
-    /// Requests wait: it goes to another core, or has just come from one.
+    /// Requests wait: it goes to another core, or comes from one.
     pub(in crate::shard) fn holds_requests(&self) -> bool {
         match &self.moving {
             None => false,
-            Some(Moving::Departing(departure)) => departure.closed,
-            Some(Moving::Departed { .. } | Moving::Arriving) => true,
+            Some(Moving::Departing(departure)) => departure.is_closed(),
+            Some(Moving::Departed { .. } | Moving::Arriving(_)) => true,
         }
     }
 
-    /// It is only here to hold requests that came too late.
+    /// Statements wait. A primary needs its members' acknowledgements until all of its writes have them.
+    pub(in crate::shard) fn holds_statements(&self) -> bool {
+        match &self.moving {
+            None => false,
+            Some(Moving::Departing(departure)) => {
+                departure.is_drained || departure.is_closed() && matches!(self.role, Role::Replica(_))
+            }
+            Some(Moving::Departed { .. } | Moving::Arriving(_)) => true,
+        }
+    }
+
+    /// It is only here to hold what came too late.
     pub(in crate::shard) fn has_departed(&self) -> bool {
         matches!(self.moving, Some(Moving::Departed { .. }))
     }
 
-    /// Changes that are about to be submitted, for a copy that is being made.
-    pub(in crate::shard) fn note_changes(&mut self, changes: &[Change]) {
-        if let Some(Moving::Departing(departure)) = &mut self.moving {
-            departure.note(changes);
+    /// It has a role and objects on this core.
+    pub(in crate::shard) fn is_here(&self) -> bool {
+        !self.has_departed() && !self.is_expected()
+    }
+
+    /// The copy is as it should be, and so are those of the other members if this is the primary. Such a PG can go to another core.
+    pub(in crate::shard) fn is_at_rest(&self) -> bool {
+        let is_whole =
+            self.missing.is_empty() && self.progress.is_complete() && self.after_loading.is_empty();
+        let is_still = self.transfers.outgoing.is_empty() && self.transfers.incoming.is_empty();
+        is_whole
+            && is_still
+            && match &self.role {
+                Role::None => false,
+                Role::Replica(stage) => self.phase == PgPhase::Replica && *stage == Replica::Active,
+                Role::Primary(primary) => {
+                    self.phase == PgPhase::Active
+                        && primary.stage == Stage::Active
+                        && primary.is_clean
+                        && primary.marking.is_none()
+                        && primary.reservation.is_none()
+                }
+            }
+    }
+
+    /// No change of it is under way, here or on another member, and no answer.
+    fn is_settled(&self) -> bool {
+        let is_answered = match &self.role {
+            Role::Primary(primary) => {
+                self.committed == self.progress.last_update
+                    && primary.in_flight.is_empty()
+                    && primary.unacknowledged.is_empty()
+                    && primary.waiting_replies.is_empty()
+                    && primary.waiting_lists.is_empty()
+            }
+            // It hears with the next write what is durable everywhere.
+            Role::Replica(_) => true,
+            Role::None => false,
+        };
+        is_answered
+            && self.durable == self.progress.last_update
+            && self.commit_waiters.is_empty()
+            && self.scans.is_empty()
+            && !self.is_log_wanted
+    }
+
+    /// The copy is not good enough any more to be copied itself.
+    pub(in crate::shard) fn fail_departure(&mut self, why: &str) {
+        if let Some(departure) = self.departure() {
+            departure.failed.get_or_insert_with(|| why.to_owned());
         }
     }
 
-    fn departure(&mut self) -> Option<&mut Departure> {
+    /// It may be changed by a repair: it does not wait for the end of its move.
+    pub(in crate::shard) fn may_give_up_moving(&self) -> bool {
+        match &self.moving {
+            None => true,
+            Some(Moving::Departing(departure)) => !departure.is_drained,
+            Some(Moving::Departed { .. } | Moving::Arriving(_)) => false,
+        }
+    }
+
+    fn departure(&mut self) -> Option<&mut Box<Departure>> {
         match &mut self.moving {
             Some(Moving::Departing(departure)) => Some(departure),
             _ => None,
@@ -130,13 +210,9 @@ impl Shard {
     pub(in crate::shard) fn depart(&mut self, now: Time, id: SpgId, to: CoreId, cores: u16, fx: &mut Fx) {
         let key = self.pg_by_id.get(&id).copied();
         // A stray waits for its primary's statements, and is soon removed.
-        let is_alone =
-            |pg: &Pg| pg.role.primary().is_some_and(|primary| primary.members.is_empty() && primary.is_clean);
-        let can = |pg: &Pg| {
-            pg.phase == PgPhase::Active && is_alone(pg) && pg.moving.is_none() && pg.missing.is_empty()
-        };
+        let can = |pg: &Pg| pg.is_at_rest() && pg.moving.is_none();
         let Some(key) = key.filter(|key| can(&self.pgs[*key]) && self.departing.is_none()) else {
-            fx.push(Effect::Control(ToControl::Stayed { pg: id, why: "it is not at rest".into() }));
+            fx.push(Effect::Control(ToControl::Stayed { pg: id, why: NOT_AT_REST.into() }));
             return self.say(to, id, MoveMessage::Abandon, fx);
         };
         self.next_move += 1;
@@ -154,8 +230,9 @@ impl Shard {
             batch_left: BATCH,
             batch_began: now,
             paused: false,
-            asked: false,
-            closed: false,
+            closed_at: None,
+            is_drained: false,
+            switched: 0,
             failed: None,
         })));
         let (split_bits, moves) = (pg.split_bits, pg.moves + 1);
@@ -173,8 +250,12 @@ impl Shard {
         if let Some(why) = departure.failed.take() {
             return self.stay(now, key, why, fx);
         }
-        if departure.paused {
+        if departure.paused || departure.is_drained {
             return;
+        }
+        if departure.closed_at.is_some_and(|at| now >= at + CLOSED_MAX) {
+            let why = format!("it was not quiet {} s after it had closed", CLOSED_MAX.as_secs());
+            return self.stay(now, key, why, fx);
         }
         self.fill_lanes(key, fx);
         let Some(departure) = self.pgs[key].departure() else { return };
@@ -183,7 +264,7 @@ impl Shard {
         }
         if departure.batch_left == 0 {
             departure.batch_left = BATCH;
-            if !departure.closed && self.pause(now, key) {
+            if !departure.is_closed() && self.pause(now, key) {
                 return;
             }
             return self.go_on_departing(now, fx);
@@ -195,32 +276,54 @@ impl Shard {
             return self.list_next(key, fx);
         }
         let (dirty, last) = (departure.dirty.len(), departure.rounds >= ROUNDS_MAX);
-        if !departure.closed && dirty > CLOSE_AT && !last {
+        if departure.is_closed() {
+            return self.go_on_closing(now, key, fx);
+        }
+        if dirty > CLOSE_AT && !last {
             departure.rounds += 1;
             return self.copy_dirty(now, key, fx);
         }
-        if !departure.closed {
-            if dirty > CLOSE_AT_MOST {
-                return self.stay(
-                    now,
-                    key,
-                    format!("{dirty} of its objects changed while the others were copied"),
-                    fx,
-                );
-            }
-            if !std::mem::replace(&mut departure.asked, true) {
-                fx.push(Effect::Control(ToControl::Ready { pg: self.pgs[key].id }));
-            }
-            return;
+        if dirty > CLOSE_AT_MOST {
+            let why = format!("{dirty} of its objects changed while the others were copied");
+            return self.stay(now, key, why, fx);
         }
+        // The log goes along. It is read before anybody waits.
+        if self.wake_log(key, fx) {
+            self.close(now, key, fx);
+        }
+    }
+
+    /// What comes is held from now on.
+    fn close(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        if !self.pgs[key].is_at_rest() {
+            return self.stay(now, key, NOT_AT_REST.into(), fx);
+        }
+        if let Some(departure) = self.pgs[key].departure() {
+            departure.closed_at = Some(now);
+            self.timers.insert((now + CLOSED_MAX, Timer::Move(key)));
+            self.go_on_closing(now, key, fx);
+        }
+    }
+
+    fn go_on_closing(&mut self, now: Time, key: Key, fx: &mut Fx) {
         if !self.is_quiet(key) {
             return;
         }
-        if dirty > 0 {
+        let Some(departure) = self.pgs[key].departure() else { return };
+        if !departure.dirty.is_empty() {
             return self.copy_dirty(now, key, fx);
         }
-        if self.wake_log(key, fx) {
-            self.hand_over(key, fx);
+        departure.is_drained = true;
+        fx.push(Effect::Control(ToControl::Drained { pg: self.pgs[key].id }));
+    }
+
+    /// A transaction is about to be submitted: a copy that is being made must have its changes, too.
+    pub(in crate::shard) fn note_departing(&mut self, key: Key, transaction: &Transaction) {
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| pg.collection == transaction.collection) else {
+            return;
+        };
+        if let Some(departure) = pg.departure() {
+            departure.note(&transaction.changes);
         }
     }
 
@@ -234,7 +337,7 @@ impl Shard {
         for lane in 0..LANES {
             let pg = &mut self.pgs[key];
             let Some(departure) = pg.departure() else { return };
-            if departure.lanes[lane].is_none() && (departure.batch_left > 0 || departure.closed) {
+            if departure.lanes[lane].is_none() && (departure.batch_left > 0 || departure.is_closed()) {
                 let Some((object, again)) = departure.queue.pop_front() else { continue };
                 departure.batch_left = departure.batch_left.saturating_sub(1);
                 let copy = ObjectCopy::new(object, again);
@@ -275,7 +378,7 @@ impl Shard {
             return false;
         }
         departure.paused = true;
-        self.timers.insert((now + took, super::super::watches::Timer::Move(key)));
+        self.timers.insert((now + took, Timer::Move(key)));
         true
     }
 
@@ -336,40 +439,60 @@ impl Shard {
         self.departing.filter(|key| self.pgs.get(*key).is_some_and(|p| p.id == pg))
     }
 
-    /// From now on requests are held.
-    pub(in crate::shard) fn close(&mut self, pg: SpgId) {
-        if let Some(departure) = self.departing_pg(pg).and_then(|key| self.pgs[key].departure()) {
-            departure.closed = true;
-            departure.paused = false;
-        }
-    }
-
-    /// Nothing of the PG's is under way but the copying.
+    /// Nothing of the PG's is under way but the copying, and its clients have heard everything.
     fn is_quiet(&self, key: Key) -> bool {
         let pg = &self.pgs[key];
         let is_its = |pending: &Pending| match pending {
             Pending::Op(op) => op.pg == key,
             Pending::List(list) => list.pg == key,
-            Pending::Entry { pg, .. } | Pending::Log { pg, .. } => *pg == key,
+            Pending::Entry { pg, .. } | Pending::Log { pg, .. } | Pending::Progress { pg, .. } => *pg == key,
             Pending::CreatePg(pg) | Pending::LoadPg(pg) => *pg == key,
+            Pending::PushRead(step) | Pending::PushWrite(step) => step.pg == key,
+            Pending::InfoRead(read) => read.is_of(key),
+            Pending::Scan(step) => step.pg == key,
             _ => false,
         };
-        pg.committed == pg.progress.last_update
-            && pg.commit_waiters.is_empty()
+        let is_holding_back = |session: &Session| {
+            session.backoffs.contains_key(&pg.id) || session.unacknowledged_backoffs.contains_key(&pg.id)
+        };
+        pg.is_at_rest()
+            && pg.is_settled()
+            && !self.reservations.knows(key)
+            && !self.due.contains(&key)
             && !self.pending.iter().any(|(_, pending)| is_its(pending))
+            && !self.sessions.values().any(is_holding_back)
+    }
+
+    /// The control machine sends the PG's orders to the destination from now on.
+    pub(in crate::shard) fn cross(&mut self, pg: SpgId, fx: &mut Fx) {
+        let is_drained = |key: &Key| matches!(&self.pgs[*key].moving, Some(Moving::Departing(departure)) if departure.is_drained);
+        match self.departing_pg(pg).filter(is_drained) {
+            Some(key) => self.hand_over(key, fx),
+            None => debug_assert!(false, "{pg} is told to go and does not wait for that"),
+        }
+    }
+
+    /// The control machine does not let it go.
+    pub(in crate::shard) fn stay_as_told(&mut self, now: Time, pg: SpgId, fx: &mut Fx) {
+        if let Some(key) = self.departing_pg(pg) {
+            self.stay(now, key, "it was told to stay".into(), fx);
+        }
     }
 
     /// All objects are copied and nothing changes them: the PG itself goes.
     fn hand_over(&mut self, key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         let (id, Some(departure)) = (pg.id, pg.departure()) else { return };
-        let (to, cores) = (departure.to, departure.cores);
+        let Departure { to, cores, switched, .. } = **departure;
         let mut stub = Pg::new(id, pg.split_bits, pg.phase);
-        stub.moving = Some(Moving::Departed { to, switched: 0, cores });
+        stub.moving = Some(Moving::Departed { to, switched, cores });
         stub.parked = std::mem::take(&mut pg.parked);
         let mut pg = std::mem::replace(pg, stub);
         pg.moving = None;
         self.departing = None;
+        self.strays.values_mut().for_each(|keys| {
+            keys.remove(&key);
+        });
         self.have_sent_again_elsewhere(&pg, fx);
         let meta = pg.meta.clone();
         let first = vec![Change::Touch { object: meta.clone() }];
@@ -379,7 +502,10 @@ impl Shard {
             let set = Change::OmapSet { object: meta.clone(), entries: part.to_vec() };
             self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: vec![set] }, fx);
         }
-        let changes = meta::set_history(&meta, &pg.history, &pg.progress).into();
+        let mut changes: Vec<Change> = meta::set_history(&meta, &pg.history, &pg.progress).into();
+        if !pg.damaged.is_empty() {
+            changes.push(meta::set_damaged(&meta, &pg.damaged));
+        }
         let notifies = self.leave_watches(key, &pg);
         let traveller = Box::new(Traveller { pg, notifies });
         self.say(to, id, MoveMessage::Finish { traveller, changes }, fx);
@@ -389,6 +515,10 @@ impl Shard {
     pub(super) fn on_switched(&mut self, id: SpgId, fx: &mut Fx) {
         let Some(&key) = self.pg_by_id.get(&id) else { return };
         let pg = &mut self.pgs[key];
+        if let Some(departure) = pg.departure() {
+            departure.switched += 1;
+            return;
+        }
         let Some(Moving::Departed { to, switched, cores }) = &mut pg.moving else { return };
         *switched += 1;
         if *switched < *cores {
@@ -406,7 +536,6 @@ impl Shard {
         self.remove_pg(key);
         let statements = self.take_early_of(id);
         self.say(to, id, MoveMessage::Release { parked, statements }, fx);
-        self.clear_away(id, CollectionRemoval::default(), fx);
     }
 
     pub(super) fn on_refused(&mut self, now: Time, pg: SpgId, why: &str, fx: &mut Fx) {
@@ -415,18 +544,25 @@ impl Shard {
         }
     }
 
-    /// The PG stays where it is, if it is leaving.
+    /// The PG stays where it is, if it is leaving, and goes on with what it has held.
     pub(in crate::shard) fn stay(&mut self, now: Time, key: Key, why: String, fx: &mut Fx) {
+        let id = self.pgs[key].id;
+        if self.cancel_departure(key, why, fx) {
+            self.release_parked(now, key, fx);
+            self.take_statements_of(now, id, fx);
+        }
+    }
+
+    /// The PG stays where it is. What it has held waits: an order that ends its role comes before. True if it was leaving.
+    pub(in crate::shard) fn cancel_departure(&mut self, key: Key, why: String, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
-        let (id, Some(departure)) = (pg.id, pg.departure()) else { return };
+        let (id, Some(departure)) = (pg.id, pg.departure()) else { return false };
         let to = departure.to;
         pg.moving = None;
         self.departing = None;
         fx.push(Effect::Control(ToControl::Stayed { pg: id, why }));
         self.say(to, id, MoveMessage::Abandon, fx);
-        for parked in std::mem::take(&mut self.pgs[key].parked) {
-            self.dispatch(now, parked, fx);
-        }
+        true
     }
 
     /// Removes a copy that does not count, a step at a time.

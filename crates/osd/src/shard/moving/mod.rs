@@ -2,26 +2,40 @@
 //!
 //! ```text
 //! control     source                                destination             every core
-//!   │ Depart ──▶ Begin ─────────────────────────────▶ an arriving copy
+//!   │ Depart ──▶ Begin ─────────────────────────────▶ a place, and an arriving copy
 //!   │            Part … (copies, while it serves) ──▶ submits; Taken ──▶ source
-//!   │ ◀── Ready  (little is left to copy)
-//!   │ Close ───▶ holds its requests; last Parts,
-//!   │            Finish (the PG itself) ────────────▶ takes it in, submits its arrival
-//!   │ ◀────────────────────────────────────── Arrived
+//!   │            closes: holds requests, last Parts,
+//!   │            waits for what is under way
+//!   │ ◀── Drained
+//!   │ Cross ───▶ Finish (the PG itself) ────────────▶ takes it in, submits its arrival
 //!   │ the new routes, then Switch ───────────────────────────────────────▶ Switched ──▶ source
-//!   │            Release (held requests) ───────────▶ goes on with them
-//!   │ ◀────────────────────────────────────── Moved
+//!   │            Release (held requests) ───────────▶ goes on with them, once the arrival is durable
+//!   │ ◀────────────────────────────────────── Moved; Settled ──▶ source
 //!   │ ◀── Cleared (the old copy is gone)
 //! ```
-//! Until `Finish` the source can give up: `Abandon`, and the destination removes what it has and says `Cleared`. Between
-//! `Close` and `Moved` the control machine lets no map change anything, so that no order finds the PG between two cores.
-//! What one core says to another arrives in order; hence `Switched` comes after every request that was sent by the old
-//! routes. [`departure`] is the source's part, [`arrival`] the destination's. What is stored where, and which copy counts
-//! after a crash, is the store's affair: [`store::moving`].
+//! **The point of no return is `Cross`.** Until then every order of a map reaches the source, and an order for the PG ends the
+//! move: `Abandon`, the destination removes what it has and says `Cleared`. The control machine knows which orders it gave, so it
+//! answers a `Drained` from before such an order with `Stay`. From `Cross` on it sends the PG's orders to the destination,
+//! which keeps them until the PG lives there. Nothing else of a map waits for a move.
+//!
+//! **A closed PG takes nothing in.** A primary holds its requests, and waits until every member has made its writes durable. A
+//! replica holds its primary's statements, and waits for its own store. Then the role has nothing under way, and goes along as
+//! it is. A PG that is not quiet [`CLOSED_MAX`] after it closed stays, and serves what it has held.
+//!
+//! What one core says to another arrives in order; hence `Switched` comes after every request and statement that was sent by the
+//! old routes. Links belong to cores: what the source's links lose after the move, and what they deliver late, is as if the
+//! links had broken. So the destination repeats the PG's statements, and each kind of statement about a PG at rest means the
+//! same in any order: writes name their predecessors, acknowledgements are cumulative, grants have numbers.
+//!
+//! [`departure`] is the source's part, [`arrival`] the destination's. What is stored where, and which copy counts after a crash,
+//! is the store's affair: [`store::moving`].
+//!
+//! [`CLOSED_MAX`]: departure::CLOSED_MAX
 
 mod arrival;
 mod departure;
 
+pub use arrival::Arrival;
 pub use departure::Departure;
 pub(super) use departure::Wanted;
 pub(super) use departure::restore_hint;
@@ -33,6 +47,7 @@ use crate::pg::Pg;
 use machine::CoreId;
 use std::fmt;
 use store::Change;
+use store::moving::CollectionRemoval;
 use wire::types::SpgId;
 
 /// What a PG is doing between two cores.
@@ -42,8 +57,8 @@ pub enum Moving {
     Departing(Box<Departure>),
     /// It has gone; requests that still come here are held, to follow it. `switched`: how many of `cores` send no more.
     Departed { to: CoreId, switched: u16, cores: u16 },
-    /// It is here, and requests wait for those that were held at the source.
-    Arriving,
+    /// A place for a PG that comes from another core, and then the PG itself. Requests, statements and orders wait.
+    Arriving(Arrival),
 }
 
 /// From one shard to another.
@@ -57,7 +72,7 @@ pub enum MoveMessage {
     Finish { traveller: Box<Traveller>, changes: Vec<Change> },
     /// The PG stays; what has been copied may go.
     Abandon,
-    /// What the source has held back, in order.
+    /// What the source has held back, in order. Nothing else comes by way of it.
     Release { parked: Vec<Parked>, statements: Early },
 
     /// To the source: a part is durable.
@@ -66,6 +81,8 @@ pub enum MoveMessage {
     Refused { why: &'static str },
     /// From every core: requests for the PG come no more from here.
     Switched,
+    /// The PG lives at the destination: the old copy may go.
+    Settled,
 }
 
 /// A PG in memory on its way.
@@ -99,10 +116,11 @@ impl super::Shard {
             MoveMessage::Part { lane, changes } => self.take_part(from, pg, lane, changes, fx),
             MoveMessage::Finish { traveller, changes } => self.take_in(now, *traveller, changes, fx),
             MoveMessage::Abandon => self.give_back(pg, fx),
-            MoveMessage::Release { parked, statements } => self.go_on_here(now, pg, parked, statements, fx),
+            MoveMessage::Release { parked, statements } => self.on_released(now, pg, parked, statements, fx),
             MoveMessage::Taken { lane } => self.on_taken(pg, lane),
             MoveMessage::Refused { why } => self.on_refused(now, pg, why, fx),
             MoveMessage::Switched => self.on_switched(pg, fx),
+            MoveMessage::Settled => self.clear_away(pg, CollectionRemoval::default(), fx),
         }
     }
 }

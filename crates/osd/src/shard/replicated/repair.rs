@@ -29,6 +29,12 @@ pub(in crate::shard) struct InfoRead {
     pub(super) used_for: InfoUse,
 }
 
+impl InfoRead {
+    pub(in crate::shard) fn is_of(&self, pg: Key) -> bool {
+        self.pg == pg
+    }
+}
+
 /// The step that waits for an info.
 #[derive(Debug)]
 pub(super) enum InfoUse {
@@ -46,11 +52,12 @@ impl Shard {
     /// Begins to repair an object if another OSD may have a copy. Requests on it wait from now on. False: nobody can help.
     pub(in crate::shard) fn begin_repair(&mut self, key: Key, object: &HObject, fx: &mut Fx) -> bool {
         let pg = &mut self.pgs[key];
+        let may_change = pg.may_give_up_moving();
         let Role::Primary(primary) = &mut pg.role else { return false };
         let recovery = &mut primary.recovery;
         let may_help = primary.stage == Stage::Active
             && !primary.peers.is_empty()
-            && pg.moving.is_none()
+            && may_change
             && !recovery.unrepairable.contains(object)
             && recovery.repairs.get(object).is_none_or(|repairs| *repairs < REPAIRS_MAX);
         if !may_help {
@@ -64,6 +71,7 @@ impl Shard {
         }
         *recovery.repairs.entry(object.clone()).or_default() += 1;
         primary.is_clean = false;
+        pg.fail_departure("an object of it is repaired");
         self.read_info(key, object.clone(), InfoUse::Repair, fx);
         true
     }

@@ -63,6 +63,11 @@ pub struct PlacesInUse {
 }
 
 impl Reservations {
+    /// The PG has a place here, or waits for one.
+    pub(in crate::shard) fn knows(&self, key: Key) -> bool {
+        self.local.knows(key) || self.lent.knows(key)
+    }
+
     /// The request of a PG that has a place here or waits for one.
     pub(super) fn request(&self, key: Key) -> Option<&PlaceRequest> {
         self.requests.get(&key)

@@ -31,7 +31,9 @@ impl Shard {
         fx: &mut Fx,
     ) {
         let known = self.pg_by_id.get(&message.pg).copied();
+        let is_between = known.is_some_and(|key| self.pgs[key].holds_statements());
         let waits = message.epoch > self.view.epoch
+            || is_between
             || known.is_some_and(|key| {
                 let pg = &self.pgs[key];
                 pg.phase == PgPhase::Loading || message.interval > pg.interval.since
@@ -40,7 +42,8 @@ impl Shard {
             if message.epoch > self.view.epoch {
                 fx.push(Effect::Control(ToControl::WantMap { epoch: message.epoch }));
             }
-            if self.early.len() < EARLY_MAX {
+            // A PG at rest has nobody who would ask again. So much as it waits for is bounded by the budget for messages.
+            if is_between || self.early.len() < EARLY_MAX {
                 self.early.push_back((from, message, held));
             }
             return;
@@ -189,7 +192,8 @@ impl Shard {
         only: Option<i32>,
         fx: &mut Fx,
     ) {
-        let Some(pg) = self.pgs.get_mut(key) else { return };
+        // One that arrives repeats everything when it lives here.
+        let Some(pg) = self.pgs.get_mut(key).filter(|pg| !pg.is_arriving()) else { return };
         let concerns = |osd: i32| only.is_none_or(|only| only == osd);
         let primary_osd = pg.interval.primary;
         match &mut pg.role {

@@ -11,6 +11,8 @@ use wire::types::{Eversion, HObject, PastIntervals, PgCopyInfo, PgState};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgStatus {
     pub is_primary: bool,
+    /// Clean and complete: the copy can go to another core.
+    pub is_at_rest: bool,
     /// Meaningful on the primary.
     pub state: PgState,
     pub interval: Arc<Interval>,
@@ -73,6 +75,7 @@ impl Shard {
             past: pg.past.clone(),
             missing: pg.missing.len(),
             last_backfill: Some(pg.progress.last_backfill.0.clone()),
+            is_at_rest: pg.is_at_rest(),
             ..PgStatus::default()
         };
         if pg.phase == PgPhase::Unreadable {

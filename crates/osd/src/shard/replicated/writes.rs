@@ -298,7 +298,6 @@ fn append_entry(
     mut changes: Vec<Change>,
     trim: impl FnOnce(&mut Pg) -> Option<Trimmed>,
 ) -> Transaction {
-    pg.note_changes(&changes);
     pg.progress.last_update = entry.version;
     let trimmed = trim(pg);
     let LogCounts { entries, duplicates } = pg.log.counts();
