@@ -7,7 +7,9 @@ import socket
 import time
 
 import harness
+import replicated
 from harness import SHOAL, ClusterTest, eventually, run
+from replicated import ReplicatedTest
 from test_death import SEED, Librados, StockTool, Worker, get_further
 
 
@@ -263,3 +265,53 @@ class MovesInMemory(ClusterTest):
             self.assertEqual(len(pgs), len(set(pgs)))
             for name, value in data.items():
                 self.assertEqual(self.client.rados("-p", pool, "get", name, "-").out, value, name)
+
+
+class ReplicatedMoves(ReplicatedTest):
+    """Primaries and replicas of a pool of size 3 move on all OSDs at once."""
+
+    @classmethod
+    def make_cluster(cls):
+        return replicated.make_cluster(cls.OSDS, "--cores", "2")
+
+    def socket(self, osd):
+        return self.cluster.dir / f"osd.{osd}.asok"
+
+    def moved(self, osd):
+        """Moves since the OSD's start."""
+        return (ask(self.socket(osd), "pg cores") or {"moved": 0})["moved"]
+
+    def test_copies_move_under_load_and_when_an_osd_dies(self):
+        pool = self.make_pool("copies", pgs=8)
+        load = self.load(pool)
+        movers = [Mover(SEED + osd, self.socket(osd)) for osd in self.osds()]
+        for mover in movers:
+            mover.start()
+        try:
+            eventually(lambda: all(self.moved(osd) >= 8 for osd in self.osds()), 180)
+            self.goes_on(load)
+            for osd in (2, 0):
+                self.kill(osd)
+                self.goes_on(load)
+                self.start(osd)
+                self.wait_up(osd)
+                self.goes_on(load)
+            self.pgs.wait_clean()
+            began = [self.moved(osd) for osd in self.osds()]
+            eventually(lambda: all(self.moved(osd) >= began[osd] + 3 for osd in self.osds()), 180)
+        finally:
+            for mover in movers:
+                mover.stop.set()
+            for mover in movers:
+                mover.join(60)
+        self.assertEqual([mover.problem for mover in movers if mover.problem], [])
+        for osd in self.osds():
+            now = eventually(lambda: (now := ask(self.socket(osd), "pg cores")) and not now["moving"] and now)
+            pgs = [pg["pgid"] for pg in now["pgs"]]
+            self.assertEqual(len(pgs), len(set(pgs)))
+            print(f"osd.{osd}: {now['moved']} moves and {now['given_up']} given up since its start")
+        self.goes_on(load)
+        load.stop()
+        self.pgs.wait_clean()
+        self.verify_each_copy(load, pool)
+        self.assert_right(load)

@@ -611,3 +611,34 @@ fn stopped_or_removed_pg_cancels_its_move_without_remains() {
         assert_eq!(c.cores[0].store.placed().is_empty(), is_removed);
     }
 }
+
+/// The order waits at the destination until the PG lives there.
+#[test]
+fn order_behind_point_of_no_return_waits_for_arrival() {
+    let child = SpgId::from(PgId { pool: harness::POOL, seed: 1 });
+    let split = || PgOrder::Split { pg: pg(), split_bits: 1, children: vec![(child, 1)], epoch: 12 };
+    let collections = |c: &Cluster| c.cores[1].store.placed().iter().map(|(c, _)| *c).collect::<Vec<_>>();
+    let pgs = |pgs: &[SpgId]| pgs.iter().map(|pg| Collection::Pg(*pg)).collect::<Vec<_>>();
+    for turns in [0, 3, 10, 30] {
+        let orders = [PgOrder::Idle { pg: pg() }, PgOrder::Remove { pg: pg() }, split()];
+        for (order, left) in orders.into_iter().zip([pgs(&[pg()]), Vec::new(), pgs(&[pg(), child])]) {
+            let mut c = Cluster::new(17);
+            c.cut_every = u64::MAX;
+            (0..OBJECTS).for_each(|object| c.append(1, object));
+            c.settle();
+            c.depart();
+            while c.at == 0 {
+                c.turn();
+            }
+            for _ in 0..turns {
+                c.turn();
+            }
+            c.epoch += 1;
+            c.map(vec![order.clone()]);
+            c.settle();
+            assert_eq!((c.moved, c.cleared, c.stayed.len()), (1, 1, 0), "{order:?} after {turns} turns");
+            assert_eq!(c.cores[0].store.placed(), []);
+            assert_eq!(collections(&c), left, "{order:?} after {turns} turns");
+        }
+    }
+}
