@@ -360,6 +360,8 @@ impl Machine for Shard {
         }
         self.go_on_waiting_pushes(fx);
         self.go_on_departing(now, fx);
+        // A PG that stays after all goes on with what it has held.
+        self.take_turns(now, fx);
     }
 
     fn next_deadline(&self) -> Option<Time> {

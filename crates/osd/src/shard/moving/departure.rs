@@ -371,7 +371,9 @@ impl Shard {
 
     /// Clients have the core to themselves for as long as the batch took, if there are any.
     fn pause(&mut self, now: Time, key: Key) -> bool {
-        let is_busy = self.ops_in_flight() > 0;
+        let is_clients =
+            |pending: &Pending| matches!(pending, Pending::Op(_) | Pending::List(_) | Pending::Entry { .. });
+        let is_busy = self.pending.iter().any(|(_, pending)| is_clients(pending));
         let Some(departure) = self.pgs[key].departure() else { return false };
         let took = now.since(std::mem::replace(&mut departure.batch_began, now)).min(PAUSE_MAX);
         if !is_busy || took.is_zero() {
