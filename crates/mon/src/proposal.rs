@@ -98,6 +98,8 @@ changes! {
     18 PgCreate { pg: PgId },
     /// OSDMaps before this epoch are no longer needed.
     19 OsdMapFloor { epoch: u32 },
+    /// No OSD has made the PG in an interval before this epoch: it begins there.
+    20 PgUnborn { pg: PgId, since: u32 },
 }
 
 impl Change {

@@ -110,6 +110,7 @@ pub struct Monitor {
     maps_owed: Vec<(u64, ConnId, wire::types::Epoch)>,
     /// The newest OSDMap that peers were told of.
     published_epoch: wire::types::Epoch,
+    creations: osd::Creations,
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
@@ -169,6 +170,7 @@ impl Monitor {
             reports: Reports::default(),
             maps_owed: Vec::new(),
             published_epoch: state.osdmap().epoch,
+            creations: osd::Creations::default(),
             last_checks: Default::default(),
             settings,
             random,
@@ -262,6 +264,7 @@ impl Monitor {
             }
             self.follow_options(turn);
             self.auth_retry_waiting(turn);
+            self.follow_creations(turn);
             self.publish(turn);
             self.send_owed_maps(turn);
             if self.committed.version >= self.last_snapshot + SNAPSHOT_EVERY {

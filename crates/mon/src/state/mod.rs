@@ -123,6 +123,11 @@ impl State {
             }
             Change::OsdMapFloor { epoch } => self.osd.trim(*epoch),
             Change::PgCreate { pg } => self.osd.create_again(*pg, at),
+            Change::PgUnborn { pg, since } => {
+                if let Some(row) = self.osd.creating.get_mut(pg).filter(|(known, _)| known < since) {
+                    *row = (*since, at);
+                }
+            }
             Change::PgCreated { pg } => {
                 self.osd.creating.remove(pg);
             }

@@ -1,12 +1,82 @@
-//! PGs of new pools: the monitor tells their acting primaries to make them, until each says that it has.
+//! PGs of new pools, and lost ones that are made anew: the monitor tells their acting primaries to make them, until each says
+//! that it has.
+//!
+//! An OSD makes a PG only if it knows all intervals since the PG came into being: one of them may have been active. An OSD that
+//! booted later does not. So the monitor follows these intervals. As long as none can have been active, the PG comes into being
+//! with the present one. (Ceph's monitors send the past intervals with the order instead.)
 
 use super::super::{Monitor, Turn};
-use crate::osd_step::{sealed, step_after};
+use crate::osd_step::{changes_intervals, sealed, step_after};
 use crate::proposal::Change;
 use machine::ConnId;
-use std::collections::BTreeMap;
+use placement::{Mapper, Placement};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use wire::messages::{MOSDPGCreate2, MOSDPGCreated};
-use wire::types::{Epoch, PgId, PoolFlags, SpgId, UTime};
+use wire::types::{Epoch, OsdMap, OsdMapIncremental, PgId, PoolFlags, SpgId, UTime};
+
+/// Where the PGs are that no OSD has made yet.
+#[derive(Debug, Default)]
+pub(in crate::monitor) struct Creations {
+    /// The map that was followed last.
+    map: Arc<OsdMap>,
+    /// With the first map of the interval.
+    placed: BTreeMap<PgId, (Placement, Epoch)>,
+    by_primary: BTreeMap<i32, Vec<PgId>>,
+    /// An interval since the PG came into being may have been active.
+    may_exist: BTreeSet<PgId>,
+    /// The entry that sets beginnings anew.
+    renewal: Option<u64>,
+    /// Beginnings are new: primaries are told again.
+    is_renewed: bool,
+}
+
+impl Creations {
+    /// Follows to the next map, which one step leads to. Returns the PGs that begin with it: none of the intervals before can
+    /// have been active.
+    fn follow(
+        &mut self,
+        map: &Arc<OsdMap>,
+        step: &OsdMapIncremental,
+        creating: &BTreeMap<PgId, (Epoch, UTime)>,
+    ) -> Vec<PgId> {
+        let before = std::mem::replace(&mut self.map, map.clone());
+        if !changes_intervals(step) && creating.keys().all(|pg| self.placed.contains_key(pg)) {
+            return Vec::new();
+        }
+        let was_placed = std::mem::take(&mut self.placed);
+        let (mut mapper, mut unborn) = (Mapper::default(), Vec::new());
+        self.by_primary.clear();
+        self.may_exist.retain(|pg| creating.contains_key(pg));
+        for (pg, (since, _)) in creating {
+            let placement = mapper.map(map, *pg).clone();
+            self.by_primary.entry(placement.acting_primary).or_default().push(*pg);
+            let mut began = *since;
+            if let Some((old, first)) = was_placed.get(pg).filter(|_| *since < map.epoch) {
+                let is_moved = *old != placement;
+                let is_over = is_moved || step.new_pools.contains_key(&pg.pool);
+                began = *first;
+                if is_over && may_have_been_active(&before, *pg, old, began) {
+                    self.may_exist.insert(*pg);
+                }
+                if is_moved && !self.may_exist.contains(pg) {
+                    began = map.epoch;
+                    unborn.push(*pg);
+                }
+            }
+            self.placed.insert(*pg, (placement, began));
+        }
+        unborn
+    }
+}
+
+/// As OSDs decide it of an interval that ends with this map.
+fn may_have_been_active(map: &OsdMap, pg: PgId, placed: &Placement, began: Epoch) -> bool {
+    let Some(pool) = map.pools.get(&pg.pool) else { return false };
+    let members = placed.acting.iter().filter(|osd| map.exists(**osd)).count();
+    let row = map.osd(placed.acting_primary).filter(|_| placed.acting_primary >= 0);
+    members >= pool.min_size.into() && row.is_some_and(|row| row.info.up_thru >= began)
+}
 
 impl Monitor {
     pub(super) fn on_pg_created(&mut self, turn: &mut Turn<'_>, from: Option<i32>, m: &MOSDPGCreated) {
@@ -34,24 +104,52 @@ impl Monitor {
         self.propose(turn.now, changes);
     }
 
+    /// Follows the newest maps. Monitors that began later take PGs whose beginnings they have not seen for made.
+    pub(in crate::monitor) fn follow_creations(&mut self, turn: &mut Turn<'_>) {
+        let history = &self.committed.osd;
+        let creations = &mut self.creations;
+        let version = self.committed.version;
+        creations.is_renewed = creations.renewal.take_if(|renewal| *renewal <= version).is_some();
+        if history.creating.is_empty() {
+            *creations = Creations { map: history.shared_map(), ..Creations::default() };
+            return;
+        }
+        let mut unborn = BTreeMap::new();
+        while creations.map.epoch < history.map().epoch {
+            let next = creations.map.epoch + 1;
+            let step = history.step_to(next);
+            let map = match next == history.map().epoch {
+                true => Some(history.shared_map()),
+                false => step.and_then(|step| Some(Arc::new(creations.map.apply(step).ok()?))),
+            };
+            let (Some(step), Some(map)) = (step, map) else {
+                let may_exist = history.creating.keys().copied().collect();
+                *creations = Creations { map: history.shared_map(), may_exist, ..Creations::default() };
+                creations.follow(&history.shared_map(), &OsdMapIncremental::default(), &history.creating);
+                break;
+            };
+            unborn.extend(creations.follow(&map, step, &history.creating).into_iter().map(|pg| (pg, next)));
+        }
+        if unborn.is_empty() {
+            return;
+        }
+        let changes = unborn.into_iter().map(|(pg, since)| Change::PgUnborn { pg, since });
+        self.creations.renewal = Some(self.propose(turn.now, changes.collect()));
+    }
+
     /// Groups of new pools whose primary the subscriber is.
     pub(in crate::monitor) fn serve_pg_creates(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         let osd = self.osd_of(conn)?;
         let next = self.wanted(conn, "osd_pg_creates")?;
         let history = &self.committed.osd;
         let map = history.map();
-        if !map.is_up(osd) || u64::from(map.epoch) < next {
+        if !map.is_up(osd) || (u64::from(map.epoch) < next && !self.creations.is_renewed) {
             return None;
         }
-        let mut mapper = placement::Mapper::default();
-        let mut mine = |pg: PgId| mapper.map(map, pg).acting_primary == osd;
         // A group that moved here since is told about again: only who has it answers.
-        let pgs: BTreeMap<SpgId, (Epoch, UTime)> = history
-            .creating
-            .iter()
-            .filter(|(pg, _)| mine(**pg))
-            .map(|(pg, since)| (SpgId::from(*pg), *since))
-            .collect();
+        let mine = self.creations.by_primary.get(&osd).into_iter().flatten();
+        let pgs: BTreeMap<SpgId, (Epoch, UTime)> =
+            mine.filter_map(|pg| Some((SpgId::from(*pg), *history.creating.get(pg)?))).collect();
         if !pgs.is_empty() {
             turn.send(conn, MOSDPGCreate2 { epoch: map.epoch, pgs });
         }

@@ -18,6 +18,7 @@ use crate::osd_step::{sealed, step_after};
 use crate::proposal::Change;
 use crate::state::State;
 use clean_epochs::CleanEpochs;
+pub(super) use creating::Creations;
 use failure::Reporters;
 use machine::{ConnId, Time};
 use places::Places;

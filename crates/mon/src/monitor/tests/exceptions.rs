@@ -3,8 +3,8 @@
 use super::cluster::Cluster;
 use command::errno::{EBUSY, EINVAL, ENOENT, EPERM};
 use std::collections::BTreeMap;
-use wire::messages::{Body, MMonSubscribe, MOSDPGCreated, PaxosHeader, SubscribeItem};
-use wire::types::{PgId, PoolFlags};
+use wire::messages::{Body, MMonSubscribe, MOSDAlive, MOSDPGCreated, PaxosHeader, SubscribeItem};
+use wire::types::{Epoch, PgId, PoolFlags};
 
 const PG: PgId = PgId { pool: 1, seed: 0 };
 
@@ -247,4 +247,69 @@ fn osds_are_lost_destroyed_purged_and_removed_when_down() {
     assert_eq!(on(&mut c, "purge-actual", 2), (0, "osd.2 does not exist".into()));
     assert_eq!(rm(&mut c, 3), (0, "removed osd.3".into()));
     assert!(!c.map().exists(3));
+}
+
+fn created_since(c: &Cluster) -> Epoch {
+    c.monitor.state().osd.creating[&PG].0
+}
+
+#[test]
+fn pg_that_no_interval_can_have_made_begins_with_the_present_one() {
+    let (mut c, up, _) = with_pool();
+    let first = created_since(&c);
+    let next = c.osds[up[1] as usize];
+    let what = BTreeMap::from([("osd_pg_creates".to_owned(), SubscribeItem { start: 0, flags: 0 })]);
+    c.send(next, MMonSubscribe { what, hostname: String::new() });
+    c.sent.clear();
+    c.take_down(up[0]);
+    assert_eq!(placement::map_pg(c.map(), PG).acting_primary, up[1]);
+    let second = created_since(&c);
+    assert!(second > first);
+    let orders: Vec<Epoch> = c
+        .received(next)
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::MOSDPGCreate2(m) => m.pgs.values().next().map(|(since, _)| *since),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(orders.last(), Some(&second), "the new primary hears of it: {orders:?}");
+    c.boot(up[0]);
+    assert!(created_since(&c) > second);
+    // Nothing changes between two intervals.
+    let third = created_since(&c);
+    c.done(r#"{"prefix":"osd set","key":"noout"}"#);
+    assert_eq!(created_since(&c), third);
+}
+
+#[test]
+fn pg_that_an_interval_may_have_made_keeps_its_beginning() {
+    let (mut c, up, _) = with_pool();
+    let first = created_since(&c);
+    let primary = c.osds[up[0] as usize];
+    let want = c.epoch();
+    c.send(primary, MOSDAlive { paxos: PaxosHeader { version: want.into() }, want });
+    assert!(c.map().osd(up[0]).unwrap().info.up_thru >= first);
+    for osd in [up[0], up[1]] {
+        c.take_down(osd);
+        assert_eq!(created_since(&c), first);
+        c.boot(osd);
+        assert_eq!(created_since(&c), first);
+    }
+}
+
+/// The pool's min_size is what it was when the interval might have been active.
+#[test]
+fn pg_whose_min_size_was_raised_later_keeps_its_beginning() {
+    let mut c = Cluster::of(&["a", "b", "c"]);
+    c.take_down(1);
+    c.take_down(2);
+    c.done(r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    c.done(r#"{"prefix":"osd pool set","pool":"p","var":"min_size","val":"1"}"#);
+    let first = created_since(&c);
+    let (primary, want) = (c.osds[0], c.epoch());
+    c.send(primary, MOSDAlive { paxos: PaxosHeader { version: want.into() }, want });
+    c.done(r#"{"prefix":"osd pool set","pool":"p","var":"min_size","val":"2"}"#);
+    c.boot(1);
+    assert_eq!(created_since(&c), first);
 }

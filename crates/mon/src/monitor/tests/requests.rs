@@ -2,7 +2,7 @@
 
 use super::cluster::Cluster;
 use std::collections::BTreeMap;
-use wire::messages::{Body, MOSDAlive, MOSDPGTemp, PaxosHeader};
+use wire::messages::{Body, MOSDAlive, MOSDPGCreated, MOSDPGTemp, PaxosHeader};
 use wire::types::{Epoch, PgId};
 
 const PG: PgId = PgId { pool: 1, seed: 0 };
@@ -10,6 +10,9 @@ const PG: PgId = PgId { pool: 1, seed: 0 };
 fn with_pool() -> Cluster {
     let mut c = Cluster::of(&["a", "b", "c", "d"]);
     c.done(r#"{"prefix":"osd pool create","pool":"p","pg_num":1}"#);
+    // A PG that is to be made would be looked after at each change of its placement.
+    let primary = c.osds[placement::map_pg(c.map(), PG).acting_primary as usize];
+    c.send(primary, MOSDPGCreated { paxos: PaxosHeader::default(), pg: PG });
     c
 }
 
