@@ -30,7 +30,7 @@ use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind};
 
 /// The address of node `index`. `life` tells its successive processes apart.
 pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
-    let socket = format!("10.0.0.{}:6800", index + 1).parse().expect("an address");
+    let socket = format!("10.0.{}.{}:6800", (index + 1) >> 8, (index + 1) & 255).parse().expect("an address");
     EntityAddrVec::one(EntityAddr::msgr2(socket, life))
 }
 
