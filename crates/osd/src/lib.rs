@@ -5,6 +5,7 @@
 //! shards what each map means for their placement groups. [`node`] assembles them into one OSD. [`stopped`] is for a tool
 //! that works on the store of an OSD that does not run.
 
+pub mod backend;
 pub mod caps;
 pub mod classes;
 pub mod control;

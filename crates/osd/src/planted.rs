@@ -52,6 +52,10 @@ pub enum PlantedBug {
     BackfillCursorOff,
     /// An object that a request is changing is repaired.
     RepairBesideWrite,
+    /// With the trial backend: a member is sent another member's shard.
+    ShardPushedAsIs,
+    /// With the trial backend: a read takes parity for the client's bytes.
+    ShardNotDecoded,
     /// A connection of a neighbour that breaks counts as refused.
     ResetIsDeath,
     /// A write that is sent again is done again.

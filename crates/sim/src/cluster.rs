@@ -38,13 +38,16 @@ pub struct ClusterConfig {
     pub pools: Vec<PoolConfig>,
 }
 
-/// One replicated pool.
+/// One pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     pub size: u8,
     pub min_size: u8,
     /// `pg_num` at the start. Splits raise it.
     pub pg_num: u32,
+    /// Two shards of the OSD's trial backend, which needs the feature `erasure-trial`. OSDs keep their positions in such a pool:
+    /// its runs have no fault that changes CRUSH's answer.
+    pub is_erasure: bool,
 }
 
 /// Sum of all pools' `pg_num` after splits, at most.
@@ -52,7 +55,7 @@ const PGS_MAX: u32 = 40;
 
 impl PoolConfig {
     /// A pool without redundancy: writes wait for one copy.
-    pub const ONE_COPY: PoolConfig = PoolConfig { size: 1, min_size: 1, pg_num: 16 };
+    pub const ONE_COPY: PoolConfig = PoolConfig { size: 1, min_size: 1, pg_num: 16, is_erasure: false };
 
     /// A pool with the monitor's default min_size: size minus half of it.
     pub fn of_size(size: u8) -> PoolConfig {
@@ -67,7 +70,7 @@ impl PoolConfig {
             (2, 1) => 1,
             _ => 2,
         };
-        PoolConfig { size, min_size, pg_num }
+        PoolConfig { size, min_size, pg_num, is_erasure: false }
     }
 }
 
@@ -91,6 +94,10 @@ impl ClusterConfig {
 
     /// OSDs that may stay dead while every PG keeps min_size copies.
     pub fn dead_osds_max(&self) -> u8 {
+        // They are marked out, which changes the positions of others.
+        if self.pools.iter().any(|pool| pool.is_erasure) {
+            return 0;
+        }
         self.pools.iter().map(|pool| pool.size - pool.min_size).min().unwrap_or(0)
     }
 
@@ -132,7 +139,8 @@ mod tests {
     #[test]
     fn dead_minority_is_limited_by_weakest_pool() {
         let dead = |pools: &[(u8, u8)]| {
-            let pools = pools.iter().map(|&(size, min_size)| PoolConfig { size, min_size, pg_num: 8 });
+            let pool = |&(size, min_size)| PoolConfig { min_size, pg_num: 8, ..PoolConfig::of_size(size) };
+            let pools = pools.iter().map(pool);
             ClusterConfig { osds: 4, pools: pools.collect() }.dead_osds_max()
         };
         assert_eq!(dead(&[(3, 1)]), 2);

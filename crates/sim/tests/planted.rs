@@ -89,7 +89,7 @@ fn cluster(osds: i32, pool: PoolConfig) -> ClusterConfig {
 }
 
 /// Two copies, of which one is enough: a write may be on one disk alone.
-const TWO_OR_ONE: PoolConfig = PoolConfig { size: 2, min_size: 1, pg_num: 8 };
+const TWO_OR_ONE: PoolConfig = PoolConfig { size: 2, min_size: 1, pg_num: 8, is_erasure: false };
 
 /// A log of a few writes.
 fn short_log(max_entries: usize, max_duplicates: usize) -> Option<Bounds> {

@@ -271,7 +271,7 @@ impl Control {
         for (pg, (epoch, _)) in &creates.pgs {
             let entry = self.holdings.entries.get(&pg.pg).filter(|entry| entry.primary_since.is_some());
             if let Some(entry) = entry {
-                let input = shard::Input::Recreate { pg: *pg, epoch: *epoch };
+                let input = shard::Input::Recreate { pg: entry.id(pg.pg), epoch: *epoch };
                 fx.push(Effect::Shard { core: entry.core, input });
             }
         }

@@ -5,6 +5,7 @@
 
 use super::missing::Missing;
 use super::state::UNREADABLE;
+use crate::backend::EachShare;
 use crate::planted::{self, PlantedBug};
 use crate::shard::{Pauses, PushCharge};
 use crate::slab::Key;
@@ -137,6 +138,8 @@ pub struct WaitingReply {
 pub struct SentWrite {
     pub version: Eversion,
     pub message: Box<MOSDPeer>,
+    /// The changes of members that have their own.
+    pub each: EachShare,
     /// Members that get the log entry alone: a backfill has not brought them the object.
     pub bare: Vec<i32>,
 }

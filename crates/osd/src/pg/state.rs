@@ -4,6 +4,7 @@ use super::log::PgLog;
 use super::meta::{Complete, PgHistory, PgProgress};
 use super::missing::Missing;
 use super::role::{Role, Scan, Stage, Transfers};
+use crate::backend::Backend;
 use crate::object::{ObjectBlock, ObjectTable};
 use crate::shard::{Interval, Moving, Parked, PgOrder};
 use machine::net::Held;
@@ -38,6 +39,7 @@ pub enum PgPhase {
 
 pub struct Pg {
     pub id: SpgId,
+    pub backend: Backend,
     pub collection: Collection,
     pub meta: ObjectId,
     pub phase: PgPhase,
@@ -97,6 +99,7 @@ impl Pg {
     pub fn new(id: SpgId, split_bits: u8, phase: PgPhase) -> Pg {
         Pg {
             id,
+            backend: Backend::of(id),
             collection: Collection::Pg(id),
             meta: ObjectId::pg_meta(id),
             phase,

@@ -235,6 +235,8 @@ impl Shard {
             stage,
             stamps: OpStamps { received, admitted: now, ..OpStamps::default() },
             call_reads: None,
+            #[cfg(feature = "erasure-trial")]
+            gather: None,
             held,
         };
         let key = self.pending.insert(Pending::Op(Box::new(op)));

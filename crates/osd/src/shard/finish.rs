@@ -359,6 +359,8 @@ impl Shard {
             Some(Pending::Arrival(pg)) => self.on_arrived(now, pg, fx),
             Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
             Some(Pending::Nobody) | None => {}
+            #[cfg(feature = "erasure-trial")]
+            Some(Pending::ShardRead(_)) => unreachable!("reads do not commit"),
             Some(
                 Pending::Op(_)
                 | Pending::List(_)

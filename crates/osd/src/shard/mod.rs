@@ -168,6 +168,9 @@ enum Pending {
     },
     /// The info of a damaged object is being read.
     InfoRead(Box<replicated::InfoRead>),
+    /// A member's shard is being read for its primary.
+    #[cfg(feature = "erasure-trial")]
+    ShardRead(Box<replicated::ShardReading>),
     /// Nobody waits for it.
     Nobody,
     /// Something of a PG that is leaving is being read. `id`: of the departure.

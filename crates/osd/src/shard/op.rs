@@ -62,6 +62,9 @@ pub struct Op {
     pub stamps: OpStamps,
     /// Made when a class call needs to read.
     pub call_reads: Option<Box<CallReads>>,
+    /// Made when a read needs more than the store here.
+    #[cfg(feature = "erasure-trial")]
+    pub gather: Option<Box<super::replicated::Gather>>,
     pub held: Held,
 }
 

@@ -52,8 +52,9 @@ impl Shard {
             object.begin_read();
         }
         op.stage = if unknown { Stage::Loading } else { Stage::Reading };
+        let pg_key = op.pg;
         let request = ReadRequest { collection: pg.collection, object: object.id.clone(), queries };
-        self.read(key, request, fx);
+        self.read_object(key, pg_key, request, fx);
     }
 
     /// A class call wants to see more of the object. Its request has read `planned` already; it has had its turn in
@@ -76,8 +77,9 @@ impl Shard {
         let reads = op.call_reads.get_or_insert_default();
         reads.planned = planned;
         reads.asked = queries.clone();
+        let pg_key = op.pg;
         let request = ReadRequest { collection: pg.collection, object: object.id.clone(), queries };
-        self.read(key, request, fx);
+        self.read_object(key, pg_key, request, fx);
     }
 
     pub(super) fn on_read(
@@ -98,6 +100,8 @@ impl Shard {
             Some(Pending::PushRead(_)) => self.on_push_read(key, answers, fx),
             Some(Pending::Scan(_)) => self.on_scan_read(key, answers, fx),
             Some(Pending::InfoRead(_)) => self.on_info_read(key, answers, fx),
+            #[cfg(feature = "erasure-trial")]
+            Some(Pending::ShardRead(_)) => self.on_shard_read(key, answers, fx),
             // Its PG stopped serving meanwhile.
             Some(
                 Pending::RemovedPg(_)
@@ -114,7 +118,14 @@ impl Shard {
         }
     }
 
-    fn on_object_read(&mut self, now: Time, key: Key, answers: Result<Vec<Answer>, ReadError>, fx: &mut Fx) {
+    pub(super) fn on_object_read(
+        &mut self,
+        now: Time,
+        key: Key,
+        answers: Result<Vec<Answer>, ReadError>,
+        fx: &mut Fx,
+    ) {
+        let Some(answers) = self.complete_read(key, answers) else { return };
         let op = self.op(key).expect("the caller saw it");
         let (pg_key, object_key) = (op.pg, op.object);
         let (loading, exclusive) = match op.stage {

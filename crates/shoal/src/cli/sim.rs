@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(cluster(&args("")).unwrap(), None);
         assert_eq!(cluster(&args("--cluster by-seed")).unwrap(), Some(sim::ClusterChoice::BySeed));
         let given = args("--osds 5 --pools 2 --size 3 --min-size 1");
-        let pool = sim::PoolConfig { size: 3, min_size: 1, pg_num: 8 };
+        let pool = sim::PoolConfig { min_size: 1, pg_num: 8, ..sim::PoolConfig::of_size(3) };
         let cluster_config = sim::ClusterConfig { osds: 5, pools: vec![pool; 2] };
         assert_eq!(cluster(&given).unwrap(), Some(sim::ClusterChoice::Always(cluster_config)));
         assert_eq!(given_options(&given), " --osds 5 --pools 2 --size 3 --min-size 1");

@@ -124,7 +124,7 @@ mod tests {
 
     /// Nodes 1 to 4 are osd.0 to osd.3.
     fn atlas(size: u8, min_size: u8) -> Atlas {
-        let pools = vec![PoolConfig { size, min_size, pg_num: 8 }];
+        let pools = vec![PoolConfig { min_size, pg_num: 8, ..PoolConfig::of_size(size) }];
         let cast = Cast {
             osds: (1..5).map(NodeId).collect(),
             cluster: ClusterConfig { osds: 4, pools },

@@ -18,6 +18,8 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName, OsdId, Uuid};
 
 /// Asked again and again once the last fault has struck.
 const STATUS: &str = r#"{"prefix":"status","format":"json"}"#;
+/// Asked until all OSDs are in, before a pool of shards is made: the first boot of another OSD would change their positions.
+const OSD_STAT: &str = r#"{"prefix":"osd stat","format":"json"}"#;
 const STATUS_PAUSE: Duration = Duration::from_secs(2);
 const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,11 +52,15 @@ impl AdminNode {
                 r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=host{osd}","root=default"]}}"#
             ));
         }
+        if cluster.pools.iter().any(|pool| pool.is_erasure) {
+            todo.push_back(OSD_STAT.to_owned());
+        }
         for (place, pool) in cluster.pools.iter().enumerate() {
-            let PoolConfig { size, min_size, pg_num } = *pool;
+            let PoolConfig { size, min_size, pg_num, is_erasure } = *pool;
             let name = pool_name(place);
+            let kind = if is_erasure { r#","pool_type":"erasure""# } else { "" };
             todo.push_back(format!(
-                r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"size":{size}}}"#
+                r#"{{"prefix":"osd pool create","pool":"{name}","pg_num":{pg_num},"size":{size}{kind}}}"#
             ));
             if size > 1 {
                 todo.push_back(set_pool(&name, "min_size", min_size.into()));
@@ -111,6 +117,10 @@ impl AdminNode {
             self.next_at = now + STATUS_PAUSE;
             return;
         }
+        if command == OSD_STAT && !are_in(&ack.output, self.cluster.osds) {
+            self.next_at = now + REFUSED_PAUSE;
+            return;
+        }
         let is_done = ack.result == 0;
         if !is_done {
             self.refusal = format!("{command} is refused: {} ({})", ack.status, ack.result);
@@ -134,6 +144,12 @@ impl AdminNode {
             self.todo.extend(commands.map(Command::text));
         }
     }
+}
+
+/// True if an answer to [`OSD_STAT`] shows that so many OSDs are in.
+fn are_in(answer: &[u8], osds: i32) -> bool {
+    let json: Option<serde_json::Value> = serde_json::from_slice(answer).ok();
+    json.is_some_and(|json| json["num_in_osds"] == osds)
 }
 
 impl Node for AdminNode {

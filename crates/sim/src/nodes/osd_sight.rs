@@ -5,11 +5,13 @@ use crate::check::copies::sight::{Look, PgRole, PgSight, Service};
 use crate::check::copies::{Ack, Contents, ObjectContents, PgContents};
 use bytes::Bytes;
 use machine::Time;
+use osd::backend::Backend;
 use osd::node::Core;
 use osd::pg::log::LogLimits;
 use osd::pg::role::{Replica, Role};
 use osd::pg::{Pg, PgPhase};
 use osd::shard::Moving;
+use placement::crush::ITEM_NONE;
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
 use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
@@ -33,7 +35,7 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
         }
         Role::Primary(_) => PgRole::Primary(Service::None),
     };
-    let osds = |osds: &[i32]| osds.iter().map(|osd| OsdId(*osd)).collect();
+    let named = |osds: &[i32]| osds.iter().filter(|osd| **osd != ITEM_NONE).map(|osd| OsdId(*osd)).collect();
     let log = match look {
         Look::Logs if !pg.log.is_resident() => Vec::new(),
         Look::Logs => pg.log.entries().map(|entry| (entry.version, entry.object.clone())).collect(),
@@ -41,11 +43,11 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
     };
     PgSight {
         osd,
-        pg: pg.id,
+        pg: pg.id.pg.into(),
         role,
         interval: pg.interval.since,
-        up: osds(&pg.interval.up),
-        acting: osds(&pg.interval.acting),
+        up: named(&pg.interval.up),
+        acting: named(&pg.interval.acting),
         last_update: pg.progress.last_update,
         durable_to: pg.durable,
         committed_to: pg.committed,
@@ -95,7 +97,8 @@ pub(super) fn contents(store: &mut OsdStore, counts: impl Fn(Collection) -> bool
             Collection::Pg(pg) => Some(pg),
             Collection::Meta => None,
         });
-    pgs.map(|pg| (pg, pg_contents(store, pg))).collect()
+    // The shards of a PG are compared by the client's bytes.
+    pgs.map(|pg| (pg.pg.into(), pg_contents(store, pg))).collect()
 }
 
 fn pg_contents(store: &mut OsdStore, pg: SpgId) -> PgContents {
@@ -106,12 +109,15 @@ fn pg_contents(store: &mut OsdStore, pg: SpgId) -> PgContents {
     let Ok([Answer::List { objects, .. }]) = listing.as_deref() else {
         panic!("the objects of PG {} cannot be listed: {listing:?}", pg.pg)
     };
-    objects.iter().map(|object| (object.clone(), object_contents(store, collection, object))).collect()
+    let backend = Backend::of(pg);
+    let objects = objects.iter();
+    objects.map(|id| (id.clone(), object_contents(store, collection, backend, id))).collect()
 }
 
 fn object_contents(
     store: &mut OsdStore,
     collection: Collection,
+    backend: Backend,
     object: &ObjectId,
 ) -> Option<ObjectContents> {
     let queries =
@@ -128,7 +134,7 @@ fn object_contents(
     };
     let map = |entries: &[(Bytes, Bytes)]| entries.iter().cloned().collect();
     Some(ObjectContents {
-        data: data.to_bytes(),
+        data: backend.client_bytes(&object.object, data.clone()).to_bytes(),
         attrs: map(attrs),
         omap_header: omap_header.clone(),
         omap: map(entries),

@@ -81,7 +81,7 @@ impl ScriptedMonitor {
         });
         monitor.change(Time::ZERO, |inc| {
             for ((place, config), id) in cluster.pools.iter().enumerate().zip(cluster.pool_ids()) {
-                let PoolConfig { size, min_size, pg_num } = *config;
+                let PoolConfig { size, min_size, pg_num, .. } = *config;
                 let mut pool = PgPool {
                     kind: PoolKind::REPLICATED,
                     size,

@@ -69,6 +69,8 @@ pub use pg_peer::{
     PastIntervals, PeerBody, PeerWrite, PgCopyInfo, PgCounts, PlaceAnswer, PlaceDecision, PlaceRequest,
     PushAck, RecoveredCounts, ScanAnswer, ScanRequest, StoreLife,
 };
+#[cfg(feature = "erasure-trial")]
+pub use pg_peer::{ShardData, ShardRead};
 pub use pg_stat::{PgShard, PgStat, ScrubSchedule};
 pub use pg_state::PgState;
 pub use pool::{

@@ -324,6 +324,31 @@ impl Decode for PlaceDecision {
     }
 }
 
+/// A primary's request for bytes of an object as another member's shard has them.
+#[cfg(feature = "erasure-trial")]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ShardRead {
+    /// Tells the read from others. The answer repeats it.
+    pub id: u64,
+    pub object: HObject,
+    /// The member must have every entry up to this version: a write that it lacks is on its way.
+    pub after: Eversion,
+    /// Offset and length of each range.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// The answer to a [`ShardRead`]. The bytes follow in the message's data, one range after another.
+#[cfg(feature = "erasure-trial")]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[envelope(version = 1, compat = 1)]
+pub struct ShardData {
+    pub id: u64,
+    pub object: HObject,
+    /// Length of each range's bytes. `None`: the shard cannot be read.
+    pub lengths: Option<Vec<u64>>,
+}
+
 /// The statement of one OSD to another about a PG.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerBody {
@@ -372,6 +397,10 @@ pub enum PeerBody {
     Release {
         attempt: u64,
     },
+    #[cfg(feature = "erasure-trial")]
+    ReadShard(ShardRead),
+    #[cfg(feature = "erasure-trial")]
+    ShardData(ShardData),
 }
 
 impl PeerBody {
@@ -399,6 +428,10 @@ impl PeerBody {
             PeerBody::Reserve(_) => "reserve",
             PeerBody::Reserved(_) => "reserved",
             PeerBody::Release { .. } => "release",
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ReadShard(_) => "read_shard",
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ShardData(_) => "shard_data",
         }
     }
 }
@@ -484,6 +517,16 @@ impl Encode for PeerBody {
                 w.u8(21);
                 w.u64(*attempt)
             }
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ReadShard(body) => {
+                w.u8(254);
+                w.put(body)
+            }
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ShardData(body) => {
+                w.u8(255);
+                w.put(body)
+            }
         }
     }
 }
@@ -515,6 +558,10 @@ impl Decode for PeerBody {
             19 => PeerBody::Reserve(r.get()?),
             20 => PeerBody::Reserved(r.get()?),
             21 => PeerBody::Release { attempt: r.u64()? },
+            #[cfg(feature = "erasure-trial")]
+            254 => PeerBody::ReadShard(r.get()?),
+            #[cfg(feature = "erasure-trial")]
+            255 => PeerBody::ShardData(r.get()?),
             kind => {
                 return Err(DecodeError::Invalid {
                     what: "a statement about a PG",

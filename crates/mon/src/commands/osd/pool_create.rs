@@ -56,7 +56,7 @@ pub(crate) fn create(
     if map.pool_by_name(&new.name).is_some() {
         return Ok((Vec::new(), None));
     }
-    if new.erasure {
+    if new.erasure && !cfg!(feature = "erasure-trial") {
         return Err(Answer::error(EOPNOTSUPP, "erasure-coded pools are not implemented yet"));
     }
     let size = new.size.unwrap_or(options.pool_size.max(1));
@@ -83,7 +83,7 @@ pub(crate) fn create(
     let mut step = step_after(map, now);
     let micro = |ratio: f64| (ratio * 1e6) as u32;
     let mut pool = PgPool {
-        kind: PoolKind::REPLICATED,
+        kind: if new.erasure { PoolKind::ERASURE } else { PoolKind::REPLICATED },
         size: size as u8,
         min_size: default_min_size(size, options),
         crush_rule,

@@ -8,6 +8,7 @@ use super::super::{Monitor, Turn};
 use crate::osd_step::{mark_down, step_after};
 use machine::ConnId;
 use machine::net::NetEffect;
+use placement::crush::ITEM_NONE;
 use std::collections::BTreeMap;
 use wire::messages::MOSDBoot;
 use wire::types::{EntityAddrVec, Epoch, LogPriority, OsdMapIncremental, PgId};
@@ -118,9 +119,12 @@ impl Monitor {
     /// interval that is over.
     pub(super) fn may_set_temp(&self, pg: PgId, request: &TempRequest) -> bool {
         let map = self.head.osdmap();
-        let exists = map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num);
-        let are_up = request.acting.iter().chain([&request.from]).all(|&osd| map.is_up(osd));
-        exists && are_up && (request.forced || placement::map_pg(map, pg).acting_primary == request.from)
+        let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { return false };
+        // The positions of absent shards stay empty.
+        let is_hole = |osd: i32| osd == ITEM_NONE && !pool.can_shift_osds();
+        let acting = request.acting.iter().filter(|osd| !is_hole(**osd));
+        let are_up = acting.chain([&request.from]).all(|&osd| map.is_up(osd));
+        are_up && (request.forced || placement::map_pg(map, pg).acting_primary == request.from)
     }
 
     fn add_pg_temps(&self, wanted: BTreeMap<PgId, TempRequest>, step: &mut OsdMapIncremental) {

@@ -30,7 +30,7 @@ use placement::{Placement, PlacementTable};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PoolId, SpgId};
+use wire::types::{Epoch, OsdMap, PastIntervals, PgId, PoolId, ShardId, SpgId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
@@ -48,6 +48,8 @@ pub struct Entry {
     pub holding: Holding,
     /// Of a held copy: the low bits of the hash that all its objects share.
     split_bits: u8,
+    /// The copy's shard. `NONE` in pools of whole copies.
+    pub shard: ShardId,
     /// Since which map we are its primary, if we are.
     pub primary_since: Option<Epoch>,
     pub placement: Placement,
@@ -355,7 +357,7 @@ impl Holdings {
         self.entries.retain(|pg, entry| {
             let is_deleted = !map.pools.contains_key(&pg.pool);
             if is_deleted && entry.holding == Holding::Held {
-                orders.entry(entry.core).or_default().push(PgOrder::Remove { pg: (*pg).into() });
+                orders.entry(entry.core).or_default().push(PgOrder::Remove { pg: entry.id(*pg) });
                 entry.holding = Holding::Leaving;
                 entry.primary_since = None;
             }
@@ -387,7 +389,7 @@ impl Holdings {
                 let bits = split_bits(child.seed, pool.pg_num);
                 self.hold_child(child, &parent, bits);
                 made.insert(child);
-                order.push((child.into(), bits));
+                order.push((parent.id(child), bits));
             }
             if let Some(entry) = self.entries.get_mut(&pg) {
                 entry.split_bits = wanted;
@@ -397,7 +399,7 @@ impl Holdings {
                 }
             }
             orders.entry(parent.core).or_default().push(PgOrder::Split {
-                pg: pg.into(),
+                pg: parent.id(pg),
                 split_bits: wanted,
                 children: order,
                 epoch: map.epoch,
@@ -412,7 +414,8 @@ impl Holdings {
             known.unwrap_or_else(|| PgIntervals::unknown(parent.intervals.created, self.present_of(child)));
         let intervals =
             PgIntervals { is_birth: intervals.is_birth && parent.intervals.is_birth, ..intervals };
-        let entry = Entry { split_bits: bits, ..Entry::new(parent.core, Holding::Held, intervals) };
+        let shard = parent.shard;
+        let entry = Entry { split_bits: bits, shard, ..Entry::new(parent.core, Holding::Held, intervals) };
         self.insert(child, entry);
     }
 
@@ -423,7 +426,11 @@ impl Holdings {
             let Some(pool) = pool.filter(|_| matches!(entry.holding, Holding::Named | Holding::Held)) else {
                 return true;
             };
-            let (id, is_named) = (SpgId::from(*pg), entry.names(osd));
+            let is_named = entry.names(osd);
+            if entry.holding == Holding::Named && pool.is_erasure() {
+                entry.shard = entry.intervals.present.shard_of(osd);
+            }
+            let id = entry.id(*pg);
             let PgIntervals { created, is_birth, present, past, .. } = entry.intervals.clone();
             entry.primary_since = (is_us && present.primary == osd).then_some(present.primary_since);
             if is_named && !is_us {
@@ -530,6 +537,7 @@ impl Entry {
             core,
             holding,
             split_bits: 0,
+            shard: ShardId::NONE,
             primary_since: None,
             placement: Placement::default(),
             placed_since: 0,
@@ -540,6 +548,11 @@ impl Entry {
         };
         out.follow_interval();
         out
+    }
+
+    /// The name of the copy here.
+    pub fn id(&self, pg: PgId) -> SpgId {
+        SpgId { pg, shard: self.shard }
     }
 
     /// After the present interval changed.

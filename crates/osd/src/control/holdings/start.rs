@@ -14,7 +14,7 @@ use crate::shard::LoadedPg;
 use machine::CoreId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{OsdMap, PgId};
+use wire::types::{OsdMap, PgId, SpgId};
 
 #[derive(Default)]
 pub(super) struct Loading {
@@ -55,10 +55,8 @@ impl Holdings {
             };
             let created = if intervals.created == 0 { loaded.created } else { intervals.created };
             let intervals = PgIntervals { created, is_birth: false, ..intervals };
-            self.insert(
-                pg,
-                Entry { split_bits: loaded.split_bits, ..Entry::new(core, Holding::Held, intervals) },
-            );
+            let LoadedPg { split_bits, pg: SpgId { shard, .. }, .. } = loaded;
+            self.insert(pg, Entry { split_bits, shard, ..Entry::new(core, Holding::Held, intervals) });
         }
         for (pg, record) in records {
             self.insert_named(pg, record.into());

@@ -97,7 +97,7 @@ impl Shard {
         }
         let activation = Activation { info, started, log, restart_backfill, past };
         let body = PeerBody::Activate(activation);
-        let message = self.statement(&self.pgs[key], body, Rope::new());
+        let message = self.statement(&self.pgs[key], osd, body, Rope::new());
         fx.push(Effect::SendPeer { to: OsdId(osd), message });
     }
 
@@ -207,6 +207,11 @@ impl Shard {
         let pg = &mut self.pgs[key];
         let head = pg.log.head();
         let Role::Primary(primary) = &mut pg.role else { return };
+        // A member repeats this when it has lost answers.
+        #[cfg(feature = "erasure-trial")]
+        if primary.stage == Stage::Active {
+            return self.repeat_reads(key, Some(from), fx);
+        }
         if !primary.members.contains(&from) || primary.stage != Stage::Activating {
             return;
         }
@@ -240,7 +245,7 @@ impl Shard {
         pg.history.last_epoch_started = since;
         pg.committed = pg.log.head();
         let members = primary.members.clone();
-        let may_serve = pg.interval.acting.len() >= pg.interval.min_size as usize;
+        let may_serve = pg.interval.acting_count() >= pg.interval.min_size as usize;
         let strays = primary.peers.iter().filter(|(osd, _)| !members.contains(osd));
         for (osd, peer) in strays {
             self.strays.entry((*osd, peer.up_from)).or_default().insert(key);

@@ -1,9 +1,11 @@
 //! Choices of a primary's peering, as pure functions of the reports and the map: which OSDs must answer, which copy has the
 //! authority, and which OSDs should act.
 
+use crate::backend::Backend;
 use crate::pg::log::reaches;
 use crate::planted::{self, PlantedBug};
 use crate::shard::Interval;
+use placement::crush::ITEM_NONE;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{CopyReport, Epoch, Eversion, OsdMap, PastInterval, PastIntervals};
 
@@ -79,9 +81,15 @@ pub fn to_probe(
         .collect()
 }
 
-/// The OSDs of a past interval that block peering: none of its members that is up has its writes, and one of these may have
-/// them. Empty if nothing blocks.
-pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: &OsdMap) -> BTreeSet<i32> {
+/// The OSDs of a past interval that block peering: fewer than `enough` of its members that are up have its writes, and one of
+/// these may have them. Empty if nothing blocks. `enough`: see [`Backend::enough`].
+pub fn blocked_by(
+    past: &PastIntervals,
+    started: Epoch,
+    reports: &Reports,
+    map: &OsdMap,
+    enough: usize,
+) -> BTreeSet<i32> {
     let mut out = BTreeSet::new();
     for interval in intervals_that_matter(past, started) {
         let survives = |osd: &i32| {
@@ -92,7 +100,8 @@ pub fn blocked_by(past: &PastIntervals, started: Epoch, reports: &Reports, map: 
         };
         // An imported copy has the writes of the store that it came from.
         let stands_in = |osd: &i32| reports.values().any(|r| r.info.imported.covers(*osd, interval.first));
-        if interval.acting.iter().any(|osd| survives(osd) || stands_in(osd)) {
+        let survivors = interval.acting.iter().filter(|osd| survives(osd) || stands_in(osd));
+        if survivors.take(enough).count() == enough {
             continue;
         }
         let may_have = |osd: &i32| {
@@ -132,12 +141,16 @@ pub fn is_usable(report: &CopyReport, tail: Eversion) -> bool {
 /// more than `lag_max` objects recover beside it, as far as `min_size` members stay, most first.
 /// (Ceph: `choose_async_recovery_replicated`)
 pub fn acting(
+    backend: Backend,
     interval: &Interval,
     authority: i32,
     reports: &Reports,
     map: &OsdMap,
     lag_max: u64,
 ) -> Vec<i32> {
+    if backend.has_positions() {
+        return able_by_position(interval, authority, reports, map);
+    }
     let mut out = able(interval, authority, reports, map);
     let newest = reports[&authority].info.last_update.version;
     let lag = |osd: &i32| {
@@ -179,6 +192,19 @@ fn able(interval: &Interval, authority: i32, reports: &Reports, map: &OsdMap) ->
         }
     }
     out
+}
+
+/// The same where positions matter: an OSD that cannot be brought up to date leaves its position to the one that acts there now, or a
+/// hole. Strays do not say which shard they have.
+fn able_by_position(interval: &Interval, authority: i32, reports: &Reports, map: &OsdMap) -> Vec<i32> {
+    let tail = reports[&authority].info.log_tail;
+    let usable =
+        |osd: &i32| map.is_up(*osd) && reports.get(osd).is_some_and(|report| is_usable(report, tail));
+    let able_at = |at: usize| {
+        let mut osds = interval.up.get(at).into_iter().chain(interval.acting.get(at));
+        osds.find(|osd| usable(osd)).copied().unwrap_or(ITEM_NONE)
+    };
+    (0..interval.up.len().max(interval.acting.len())).map(able_at).collect()
 }
 
 #[cfg(test)]
@@ -275,12 +301,12 @@ mod tests {
         let past = past(10, 20, &[1, 2]);
         let reports = [(0, report(5, (5, 1)))];
         let mut map = map(&[0]);
-        assert_eq!(blocked_by(&past, 5, &all(&reports), &map), BTreeSet::from([1, 2]));
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map, 1), BTreeSet::from([1, 2]));
         map.osds[1].info.lost_at = 30;
-        assert_eq!(blocked_by(&past, 5, &all(&reports), &map), BTreeSet::from([2]));
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map, 1), BTreeSet::from([2]));
         map.osds[2].info.lost_at = 30;
-        assert!(blocked_by(&past, 5, &all(&reports), &map).is_empty());
-        assert!(blocked_by(&past, 21, &all(&reports), &map).is_empty(), "a later interval was active");
+        assert!(blocked_by(&past, 5, &all(&reports), &map, 1).is_empty());
+        assert!(blocked_by(&past, 21, &all(&reports), &map, 1).is_empty(), "a later interval was active");
     }
 
     #[test]
@@ -289,7 +315,7 @@ mod tests {
         let mut new = report(0, (0, 0));
         new.info.store_since = 25;
         let reports = [(0, report(5, (5, 1))), (1, new)];
-        assert_eq!(blocked_by(&past, 5, &all(&reports), &map(&[0, 1])), BTreeSet::from([1]));
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map(&[0, 1]), 1), BTreeSet::from([1]));
     }
 
     #[test]
@@ -300,7 +326,7 @@ mod tests {
             let mut imported = report(10, (10, 9));
             imported.info.imported = StoreLife { osd, first, last };
             let reports = [(0, report(5, (5, 1))), (5, imported)];
-            blocked_by(&past, 5, &all(&reports), &map)
+            blocked_by(&past, 5, &all(&reports), &map, 1)
         };
         assert!(blocked(3, 12, 1).is_empty(), "the store stopped in the interval");
         assert!(blocked(10, 10, 1).is_empty());
@@ -308,6 +334,33 @@ mod tests {
         assert_eq!(blocked(11, 15, 1), BTreeSet::from([1]), "the store began in the middle of it");
         assert_eq!(blocked(3, 12, 2), BTreeSet::from([1]), "the store of another OSD");
         assert_eq!(blocked(0, 12, 1), BTreeSet::from([1]), "no import");
+    }
+
+    #[test]
+    fn acting_set_with_positions_keeps_holes() {
+        let interval = Interval {
+            up: vec![3, ITEM_NONE, 2],
+            acting: vec![1, ITEM_NONE, 2],
+            primary: 1,
+            size: 3,
+            min_size: 2,
+            ..Interval::default()
+        };
+        let reports = [(1, report(9, (9, 9))), (2, incomplete(report(0, (0, 0)))), (4, report(9, (9, 9)))];
+        let map = map(&[1, 2, 4]);
+        let acting = able_by_position(&interval, 1, &all(&reports), &map);
+        assert_eq!(acting, [1, ITEM_NONE, ITEM_NONE], "a stray has no position");
+        let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8)))];
+        assert_eq!(able_by_position(&interval, 1, &all(&reports), &map), [1, ITEM_NONE, 2]);
+    }
+
+    #[test]
+    fn interval_needs_enough_survivors() {
+        let past = past(10, 20, &[1, 2, 3]);
+        let reports = [(1, report(10, (10, 9))), (2, report(10, (10, 9)))];
+        let map = map(&[1, 2]);
+        assert!(blocked_by(&past, 5, &all(&reports), &map, 2).is_empty());
+        assert_eq!(blocked_by(&past, 5, &all(&reports), &map, 3), BTreeSet::from([1, 2, 3]));
     }
 
     #[test]
@@ -324,11 +377,15 @@ mod tests {
         let empty = incomplete(report(0, (0, 0)));
         let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, empty)];
         let map = map(&[1, 2, 3, 4]);
-        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [1, 2]);
+        assert_eq!(acting(Backend::Whole, &interval, 1, &all(&reports), &map, 100), [1, 2]);
         let reports = [(1, report(9, (9, 9))), (2, report(9, (9, 8))), (3, report(9, (9, 7)))];
-        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [3, 1, 2]);
+        assert_eq!(acting(Backend::Whole, &interval, 1, &all(&reports), &map, 100), [3, 1, 2]);
         let empty = incomplete(report(0, (0, 0)));
         let reports = [(1, report(9, (9, 9))), (3, empty), (4, report(9, (9, 9)))];
-        assert_eq!(acting(&interval, 1, &all(&reports), &map, 100), [1, 4], "a stray stands in");
+        assert_eq!(
+            acting(Backend::Whole, &interval, 1, &all(&reports), &map, 100),
+            [1, 4],
+            "a stray stands in"
+        );
     }
 }

@@ -47,6 +47,11 @@ impl Shard {
         pg.history.same_primary_since = interval.primary_since;
         let is_primary = interval.primary == own;
         (pg.interval, pg.past) = (interval, past);
+        // The trial keeps no two shards of a PG on one OSD.
+        debug_assert!(
+            !pg.backend.has_positions() || !is_member || pg.interval.shard_of(own) == id.shard,
+            "{id}: this OSD got another position"
+        );
         if pg.phase == PgPhase::Unreadable {
             self.let_go(key, fx);
             return self.yield_primacy(key, fx);
@@ -73,9 +78,9 @@ impl Shard {
     /// shrink until one begins with a readable copy.
     pub(in crate::shard) fn yield_primacy(&mut self, key: Key, fx: &mut Fx) {
         let (own, pg) = (self.config.osd.0, &self.pgs[key]);
-        let is_other = |osd: &i32| *osd != own && *osd >= 0 && self.view.map.is_up(*osd);
-        let acting: Vec<i32> = pg.interval.acting.iter().copied().filter(is_other).collect();
-        if pg.interval.primary == own && !acting.is_empty() {
+        let is_other = |osd: i32| osd != own && osd >= 0 && self.view.map.is_up(osd);
+        let acting = pg.backend.only(&pg.interval.acting, is_other);
+        if pg.interval.primary == own && acting.iter().any(|osd| is_other(*osd)) {
             fx.push(Effect::Control(ToControl::WantActing { pg: pg.id, acting }));
         }
     }

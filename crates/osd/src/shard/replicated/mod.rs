@@ -9,7 +9,8 @@
 //! (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
 //! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). Recovery and backfill begin with a place here
 //! and on every target (`reservation`, `places`), in the order of priorities, and pace themselves (`pace`). A primary answers reads
-//! while its members let it (`leases`).
+//! while its members let it (`leases`). The PG's backend tells what each member's store gets and which stores answer a read
+//! (`reads`).
 //!
 //! Statements between OSDs carry the interval that they belong to; a receiver in another interval drops or keeps them
 //! (`statements`). Links lose statements when they break. Whoever waits for an answer then asks again, and every statement
@@ -25,6 +26,7 @@ mod pace;
 mod peering;
 mod places;
 mod push_budget;
+mod reads;
 mod recovery;
 mod repair;
 mod reservation;
@@ -43,6 +45,8 @@ pub use lost::{MarkAnswer, UnfoundObject, UnfoundPage};
 pub use pace::Pauses;
 pub(super) use push_budget::PushBudget;
 pub use push_budget::PushCharge;
+#[cfg(feature = "erasure-trial")]
+pub(super) use reads::{Gather, ShardReading};
 pub(super) use repair::InfoRead;
 pub use reservation::PlacesInUse;
 pub(super) use reservation::Reservations;

@@ -29,7 +29,7 @@ impl Shard {
 
     pub(super) fn is_backfill_paused(&self, pg: &Pg) -> bool {
         let flags = self.view.map.flags;
-        let has_all_copies = pg.interval.acting.len() >= pg.interval.size as usize;
+        let has_all_copies = pg.interval.acting_count() >= pg.interval.size as usize;
         flags.has(MapFlags::NOBACKFILL) || (flags.has(MapFlags::NOREBALANCE) && has_all_copies)
     }
 

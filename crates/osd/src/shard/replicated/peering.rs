@@ -31,7 +31,7 @@ impl Shard {
         let Some(pg) = self.pgs.get_mut(key) else { return };
         // Its own grants count when it activates.
         let report = pg.report(self.view.store_since_of(pg.id), 0);
-        let (id, interval) = (pg.id, pg.interval.clone());
+        let (id, backend, interval) = (pg.id, pg.backend, pg.interval.clone());
         let Some(primary) = pg.role.primary_mut() else { return };
         if matches!(primary.stage, Stage::Activating | Stage::Active) {
             return;
@@ -71,7 +71,7 @@ impl Shard {
             let stage = if is_down { Stage::Down { blocked_by } } else { Stage::Incomplete };
             return self.stop_peering(now, key, stage, fx);
         }
-        let blocked_by = choose::blocked_by(&past, started, &reports, &map);
+        let blocked_by = choose::blocked_by(&past, started, &reports, &map, backend.enough());
         if !blocked_by.is_empty() {
             let stage = Stage::Down { blocked_by: blocked_by.into_iter().collect() };
             return self.stop_peering(now, key, stage, fx);
@@ -81,9 +81,12 @@ impl Shard {
         let Some(authority) = choose::authority(own, &reports, &past, ignores_les) else {
             return self.stop_peering(now, key, Stage::Incomplete, fx);
         };
-        let wanted = choose::acting(&interval, authority, &reports, &map, lag_max);
+        let wanted = choose::acting(backend, &interval, authority, &reports, &map, lag_max);
         let is_settled = match wanted == interval.up {
             true => interval.acting == interval.up,
+            false if backend.has_positions() => {
+                wanted == interval.acting && choose::is_usable(&report, reports[&authority].info.log_tail)
+            }
             // The order of the acting set is the monitor's affair.
             false => {
                 wanted.len() == interval.acting.len()
@@ -355,13 +358,13 @@ impl Shard {
     /// interval begins without it. One of the up set alone is dropped.
     fn on_member_unreadable(&mut self, now: Time, key: Key, osd: i32, report: CopyReport, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        let (id, interval) = (pg.id, pg.interval.clone());
+        let (id, backend, interval) = (pg.id, pg.backend, pg.interval.clone());
         let Some(primary) = pg.role.primary_mut() else { return };
         if let Some(peer) = primary.peers.get_mut(&osd) {
             peer.report = Some(report);
         }
         if interval.acting.contains(&osd) {
-            let rest: Vec<i32> = interval.acting.iter().copied().filter(|other| *other != osd).collect();
+            let rest = backend.only(&interval.acting, |other| other != osd);
             if primary.wanted.as_ref() != Some(&rest) {
                 primary.wanted = Some(rest.clone());
                 fx.push(Effect::Control(ToControl::WantActing { pg: id, acting: rest }));

@@ -1,12 +1,14 @@
 //! Recovery: members get the objects that the log names and they lack. The primary pulls its own first, then pushes.
 
 use super::super::{Effect, Fx, Shard, ToControl};
+use crate::backend::Backend;
 use crate::object::ObjectBlock;
 use crate::pg::Pg;
 use crate::pg::role::{Primary, Recovering, Role, Stage};
 use crate::shard::Interval;
 use crate::slab::Key;
 use machine::Time;
+use placement::crush::ITEM_NONE;
 use std::collections::BTreeSet;
 use wire::types::{Epoch, Eversion, HObject, ObjectPull, PeerBody, PgState, RecoveredCounts};
 
@@ -370,21 +372,21 @@ impl Shard {
     /// All members have all objects: past intervals and strays matter no more.
     fn look_for_clean(&mut self, key: Key, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        let (id, interval) = (pg.id, pg.interval.clone());
+        let (id, backend, interval) = (pg.id, pg.backend, pg.interval.clone());
         let is_recovered = pg.is_recovered();
         let Role::Primary(primary) = &mut pg.role else { return };
         if !is_recovered || primary.is_clean {
             return;
         }
         if interval.acting != interval.up {
-            let Some(acting) = acting_when_recovered(&interval, primary) else { return };
+            let Some(acting) = acting_when_recovered(backend, &interval, primary) else { return };
             if primary.wanted.as_ref() != Some(&acting) {
                 primary.wanted = Some(acting.clone());
                 fx.push(Effect::Control(ToControl::WantActing { pg: id, acting }));
             }
             return;
         }
-        if interval.acting.len() < interval.size as usize {
+        if interval.acting_count() < interval.size as usize {
             return;
         }
         primary.is_clean = true;
@@ -413,11 +415,15 @@ impl Shard {
 
 /// The acting set to ask for when no member lacks anything: that of CRUSH (none), or as much of it as has readable copies. `None`:
 /// it is the present one.
-fn acting_when_recovered(interval: &Interval, primary: &Primary) -> Option<Vec<i32>> {
-    let mut acting = interval.up.clone();
-    acting.retain(|osd| !primary.is_unreadable(*osd));
-    if acting.len() == interval.up.len() {
+fn acting_when_recovered(backend: Backend, interval: &Interval, primary: &Primary) -> Option<Vec<i32>> {
+    let mut acting = backend.only(&interval.up, |osd| !primary.is_unreadable(osd));
+    if acting == interval.up {
         return Some(Vec::new());
+    }
+    if backend.has_positions() {
+        let stands_in = |(osd, other): (&i32, &i32)| if *osd == ITEM_NONE { *other } else { *osd };
+        let acting: Vec<i32> = acting.iter().zip(&interval.acting).map(stands_in).collect();
+        return (acting != interval.acting).then_some(acting);
     }
     // As peering chooses it.
     for osd in &interval.acting {

@@ -18,6 +18,7 @@ use crate::pg::Pg;
 use crate::pg::role::{Hindrance, HoldOff, Primary, Replica, Reservation, Role, Stage, Work};
 use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
+use placement::crush::ITEM_NONE;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::types::{
@@ -206,14 +207,15 @@ impl Shard {
             return priority::FORCED;
         }
         let interval = &pg.interval;
-        let (acting, min_size) = (interval.acting.len() as u32, interval.min_size);
+        let (acting, min_size) = (interval.acting_count() as u32, interval.min_size);
         let lacks = |osd: &&i32| {
             primary
                 .peers
                 .get(osd)
                 .map_or(!pg.missing.is_empty(), |peer| !peer.missing.is_empty() || !peer.is_complete())
         };
-        let lacking = interval.acting.iter().filter(lacks).count() as u32;
+        let osds = interval.acting.iter().filter(|osd| **osd != ITEM_NONE);
+        let lacking = osds.filter(lacks).count() as u32;
         let (base, extra, max) = match work {
             Work::Recovery if acting - lacking < min_size => (priority::INACTIVE, 0, priority::MAX),
             Work::Recovery => (priority::RECOVERY, 0, priority::INACTIVE - 1),

@@ -2,6 +2,7 @@
 
 use super::super::{Effect, Fx, Shard, ToControl};
 use super::leases::rest_ms;
+use crate::backend::Backend;
 use crate::pg::role::{Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
@@ -11,8 +12,8 @@ use machine::net::Held;
 use std::collections::VecDeque;
 use wire::messages::MOSDPeer;
 use wire::types::{
-    Activation, CopyReport, Epoch, Eversion, HObject, OsdId, PastIntervals, PeerBody, PgCopyInfo, PgCounts,
-    SpgId, StoreLife,
+    Activation, CopyReport, Epoch, Eversion, HObject, OsdId, OsdMap, PastIntervals, PeerBody, PgCopyInfo,
+    PgCounts, ShardId, SpgId, StoreLife,
 };
 
 /// Statements of intervals that this OSD's map does not have yet.
@@ -105,7 +106,8 @@ impl Shard {
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
         let granted_ms = rest_ms(now, self.any_reads_until());
         let body = PeerBody::Report(CopyReport { info, missing: Vec::new(), past, granted_ms });
-        let (pg, epoch, interval) = (message.pg, self.view.epoch, message.interval);
+        let pg = answered_as(&self.view.map, message.pg, from);
+        let (epoch, interval) = (self.view.epoch, message.interval);
         let message = Box::new(MOSDPeer { pg, epoch, interval, body, data: Rope::new() });
         fx.push(Effect::SendPeer { to: from, message });
     }
@@ -154,6 +156,12 @@ impl Shard {
             PeerBody::Ack { durable_to } if is_primary => self.on_ack(now, key, from, durable_to, fx),
             PeerBody::Scanned(answer) if is_primary => self.on_scanned(key, from, answer, fx),
             PeerBody::Progressed { through } if is_primary => self.on_progressed(key, from, through, fx),
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ReadShard(read) if from_primary => self.on_read_shard(key, from, read, fx),
+            #[cfg(feature = "erasure-trial")]
+            PeerBody::ShardData(answer) if is_primary => {
+                self.on_shard_data(now, key, from, answer, &message.data, fx);
+            }
             // A mistake of the sender: the map says who is primary.
             _ => {}
         }
@@ -167,12 +175,14 @@ impl Shard {
         pg.report(self.view.store_since_of(pg.id), rest_ms(now, granted_until))
     }
 
-    pub(in crate::shard) fn statement(&self, pg: &Pg, body: PeerBody, data: Rope) -> Box<MOSDPeer> {
-        Box::new(MOSDPeer { pg: pg.id, epoch: self.view.epoch, interval: pg.interval.since, body, data })
+    /// `to`: the OSD that gets it.
+    pub(in crate::shard) fn statement(&self, pg: &Pg, to: i32, body: PeerBody, data: Rope) -> Box<MOSDPeer> {
+        let id = pg.backend.id_on(pg.id, &pg.interval, to);
+        Box::new(MOSDPeer { pg: id, epoch: self.view.epoch, interval: pg.interval.since, body, data })
     }
 
     pub(in crate::shard) fn tell_peer(&self, key: Key, to: i32, body: PeerBody, fx: &mut Fx) {
-        let message = self.statement(&self.pgs[key], body, Rope::new());
+        let message = self.statement(&self.pgs[key], to, body, Rope::new());
         fx.push(Effect::SendPeer { to: OsdId(to), message });
     }
 
@@ -225,10 +235,22 @@ impl Shard {
                     _ => self.go_on_peering(now, key, fx),
                 }
                 self.repeat_recovery(key, only, fx);
+                #[cfg(feature = "erasure-trial")]
+                self.repeat_reads(key, only, fx);
             }
         }
         self.repeat_transfers(key, only, fx);
     }
+}
+
+/// The name of a PG on the primary that asked for it, for an OSD that does not have it.
+fn answered_as(map: &OsdMap, asked: SpgId, primary: OsdId) -> SpgId {
+    if !Backend::of(asked).has_positions() {
+        return asked;
+    }
+    let acting = placement::map_pg(map, asked.pg).acting;
+    let position = acting.iter().position(|osd| *osd == primary.0);
+    SpgId { pg: asked.pg, shard: position.map_or(ShardId::NONE, |at| ShardId(at as i8)) }
 }
 
 /// The statement reads or changes the body of the log. An activation does not if it brings nothing new.

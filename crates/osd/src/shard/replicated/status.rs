@@ -144,7 +144,7 @@ impl Shard {
         }
         // Stock sets these with the beginning of the activation.
         if matches!(primary.stage, Stage::Activating | Stage::Active) {
-            if pg.interval.acting.len() < pg.interval.size as usize {
+            if pg.interval.acting_count() < pg.interval.size as usize {
                 state = state.with(PgState::UNDERSIZED);
             }
             out.missing_on_primary = pg.missing.len() as i64;

@@ -64,7 +64,8 @@ impl Shard {
 
     fn go_on_pushing(&mut self, key: Key, to: i32, object: HObject, fx: &mut Fx) {
         let (epoch, pg) = (self.view.epoch, &mut self.pgs[key]);
-        let (id, interval, collection) = (pg.id, pg.interval.since, pg.collection);
+        let (backend, interval, collection) = (pg.backend, pg.interval.since, pg.collection);
+        let id = backend.id_on(pg.id, &pg.interval, to);
         let Some(outgoing) = pg.transfers.outgoing.get_mut(&(to, object.clone())) else { return };
         if outgoing.is_reading || outgoing.sent.is_some() {
             return;
@@ -77,6 +78,7 @@ impl Shard {
             };
             outgoing.charge = Some(charge);
             outgoing.moved.add(contents_of(&changes));
+            let changes = backend.payload_for(id, changes);
             let is_last = outgoing.ready.is_empty() && outgoing.copy.is_done();
             let form = WireForm::encode(&changes).expect("a copy changes its object only");
             let push = ObjectPush {

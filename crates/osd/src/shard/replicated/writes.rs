@@ -3,6 +3,7 @@
 
 use super::super::{Effect, Fx, Pending, Shard};
 use super::peering::removal;
+use crate::backend::Shares;
 use crate::pg::log::{EntryKind, LogCounts, LogEntry, Trimmed};
 use crate::pg::role::{Replica, Role, SentWrite, Stage};
 use crate::pg::{Pg, meta};
@@ -45,6 +46,7 @@ impl Shard {
         for (to, message) in messages {
             fx.push(Effect::SendPeer { to, message });
         }
+        let changes = pg.backend.own_share(changes);
         let trimmed = |pg: &mut Pg| pg.log.trim(&limits, trim_bound(pg.committed));
         let transaction = append_entry(pg, entry, changes, trimmed);
         self.submit(Pending::Entry { pg: key, interval, version }, transaction, fx);
@@ -189,14 +191,19 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
     }
     // Members get a reverted object by recovery.
     let is_primarys = entry.kind == EntryKind::LostRevert;
-    let form = match changes.is_empty() || is_primarys {
-        true => WireForm { changes: Default::default(), data: Rope::new() },
+    let (backend, members) = (pg.backend, &primary.members);
+    let shares = |changes: &[Change]| {
+        let shares = backend.shares(changes, pg.id, &pg.interval, members);
+        shares.expect("a request changes objects only")
+    };
+    let Shares { same: form, each } = match is_primarys {
+        true => shares(&[]),
         // Records of damage are this copy's own.
         false if changes.iter().any(is_own_record) => {
             let shared: Vec<Change> = changes.iter().filter(|c| !is_own_record(c)).cloned().collect();
-            WireForm::encode(&shared).expect("a request changes objects only")
+            shares(&shared)
         }
-        false => WireForm::encode(changes).expect("a request changes objects only"),
+        false => shares(changes),
     };
     let write = PeerWrite {
         entry: meta::entry_to_wire(entry),
@@ -225,7 +232,7 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
             _ => {}
         }
     }
-    let write = SentWrite { version: entry.version, message, bare };
+    let write = SentWrite { version: entry.version, message, each, bare };
     let messages = primary.members.iter().map(|osd| (OsdId(*osd), write.to(*osd))).collect();
     primary.unacknowledged.push_back(write);
     messages
@@ -281,6 +288,7 @@ fn is_own_record(change: &Change) -> bool {
 impl SentWrite {
     fn to(&self, osd: i32) -> Box<MOSDPeer> {
         let mut message = self.message.clone();
+        self.each.address(osd, &mut message);
         if let PeerBody::Write(write) = &mut message.body
             && self.bare.contains(&osd)
         {

@@ -11,6 +11,7 @@ use wire::types::{Epoch, Eversion, HObject, OsdId, PgId, SpgId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgSight {
     pub osd: OsdId,
+    /// Without its shard.
     pub pg: SpgId,
     pub role: PgRole,
     /// The first epoch of the interval that the role belongs to (`same_interval_since`).
