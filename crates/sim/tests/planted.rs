@@ -298,9 +298,8 @@ fn repair_beside_a_write_is_caught() {
 }
 
 #[test]
-#[ignore = "long: the number of seeds is not known yet"]
 fn reset_counted_as_death_is_caught() {
     let promises = &[Promise::StaysUp];
     let faults = &["connection reset"];
-    Plan { fault_rate: 40, ..Plan::new(PlantedBug::ResetIsDeath, promises, faults) }.is_caught();
+    Plan { from: 7, fault_rate: 40, ..Plan::new(PlantedBug::ResetIsDeath, promises, faults) }.is_caught();
 }
