@@ -8,6 +8,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures")]
 
+use codec::Encode;
 use placement::crush::edit;
 use placement::{Mapper, Placement, PlacementTable};
 use std::sync::Arc;
@@ -34,8 +35,9 @@ fn main() {
     println!("first map into the table: {}", millis(built));
     println!("memory of the table: {:.1} MiB", table.memory_bytes() as f64 / 1_048_576.0);
     println!("one lookup: {:.0} ns\n", best(|| look_up_all(&table, pgs)).as_nanos() as f64 / f64::from(pgs));
-    println!("| incremental | changed PGs | CRUSH runs | there | back | map everything | apply |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("whole map: {:.1} KiB\n", map.to_canonical().0.len() as f64 / 1024.0);
+    println!("| incremental | bytes | changed PGs | CRUSH runs | there | back | map everything | apply |");
+    println!("|---|---|---|---|---|---|---|---|");
 
     let is_on = |osd: i32, host: i32| osd % HOSTS == host;
     let down = |osds: Vec<i32>| {
@@ -90,7 +92,8 @@ fn measure(
     let everything = timed(|| map_all(&next));
     let apply = best(|| drop(from.apply(&inc)));
     let times = [there, back, everything, apply].map(millis);
-    println!("| {name} | {changed} | {runs} | {} |", times.join(" | "));
+    let bytes = inc.to_vec(next.encoding_features()).len();
+    println!("| {name} | {bytes} | {changed} | {runs} | {} |", times.join(" | "));
     next
 }
 

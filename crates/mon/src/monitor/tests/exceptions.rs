@@ -254,7 +254,7 @@ fn created_since(c: &Cluster) -> Epoch {
 }
 
 #[test]
-fn pg_that_no_interval_can_have_made_begins_with_the_present_one() {
+fn unborn_pg_begins_with_the_present_interval() {
     let (mut c, up, _) = with_pool();
     let first = created_since(&c);
     let next = c.osds[up[1] as usize];
@@ -283,7 +283,7 @@ fn pg_that_no_interval_can_have_made_begins_with_the_present_one() {
 }
 
 #[test]
-fn pg_that_an_interval_may_have_made_keeps_its_beginning() {
+fn pg_of_an_interval_with_up_thru_keeps_its_beginning() {
     let (mut c, up, _) = with_pool();
     let first = created_since(&c);
     let primary = c.osds[up[0] as usize];
@@ -300,7 +300,7 @@ fn pg_that_an_interval_may_have_made_keeps_its_beginning() {
 
 /// The pool's min_size is what it was when the interval might have been active.
 #[test]
-fn pg_whose_min_size_was_raised_later_keeps_its_beginning() {
+fn pg_with_a_min_size_raised_later_keeps_its_beginning() {
     let mut c = Cluster::of(&["a", "b", "c"]);
     c.take_down(1);
     c.take_down(2);
