@@ -642,3 +642,20 @@ fn order_behind_point_of_no_return_waits_for_arrival() {
         }
     }
 }
+
+/// Nothing but the answer to the first word tells whether the destination takes it.
+#[test]
+fn pg_without_objects_goes_if_there_is_a_place() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed);
+        cluster.depart();
+        cluster.settle();
+        assert_eq!((cluster.moved, cluster.stayed.len()), (1, 0), "{:?}", cluster.stayed);
+        let mut cluster = Cluster::new(seed);
+        cluster.step(1, Input::Space { full: true });
+        cluster.depart();
+        cluster.settle();
+        assert_eq!((cluster.moved, cluster.stayed.len()), (0, 1));
+        assert_eq!(cluster.at, 0);
+    }
+}

@@ -23,6 +23,8 @@ use wire::types::{Epoch, PgId, PoolId};
 const SETTLED: Duration = Duration::from_secs(10);
 /// After one that did not work out nothing is tried for so long.
 const AGAIN: Duration = Duration::from_secs(60);
+/// The PG itself is left alone for twice as long each time, up to this.
+const SAME_AGAIN_MAX: Duration = Duration::from_secs(3600);
 /// A store that is fuller than this takes no PG.
 const FULL_RATIO: f64 = 0.75;
 
@@ -35,6 +37,8 @@ pub(super) struct Moves {
     seen: (usize, Epoch),
     quiet_since: Option<Time>,
     not_before: Option<Time>,
+    /// PGs that stayed: until when they are left alone, and for how long that was.
+    left_alone: BTreeMap<PgId, (Time, Duration)>,
 }
 
 struct Move {
@@ -136,11 +140,15 @@ impl Control {
                 under_way.phase = Phase::Clearing;
                 self.moves.stayed += 1;
                 self.moves.not_before = Some(now + AGAIN);
+                let row = self.moves.left_alone.entry(id.pg).or_insert((now, AGAIN));
+                row.1 = (row.1 * 2).min(SAME_AGAIN_MAX);
+                row.0 = now + row.1;
                 self.log(Level::Warn, format!("PG {} stays on core {}: {why}", id.pg, from.0), fx);
             }
             ToControl::Moved { .. } => {
                 under_way.phase = Phase::Clearing;
                 self.moves.done += 1;
+                self.moves.left_alone.remove(&id.pg);
                 self.log(
                     Level::Info,
                     format!("PG {} moved from core {} to core {}", id.pg, from.0, to.0),
@@ -227,7 +235,10 @@ impl Control {
         let may_move = |pg: &PgId| self.pg_reports.get(pg).is_some_and(|r| r.status.is_at_rest);
         let held = self.holdings.entries.iter();
         let held = held.filter(|(pg, entry)| entry.holding == Holding::Held && may_move(pg));
-        let Some((pg, to)) = unevenness(held, self.config.cores) else { return };
+        let entries = &self.holdings.entries;
+        self.moves.left_alone.retain(|pg, _| entries.contains_key(pg));
+        let is_free = |pg: &PgId| self.moves.left_alone.get(pg).is_none_or(|(until, _)| now >= *until);
+        let Some((pg, to)) = unevenness(held, self.config.cores, is_free) else { return };
         if self.has_room_for(&pg, to) {
             self.want_move(pg, to);
         } else {
@@ -300,10 +311,11 @@ impl Control {
     }
 }
 
-/// A PG that should go, and to which core: of the pool that is the most uneven between the two.
+/// A PG that should go, and to which core: of the pool that is the most uneven between the two. `is_free`: it may be tried.
 fn unevenness<'a>(
     held: impl Iterator<Item = (&'a PgId, &'a Entry)> + Clone,
     cores: u16,
+    is_free: impl Fn(&PgId) -> bool,
 ) -> Option<(PgId, CoreId)> {
     let mut counts = vec![0usize; cores.into()];
     for (_, entry) in held.clone() {
@@ -321,7 +333,8 @@ fn unevenness<'a>(
         *surplus.entry(pg.pool).or_default() += i64::from(at(entry, most)) - i64::from(at(entry, fewest));
     }
     let pool = surplus.into_iter().max_by_key(|(_, surplus)| *surplus)?.0;
-    let last = held.filter(|(pg, entry)| pg.pool == pool && at(entry, most)).map(|(pg, _)| *pg).last()?;
+    let its = held.filter(|(pg, entry)| pg.pool == pool && at(entry, most) && is_free(pg));
+    let last = its.map(|(pg, _)| *pg).last()?;
     Some((last, CoreId(fewest as u16)))
 }
 
@@ -344,7 +357,7 @@ mod tests {
             }
         }
         for _ in 0..1000 {
-            let Some((pg, to)) = unevenness(entries.iter(), cores.len() as u16) else {
+            let Some((pg, to)) = unevenness(entries.iter(), cores.len() as u16, |_| true) else {
                 let count = |core, pool| {
                     entries.iter().filter(|(pg, e)| pg.pool == pool && e.core == CoreId(core)).count() as u32
                 };
@@ -354,6 +367,17 @@ mod tests {
             entries.get_mut(&pg).unwrap().core = to;
         }
         panic!("it does not come to an end");
+    }
+
+    #[test]
+    fn another_pg_goes_while_one_is_left_alone() {
+        let entries: BTreeMap<PgId, Entry> =
+            (0..4).map(|seed| (PgId { pool: 1, seed }, held(CoreId(0), 0))).collect();
+        let (first, _) = unevenness(entries.iter(), 2, |_| true).unwrap();
+        let (second, to) = unevenness(entries.iter(), 2, |pg| *pg != first).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(to, CoreId(1));
+        assert!(unevenness(entries.iter(), 2, |_| false).is_none());
     }
 
     #[test]

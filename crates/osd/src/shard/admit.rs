@@ -33,12 +33,13 @@ enum Verdict {
 
 impl Shard {
     pub(super) fn on_op(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
-        if self.is_to_come_again(parked.conn, &parked.op) {
-            return;
-        }
+        let comes_again = self.is_to_come_again(parked.conn, &parked.op);
         let Some(session) = self.sessions.get_mut(&parked.conn) else { return };
         let epoch = parked.op.epoch;
         if epoch > self.view.epoch || !session.waiting_for_map.is_empty() {
+            if comes_again {
+                return;
+            }
             session.waiting_for_map.push_back(parked);
             self.signals.totals.delayed_for_map += 1;
             fx.push(Effect::Control(ToControl::WantMap { epoch }));

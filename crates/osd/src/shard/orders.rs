@@ -164,6 +164,11 @@ impl Shard {
     pub(super) fn remove_pg(&mut self, key: Key) {
         if let Some(pg) = self.pgs.remove(key) {
             self.pg_by_id.remove(&pg.id);
+            // An acknowledgement may go to another core, on which the PG would be now.
+            for session in self.sessions.values_mut() {
+                session.backoffs.remove(&pg.id);
+                session.unacknowledged_backoffs.remove(&pg.id);
+            }
         }
     }
 

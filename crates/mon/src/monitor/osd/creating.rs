@@ -109,7 +109,8 @@ impl Monitor {
         let history = &self.committed.osd;
         let creations = &mut self.creations;
         let version = self.committed.version;
-        creations.is_renewed = creations.renewal.take_if(|renewal| *renewal <= version).is_some();
+        let is_first = creations.map.epoch == 0;
+        creations.is_renewed = is_first || creations.renewal.take_if(|renewal| *renewal <= version).is_some();
         if history.creating.is_empty() {
             *creations = Creations { map: history.shared_map(), ..Creations::default() };
             return;

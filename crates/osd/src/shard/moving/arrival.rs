@@ -1,7 +1,9 @@
 //! The destination's part of a move: writing the copies, and taking the PG in.
 
 use super::super::{Effect, Fx, Parked, Pending, Shard, ToControl};
+use super::departure::NO_LANE;
 use super::{Early, MoveMessage, Moving, Traveller};
+use crate::pg::meta::{self, Complete};
 use crate::pg::role::{Primary, Role};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
@@ -9,7 +11,7 @@ use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
 use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
-use wire::types::SpgId;
+use wire::types::{HObject, SpgId, StoreLife};
 
 /// A PG that comes from another core. It lives here when all three have happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,15 @@ impl Pg {
     }
 }
 
+/// The records of a copy that is about to be cleared. The one that counts may be removed first, and a restart would then find
+/// this one, half empty: it must not claim to have every object.
+fn claims_nothing(pg: &Pg) -> Vec<Change> {
+    let (mut history, mut progress) = (pg.history, pg.progress.clone());
+    history.imported = StoreLife::default();
+    progress.last_backfill = Complete(HObject::min());
+    meta::set_history(&pg.meta, &history, &progress).into()
+}
+
 impl Shard {
     pub(super) fn begin_arrival(&mut self, from: CoreId, pg: SpgId, split_bits: u8, moves: u32, fx: &mut Fx) {
         let why = match () {
@@ -54,7 +65,8 @@ impl Shard {
                 self.insert_pg(Pg { moving, ..Pg::new(pg, split_bits, PgPhase::Loading) });
                 let changes = vec![Change::BeginArrival { split_bits, moves }];
                 let transaction = Transaction { collection: Collection::Pg(pg), changes };
-                self.submit(Pending::Nobody, transaction, fx);
+                // The source closes the PG when it knows of the place.
+                self.submit(Pending::Part { pg, from, lane: NO_LANE }, transaction, fx);
                 return;
             }
         };
@@ -118,6 +130,9 @@ impl Shard {
         let collection = pg.collection;
         self.pgs[key] = pg;
         self.stay_awake(now, key);
+        if self.pgs[key].role.primary().is_some_and(|primary| !primary.waiting_replies.is_empty()) {
+            self.awaiting_leases.insert(key);
+        }
         self.adopt_watches(now, key, notifies);
         changes.push(Change::Arrive);
         self.submit(Pending::Arrival(key), Transaction { collection, changes }, fx);
@@ -160,6 +175,7 @@ impl Shard {
             return;
         };
         pg.moving = None;
+        let ending = claims_nothing(pg);
         self.note_strays(key);
         self.forget_ended_strays(fx);
         self.obey_held_orders(now, key, fx);
@@ -169,7 +185,7 @@ impl Shard {
             self.release_travellers(now, key, fx);
         }
         self.take_statements_of(now, id, fx);
-        self.say(from, id, MoveMessage::Settled, fx);
+        self.say(from, id, MoveMessage::Settled { ending }, fx);
         fx.push(Effect::Control(ToControl::Moved { pg: id }));
     }
 

@@ -39,7 +39,7 @@ pub const CLOSED_MAX: Duration = Duration::from_secs(2);
 const LOG_PART: usize = 256;
 const NOT_AT_REST: &str = "it is not clean and complete";
 /// Of parts whose end nobody waits for.
-const NO_LANE: usize = usize::MAX;
+pub(super) const NO_LANE: usize = usize::MAX;
 
 #[derive(Debug)]
 pub struct Departure {
@@ -64,6 +64,8 @@ pub struct Departure {
     closed_at: Option<Time>,
     /// Everything is copied and nothing is under way. The control machine decides whether the PG goes.
     is_drained: bool,
+    /// The destination has made a place.
+    has_place: bool,
     /// Cores that send no more by the old routes. Their word may come before the control machine's.
     switched: u16,
     failed: Option<String>,
@@ -232,6 +234,7 @@ impl Shard {
             paused: false,
             closed_at: None,
             is_drained: false,
+            has_place: false,
             switched: 0,
             failed: None,
         })));
@@ -274,6 +277,9 @@ impl Shard {
         }
         if departure.cursor.is_some() {
             return self.list_next(key, fx);
+        }
+        if !departure.has_place {
+            return;
         }
         let (dirty, last) = (departure.dirty.len(), departure.rounds >= ROUNDS_MAX);
         if departure.is_closed() {
@@ -429,6 +435,7 @@ impl Shard {
 
     pub(super) fn on_taken(&mut self, pg: SpgId, lane: usize) {
         let Some(departure) = self.departing_pg(pg).and_then(|key| self.pgs[key].departure()) else { return };
+        departure.has_place |= lane == NO_LANE;
         let Some(slot) = departure.lanes.get_mut(lane) else { return };
         let Some(open) = slot else { return };
         open.untaken = open.untaken.saturating_sub(1);
@@ -565,6 +572,13 @@ impl Shard {
         fx.push(Effect::Control(ToControl::Stayed { pg: id, why }));
         self.say(to, id, MoveMessage::Abandon, fx);
         true
+    }
+
+    /// The PG lives elsewhere: its copy here is removed.
+    pub(super) fn clear_old(&mut self, pg: SpgId, ending: Vec<Change>, fx: &mut Fx) {
+        let transaction = Transaction { collection: Collection::Pg(pg), changes: ending };
+        self.submit(Pending::Nobody, transaction, fx);
+        self.clear_away(pg, CollectionRemoval::default(), fx);
     }
 
     /// Removes a copy that does not count, a step at a time.

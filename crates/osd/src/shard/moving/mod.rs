@@ -47,7 +47,6 @@ use crate::pg::Pg;
 use machine::CoreId;
 use std::fmt;
 use store::Change;
-use store::moving::CollectionRemoval;
 use wire::types::SpgId;
 
 /// What a PG is doing between two cores.
@@ -81,8 +80,8 @@ pub enum MoveMessage {
     Refused { why: &'static str },
     /// From every core: requests for the PG come no more from here.
     Switched,
-    /// The PG lives at the destination: the old copy may go.
-    Settled,
+    /// The PG lives at the destination: the old copy may go. `ending`: its records until it has gone.
+    Settled { ending: Vec<Change> },
 }
 
 /// A PG in memory on its way.
@@ -120,7 +119,7 @@ impl super::Shard {
             MoveMessage::Taken { lane } => self.on_taken(pg, lane),
             MoveMessage::Refused { why } => self.on_refused(now, pg, why, fx),
             MoveMessage::Switched => self.on_switched(pg, fx),
-            MoveMessage::Settled => self.clear_away(pg, CollectionRemoval::default(), fx),
+            MoveMessage::Settled { ending } => self.clear_old(pg, ending, fx),
         }
     }
 }

@@ -135,8 +135,11 @@ impl Shard {
             match peer.log.take() {
                 Some(mut run) => {
                     if let Some(end) = primary.log_end {
-                        // It tells later where that copy's log parts from this one.
-                        peer.log = Some(run.clone());
+                        // Where that copy's log parts from this one is to be known later.
+                        match run.after <= end {
+                            true => peer.log = Some(run.clone()),
+                            false => peer.is_log_asked = false,
+                        }
                         run.end_at(end);
                     }
                     let is_taken = self.take_authoritative_log(key, run, &best, fx);
@@ -182,12 +185,14 @@ impl Shard {
 
         // 6. The map must say that this interval may write, before it does.
         let row = map.osd(own);
-        let may_write = row.is_some_and(|row| row.info.up_thru >= interval.since);
+        // A PG that began anew in the middle of an interval is new to the monitor since then.
+        let since = interval.since.max(pg.history.created);
+        let may_write = row.is_some_and(|row| row.info.up_thru >= since);
         if !may_write && !planted::has(PlantedBug::UpThruSkipped) {
             let asks = primary.stage != Stage::WaitUpThru;
             primary.stage = Stage::WaitUpThru;
             if asks {
-                fx.push(Effect::Control(ToControl::NeedUpThru { since: interval.since }));
+                fx.push(Effect::Control(ToControl::NeedUpThru { since }));
             }
             return;
         }
@@ -217,16 +222,24 @@ impl Shard {
         let others = primary.peers.iter().filter_map(|(osd, peer)| Some((*osd, peer.report.as_ref()?)));
         let reports: choose::Reports = others.chain([(own, own_report)]).collect();
         let unfound = unacknowledged::unfound(authority, &reports);
+        if unfound.is_empty() {
+            return false;
+        }
         let run = primary.peers.get(&authority).and_then(|peer| peer.log.as_ref()).filter(|_| !is_own);
         let newer = run.into_iter().flat_map(|run| run.entries.iter().rev().map(|e| (e.version, &e.object)));
         let common = run.map_or(Eversion::MAX, |run| run.after);
         let older = pg.log.entries().rev().map(|entry| (entry.version, &entry.object));
         let entries = newer.chain(older.filter(|(version, _)| *version <= common));
-        let tail = reports[&authority].info.log_tail;
-        let end = unacknowledged::end(entries, tail, &unfound, &reports, past);
+        let tail = if is_own { pg.log.tail() } else { reports[&authority].info.log_tail };
+        let Some(end) = unacknowledged::end(entries, tail, &unfound, &reports, past) else { return false };
         let Some(primary) = self.pgs[key].role.primary_mut() else { return false };
-        primary.log_end = end;
-        end.is_some()
+        primary.log_end = Some(end);
+        // Runs from beyond the end do not tell where those copies' logs part from this one.
+        let others = primary.peers.iter_mut().filter(|(osd, _)| **osd != authority);
+        for (_, peer) in others.filter(|(_, peer)| peer.log.as_ref().is_some_and(|run| run.after > end)) {
+            (peer.log, peer.is_log_asked) = (None, false);
+        }
+        true
     }
 
     /// Peering waits for another map or report, unless the operator gave the PG up.

@@ -1,6 +1,6 @@
 //! Statements of other OSDs: those of the present interval are acted on, later ones wait for their map.
 
-use super::super::{Effect, Fx, Shard, ToControl};
+use super::super::{Effect, Fx, Input, Shard, ToControl};
 use super::leases::rest_ms;
 use crate::backend::Backend;
 use crate::pg::role::{Replica, Role, Stage};
@@ -43,13 +43,21 @@ impl Shard {
             if message.epoch > self.view.epoch {
                 fx.push(Effect::Control(ToControl::WantMap { epoch: message.epoch }));
             }
-            // A PG at rest has nobody who would ask again. So much as it waits for is bounded by the budget for messages.
+            // A PG at rest has nobody who would ask again. Its primary has a bounded number of writes in flight.
             if is_between || self.early.len() < EARLY_MAX {
                 self.early.push_back((from, message, held));
             }
             return;
         }
-        let Some(key) = known else { return self.on_statement_without_pg(now, from, *message, fx) };
+        let Some(key) = known else {
+            // It came by the routes of a map that did not have the PG yet.
+            if let Some(core) = self.view.routes.core_of(message.pg).filter(|core| *core != self.config.core)
+            {
+                let input = Box::new(Input::Peer { from, message, held });
+                return fx.push(Effect::ToShard { core, input });
+            }
+            return self.on_statement_without_pg(now, from, *message, fx);
+        };
         if message.interval < self.pgs[key].interval.since && message.epoch < self.view.epoch {
             // The sender is behind. A statement of a newer map makes it ask the monitor for that; this one says nothing else.
             return self.tell_peer(key, from.0, PeerBody::Ack { durable_to: Eversion::ZERO }, fx);

@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use wire::types::{CopyReport, Epoch, Eversion, HObject, PastInterval, PastIntervals};
 
 /// Objects that the authoritative copy lacks, and that no reported copy has as new as that, with the versions that are needed.
+/// Reports list missing objects in ascending order; one that did not would count as a copy that has them.
 pub fn unfound<'a>(authority: i32, reports: &Reports<'a>) -> BTreeMap<&'a HObject, Eversion> {
     let missing = reports.get(&authority).into_iter().flat_map(|report| &report.missing);
     let is_unfound = |object: &HObject, need: Eversion| {
         !reports.values().any(|report| {
             report.info.last_update >= need
                 && report.info.last_backfill > *object
-                && !report.missing.iter().any(|missing| missing.object == *object)
+                && report.missing.binary_search_by(|missing| missing.object.cmp(object)).is_err()
         })
     };
     missing.map(|lost| (&lost.object, lost.need)).filter(|(object, need)| is_unfound(object, *need)).collect()
