@@ -7,6 +7,8 @@ import unittest
 from harness import Client, ClusterTest, eventually
 
 ALL_PROTOCOLS = 3
+# Beyond the limit for users (socket(7)); Python has no name for it.
+SO_RCVBUFFORCE = 33
 
 SETTINGS = ("ms_service_mode", "ms_mon_service_mode", "ms_cluster_mode", "ms_mon_cluster_mode")
 
@@ -16,7 +18,7 @@ class Wire:
 
     def __enter__(self):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         self.socket.bind(("lo", 0))
         self.socket.setblocking(False)
         return self
@@ -66,12 +68,17 @@ class Modes:
     def test_links_between_osds_are_of_this_mode(self):
         self.client.ceph("osd", "pool", "create", "copies", 8)
         eventually(lambda: self.client.json("pg", "stat")["pg_summary"]["num_pg_by_state"][0]["name"] == "active+clean", 30)
-        secret = os.urandom(24)
-        with Wire() as wire:
-            self.on(self.MODE).rados("-p", "copies", "put", "o", "-", stdin=secret * 10)
-            told = wire.ports_told(secret)
         # The client tells the primary, and the primary both others.
-        self.assertEqual(len(told), 3 if self.MODE == "crc" else 0, told)
+        wanted = 3 if self.MODE == "crc" else 0
+        # The kernel drops what others send meanwhile and the socket has no room for.
+        for _ in range(5):
+            secret = os.urandom(24)
+            with Wire() as wire:
+                self.on(self.MODE).rados("-p", "copies", "put", "o", "-", stdin=secret * 10)
+                told = wire.ports_told(secret)
+            if len(told) >= wanted:
+                break
+        self.assertEqual(len(told), wanted, told)
 
 
 class Secure(Modes, ClusterTest):
