@@ -199,11 +199,11 @@ fn log_since_started_is_caught() {
 }
 
 #[test]
+#[ignore = "long: the cluster must stand still to the end of its run"]
 fn start_of_incomplete_copy_is_caught() {
     let faults =
         &["OSD crash", "OSD crash during write", "OSD power loss during write", "disk loss", "slow OSD disk"];
     Plan {
-        from: 54,
         fault_rate: 6,
         cluster: cluster(3, TWO_OR_ONE),
         seconds: 60,
