@@ -187,7 +187,7 @@ fn data_and_its_checksum_stay_with_the_statement() {
 #[test]
 fn unknown_statement_is_refused() {
     let (header, payload) = payload_of(statement(PeerBody::Remove));
-    for number in [0, bodies().len() as u8 + 1, 0xfd] {
+    for number in [0, bodies().len() as u8 + 1, 0xff] {
         let mut front = payload.front.to_vec();
         front[HEAD_LEN] = number;
         let got = MOSDPeer::decode(&header, &Payload { front: front.into(), ..payload.clone() });

@@ -519,12 +519,12 @@ impl Encode for PeerBody {
             }
             #[cfg(feature = "erasure-trial")]
             PeerBody::ReadShard(body) => {
-                w.u8(254);
+                w.u8(253);
                 w.put(body)
             }
             #[cfg(feature = "erasure-trial")]
             PeerBody::ShardData(body) => {
-                w.u8(255);
+                w.u8(254);
                 w.put(body)
             }
         }
@@ -559,9 +559,9 @@ impl Decode for PeerBody {
             20 => PeerBody::Reserved(r.get()?),
             21 => PeerBody::Release { attempt: r.u64()? },
             #[cfg(feature = "erasure-trial")]
-            254 => PeerBody::ReadShard(r.get()?),
+            253 => PeerBody::ReadShard(r.get()?),
             #[cfg(feature = "erasure-trial")]
-            255 => PeerBody::ShardData(r.get()?),
+            254 => PeerBody::ShardData(r.get()?),
             kind => {
                 return Err(DecodeError::Invalid {
                     what: "a statement about a PG",
