@@ -1,6 +1,7 @@
 //! Whether a request may happen here and now. The order of the questions is Ceph's, because clients see it.
 
 use super::op::{Access, Op, Parked, Stage, called};
+use super::session::Session;
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::caps;
 use crate::errno::Errno;
@@ -33,11 +34,10 @@ enum Verdict {
 
 impl Shard {
     pub(super) fn on_op(&mut self, now: Time, parked: Parked, fx: &mut Fx) {
-        let comes_again = self.is_to_come_again(parked.conn, &parked.op);
         let Some(session) = self.sessions.get_mut(&parked.conn) else { return };
         let epoch = parked.op.epoch;
         if epoch > self.view.epoch || !session.waiting_for_map.is_empty() {
-            if comes_again {
+            if is_sent_again(session, &parked.op) {
                 return;
             }
             session.waiting_for_map.push_back(parked);
@@ -63,7 +63,7 @@ impl Shard {
             }
             return;
         };
-        if self.is_to_come_again(conn, op) {
+        if self.sessions.get(&conn).is_some_and(|session| is_sent_again(session, op)) {
             return;
         }
         if self.pgs[pg_key].holds_requests() {
@@ -106,16 +106,6 @@ impl Shard {
                 Verdict::NoRoom => self.withhold(conn, &op.object),
             },
         }
-    }
-
-    /// The client sends it again, and what it sent before: it was told to hold back, or has requests to the object withheld.
-    /// Asked before any queue, too: what a queue kept until the client's acknowledgement came would overtake what was dropped.
-    fn is_to_come_again(&self, conn: ConnId, op: &MOSDOp) -> bool {
-        self.sessions.get(&conn).is_some_and(|session| {
-            session.backoffs.contains_key(&op.pg)
-                || session.unacknowledged_backoffs.contains_key(&op.pg)
-                || session.withheld.holds(&op.object)
-        })
     }
 
     /// Writes wait until others are committed.
@@ -306,4 +296,12 @@ impl Shard {
             }
         }
     }
+}
+
+/// The client sends the request again, after earlier ones: a backoff covers its PG, or requests of its object are withheld.
+/// A request that a queue kept until the client acknowledged the backoff would overtake the dropped ones, so each queue asks.
+fn is_sent_again(session: &Session, op: &MOSDOp) -> bool {
+    session.backoffs.contains_key(&op.pg)
+        || session.unacknowledged_backoffs.contains_key(&op.pg)
+        || session.withheld.holds(&op.object)
 }
