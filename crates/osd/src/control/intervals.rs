@@ -317,7 +317,7 @@ fn past_interval(interval: &Interval, last: Epoch) -> PastInterval {
 
 /// The acting set may serve writes, as far as its number and its primary are concerned.
 fn has_enough(interval: &Interval) -> bool {
-    let members = interval.acting.iter().filter(|osd| **osd != placement::crush::ITEM_NONE).count();
+    let members = interval.acting_count();
     members > 0 && members >= interval.min_size as usize && interval.primary != -1
 }
 

@@ -350,6 +350,13 @@ pub fn append(
     changes.push(Change::OmapSet { object: meta.clone(), entries });
 }
 
+/// Records of a copy whose objects are about to be removed. A restart in the middle must not find a copy that claims to have every
+/// object, nor one that claims the writes of the store from which it was imported.
+pub fn disclaim(history: &mut PgHistory, progress: &mut PgProgress) {
+    progress.last_backfill = Complete(HObject::min());
+    history.imported = StoreLife::default();
+}
+
 /// A trim without a new entry.
 pub fn trim(meta: &ObjectId, trimmed: &Trimmed) -> [Change; 2] {
     let Trimmed { entries: gone, became_duplicates, gone_duplicates } = trimmed;

@@ -5,7 +5,7 @@ use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
 use super::watches::Timer;
 use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
-use crate::pg::meta::{self, Complete, Stored};
+use crate::pg::meta::{self, Stored};
 use crate::pg::{Pg, PgPhase, low_bits};
 use crate::slab::Key;
 use machine::Time;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::moving::CollectionRemoval;
 use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
-use wire::types::{Epoch, HObject, SpgId, StoreLife};
+use wire::types::{Epoch, HObject, SpgId};
 
 /// PGs whose records a start reads at a time.
 const READS_MAX: usize = 64;
@@ -373,11 +373,8 @@ impl Shard {
             // Its collection stays for a person to look at.
             return self.on_removed(key, fx);
         }
-        // A restart in the middle must not find a copy that claims to have every object.
         let pg = &mut self.pgs[key];
-        pg.progress.last_backfill = Complete(HObject::min());
-        // Nor one that claims the writes of the store from which it was imported.
-        pg.history.imported = StoreLife::default();
+        meta::disclaim(&mut pg.history, &mut pg.progress);
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };
         self.submit(Pending::Nobody, transaction, fx);

@@ -3,7 +3,7 @@
 use super::super::{Effect, Fx, Parked, Pending, Shard, ToControl};
 use super::departure::NO_LANE;
 use super::{Early, MoveMessage, Moving, Traveller};
-use crate::pg::meta::{self, Complete};
+use crate::pg::meta;
 use crate::pg::role::{Primary, Role};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
@@ -11,7 +11,7 @@ use machine::{ConnId, CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
 use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
-use wire::types::{HObject, SpgId, StoreLife};
+use wire::types::SpgId;
 
 /// A PG that comes from another core. It lives here when all three have happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,15 +42,6 @@ impl Pg {
             _ => None,
         }
     }
-}
-
-/// The records of a copy that is about to be cleared. The one that counts may be removed first, and a restart would then find
-/// this one, half empty: it must not claim to have every object.
-fn claims_nothing(pg: &Pg) -> Vec<Change> {
-    let (mut history, mut progress) = (pg.history, pg.progress.clone());
-    history.imported = StoreLife::default();
-    progress.last_backfill = Complete(HObject::min());
-    meta::set_history(&pg.meta, &history, &progress).into()
 }
 
 impl Shard {
@@ -175,7 +166,10 @@ impl Shard {
             return;
         };
         pg.moving = None;
-        let ending = claims_nothing(pg);
+        // The copy that counts may be removed before the old one is cleared.
+        let (mut history, mut progress) = (pg.history, pg.progress.clone());
+        meta::disclaim(&mut history, &mut progress);
+        let ending = meta::set_history(&pg.meta, &history, &progress).into();
         self.note_strays(key);
         self.forget_ended_strays(fx);
         self.obey_held_orders(now, key, fx);

@@ -38,7 +38,7 @@ pub const CLOSED_MAX: Duration = Duration::from_secs(2);
 /// Log entries in one transaction.
 const LOG_PART: usize = 256;
 const NOT_AT_REST: &str = "it is not clean and complete";
-/// Of parts whose end nobody waits for.
+/// The lane of parts without an object. The first of them is the place for the copy; nothing waits for the others.
 pub(super) const NO_LANE: usize = usize::MAX;
 
 #[derive(Debug)]

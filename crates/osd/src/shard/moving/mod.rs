@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! control     source                                destination             every core
-//!   │ Depart ──▶ Begin ─────────────────────────────▶ a place, and an arriving copy
+//!   │ Depart ──▶ Begin ─────────────────────────────▶ a place, and an arriving copy; Taken ──▶ source
 //!   │            Part … (copies, while it serves) ──▶ submits; Taken ──▶ source
-//!   │            closes: holds requests, last Parts,
+//!   │            closes when it has a place: holds requests, last Parts,
 //!   │            waits for what is under way
 //!   │ ◀── Drained
 //!   │ Cross ───▶ Finish (the PG itself) ────────────▶ takes it in, submits its arrival
