@@ -1,9 +1,9 @@
-//! PGs of new pools, and lost ones that are made anew: the monitor tells their acting primaries to make them, until each says
-//! that it has.
+//! Creation of PGs: of new pools, and of lost PGs by `force-create-pg`. The monitor orders each PG from its acting primary until
+//! the primary reports it as created.
 //!
-//! An OSD makes a PG only if it knows all intervals since the PG came into being: one of them may have been active. An OSD that
-//! booted later does not. So the monitor follows these intervals. As long as none can have been active, the PG comes into being
-//! with the present one. (Ceph's monitors send the past intervals with the order instead.)
+//! A primary creates a PG only if it knows all intervals since the PG's creation epoch, because one of them may have been active.
+//! An OSD that booted later does not know them. So the monitor follows the intervals of creating PGs. While none can have been
+//! active, it moves the creation epoch to the present interval. (Ceph's monitors send the past intervals with the order.)
 
 use super::super::{Monitor, Turn};
 use crate::osd_step::{changes_intervals, sealed, step_after};
@@ -15,25 +15,25 @@ use std::sync::Arc;
 use wire::messages::{MOSDPGCreate2, MOSDPGCreated};
 use wire::types::{Epoch, OsdMap, OsdMapIncremental, PgId, PoolFlags, SpgId, UTime};
 
-/// Where the PGs are that no OSD has made yet.
+/// Placements and intervals of the creating PGs, as of the newest committed map.
 #[derive(Debug, Default)]
 pub(in crate::monitor) struct Creations {
     /// The map that was followed last.
     map: Arc<OsdMap>,
-    /// With the first map of the interval.
+    /// Placement of each PG, and the first epoch of its interval.
     placed: BTreeMap<PgId, (Placement, Epoch)>,
     by_primary: BTreeMap<i32, Vec<PgId>>,
-    /// An interval since the PG came into being may have been active.
+    /// PGs with an interval that may have been active: their creation epochs stay.
     may_exist: BTreeSet<PgId>,
-    /// The entry that sets beginnings anew.
+    /// Number of the proposal that moves creation epochs.
     renewal: Option<u64>,
-    /// Beginnings are new: primaries are told again.
+    /// Creation epochs have moved: primaries get their orders again.
     is_renewed: bool,
 }
 
 impl Creations {
-    /// Follows to the next map, which one step leads to. Returns the PGs that begin with it: none of the intervals before can
-    /// have been active.
+    /// Follows to the next map by its incremental. Returns the PGs whose creation epoch moves there: none of their earlier
+    /// intervals can have been active.
     fn follow(
         &mut self,
         map: &Arc<OsdMap>,
@@ -70,7 +70,7 @@ impl Creations {
     }
 }
 
-/// As OSDs decide it of an interval that ends with this map.
+/// The rule of the OSDs for an interval that ends with this map, without their condition on `up_from`: more intervals count.
 fn may_have_been_active(map: &OsdMap, pg: PgId, placed: &Placement, began: Epoch) -> bool {
     let Some(pool) = map.pools.get(&pg.pool) else { return false };
     let members = placed.acting.iter().filter(|osd| map.exists(**osd)).count();
@@ -104,7 +104,8 @@ impl Monitor {
         self.propose(turn.now, changes);
     }
 
-    /// Follows the newest maps. Monitors that began later take PGs whose beginnings they have not seen for made.
+    /// Follows the newest committed maps. After a start of the monitor, the creation epochs of creating PGs stay where maps of
+    /// their intervals are missing.
     pub(in crate::monitor) fn follow_creations(&mut self, turn: &mut Turn<'_>) {
         let history = &self.committed.osd;
         let creations = &mut self.creations;

@@ -207,12 +207,14 @@ fn able_by_position(interval: &Interval, authority: i32, reports: &Reports, map:
     (0..interval.up.len().max(interval.acting.len())).map(able_at).collect()
 }
 
+/// Reports and intervals, for tests.
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
     use super::*;
-    use wire::types::{HObject, OsdRow, OsdState, PgCopyInfo, PgCounts, StoreLife};
+    use wire::types::{HObject, PgCopyInfo, PgCounts, StoreLife};
 
-    fn report(activated: Epoch, update: (Epoch, u64)) -> CopyReport {
+    /// Of a complete copy whose store is as old as the cluster.
+    pub fn report(activated: Epoch, update: (Epoch, u64)) -> CopyReport {
         let info = PgCopyInfo {
             created: 1,
             store_since: 1,
@@ -236,6 +238,25 @@ mod tests {
         }
     }
 
+    /// An interval that may have written.
+    pub fn interval(first: Epoch, last: Epoch, acting: &[i32]) -> PastInterval {
+        PastInterval {
+            first,
+            last,
+            up: acting.to_vec(),
+            acting: acting.to_vec(),
+            primary: acting[0],
+            may_have_written: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{interval, report};
+    use super::*;
+    use wire::types::{HObject, OsdRow, OsdState, StoreLife};
+
     fn incomplete(mut report: CopyReport) -> CopyReport {
         report.info.last_backfill = HObject::min();
         report
@@ -254,15 +275,7 @@ mod tests {
     }
 
     fn past(first: Epoch, last: Epoch, acting: &[i32]) -> PastIntervals {
-        let interval = PastInterval {
-            first,
-            last,
-            up: acting.to_vec(),
-            acting: acting.to_vec(),
-            primary: acting[0],
-            may_have_written: true,
-        };
-        PastIntervals { known_since: 1, intervals: vec![interval] }
+        PastIntervals { known_since: 1, intervals: vec![interval(first, last, acting)] }
     }
 
     fn no_past() -> PastIntervals {

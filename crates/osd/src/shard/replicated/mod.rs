@@ -4,9 +4,9 @@
 //! interval ─▶ peering ─▶ activation ─▶ writes, recovery, backfill ─▶ clean
 //! ```
 //! A new interval of the map drops the PG's role and gives it another one (`interval`). The primary of an interval finds the
-//! authoritative copy (`peering`, `choose`, `unacknowledged`), makes every member take over its log (`activation`), serves and replicates writes
-//! (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of them
-//! (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
+//! authoritative copy (`peering`, `choose`, `unacknowledged`), makes every member take over its log (`activation`), serves and
+//! replicates writes (`writes`), and brings members the objects that they lack: those that the log names (`recovery`), or all of
+//! them (`backfill`), each object in bounded steps (`transfer`). An object that its disk has damaged comes from another member
 //! (`repair`). The operator may give up objects that no reachable OSD has (`lost`). Recovery and backfill begin with a place here
 //! and on every target (`reservation`, `places`), in the order of priorities, and pace themselves (`pace`). A primary answers reads
 //! while its members let it (`leases`). The PG's backend tells what each member's store gets and which stores answer a read

@@ -115,14 +115,11 @@ impl Shard {
         if !is_same && !self.wake_log(key, fx) {
             return;
         }
-        let is_log_here = has_authority || self.has_log_of(key, authority);
         if !is_same
-            && is_log_here
-            && self.end_log(key, authority, has_authority, &report, &past)
+            && let Some(end) = self.end_log(key, authority, has_authority, &report, &past)
             && has_authority
         {
-            let end = self.pgs[key].role.primary().and_then(|primary| primary.log_end).unwrap_or_default();
-            let run = LogRun { after: end, head: end, entries: Vec::new(), duplicates: Vec::new() };
+            let run = LogRun { after: end, head: end, ..LogRun::default() };
             self.take_authoritative_log(key, run, &best, fx);
             return self.go_on_peering(now, key, fx);
         }
@@ -199,13 +196,8 @@ impl Shard {
         self.begin_activation(now, key, past, fx);
     }
 
-    fn has_log_of(&self, key: Key, osd: i32) -> bool {
-        let peer = self.pgs[key].role.primary().and_then(|primary| primary.peers.get(&osd));
-        peer.is_some_and(|peer| peer.log.is_some())
-    }
-
-    /// Decides, once, where the authoritative log ends: at its last entry that may have been acknowledged. True if that is not
-    /// its head. `is_own`: this copy has that log. Otherwise its run that the authority sent has the newer part.
+    /// Ends the authoritative log, once, at its last entry that may have been acknowledged. `None` if that is its head, or if the
+    /// log is not here yet. `is_own`: this copy has that log. Otherwise the authority's run has the newer part.
     fn end_log(
         &mut self,
         key: Key,
@@ -213,33 +205,34 @@ impl Shard {
         is_own: bool,
         own_report: &CopyReport,
         past: &PastIntervals,
-    ) -> bool {
+    ) -> Option<Eversion> {
         let own = self.config.osd.0;
         let pg = &self.pgs[key];
-        let Some(primary) = pg.role.primary().filter(|primary| primary.log_end.is_none()) else {
-            return false;
+        let primary = pg.role.primary().filter(|primary| primary.log_end.is_none())?;
+        let run = match is_own {
+            true => None,
+            false => Some(primary.peers.get(&authority)?.log.as_ref()?),
         };
         let others = primary.peers.iter().filter_map(|(osd, peer)| Some((*osd, peer.report.as_ref()?)));
         let reports: choose::Reports = others.chain([(own, own_report)]).collect();
         let unfound = unacknowledged::unfound(authority, &reports);
         if unfound.is_empty() {
-            return false;
+            return None;
         }
-        let run = primary.peers.get(&authority).and_then(|peer| peer.log.as_ref()).filter(|_| !is_own);
         let newer = run.into_iter().flat_map(|run| run.entries.iter().rev().map(|e| (e.version, &e.object)));
         let common = run.map_or(Eversion::MAX, |run| run.after);
         let older = pg.log.entries().rev().map(|entry| (entry.version, &entry.object));
         let entries = newer.chain(older.filter(|(version, _)| *version <= common));
         let tail = if is_own { pg.log.tail() } else { reports[&authority].info.log_tail };
-        let Some(end) = unacknowledged::end(entries, tail, &unfound, &reports, past) else { return false };
-        let Some(primary) = self.pgs[key].role.primary_mut() else { return false };
+        let end = unacknowledged::end(entries, tail, &unfound, &reports, past)?;
+        let primary = self.pgs[key].role.primary_mut()?;
         primary.log_end = Some(end);
         // Runs from beyond the end do not tell where those copies' logs part from this one.
         let others = primary.peers.iter_mut().filter(|(osd, _)| **osd != authority);
         for (_, peer) in others.filter(|(_, peer)| peer.log.as_ref().is_some_and(|run| run.after > end)) {
             (peer.log, peer.is_log_asked) = (None, false);
         }
-        true
+        Some(end)
     }
 
     /// Peering waits for another map or report, unless the operator gave the PG up.

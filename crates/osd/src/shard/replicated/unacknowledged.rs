@@ -1,12 +1,13 @@
-//! The end of the authoritative log: entries that nobody was answered for, and whose objects no reachable copy has, are left out.
+//! The end of the authoritative log: peering drops entries that were never acknowledged and whose objects no copy has.
 //!
-//! A primary that dies in the middle of a write can leave an entry with other members and the data with nobody: the member that
-//! took the entry over from its log had yet to recover the object. Such an object would be unfound for ever. If a member of the
-//! entry's interval came back without the entry, then no write of it was acknowledged, because that takes all members.
+//! A primary that dies in the middle of a write can leave the log entry with another member and the object's data with none: the
+//! member took the entry over from the primary's log and had yet to recover the object. The object would be unfound for ever. An
+//! acknowledgement takes all acting members. So if one acting member of the entry's interval lacks the entry, the write was never
+//! acknowledged.
 //!
-//! A later interval may have answered for the entry: a read of the object, or the same request sent again. It did neither if it
-//! never became active, which a member tells that was not activated in it; nor if its members lacked the object, which they
-//! did if they lack it now at a version from before that interval: an active interval has the whole log of those before it.
+//! A later interval may have answered for the entry by a read of the object or by a repeated request. It did neither in two cases.
+//! The interval never became active: an acting member was not activated in it. Or its members lacked the object: each of them
+//! lacks it now at a version from before the interval, and an active interval has the whole log of the intervals before.
 
 use super::choose::Reports;
 use std::collections::BTreeMap;
@@ -88,8 +89,9 @@ fn members<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::choose::testing::{self, interval};
     use super::*;
-    use wire::types::{MissingObject, PgCopyInfo, PgCounts, StoreLife};
+    use wire::types::{MissingObject, StoreLife};
 
     fn v(epoch: Epoch, version: u64) -> Eversion {
         Eversion { epoch, version }
@@ -100,35 +102,9 @@ mod tests {
     }
 
     fn report(activated: Epoch, last_update: Eversion, missing: &[(&str, Eversion)]) -> CopyReport {
-        let info = PgCopyInfo {
-            created: 1,
-            store_since: 1,
-            activated,
-            last_epoch_started: activated,
-            last_epoch_clean: 0,
-            last_epoch_split: 0,
-            last_update,
-            last_user_version: 0,
-            log_tail: Eversion::ZERO,
-            last_backfill: HObject::max(),
-            counts: PgCounts::default(),
-            imported: StoreLife::default(),
-            recovered: Default::default(),
-        };
         let missing = missing.iter().map(|(name, need)| MissingObject { object: object(name), need: *need });
-        let past = PastIntervals { known_since: 1, intervals: Vec::new() };
-        CopyReport { info, missing: missing.collect(), past, granted_ms: 0 }
-    }
-
-    fn interval(first: Epoch, last: Epoch, acting: &[i32]) -> PastInterval {
-        PastInterval {
-            first,
-            last,
-            up: acting.to_vec(),
-            acting: acting.to_vec(),
-            primary: acting[0],
-            may_have_written: true,
-        }
+        let Eversion { epoch, version } = last_update;
+        CopyReport { missing: missing.collect(), ..testing::report(activated, (epoch, version)) }
     }
 
     /// osd.0 alone wrote 10'3 and 10'4, which osd.1 took over from its log, and lost them with its power.
@@ -161,7 +137,7 @@ mod tests {
     ];
 
     #[test]
-    fn entries_that_the_only_writer_lacks_are_cut() {
+    fn entries_of_a_lost_writer_are_cut() {
         let mut story = Story::new();
         assert_eq!(story.end(&LOG), Some(v(10, 2)));
         assert_eq!(story.end(&LOG[1..]), Some(v(5, 1)), "all that was not trimmed");
@@ -171,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_that_all_members_have_stays() {
+    fn entry_of_all_members_stays() {
         let mut story = Story::new();
         story.reports[0].1.info.last_update = v(10, 4);
         assert_eq!(story.end(&LOG), None);
@@ -180,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_cut_if_a_copy_has_the_object() {
+    fn log_stays_whole_while_a_copy_has_the_object() {
         let mut story = Story::new();
         story.reports.push((2, report(5, v(10, 4), &[])));
         assert_eq!(story.end(&LOG), None);
@@ -189,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn later_interval_without_the_object_answered_nobody() {
+    fn cut_passes_a_later_interval_without_the_object() {
         let mut story = Story::new();
         story.past.push(interval(20, 29, &[1]));
         story.reports[1].1.info.activated = 20;
@@ -205,7 +181,7 @@ mod tests {
 
     /// osd.1 had 10'3 of the object in interval 20, and lacks what interval 30 wrote.
     #[test]
-    fn older_version_of_an_unfound_object_may_have_been_answered_for() {
+    fn older_version_of_an_unfound_object_stays() {
         let mut story = Story::new();
         story.past.extend([interval(20, 29, &[1]), interval(30, 39, &[2])]);
         story.reports[1].1 = report(20, v(30, 4), &[("a", v(30, 4))]);
@@ -214,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn store_that_began_after_the_interval_proves_nothing() {
+    fn newer_store_does_not_prove_a_cut() {
         let mut story = Story::new();
         story.reports[0].1.info.store_since = 11;
         assert_eq!(story.end(&LOG), None);
