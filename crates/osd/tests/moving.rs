@@ -6,34 +6,23 @@
 mod harness;
 
 use bytes::Bytes;
-use harness::{object, output, pg, read, write_full};
-use machine::identity::Proof;
-use machine::net::{Held, Peer};
-use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
+use harness::two_cores::{Core, Hop, name, text_in};
+use harness::{client_peer, completed, object, output, pg, read, request_at, write_full};
+use machine::net::Held;
+use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use osd::Routes;
-use osd::shard::{ClusterView, Effect, Input, Parked, PgOrder, PoolView, Shard, ShardConfig, ToControl};
+use osd::shard::{ClusterView, Effect, Input, Parked, PgOrder, PoolView, ToControl};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use store::memory::{Config, Delay};
 use store::moving::leftovers;
-use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadRequest};
-use wire::messages::{Body, MOSDOp, Message, OsdOps};
+use store::{Change, Collection, MemoryStore, ObjectId, ObjectStore};
+use wire::messages::{Body, Message};
 use wire::types::*;
 
 const OBJECTS: usize = 100;
 const CLIENTS: u64 = 3;
-
-struct Core {
-    shard: Shard,
-    store: MemoryStore,
-    routes: Routes,
-}
-
-enum Hop {
-    Input(Input),
-    Said(ToControl),
-}
 
 struct Cluster {
     cores: Vec<Core>,
@@ -68,21 +57,12 @@ impl Cluster {
     fn new(seed: u64) -> Cluster {
         let mut random = Random::from_seed([seed as u8; 32]);
         let cores = (0..2).map(|core| {
-            let config = ShardConfig {
-                osd: OsdId(0),
-                core: CoreId(core),
-                limits: Default::default(),
-                tracking: Default::default(),
-                log: Default::default(),
-                scan_max: osd::shard::BACKFILL_SCAN_MAX,
-                object_cache_bytes: 1 << 20,
-            };
             let store = MemoryStore::new(Config {
                 bytes_total: 1 << 30,
                 delay: Some(Delay { seed: random.u64(), hold: 128 }),
                 track_committed: true,
             });
-            Core { shard: Shard::new(config, Vec::new()), store, routes: Routes::new(2) }
+            Core::new(0, core, store, Vec::new())
         });
         let mut cluster = Cluster {
             cores: cores.collect(),
@@ -108,7 +88,7 @@ impl Cluster {
         };
         for client in 1..=CLIENTS {
             for core in 0..2 {
-                let peer = Arc::new(peer(client));
+                let peer = Arc::new(client_peer(client, 4100 + client, -1));
                 cluster.step(core, Input::Opened { conn: ConnId(client), peer });
             }
         }
@@ -227,12 +207,7 @@ impl Cluster {
         let busy = self.cores[core].store.poll(&mut done);
         let idle = done.is_empty() && !busy;
         for completion in done {
-            let input = match completion {
-                Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-                Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
-                Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
-            };
-            self.step(core, input);
+            self.step(core, completed(completion));
         }
         if self.cores[core].shard.next_deadline().is_some_and(|at| at <= self.now) {
             self.step(core, Input::Deadline);
@@ -272,20 +247,7 @@ impl Cluster {
 
     /// By the routes that the core of the client's connection has just now.
     fn resend(&mut self, client: u64, tid: u64, name: &str, ops: Vec<OsdOp>, epoch: Epoch) {
-        let op = Box::new(MOSDOp {
-            pg: pg(),
-            epoch,
-            flags: OsdFlags::NONE,
-            explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
-            client_incarnation: 0,
-            mtime: UTime { sec: 77, nsec: 0 },
-            object: object(name),
-            ops: OsdOps::from_vec(ops),
-            snap_seq: SnapId(0),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: u64::MAX,
-        });
+        let op = Box::new(request_at(epoch, object(name), ops));
         let input = Input::Op { conn: ConnId(client), tid, op, held: Held::default(), received: Time::ZERO };
         let core = (client % 2) as usize;
         let to = self.cores[core].routes.core_of(pg()).expect("it is somewhere").0.into();
@@ -341,36 +303,8 @@ impl Cluster {
     }
 }
 
-fn name(object: usize) -> String {
-    format!("o{object}")
-}
-
 fn contents(store: &mut MemoryStore, n: usize) -> String {
-    let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
-    store.read(
-        u64::MAX,
-        ReadRequest { collection: Collection::Pg(pg()), object: ObjectId::from(object(&name(n))), queries },
-    );
-    loop {
-        let mut done = Vec::new();
-        store.poll(&mut done);
-        for completion in done {
-            if let Completion::Read { tag: u64::MAX, answers } = completion {
-                return match answers.as_deref() {
-                    Ok([Answer::Data(data)]) => {
-                        String::from_utf8(data.to_bytes().to_vec()).expect("it is text")
-                    }
-                    _ => String::new(),
-                };
-            }
-        }
-    }
-}
-
-fn peer(client: u64) -> Peer {
-    let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + client).parse().unwrap(), client as u32);
-    let proof = Proof::none("client.admin".parse().unwrap(), 4100 + client);
-    Peer::identified(proof, EntityName::new(EntityKind::CLIENT, -1), addr).unwrap()
+    text_in(store, n).unwrap_or_default()
 }
 
 fn watch() -> OsdOp {

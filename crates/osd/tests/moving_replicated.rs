@@ -7,39 +7,27 @@
 mod harness;
 
 use bytes::Bytes;
-use harness::{object, pg};
-use machine::identity::Proof;
-use machine::net::{Held, Peer};
-use machine::{ConnId, CoreId, Effects, Machine, Random, ReadTag, Tag, Time};
+use harness::two_cores::{Core, Hop, name, text_in};
+use harness::{client_peer, completed, object, pg, request_at};
+use machine::net::Held;
+use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
 use osd::Routes;
 use osd::pg::role::{Replica, Role};
 use osd::shard::{
-    ClusterView, Effect, Input, Interval, LeaseNews, Moving, Parked, PgOrder, PoolView, Shard, ShardConfig,
-    ToControl,
+    ClusterView, Effect, Input, Interval, LeaseNews, Moving, Parked, PgOrder, PoolView, ToControl,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use store::memory::{Config, Delay};
 use store::moving::{leftovers, remove};
-use store::{Answer, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Placed, Query, ReadRequest};
-use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDPeer, Message, OsdOps};
+use store::{Collection, MemoryStore, ObjectStore, Placed};
+use wire::messages::{Body, MOSDBackoff, MOSDPeer, Message};
 use wire::types::*;
 
 const OSDS: i32 = 3;
 const OBJECTS: usize = 40;
 const CLIENTS: u64 = 3;
-
-struct Core {
-    shard: Shard,
-    store: MemoryStore,
-    routes: Routes,
-}
-
-enum Hop {
-    Input(Input),
-    Said(ToControl),
-}
 
 /// One map of the monitor, as an OSD gets it.
 #[derive(Clone)]
@@ -116,15 +104,6 @@ impl Osd {
         }
         let mut at = 0;
         let cores = (0..).zip(stores).map(|(core, store)| {
-            let config = ShardConfig {
-                osd: OsdId(osd),
-                core: CoreId(core),
-                limits: Default::default(),
-                tracking: Default::default(),
-                log: Default::default(),
-                scan_max: osd::shard::BACKFILL_SCAN_MAX,
-                object_cache_bytes: 1 << 20,
-            };
             let held: Vec<(SpgId, Placed)> = found
                 .iter()
                 .filter(|(i, c, _)| *i == usize::from(core) && !left.contains(&(*i, *c)))
@@ -136,7 +115,7 @@ impl Osd {
             if !held.is_empty() {
                 at = usize::from(core);
             }
-            Core { shard: Shard::new(config, held), store, routes: Routes::new(2) }
+            Core::new(osd, core, store, held)
         });
         let cores = cores.collect();
         let mut out = Osd {
@@ -243,7 +222,14 @@ impl Cluster {
             self.step(id, core, Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
             self.step(id, core, Input::Leases(Arc::new(LeaseNews::endless(0..8))));
             for client in 1..=CLIENTS {
-                self.step(id, core, Input::Opened { conn: ConnId(client), peer: Arc::new(peer(client)) });
+                self.step(
+                    id,
+                    core,
+                    Input::Opened {
+                        conn: ConnId(client),
+                        peer: Arc::new(client_peer(client, 4100 + client, -1)),
+                    },
+                );
             }
         }
     }
@@ -408,20 +394,7 @@ impl Cluster {
         }
         let text = format!("{client}:{tid} ");
         let op = OsdOp::extent(OpCode::APPEND, 0, text.len() as u64, Bytes::from(text));
-        let op = Box::new(MOSDOp {
-            pg: pg(),
-            epoch: self.map.epoch,
-            flags: OsdFlags::NONE,
-            explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
-            client_incarnation: 0,
-            mtime: UTime { sec: 77, nsec: 0 },
-            object: object(&format!("o{n}")),
-            ops: OsdOps::from_vec(vec![op]),
-            snap_seq: SnapId(0),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: u64::MAX,
-        });
+        let op = Box::new(request_at(self.map.epoch, object(&name(n)), vec![op]));
         let conn = ConnId(client);
         let input = Input::Op { conn, tid, op, held: Held::default(), received: self.now };
         self.route(self.map.interval.primary, conn, input);
@@ -535,12 +508,7 @@ impl Cluster {
         let busy = store.poll(&mut done);
         let idle = done.is_empty() && !busy;
         for completion in done {
-            let input = match completion {
-                Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-                Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
-                Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
-            };
-            self.step(id, core, input);
+            self.step(id, core, completed(completion));
         }
         let deadline = self.osds[&id].cores[core].shard.next_deadline();
         if deadline.is_some_and(|at| at <= self.now) {
@@ -595,24 +563,8 @@ impl Cluster {
 
     fn contents(&mut self, id: i32, n: usize) -> String {
         let osd = self.osds.get_mut(&id).expect("it lives");
-        let store = &mut osd.cores[osd.at].store;
-        let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
-        let object = ObjectId::from(object(&format!("o{n}")));
-        store.read(u64::MAX, ReadRequest { collection: Collection::Pg(pg()), object, queries });
-        loop {
-            let mut done = Vec::new();
-            store.poll(&mut done);
-            for completion in done {
-                if let Completion::Read { tag: u64::MAX, answers } = completion {
-                    return match answers.as_deref() {
-                        Ok([Answer::Data(data)]) => {
-                            String::from_utf8(data.to_bytes().to_vec()).expect("text")
-                        }
-                        other => panic!("osd.{id} o{n}: {other:?}"),
-                    };
-                }
-            }
-        }
+        let text = text_in(&mut osd.cores[osd.at].store, n);
+        text.unwrap_or_else(|| panic!("osd.{id} lacks o{n}"))
     }
 
     /// Every copy has every append once, in the order of each client, and nothing else is in the stores.
@@ -641,12 +593,6 @@ impl Cluster {
             }
         }
     }
-}
-
-fn peer(client: u64) -> Peer {
-    let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + client).parse().unwrap(), client as u32);
-    let proof = Proof::none("client.admin".parse().unwrap(), 4100 + client);
-    Peer::identified(proof, EntityName::new(EntityKind::CLIENT, -1), addr).unwrap()
 }
 
 /// Faults besides writes and moves.

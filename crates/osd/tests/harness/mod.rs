@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod cluster;
+pub mod two_cores;
 
 use bytes::Bytes;
 use machine::identity::Proof;
@@ -67,6 +68,40 @@ pub fn config() -> ShardConfig {
 
 pub fn memory_store() -> MemoryStore {
     MemoryStore::new(memory::Config::with_total(1 << 30))
+}
+
+/// A completion of the store, as its shard gets it.
+pub fn completed(completion: Completion) -> Input {
+    match completion {
+        Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
+        Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
+        Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
+    }
+}
+
+/// A client's request for the PG, with the map of this epoch.
+pub fn request_at(epoch: Epoch, object: HObject, ops: Vec<OsdOp>) -> MOSDOp {
+    MOSDOp {
+        pg: pg(),
+        epoch,
+        flags: OsdFlags::NONE,
+        explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
+        client_incarnation: 0,
+        mtime: UTime { sec: 77, nsec: 0 },
+        object,
+        ops: OsdOps::from_vec(ops),
+        snap_seq: SnapId(0),
+        snaps: Vec::new(),
+        retry_attempt: 0,
+        features: u64::MAX,
+    }
+}
+
+/// The client of a connection: its proven number, and the one that it says.
+pub fn client_peer(conn: u64, proven: u64, said: i64) -> Peer {
+    let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + conn).parse().unwrap(), conn as u32);
+    let proof = Proof::none("client.admin".parse().unwrap(), proven);
+    Peer::identified(proof, EntityName::new(EntityKind::CLIENT, said), addr).unwrap()
 }
 
 pub fn pg() -> SpgId {
@@ -158,11 +193,7 @@ impl Host {
             self.step(Input::Read { tag, answers: Err(ReadError::Corrupt) });
         }
         for completion in done {
-            self.step(match completion {
-                Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-                Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
-                Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
-            });
+            self.step(completed(completion));
         }
         has_said || more
     }
@@ -278,10 +309,8 @@ impl Host {
     }
 
     pub fn open(&mut self, conn: u64, gid: i64) {
-        let addr = EntityAddr::msgr2(format!("10.0.0.1:{}", 40000 + conn).parse().unwrap(), conn as u32);
-        let proof = Proof::none("client.admin".parse().unwrap(), gid as u64);
-        let peer = Peer::identified(proof, EntityName::new(EntityKind::CLIENT, gid), addr).unwrap();
-        self.step(Input::Opened { conn: ConnId(conn), peer: Arc::new(peer) });
+        let peer = Arc::new(client_peer(conn, gid as u64, gid));
+        self.step(Input::Opened { conn: ConnId(conn), peer });
     }
 
     pub fn close(&mut self, conn: u64) {
@@ -295,20 +324,7 @@ impl Host {
     }
 
     pub fn request(&mut self, object: HObject, ops: Vec<OsdOp>) -> MOSDOp {
-        MOSDOp {
-            pg: pg(),
-            epoch: self.view.epoch,
-            flags: OsdFlags::NONE,
-            explicit_reqid: ReqId { name: EntityName::new(EntityKind(0), 0), tid: 0, incarnation: 0 },
-            client_incarnation: 0,
-            mtime: UTime { sec: 77, nsec: 0 },
-            object,
-            ops: OsdOps::from_vec(ops),
-            snap_seq: SnapId(0),
-            snaps: Vec::new(),
-            retry_attempt: 0,
-            features: u64::MAX,
-        }
+        request_at(self.view.epoch, object, ops)
     }
 
     /// Sends and does not wait. Gives the request's tid.
