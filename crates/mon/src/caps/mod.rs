@@ -11,6 +11,7 @@ use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 pub use parse::CapParseError;
 
@@ -52,22 +53,36 @@ impl Allow {
 pub enum Constraint {
     Equal(String),
     Prefix(String),
+    /// Begins with the name of the owner's private keys.
+    OwnKey,
     /// The whole argument must match; `None` when the pattern is not a regular expression: matches nothing.
     Matches(Option<Box<Regex>>),
+    /// A profile's pattern, which is compiled once.
+    Known(&'static LazyLock<Regex>),
 }
 
 impl Constraint {
     fn matching(pattern: &str) -> Constraint {
-        Constraint::Matches(Regex::new(&format!("^(?:{pattern})$")).ok().map(Box::new))
+        Constraint::Matches(whole(pattern).ok().map(Box::new))
     }
 
-    fn admits(&self, value: &str) -> bool {
+    fn admits(&self, value: &str, entity: &str) -> bool {
         match self {
             Constraint::Equal(want) => value == want,
             Constraint::Prefix(want) => value.starts_with(want.as_str()),
+            Constraint::OwnKey => {
+                let rest = value.strip_prefix("daemon-private/").and_then(|rest| rest.strip_prefix(entity));
+                rest.is_some_and(|rest| rest.starts_with('/'))
+            }
             Constraint::Matches(pattern) => pattern.as_ref().is_some_and(|p| p.is_match(value)),
+            Constraint::Known(pattern) => pattern.is_match(value),
         }
     }
+}
+
+/// A regular expression that the whole text must match.
+fn whole(pattern: &str) -> Result<Regex, regex::Error> {
+    Regex::new(&format!("^(?:{pattern})$"))
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +100,7 @@ enum Scope {
         command: String,
         args: BTreeMap<String, Constraint>,
     },
-    Profile(String),
+    Profile(Vec<Scope>),
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +141,7 @@ impl Network {
 /// An action that somebody wants to take.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The capability's owner: `osd.3`. Profiles name their owner's private keys after it.
+    /// The capability's owner: `osd.3`.
     pub entity: &'a str,
     pub service: &'a str,
     /// A command's prefix; empty when the action is not a command.
@@ -200,13 +215,13 @@ impl Scope {
             Scope::Service { .. } => Allow::NONE,
             Scope::Command { command, args } => {
                 let fits = |(name, c): (&String, &Constraint)| {
-                    wanted.args.get(name).is_some_and(|value| c.admits(value))
+                    wanted.args.get(name).is_some_and(|value| c.admits(value, wanted.entity))
                 };
                 if command == wanted.command && args.iter().all(fits) { Allow::RWX } else { Allow::NONE }
             }
-            Scope::Profile(name) => profiles::expand(name, wanted.entity)
-                .iter()
-                .fold(Allow::NONE, |so_far, scope| so_far.with(scope.allows(wanted))),
+            Scope::Profile(scopes) => {
+                scopes.iter().fold(Allow::NONE, |so_far, scope| so_far.with(scope.allows(wanted)))
+            }
         }
     }
 }
@@ -273,6 +288,8 @@ mod tests {
             &key("daemon-private/osd.4/x"),
             "r"
         ));
+        let of_another = key("daemon-private/osd.33/x");
+        assert!(!permits("allow profile osd", "config-key", "config-key get", &of_another, "r"));
         assert!(permits("profile osd", "osd", "", &[], "rwx"));
         assert!(!permits("profile osd", "auth", "auth get", &[], "r"));
         assert!(permits("profile bootstrap-osd", "osd", "osd new", &[("uuid", "u")], "rw"));

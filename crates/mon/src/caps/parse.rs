@@ -13,7 +13,7 @@
 //! ```
 //! The alternatives of `grant` are tried in this order and the first that fits is taken, as stock does.
 
-use super::{Allow, Constraint, Grant, Network, Scope};
+use super::{Allow, Constraint, Grant, Network, Scope, profiles};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         self.lit("profile")?;
         self.equals_or_spaces()?;
         let name = self.word()?;
-        Some(Grant { scope: Scope::Profile(name), network: self.network() })
+        Some(Grant { scope: Scope::Profile(profiles::expand(&name)), network: self.network() })
     }
 
     fn service(&mut self) -> Option<Grant> {

@@ -1,7 +1,9 @@
 //! The grants of each profile. The list is stock's.
 
-use super::{Allow, Constraint, Scope};
+use super::{Allow, Constraint, Scope, whole};
+use regex::Regex;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 fn service(name: &str, allow: Allow) -> Scope {
     Scope::Service { service: name.into(), allow }
@@ -24,12 +26,22 @@ fn prefix(value: impl Into<String>) -> Constraint {
     Constraint::Prefix(value.into())
 }
 
+static CAPACITY: LazyLock<Regex> = LazyLock::new(|| constant("osd_mclock_max_capacity_iops_(hdd|ssd)"));
+static PACE: LazyLock<Regex> =
+    LazyLock::new(|| constant("(osd_max_backfills|osd_recovery_max_active(.*)|osd_mclock_scheduler_(.*))"));
+static MIRROR_KEY: LazyLock<Regex> = LazyLock::new(|| constant("rbd/mirror/[^/]+"));
 /// An address with a nonce: one client instance, not a whole host.
-const ONE_INSTANCE: &str = "[^/]+/[0-9]+";
-const RBD_POOLS: &str = r#"([ ,]*profile(=|[ ]+)['"]?rbd[^ ,'"]*['"]?([ ]+pool(=|[ ]+)['"]?[^,'"]+['"]?)?)+"#;
+static ONE_INSTANCE: LazyLock<Regex> = LazyLock::new(|| constant("[^/]+/[0-9]+"));
+static RBD_POOLS: LazyLock<Regex> = LazyLock::new(|| {
+    constant(r#"([ ,]*profile(=|[ ]+)['"]?rbd[^ ,'"]*['"]?([ ]+pool(=|[ ]+)['"]?[^,'"]+['"]?)?)+"#)
+});
 
-/// The grants of a profile for `entity`; none for a name that is no profile.
-pub(super) fn expand(profile: &str, entity: &str) -> Vec<Scope> {
+fn constant(pattern: &str) -> Regex {
+    whole(pattern).expect("a constant that compiles")
+}
+
+/// The grants of a profile; none for a name that is no profile.
+pub(super) fn expand(profile: &str) -> Vec<Scope> {
     const R: Allow = Allow::R;
     const RW: Allow = Allow::RW;
     let read = |names: &[&str]| names.iter().map(|n| service(n, R)).collect::<Vec<_>>();
@@ -42,16 +54,8 @@ pub(super) fn expand(profile: &str, entity: &str) -> Vec<Scope> {
             service("mon", R),
             service("pg", RW),
             service("log", Allow::W),
-            command("config set", [("name", Constraint::matching("osd_mclock_max_capacity_iops_(hdd|ssd)"))]),
-            command(
-                "config rm",
-                [(
-                    "name",
-                    Constraint::matching(
-                        "(osd_max_backfills|osd_recovery_max_active(.*)|osd_mclock_scheduler_(.*))",
-                    ),
-                )],
-            ),
+            command("config set", [("name", Constraint::Known(&CAPACITY))]),
+            command("config rm", [("name", Constraint::Known(&PACE))]),
         ],
         "mds" => vec![
             service("mds", Allow::RWX),
@@ -95,7 +99,7 @@ pub(super) fn expand(profile: &str, entity: &str) -> Vec<Scope> {
             let args = [
                 ("entity", prefix("client.")),
                 ("caps_mon", equal(mon)),
-                ("caps_osd", Constraint::matching(RBD_POOLS)),
+                ("caps_osd", Constraint::Known(&RBD_POOLS)),
             ];
             vec![service("mon", R), command("auth get-or-create", args)]
         }
@@ -124,14 +128,12 @@ pub(super) fn expand(profile: &str, entity: &str) -> Vec<Scope> {
     match profile {
         "rbd-mirror" => out.push(command("config-key get", [("key", prefix("rbd/mirror/"))])),
         "rbd-mirror-peer" => {
-            let key = Constraint::matching("rbd/mirror/[^/]+");
-            out.push(command("config-key get", [("key", key)]));
+            out.push(command("config-key get", [("key", Constraint::Known(&MIRROR_KEY))]));
             out.push(command("config-key set", [("key", prefix("rbd/mirror/peer/"))]));
         }
         "osd" | "mds" | "mon" | "mgr" => {
             for verb in ["get", "put", "set", "exists", "delete"] {
-                let key = prefix(format!("daemon-private/{entity}/"));
-                out.push(command(&format!("config-key {verb}"), [("key", key)]));
+                out.push(command(&format!("config-key {verb}"), [("key", Constraint::OwnKey)]));
             }
         }
         _ => {}
@@ -152,5 +154,17 @@ fn bootstrap(args: &[(&str, Constraint)]) -> Vec<Scope> {
 
 /// May block one dead client, as a holder of an exclusive lock must.
 fn blocklist(name: &str, operation: &str) -> Scope {
-    command(name, [(operation, equal("add")), ("addr", Constraint::matching(ONE_INSTANCE))])
+    command(name, [(operation, equal("add")), ("addr", Constraint::Known(&ONE_INSTANCE))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constant_patterns_compile() {
+        for pattern in [&CAPACITY, &PACE, &MIRROR_KEY, &ONE_INSTANCE, &RBD_POOLS] {
+            LazyLock::force(pattern);
+        }
+    }
 }
