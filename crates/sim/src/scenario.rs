@@ -3,9 +3,10 @@
 //! A run ends at the first violation. A second run then records the last events in words.
 
 use crate::check::copies::Finding;
+use crate::check::copies::damage::Lost;
 use crate::check::copies::sight::Look;
-use crate::check::settled;
-use crate::check::{History, Promise, Violation};
+use crate::check::settled::{self, Losses};
+use crate::check::{History, Promise, Violation, history_key};
 use crate::clock::WallClock;
 use crate::cluster::{ClusterChoice, ClusterConfig};
 use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, ROWS, Schedule};
@@ -17,10 +18,12 @@ use crate::report::Report;
 use crate::{Fault, Level, Node, NodeId, Notes, World, stream};
 use machine::Time;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
-use wire::types::{EntityKind, EntityName, OsdId};
+use store::ObjectId;
+use wire::types::{EntityKind, EntityName, OsdId, SpgId};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -293,30 +296,35 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             advance(&mut world, end);
         }
         if !holds() {
-            return Vec::new();
+            return (Vec::new(), Lost::new());
         }
         let mut findings: Vec<Finding> =
             world.examine().into_iter().map(|words| (Promise::SoundDisks, words)).collect();
-        findings.extend(world.compare_replicas().err());
-        findings
+        let compared = world.compare_replicas().map_err(|finding| findings.push(finding));
+        (findings, compared.unwrap_or_default())
     }));
     let mut history = history.borrow_mut();
+    let mut lost = Lost::new();
     match outcome {
         Err(panic) => history.violation(Promise::Invariant, words_of(&*panic)),
-        Ok(findings) => findings.into_iter().for_each(|(promise, words)| history.violation(promise, words)),
+        Ok((findings, to_damage)) => {
+            lost = to_damage;
+            findings.into_iter().for_each(|(promise, words)| history.violation(promise, words));
+        }
     }
     if history.violations().is_empty() {
         history.finish();
     }
     if history.violations().is_empty()
         && !config.loses_a_disk
-        && let Some(Err(words)) = settled(&world, &cluster, dead.len())
+        && let Some(Err(words)) =
+            settled(&world, &cluster, Losses { dead: dead.len(), lost_to_damage: lost.len() as u64 })
     {
         history.violation(Promise::Settles, words);
     }
     if history.violations().is_empty()
         && !config.loses_a_disk
-        && let Some((client, object, since)) = history.oldest_open()
+        && let Some((client, object, since)) = history.oldest_open(&names_of(&lost))
     {
         let words = format!("client {client:x} still waits for {object} since {since:?}");
         history.violation(Promise::AnsweredAtLast, words);
@@ -375,9 +383,18 @@ fn kill_minority(
 }
 
 /// Judges the end of the quiet time by the administrator's view. `None` without an administrator.
-fn settled(world: &World, cluster: &ClusterConfig, dead: usize) -> Option<Result<(), String>> {
+fn settled(world: &World, cluster: &ClusterConfig, losses: Losses) -> Option<Result<(), String>> {
     let statuses = world.statuses()?;
-    Some(statuses.and_then(|statuses| settled::check(&statuses, world.now(), cluster, dead)))
+    Some(statuses.and_then(|statuses| settled::check(&statuses, world.now(), cluster, losses)))
+}
+
+/// The lost objects as the history names them.
+fn names_of(lost: &Lost) -> BTreeSet<String> {
+    let names = |(pg, objects): (&SpgId, &BTreeSet<ObjectId>)| -> Vec<String> {
+        let name = |id: &ObjectId| history_key(pg.pg.pool, &id.object.name.to_string());
+        objects.iter().map(name).collect()
+    };
+    lost.iter().flat_map(names).collect()
 }
 
 fn make_world(seed: u64, config: &Config) -> World {

@@ -4,6 +4,7 @@
 //! one does not shift the others. Events of the same time happen in the order of their scheduling. Two runs of a seed have
 //! the same events; [`Trace::hash`] compares them.
 
+use crate::check::copies::damage::Lost;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
 use crate::check::settled::StatusSight;
@@ -219,13 +220,14 @@ impl World {
         self.finding = self.finding.take().or(acknowledged.and(looked).err());
     }
 
-    /// Compares the copies of every PG. Only at the end of a run.
-    pub fn compare_replicas(&mut self) -> Result<u64, Finding> {
+    /// Compares the copies of every PG, and returns what damage has taken from all of them. Only at the end of a run.
+    pub fn compare_replicas(&mut self) -> Result<Lost, Finding> {
         let sights = self.sights(Look::Roles);
         let running = self.nodes.iter_mut().zip(&self.stations).filter(|(_, station)| station.is_up);
         let contents = running.filter_map(|(node, _)| node.contents()).collect();
-        let compared = copies::replicas_equal::check(&sights, &contents);
-        compared.map_err(|words| (Promise::ReplicasEqual, words))
+        let lost = copies::damage::lost(&sights, &contents);
+        let compared = copies::replicas_equal::check(&sights, &contents, &lost);
+        compared.map(|_| lost).map_err(|words| (Promise::ReplicasEqual, words))
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {

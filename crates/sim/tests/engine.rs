@@ -383,5 +383,5 @@ fn call_to_missing_node_is_never_answered() {
     world.start(node);
     world.run(Duration::from_secs(1));
     assert_eq!(history.borrow().summary().answered, 0);
-    assert!(history.borrow().oldest_open().is_some());
+    assert!(history.borrow().oldest_open(&Default::default()).is_some());
 }

@@ -297,9 +297,10 @@ impl History {
         &self.violations
     }
 
-    /// The oldest operation without an answer: its client, its object and its begin.
-    pub fn oldest_open(&self) -> Option<(u32, &str, Time)> {
-        self.open.values().min_by_key(|o| o.since).map(|o| (o.client, o.object.as_str(), o.since))
+    /// The oldest operation without an answer, but for those on `lost` objects: its client, its object and its begin.
+    pub fn oldest_open(&self, lost: &BTreeSet<String>) -> Option<(u32, &str, Time)> {
+        let waits = self.open.values().filter(|o| !lost.contains(&o.object));
+        waits.min_by_key(|o| o.since).map(|o| (o.client, o.object.as_str(), o.since))
     }
 
     pub fn summary(&self) -> Summary {

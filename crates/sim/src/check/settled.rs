@@ -39,12 +39,21 @@ pub const SETTLED_FOR: Duration = Duration::from_secs(15);
 const ANSWERS_MIN: usize = 3;
 const MAPS_MAX: Epoch = 4;
 
-/// Checks the answers of the last [`SETTLED_FOR`] before `end`. `dead` OSDs are out.
+/// What a run took from the cluster for good.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// OSDs, which are out.
+    pub dead: usize,
+    /// PGs with objects that a damaged disk took: they stay unfound.
+    pub lost_to_damage: u64,
+}
+
+/// Checks the answers of the last [`SETTLED_FOR`] before `end`.
 pub fn check(
     statuses: &[StatusSight],
     end: Time,
     cluster: &ClusterConfig,
-    dead: usize,
+    losses: Losses,
 ) -> Result<(), String> {
     let is_late = |status: &&StatusSight| status.at + SETTLED_FOR >= end;
     let late: Vec<&StatusSight> = statuses.iter().filter(is_late).collect();
@@ -60,7 +69,11 @@ pub fn check(
         if pgs.values().sum::<u64>() < pg_num_min {
             return Err(format!("{at:?}: of {pg_num_min} or more PGs the status shows {pgs:?}"));
         }
-        if let Some((state, count)) = pgs.iter().find(|(state, _)| !is_settled(state, cluster, dead)) {
+        let has_unfound = |state: &&String| is_unfound(state, cluster, losses.dead);
+        let unfound: u64 = pgs.iter().filter(|(state, _)| has_unfound(state)).map(|(_, count)| count).sum();
+        let is_explained = |state: &String| unfound <= losses.lost_to_damage && has_unfound(&state);
+        let is_good = |state: &String| is_settled(state, cluster, losses.dead) || is_explained(state);
+        if let Some((state, count)) = pgs.iter().find(|(state, _)| !is_good(state)) {
             return Err(format!("{at:?}: {count} PGs are still {state}; all: {pgs:?}"));
         }
     }
@@ -87,10 +100,26 @@ fn is_settled(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
     }
 }
 
+/// The state of a PG that has everything but unfound objects.
+fn is_unfound(state: &str, cluster: &ClusterConfig, dead: usize) -> bool {
+    let mut parts: Vec<&str> = state.split('+').collect();
+    let count = parts.len();
+    parts.retain(|part| !matches!(*part, "recovery_unfound" | "backfill_unfound"));
+    let has_unfound = parts.len() < count;
+    let others = ["active", "degraded", "remapped", "inconsistent"];
+    let size_max = cluster.pools.iter().map(|pool| usize::from(pool.size)).max().unwrap_or(1);
+    let may_be_undersized = cluster.osds as usize - dead < size_max;
+    has_unfound
+        && parts.contains(&"active")
+        && parts.iter().all(|part| others.contains(part) || (*part == "undersized" && may_be_undersized))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::PoolConfig;
+
+    const NOTHING: Losses = Losses { dead: 0, lost_to_damage: 0 };
 
     const END: Time = Time(100_000_000_000);
 
@@ -114,28 +143,45 @@ mod tests {
             0..80 => (second as Epoch, &[("active+recovering", 8)][..]),
             _ => (100, &[("active+clean", 8)][..]),
         };
-        assert_eq!(check(&statuses(recovers), END, &cluster(3), 0), Ok(()));
+        assert_eq!(check(&statuses(recovers), END, &cluster(3), NOTHING), Ok(()));
     }
 
     #[test]
     fn pg_that_stays_unclean_is_reported() {
         let stuck = |_| (100, &[("active+clean", 7), ("peering", 1)][..]);
-        let found = check(&statuses(stuck), END, &cluster(3), 0).unwrap_err();
+        let found = check(&statuses(stuck), END, &cluster(3), NOTHING).unwrap_err();
         assert!(found.contains("1 PGs are still peering"), "{found}");
     }
 
     #[test]
     fn undersized_is_settled_with_too_few_osds_alone() {
         let undersized = |_| (100, &[("active+undersized+degraded", 8)][..]);
-        assert!(check(&statuses(undersized), END, &cluster(3), 0).is_err());
-        assert_eq!(check(&statuses(undersized), END, &cluster(3), 1), Ok(()));
-        assert!(check(&statuses(undersized), END, &cluster(2), 1).is_err(), "two OSDs can hold size 2");
+        assert!(check(&statuses(undersized), END, &cluster(3), NOTHING).is_err());
+        assert_eq!(check(&statuses(undersized), END, &cluster(3), Losses { dead: 1, ..NOTHING }), Ok(()));
+        assert!(
+            check(&statuses(undersized), END, &cluster(2), Losses { dead: 1, ..NOTHING }).is_err(),
+            "two OSDs can hold size 2"
+        );
+    }
+
+    #[test]
+    fn unfound_is_settled_in_pgs_that_damage_explains() {
+        let unfound =
+            |_| (100, &[("active+clean", 6), ("active+recovery_unfound+degraded+inconsistent", 2)][..]);
+        let check_with = |lost_to_damage| {
+            check(&statuses(unfound), END, &cluster(3), Losses { lost_to_damage, ..NOTHING })
+        };
+        assert!(check_with(0).is_err() && check_with(1).is_err(), "2 PGs have unfound objects");
+        assert_eq!(check_with(2), Ok(()));
+        let recovers = |_| (100, &[("active+recovering+recovery_unfound", 1), ("active+clean", 7)][..]);
+        let losses = Losses { lost_to_damage: 1, ..NOTHING };
+        assert!(check(&statuses(recovers), END, &cluster(3), losses).is_err());
     }
 
     #[test]
     fn endless_maps_are_reported() {
         let loops = |second| (second as Epoch, &[("active+clean", 8)][..]);
-        let found = check(&statuses(loops), END, &cluster(3), 0).unwrap_err();
+        let found = check(&statuses(loops), END, &cluster(3), NOTHING).unwrap_err();
         assert!(found.contains("maps in the last"), "{found}");
     }
 
@@ -143,9 +189,9 @@ mod tests {
     fn missing_answers_and_pgs_are_reported() {
         let clean = |_| (100, &[("active+clean", 8)][..]);
         let late_end = Time(END.0 + 20_000_000_000);
-        assert!(check(&statuses(clean), late_end, &cluster(3), 0).is_err());
+        assert!(check(&statuses(clean), late_end, &cluster(3), NOTHING).is_err());
         let fewer = |_| (100, &[("active+clean", 7)][..]);
-        assert!(check(&statuses(fewer), END, &cluster(3), 0).is_err());
+        assert!(check(&statuses(fewer), END, &cluster(3), NOTHING).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use machine::Time;
 use osd::backend::Backend;
 use osd::node::Core;
+use osd::ops::INFO_ATTR;
 use osd::pg::log::LogLimits;
 use osd::pg::role::{Replica, Role};
 use osd::pg::{Pg, PgPhase};
@@ -14,7 +15,7 @@ use osd::shard::Moving;
 use placement::crush::ITEM_NONE;
 use store::{Answer, Collection, ObjectId, Query, ReadRequest};
 use wire::messages::{Body, Message};
-use wire::types::{Eversion, HObject, OsdFlags, OsdId, SpgId};
+use wire::types::{Eversion, HObject, ObjectInfo, OsdFlags, OsdId, SpgId};
 
 /// The PGs on one core. `now` judges leases.
 pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, look: Look) -> Vec<PgSight> {
@@ -119,10 +120,12 @@ fn object_contents(
     collection: Collection,
     backend: Backend,
     object: &ObjectId,
-) -> Option<ObjectContents> {
+) -> Result<ObjectContents, Option<Eversion>> {
     let queries =
         vec![Query::Data { offset: 0, len: u64::MAX }, Query::Attrs, Query::OmapHeader, Query::whole_omap()];
-    let answers = store.read_now(ReadRequest { collection, object: object.clone(), queries }).ok()?;
+    let Ok(answers) = store.read_now(ReadRequest { collection, object: object.clone(), queries }) else {
+        return Err(version_of(store, collection, object));
+    };
     let [
         Answer::Data(data),
         Answer::Attrs(attrs),
@@ -133,10 +136,18 @@ fn object_contents(
         panic!("{object:?} gives other answers than asked for: {answers:?}")
     };
     let map = |entries: &[(Bytes, Bytes)]| entries.iter().cloned().collect();
-    Some(ObjectContents {
+    Ok(ObjectContents {
         data: backend.client_bytes(&object.object, data.clone()).to_bytes(),
         attrs: map(attrs),
         omap_header: omap_header.clone(),
         omap: map(entries),
     })
+}
+
+/// The version in an object's info. `None`: it cannot be read.
+fn version_of(store: &mut OsdStore, collection: Collection, object: &ObjectId) -> Option<Eversion> {
+    let queries = vec![Query::Attr { name: INFO_ATTR }];
+    let answers = store.read_now(ReadRequest { collection, object: object.clone(), queries }).ok()?;
+    let [Answer::Attr(Some(info))] = &answers[..] else { return None };
+    codec::decode_exact::<ObjectInfo>(info).ok().map(|info| info.version)
 }

@@ -2,6 +2,7 @@
 //! them. Each file has one invariant.
 //!
 //! - [`sight`]: the facts that they judge.
+//! - [`damage`]: objects that were lost because a disk damaged the only copy.
 //! - [`one_writer`]: one interval of a PG at a time commits writes, and no older one answers reads.
 //! - [`acknowledged`]: an acknowledged write is durable on every acting member.
 //! - [`log_agreement`]: the copies' logs have the same committed entries.
@@ -9,6 +10,7 @@
 //! - [`replicas_equal`]: in the quiet time the copies have the same bytes, attributes and omap.
 
 pub mod acknowledged;
+pub mod damage;
 pub mod log_agreement;
 pub mod log_bounds;
 pub mod one_writer;

@@ -3,17 +3,19 @@
 //! The copies are read from the simulated stores, past the OSDs. The PG's own record (its meta object) is left out: each
 //! copy trims its log at its own pace.
 
+use super::damage::Lost;
 use super::sight::Sights;
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectId;
-use wire::types::{OsdId, SpgId};
+use wire::types::{Eversion, OsdId, SpgId};
 
 /// The PGs in one OSD's stores.
 pub type Contents = BTreeMap<SpgId, PgContents>;
 
-/// The objects of one copy of a PG. `None`: a broken block makes the object unreadable.
-pub type PgContents = BTreeMap<ObjectId, Option<ObjectContents>>;
+/// The objects of one copy of a PG. `Err`: a broken block makes the object unreadable; the version that its info names, if
+/// that can be read.
+pub type PgContents = BTreeMap<ObjectId, Result<ObjectContents, Option<Eversion>>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectContents {
@@ -23,9 +25,11 @@ pub struct ObjectContents {
     pub omap: BTreeMap<Bytes, Bytes>,
 }
 
-/// Compares the copies of the members of each PG that is served. Returns the number of objects compared.
-pub fn check(sights: &Sights, contents: &BTreeMap<OsdId, Contents>) -> Result<u64, String> {
+/// Compares the copies of the members of each PG that is served, but for objects that are lost. Returns the number of objects
+/// compared.
+pub fn check(sights: &Sights, contents: &BTreeMap<OsdId, Contents>, lost: &Lost) -> Result<u64, String> {
     let mut compared = 0;
+    let none = BTreeSet::new();
     for (pg, copies) in sights.pgs() {
         let Some(primary) = copies.serving().first().copied() else { continue };
         let on = |osd: &OsdId| contents.get(osd).and_then(|stores| stores.get(&pg));
@@ -37,7 +41,7 @@ pub fn check(sights: &Sights, contents: &BTreeMap<OsdId, Contents>) -> Result<u6
             let Some(other) = on(&member.osd) else {
                 return Err(format!("PG {}: the stores of {} lack it", pg.pg, member.osd));
             };
-            if let Some(words) = difference(mine, other) {
+            if let Some(words) = difference(mine, other, lost.get(&pg).unwrap_or(&none)) {
                 return Err(format!("PG {}: {} and {}: {words}", pg.pg, primary.osd, member.osd));
             }
         }
@@ -46,13 +50,13 @@ pub fn check(sights: &Sights, contents: &BTreeMap<OsdId, Contents>) -> Result<u6
 }
 
 /// The first object in which two copies differ, and the difference.
-fn difference(one: &PgContents, other: &PgContents) -> Option<String> {
-    for object in one.keys().chain(other.keys()) {
+fn difference(one: &PgContents, other: &PgContents, lost: &BTreeSet<ObjectId>) -> Option<String> {
+    for object in one.keys().chain(other.keys()).filter(|object| !lost.contains(object)) {
         let (mine, others) = (one.get(object), other.get(object));
         let words = match (mine, others) {
             (Some(_), None) => "is missing on the second".to_owned(),
             (None, Some(_)) => "is missing on the first".to_owned(),
-            (Some(Some(mine)), Some(Some(others))) if mine != others => first_field(mine, others),
+            (Some(Ok(mine)), Some(Ok(others))) if mine != others => first_field(mine, others),
             _ => continue,
         };
         return Some(format!("{object:?} {words}"));
@@ -99,21 +103,25 @@ mod tests {
     /// Compares a copy with one object with the same copy after a change.
     fn check_after(change: impl FnOnce(&mut PgContents)) -> Result<u64, String> {
         let id = ObjectId::from(HObject { name: "x".into(), ..HObject::min() });
-        let one: PgContents = [(id, Some(object()))].into();
+        let one: PgContents = [(id, Ok(object()))].into();
         let mut other = one.clone();
         change(&mut other);
         let stores = [(OsdId(0), [(PG.into(), one)].into()), (OsdId(1), [(PG.into(), other)].into())];
-        check(&[primary(0, &MEMBERS), replica(1, &MEMBERS)].into_iter().collect(), &stores.into())
+        check(
+            &[primary(0, &MEMBERS), replica(1, &MEMBERS)].into_iter().collect(),
+            &stores.into(),
+            &Lost::new(),
+        )
     }
 
     fn edit(contents: &mut PgContents) -> &mut ObjectContents {
-        contents.values_mut().next().and_then(Option::as_mut).expect("one object")
+        contents.values_mut().next().and_then(|copy| copy.as_mut().ok()).expect("one object")
     }
 
     #[test]
     fn equal_copies_and_unreadable_objects_hold() {
         assert_eq!(check_after(|_| ()), Ok(1));
-        assert_eq!(check_after(|other| *other.values_mut().next().expect("one") = None), Ok(1));
+        assert_eq!(check_after(|other| *other.values_mut().next().expect("one") = Err(None)), Ok(1));
     }
 
     #[test]
@@ -141,7 +149,7 @@ mod tests {
                 "missing on the first",
                 Box::new(|other| {
                     let more = ObjectId::from(HObject { name: "y".into(), ..HObject::min() });
-                    other.insert(more, Some(object()));
+                    other.insert(more, Ok(object()));
                 }),
             ),
         ];
@@ -155,6 +163,6 @@ mod tests {
     fn member_without_the_collection_is_reported() {
         let sights: Sights = [primary(0, &MEMBERS), replica(1, &MEMBERS)].into_iter().collect();
         let stores = [(OsdId(0), Contents::from([(PG.into(), PgContents::new())]))];
-        assert!(check(&sights, &stores.into()).unwrap_err().contains("osd.1 lack it"));
+        assert!(check(&sights, &stores.into(), &Lost::new()).unwrap_err().contains("osd.1 lack it"));
     }
 }
