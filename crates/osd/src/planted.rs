@@ -38,6 +38,8 @@ pub enum PlantedBug {
     LogSinceStarted,
     /// `last_epoch_started` of an incomplete copy counts.
     IncompleteStartTrusted,
+    /// A copy reports, and a primary counts itself, before the log is durable.
+    ReportUnsaved,
     /// A primary serves without `up_thru`.
     UpThruSkipped,
     /// A child PG does not inherit its parent's past intervals.

@@ -13,7 +13,7 @@ use osd::shard::{
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadRequest};
+use store::{Answer, Collection, ObjectId, ObjectStore, Query, ReadRequest};
 use wire::messages::MOSDPeer;
 use wire::types::*;
 
@@ -246,16 +246,10 @@ impl Cluster {
     }
 
     fn has(&mut self, osd: i32, seed: u32, number: u32) -> bool {
-        let store = &mut self.host(osd).store;
         let object = ObjectId::from(object_of(seed, number));
         let queries = vec![Query::Stat];
-        store.read(u64::MAX, ReadRequest { collection: Collection::Pg(id(seed)), object, queries });
-        let mut done = Vec::new();
-        while done.is_empty() {
-            store.poll(&mut done);
-        }
-        matches!(done.pop(), Some(Completion::Read { answers: Ok(answers), .. })
-            if matches!(answers[..], [Answer::Stat { .. }]))
+        let request = ReadRequest { collection: Collection::Pg(id(seed)), object, queries };
+        matches!(self.host(osd).read_now(request).as_deref(), Ok([Answer::Stat { .. }]))
     }
 
     fn report(&mut self, seed: u32) -> PgReport {

@@ -33,24 +33,6 @@ fn put_large(cluster: &mut Cluster) {
     assert_eq!(cluster.ask("big", vec![write]).result, 0);
 }
 
-fn list_objects() -> OsdOp {
-    let cursor = codec::Encode::to_vec(&HObject::min(), codec::Features::ALL).into();
-    let mut op = OsdOp::new(OpCode::PGNLS, osd_op::PglsParams { count: 100, start_epoch: 0 }, cursor);
-    op.flags = OpFlags::NONE;
-    op
-}
-
-/// Sends a listing of the PG's objects.
-fn send_listing(cluster: &mut Cluster) -> u64 {
-    cluster.next_tid += 1;
-    let tid = cluster.next_tid;
-    let host = cluster.primary();
-    let place = HObject { pool: POOL, snap: SnapId::HEAD, ..HObject::min() };
-    let request = host.request(place, vec![list_objects()]);
-    host.resend(1, tid, request);
-    tid
-}
-
 #[test]
 fn reads_in_flight_beside_a_repair_are_whole() {
     let mut cluster = damaged_bytes(3);
@@ -192,14 +174,13 @@ fn listing_during_a_given_up_repair_ends() {
     let reading = cluster.send("a", vec![read(0, 0)]);
     cluster.run();
     assert_eq!(cluster.report().status.missing, 1);
-    let listing = send_listing(&mut cluster);
+    let listing = cluster.send_listing();
     cluster.run();
     assert!(cluster.primary().find_reply(listing).is_none(), "it waits for the object");
     cluster.cut.clear();
     cluster.pass(5_000);
     assert_eq!(cluster.primary().reply(reading).result, EIO);
-    let page: ListPage = codec::decode_exact(&output(&cluster.primary().reply(listing), 0)).unwrap();
-    assert_eq!((page.entries.len(), &page.entries[0].name[..]), (1, &b"a"[..]));
+    assert_eq!(cluster.listed(listing), ["a"]);
 }
 
 /// The device takes every copy and cannot read it back.

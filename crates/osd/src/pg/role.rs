@@ -88,6 +88,8 @@ pub struct Primary {
     pub peers: BTreeMap<i32, Peer>,
     /// Acting and up OSDs besides this one. Empty until activation begins.
     pub members: Vec<i32>,
+    /// This copy was durable when peering began to count it.
+    pub counts_itself: bool,
     pub is_self_activated: bool,
     /// All members have activated, and an old primary may answer reads yet.
     pub is_waiting: bool,

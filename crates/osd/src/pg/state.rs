@@ -51,6 +51,10 @@ pub struct Pg {
     pub progress: PgProgress,
     /// The newest change that is durable here.
     pub durable: Eversion,
+    /// Transactions of this copy that are not durable yet.
+    pub unsaved: u32,
+    /// The primary waits for the report of this copy, and it for those transactions.
+    pub owes_report: bool,
     /// The newest change that is known to be durable on every member.
     pub committed: Eversion,
     pub log: PgLog,
@@ -65,7 +69,7 @@ pub struct Pg {
     pub objects: ObjectTable,
     /// Of which the store found that it cannot be read as it was written; see [`crate::shard`]'s `damage`.
     pub damaged: BTreeSet<HObject>,
-    /// Resent requests whose first sending is not durable yet, in order of its version.
+    /// Resent requests whose first sending is not durable yet, and listings that show such changes, in order of the version.
     pub commit_waiters: VecDeque<CommitWaiter>,
     /// Requests that came while the PG was loading, splitting, or between two cores.
     pub parked: VecDeque<Parked>,
@@ -108,6 +112,8 @@ impl Pg {
             history: PgHistory::default(),
             progress: PgProgress::default(),
             durable: Eversion::ZERO,
+            unsaved: 0,
+            owes_report: false,
             committed: Eversion::ZERO,
             log: PgLog::default(),
             missing: Missing::default(),

@@ -262,13 +262,24 @@ impl Shard {
             None => OsdOpResult::of(o, 0, codec::Rope::new()),
         };
         reply.ops = message.ops.iter().enumerate().map(outcome).collect();
-        let (version, conn, tid, held) = (seen.version, op.conn, op.tid, op.held);
-        if version <= pg.committed || planted::has(PlantedBug::DuplicateBeforeCommit) {
-            self.reply_by_lease(now, op.pg, conn, Message::with_tid(tid, reply), held, fx);
-        } else {
-            let at = pg.commit_waiters.partition_point(|w| w.version <= version);
-            pg.commit_waiters.insert(at, CommitWaiter { version, conn, tid, reply, held });
+        let (conn, tid, held) = (op.conn, op.tid, op.held);
+        let waiter = CommitWaiter { version: seen.version, conn, tid, reply, held };
+        if planted::has(PlantedBug::DuplicateBeforeCommit) {
+            let CommitWaiter { reply, held, .. } = waiter;
+            return self.reply_by_lease(now, op.pg, conn, Message::with_tid(tid, reply), held, fx);
         }
+        self.reply_when_committed(now, op.pg, waiter, fx);
+    }
+
+    /// Sends a reply that shows a change once that is durable on every member.
+    pub(super) fn reply_when_committed(&mut self, now: Time, pg_key: Key, waiter: CommitWaiter, fx: &mut Fx) {
+        let pg = &mut self.pgs[pg_key];
+        if waiter.version > pg.committed {
+            let at = pg.commit_waiters.partition_point(|w| w.version <= waiter.version);
+            return pg.commit_waiters.insert(at, waiter);
+        }
+        let CommitWaiter { conn, tid, reply, held, .. } = waiter;
+        self.reply_by_lease(now, pg_key, conn, Message::with_tid(tid, reply), held, fx);
     }
 
     /// An error before anything was tried.

@@ -41,7 +41,7 @@ impl Shard {
 
     pub(super) fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
         let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
-        self.submit(Pending::Nobody, transaction, fx);
+        self.submit(Pending::Records(key), transaction, fx);
     }
 }
 

@@ -341,37 +341,46 @@ impl Shard {
     }
 
     pub(super) fn on_committed(&mut self, now: Time, key: Key, fx: &mut Fx) {
-        match self.pending.remove(key) {
-            Some(Pending::Entry { pg, interval, version }) => {
+        let Some(pending) = self.pending.remove(key) else { return };
+        let is_saved = |copy: Key| {
+            let pg = self.pgs.get_mut(copy)?;
+            pg.unsaved -= 1;
+            (pg.unsaved == 0).then_some(copy)
+        };
+        let (saved, all_saved) = match &pending {
+            Pending::Split(copies) => (None, copies.iter().copied().filter_map(is_saved).collect()),
+            _ => (pending.copies().next().and_then(is_saved), Vec::new()),
+        };
+        match pending {
+            Pending::Entry { pg, interval, version } => {
                 self.on_entry_durable(now, pg, interval, version, fx);
             }
-            Some(Pending::Log { pg, interval, version }) => {
+            Pending::Log { pg, interval, version } => {
                 self.on_log_durable(now, pg, interval, version, fx);
             }
-            Some(Pending::PushWrite(step)) => self.on_push_durable(now, *step, fx),
-            Some(Pending::Progress { pg, interval, through }) => {
+            Pending::PushWrite(step) => self.on_push_durable(now, *step, fx),
+            Pending::Progress { pg, interval, through } => {
                 self.on_progress_durable(pg, interval, through, fx);
             }
-            Some(Pending::RemovePg(pg, removal)) => self.go_on_removing(pg, removal, fx),
-            Some(Pending::RemovedPg(pg)) => self.on_removed(pg, fx),
-            Some(Pending::CreatePg(pg)) => self.on_created(pg, fx),
-            Some(Pending::Part { pg, from, lane }) => self.on_part_committed(pg, from, lane, fx),
-            Some(Pending::Arrival(pg)) => self.on_arrived(now, pg, fx),
-            Some(Pending::Leftover { pg, removal }) => self.on_leftover_removed(pg, removal, fx),
-            Some(Pending::Nobody) | None => {}
+            Pending::RemovePg(pg, removal) => self.go_on_removing(pg, removal, fx),
+            Pending::RemovedPg(pg) => self.on_removed(pg, fx),
+            Pending::CreatePg(pg) => self.on_created(pg, fx),
+            Pending::Part { pg, from, lane } => self.on_part_committed(pg, from, lane, fx),
+            Pending::Arrival(pg) => self.on_arrived(now, pg, fx),
+            Pending::Leftover { pg, removal } => self.on_leftover_removed(pg, removal, fx),
+            Pending::Records(_) | Pending::Split(_) | Pending::Nobody => {}
             #[cfg(feature = "erasure-trial")]
-            Some(Pending::ShardRead(_)) => unreachable!("reads do not commit"),
-            Some(
-                Pending::Op(_)
-                | Pending::List(_)
-                | Pending::LoadPg(_)
-                | Pending::LogRead(_)
-                | Pending::Departure { .. }
-                | Pending::PushRead(_)
-                | Pending::InfoRead(_)
-                | Pending::Scan(_),
-            ) => unreachable!("reads do not commit"),
+            Pending::ShardRead(_) => unreachable!("reads do not commit"),
+            Pending::Op(_)
+            | Pending::List(_)
+            | Pending::LoadPg(_)
+            | Pending::LogRead(_)
+            | Pending::Departure { .. }
+            | Pending::PushRead(_)
+            | Pending::InfoRead(_)
+            | Pending::Scan(_) => unreachable!("reads do not commit"),
         }
+        saved.into_iter().chain(all_saved).for_each(|copy| self.on_saved(now, copy, fx));
     }
 
     /// The request's change is durable on every member.
@@ -411,13 +420,19 @@ impl Shard {
         }
     }
 
-    /// Answers repeated requests whose first sending is durable: those below version `to`, and those at `to` if it is
-    /// included.
-    pub(super) fn answer_commit_waiters(&mut self, pg_key: Key, to: Eversion, included: bool, fx: &mut Fx) {
+    /// Answers repeated requests and listings that waited for version `to`, if it is included, or for an earlier one.
+    pub(super) fn answer_commit_waiters(
+        &mut self,
+        now: Time,
+        pg_key: Key,
+        to: Eversion,
+        included: bool,
+        fx: &mut Fx,
+    ) {
         let is_due = |w: &mut CommitWaiter| w.version < to || included && w.version == to;
         while let Some(w) = self.pgs[pg_key].commit_waiters.pop_front_if(is_due) {
             let CommitWaiter { conn, tid, reply, held, .. } = w;
-            self.reply_in_order(pg_key, conn, Message::with_tid(tid, reply), held, fx);
+            self.reply_by_lease(now, pg_key, conn, Message::with_tid(tid, reply), held, fx);
         }
     }
 }

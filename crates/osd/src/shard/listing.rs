@@ -3,6 +3,7 @@
 use super::op::Parked;
 use super::{Fx, Pending, Shard};
 use crate::errno::Errno;
+use crate::pg::CommitWaiter;
 use crate::slab::Key;
 use bytes::Bytes;
 use codec::{Decode, Encode, Reader, Rope};
@@ -10,7 +11,7 @@ use machine::net::Held;
 use machine::{ConnId, Time};
 use std::collections::VecDeque;
 use store::{Answer, ObjectId, Query, ReadError, ReadRequest};
-use wire::messages::{MOSDOp, Message, OsdOpResults};
+use wire::messages::{MOSDOp, OsdOpResults};
 use wire::types::{
     HObject, LegacyListPage, ListPage, ListedObject, OpCode, OsdFlags, OsdOp, OsdOpResult, ReplyVersions,
     SnapId,
@@ -159,12 +160,13 @@ impl Shard {
         let rest = list.message.ops[list.results.len()..].iter();
         list.results.extend(rest.map(|op| OsdOpResult::of(op, 0, Rope::new())));
         let progress = &self.pgs[list.pg].progress;
-        let kind = OsdFlags::ACK | OsdFlags::ONDISK;
+        let (version, kind) = (progress.last_update, OsdFlags::ACK | OsdFlags::ONDISK);
         let mut reply = list.message.reply(result, self.view.epoch, kind);
         reply.ops = list.results;
-        reply.versions = ReplyVersions::new(progress.last_update, progress.last_user_version);
-        let message = Message::with_tid(list.tid, reply);
-        self.reply_by_lease(now, list.pg, list.conn, message, list.held, fx);
+        reply.versions = ReplyVersions::new(version, progress.last_user_version);
+        // The store lists what was submitted. A later interval may take that back until all members have it.
+        let List { conn, tid, pg, held, .. } = *list;
+        self.reply_when_committed(now, pg, CommitWaiter { version, conn, tid, reply, held }, fx);
     }
 }
 

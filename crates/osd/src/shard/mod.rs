@@ -171,6 +171,10 @@ enum Pending {
     /// A member's shard is being read for its primary.
     #[cfg(feature = "erasure-trial")]
     ShardRead(Box<replicated::ShardReading>),
+    /// Records of a PG.
+    Records(Key),
+    /// A parent's part of a split, which gives the children their objects.
+    Split(Vec<Key>),
     /// Nobody waits for it.
     Nobody,
     /// Something of a PG that is leaving is being read. `id`: of the departure.
@@ -195,6 +199,23 @@ enum Pending {
 }
 
 type Fx = Effects<Effect>;
+
+impl Pending {
+    /// The PGs whose copies here its transaction changes, if it is one.
+    fn copies(&self) -> impl Iterator<Item = Key> {
+        let (one, many): (Option<Key>, &[Key]) = match self {
+            Pending::Entry { pg, .. } | Pending::Log { pg, .. } | Pending::Progress { pg, .. } => {
+                (Some(*pg), &[])
+            }
+            Pending::CreatePg(pg) | Pending::RemovePg(pg, _) | Pending::RemovedPg(pg) => (Some(*pg), &[]),
+            Pending::Arrival(pg) | Pending::Records(pg) => (Some(*pg), &[]),
+            Pending::PushWrite(step) => (Some(step.pg), &[]),
+            Pending::Split(pgs) => (None, pgs),
+            _ => (None, &[]),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+}
 
 impl Shard {
     /// `pgs`: what the store shard of this core holds. They are read first; `Loaded` says what was found.
@@ -280,6 +301,11 @@ impl Shard {
         if let Some(departing) = self.departing {
             self.note_departing(departing, &transaction);
         }
+        pending.copies().for_each(|copy| {
+            if let Some(pg) = self.pgs.get_mut(copy) {
+                pg.unsaved += 1;
+            }
+        });
         let key = self.pending.insert(pending);
         fx.push(Effect::Submit { tag: Tag(key.to_u64()), transaction });
         key

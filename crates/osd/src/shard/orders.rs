@@ -140,9 +140,9 @@ impl Shard {
         let last = meta::set_history(&meta, &pg.history, &pg.progress).into();
         for step in renamed.chunks(RENAMED_MAX) {
             let changes = meta::rename(&meta, step.iter().cloned()).into();
-            self.submit(Pending::Nobody, Transaction { collection, changes }, fx);
+            self.submit(Pending::Records(pg_key), Transaction { collection, changes }, fx);
         }
-        self.submit(Pending::Nobody, Transaction { collection, changes: last }, fx);
+        self.submit(Pending::Records(pg_key), Transaction { collection, changes: last }, fx);
     }
 
     fn loaded_when_all(&mut self, fx: &mut Fx) {
@@ -295,7 +295,8 @@ impl Shard {
     fn divide(&mut self, key: Key, split_bits: u8, children: &[(SpgId, u8)], epoch: Epoch, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
         pg.history.last_epoch_split = epoch;
-        let parts = children.len() as i64 + 1;
+        let shares = children.len() as i64 + 1;
+        let mut parts = vec![key];
         let mut parent_changes = Vec::new();
         for &(id, bits) in children {
             let seed = id.pg.seed;
@@ -311,7 +312,7 @@ impl Shard {
             (child.progress.log, parent.progress.log) = (child.log.counts(), parent.log.counts());
             (child.durable, child.committed) = (parent.durable, parent.committed);
             child.old_reads_until = parent.old_reads_until;
-            let share = parent.progress.stats.share(parts);
+            let share = parent.progress.stats.share(shares);
             child.progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);
             parent_changes.push(meta::remove_entries(&parent.meta, &child.log));
@@ -332,15 +333,16 @@ impl Shard {
             }
             parent_changes.push(Change::SplitCollection { split_bits: bits, seed, into: child.collection });
             let transaction = Transaction { collection: child.collection, changes };
-            self.insert_pg(child);
-            self.submit(Pending::Nobody, transaction, fx);
+            let child = self.insert_pg(child);
+            parts.push(child);
+            self.submit(Pending::Records(child), transaction, fx);
         }
         let parent = &mut self.pgs[key];
         parent.split_bits = split_bits;
         // The newest entries may be a child's now: the parent's versions go on from where they were.
         parent_changes.extend(meta::set_history(&parent.meta, &parent.history, &parent.progress));
         let transaction = Transaction { collection: parent.collection, changes: parent_changes };
-        self.submit(Pending::Nobody, transaction, fx);
+        self.submit(Pending::Split(parts), transaction, fx);
     }
 
     /// The children are as unreadable as their parent. The store keeps everything as it is: also what it has of a child is the
@@ -377,7 +379,7 @@ impl Shard {
         meta::disclaim(&mut pg.history, &mut pg.progress);
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };
-        self.submit(Pending::Nobody, transaction, fx);
+        self.submit(Pending::Records(key), transaction, fx);
         self.go_on_removing(key, CollectionRemoval::default(), fx);
     }
 

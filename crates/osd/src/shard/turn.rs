@@ -110,6 +110,8 @@ impl Shard {
                 | Pending::Log { .. }
                 | Pending::PushWrite(_)
                 | Pending::Progress { .. }
+                | Pending::Records(_)
+                | Pending::Split(_)
                 | Pending::Nobody
                 | Pending::Part { .. }
                 | Pending::Arrival(_),

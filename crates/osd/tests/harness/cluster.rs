@@ -5,8 +5,8 @@ use super::*;
 use osd::control::CopyStarts;
 use osd::pg::log::LogLimits;
 use osd::shard::Interval;
-use std::collections::BTreeMap;
-use store::{Answer, ObjectId};
+use std::collections::{BTreeMap, BTreeSet};
+use store::ObjectId;
 use wire::messages::MOSDPeer;
 
 /// Some OSDs, the map's interval, and the statements under way.
@@ -22,6 +22,8 @@ pub struct Cluster {
     pub wires: VecDeque<(i32, i32, Box<MOSDPeer>)>,
     /// Links that lose everything, from and to.
     pub cut: Vec<(i32, i32)>,
+    /// OSDs whose stores complete nothing.
+    pub stalled: BTreeSet<i32>,
     /// The client counts its requests to all OSDs.
     pub next_tid: u64,
     pub flags: u32,
@@ -52,7 +54,10 @@ impl Cluster {
 
     pub fn with_log(osds: i32, acting: Vec<i32>, log: LogLimits) -> Cluster {
         let size = acting.len() as u32;
-        let host = |osd| Host::with(ShardConfig { log, ..osd_config(osd) }, memory_store());
+        let store = || {
+            MemoryStore::new(memory::Config { track_committed: true, ..memory::Config::with_total(1 << 30) })
+        };
+        let host = |osd| Host::with(ShardConfig { log, ..osd_config(osd) }, store());
         let mut cluster = Cluster {
             log,
             hosts: (0..osds).map(|osd| (osd, host(osd))).collect(),
@@ -62,6 +67,7 @@ impl Cluster {
             pg_num: 1,
             wires: VecDeque::new(),
             cut: Vec::new(),
+            stalled: BTreeSet::new(),
             next_tid: 0,
             flags: 0,
             pulls: 0,
@@ -204,6 +210,12 @@ impl Cluster {
         self.hosts.remove(&osd).expect("it runs").store
     }
 
+    /// An OSD loses power: of its store remains what it has reported as durable.
+    pub fn lose_power(&mut self, osd: i32) -> store::MemoryStore {
+        self.stalled.remove(&osd);
+        self.kill(osd).crash_image(0).expect("it is tracked")
+    }
+
     pub fn start(&mut self, osd: i32, store: store::MemoryStore) {
         let mut host = Host::with(ShardConfig { log: self.log, ..osd_config(osd) }, store);
         host.open(1, 4100);
@@ -214,7 +226,7 @@ impl Cluster {
     pub fn step(&mut self) -> bool {
         let mut moved = false;
         for (osd, host) in &mut self.hosts {
-            moved |= host.poll_once();
+            moved |= !self.stalled.contains(osd) && host.poll_once();
             for (to, message) in host.peers.drain(..) {
                 moved = true;
                 if !self.cut.contains(&(*osd, to.0)) {
@@ -298,6 +310,27 @@ impl Cluster {
         self.primary().reply(tid)
     }
 
+    /// Sends a listing of the PG's objects.
+    pub fn send_listing(&mut self) -> u64 {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        let cursor = codec::Encode::to_vec(&HObject::min(), codec::Features::ALL).into();
+        let mut list = OsdOp::new(OpCode::PGNLS, osd_op::PglsParams { count: 100, start_epoch: 0 }, cursor);
+        list.flags = OpFlags::NONE;
+        let place = HObject { pool: POOL, snap: SnapId::HEAD, ..HObject::min() };
+        let host = self.primary();
+        let request = host.request(place, vec![list]);
+        host.resend(1, tid, request);
+        tid
+    }
+
+    /// The names in the answer to a listing.
+    pub fn listed(&mut self, tid: u64) -> Vec<String> {
+        let reply = self.primary().reply(tid);
+        let page: ListPage = codec::decode_exact(&output(&reply, 0)).expect("a page");
+        page.entries.iter().map(|entry| entry.name.to_string()).collect()
+    }
+
     pub fn put(&mut self, name: &str, data: &'static [u8]) {
         assert_eq!(self.ask(name, vec![write_full(data)]).result, 0, "{name}");
     }
@@ -323,20 +356,15 @@ impl Cluster {
 
     /// An object's bytes in an OSD's store.
     pub fn stored(&mut self, osd: i32, name: &str) -> Option<Bytes> {
-        let store = &mut self.hosts.get_mut(&osd).expect("it runs").store;
+        let host = self.hosts.get_mut(&osd).expect("it runs");
         let queries = vec![Query::Data { offset: 0, len: u64::MAX }];
         let object = ObjectId::from(object(name));
-        store.read(u64::MAX, ReadRequest { collection: Collection::Pg(pg()), object, queries });
-        let mut done = Vec::new();
-        while done.is_empty() {
-            store.poll(&mut done);
-        }
-        match done.pop() {
-            Some(Completion::Read { answers: Ok(mut answers), .. }) => match answers.pop() {
+        match host.read_now(ReadRequest { collection: Collection::Pg(pg()), object, queries }) {
+            Ok(mut answers) => match answers.pop() {
                 Some(Answer::Data(data)) => Some(data.to_bytes()),
                 other => panic!("{other:?}"),
             },
-            _ => None,
+            Err(_) => None,
         }
     }
 }

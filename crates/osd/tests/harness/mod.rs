@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{
-    Change, Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory,
+    Answer, Change, Collection, Completion, MemoryStore, ObjectStore, Query, ReadError, ReadRequest, memory,
 };
 use wire::messages::{Body, MOSDBackoff, MOSDOp, MOSDOpReply, MWatchNotify, Message, OsdOps};
 use wire::types::*;
@@ -45,6 +45,8 @@ pub struct Host {
     /// A PG whose log's body cannot be read.
     pub bad_log: Option<SpgId>,
     failed_reads: Vec<ReadTag>,
+    /// Completions that `read_now` has taken from the store.
+    polled: Vec<Completion>,
     pub next_tid: u64,
 }
 
@@ -147,6 +149,7 @@ impl Host {
             hidden: None,
             bad_log: None,
             failed_reads: Vec::new(),
+            polled: Vec::new(),
             next_tid: 0,
         };
         host.step(Input::Wall { now: UTime { sec: 1000, nsec: 0 } });
@@ -185,7 +188,7 @@ impl Host {
 
     /// Delivers the store's completions. Returns false if there were none and none will come.
     pub fn poll_once(&mut self) -> bool {
-        let mut done = Vec::new();
+        let mut done = std::mem::take(&mut self.polled);
         let more = self.store.poll(&mut done);
         let failed = std::mem::take(&mut self.failed_reads);
         let has_said = !done.is_empty() || !failed.is_empty();
@@ -196,6 +199,19 @@ impl Host {
             self.step(completed(completion));
         }
         has_said || more
+    }
+
+    /// Reads from the store, past the shard. The shard gets its completions when it is next polled.
+    pub fn read_now(&mut self, request: ReadRequest) -> Result<Vec<Answer>, ReadError> {
+        const TAG: u64 = u64::MAX;
+        self.store.read(TAG, request);
+        loop {
+            self.store.poll(&mut self.polled);
+            let is_own = |done: &mut Completion| matches!(done, Completion::Read { tag: TAG, .. });
+            if let Some(Completion::Read { answers, .. }) = self.polled.extract_if(.., is_own).next() {
+                return answers;
+            }
+        }
     }
 
     /// The device damages all bytes of an object.

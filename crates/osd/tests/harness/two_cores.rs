@@ -2,7 +2,7 @@
 
 use super::*;
 use osd::Routes;
-use store::{Answer, ObjectId, Placed};
+use store::{ObjectId, Placed};
 
 pub struct Core {
     pub shard: Shard,

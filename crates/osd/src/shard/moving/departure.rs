@@ -178,6 +178,7 @@ impl Pg {
         };
         is_answered
             && self.durable == self.progress.last_update
+            && self.unsaved == 0
             && self.commit_waiters.is_empty()
             && self.scans.is_empty()
             && !self.is_log_wanted
@@ -454,9 +455,8 @@ impl Shard {
         let is_its = |pending: &Pending| match pending {
             Pending::Op(op) => op.pg == key,
             Pending::List(list) => list.pg == key,
-            Pending::Entry { pg, .. } | Pending::Log { pg, .. } | Pending::Progress { pg, .. } => *pg == key,
-            Pending::CreatePg(pg) | Pending::LoadPg(pg) => *pg == key,
-            Pending::PushRead(step) | Pending::PushWrite(step) => step.pg == key,
+            Pending::LoadPg(pg) => *pg == key,
+            Pending::PushRead(step) => step.pg == key,
             Pending::InfoRead(read) => read.is_of(key),
             Pending::Scan(step) => step.pg == key,
             _ => false,
@@ -497,6 +497,7 @@ impl Shard {
         stub.moving = Some(Moving::Departed { to, switched, cores });
         stub.parked = std::mem::take(&mut pg.parked);
         let mut pg = std::mem::replace(pg, stub);
+        debug_assert!(pg.unsaved == 0, "{id} is drained");
         pg.moving = None;
         self.departing = None;
         self.strays.values_mut().for_each(|keys| {

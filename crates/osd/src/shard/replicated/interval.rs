@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Change, Transaction};
-use wire::types::{Epoch, HObject, PastIntervals, PeerBody, SpgId};
+use wire::types::{Epoch, HObject, PastIntervals, SpgId};
 
 /// Time after which a primary asks again for what it waits for.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
@@ -86,11 +86,11 @@ impl Shard {
     }
 
     /// A copy that the map does not name tells the primary of it: it may have the only copy of a write, or be needed no more.
-    pub(super) fn announce_stray(&self, now: Time, key: Key, fx: &mut Fx) {
+    pub(super) fn announce_stray(&mut self, now: Time, key: Key, fx: &mut Fx) {
         let pg = &self.pgs[key];
         let primary = pg.interval.primary;
         if primary >= 0 && primary != self.config.osd.0 && pg.phase == PgPhase::Stray {
-            self.tell_peer(key, primary, PeerBody::Report(self.report_of(now, pg)), fx);
+            self.report_copy(now, key, fx);
         }
     }
 
@@ -130,6 +130,7 @@ impl Shard {
         }
         pg.role = Role::None;
         pg.created_anew = None;
+        pg.owes_report = false;
         self.awaiting_leases.remove(&key);
         pg.transfers = Default::default();
         pg.scans = BTreeMap::new();
@@ -217,6 +218,6 @@ impl Shard {
         let pg = &self.pgs[key];
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };
-        self.submit(Pending::Nobody, transaction, fx);
+        self.submit(Pending::Records(key), transaction, fx);
     }
 }

@@ -32,6 +32,7 @@ impl Shard {
         // Its own grants count when it activates.
         let report = pg.report(self.view.store_since_of(pg.id), 0);
         let (id, backend, interval) = (pg.id, pg.backend, pg.interval.clone());
+        let is_saved = pg.unsaved == 0 || planted::has(PlantedBug::ReportUnsaved);
         let Some(primary) = pg.role.primary_mut() else { return };
         if matches!(primary.stage, Stage::Activating | Stage::Active) {
             return;
@@ -62,6 +63,12 @@ impl Shard {
             }
             return asked.into_iter().for_each(|osd| self.tell_peer(key, osd, PeerBody::Probe, fx));
         }
+        // This copy has to be durable for what the others reported to be compared with, as theirs are.
+        if !primary.counts_itself && !is_saved {
+            primary.stage = Stage::GetInfo;
+            return;
+        }
+        primary.counts_itself = true;
 
         // 2. Every past interval that may have written has a survivor.
         if !choose::is_past_complete(&past, &reports) {

@@ -5,6 +5,7 @@ use super::leases::rest_ms;
 use crate::backend::Backend;
 use crate::pg::role::{Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
+use crate::planted::{self, PlantedBug};
 use crate::slab::Key;
 use codec::Rope;
 use machine::Time;
@@ -124,16 +125,12 @@ impl Shard {
         let pg = &self.pgs[key];
         let (is_primary, from_primary) = (matches!(pg.role, Role::Primary(_)), from == pg.interval.primary);
         match message.body {
-            PeerBody::Probe if from_primary => {
-                let report = PeerBody::Report(self.report_of(now, pg));
-                self.tell_peer(key, from, report, fx);
-            }
+            PeerBody::Probe if from_primary => self.report_copy(now, key, fx),
             // It cannot say more of itself, nor take part. A primary that counts on it hears of it again.
             PeerBody::LogRequest { .. } | PeerBody::Activate(_) | PeerBody::Write(_)
                 if pg.phase == PgPhase::Unreadable && from_primary =>
             {
-                let report = PeerBody::Report(self.report_of(now, pg));
-                self.tell_peer(key, from, report, fx);
+                self.report_copy(now, key, fx);
             }
             _ if pg.phase == PgPhase::Unreadable => {}
             PeerBody::LogRequest { have } if from_primary => self.on_log_request(key, from, have, fx),
@@ -172,6 +169,27 @@ impl Shard {
             }
             // A mistake of the sender: the map says who is primary.
             _ => {}
+        }
+    }
+
+    /// Tells the primary what this copy has, as soon as all of it is durable. Peering may build on a report for good: it ends
+    /// the log of others there, and what a loss of power took back afterwards would be unfound.
+    pub(super) fn report_copy(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let pg = &mut self.pgs[key];
+        pg.owes_report = pg.unsaved != 0 && !planted::has(PlantedBug::ReportUnsaved);
+        if !pg.owes_report {
+            let (to, report) = (pg.interval.primary, self.report_of(now, &self.pgs[key]));
+            self.tell_peer(key, to, PeerBody::Report(report), fx);
+        }
+    }
+
+    /// Everything that was submitted for this copy is durable.
+    pub(in crate::shard) fn on_saved(&mut self, now: Time, key: Key, fx: &mut Fx) {
+        let Some(pg) = self.pgs.get(key) else { return };
+        if pg.owes_report {
+            self.report_copy(now, key, fx);
+        } else if pg.role.primary().is_some_and(|primary| primary.stage == Stage::GetInfo) {
+            self.go_on_peering(now, key, fx);
         }
     }
 
@@ -222,13 +240,12 @@ impl Shard {
             Role::Replica(stage) if concerns(primary_osd) => {
                 let is_active = *stage == Replica::Active;
                 let (durable_to, missing) = (pg.durable, pg.missing.to_wire());
-                let report = PeerBody::Report(self.report_of(now, &self.pgs[key]));
                 if is_active {
                     self.tell_peer(key, primary_osd, PeerBody::Activated { missing }, fx);
                     self.tell_peer(key, primary_osd, PeerBody::Ack { durable_to }, fx);
                     self.tell_place(key, fx);
                 } else {
-                    self.tell_peer(key, primary_osd, report, fx);
+                    self.report_copy(now, key, fx);
                 }
             }
             Role::Replica(_) => {}

@@ -130,6 +130,9 @@ impl Shard {
             }
         }
         (out.stage, out.blocked_by) = stage_of(primary, &out.probing);
+        if primary.stage == Stage::GetInfo && out.probing.is_empty() {
+            out.blocked_by = vec![self.config.osd.0];
+        }
         let mut state = match &primary.stage {
             Stage::Down { .. } => PgState::DOWN,
             Stage::Incomplete => PgState::INCOMPLETE,

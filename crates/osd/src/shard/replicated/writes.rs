@@ -108,10 +108,10 @@ impl Shard {
         while let Role::Primary(primary) = &mut self.pgs[key].role
             && let Some((version, op)) = primary.in_flight.pop_front_if(|(version, _)| *version <= to)
         {
-            self.answer_commit_waiters(key, version, false, fx);
+            self.answer_commit_waiters(now, key, version, false, fx);
             self.on_change_committed(now, op, fx);
         }
-        self.answer_commit_waiters(key, to, true, fx);
+        self.answer_commit_waiters(now, key, to, true, fx);
         self.on_marking_committed(key);
         if !self.pgs[key].parked.is_empty() && !self.has_many_in_flight(key) && !self.pgs[key].is_log_wanted {
             self.release_parked(now, key, fx);
