@@ -39,7 +39,7 @@ pub const SETTLED_FOR: Duration = Duration::from_secs(15);
 const ANSWERS_MIN: usize = 3;
 const MAPS_MAX: Epoch = 4;
 
-/// What a run took from the cluster for good.
+/// Losses of a run that stay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
     /// OSDs, which are out.
