@@ -19,6 +19,8 @@ Examples:
                                                 another build of shoal (A) and this one (B)
   shoal lab versus --a /tmp/peer/ceph.conf --b /tmp/c/ceph.conf
                                                 two clusters that are there, point by point in turns
+  shoal lab versus --release 20.2 --a /tmp/p20/ceph.conf --b /tmp/c/ceph.conf
+                                                the same by the clients of 20.2, which read the keys of 20.2.4
   shoal lab versus --matrix my.yaml --by cpu    the workloads of a file; by processor time of an operation")]
 pub struct VersusArgs {
     /// Seconds of each point
@@ -39,8 +41,8 @@ pub struct VersusArgs {
     /// Another build of shoal to compare with, instead of stock Ceph
     #[arg(long, conflicts_with_all = ["a", "release"])]
     program: Option<PathBuf>,
-    /// Stock's release [default: what is installed]
-    #[arg(long, conflicts_with = "a")]
+    /// Stock's release, whose clients measure both clusters [default: what is installed]
+    #[arg(long)]
     release: Option<String>,
     /// Where objects are, of clusters that are started for this
     #[arg(long, value_parser = ["mem", "disk"], default_value = "mem", conflicts_with = "a")]
@@ -104,7 +106,8 @@ fn sides(args: &VersusArgs) -> anyhow::Result<(ClusterSpec, ClusterSpec)> {
         }
         let (a, b) = (std::path::absolute(a)?, std::path::absolute(b)?);
         ensure!(a != b, "--a and --b are the same cluster: {}", a.display());
-        return Ok((ClusterSpec::of_conf(a), ClusterSpec::of_conf(b)));
+        let of_conf = |conf| ClusterSpec { tools: args.release.clone(), ..ClusterSpec::of_conf(conf) };
+        return Ok((of_conf(a), of_conf(b)));
     }
     let cluster = |deploy, store: &str, program| ClusterSpec {
         deploy,
