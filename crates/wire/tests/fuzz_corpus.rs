@@ -157,7 +157,13 @@ fn statements() -> Vec<PeerBody> {
     };
     let past = PastIntervals { known_since: 2, intervals: vec![PastInterval::default()] };
     vec![
-        PeerBody::Report(CopyReport { info, missing: missing.clone(), past, granted_ms: 340 }),
+        PeerBody::Report(CopyReport {
+            info,
+            missing: missing.clone(),
+            damaged: missing.clone(),
+            past,
+            granted_ms: 340,
+        }),
         PeerBody::Log(LogRun::default()),
         PeerBody::Scanned(ScanAnswer {
             begin: HObject::min(),

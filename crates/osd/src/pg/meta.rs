@@ -6,7 +6,7 @@
 //! | `history` | [`PgHistory`]; changes with the map |
 //! | `l`, epoch (u32, big-endian), version (u64, big-endian) | an entry of the log, `pg_log_entry_t` |
 //! | `d`, epoch, version | a duplicate, `pg_log_dup_t` |
-//! | `x`, `hobject_t` | nothing: the object was found damaged |
+//! | `x`, `hobject_t` | `eversion_t` or nothing: the object was found damaged, at this version if it is missing since |
 //! | `m`, `hobject_t` | `eversion_t`: the log has this version of the object, and the store lacks it |
 //!
 //! All of it changes in the same transaction as the objects that it describes.
@@ -238,7 +238,15 @@ impl Records {
                     continue;
                 }
                 (_, Some(&DAMAGED)) => {
-                    self.damaged.insert(codec::decode_exact(&key[1..]).map_err(wrong)?);
+                    let object: HObject = codec::decode_exact(&key[1..]).map_err(wrong)?;
+                    let version = if value.is_empty() {
+                        None
+                    } else {
+                        Some(codec::decode_exact(&value).map_err(wrong)?)
+                    };
+                    // Missing objects come first.
+                    self.missing.note_damaged(object.clone(), version);
+                    self.damaged.insert(object);
                     continue;
                 }
                 (_, Some(&MISSING)) => {
@@ -393,6 +401,12 @@ pub fn remove_entries(meta: &ObjectId, log: &PgLog) -> Change {
 pub fn set_damaged<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a HObject>) -> Change {
     let entries = objects.into_iter().map(|object| (damaged_key(object), Bytes::new()));
     Change::OmapSet { object: meta.clone(), entries: entries.collect() }
+}
+
+/// An object was found damaged at this version, and is missing now.
+pub fn set_damaged_at(meta: &ObjectId, object: &HObject, version: Eversion) -> Change {
+    let entry = (damaged_key(object), version.to_vec(Features::NONE).into());
+    Change::OmapSet { object: meta.clone(), entries: vec![entry] }
 }
 
 /// They are not any more, or not this PG's.
@@ -621,6 +635,9 @@ mod tests {
         let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
         changes.push(set_damaged(&meta, &damaged));
         changes.push(remove_damaged(&meta, &damaged[..1]));
+        let (had, need) = (Eversion { epoch: 1, version: 7 }, Eversion { epoch: 2, version: 256 });
+        changes.push(set_missing(&meta, [(&damaged[1], &need)]));
+        changes.push(set_damaged_at(&meta, &damaged[1], had));
         let mut omap = std::collections::BTreeMap::new();
         let mut last_header = Bytes::new();
         for change in changes {
@@ -634,6 +651,8 @@ mod tests {
         let stored = Stored::from_omap(&last_header, omap.into_iter().collect()).unwrap();
         assert_eq!((stored.history, &stored.progress), (history, &progress));
         assert!(stored.damaged.iter().eq(&damaged[1..]));
+        assert_eq!(stored.missing.need(&damaged[1]), Some(need));
+        assert_eq!(stored.missing.damaged_to_wire()[0].need, had);
         let entries: Vec<_> = stored.log.entries().cloned().collect();
         assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
         assert_eq!((stored.log.tail(), stored.renamed.len()), (progress.log_tail, 0));

@@ -210,7 +210,8 @@ impl Pg {
     /// `granted_ms`: the longest rest of this OSD's read grants to primaries of earlier intervals.
     pub fn report(&self, store_since: Epoch, granted_ms: u32) -> CopyReport {
         let (missing, past) = (self.missing.to_wire(), PastIntervals::clone(&self.past));
-        CopyReport { info: self.info(store_since), missing, past, granted_ms }
+        let damaged = self.missing.damaged_to_wire();
+        CopyReport { info: self.info(store_since), missing, damaged, past, granted_ms }
     }
 
     /// The requests on an object that must wait for its recovery.

@@ -20,7 +20,7 @@ impl Shard {
         if pg.damaged.len() < DAMAGED_MAX && pg.damaged.insert(object.clone()) {
             fx.push(Effect::Control(ToControl::Damaged { pg: pg.id, object: object.clone() }));
             let change = meta::set_damaged(&pg.meta, [object]);
-            self.submit_about_damage(key, change, fx);
+            self.submit_about_damage(key, vec![change], fx);
         }
     }
 
@@ -35,12 +35,12 @@ impl Shard {
         if answers.iter().any(is_whole) && pg.damaged.remove(object) {
             may_be_repaired_again(&mut pg.role, object);
             let change = meta::remove_damaged(&pg.meta, [object]);
-            self.submit_about_damage(key, change, fx);
+            self.submit_about_damage(key, vec![change], fx);
         }
     }
 
-    pub(super) fn submit_about_damage(&mut self, key: Key, change: Change, fx: &mut Fx) {
-        let transaction = Transaction { collection: self.pgs[key].collection, changes: vec![change] };
+    pub(super) fn submit_about_damage(&mut self, key: Key, changes: Vec<Change>, fx: &mut Fx) {
+        let transaction = Transaction { collection: self.pgs[key].collection, changes };
         self.submit(Pending::Records(key), transaction, fx);
     }
 }

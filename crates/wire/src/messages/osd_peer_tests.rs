@@ -86,7 +86,13 @@ fn bodies() -> Vec<PeerBody> {
     let (begin, end) = (HObject::min(), object("z"));
     vec![
         PeerBody::Probe,
-        PeerBody::Report(CopyReport { info: info(), missing: missing(), past: past(), granted_ms: 340 }),
+        PeerBody::Report(CopyReport {
+            info: info(),
+            missing: missing(),
+            damaged: missing(),
+            past: past(),
+            granted_ms: 340,
+        }),
         PeerBody::LogRequest { have: V },
         PeerBody::Log(log()),
         PeerBody::Activate(Activation {

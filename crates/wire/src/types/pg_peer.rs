@@ -143,6 +143,8 @@ pub struct MissingObject {
 pub struct CopyReport {
     pub info: PgCopyInfo,
     pub missing: Vec<MissingObject>,
+    /// Those that the copy had until its device damaged them, with the versions that it had.
+    pub damaged: Vec<MissingObject>,
     pub past: PastIntervals,
     /// Longest rest of the sender's read grants to primaries of earlier intervals, in milliseconds.
     pub granted_ms: u32,

@@ -233,6 +233,7 @@ pub(super) mod testing {
         CopyReport {
             info,
             missing: Vec::new(),
+            damaged: Vec::new(),
             past: PastIntervals { known_since: 1, intervals: Vec::new() },
             granted_ms: 0,
         }

@@ -351,7 +351,7 @@ impl Shard {
         if !pg.missing.contains(&object) {
             pg.missing.add(object.clone(), current.need);
             let change = meta::set_missing(&pg.meta, [(&object, &current.need)]);
-            self.submit_about_damage(key, change, fx);
+            self.submit_about_damage(key, vec![change], fx);
         }
         let pg = &mut self.pgs[key];
         pg.transfers.incoming.remove(&object);

@@ -151,9 +151,12 @@ impl Shard {
             backfill.queue.push_back(object.clone());
         }
         primary.recovery.queue.insert(object.clone());
-        pg.missing.add(object.clone(), version);
-        let change = meta::set_missing(&pg.meta, [(&object, &version)]);
-        self.submit_about_damage(key, change, fx);
+        pg.missing.add_damaged(object.clone(), version);
+        let mut changes = vec![meta::set_missing(&pg.meta, [(&object, &version)])];
+        if pg.damaged.contains(&object) {
+            changes.push(meta::set_damaged_at(&pg.meta, &object, version));
+        }
+        self.submit_about_damage(key, changes, fx);
         self.want_recovered(key, &object, fx);
     }
 
@@ -172,7 +175,7 @@ impl Shard {
         }
         if pg.missing.remove(object).is_some() {
             let change = meta::remove_missing(&pg.meta, [object]);
-            self.submit_about_damage(key, change, fx);
+            self.submit_about_damage(key, vec![change], fx);
             // Listings wait for the last missing object.
             self.due.insert(key);
         }

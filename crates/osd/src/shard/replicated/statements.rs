@@ -114,7 +114,8 @@ impl Shard {
         };
         let past = PastIntervals { known_since: Epoch::MAX, intervals: Vec::new() };
         let granted_ms = rest_ms(now, self.any_reads_until());
-        let body = PeerBody::Report(CopyReport { info, missing: Vec::new(), past, granted_ms });
+        let body =
+            PeerBody::Report(CopyReport { info, missing: Vec::new(), damaged: Vec::new(), past, granted_ms });
         let pg = answered_as(&self.view.map, message.pg, from);
         let (epoch, interval) = (self.view.epoch, message.interval);
         let message = Box::new(MOSDPeer { pg, epoch, interval, body, data: Rope::new() });

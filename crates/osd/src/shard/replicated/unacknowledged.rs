@@ -7,7 +7,8 @@
 //!
 //! A later interval may have answered for the entry by a read of the object or by a repeated request. It did neither in two cases.
 //! The interval never became active: an acting member was not activated in it. Or its members lacked the object: each of them
-//! lacks it now at a version from before the interval, and an active interval has the whole log of the intervals before.
+//! lacks it now at a version from before the interval, and an active interval has the whole log of the intervals before. A copy
+//! that had the object until its device damaged it says so: it may have answered for the versions up to that one.
 
 use super::choose::Reports;
 use std::collections::BTreeMap;
@@ -43,12 +44,22 @@ pub fn end<'a>(
             end = Some(version);
         }
         let need = unfound.get(object).copied();
-        if !was_never_acknowledged(version, need, reports, past) {
+        if had_until_damaged(object, version, reports)
+            || !was_never_acknowledged(version, need, reports, past)
+        {
             return end;
         }
         is_next = need.is_some();
     }
     if is_next { Some(tail) } else { end }
+}
+
+/// A copy had this version of the object, or a newer one, and may have served it until its device damaged it.
+fn had_until_damaged(object: &HObject, version: Eversion, reports: &Reports) -> bool {
+    reports.values().any(|report| {
+        let at = report.damaged.binary_search_by(|damaged| damaged.object.cmp(object));
+        at.is_ok_and(|at| report.damaged[at].need >= version)
+    })
 }
 
 /// True if the reports prove it. `need`: the version of the object that no copy has.
@@ -162,6 +173,19 @@ mod tests {
         assert_eq!(story.end(&LOG), None);
         story.reports[2].1.info.last_backfill = HObject::min();
         assert_eq!(story.end(&LOG), Some(v(10, 2)), "the backfill has not come to it");
+    }
+
+    /// osd.1 had a version of the object, served it in interval 20, and lost it to a damaged block.
+    #[test]
+    fn log_stays_as_far_as_damage_took_the_object() {
+        let mut story = Story::new();
+        story.past.push(interval(20, 29, &[1]));
+        story.reports[1].1.info.activated = 20;
+        assert_eq!(story.end(&LOG), Some(v(10, 2)));
+        story.reports[1].1.damaged = vec![MissingObject { object: object("a"), need: v(10, 3) }];
+        assert_eq!(story.end(&LOG), Some(v(10, 3)), "10'4 it never had");
+        story.reports[1].1.damaged[0].need = v(10, 4);
+        assert_eq!(story.end(&LOG), None);
     }
 
     #[test]
