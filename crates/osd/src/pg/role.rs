@@ -408,8 +408,37 @@ pub struct Incoming {
     /// Steps that were submitted, and steps that are durable.
     pub submitted: u32,
     pub durable: u32,
+    /// The last step was submitted.
+    pub is_complete: bool,
     /// The contents of the steps until now.
     pub moved: RecoveredCounts,
+}
+
+impl Transfers {
+    /// The last step of this version was submitted, and may not be durable yet.
+    pub fn completes(&self, object: &HObject, version: Eversion) -> bool {
+        self.incoming.get(object).is_some_and(|incoming| incoming.is_complete && incoming.version == version)
+    }
+
+    /// Of an object beyond the cursor of a backfill: a newer version of it came. Older programs name no versions (zero).
+    pub fn is_superseded(&self, object: &HObject, version: Eversion) -> bool {
+        let is_newer = |incoming: &Incoming| incoming.version > version;
+        version != Eversion::ZERO && self.incoming.get(object).is_some_and(is_newer)
+    }
+}
+
+impl Incoming {
+    pub fn new(from: i32, version: Eversion) -> Incoming {
+        Incoming {
+            from,
+            version,
+            info: None,
+            submitted: 0,
+            durable: 0,
+            is_complete: false,
+            moved: RecoveredCounts::default(),
+        }
+    }
 }
 
 /// A listing of a range of objects with their versions.

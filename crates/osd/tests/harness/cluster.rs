@@ -29,6 +29,8 @@ pub struct Cluster {
     pub flags: u32,
     /// Number of objects that were asked for, each time counted.
     pub pulls: usize,
+    /// Pushes that were delivered: sender, receiver, and the statement.
+    pub pushes: Vec<(i32, i32, Box<MOSDPeer>)>,
     /// Copies that an operator removed or imported.
     pub copy_starts: BTreeMap<i32, CopyStarts>,
     /// OSDs that were declared lost, with the epochs.
@@ -71,6 +73,7 @@ impl Cluster {
             next_tid: 0,
             flags: 0,
             pulls: 0,
+            pushes: Vec::new(),
             copy_starts: BTreeMap::new(),
             lost: BTreeMap::new(),
             not_given_up: Vec::new(),
@@ -237,6 +240,9 @@ impl Cluster {
         if let Some((from, to, message)) = self.wires.pop_front() {
             moved = true;
             self.pulls += usize::from(matches!(message.body, PeerBody::Pull(_)));
+            if matches!(message.body, PeerBody::Push(_)) {
+                self.pushes.push((from, to, message.clone()));
+            }
             // Over the wire: encoded and decoded.
             let message = over_the_wire(*message);
             if let Some(host) = self.hosts.get_mut(&to) {

@@ -210,6 +210,8 @@ pub struct PeerWrite {
 #[envelope(version = 1, compat = 1)]
 pub struct ObjectPush {
     pub object: HObject,
+    /// The object's version. Of a backfill: the newest version in the primary's log when the transfer began. A receiver that
+    /// has or needs a newer one does not take the push.
     pub version: Eversion,
     /// Numbers the steps of one transfer from 0. Step 0 replaces what the receiver has.
     pub step: u32,

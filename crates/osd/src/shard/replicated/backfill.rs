@@ -95,12 +95,15 @@ impl Shard {
             primary.and_then(|primary| primary.backfill.as_ref()).is_some_and(|b| !b.queue.is_empty())
         };
         while has_next(self) && self.begin_object(key) {
-            let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+            let pg = &mut self.pgs[key];
+            // The object's own version is not known here. The newest entry of the log tells which of two copies is newer.
+            let version = pg.progress.last_update;
+            let Role::Primary(primary) = &mut pg.role else { return };
             let Some(backfill) = &mut primary.backfill else { return };
             let Some(object) = backfill.queue.pop_front() else { return };
             backfill.dirty.remove(&object);
             backfill.pushing.insert(object.clone());
-            self.push(key, target, object, Eversion::ZERO, false, fx);
+            self.push(key, target, object, version, false, fx);
         }
     }
 

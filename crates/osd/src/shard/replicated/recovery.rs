@@ -208,9 +208,14 @@ impl Shard {
         let Role::Primary(primary) = &mut pg.role else { return };
         let recovered = RecoveredCounts { objects: 1, ..moved };
         if let Some(peer) = primary.peers.get_mut(&osd)
-            && let Some(need) = peer.missing.remove(object)
+            && let Some(need) = peer.missing.need(object)
         {
-            debug_assert_eq!(need, version, "no change overlaps with a push");
+            if need <= version {
+                peer.missing.remove(object);
+            } else if !primary.recovery.active.contains_key(object) {
+                // The recovery was given up for another member, and a write came before this one had the object.
+                primary.recovery.queue.insert(object.clone());
+            }
         }
         if let Some(backfill) = primary.backfill.as_mut().filter(|backfill| backfill.target == osd)
             && backfill.pushing.remove(object)
@@ -230,6 +235,27 @@ impl Shard {
                 self.unblock(key, object);
             }
         }
+        self.go_on_recovering(key, fx);
+    }
+
+    /// The member lacks the steps of a push: another push begins.
+    pub(super) fn push_anew(&mut self, key: Key, osd: i32, object: &HObject, fx: &mut Fx) {
+        let Role::Primary(primary) = &mut self.pgs[key].role else { return };
+        let recovery = &mut primary.recovery;
+        if let Some(backfill) = primary.backfill.as_mut().filter(|backfill| backfill.target == osd)
+            && backfill.pushing.remove(object)
+        {
+            backfill.queue.push_back(object.clone());
+        } else if let Some(recovering) = recovery.active.get_mut(object) {
+            recovering.pushing_to.remove(&osd);
+            if recovering.pushing_to.is_empty() && recovering.pulling_from.is_none() {
+                recovery.active.remove(object);
+                recovery.queue.insert(object.clone());
+            }
+        } else if !recovery.unfound.contains(object) {
+            recovery.queue.insert(object.clone());
+        }
+        self.unblock(key, object);
         self.go_on_recovering(key, fx);
     }
 

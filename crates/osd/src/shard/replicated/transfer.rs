@@ -3,14 +3,17 @@
 //! The receiver names the object in its missing set, or a backfill has not reached it, until the last step is durable. So a
 //! transfer that breaks off in the middle leaves nothing that counts. What it leaves has no object info, so that it is not
 //! taken for an older version of the object either.
+//!
+//! A step may arrive twice, and later than what was sent after it: an old connection delivers what a new one has overtaken. So
+//! each step names its version, and the receiver takes only the version that it needs, see [`PushUse`].
 
 use super::super::moving::restore_hint;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::lost::taken_back;
 use crate::errno::Errno;
 use crate::ops::INFO_ATTR;
-use crate::pg::meta;
-use crate::pg::role::{Incoming, Outgoing, Replica, Role};
+use crate::pg::role::{Incoming, Outgoing, Recovering, Replica, Role};
+use crate::pg::{Pg, meta};
 use crate::slab::Key;
 use codec::{Encode, Features, Rope};
 use machine::Time;
@@ -21,6 +24,19 @@ use store::{Answer, Change, ReadError, Transaction};
 use wire::types::{
     Epoch, Eversion, HObject, ObjectInfo, ObjectPull, ObjectPush, OsdId, PeerBody, PushAck, RecoveredCounts,
 };
+
+/// The use of a step for the copy that gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PushUse {
+    /// The copy needs this version.
+    Needed,
+    /// The copy has this version or a newer one, or needs a newer one. The step is acknowledged, and changes nothing.
+    Present,
+    /// The primary does not pull this version. The source forgets the transfer, with the bytes that it counts as under way.
+    GivenUp,
+    /// The copy takes no pushes, or lacks the log entry of this one. The sender repeats both.
+    Unexpected,
+}
 
 /// What a transfer's read or write belongs to.
 pub(in crate::shard) struct TransferStep {
@@ -167,48 +183,34 @@ impl Shard {
     /// A step arrives. The first one replaces what is there.
     pub(super) fn on_push(&mut self, key: Key, from: i32, push: ObjectPush, data: Rope, fx: &mut Fx) {
         let pg = &mut self.pgs[key];
-        let is_expected = match &pg.role {
-            Role::Primary(primary) => primary
-                .recovery
-                .active
-                .get(&push.object)
-                .is_some_and(|recovering| recovering.pulling_from == Some(from)),
-            Role::Replica(Replica::Active) => from == pg.interval.primary,
-            _ => false,
-        };
-        if !is_expected {
-            // The pull was given up: its source forgets it, with the bytes that it counts as under way.
-            if let Role::Primary(_) = &pg.role {
-                let ObjectPush { object, version, step, .. } = push;
-                let ack = PushAck { object, version, step, result: Errno::CANCELED.result() };
-                self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
-            }
-            return;
-        }
+        let used = pg.use_of(from, &push);
         let ObjectPush { object, version, step, is_last, changes } = push;
-        let known = pg.transfers.incoming.get(&object).cloned();
+        match used {
+            PushUse::Needed => {}
+            PushUse::Present => return self.answer_push(key, from, object, version, step, 0, fx),
+            PushUse::GivenUp => {
+                return self.answer_push(key, from, object, version, step, Errno::CANCELED.result(), fx);
+            }
+            PushUse::Unexpected => return,
+        }
+        let known = pg.transfers.incoming.get(&object);
+        let known = known.filter(|incoming| incoming.from == from && incoming.version == version).cloned();
         let incoming = match known {
-            Some(incoming) if incoming.from == from && incoming.version == version && step != 0 => incoming,
+            Some(incoming) if incoming.is_complete => incoming,
+            // Step 0 again: the answer was lost, or the sender began anew; the same bytes either way.
             Some(incoming)
-                if incoming.from == from && incoming.version == version && incoming.submitted > 0 =>
+                if step == 0 && (incoming.submitted > 1 || incoming.durable == incoming.submitted) =>
             {
-                // Step 0 again: the answer was lost, or the sender began anew; the same bytes either way.
-                if incoming.submitted > 1 || incoming.durable == incoming.submitted {
-                    Incoming { submitted: 0, durable: 0, ..incoming }
-                } else {
-                    incoming
-                }
+                Incoming { submitted: 0, durable: 0, ..incoming }
             }
-            _ if step == 0 => {
-                let moved = RecoveredCounts::default();
-                Incoming { from, version, info: None, submitted: 0, durable: 0, moved }
-            }
-            _ => return,
+            Some(incoming) => incoming,
+            None => Incoming::new(from, version),
         };
-        if step != incoming.submitted {
-            if step + 1 == incoming.durable {
-                let ack = PushAck { object, version, step, result: 0 };
-                self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+        if incoming.is_complete || step != incoming.submitted {
+            if step < incoming.durable {
+                self.answer_push(key, from, object, version, step, 0, fx);
+            } else if step > incoming.submitted {
+                self.have_sent_anew(key, from, object, version, step, fx);
             }
             return;
         }
@@ -218,14 +220,12 @@ impl Shard {
             Err(error) => {
                 let why = format!("{}: {object} of osd.{from}: {error}", pg.id);
                 fx.push(Effect::Control(ToControl::Rejected { why }));
-                let ack = PushAck { object, version, step, result: Errno::IO.result() };
-                return self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+                return self.answer_push(key, from, object, version, step, Errno::IO.result(), fx);
             }
         };
         if self.lacks_space_for(&changes) {
-            let ack = PushAck { object: object.clone(), version, step, result: Errno::NOSPC.result() };
             self.pgs[key].transfers.incoming.remove(&object);
-            self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
+            self.answer_push(key, from, object.clone(), version, step, Errno::NOSPC.result(), fx);
             return self.on_pull_too_full(key, &object, fx);
         }
         let pg = &mut self.pgs[key];
@@ -237,8 +237,7 @@ impl Shard {
             changes.extend(info.clone());
         }
         let mut transaction = Transaction { collection: pg.collection, changes };
-        let incoming =
-            Incoming { from, version, info, submitted: step + 1, durable: incoming.durable, moved };
+        let incoming = Incoming { info, submitted: step + 1, is_complete: is_last, moved, ..incoming };
         pg.transfers.incoming.insert(object.clone(), incoming);
         // This replaces the copy: one that was under repair cannot count again.
         if let Role::Primary(primary) = &mut pg.role {
@@ -264,14 +263,43 @@ impl Shard {
         let incoming = pg.transfers.incoming.get_mut(&object);
         // Otherwise the transfer was given up meanwhile.
         let incoming = incoming.filter(|incoming| incoming.from == from && incoming.version == version);
-        let is_awaited = incoming.is_some();
+        let is_whole = is_last && incoming.as_ref().is_some_and(|incoming| incoming.is_complete);
         if let Some(incoming) = incoming {
-            incoming.durable = incoming.durable.max(step + 1);
+            incoming.durable = incoming.durable.max(step + 1).min(incoming.submitted);
         }
-        let ack = PushAck { object: object.clone(), version, step, result: 0 };
-        self.tell_peer(key, from, PeerBody::Pushed(ack), fx);
-        if is_last && is_awaited && matches!(self.pgs[key].role, Role::Primary(_)) {
+        self.answer_push(key, from, object.clone(), version, step, 0, fx);
+        if is_whole && matches!(self.pgs[key].role, Role::Primary(_)) {
             self.on_pulled(now, key, &object, fx);
+        }
+    }
+
+    fn answer_push(
+        &self,
+        key: Key,
+        to: i32,
+        object: HObject,
+        version: Eversion,
+        step: u32,
+        result: i32,
+        fx: &mut Fx,
+    ) {
+        self.tell_peer(key, to, PeerBody::Pushed(PushAck { object, version, step, result }), fx);
+    }
+
+    /// The steps before this one are not here: the sender ends its transfer and begins another one.
+    fn have_sent_anew(
+        &self,
+        key: Key,
+        from: i32,
+        object: HObject,
+        version: Eversion,
+        step: u32,
+        fx: &mut Fx,
+    ) {
+        let is_pull = matches!(self.pgs[key].role, Role::Primary(_));
+        self.answer_push(key, from, object.clone(), version, step, Errno::CANCELED.result(), fx);
+        if is_pull {
+            self.tell_peer(key, from, PeerBody::Pull(ObjectPull { object, need: version }), fx);
         }
     }
 
@@ -279,9 +307,11 @@ impl Shard {
     pub(super) fn on_pushed(&mut self, key: Key, from: i32, ack: PushAck, fx: &mut Fx) {
         let PushAck { object, version, step, result } = ack;
         let at = (from, object);
-        let Some(outgoing) = self.pgs[key].transfers.outgoing.get_mut(&at) else {
+        let is_canceled = result == Errno::CANCELED.result();
+        let pg = &mut self.pgs[key];
+        let Some(outgoing) = pg.transfers.outgoing.get_mut(&at) else {
             // The source of a pull does not have it.
-            if result < 0 {
+            if result < 0 && !is_canceled && pg.pulled_version(from, &at.1) == Some(version) {
                 let is_unreadable = result == Errno::IO.result();
                 self.on_pull_refused(key, from, &at.1, is_unreadable, fx);
             }
@@ -295,9 +325,10 @@ impl Shard {
         let is_done = outgoing.ready.is_empty() && outgoing.copy.is_done();
         if result < 0 {
             self.pgs[key].transfers.outgoing.remove(&at);
-            return match result == Errno::NOSPC.result() {
-                true => self.on_push_too_full(key, from, &at.1, fx),
-                false => self.on_push_failed(key, from, &at.1, false, fx),
+            return match () {
+                () if result == Errno::NOSPC.result() => self.on_push_too_full(key, from, &at.1, fx),
+                () if is_canceled => self.push_anew(key, from, &at.1, fx),
+                () => self.on_push_failed(key, from, &at.1, false, fx),
             };
         }
         if !is_done {
@@ -339,6 +370,51 @@ impl Shard {
         for at in pg.transfers.outgoing.keys().filter(|(osd, _)| concerns(*osd)) {
             self.repeat_transfer(key, at, fx);
         }
+    }
+}
+
+impl Pg {
+    /// Pushes may come late, or twice: the version tells whether one is of use.
+    fn use_of(&self, from: i32, push: &ObjectPush) -> PushUse {
+        let ObjectPush { object, version, .. } = push;
+        match &self.role {
+            Role::Primary(primary) => {
+                let is_source = |recovering: &Recovering| recovering.pulling_from == Some(from);
+                let is_needed = match self.pulled_version(from, object) {
+                    Some(pulled) => pulled == *version,
+                    None => {
+                        primary.recovery.active.get(object).is_some_and(is_source)
+                            && self.transfers.completes(object, *version)
+                    }
+                };
+                if is_needed { PushUse::Needed } else { PushUse::GivenUp }
+            }
+            Role::Replica(Replica::Active) if from == self.interval.primary => {
+                self.use_of_primarys(object, *version)
+            }
+            _ => PushUse::Unexpected,
+        }
+    }
+
+    fn use_of_primarys(&self, object: &HObject, version: Eversion) -> PushUse {
+        let is_ahead = version > self.progress.last_update;
+        match self.missing.need(object) {
+            Some(need) if version < need => PushUse::Present,
+            Some(need) if version > need && is_ahead => PushUse::Unexpected,
+            Some(_) => PushUse::Needed,
+            None if self.transfers.completes(object, version) => PushUse::Needed,
+            None if self.progress.has_reached(object) && is_ahead => PushUse::Unexpected,
+            None if self.progress.has_reached(object) => PushUse::Present,
+            None if self.transfers.is_superseded(object, version) => PushUse::Present,
+            None => PushUse::Needed,
+        }
+    }
+
+    /// The version of an object that this primary awaits from an OSD.
+    fn pulled_version(&self, from: i32, object: &HObject) -> Option<Eversion> {
+        let recovering = self.role.primary()?.recovery.active.get(object)?;
+        let wanted = recovering.older.or(self.missing.need(object));
+        wanted.filter(|_| recovering.pulling_from == Some(from))
     }
 }
 

@@ -137,8 +137,9 @@ impl Shard {
         }
         let (version, interval) = (entry.version, pg.interval.since);
         let form = WireForm { changes, data: data.clone() };
+        let is_bare = form.changes.is_empty();
         let is_ours = |object: &HObject| pg.contains(object.hash) && object.pool == pg.id.pg.pool;
-        let mut changes = match form.changes.is_empty() {
+        let mut changes = match is_bare {
             true => Vec::new(),
             false => match form.decode(is_ours) {
                 Ok(changes) => changes,
@@ -149,7 +150,7 @@ impl Shard {
             },
         };
         changes.extend(note_lost(pg, &entry));
-        changes.extend(note_missing(pg, &entry));
+        changes.extend(note_missing(pg, &entry, is_bare));
         pg.progress.stats = counts;
         pg.progress.last_user_version = last_user_version;
         pg.committed = pg.committed.max(committed_to.min(version));
@@ -239,10 +240,11 @@ fn replicate(pg: &mut Pg, epoch: u32, entry: &LogEntry, changes: &[Change]) -> V
 }
 
 /// A member that lacks the object, and recovers it beside the writes, gets no more than the entry. A removal needs no recovery.
-fn note_missing(pg: &mut Pg, entry: &LogEntry) -> Vec<Change> {
+/// `is_bare`: the write has no changes. The member may have got the version before a moment ago, and the primary not know it.
+fn note_missing(pg: &mut Pg, entry: &LogEntry, is_bare: bool) -> Vec<Change> {
     let LogEntry { object, version, .. } = entry;
     match entry.kind {
-        EntryKind::Modify if pg.missing.contains(object) => {
+        EntryKind::Modify if pg.missing.contains(object) || is_bare && pg.progress.has_reached(object) => {
             pg.transfers.incoming.remove(object);
             pg.missing.add(object.clone(), *version);
             vec![meta::set_missing(&pg.meta, [(object, version)])]
