@@ -6,8 +6,10 @@ use bytes::Bytes;
 use command::options::{Identity, Layers};
 use harness::cluster::Cluster;
 use harness::*;
+use machine::net::Held;
 use osd::options::LimitOptions;
 use osd::shard::Input;
+use store::{Change, Collection, ObjectStore, Transaction};
 use wire::messages::MOSDPeer;
 use wire::types::*;
 
@@ -244,4 +246,95 @@ fn write_beside_a_push_reaches_the_member() {
         assert_clean(&mut cluster, "a", b"New", "after the write");
         assert_eq!(cluster.interval.acting, [0, 1, 2, 3]);
     }
+}
+
+/// The transfers that a copy keeps in memory: under way, and of a backfill's window.
+fn kept(cluster: &Cluster, osd: i32) -> (usize, usize) {
+    let copy = cluster.hosts[&osd].shard.copies().find(|copy| copy.id == pg()).expect("the PG is here");
+    (copy.transfers.incoming.len(), copy.transfers.copied.len())
+}
+
+/// Gives a push to an OSD. The results that it answers at once, and when its store has done its work.
+fn answers_to(cluster: &mut Cluster, push: &(i32, i32, Box<MOSDPeer>)) -> [Vec<i32>; 2] {
+    let (from, to, message) = push.clone();
+    let host = cluster.hosts.get_mut(&to).expect("it runs");
+    let object = step_of(&message).object.clone();
+    let results = |host: &mut Host| {
+        let mut results = Vec::new();
+        host.peers.retain(|(_, said)| match &said.body {
+            PeerBody::Pushed(ack) if ack.object == object => {
+                results.push(ack.result);
+                false
+            }
+            _ => true,
+        });
+        results
+    };
+    host.step(Input::Peer { from: OsdId(from), message, held: Held::default() });
+    let at_once = results(host);
+    host.settle();
+    [at_once, results(host)]
+}
+
+#[test]
+fn durable_transfer_leaves_nothing_in_memory() {
+    let mut cluster = recovered(&large(0));
+    assert_eq!(kept(&cluster, 1), (0, 0));
+    let last = cluster.pushes.pop().expect("osd.1 was pushed to");
+    assert!(step_of(&last.2).is_last && step_of(&last.2).step > 0);
+    assert_eq!(
+        answers_to(&mut cluster, &last),
+        [vec![0], vec![]],
+        "it is acknowledged, and not written again"
+    );
+    cluster.put("a", b"newest");
+    assert_eq!(answers_to(&mut cluster, &last), [vec![0], vec![]]);
+    assert_clean(&mut cluster, "a", b"newest", "after the last step");
+    assert_eq!(kept(&cluster, 1), (0, 0));
+}
+
+#[test]
+fn memory_of_a_backfill_is_that_of_its_window() {
+    let mut cluster = Cluster::new(3, vec![0, 1]);
+    (0..400).for_each(|n| cluster.put(&format!("o{n}"), b"old"));
+    cluster.interval(vec![0, 2], vec![0, 2]);
+    let mut most = 0;
+    while cluster.pushes.len() < 399 {
+        assert!(cluster.step() | cluster.take_wishes(), "the backfill goes on");
+        if cluster.pushes.len() > 1 {
+            let (incoming, copied) = kept(&cluster, 2);
+            most = most.max(incoming + copied);
+        }
+    }
+    let window = osd::shard::BACKFILL_SCAN_MAX;
+    assert!((window / 2..=window).contains(&most), "{most} objects");
+    // Its window is not confirmed, so the cursor does not tell that it came.
+    let late = cluster.pushes[396].clone();
+    assert_eq!(answers_to(&mut cluster, &late), [vec![0], vec![]]);
+    assert_clean(&mut cluster, "o7", b"old", "after the backfill");
+}
+
+/// A window is copied again, and the target cannot read the metadata of what it has got.
+#[test]
+fn copy_that_a_target_cannot_read_is_taken_again() {
+    let mut cluster = Cluster::new(3, vec![0, 1]);
+    cluster.put("a", b"good");
+    cluster.put("b", b"damaged");
+    for osd in [0, 1] {
+        cluster.hosts.get_mut(&osd).expect("it runs").rot_range("b", 2..4);
+    }
+    cluster.interval(vec![0, 2], vec![0, 2]);
+    cluster.run();
+    assert_eq!(kept(&cluster, 2), (0, 1));
+    let target = cluster.hosts.get_mut(&2).expect("it runs");
+    target.hidden = Some(("a", Hidden::Metadata));
+    let data = Bytes::from_static(b"evil").into();
+    let changes = vec![Change::Write { object: object("a").into(), offset: 0, data }];
+    target.store.submit(u64::MAX, Transaction { collection: Collection::Pg(pg()), changes });
+    while target.store.poll(&mut Vec::new()) {}
+    assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"evil"[..]));
+    for _ in 0..12 {
+        cluster.pass(5_000);
+    }
+    assert_eq!(cluster.stored(2, "a").as_deref(), Some(&b"good"[..]));
 }

@@ -376,7 +376,10 @@ impl Backfill {
 #[derive(Default)]
 pub struct Transfers {
     pub outgoing: BTreeMap<(i32, HObject), Outgoing>,
+    /// Until the last step is durable.
     pub incoming: BTreeMap<HObject, Incoming>,
+    /// Of a backfill's target: objects beyond the cursor that have come, with the versions of their pushes.
+    pub copied: BTreeMap<HObject, Eversion>,
 }
 
 #[derive(Debug)]
@@ -420,10 +423,14 @@ impl Transfers {
         self.incoming.get(object).is_some_and(|incoming| incoming.is_complete && incoming.version == version)
     }
 
-    /// Of an object beyond the cursor of a backfill: a newer version of it came. Older programs name no versions (zero).
+    /// Of an object beyond the cursor of a backfill: this version of it has come, or a newer one. Older programs name no
+    /// versions (zero).
     pub fn is_superseded(&self, object: &HObject, version: Eversion) -> bool {
         let is_newer = |incoming: &Incoming| incoming.version > version;
-        version != Eversion::ZERO && self.incoming.get(object).is_some_and(is_newer)
+        let is_copied = |copied: &Eversion| *copied >= version;
+        version != Eversion::ZERO
+            && (self.incoming.get(object).is_some_and(is_newer)
+                || self.copied.get(object).is_some_and(is_copied))
     }
 }
 

@@ -199,6 +199,7 @@ impl Shard {
         if pg.progress.last_backfill.0 < through {
             pg.progress.last_backfill = Complete(through.clone());
             pg.progress.stats = counts;
+            pg.transfers.copied.retain(|object, _| !pg.progress.has_reached(object));
         }
         let changes = meta::set_history(&pg.meta, &pg.history, &pg.progress).into();
         let transaction = Transaction { collection: pg.collection, changes };

@@ -63,6 +63,10 @@ impl Shard {
                 let need = pg.missing.need(object).filter(|_| is_one);
                 let of_log = |info: ObjectInfo| taken_back(info, need).version;
                 *version = info.ok().flatten().map(of_log);
+                // The primary copies it again.
+                if version.is_none() {
+                    pg.transfers.copied.remove(object);
+                }
             }
             None => {
                 let Ok(Some(Answer::List { objects, next })) = answers.map(|mut answers| answers.pop())

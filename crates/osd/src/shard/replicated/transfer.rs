@@ -268,8 +268,17 @@ impl Shard {
             incoming.durable = incoming.durable.max(step + 1).min(incoming.submitted);
         }
         self.answer_push(key, from, object.clone(), version, step, 0, fx);
-        if is_whole && matches!(self.pgs[key].role, Role::Primary(_)) {
-            self.on_pulled(now, key, &object, fx);
+        if !is_whole {
+            return;
+        }
+        let pg = &mut self.pgs[key];
+        if let Role::Primary(_) = &pg.role {
+            return self.on_pulled(now, key, &object, fx);
+        }
+        // From now on the missing set, the cursor or this note tells that the version is here.
+        pg.transfers.incoming.remove(&object);
+        if !pg.progress.has_reached(&object) {
+            pg.transfers.copied.insert(object, version);
         }
     }
 
