@@ -44,6 +44,8 @@ struct Cluster {
     /// An order for the PG has gone to its core since the move began.
     is_ended: bool,
     cleared: usize,
+    /// Causes for which old copies cannot be removed.
+    not_cleared: Vec<String>,
     cut_every: u64,
     /// Hints of clients that the cores' stores were given.
     hints: [usize; 2],
@@ -81,6 +83,7 @@ impl Cluster {
             stayed: Vec::new(),
             is_ended: false,
             cleared: 0,
+            not_cleared: Vec::new(),
             cut_every: 0,
             hints: [0; 2],
             closed: Vec::new(),
@@ -181,9 +184,12 @@ impl Cluster {
             }
             ToControl::Moved { .. } => self.moved += 1,
             ToControl::Stayed { why, .. } => self.stayed.push(why),
-            ToControl::Cleared { why, .. } => {
-                assert_eq!(why, None);
+            ToControl::Cleared { why: None, .. } => {
                 self.cleared += 1;
+            }
+            ToControl::Cleared { why: Some(why), .. } => {
+                assert!(self.rotten.is_some(), "{why}");
+                self.not_cleared.push(why);
             }
             _ => {}
         }
@@ -523,6 +529,36 @@ fn an_object_that_cannot_be_read_keeps_its_pg_where_it_is() {
     c.depart();
     c.settle();
     assert_eq!((c.at, c.moved, c.cleared), (1, 1, 2));
+}
+
+/// The source cannot list its old copy. It tries again until it can.
+#[test]
+fn old_copy_that_cannot_be_listed_is_removed_later() {
+    let mut c = Cluster::new(9);
+    (0..OBJECTS).for_each(|object| c.append(1, object));
+    c.settle();
+    // The place where a removal begins to list.
+    c.rotten = Some(ObjectId::from(HObject::min()));
+    c.depart();
+    c.settle();
+    assert_eq!((c.at, c.moved, c.cleared, c.not_cleared.len()), (1, 1, 0, 1), "{:?}", c.not_cleared);
+    assert_eq!(c.cores[0].store.placed().len(), 1);
+    // It is in the way, and stays so.
+    c.depart();
+    c.settle();
+    assert_eq!((c.at, c.moved, c.cleared, c.not_cleared.len()), (1, 1, 0, 2), "{:?}", c.not_cleared);
+    assert!(c.stayed[0].contains("in the way"), "{:?}", c.stayed);
+    c.now = c.now + Duration::from_secs(60);
+    c.settle();
+    assert_eq!((c.cleared, c.not_cleared.len()), (0, 2), "the listing fails again");
+    (c.rotten, c.not_cleared) = (None, Vec::new());
+    c.now = c.now + Duration::from_secs(60);
+    c.settle();
+    assert_eq!((c.cleared, c.cores[0].store.placed().len()), (1, 0));
+    c.append(2, 3);
+    c.depart();
+    c.settle();
+    assert_eq!((c.at, c.moved, c.cleared), (0, 2, 2));
 }
 
 #[test]

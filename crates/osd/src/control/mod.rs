@@ -522,7 +522,7 @@ impl Control {
             said @ (ToControl::Drained { .. }
             | ToControl::Stayed { .. }
             | ToControl::Moved { .. }
-            | ToControl::Cleared { .. }) => self.on_move_said(now, said, fx),
+            | ToControl::Cleared { .. }) => self.on_move_said(now, core, said, fx),
             ToControl::StoreFailed => fx.push(Effect::Fatal { why: "the store failed".into() }),
         }
     }

@@ -5,6 +5,9 @@
 //! before even out. Copies that are clean and complete go, primaries and replicas alike; the shard has the last word on that.
 //! None begins while PGs come, split or go, nor where it would fill a store, nor while the OSD stops.
 //!
+//! The copy that does not count is removed at the end. Until that is done, no new copy of the PG is made on any core, see
+//! [`super::holdings::Holdings::leave`].
+//!
 //! An order of a map for the PG ends its move while the PG is at its source. [`Control::publish`] notes such orders. From the
 //! point of no return on the holdings have the PG at its destination, and its orders wait there.
 
@@ -48,6 +51,8 @@ struct Move {
     phase: Phase,
     /// An order for the PG has gone to the source, which ends the move there.
     is_ended: bool,
+    /// The core whose copy does not count.
+    left_on: CoreId,
     /// What does not count is gone. (The two cores say what they have to say in any order.)
     cleared: bool,
 }
@@ -116,7 +121,7 @@ impl Moves {
 
 impl Control {
     /// What a shard says of a move.
-    pub(super) fn on_move_said(&mut self, now: Time, said: ToControl, fx: &mut Fx) {
+    pub(super) fn on_move_said(&mut self, now: Time, core: CoreId, said: ToControl, fx: &mut Fx) {
         let (ToControl::Drained { pg }
         | ToControl::Stayed { pg, .. }
         | ToControl::Moved { pg }
@@ -125,6 +130,9 @@ impl Control {
             return;
         };
         let id = *pg;
+        if let ToControl::Cleared { why, .. } = said {
+            return self.on_cleared(core, id.pg, why, fx);
+        }
         let stops = self.life.is_stopping();
         let Some(under_way) = self.moves.under_way.as_mut().filter(|m| m.pg == id.pg) else { return };
         let (from, to) = (under_way.from, under_way.to);
@@ -134,6 +142,7 @@ impl Control {
             }
             ToControl::Drained { .. } => {
                 under_way.phase = Phase::Crossing;
+                under_way.left_on = from;
                 self.cross(id.pg, from, to, fx);
             }
             ToControl::Stayed { why, .. } => {
@@ -155,27 +164,44 @@ impl Control {
                     fx,
                 );
             }
-            ToControl::Cleared { why, .. } => {
-                if let Some(why) = why {
-                    let text =
-                        format!("what the move of PG {} has left stays until the next start: {why}", id.pg);
-                    self.log(Level::Error, text, fx);
-                }
-                if let Some(under_way) = &mut self.moves.under_way {
-                    under_way.cleared = true;
-                }
-            }
             _ => {}
         }
+        self.end_cleared_move();
+    }
+
+    /// A core has removed the copy that does not count, or cannot remove it yet (`why`).
+    fn on_cleared(&mut self, core: CoreId, pg: PgId, why: Option<String>, fx: &mut Fx) {
+        match why {
+            Some(why) => {
+                self.holdings.leave(pg, core);
+                let text = format!(
+                    "core {} cannot remove what a move of PG {pg} has left, and no new copy of the PG is made here \
+                     until it is gone: {why}",
+                    core.0
+                );
+                self.log(Level::Error, text, fx);
+            }
+            None => {
+                let is_awaited = self.holdings.cleared(pg, core);
+                if let Some(map) = self.history.map.clone().filter(|_| is_awaited) {
+                    self.publish(&map, fx);
+                }
+            }
+        }
+        if let Some(under_way) = self.moves.under_way.as_mut().filter(|m| m.pg == pg && m.left_on == core) {
+            under_way.cleared = true;
+        }
+        self.end_cleared_move();
+    }
+
+    fn end_cleared_move(&mut self) {
         self.moves.under_way.take_if(|m| m.cleared && m.phase == Phase::Clearing);
     }
 
     /// The PG goes. Requests and orders go to its new core from now on, and each core says when it has sent its last to the old.
     fn cross(&mut self, pg: PgId, source: CoreId, to: CoreId, fx: &mut Fx) {
         fx.push(Effect::Shard { core: source, input: shard::Input::Cross { pg: pg.into() } });
-        if let Some(entry) = self.holdings.entries.get_mut(&pg) {
-            entry.core = to;
-        }
+        self.holdings.cross(pg, source, to);
         let Some(map) = self.history.map.clone() else { return };
         let view = std::sync::Arc::new(self.view(&map));
         for core in (0..self.config.cores).map(CoreId) {
@@ -189,6 +215,7 @@ impl Control {
     pub(super) fn begin_wanted_move(&mut self, fx: &mut Fx) {
         let Some(wanted) = self.moves.under_way.as_mut().filter(|m| m.phase == Phase::Asked) else { return };
         wanted.phase = Phase::Copying;
+        self.holdings.leave(wanted.pg, wanted.to);
         let (pg, to, cores) = (wanted.pg.into(), wanted.to, self.config.cores);
         fx.push(Effect::Shard { core: wanted.from, input: shard::Input::Depart { pg, to, cores } });
     }
@@ -248,8 +275,16 @@ impl Control {
 
     fn want_move(&mut self, pg: PgId, to: CoreId) {
         if let Some(entry) = self.holdings.entries.get(&pg) {
-            self.moves.under_way =
-                Some(Move { pg, from: entry.core, to, phase: Phase::Asked, is_ended: false, cleared: false });
+            let from = entry.core;
+            self.moves.under_way = Some(Move {
+                pg,
+                from,
+                to,
+                phase: Phase::Asked,
+                is_ended: false,
+                left_on: to,
+                cleared: false,
+            });
         }
     }
 
@@ -392,6 +427,26 @@ mod tests {
     }
 
     #[test]
+    fn move_ends_when_its_own_remains_are_gone() {
+        let mut control = Control::new(crate::control::testing::config(2), false, Random::from_number(1));
+        let pg = PgId { pool: 1, seed: 0 };
+        let id = SpgId::from(pg);
+        let (from, to, phase) = (CoreId(0), CoreId(1), Phase::Copying);
+        control.moves.under_way =
+            Some(Move { pg, from, to, phase, is_ended: false, left_on: to, cleared: false });
+        let mut fx = Effects::new();
+        let mut hear = |control: &mut Control, core, said| {
+            control.on_move_said(Time::ZERO, core, said, &mut fx);
+            control.moves.under_way.is_some()
+        };
+        let cleared = |why: Option<&str>| ToControl::Cleared { pg: id, why: why.map(str::to_owned) };
+        // What an earlier move has left there.
+        assert!(hear(&mut control, from, cleared(None)));
+        assert!(hear(&mut control, from, ToControl::Stayed { pg: id, why: "there is no room".into() }));
+        assert!(!hear(&mut control, to, cleared(Some("it cannot be listed"))), "it goes on by itself");
+    }
+
+    #[test]
     fn moves_are_counted() {
         let mut control = Control::new(crate::control::testing::config(2), false, Random::from_number(1));
         let pg = PgId { pool: 1, seed: 0 };
@@ -400,14 +455,15 @@ mod tests {
         let ends = [ToControl::Moved { pg: id }, ToControl::Stayed { pg: id, why }];
         for (i, end) in ends.into_iter().enumerate() {
             let (from, to) = (CoreId(0), CoreId(1));
+            let phase = Phase::Crossing;
             control.moves.under_way =
-                Some(Move { pg, from, to, phase: Phase::Crossing, is_ended: false, cleared: false });
+                Some(Move { pg, from, to, phase, is_ended: false, left_on: from, cleared: false });
             let mut fx = Effects::new();
             let [moved, given_up, moving] = control.moves.counters().map(|counter| counter.value);
             assert_eq!([moved, given_up], [Reading::Total(i as u64), Reading::Total(0)]);
             assert_eq!(moving, Reading::Level(1));
-            control.on_move_said(Time::ZERO, end, &mut fx);
-            control.on_move_said(Time::ZERO, ToControl::Cleared { pg: id, why: None }, &mut fx);
+            control.on_move_said(Time::ZERO, to, end, &mut fx);
+            control.on_move_said(Time::ZERO, from, ToControl::Cleared { pg: id, why: None }, &mut fx);
         }
         let counts = control.moves.counters().map(|counter| counter.value);
         assert_eq!(counts, [Reading::Total(1), Reading::Total(1), Reading::Level(0)]);

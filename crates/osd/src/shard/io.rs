@@ -301,7 +301,8 @@ pub enum ToControl {
     Moved {
         pg: SpgId,
     },
-    /// The copy that does not count is gone, or (`why`) stays until the next start.
+    /// The copy that does not count is gone, or (`why`) cannot be removed. Its removal is tried again and again, and from the
+    /// next start on if this one began with it.
     Cleared {
         pg: SpgId,
         why: Option<String>,

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use store::moving::CollectionRemoval;
-use store::{Answer, Change, Placed, Query, ReadError, ReadRequest, Transaction};
+use store::{Answer, Change, Collection, Placed, Query, ReadError, ReadRequest, Transaction};
 use wire::types::{Epoch, HObject, SpgId};
 
 /// PGs whose records a start reads at a time.
@@ -21,7 +21,7 @@ const READS_MAX: usize = 64;
 /// Keys of one transaction.
 const RENAMED_MAX: usize = 256;
 /// Time after which a removal lists objects again that could not be listed.
-const LIST_AGAIN: Duration = Duration::from_secs(60);
+pub(super) const LIST_AGAIN: Duration = Duration::from_secs(60);
 
 /// The PGs that were there when the daemon started, until all have been read.
 pub(super) struct Loading {
@@ -50,6 +50,10 @@ impl Shard {
     pub(super) fn begin_loading(&mut self, fx: &mut Fx) {
         if std::mem::replace(&mut self.loading.begun, true) {
             return;
+        }
+        for pg in self.obstructed.iter().copied() {
+            let why = Some("the start could not remove it".to_owned());
+            fx.push(Effect::Control(ToControl::Cleared { pg, why }));
         }
         self.read_next_pgs(fx);
         self.loaded_when_all(fx);
@@ -420,13 +424,17 @@ impl Shard {
 
     /// Repeats a listing that failed.
     pub(super) fn list_removal_again(&mut self, key: Key, fx: &mut Fx) {
-        if let Some(Pending::RemovePg(pg, removal)) = self.pending.get(key)
-            && let Some(pg) = self.pgs.get(*pg)
-        {
-            let request = removal.request(pg.collection);
-            return self.read(key, request, fx);
+        let request = match self.pending.get(key) {
+            Some(Pending::RemovePg(pg, removal)) => {
+                self.pgs.get(*pg).map(|pg| removal.request(pg.collection))
+            }
+            Some(Pending::Leftover { pg, removal }) => Some(removal.request(Collection::Pg(*pg))),
+            _ => None,
+        };
+        match request {
+            Some(request) => self.read(key, request, fx),
+            None => drop(self.pending.remove(key)),
         }
-        self.pending.remove(key);
     }
 
     pub(super) fn on_removed(&mut self, pg_key: Key, fx: &mut Fx) {

@@ -77,6 +77,9 @@ pub struct Holdings {
     named_here: BTreeSet<PgId>,
     /// PGs whose records the store does not have as they are.
     unsaved: BTreeSet<PgId>,
+    /// Copies that do not count, which moves have left on these cores. Until the last of them is gone, no copy of its PG is
+    /// made: a store would have two, and a restart would count the wrong one.
+    left: BTreeSet<(PgId, CoreId)>,
     /// What the stores and the records brought, until [`Holdings::start`].
     loading: start::Loading,
     /// The map whose placement [`Holdings::check`] has compared.
@@ -93,6 +96,7 @@ impl Holdings {
             table: PlacementTable::default(),
             named_here: BTreeSet::new(),
             unsaved: BTreeSet::new(),
+            left: BTreeSet::new(),
             loading: start::Loading::default(),
             checked: Cell::new(0),
         }
@@ -173,6 +177,27 @@ impl Holdings {
         }
         self.unsaved.insert(pg);
         is_wanted
+    }
+
+    /// A core has a copy of the PG that does not count, or begins one.
+    pub fn leave(&mut self, pg: PgId, core: CoreId) {
+        self.left.insert((pg, core));
+    }
+
+    /// The copy that counts goes from one core to the other.
+    pub fn cross(&mut self, pg: PgId, source: CoreId, target: CoreId) {
+        self.left.remove(&(pg, target));
+        self.leave(pg, source);
+        if let Some(entry) = self.entries.get_mut(&pg) {
+            entry.core = target;
+        }
+    }
+
+    /// A core has no copy of the PG that does not count. True if a copy may be made now and could not before.
+    pub fn cleared(&mut self, pg: PgId, core: CoreId) -> bool {
+        self.left.remove(&(pg, core))
+            && !is_left(&self.left, pg)
+            && self.entries.get(&pg).is_some_and(|entry| entry.holding == Holding::Named)
     }
 
     /// Intervals that ended before `epoch` matter no more.
@@ -420,7 +445,7 @@ impl Holdings {
     }
 
     fn order_intervals(&mut self, map: &OsdMap, is_us: bool, orders: &mut Orders) {
-        let (osd, unsaved) = (self.osd, &mut self.unsaved);
+        let (osd, unsaved, left) = (self.osd, &mut self.unsaved, &self.left);
         self.entries.retain(|pg, entry| {
             let pool = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num);
             let Some(pool) = pool.filter(|_| matches!(entry.holding, Holding::Named | Holding::Held)) else {
@@ -447,6 +472,9 @@ impl Holdings {
             if is_new_copy && !is_named && !is_birth {
                 unsaved.insert(*pg);
                 return false;
+            }
+            if is_new_copy && is_left(left, *pg) {
+                return true;
             }
             if is_new_copy {
                 entry.holding = Holding::Held;
@@ -489,6 +517,8 @@ impl Holdings {
                 past.intervals.last().is_none_or(|last| last.last < present.since),
                 "{pg}: a past interval ends after the present one began"
             );
+            let is_stale = *holding == Holding::Held && self.left.contains(&(*pg, *core));
+            assert!(!is_stale, "{pg} is on core {core:?}, whose copy does not count");
             let has_pool = map.is_some_and(|map| map.pools.contains_key(&pg.pool));
             assert!(!has_pool || *holding != Holding::Leaving, "{pg} is removed and its pool exists");
         }
@@ -578,6 +608,10 @@ fn children(pg: PgId, parent: &Entry, pg_num: u32) -> impl Iterator<Item = PgId>
     let is_due = parent.holding == Holding::Held && parent.split_bits < split_bits(pg.seed, pg_num);
     let seeds = (pg.seed..pg_num).step_by(step).skip(1);
     seeds.filter(move |_| is_due).map(move |seed| PgId { seed, ..pg })
+}
+
+fn is_left(left: &BTreeSet<(PgId, CoreId)>, pg: PgId) -> bool {
+    left.range((pg, CoreId(0))..=(pg, CoreId(u16::MAX))).next().is_some()
 }
 
 fn pgs_of(pool: PoolId) -> std::ops::RangeInclusive<PgId> {

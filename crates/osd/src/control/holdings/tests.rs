@@ -330,6 +330,27 @@ fn copy_that_is_named_while_it_goes_is_ordered_anew() {
     assert!(!only(&orders).is_birth && only(&orders).since == 8);
 }
 
+/// The map takes a PG away from this OSD and gives it back while a core still removes what a move has left.
+#[test]
+fn new_copy_waits_until_the_old_one_is_gone() {
+    let (mut story, _) = Story::with_pool(&[US, 1]);
+    story.holdings.created(PG);
+    let source = story.holdings.entries[&PG].core;
+    let target = CoreId(1 - source.0);
+    story.holdings.leave(PG, target);
+    story.holdings.cross(PG, source, target);
+    story.next(|map| on(map, PG, &[1, 2]));
+    assert!(!story.holdings.removed(PG));
+    assert_eq!(story.next(|map| on(map, PG, &[1, US])), []);
+    assert_eq!(story.next(|map| on(map, PG, &[US, 1])), []);
+    assert!(!story.holdings.cleared(PG, target), "that is another core");
+    assert_eq!(story.orders(true), []);
+    assert!(story.holdings.cleared(PG, source));
+    let orders = story.orders(true);
+    assert!(!only(&orders).is_birth && only(&orders).since == 9);
+    assert!(!story.holdings.cleared(PG, source), "no copy is to be made");
+}
+
 /// The shard found a collection that it cannot read: its creation is unknown.
 #[test]
 fn unreadable_copy_is_split_and_gets_no_new_children() {

@@ -13,6 +13,8 @@ use store::moving::CollectionRemoval;
 use store::{Change, Collection, Transaction};
 use wire::types::SpgId;
 
+const OBSTRUCTED: &str = "what an earlier move has left is in the way";
+
 /// A PG that comes from another core. It lives here when all three have happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
@@ -48,7 +50,7 @@ impl Shard {
     pub(super) fn begin_arrival(&mut self, from: CoreId, pg: SpgId, split_bits: u8, moves: u32, fx: &mut Fx) {
         let why = match () {
             () if self.store_full => "there is no room",
-            () if self.obstructed.contains(&pg) => "what an earlier move has left is in the way",
+            () if self.obstructed.contains(&pg) => OBSTRUCTED,
             () if self.pg_by_id.contains_key(&pg) => "it is there already",
             () => {
                 let arrival = Arrival { from, is_here: false, is_durable: false, is_released: false };
@@ -94,7 +96,8 @@ impl Shard {
     /// The PG stays where it was. Nothing was routed here meanwhile.
     pub(super) fn give_back(&mut self, pg: SpgId, fx: &mut Fx) {
         let Some(key) = self.expected(pg) else {
-            return fx.push(Effect::Control(ToControl::Cleared { pg, why: None }));
+            let why = self.obstructed.contains(&pg).then(|| OBSTRUCTED.to_owned());
+            return fx.push(Effect::Control(ToControl::Cleared { pg, why }));
         };
         let place = &self.pgs[key];
         debug_assert!(place.parked.is_empty() && place.after_loading.is_empty(), "{pg} was not routed here");

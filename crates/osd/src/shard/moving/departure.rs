@@ -5,6 +5,7 @@
 //! left behind. When little is left, the PG closes: what comes is held, what is under way comes to its end, and the rest is
 //! copied. All transactions of the core pass [`Shard::note_departing`], so it does not matter whose change it is.
 
+use super::super::orders::LIST_AGAIN;
 use super::super::session::Session;
 use super::super::watches::Timer;
 use super::super::{Effect, Fx, Pending, Shard, ToControl};
@@ -595,16 +596,22 @@ impl Shard {
         answers: Result<Vec<Answer>, ReadError>,
         fx: &mut Fx,
     ) {
-        let Some(Pending::Leftover { pg, mut removal }) = self.pending.remove(tag) else { return };
+        let Some(Pending::Leftover { pg, removal }) = self.pending.get_mut(tag) else { return };
+        let pg = *pg;
         let answers = match answers {
             Ok(answers) => answers,
-            // The next start tries again; until then nothing can come here under its name.
+            // Until it can be listed, nothing can come here under its name.
             Err(error) => {
-                self.obstructed.insert(pg);
-                let why = Some(format!("it cannot be listed: {error}"));
-                return fx.push(Effect::Control(ToControl::Cleared { pg, why }));
+                if self.obstructed.insert(pg) {
+                    let why = Some(format!("it cannot be listed: {error}"));
+                    fx.push(Effect::Control(ToControl::Cleared { pg, why }));
+                }
+                self.timers.insert((self.step_time + LIST_AGAIN, Timer::Removal(tag)));
+                return;
             }
         };
+        let mut removal = std::mem::take(removal);
+        self.pending.remove(tag);
         let transaction = Transaction { collection: Collection::Pg(pg), changes: removal.changes(answers) };
         self.submit(Pending::Leftover { pg, removal }, transaction, fx);
     }
@@ -616,7 +623,10 @@ impl Shard {
         fx: &mut Fx,
     ) {
         match removal.is_last() {
-            true => fx.push(Effect::Control(ToControl::Cleared { pg, why: None })),
+            true => {
+                self.obstructed.remove(&pg);
+                fx.push(Effect::Control(ToControl::Cleared { pg, why: None }));
+            }
             false => self.clear_away(pg, removal, fx),
         }
     }
