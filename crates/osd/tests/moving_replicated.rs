@@ -10,7 +10,7 @@ use bytes::Bytes;
 use harness::two_cores::{Core, Hop, name, text_in};
 use harness::{client_peer, completed, object, pg, request_at};
 use machine::net::Held;
-use machine::{ConnId, CoreId, Effects, Machine, Random, Time};
+use machine::{ConnId, CoreId, Effects, HeldBytes, Machine, Random, Time};
 use osd::Routes;
 use osd::pg::role::{Replica, Role};
 use osd::shard::{
@@ -739,4 +739,47 @@ fn primary_without_acknowledgements_gives_its_move_up() {
     c.settle();
     assert_eq!((c.osds[&0].at, c.counts.moved), (1, [0, 1]));
     assert!(matches!(c.osds[&1].copy().map(|copy| &copy.role), Some(Role::Replica(Replica::Active))));
+}
+
+/// A primary repeats its writes for as long as a replica is between two cores.
+#[test]
+fn repeated_statements_do_not_pile_up_between_cores() {
+    let mut c = Cluster::new(11);
+    (0..OBJECTS).for_each(|_| c.append());
+    c.settle();
+    let mut met = 0;
+    for _ in 0..20 {
+        c.depart(1);
+        let is_write = |message: &MOSDPeer| matches!(message.body, PeerBody::Write(_));
+        for turn in 0..4000 {
+            if turn % 20 == 0 {
+                c.append();
+            }
+            c.turn();
+            let is_between = |core: &Core| {
+                let moving = core.shard.copies().find_map(|copy| copy.moving.as_ref());
+                matches!(moving, Some(Moving::Arriving(_)))
+            };
+            // The source still has its copy while the destination has a place only.
+            let Some(core) = c.osds[&1].cores.iter().position(is_between) else { continue };
+            let its = c.wires.iter().filter(|((.., to), _)| *to == 1).flat_map(|(_, wire)| wire);
+            let Some((from, message)) =
+                its.filter(|message| is_write(message)).map(|message| (OsdId(0), message.clone())).next()
+            else {
+                continue;
+            };
+            let account = Arc::default();
+            for _ in 0..100 {
+                let held = Held::new(HeldBytes::new(&account, 1), HeldBytes::default());
+                c.step(1, core, Input::Peer { from, message: message.clone(), held });
+            }
+            let waiting = account.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(waiting <= 1, "{waiting} of the same statement wait");
+            met += waiting;
+            break;
+        }
+        c.settle();
+    }
+    c.check_contents(11);
+    assert!(met > 5, "writes met a move {met} times");
 }

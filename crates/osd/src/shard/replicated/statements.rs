@@ -44,8 +44,14 @@ impl Shard {
             if message.epoch > self.view.epoch {
                 fx.push(Effect::Control(ToControl::WantMap { epoch: message.epoch }));
             }
-            // A PG at rest has nobody who would ask again. Its primary has a bounded number of writes in flight.
-            if is_between || self.early.len() < EARLY_MAX {
+            // A PG at rest has nobody who would ask again, so none of its statements is dropped. Senders repeat theirs for as long
+            // as the PG is between two cores. Without the repetitions, their windows bound the number of writes that wait.
+            let repeats = |held: &(OsdId, Box<MOSDPeer>, Held)| held.0 == from && is_same(&held.1, &message);
+            let is_wanted = match is_between {
+                true => !self.early.iter().rev().any(repeats),
+                false => self.early.len() < EARLY_MAX,
+            };
+            if is_wanted {
                 self.early.push_back((from, message, held));
             }
             return;
@@ -267,6 +273,11 @@ impl Shard {
         }
         self.repeat_transfers(key, only, fx);
     }
+}
+
+/// The statements of one sender say the same.
+fn is_same(held: &MOSDPeer, message: &MOSDPeer) -> bool {
+    held.pg == message.pg && held.interval == message.interval && held.body == message.body
 }
 
 /// The name of a PG on the primary that asked for it, for an OSD that does not have it.
