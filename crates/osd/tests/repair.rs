@@ -3,6 +3,7 @@
 mod harness;
 
 use bytes::Bytes;
+use codec::{Features, Writer};
 use harness::cluster::Cluster;
 use harness::*;
 use wire::types::*;
@@ -62,34 +63,78 @@ fn reads_in_flight_beside_a_repair_are_whole() {
     assert_eq!(cluster.state(), "active+clean");
 }
 
-/// A backfill meets the damage while a write of another part of the object is on its way.
+/// A write that reads the object many times before it changes it, and has it for itself meanwhile.
+fn long_write() -> Vec<OsdOp> {
+    let add = |key: u32| {
+        let mut argument = Writer::new(Features::ALL);
+        argument.string(&key.to_string());
+        argument.string("1");
+        OsdOp::call("numops", "add", &argument.into_bytes()).expect("short names")
+    };
+    (0..12).map(add).chain([write(6, b"xyz")]).collect()
+}
+
+/// A backfill meets the damage while a write of another part of the object is on its way. `None`: `steps` after its interval
+/// began, the PG does not serve yet. With `has_stray` an OSD returns that has the object from before the write.
+fn write_beside_a_backfill(steps: usize, has_stray: bool) -> Option<Cluster> {
+    let mut cluster = Cluster::new(5, vec![0, 1, 2]);
+    cluster.put("a", WHOLE);
+    let mut acting = vec![0, 1, 2];
+    if has_stray {
+        acting = vec![0, 1, 4];
+        let store = cluster.kill(2);
+        cluster.interval(acting.clone(), acting.clone());
+        cluster.run();
+        cluster.start_stray(2, store);
+    }
+    host(&mut cluster, 0).rot_range("a", 2..4);
+    cluster.interval(vec![0, 1, 3], acting);
+    for _ in 0..steps {
+        cluster.step();
+        cluster.take_wishes();
+    }
+    if !cluster.state().starts_with("active") {
+        return None;
+    }
+    let tid = cluster.send("a", long_write());
+    cluster.run();
+    cluster.pass(5_000);
+    assert_eq!(cluster.primary().reply(tid).result, 0, "after {steps} steps");
+    Some(cluster)
+}
+
 #[test]
 fn write_that_began_before_a_repair_is_kept() {
-    let mut repaired = 0;
-    for steps in 0..120 {
-        let mut cluster = Cluster::new(4, vec![0, 1, 2]);
-        cluster.put("a", WHOLE);
-        host(&mut cluster, 0).rot_range("a", 2..4);
-        cluster.interval(vec![0, 1, 3], vec![0, 1, 3]);
-        for _ in 0..steps {
-            cluster.step();
-            cluster.take_wishes();
+    for has_stray in [false, true] {
+        let mut repaired = 0;
+        for steps in 0..120 {
+            let Some(mut cluster) = write_beside_a_backfill(steps, has_stray) else { continue };
+            assert_eq!(cluster.state(), "active+clean", "after {steps} steps");
+            for osd in [0, 1, 3] {
+                let found = cluster.stored(osd, "a");
+                assert_eq!(found.as_deref(), Some(&b"012345xyz9"[..]), "osd.{osd} after {steps} steps");
+            }
+            repaired += u32::from(!host(&mut cluster, 0).has_rot());
         }
-        if !cluster.state().starts_with("active") {
-            continue;
-        }
-        let tid = cluster.send("a", vec![write(6, b"xyz")]);
-        cluster.run();
-        cluster.pass(5_000);
-        assert_eq!(cluster.primary().reply(tid).result, 0, "after {steps} steps");
-        assert_eq!(cluster.state(), "active+clean", "after {steps} steps");
-        for osd in [0, 1, 3] {
-            let found = cluster.stored(osd, "a");
-            assert_eq!(found.as_deref(), Some(&b"012345xyz9"[..]), "osd.{osd} after {steps} steps");
-        }
-        repaired += u32::from(!host(&mut cluster, 0).has_rot());
+        assert!(repaired > 5, "the backfill met the damage {repaired} times");
     }
-    assert!(repaired > 5, "the backfill met the damage {repaired} times");
+}
+
+/// With the bug, the repair looks for the version that the write has replaced. Every member has a newer one, so the damage stays,
+/// and the backfill ends. A stray has that version, which then undoes the write.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn repair_beside_a_write_is_seen() {
+    use osd::planted::{PlantedBug, plant};
+    plant(Some(PlantedBug::RepairBesideWrite));
+    let (mut given_up, mut undone) = (0, 0);
+    for (steps, has_stray) in (0..120).flat_map(|steps| [(steps, false), (steps, true)]) {
+        let Some(mut cluster) = write_beside_a_backfill(steps, has_stray) else { continue };
+        given_up += u32::from(cluster.state().contains("backfill_unfound"));
+        undone += u32::from(cluster.stored(0, "a").as_deref() == Some(WHOLE));
+    }
+    plant(None);
+    assert!(given_up > 0 && undone > 0, "{given_up} repairs were given up, {undone} writes undone");
 }
 
 #[test]
