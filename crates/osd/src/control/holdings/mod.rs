@@ -357,6 +357,12 @@ impl Holdings {
             let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { continue };
             let Some(entry) = self.entries.get_mut(&pg) else { continue };
             self.table.lookup(pg, &mut placement);
+            if !before.pools.contains_key(&pg.pool) {
+                entry.intervals.forget_past(interval(map.epoch, &placement, pool));
+                entry.follow_interval();
+                self.unsaved.insert(pg);
+                continue;
+            }
             let had = before.pools.get(&pg.pool).map_or(0, |pool| pool.pg_num);
             let is_split = is_split(pg.seed, had, pool.pg_num);
             if is_new_interval(&entry.intervals.present, &placement, pool, is_split) {
@@ -380,7 +386,9 @@ impl Holdings {
     fn leave_deleted_pools(&mut self, map: &OsdMap, orders: &mut Orders) {
         let unsaved = &mut self.unsaved;
         self.entries.retain(|pg, entry| {
-            let is_deleted = !map.pools.contains_key(&pg.pool);
+            // A loss of power may take a map back that other cores have acted on: a pool that this map does not know yet comes
+            // again with a later one, and its copies here may have been written to.
+            let is_deleted = !map.pools.contains_key(&pg.pool) && pg.pool <= i64::from(map.pool_max);
             if is_deleted && entry.holding == Holding::Held {
                 orders.entry(entry.core).or_default().push(PgOrder::Remove { pg: entry.id(*pg) });
                 entry.holding = Holding::Leaving;

@@ -104,6 +104,7 @@ fn pool(map: &mut OsdMap, pg_num: u32) {
     let kind = PoolKind::REPLICATED;
     let pool = PgPool { kind, size: 2, min_size: 1, pg_num, pgp_num: pg_num, ..PgPool::default() };
     map.pools.insert(1, pool);
+    map.pool_max = 1;
 }
 
 fn on(map: &mut OsdMap, pg: PgId, acting: &[i32]) {
@@ -233,6 +234,21 @@ fn birth_before_creation_is_durable_survives_restart() {
     story.store();
     story.restart(&[(PG, 0)]);
     assert!(!only(&story.next(|_| ())).is_birth);
+}
+
+/// The loss of power took the map back with which the pool came, and another core has the copy. It may have writes.
+#[test]
+fn copy_of_a_pool_that_the_stored_map_does_not_have_yet_stays() {
+    let mut story = Story::new();
+    story.restart(&[(PG, 0)]);
+    assert_eq!(story.orders(true), []);
+    let orders = story.next(|map| {
+        pool(map, 1);
+        on(map, PG, &[US, 1]);
+    });
+    assert_eq!(only(&orders), Told { is_birth: false, ..born(PG, 6, &[US, 1]) });
+    let orders = story.next(|map| drop(map.pools.remove(&1)));
+    assert!(matches!(orders[..], [PgOrder::Remove { .. }]), "{orders:?}");
 }
 
 #[test]
@@ -652,7 +668,10 @@ fn random_step(random: &mut Random, map: &mut OsdMap, change: u64) {
     match change {
         0 => map.osds[osd as usize].state.0 ^= OsdState::UP,
         1 => map.osds[osd as usize].weight = OsdMap::WEIGHT_IN - map.osds[osd as usize].weight,
-        2 => drop(map.pools.remove(&pool)),
+        2 => {
+            map.pools.remove(&pool);
+            map.pool_max = map.pool_max.max(pool as i32);
+        }
         3 | 4 => {
             let kind = PoolKind::REPLICATED;
             let new = PgPool { kind, size: 2, min_size: 1, pg_num: 2, pgp_num: 2, ..PgPool::default() };
