@@ -154,6 +154,11 @@ mod tests {
         assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &degraded), "the last complete copy");
         assert!(is_admitted(&mut atlas(2, 1), lose_disk(1), &degraded), "the incomplete copy");
 
+        let mut receiving = replica(1, &[0, 1]);
+        receiving.is_receiving = true;
+        let recovered: Sights = [primary(0, &[0, 1]), receiving].into_iter().collect();
+        assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &recovered), "osd.1 has it in memory alone");
+
         let alone: Sights = [primary(0, &[0])].into_iter().collect();
         assert!(!is_admitted(&mut atlas(2, 1), lose_disk(0), &alone), "writes on one copy");
     }

@@ -54,6 +54,7 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
         committed_to: pg.committed,
         is_backfilled: pg.progress.is_complete(),
         missing: pg.missing.iter().map(|(object, need)| (object.clone(), *need)).collect(),
+        is_receiving: !pg.transfers.incoming.is_empty(),
         log_tail: pg.log.tail(),
         log_len: pg.log.counts().entries as usize,
         duplicates_len: pg.log.counts().duplicates as usize,

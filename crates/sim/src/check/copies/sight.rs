@@ -28,6 +28,8 @@ pub struct PgSight {
     pub is_backfilled: bool,
     /// Objects that the log has and the store lacks, with the versions that are needed.
     pub missing: BTreeMap<HObject, Eversion>,
+    /// Objects come by recovery and are not durable yet. They may not be missing any more.
+    pub is_receiving: bool,
     /// The newest version that was trimmed from the log.
     pub log_tail: Eversion,
     pub log_len: usize,
@@ -97,9 +99,9 @@ impl PgSight {
         matches!(self.role, PgRole::Primary(Service::Writes | Service::ReadsAndWrites))
     }
 
-    /// It has the data of every entry of its log.
+    /// It has the data of every entry of its log, and keeps it if it loses power.
     pub fn is_complete(&self) -> bool {
-        self.is_backfilled && self.missing.is_empty()
+        self.is_backfilled && self.missing.is_empty() && !self.is_receiving
     }
 }
 
@@ -191,6 +193,7 @@ pub(crate) mod tests {
             committed_to: at(10, 5),
             is_backfilled: true,
             missing: BTreeMap::new(),
+            is_receiving: false,
             log_tail: at(0, 0),
             log_len: 5,
             duplicates_len: 0,
