@@ -42,3 +42,24 @@ fn seed_with_listings_of_uncommitted_changes_holds() {
 fn seed_with_a_report_of_entries_in_memory_settles() {
     holds_for(TEN_MINUTES, 240, Medium::Disk);
 }
+
+/// A store that was nearly full had no room for the tables of all that its log had.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_full_store_that_starts_again_holds() {
+    holds_for(TEN_MINUTES, 374, Medium::Disk);
+}
+
+/// A member's word was on its way to a primary that was cut off, and the member lost its disk.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_late_word_of_a_lost_disk_holds() {
+    holds_for(TEN_MINUTES, 385, Medium::Memory);
+}
+
+/// A read was made before the transactions that it was queued behind.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_a_read_that_overtook_holds() {
+    holds_for(TEN_MINUTES, 458, Medium::Disk);
+}

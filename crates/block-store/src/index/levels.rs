@@ -24,6 +24,8 @@ pub struct Levels {
     merge_cursors: Vec<Vec<u8>>,
     /// No merge is due until a level changes.
     settled: bool,
+    /// A merge found no space: those out of level 0 take one table at a time, until few runs are left there.
+    takes_small_steps: bool,
     /// Device space of all tables.
     bytes: u64,
 }
@@ -61,7 +63,10 @@ impl Levels {
         if self.settled {
             return None;
         }
-        let plan = if self.fresh.len() >= FRESH_MERGE {
+        self.takes_small_steps &= self.fresh.len() >= FRESH_MERGE;
+        let plan = if self.takes_small_steps {
+            Some(self.plan_oldest())
+        } else if self.fresh.len() >= FRESH_MERGE {
             Some(self.plan_fresh())
         } else {
             self.fullest(options).map(|level| self.plan_next_of(level)).or_else(|| self.plan_of_deletions())
@@ -102,6 +107,16 @@ impl Levels {
         self.settled = true;
     }
 
+    /// A merge was given up because it found no space. The next one needs as little as possible.
+    pub fn rest_without_space(&mut self) {
+        self.settled = std::mem::replace(&mut self.takes_small_steps, true);
+    }
+
+    /// Merges are small, and free space at once.
+    pub fn takes_small_steps(&self) -> bool {
+        self.takes_small_steps
+    }
+
     pub fn changed(&mut self) {
         self.settled = false;
         self.bytes = self.runs().map(bytes).sum();
@@ -139,6 +154,17 @@ impl Levels {
             inputs: self.fresh[..taken].to_vec(),
             older: self.fresh[taken..].iter().chain(&self.deep).cloned().collect(),
             target: Target::Fresh,
+        }
+    }
+
+    /// Merge of one table of the oldest run of level 0 into level 1. The whole level at a time needs as much space as it has.
+    fn plan_oldest(&self) -> Plan {
+        let table = self.fresh.last().and_then(|run| run.first()).expect("a run has tables");
+        let overlapped = self.deep.first().map_or(&[][..], |run| overlapping(run, &table.first, &table.end));
+        Plan {
+            inputs: vec![vec![table.clone()], overlapped.to_vec()],
+            older: self.deep.iter().skip(1).cloned().collect(),
+            target: Target::Level(1),
         }
     }
 

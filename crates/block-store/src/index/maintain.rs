@@ -107,8 +107,9 @@ impl Index {
             background.give_back(space);
         }
         background.start(&self.memory, &mut self.levels, durable, &self.options);
-        // With so many runs in level 0, changes wait for the merge as they do for a flush.
-        let merges_for = if self.levels.fresh.len() >= FRESH_MAX { Purpose::Flush } else { Purpose::Merge };
+        // With so many runs in level 0, changes wait for the merge as they do for a flush. A small merge frees what it took.
+        let is_urgent = self.levels.fresh.len() >= FRESH_MAX || self.levels.takes_small_steps();
+        let merges_for = if is_urgent { Purpose::Flush } else { Purpose::Merge };
         let behind = (self.levels.fresh.len() / 4).min(3);
         let mut work = STEP + background.credit.min(STEP_MAX * (1 + behind));
         let granted = work;
@@ -142,11 +143,16 @@ impl Index {
                 merge.give_up();
             }
             if merge.is_over() {
+                let lacked_space = merge.writer.waits_for_space();
                 merge.writer.give_back(space);
                 background.failed_merges += merge.has_failed() as u32;
                 background.merge = None;
                 // The same merge would be planned again at once.
-                self.levels.rest();
+                if lacked_space {
+                    self.levels.rest_without_space();
+                } else {
+                    self.levels.rest();
+                }
                 gave_up = true;
             }
         }

@@ -163,13 +163,15 @@ impl Shard {
         if job.fetching > 0 {
             return; // The index had read ahead for an earlier query.
         }
-        job.waits = false;
         match &job.work {
             Work::Transaction(transaction) => {
                 let collection = transaction.collection;
+                job.waits = false;
                 self.advance(collection);
             }
-            Work::Read(_) => self.try_read(ticket),
+            Work::Read(_) if job.waits => self.try_read(ticket),
+            // It is queued behind transactions: a query of an earlier job, which this number was meant for, had read ahead.
+            Work::Read(_) => {}
         }
     }
 
@@ -297,5 +299,52 @@ impl Shard {
             return;
         }
         self.jobs.by_ticket.insert(ticket, Job { waits: true, ..job });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shard::tests::operations::{home, object};
+    use crate::shard::tests::{formatted, open, settle, small};
+    use device::simulated::Pace;
+    use store::{Answer, Change, Completion, ObjectStore, Query, ReadRequest, Transaction};
+
+    /// In simulated clusters the number of a job that never waited became ready when its successor had the number.
+    #[test]
+    fn read_behind_a_transaction_is_not_made_before_it() {
+        let a = object("a", 1);
+        let submit = |tag, change| (tag, Transaction { collection: home(), changes: vec![change] });
+        let write = |offset, byte, len| {
+            let data = vec![byte; len].into();
+            Change::Write { object: a.clone(), offset, data }
+        };
+        let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 3);
+        let mut shard = open(&disk, small());
+        for (tag, transaction) in
+            [submit(1, Change::CreateCollection { split_bits: 0 }), submit(2, write(0, 1, device::BLOCK))]
+        {
+            shard.submit(tag, transaction);
+        }
+        settle(&mut shard);
+        shard.stop();
+        settle(&mut shard);
+
+        let mut shard = open(&disk, small());
+        // It waits for the object's old bytes.
+        let (tag, transaction) = submit(3, write(7, 2, 5));
+        shard.submit(tag, transaction);
+        let queries = vec![Query::Data { offset: 0, len: 9 }];
+        shard.read(4, ReadRequest { collection: home(), object: a.clone(), queries });
+        assert_eq!(shard.jobs.by_ticket.len(), 2, "both wait");
+        shard.retry(shard.jobs.next);
+        let answers: Vec<Answer> = settle(&mut shard)
+            .into_iter()
+            .filter_map(|completion| match completion {
+                Completion::Read { tag: 4, answers } => Some(answers.expect("it can be read")),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!(answers, [Answer::Data(vec![1, 1, 1, 1, 1, 1, 1, 2, 2].into())]);
     }
 }

@@ -105,7 +105,7 @@ impl Shard {
         let header = Header::newest([&slots[..BLOCK], &slots[BLOCK..]], shard_identity)
             .map_err(OpenError::NewerHeader)?
             .ok_or(OpenError::Headers)?;
-        let mut space = Space::new(region.data());
+        let mut space = Space::new(region.data(), region.log_blocks);
         space.set_first_fit(options.first_fit);
         let index = match &header.manifest {
             Some(place) => {

@@ -32,7 +32,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const FRAGMENTS_TRIED: usize = 16;
 
 /// Bounds of the reserve, a 50th of the data space, which data does not get: deletes need tables, and tables need room.
-/// Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced tables.
+/// Merges leave half of it to flushes, and flushes leave an eighth to manifests, which free replaced tables. It is at least as
+/// large as the log: after a start, all that the log has may have to go to tables before anything is freed.
 const RESERVE_BLOCKS_MIN: u64 = 256;
 const RESERVE_BLOCKS_MAX: u64 = 1 << 18;
 
@@ -63,8 +64,8 @@ pub struct Space {
 pub type Runs = SmallVec<[Run; 2]>;
 
 impl Space {
-    /// A data space with all blocks free.
-    pub fn new(run: Run) -> Space {
+    /// A data space with all blocks free, beside a log of so many blocks.
+    pub fn new(run: Run, log_blocks: u64) -> Space {
         Space {
             first: run.start,
             stored: Bitmap::new(run.len),
@@ -74,10 +75,15 @@ impl Space {
             released: VecDeque::new(),
             released_blocks: 0,
             pins: BTreeMap::new(),
-            reserve: (run.len / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(run.len / 8),
+            reserve: Space::reserve_of(run.len, log_blocks),
             first_fit: false,
             discards: None,
         }
+    }
+
+    fn reserve_of(blocks: u64, log_blocks: u64) -> u64 {
+        let usual = (blocks / 50).clamp(RESERVE_BLOCKS_MIN, RESERVE_BLOCKS_MAX).min(blocks / 8);
+        usual.max(log_blocks.min(blocks / 4))
     }
 
     /// Enables discards in granules of so many blocks.
@@ -390,7 +396,7 @@ mod tests {
 
     #[test]
     fn released_blocks_are_free_when_durable_and_unpinned() {
-        let mut space = Space { reserve: 0, ..Space::new(Run::new(100, 64)) };
+        let mut space = Space { reserve: 0, ..Space::new(Run::new(100, 64), 0) };
         let runs = Space::take(&mut space, 64).unwrap();
         assert_eq!(runs.as_slice(), [Run::new(100, 64)]);
         assert!(Space::take(&mut space, 1).is_none());
@@ -409,7 +415,7 @@ mod tests {
 
     #[test]
     fn fragments_are_allocated_without_contiguous_runs() {
-        let mut space = Space { reserve: 0, ..Space::new(Run::new(0, 1000)) };
+        let mut space = Space { reserve: 0, ..Space::new(Run::new(0, 1000), 0) };
         Space::take(&mut space, 1000).unwrap();
         for i in 0..100 {
             space.let_go(Run::new(i * 10, 3), 1);
@@ -425,7 +431,7 @@ mod tests {
 
     #[test]
     fn reserve_is_for_tables_and_its_last_part_for_manifests() {
-        let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000)) };
+        let mut space = Space { reserve: 64, ..Space::new(Run::new(100, 1000), 0) };
         assert_eq!(Space::take(&mut space, 900).unwrap().len(), 1);
         assert!(Space::take(&mut space, 40).is_none());
         let until_refused = |space: &mut Space, purpose| {
@@ -453,7 +459,7 @@ mod tests {
 
     #[test]
     fn tables_are_busy_but_not_stored() {
-        let mut space = Space::new(Run::new(8, 100));
+        let mut space = Space::new(Run::new(8, 100), 0);
         let at = TakeSpace::take(&mut space, 40 << 12, Purpose::Flush).unwrap();
         assert_eq!(at, 8 << 12);
         assert!(TakeSpace::take(&mut space, 61 << 12, Purpose::Flush).is_none());

@@ -154,6 +154,11 @@ impl Core {
         self.shard.may_read(pg, now)
     }
 
+    /// The map since which this OSD's store holds the PG.
+    pub fn store_since(&self, pg: SpgId) -> Epoch {
+        self.shard.store_since(pg)
+    }
+
     /// PGs that clients' requests on this core reach.
     pub fn pgs(&self) -> impl Iterator<Item = SpgId> + '_ {
         self.shard.owned_pgs()

@@ -274,6 +274,11 @@ impl Shard {
         (pg.phase == PgPhase::Active && pg.is_here()).then_some(pg.history.same_primary_since)
     }
 
+    /// The map since which this OSD's store holds the PG.
+    pub fn store_since(&self, pg: SpgId) -> Epoch {
+        self.view.store_since_of(pg)
+    }
+
     /// The copies on this core. One that moves is on its old core, then in mail, then on its new one.
     pub fn copies(&self) -> impl Iterator<Item = &Pg> + '_ {
         self.pgs.iter().map(|(_, pg)| pg).filter(|pg| pg.is_here())

@@ -22,10 +22,11 @@ pub(super) fn pg_sights(osd: OsdId, core: &Core, now: Time, limits: &LogLimits, 
     let copies = core.copies().filter(|pg| look.sees(pg.id));
     let copies =
         copies.filter(|pg| !matches!(pg.phase, PgPhase::Loading | PgPhase::Removing | PgPhase::Unreadable));
-    copies.map(|pg| sight(osd, pg, core.may_read(pg, now), limits, look)).collect()
+    copies.map(|pg| sight(osd, core, pg, now, limits, look)).collect()
 }
 
-fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) -> PgSight {
+fn sight(osd: OsdId, core: &Core, pg: &Pg, now: Time, limits: &LogLimits, look: Look) -> PgSight {
+    let may_read = core.may_read(pg, now);
     let role = match &pg.role {
         Role::None => PgRole::Idle,
         Role::Replica(stage) => PgRole::Replica { is_activated: *stage == Replica::Active },
@@ -46,6 +47,7 @@ fn sight(osd: OsdId, pg: &Pg, may_read: bool, limits: &LogLimits, look: Look) ->
         osd,
         pg: pg.id.pg.into(),
         role,
+        store_since: core.store_since(pg.id),
         interval: pg.interval.since,
         up: named(&pg.interval.up),
         acting: named(&pg.interval.acting),

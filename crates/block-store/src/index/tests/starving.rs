@@ -64,7 +64,13 @@ fn starving_merge_gives_space_to_flush() {
         starve(&mut rig);
         assert!(rig.index.background.merge.is_none());
         rig.space.run_max = usize::MAX;
+        while rig.index.background.merge.is_none() {
+            rig.turn();
+        }
+        let inputs = &rig.index.background.merge.as_ref().expect("seen").plan.inputs;
+        assert!(inputs.len() == 2 && inputs[0].len() == 1, "the next merge needs little space");
         rig.settle();
+        assert!(rig.index.fresh_tables() < 4);
         rig.check_all();
         rig.store_manifest();
         rig.settle();

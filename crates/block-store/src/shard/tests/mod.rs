@@ -13,7 +13,7 @@ mod figures;
 mod log_rot;
 mod model;
 mod moving;
-mod operations;
+pub(crate) mod operations;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod reads_and_writes;

@@ -31,9 +31,12 @@ pub fn check(ack: Ack, sights: &Sights) -> Result<(), String> {
     if !primary.is_serving() {
         return Ok(());
     }
-    // A member that has started again, perhaps on an empty store, acknowledged in its earlier life.
+    // A member that has started again, perhaps on an empty store, acknowledged in its earlier life. Its word was on the way
+    // while a later interval began without this primary.
+    let has_another_store =
+        |member: &&PgSight| member.interval > primary.interval && member.store_since > version.epoch;
     let members = primary.acting.iter().filter_map(|osd| copies.on(*osd));
-    for member in members.filter(|member| member.role != PgRole::Idle) {
+    for member in members.filter(|member| member.role != PgRole::Idle && !has_another_store(member)) {
         if member.durable_to < version {
             return Err(format!(
                 "{osd} acknowledges {version} of PG {pg}, acting {:?}; on {} the log is durable up to {}",
@@ -85,6 +88,15 @@ mod tests {
         let peers = PgSight { role: PgRole::Primary(Service::None), ..primary(0, &[0, 1]) };
         let empty = PgSight { durable_to: at(0, 0), ..replica(1, &[0, 1]) };
         assert_eq!(check_ack(5, &[peers, empty]), Ok(()));
+    }
+
+    #[test]
+    fn member_that_lost_its_disk_since_is_not_judged() {
+        let mut lost = replica(1, &[1]);
+        (lost.interval, lost.store_since, lost.durable_to) = (12, 12, at(0, 0));
+        assert_eq!(check_ack(5, &[primary(0, &[0, 1]), lost.clone()]), Ok(()));
+        assert!(check_ack(5, &[primary(0, &[0, 1]), PgSight { store_since: 1, ..lost.clone() }]).is_err());
+        assert!(check_ack(5, &[primary(0, &[0, 1]), PgSight { interval: 10, ..lost }]).is_err());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct PgSight {
     /// Without its shard.
     pub pg: SpgId,
     pub role: PgRole,
+    /// The map since which the OSD's store holds the PG. An OSD that lost its disk has another one.
+    pub store_since: Epoch,
     /// The first epoch of the interval that the role belongs to (`same_interval_since`).
     pub interval: Epoch,
     pub up: Vec<OsdId>,
@@ -185,6 +187,7 @@ pub(crate) mod tests {
             osd: OsdId(osd),
             pg: PG.into(),
             role,
+            store_since: 1,
             interval: 10,
             up: acting.clone(),
             acting,
