@@ -37,10 +37,9 @@ if harness.LONG:
         LABEL, ROOT, MODE = "secure", None, "secure"
 
 
-class Programs(test_librados.Programs, ClusterTest):
-    """Ceph's own test programs."""
+class KilledPrograms(test_librados.Programs):
+    """Ceph's own test programs of a release."""
 
-    RELEASE = "18.2"
     QUIET = False
 
     @classmethod
@@ -61,3 +60,12 @@ class Programs(test_librados.Programs, ClusterTest):
             if killer.deaths or done.code:
                 return done
         self.fail(f"{program} met no death in {TRIES} runs")
+
+
+class Programs18(KilledPrograms, ClusterTest):
+    RELEASE = "18.2"
+
+
+if harness.LONG:
+    class Programs20(KilledPrograms, ClusterTest):
+        RELEASE = "20.2"

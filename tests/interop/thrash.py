@@ -252,7 +252,8 @@ class Model:
     GRACE_SECONDS = 120
 
     def __init__(self, cluster, seconds):
-        self.root, self.ends = harness.programs_root("18.2"), time.monotonic() + seconds
+        self.root = harness.programs_root("20.2") or harness.programs_root("18.2")
+        self.ends = time.monotonic() + seconds
         self.log = tempfile.TemporaryFile("w+", errors="replace")
         if not self.root:
             return
