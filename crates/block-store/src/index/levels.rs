@@ -24,7 +24,7 @@ pub struct Levels {
     merge_cursors: Vec<Vec<u8>>,
     /// No merge is due until a level changes.
     settled: bool,
-    /// A merge found no space: those out of level 0 take one table at a time, until few runs are left there.
+    /// A merge found no space. Merges out of level 0 take one table at a time until few runs are left there.
     takes_small_steps: bool,
     /// Device space of all tables.
     bytes: u64,
@@ -107,12 +107,14 @@ impl Levels {
         self.settled = true;
     }
 
-    /// A merge was given up because it found no space. The next one needs as little as possible.
+    /// A merge found no space and was given up. The next one is smaller, if there is a smaller one.
     pub fn rest_without_space(&mut self) {
-        self.settled = std::mem::replace(&mut self.takes_small_steps, true);
+        let has_smaller = !self.takes_small_steps && self.fresh.len() >= FRESH_MERGE;
+        self.takes_small_steps |= has_smaller;
+        self.settled = !has_smaller;
     }
 
-    /// Merges are small, and free space at once.
+    /// True while merges out of level 0 take one table at a time.
     pub fn takes_small_steps(&self) -> bool {
         self.takes_small_steps
     }
@@ -160,12 +162,7 @@ impl Levels {
     /// Merge of one table of the oldest run of level 0 into level 1. The whole level at a time needs as much space as it has.
     fn plan_oldest(&self) -> Plan {
         let table = self.fresh.last().and_then(|run| run.first()).expect("a run has tables");
-        let overlapped = self.deep.first().map_or(&[][..], |run| overlapping(run, &table.first, &table.end));
-        Plan {
-            inputs: vec![vec![table.clone()], overlapped.to_vec()],
-            older: self.deep.iter().skip(1).cloned().collect(),
-            target: Target::Level(1),
-        }
+        self.plan_down(0, table.clone())
     }
 
     /// Merge of the next table of a level into the level below.

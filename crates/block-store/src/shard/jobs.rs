@@ -304,6 +304,7 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use crate::shard::Shard;
     use crate::shard::tests::operations::{home, object};
     use crate::shard::tests::{formatted, open, settle, small};
     use device::simulated::Pace;
@@ -313,38 +314,33 @@ mod tests {
     #[test]
     fn read_behind_a_transaction_is_not_made_before_it() {
         let a = object("a", 1);
-        let submit = |tag, change| (tag, Transaction { collection: home(), changes: vec![change] });
+        let change = |shard: &mut Shard, tag, change| {
+            shard.submit(tag, Transaction { collection: home(), changes: vec![change] });
+        };
         let write = |offset, byte, len| {
             let data = vec![byte; len].into();
             Change::Write { object: a.clone(), offset, data }
         };
         let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 3);
         let mut shard = open(&disk, small());
-        for (tag, transaction) in
-            [submit(1, Change::CreateCollection { split_bits: 0 }), submit(2, write(0, 1, device::BLOCK))]
-        {
-            shard.submit(tag, transaction);
-        }
-        settle(&mut shard);
+        change(&mut shard, 1, Change::CreateCollection { split_bits: 0 });
+        change(&mut shard, 2, write(0, 1, device::BLOCK));
         shard.stop();
         settle(&mut shard);
 
         let mut shard = open(&disk, small());
         // It waits for the object's old bytes.
-        let (tag, transaction) = submit(3, write(7, 2, 5));
-        shard.submit(tag, transaction);
+        change(&mut shard, 3, write(7, 2, 5));
         let queries = vec![Query::Data { offset: 0, len: 9 }];
         shard.read(4, ReadRequest { collection: home(), object: a.clone(), queries });
         assert_eq!(shard.jobs.by_ticket.len(), 2, "both wait");
         shard.retry(shard.jobs.next);
-        let answers: Vec<Answer> = settle(&mut shard)
-            .into_iter()
-            .filter_map(|completion| match completion {
-                Completion::Read { tag: 4, answers } => Some(answers.expect("it can be read")),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        assert_eq!(answers, [Answer::Data(vec![1, 1, 1, 1, 1, 1, 1, 2, 2].into())]);
+        let completions = settle(&mut shard);
+        let answers = completions.into_iter().filter_map(|completion| match completion {
+            Completion::Read { tag: 4, answers } => Some(answers.expect("it can be read")),
+            _ => None,
+        });
+        let seen: Vec<Answer> = answers.flatten().collect();
+        assert_eq!(seen, [Answer::Data(vec![1, 1, 1, 1, 1, 1, 1, 2, 2].into())]);
     }
 }

@@ -458,6 +458,14 @@ mod tests {
     }
 
     #[test]
+    fn reserve_is_at_least_as_large_as_the_log() {
+        let reserve = |blocks, log| Space::new(Run::new(0, blocks), log).reserve_blocks();
+        assert_eq!(reserve(100_000, 1500), 2000, "a 50th");
+        assert_eq!(reserve(6000, 768), 768, "the log");
+        assert_eq!(reserve(2000, 768), 500, "data has three quarters");
+    }
+
+    #[test]
     fn tables_are_busy_but_not_stored() {
         let mut space = Space::new(Run::new(8, 100), 0);
         let at = TakeSpace::take(&mut space, 40 << 12, Purpose::Flush).unwrap();

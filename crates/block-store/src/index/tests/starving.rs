@@ -2,6 +2,7 @@
 
 use super::rig::{Rig, small};
 use crate::index::Get;
+use crate::index::levels::Target;
 use device::BLOCK;
 
 /// Works until a flush or a merge waits for space.
@@ -76,6 +77,28 @@ fn starving_merge_gives_space_to_flush() {
         rig.settle();
         let tables: u64 = rig.index.runs().map(|(_, len)| len / BLOCK as u64).sum();
         assert_eq!(rig.space.free.iter().filter(|free| !**free).count() as u64, tables);
+    }
+}
+
+/// The next merge would need as much space as the one that was given up.
+#[test]
+fn starving_merge_of_a_deep_level_is_not_begun_again() {
+    for seed in 0..6 {
+        let mut rig = Rig::new(small(), seed);
+        let is_deep = |rig: &Rig| {
+            let merge = rig.index.background.merge.as_ref();
+            merge.is_some_and(|merge| matches!(merge.plan.target, Target::Level(level) if level > 1))
+        };
+        while !is_deep(&rig) {
+            rig.change_durably(20);
+            while !is_deep(&rig) && rig.turn() {}
+        }
+        starve(&mut rig);
+        rig.settle();
+        assert!(rig.index.background.merge.is_none());
+        rig.space.run_max = usize::MAX;
+        rig.settle();
+        rig.check_all();
     }
 }
 

@@ -13,7 +13,7 @@ mod figures;
 mod log_rot;
 mod model;
 mod moving;
-pub(crate) mod operations;
+pub(super) mod operations;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod reads_and_writes;
