@@ -129,7 +129,10 @@ impl Quorum {
         }
         let last = self.node.raft.raft_log.last_index();
         let is_ready = |(id, state, matched): &&(u64, ProgressState, u64)| {
-            let has_log = *state == ProgressState::Replicate && matched + PROMOTION_LAG_MAX >= last;
+            // An idle member that has caught up by a state stays in the probing state. One that matches nothing waits for
+            // its first state.
+            let has_state = *state != ProgressState::Snapshot && *matched > 0;
+            let has_log = has_state && matched + PROMOTION_LAG_MAX >= last;
             has_log && self.members().learners.contains(id) && self.is_active(*id)
         };
         if let Some((id, ..)) = progress.iter().find(is_ready) {

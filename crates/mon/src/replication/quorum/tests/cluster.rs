@@ -392,6 +392,15 @@ impl Cluster {
         }
     }
 
+    /// Every member's state, for the output of a test that fails.
+    pub fn print(&self) {
+        println!("time {}, {} entries, cut {:?}, {:?}", self.now, self.truth.len(), self.cut, self.members);
+        for (id, node) in &self.nodes {
+            let status = node.quorum.as_ref().map(|quorum| quorum.status());
+            println!("{id}: {} entries, {} reads, {status:?}", node.state.len(), node.reads.len());
+        }
+    }
+
     pub fn run(&mut self, units: u64) {
         (0..units).for_each(|_| self.step());
     }
