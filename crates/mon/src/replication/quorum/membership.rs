@@ -3,6 +3,7 @@
 //! A new member starts as a learner, so that it holds the log before it counts. The leader promotes it by itself. Only
 //! simple changes are proposed; a joint configuration that came with a state is left at once.
 
+use super::planted::{Rule, is_broken};
 use super::record::Members;
 use super::{Event, Quorum, Refused, STATE_RETRY_TICKS, guard};
 use prost::Message as _;
@@ -111,7 +112,7 @@ impl Quorum {
         for (id, state, _) in &progress {
             let peer = self.peers.entry(*id).or_default();
             peer.state_ticks = if *state == ProgressState::Snapshot { peer.state_ticks + 1 } else { 0 };
-            if peer.state_ticks >= STATE_RETRY_TICKS {
+            if peer.state_ticks >= STATE_RETRY_TICKS && !is_broken(Rule::ReportLostState) {
                 peer.state_ticks = 0;
                 self.node.report_snapshot(*id, SnapshotStatus::Failure);
             }
@@ -123,6 +124,9 @@ impl Quorum {
             return;
         }
         if self.members().is_joint() {
+            if is_broken(Rule::LeaveJoint) {
+                return;
+            }
             // The empty change leaves it. A refusal is repeated at the next tick.
             let _ = self.node.propose_conf_change(Vec::new(), ConfChangeV2::default());
             return;

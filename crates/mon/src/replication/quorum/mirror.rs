@@ -4,6 +4,7 @@
 //! (`on_persist_ready`). So the mirror changes at once and [`Mirror::write_since`] makes the disk follow it. Reads of
 //! trimmed entries are errors, never empty lists.
 
+use super::planted::{Rule, is_broken};
 use super::record::{CorruptLog, Members, Position, Record, decode_entry, encode_entry};
 use crate::replication::{Recovered, Write};
 use bytes::Bytes;
@@ -283,7 +284,8 @@ impl Storage for Mirror {
     /// A receiver silently ignores a state whose members lack it, so such a state is never handed out.
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
         let is_usable = self.snapshot.index > 0 && self.snapshot.index >= request_index;
-        if !is_usable || !self.members.contains(to) {
+        let includes_receiver = self.members.contains(to) || is_broken(Rule::StateIncludesReceiver);
+        if !is_usable || !includes_receiver {
             let index = request_index.max(self.snapshot.index + 1);
             self.wanted.borrow_mut().insert(to, index);
             return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));

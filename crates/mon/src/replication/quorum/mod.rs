@@ -15,6 +15,7 @@
 mod guard;
 mod membership;
 mod mirror;
+mod planted;
 mod reads;
 mod record;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use bytes::Bytes;
 use guard::Local;
 use machine::{Random, Tag};
 use mirror::{Mirror, Retention};
+use planted::{Rule, is_broken};
 use prost::Message as _;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
@@ -60,7 +62,8 @@ pub enum Role {
     Candidate,
     /// Waits for a first state. It neither votes nor campaigns.
     Joining,
-    /// Has applied its own removal. It never returns under this id.
+    /// Has applied its own removal. It never leads again, but answers votes for as long as the host lets it: members that
+    /// have not heard of the removal still count it.
     Removed,
 }
 
@@ -282,7 +285,8 @@ impl Quorum {
     pub fn tick(&mut self) {
         self.peers.values_mut().for_each(|peer| peer.silent_ticks += 1);
         // The library panics on an election between the arrival of a state and its write.
-        let may_elect = !self.is_installing() && (!self.is_only_voter() || self.is_persisted());
+        let is_installing = self.is_installing() && !is_broken(Rule::NoElectionWhileInstalling);
+        let may_elect = !is_installing && (!self.is_only_voter() || self.is_persisted());
         if !self.is_removed && !self.is_joining() && may_elect {
             self.node.tick();
             self.tend_members();
@@ -294,9 +298,6 @@ impl Quorum {
     /// A message from the member at the other end of a session. A message that is dropped is as good as lost.
     pub fn receive(&mut self, from: u64, bytes: &[u8]) -> Result<(), Dropped> {
         let message = guard::admit(&self.local(), from, bytes)?;
-        if self.is_removed {
-            return Err(Dropped::WrongRole);
-        }
         self.peers.entry(from).or_default().silent_ticks = 0;
         // An answer of a sender that is no member here is refused; that is the same as a lost message.
         let _ = self.node.step(message);
@@ -307,6 +308,9 @@ impl Quorum {
     /// A session to a member ended, or a new one has begun: messages before this may be lost.
     pub fn reset_session(&mut self, member: u64) {
         let Some(progress) = self.node.raft.prs().get(member) else { return };
+        if is_broken(Rule::ReportLostState) {
+            return;
+        }
         if progress.state == raft::ProgressState::Snapshot {
             self.node.report_snapshot(member, SnapshotStatus::Failure);
         } else {
@@ -542,7 +546,9 @@ impl Quorum {
             let extra = usize::try_from(self.random.below(ELECTION_TICKS as u64)).expect("a small number");
             self.timeout = (ELECTION_TICKS + extra, raft.term, raft.state);
         }
-        raft.set_randomized_election_timeout(self.timeout.0);
+        if !is_broken(Rule::TimeoutFromSeed) {
+            raft.set_randomized_election_timeout(self.timeout.0);
+        }
         if raft.state != StateRole::Leader {
             self.established = None;
         }
@@ -561,7 +567,7 @@ impl Quorum {
             self.send(message);
         }
         for message in ready.take_persisted_messages() {
-            if promises_nothing(&message) {
+            if promises_nothing(&message) || is_broken(Rule::PromiseAfterWrite) {
                 self.send(message);
             } else {
                 self.gathered.messages.push(message);
@@ -645,17 +651,18 @@ impl Quorum {
         self.node.advance_apply_to(last);
         if !self.members().contains(self.member) && !self.is_removed {
             self.is_removed = true;
-            // A leader that is no member panics in the library at its next write.
-            let term = self.node.raft.term;
-            self.node.raft.become_follower(term, 0);
+            if self.is_leader() && !is_broken(Rule::RemovedLeaderStepsDown) {
+                // The others learn that the removal holds. A leader that is no member panics at its next write.
+                self.node.raft.bcast_append();
+                let term = self.node.raft.term;
+                self.node.raft.become_follower(term, 0);
+            }
         }
     }
 
     fn send(&mut self, message: Message) {
-        if !self.is_removed {
-            let bytes = Bytes::from(message.encode_to_vec());
-            self.outcome.send.push((message.to, bytes));
-        }
+        let bytes = Bytes::from(message.encode_to_vec());
+        self.outcome.send.push((message.to, bytes));
     }
 
     /// Asks the host for a state that a member needs.

@@ -6,6 +6,7 @@
 
 use super::Event;
 use super::guard::CONTEXT_LEN;
+use super::planted::{Rule, is_broken};
 
 const RETRY_TICKS: u64 = 4;
 
@@ -58,7 +59,7 @@ impl Reads {
     /// The context of the request to issue now, if any.
     pub(super) fn next_request(&self) -> Option<Vec<u8>> {
         let is_due = match &self.request {
-            Some(request) => request.ticks >= RETRY_TICKS,
+            Some(request) => request.ticks >= RETRY_TICKS && !is_broken(Rule::RetryReads),
             None => !self.waiting.is_empty(),
         };
         is_due.then(|| {

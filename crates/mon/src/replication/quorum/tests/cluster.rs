@@ -57,6 +57,7 @@ pub struct Cluster {
     pub states_installed: usize,
     pub changes: usize,
     pub writes: usize,
+    pub leaders_removed: usize,
     pub is_checked: bool,
 }
 
@@ -95,6 +96,7 @@ impl Cluster {
             states_installed: 0,
             changes: 0,
             writes: 0,
+            leaders_removed: 0,
             is_checked: true,
         };
         for id in &ids {
@@ -253,7 +255,9 @@ impl Cluster {
                 }
             }
             Output::Role(role) => {
-                self.nodes.get_mut(&id).expect("a node").role = role;
+                let before = std::mem::replace(&mut self.nodes.get_mut(&id).expect("a node").role, role);
+                let is_own_removal = role == Role::Removed && matches!(before, Role::Leader { .. });
+                self.leaders_removed += usize::from(is_own_removal);
                 if let Role::Leader { term, .. } = role {
                     self.note(term << 24 ^ id);
                     let leader = *self.leaders.entry(term).or_insert(id);
@@ -442,6 +446,11 @@ impl Cluster {
             self.reset_session(from, to);
             self.reset_session(to, from);
         }
+    }
+
+    /// Every message that is on its way to a member is lost.
+    pub fn lose_messages(&mut self, to: u64) {
+        self.events.retain(|_, event| !matches!(event, Event::Message { to: of, .. } if *of == to));
     }
 
     pub fn reset_session(&mut self, at: u64, to: u64) {

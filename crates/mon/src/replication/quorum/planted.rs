@@ -1,0 +1,53 @@
+//! Rules that the library demands of its host. A test breaks one on purpose and sees its check fail.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// A promise leaves after the write that it rests on.
+    PromiseAfterWrite,
+    /// No election between the arrival of a state and its write.
+    NoElectionWhileInstalling,
+    /// A lost state is reported to the library, which waits for it forever otherwise.
+    ReportLostState,
+    /// A leader that applies its own removal steps down.
+    RemovedLeaderStepsDown,
+    /// A state goes to a member only if its members include that member.
+    StateIncludesReceiver,
+    /// A read that got no answer is asked again.
+    RetryReads,
+    /// Election timeouts come from the seed.
+    TimeoutFromSeed,
+    /// A message is checked before the library sees it.
+    CheckMessages,
+    /// A joint configuration is left.
+    LeaveJoint,
+}
+
+#[cfg(not(test))]
+pub(super) fn is_broken(_: Rule) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(super) use planted::{broken, is_broken};
+
+#[cfg(test)]
+mod planted {
+    use super::Rule;
+    use std::cell::Cell;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
+    }
+
+    pub fn is_broken(rule: Rule) -> bool {
+        BROKEN.get() == Some(rule)
+    }
+
+    /// Runs `check` with a broken rule. `None` when it panicked.
+    pub fn broken<T>(rule: Rule, check: impl FnOnce() -> T) -> Option<T> {
+        BROKEN.set(Some(rule));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        BROKEN.set(None);
+        result.ok()
+    }
+}
