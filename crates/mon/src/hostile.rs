@@ -1,4 +1,10 @@
-//! Bytes of an attacker as an entry of the replicated log: called by the fuzz target and by the replay of its corpus.
+//! Bytes of an attacker as an entry of the replicated log, as a message of the quorum and as a member's disk: called by the
+//! fuzz targets and by the replay of their corpora.
+
+pub use crate::replication::quorum::hostile::{
+    disk as quorum_disk, disk_examples as quorum_disks, message as quorum_message,
+    message_examples as quorum_messages,
+};
 
 use crate::genesis::{FullRatios, Genesis};
 use crate::proposal::{Change, Proposal};

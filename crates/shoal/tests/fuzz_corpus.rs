@@ -45,6 +45,16 @@ fn proposal_corpus_holds() {
 }
 
 #[test]
+fn quorum_message_corpus_holds() {
+    replay("quorum_message", mon::hostile::quorum_message);
+}
+
+#[test]
+fn quorum_disk_corpus_holds() {
+    replay("quorum_disk", mon::hostile::quorum_disk);
+}
+
+#[test]
 fn class_call_corpus_holds() {
     replay("class_call", osd::classes::hostile::call);
 }
@@ -85,6 +95,8 @@ fn write_seeds() {
     write("command_arguments", command_arguments());
     write("mgr_caps", mgr_caps());
     write("proposal", proposals());
+    write("quorum_message", mon::hostile::quorum_messages());
+    write("quorum_disk", mon::hostile::quorum_disks());
     write("class_call", class_calls());
     write("map_step", map_steps());
     write("import_records", import_records());

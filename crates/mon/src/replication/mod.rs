@@ -5,11 +5,9 @@
 //! asked. Nothing here reads a clock or touches a disk: the host writes what it is told ([`Write`]) and says when
 //! that is safe.
 
-mod omni;
 pub mod quorum;
 mod solo;
 
-pub use omni::Quorum as Omni;
 pub use quorum::Quorum;
 pub use solo::Solo;
 

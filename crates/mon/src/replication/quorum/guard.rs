@@ -7,8 +7,8 @@ use super::mirror::Mirror;
 use super::planted::{Rule, is_broken};
 use super::record::{MEMBERS_MAX, Members, NUMBER_MAX, Position};
 use prost::Message as _;
-use raft::{RaftLog, StateRole};
 use raft::eraftpb::{ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType, Snapshot};
+use raft::{RaftLog, StateRole};
 
 /// Upper bound of one message. A state is sent in one message, so this bounds states too.
 pub const MESSAGE_BYTES_MAX: usize = 512 << 20;
@@ -129,7 +129,8 @@ fn check_numbers(kind: MessageType, message: &Message) -> Result<(), Dropped> {
     if (message.term == 0) != is_termless {
         return Err(Dropped::OutOfRange);
     }
-    let is_unused = message.request_snapshot == 0 && message.priority == 0 && message.deprecated_priority == 0;
+    let is_unused =
+        message.request_snapshot == 0 && message.priority == 0 && message.deprecated_priority == 0;
     if is_unused { Ok(()) } else { Err(Dropped::OutOfRange) }
 }
 
@@ -221,7 +222,8 @@ pub(super) fn decode_change(data: &[u8]) -> Option<ConfChangeV2> {
         && change.transition == 0
         && change.context.is_empty()
         && change.changes.iter().all(|single| {
-            ConfChangeType::from_i32(single.change_type).is_some() && (1..=NUMBER_MAX).contains(&single.node_id)
+            ConfChangeType::from_i32(single.change_type).is_some()
+                && (1..=NUMBER_MAX).contains(&single.node_id)
         });
     is_known.then_some(change)
 }

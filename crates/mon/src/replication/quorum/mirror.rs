@@ -85,11 +85,7 @@ impl Mirror {
     }
 
     /// A log of decided entries without terms, as one monitor alone kept it. All become entries of term 1.
-    pub(super) fn convert(
-        members: Members,
-        state: Option<(u64, Bytes)>,
-        entries: Vec<Entry>,
-    ) -> Mirror {
+    pub(super) fn convert(members: Members, state: Option<(u64, Bytes)>, entries: Vec<Entry>) -> Mirror {
         let (index, state) = state.unwrap_or_default();
         let snapshot = Position { index, term: u64::from(index > 0) };
         let commit = entries.last().map_or(index, |entry| entry.index);

@@ -13,6 +13,7 @@
 //! entries that came with it. Without it a restarted monitor would vote under an old configuration.
 
 mod guard;
+pub mod hostile;
 mod membership;
 mod mirror;
 mod planted;
@@ -57,8 +58,13 @@ const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
 pub enum Role {
     /// `is_established` is true once an entry of this term has committed and every earlier one was handed out. Only
     /// then does the leader take proposals.
-    Leader { term: u64, is_established: bool },
-    Follower { leader: Option<u64> },
+    Leader {
+        term: u64,
+        is_established: bool,
+    },
+    Follower {
+        leader: Option<u64>,
+    },
     Candidate,
     /// Waits for a first state. It neither votes nor campaigns.
     Joining,
@@ -71,16 +77,31 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// An entry that holds for good. Indices ascend, with gaps where the quorum's own entries are.
-    Committed { index: u64, entry: Bytes },
+    Committed {
+        index: u64,
+        entry: Bytes,
+    },
     /// A state from the leader, durable here. It replaces the host's state.
-    Installed { index: u64, state: Bytes },
+    Installed {
+        index: u64,
+        state: Bytes,
+    },
     /// The members as of `index`.
-    Members { index: u64, members: Members },
+    Members {
+        index: u64,
+        members: Members,
+    },
     Role(Role),
     /// The host's state includes everything that was acknowledged before the read was asked.
-    Readable { read: u64, index: u64 },
+    Readable {
+        read: u64,
+        index: u64,
+    },
     /// A member lacks entries that are trimmed. The host answers with [`Quorum::snapshot`] of its present state.
-    StateWanted { member: u64, index: u64 },
+    StateWanted {
+        member: u64,
+        index: u64,
+    },
 }
 
 /// The output of all calls since the last one of [`Quorum::take`].
@@ -287,7 +308,8 @@ impl Quorum {
         // The library panics on an election between the arrival of a state and its write.
         let is_installing = self.is_installing() && !is_broken(Rule::NoElectionWhileInstalling);
         let may_elect = !is_installing && (!self.is_only_voter() || self.is_persisted());
-        if !self.is_removed && !self.is_joining() && may_elect {
+        // A removed member's clock goes on: it would refuse every vote within its last leader's lease.
+        if !self.is_joining() && may_elect {
             self.node.tick();
             self.tend_members();
         }
@@ -507,7 +529,13 @@ impl Quorum {
         match self.is_leader() {
             true => others.map(|(_, progress)| progress.matched + 1).min().unwrap_or(u64::MAX),
             // Any of the others may be behind; the bounds of the mirror decide.
-            false => if others.count() == 0 { u64::MAX } else { 0 },
+            false => {
+                if others.count() == 0 {
+                    u64::MAX
+                } else {
+                    0
+                }
+            }
         }
     }
 
@@ -701,7 +729,13 @@ fn promises_nothing(message: &Message) -> bool {
     use MessageType::*;
     matches!(
         MessageType::from_i32(message.msg_type),
-        Some(MsgHeartbeatResponse | MsgRequestPreVote | MsgRequestPreVoteResponse | MsgReadIndex | MsgReadIndexResp)
+        Some(
+            MsgHeartbeatResponse
+                | MsgRequestPreVote
+                | MsgRequestPreVoteResponse
+                | MsgReadIndex
+                | MsgReadIndexResp
+        )
     )
 }
 

@@ -92,7 +92,8 @@ impl Reads {
         let Some(rest) = context.strip_prefix(&self.member.to_le_bytes()) else { return };
         let Some(serial) = rest.strip_prefix(&self.incarnation.to_le_bytes()) else { return };
         let Ok(serial) = serial.try_into().map(u64::from_le_bytes) else { return };
-        let is_current = |request: &mut Request| (request.serial_first..=request.serial_last).contains(&serial);
+        let is_current =
+            |request: &mut Request| (request.serial_first..=request.serial_last).contains(&serial);
         if let Some(request) = self.request.take_if(is_current) {
             self.confirmed.extend(request.reads.into_iter().map(|read| (index, read)));
         }

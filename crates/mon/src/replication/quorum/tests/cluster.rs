@@ -147,7 +147,8 @@ impl Cluster {
         }
         let is_written = self.random.below(2) == 0;
         let of_node = |event: &Event| matches!(event, Event::Written { id: of, .. } if *of == id);
-        let keys: Vec<_> = self.events.iter().filter(|(_, event)| of_node(event)).map(|(key, _)| *key).collect();
+        let keys: Vec<_> =
+            self.events.iter().filter(|(_, event)| of_node(event)).map(|(key, _)| *key).collect();
         for key in keys {
             let Some(Event::Written { life, write, .. }) = self.events.remove(&key) else { continue };
             if is_written && life == node.life {
@@ -261,7 +262,10 @@ impl Cluster {
                 if let Role::Leader { term, .. } = role {
                     self.note(term << 24 ^ id);
                     let leader = *self.leaders.entry(term).or_insert(id);
-                    assert!(!self.is_checked || leader == id, "two leaders in term {term}: {leader} and {id}");
+                    assert!(
+                        !self.is_checked || leader == id,
+                        "two leaders in term {term}: {leader} and {id}"
+                    );
                 }
             }
             Output::Readable { read, index } => {
@@ -311,9 +315,9 @@ impl Cluster {
 
     pub fn leader(&self) -> Option<u64> {
         let is_leader = |node: &Node| {
-            node.quorum.as_ref().is_some_and(|quorum| {
-                matches!(quorum.role(), Role::Leader { is_established: true, .. })
-            })
+            node.quorum
+                .as_ref()
+                .is_some_and(|quorum| matches!(quorum.role(), Role::Leader { is_established: true, .. }))
         };
         let of_term = |node: &Node| match node.role {
             Role::Leader { term, .. } => term,

@@ -128,12 +128,12 @@ impl Cluster {
         let is_up = |id: &u64| self.nodes.get(id).is_some_and(|node| node.quorum.is_some());
         let reaches = |a: u64, b: u64| a == b || !(self.cut.contains(&(a, b)) || self.cut.contains(&(b, a)));
         (0u32..1 << voters.len()).any(|set| {
-            let near: Vec<u64> = (0..voters.len()).filter(|at| set >> at & 1 == 1).map(|at| voters[at]).collect();
+            let near: Vec<u64> =
+                (0..voters.len()).filter(|at| set >> at & 1 == 1).map(|at| voters[at]).collect();
             let are_connected = near.iter().all(|a| is_up(a) && near.iter().all(|b| reaches(*a, *b)));
             // A member that has not heard of a change counts votes by the members before it.
-            let is_majority = |voters: &[u64]| {
-                near.iter().filter(|id| voters.contains(id)).count() > voters.len() / 2
-            };
+            let is_majority =
+                |voters: &[u64]| near.iter().filter(|id| voters.contains(id)).count() > voters.len() / 2;
             let known = |id: &u64| self.nodes[id].quorum.as_ref().map(|quorum| &quorum.members().voters[..]);
             are_connected && is_majority(voters) && near.iter().all(|id| known(id).is_some_and(is_majority))
         })

@@ -47,7 +47,13 @@ fn cut_off_member_gets_entries_trimmed_meanwhile() {
     for (seed, retained) in [(1, 8), (2, 0), (3, 0), (4, 2)] {
         let mut cluster = whole(seed, 3);
         let leader = cluster.leader().expect("a leader");
-        let [cut_off, third] = if leader == 1 { [2, 3] } else if leader == 2 { [3, 1] } else { [1, 2] };
+        let [cut_off, third] = if leader == 1 {
+            [2, 3]
+        } else if leader == 2 {
+            [3, 1]
+        } else {
+            [1, 2]
+        };
         for id in 1..=3 {
             cluster.quorum(id).set_retention(retained, 1 << 20);
         }
@@ -56,7 +62,8 @@ fn cut_off_member_gets_entries_trimmed_meanwhile() {
         // Everybody gets the fifth entry; the cut comes before the news that it holds.
         cluster.propose_everywhere();
         let last = cluster.quorum(leader).status().last;
-        let has_it = |cluster: &Cluster| cluster.nodes[&cut_off].disk.entries.iter().any(|(index, _)| *index == last);
+        let has_it =
+            |cluster: &Cluster| cluster.nodes[&cut_off].disk.entries.iter().any(|(index, _)| *index == last);
         assert!(cluster.run_until(UNITS, has_it));
         cluster.isolate(cut_off);
         assert!(cluster.run_until(UNITS, |cluster| cluster.truth.len() == 5));
@@ -89,7 +96,10 @@ fn one_member_grows_to_five_and_shrinks_to_one() {
         cluster.quorum(leader).add_learner(id).expect("a free id");
         cluster.add_node(id, Recovered::default());
         cluster.settle(leader);
-        assert!(cluster.run_until(UNITS, |cluster| cluster.members.1.voters.contains(&id)), "member {id} votes");
+        assert!(
+            cluster.run_until(UNITS, |cluster| cluster.members.1.voters.contains(&id)),
+            "member {id} votes"
+        );
         commit(&mut cluster, 5);
     }
     assert!(cluster.run_until(UNITS, Cluster::is_whole));
@@ -142,7 +152,8 @@ fn solo_disk(has_snapshot: bool) -> (Recovered, Vec<Applied>) {
     let entries = |from: usize| state[from..].iter().map(|(index, of)| (*index, value(*of))).collect();
     if has_snapshot {
         // The trim of entries 5 and 6 was cut short.
-        let write = Write { snapshot: Some((6, encode(&state[..6]))), entries: entries(4), ..Write::default() };
+        let write =
+            Write { snapshot: Some((6, encode(&state[..6]))), entries: entries(4), ..Write::default() };
         disk.apply(write);
     } else {
         disk.apply(Write { entries: entries(0), ..Write::default() });
@@ -200,7 +211,11 @@ fn member_alone_shares_writes_and_holds_after_them() {
     // The vote and the empty entry of the first term.
     let (tag, write) = quorum.take().write.expect("a write");
     assert_eq!(write.entries.len(), 1);
-    assert_eq!(quorum.propose(Bytes::from_static(b"a")), Err(Refused::NotLeader), "the barrier has not committed");
+    assert_eq!(
+        quorum.propose(Bytes::from_static(b"a")),
+        Err(Refused::NotLeader),
+        "the barrier has not committed"
+    );
     quorum.on_written(tag);
     let events = quorum.take().events;
     assert_eq!(events, [Event::Role(Role::Leader { term: 2, is_established: true })]);
@@ -249,7 +264,13 @@ fn wiped_member_never_votes_under_its_old_id() {
     let mut cluster = whole(12, 3);
     commit(&mut cluster, 3);
     let leader = cluster.leader().expect("a leader");
-    let [wiped, other] = if leader == 1 { [2, 3] } else if leader == 2 { [3, 1] } else { [1, 2] };
+    let [wiped, other] = if leader == 1 {
+        [2, 3]
+    } else if leader == 2 {
+        [3, 1]
+    } else {
+        [1, 2]
+    };
     cluster.crash(wiped);
     let node = cluster.nodes.get_mut(&wiped).expect("a node");
     node.disk = Recovered::default();
