@@ -28,10 +28,10 @@ pub(super) fn is_broken(_: Rule) -> bool {
 }
 
 #[cfg(test)]
-pub(super) use planted::{broken, is_broken};
+pub(super) use switch::{broken, is_broken};
 
 #[cfg(test)]
-mod planted {
+mod switch {
     use super::Rule;
     use std::cell::Cell;
 

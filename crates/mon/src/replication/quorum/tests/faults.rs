@@ -4,6 +4,7 @@
 
 use super::cluster::Cluster;
 use crate::replication::Recovered;
+use crate::replication::quorum::planted::{Rule, broken};
 
 const SEEDS: std::ops::Range<u64> = 0..24;
 const ROUNDS: u64 = 8;
@@ -79,7 +80,7 @@ impl Cluster {
         let ids = self.ids();
         let id = self.pick(&ids);
         let other = self.pick(&ids);
-        match self.random.below(12) {
+        match self.random.below(14) {
             0 => self.crash(id),
             1 => {
                 self.crash(id);
@@ -115,9 +116,25 @@ impl Cluster {
                     self.nodes.get_mut(id).expect("a node").tick_every = tick_every;
                 }
             }
-            _ => {
+            11 => {
                 ids.iter().for_each(|id| self.crash(*id));
                 ids.iter().for_each(|id| self.start(*id));
+            }
+            // A storm of crashes over slow disks: writes that were never reported are lost again and again.
+            _ => {
+                for _ in 0..15 {
+                    for id in &ids {
+                        self.nodes.get_mut(id).expect("a node").disk_units_max = 4 + self.random.below(60);
+                    }
+                    let units = 20 + self.random.below(120);
+                    self.work(units, 0);
+                    for id in &ids {
+                        if self.random.below(2) == 0 {
+                            self.crash(*id);
+                            self.start(*id);
+                        }
+                    }
+                }
             }
         }
         self.loss_percent == 0 && self.has_connected_majority()
@@ -293,6 +310,14 @@ fn equal_seeds_give_equal_traces() {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
     assert_ne!(run(1).trace, run(5).trace);
+}
+
+/// The driver is worth something only if it sees a member that breaks its promises.
+#[test]
+fn promises_sent_early_are_seen() {
+    let seen = SEEDS.filter(|seed| broken(Rule::PromiseAfterWrite, || run(*seed)).is_none()).count();
+    println!("{seen} of {SEEDS:?} seeds failed");
+    assert!(seen > 2, "votes and acknowledgements that a crash forgets went unnoticed");
 }
 
 /// Damaged messages may confuse the members, but never stop one.

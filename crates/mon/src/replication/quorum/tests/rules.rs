@@ -4,7 +4,9 @@ use super::cluster::Cluster;
 use crate::replication::Recovered;
 use crate::replication::quorum::planted::{Rule, broken};
 use crate::replication::quorum::record::{Position, Record};
-use crate::replication::quorum::{Dropped, ELECTION_TICKS, Event, Members, Outcome, Quorum, Role};
+use crate::replication::quorum::{
+    CorruptLog, Dropped, ELECTION_TICKS, Event, Members, Outcome, Quorum, Role,
+};
 use bytes::Bytes;
 use machine::Random;
 use prost::Message as _;
@@ -78,6 +80,64 @@ fn rule_1_promises_follow_their_write() {
     };
     assert!(holds());
     assert_eq!(broken(Rule::PromiseAfterWrite, holds), Some(false));
+}
+
+/// A state that replaces a longer log leaves that log's end on the disk. It must not come back.
+#[test]
+fn overruled_entries_stay_dead_after_a_restart() {
+    let mut disk = Recovered::default();
+    disk.apply(Quorum::format(&[1, 2, 3], Bytes::new()));
+    let mut quorum = Quorum::recover(2, 1, disk.clone(), Random::from_number(1)).expect("a new disk");
+    for message in [append(5, (1, 1), &[b"a", b"b", b"c", b"d", b"e", b"f"]), state_message(6, 4, &[1, 2, 3])]
+    {
+        let (tag, write) = receive(&mut quorum, &message).expect("valid").write.expect("a write");
+        disk.apply(write);
+        quorum.on_written(tag);
+        quorum.take();
+    }
+    assert_eq!(disk.entries.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [5, 6, 7]);
+    let mut quorum = Quorum::recover(2, 2, disk.clone(), Random::from_number(1)).expect("its own disk");
+    assert_eq!((quorum.status().last, quorum.status().applied), (4, 4));
+    let outcome = receive(&mut quorum, &append(6, (4, 6), &[b"g"])).expect("valid entries");
+    disk.apply(outcome.write.expect("a write").1);
+    assert_eq!(disk.entries.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [5]);
+}
+
+#[test]
+fn corrupt_disk_is_refused() {
+    let mut good = Recovered::default();
+    good.apply(Quorum::format(&[1], Bytes::new()));
+    let recover = |disk: Recovered| Quorum::recover(1, 1, disk, Random::from_number(1)).err();
+    assert_eq!(recover(good.clone()), None);
+    let mut newer = good.clone();
+    let mut vote = good.vote.clone().expect("a record").to_vec();
+    // The version that a reader must know at least.
+    vote[1] = 9;
+    newer.vote = Some(vote.into());
+    assert!(matches!(recover(newer), Some(CorruptLog::Unreadable(_))));
+    let lost_state = Recovered { snapshot: None, ..good.clone() };
+    assert!(matches!(recover(lost_state), Some(CorruptLog::Contradiction(_))));
+    let record = Record {
+        term: 2,
+        commit: 2,
+        last: 3,
+        base: Position { index: 1, term: 1 },
+        snapshot: Position { index: 1, term: 1 },
+        members: Members::of_voters(&[1]),
+        ..Record::default()
+    };
+    let entry = Bytes::from_static(b"\x01\x00\x02\0\0\0\0\0\0\0a");
+    let with =
+        |entries: Vec<(u64, Bytes)>| Recovered { vote: Some(record.to_bytes()), entries, ..good.clone() };
+    assert_eq!(recover(with(vec![(2, entry.clone()), (3, entry.clone())])), None);
+    for entries in [
+        vec![(2, entry.clone())],
+        vec![(3, entry.clone())],
+        vec![(2, entry.clone()), (3, Bytes::from_static(b"\x02"))],
+        vec![(2, entry.clone()), (3, Bytes::from_static(b"\x01\x00\x01\0\0\0\0\0\0\0a"))],
+    ] {
+        assert!(recover(with(entries.clone())).is_some(), "{entries:?}");
+    }
 }
 
 #[test]
