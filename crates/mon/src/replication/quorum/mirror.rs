@@ -204,7 +204,7 @@ impl Mirror {
         let record = Record {
             term: self.hard.term,
             vote: self.hard.vote,
-            commit: self.hard.commit,
+            commit: if is_broken(Rule::CommitWithEntries) { self.snapshot.index } else { self.hard.commit },
             base: self.base,
             last: self.last(),
             snapshot: self.snapshot,

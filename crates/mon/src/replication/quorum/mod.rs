@@ -715,6 +715,9 @@ impl Quorum {
         match self.reads.next_request().filter(|_| has_leader) {
             Some(context) => {
                 self.reads.on_issued();
+                if is_broken(Rule::ConfirmReads) {
+                    self.reads.on_confirmed(&context, self.node.raft.raft_log.committed);
+                }
                 self.node.read_index(context);
                 true
             }

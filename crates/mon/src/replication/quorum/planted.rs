@@ -12,6 +12,10 @@ pub(super) enum Rule {
     RemovedLeaderStepsDown,
     /// A state goes to a member only if its members include that member.
     StateIncludesReceiver,
+    /// The commit index is written with the entries that came with it.
+    CommitWithEntries,
+    /// A read is answered after a majority confirmed the leader.
+    ConfirmReads,
     /// A read that got no answer is asked again.
     RetryReads,
     /// Election timeouts come from the seed.

@@ -128,6 +128,25 @@ fn removed_member_hears_of_it_and_stops() {
     assert_eq!(cluster.quorum(leader).add_learner(gone), Err(Refused::UsedId { id: gone, free: 4 }));
 }
 
+/// Only the removed member has heard that its removal holds. Without its vote the other would wait for it forever.
+#[test]
+fn removed_member_votes_for_one_that_has_not_heard() {
+    let mut cluster = whole(13, 2);
+    cluster.run(100);
+    let leader = cluster.leader().expect("a leader");
+    let gone = 3 - leader;
+    cluster.quorum(leader).remove(gone).expect("a follower");
+    cluster.settle(leader);
+    assert!(cluster.run_until(UNITS, |cluster| cluster.nodes[&gone].role == Role::Removed));
+    // The commit index is on the leader's disk only with later entries.
+    cluster.crash(leader);
+    cluster.start(leader);
+    assert_eq!(cluster.quorum(leader).members().voters, [1, 2]);
+    assert!(cluster.run_until(UNITS, |cluster| cluster.leader() == Some(leader)));
+    assert_eq!(cluster.quorum(leader).members().voters, [leader]);
+    commit(&mut cluster, 1);
+}
+
 #[test]
 fn cut_off_leader_steps_down_and_loses_nothing() {
     let mut cluster = whole(7, 3);
