@@ -1,5 +1,8 @@
 //! The seam between the monitor and what makes its log durable and agreed upon.
 //!
+//! [`Quorum`] is the log of one or more monitors, [`Solo`] that of one monitor alone, on which the monitor still runs. Both
+//! write through [`Write`], and a quorum starts from a disk that `Solo` wrote.
+//!
 //! `propose` hands in an entry; entries come back from [`Replication::take`] in one order, the same on every
 //! monitor, when they are durable where they must be. The monitor applies them and only then answers whoever
 //! asked. Nothing here reads a clock or touches a disk: the host writes what it is told ([`Write`]) and says when
@@ -17,7 +20,7 @@ use machine::Tag;
 /// One atomic write to the disk, in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Write {
-    /// The consensus's own small record (who was voted for, what is committed). Replaces the one before.
+    /// The quorum's hard record: term, vote, commit index, bounds of the log, members. Replaces the one before.
     pub vote: Option<Bytes>,
     /// Entries by number. One that is there already under the same number is replaced, and those after it go.
     pub entries: Vec<(u64, Bytes)>,
@@ -32,7 +35,8 @@ pub struct Write {
 pub struct Recovered {
     pub vote: Option<Bytes>,
     pub snapshot: Option<(u64, Bytes)>,
-    /// In order, without gaps, starting after the snapshot (or before it, where trimming was cut short).
+    /// In order, without gaps, starting after the snapshot, or before it for members that are behind. Entries beyond the
+    /// last one that the hard record names were overruled.
     pub entries: Vec<(u64, Bytes)>,
 }
 

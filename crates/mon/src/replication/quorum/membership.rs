@@ -4,7 +4,7 @@
 //! simple changes are proposed; a joint configuration that came with a state is left at once.
 
 use super::planted::{Rule, is_broken};
-use super::record::Members;
+use super::record::{Members, NUMBER_MAX};
 use super::{Event, Quorum, Refused, STATE_RETRY_TICKS, guard};
 use prost::Message as _;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2};
@@ -20,6 +20,9 @@ impl Quorum {
         let members = self.members();
         if members.contains(id) {
             return Err(Refused::IsMember(id));
+        }
+        if id > NUMBER_MAX {
+            return Err(Refused::BadId(id));
         }
         if id <= members.id_max {
             return Err(Refused::UsedId { id, free: members.id_max + 1 });

@@ -35,7 +35,7 @@ use prost::Message as _;
 use raft::eraftpb::{Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 use reads::Reads;
-use record::{Position, Record, new_entry};
+use record::{NUMBER_MAX, Position, Record, new_entry};
 use std::collections::BTreeMap;
 
 /// Ticks without a leader's message after which a member campaigns; its own timeout is between this and twice as many.
@@ -131,6 +131,8 @@ pub enum Refused {
     IsMember(u64),
     #[error("member id {id} was used before; the lowest free id is {free}")]
     UsedId { id: u64, free: u64 },
+    #[error("{0} is out of the range of member ids")]
+    BadId(u64),
     #[error("member {0} is no member")]
     NoMember(u64),
     #[error("member {0} has no vote yet; retry when it has caught up")]
@@ -250,6 +252,9 @@ impl Quorum {
         disk: Recovered,
         random: Random,
     ) -> Result<Quorum, CorruptLog> {
+        if member == 0 || member > NUMBER_MAX {
+            return Err(CorruptLog::Contradiction("a member's id is out of range"));
+        }
         let is_empty = disk.snapshot.is_none() && disk.entries.is_empty();
         let (mirror, is_converted) = match &disk.vote {
             Some(vote) => (Mirror::recover(Record::from_bytes(vote)?, disk)?, false),
