@@ -194,6 +194,11 @@ impl Identity {
         Capabilities::Text(codec::Reader::new(&self.proof.caps).string().unwrap_or_default())
     }
 
+    /// `auth none`: the name is the peer's own word.
+    pub fn is_unproved(&self) -> bool {
+        self.proof.method == Method::None
+    }
+
     /// Nothing is proved yet.
     pub fn is_unknown(&self) -> bool {
         self.role == EntityKind(0)

@@ -2,9 +2,8 @@
 
 use crate::auth_entity::AuthEntity;
 use crate::proposal::{Change, Proposal, SealedStep};
-use crate::replication::Write;
-use crate::state::GLOBAL_ID_MIN;
-use codec::{Encode, Features};
+use crate::replication::{Identity, Quorum, Write};
+use crate::state::{GLOBAL_ID_MIN, State};
 use machine::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,11 +47,23 @@ pub const RELEASE: Release = Release::TENTACLE;
 /// The clusters' own entities that stock makes: each may make keys of one kind.
 const BOOTSTRAP: [&str; 6] = ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"];
 
+/// A disk's mark.
+pub(crate) fn random_uuid(random: &mut Random) -> Uuid {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    Uuid(bytes)
+}
+
 impl Genesis {
-    /// The first write of every monitor's disk, before its first start.
-    pub fn write(&self, now: UTime, random: &mut Random) -> Write {
-        let entry = self.proposal(now, random).to_vec(Features::ALL);
-        Write { entries: vec![(1, entry.into())], ..Write::default() }
+    /// The first write of the disk of the monitor `name`, before its first start. With random numbers from the same start, each
+    /// of the first monitors gets the same state.
+    pub fn write(&self, name: &str, now: UTime, random: &mut Random) -> Write {
+        let mut state = State::default();
+        state.apply(&self.proposal(now, random));
+        let members: Vec<u64> = state.members.iter().map(|(_, member)| member.id).collect();
+        let own = state.members.get(name);
+        let identity = own.map(|member| Identity { member: member.id, disk: member.disk });
+        Write { identity, ..Quorum::format(&members, state.snapshot()) }
     }
 
     pub fn proposal(&self, now: UTime, random: &mut Random) -> Proposal {
@@ -68,10 +79,13 @@ impl Genesis {
             let caps = [("mon".to_owned(), format!("allow profile bootstrap-{kind}"))].into();
             changes.push(Change::AuthSet { name, entity: AuthEntity::new(key, caps) });
         }
+        for (name, _) in &self.monitors {
+            changes.push(Change::MonDisk { name: name.clone(), disk: random_uuid(random) });
+        }
         for (name, entity) in &self.entities {
             changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
         }
-        Proposal { at: now, changes }
+        Proposal { at: now, base: Some(0), changes }
     }
 
     fn monmap(&self, now: UTime) -> MonMap {
@@ -175,10 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn the_written_entry_is_the_proposal() {
-        let (now, genesis) = (UTime { sec: 5, nsec: 0 }, genesis());
-        let write = genesis.write(now, &mut Random::from_number(1));
-        let decoded: Proposal = codec::decode_exact(&write.entries[0].1).unwrap();
-        assert_eq!(decoded, genesis.proposal(now, &mut Random::from_number(1)));
+    fn the_first_disks_have_one_state_and_numbers_of_their_own() {
+        let monitors = ["a", "b", "c"].map(|name| (name.to_owned(), EntityAddrVec::default())).to_vec();
+        let genesis = Genesis { monitors, ..genesis() };
+        let disk = |name| genesis.write(name, UTime { sec: 5, nsec: 0 }, &mut Random::from_number(1));
+        let (a, c) = (disk("a"), disk("c"));
+        assert_eq!((&a.snapshot, &a.vote), (&c.snapshot, &c.vote));
+        let state: State = codec::decode_exact(&a.snapshot.unwrap().1).unwrap();
+        let identity = c.identity.unwrap();
+        assert_eq!((identity.member, identity.disk), (3, state.members.get("c").unwrap().disk));
+        assert_ne!(Some(identity.disk), a.identity.map(|identity| identity.disk));
     }
 }

@@ -23,6 +23,8 @@ fn check(severity: HealthStatus, summary: String, detail: Vec<String>) -> Health
 pub fn checks(state: &State, reports: &Reports, situation: &Situation, options: &MonOptions) -> Checks {
     let mut out = reports.health.clone();
     monitors(state, situation, &mut out);
+    clocks(situation, options, &mut out);
+    disks(situation, options, &mut out);
     osds(state.osdmap(), options, &mut out);
     stalls(&situation.stalls, &mut out);
     orphans(state.osdmap(), &mut out);
@@ -66,6 +68,52 @@ fn monitors(state: &State, situation: &Situation, out: &mut Checks) {
     if mgr.epoch > 0 && !mgr.available && mgr.active_gid == 0 {
         let summary = "no active mgr".to_owned();
         out.insert("MGR_DOWN".into(), check(HealthStatus::WARN, summary, Vec::new()));
+    }
+}
+
+/// Clocks of monitors that differ from the leader's.
+fn clocks(situation: &Situation, options: &MonOptions, out: &mut Checks) {
+    let allowed = options.clock_drift_allowed;
+    let off = situation.skews.iter().filter(|(_, skew)| skew.skew.abs() > allowed);
+    let (names, detail): (Vec<String>, Vec<String>) = off
+        .map(|(name, skew)| {
+            let (off, latency) = (skew.skew.abs(), skew.latency);
+            (
+                format!("mon.{name}"),
+                format!("mon.{name} clock skew {off:.6}s > max {allowed}s (latency {latency:.6}s)"),
+            )
+        })
+        .unzip();
+    if !detail.is_empty() {
+        let summary = format!("clock skew detected on {}", names.join(", "));
+        out.insert("MON_CLOCK_SKEW".into(), check(HealthStatus::WARN, summary, detail));
+    }
+}
+
+/// Monitors whose disk is nearly full.
+fn disks(situation: &Situation, options: &MonOptions, out: &mut Checks) {
+    let (mut low, mut very_low) = (Vec::new(), Vec::new());
+    for (name, (total, available)) in &situation.disks {
+        let Some(percent) = (available * 100).checked_div(*total) else { continue };
+        let is_below = |limit: i64| (percent as i64) < limit;
+        if is_below(options.data_avail_crit) {
+            very_low.push((name.as_str(), percent));
+        } else if is_below(options.data_avail_warn) {
+            low.push((name.as_str(), percent));
+        }
+    }
+    for (code, found, how, severity) in [
+        ("MON_DISK_CRIT", very_low, "very low", HealthStatus::ERR),
+        ("MON_DISK_LOW", low, "low", HealthStatus::WARN),
+    ] {
+        if found.is_empty() {
+            continue;
+        }
+        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+        let (mons, are) = (plural(names.len(), "mon", "mons"), plural(names.len(), "is", "are"));
+        let summary = format!("{mons} {} {are} {how} on available space", names.join(","));
+        let detail = found.iter().map(|(name, percent)| format!("mon.{name} has {percent}% avail")).collect();
+        out.insert(code.into(), check(severity, summary, detail));
     }
 }
 

@@ -7,6 +7,7 @@
 //!   watch over OSDs and managers. What it decides becomes a proposal.
 //! - [`commands`] is the table of commands; [`caps`] who may use them; [`health`] what is wrong.
 
+pub mod answered;
 pub mod auth_entity;
 pub mod caps;
 pub mod commands;

@@ -9,6 +9,11 @@ option_set! {
         allow_insecure_global_id_reclaim: bool = "auth_allow_insecure_global_id_reclaim",
         allow_pool_delete: bool = "mon_allow_pool_delete",
         allow_pool_size_one: bool = "mon_allow_pool_size_one",
+        /// Seconds.
+        clock_drift_allowed: f64 = "mon_clock_drift_allowed",
+        /// Percentages of the file system.
+        data_avail_crit: i64 = "mon_data_avail_crit",
+        data_avail_warn: i64 = "mon_data_avail_warn",
         auth_ticket_ttl: Duration = "auth_mon_ticket_ttl",
         service_ticket_ttl: Duration = "auth_service_ticket_ttl",
         mgr_beacon_grace: Duration = "mon_mgr_beacon_grace",

@@ -3,6 +3,7 @@
 //! A proposal holds finished values. The proposer has drawn the random keys, read the clock and chosen the
 //! ids. Applying it needs only the state before, so replicas stay equal.
 
+use crate::answered::Given;
 use crate::auth_entity::AuthEntity;
 use crate::config_target::ConfigChange;
 use bytes::Bytes;
@@ -10,13 +11,16 @@ use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::cephx::RotatingKeys;
-use wire::types::{AuthName, EntityKind, LogEntry, MgrMap, MonMap, OsdMapIncremental, PgId, UTime};
+use wire::types::{AuthName, EntityKind, LogEntry, MgrMap, MonMap, OsdMapIncremental, PgId, UTime, Uuid};
 
 /// Changes that happen together, or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// Wall time at the proposer.
     pub at: UTime,
+    /// The version of the state that it was made for; it changes no other. `None`: of a cluster from before there were
+    /// several monitors.
+    pub base: Option<u64>,
     pub changes: Vec<Change>,
 }
 
@@ -100,6 +104,12 @@ changes! {
     19 OsdMapFloor { epoch: u32 },
     /// No OSD has made the PG in an interval before this epoch: it begins there.
     20 PgUnborn { pg: PgId, since: u32 },
+    /// A monitor that had no disk yet has come with this one.
+    21 MonDisk { name: String, disk: Uuid },
+    /// A monitor has lost its disk: with its new one it is another member of the log.
+    22 MonReplaced { name: String, disk: Uuid },
+    /// The answer to the command that this proposal carries out.
+    23 Answered { given: Given },
 }
 
 impl Change {
@@ -110,9 +120,10 @@ impl Change {
 
 impl Encode for Proposal {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             w.put(&self.at);
             w.put(&self.changes);
+            w.put(&self.base);
         });
     }
 }
@@ -120,6 +131,9 @@ impl Encode for Proposal {
 impl Decode for Proposal {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.envelope("proposal", 1, |r, _| Ok(Proposal { at: r.get()?, changes: r.get()? }))
+        r.envelope("proposal", 2, |r, version| {
+            let (at, changes) = (r.get()?, r.get()?);
+            Ok(Proposal { at, changes, base: if version >= 2 { r.get()? } else { None } })
+        })
     }
 }

@@ -26,6 +26,13 @@ pub struct Stall {
     pub core: Duration,
 }
 
+/// The clock of another monitor less ours, and the time for a message there and back, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Skew {
+    pub skew: f64,
+    pub latency: f64,
+}
+
 /// The answering monitor's own situation: time, name, quorum, sessions, stalls that OSDs tell it of.
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
@@ -37,9 +44,16 @@ pub struct Situation {
     pub election_epoch: u64,
     /// Ranks.
     pub quorum: Vec<usize>,
-    pub leader: usize,
+    /// The leader's rank. `None`: no leader is known.
+    pub leader: Option<usize>,
+    /// This monitor's part, as `mon_status` calls it: leader, peon, electing, probing (it has no number), synchronizing.
+    pub part: &'static str,
     pub quorum_age_s: u64,
     /// Number of sessions by kind and features, for `ceph features`.
     pub peers: BTreeMap<(&'static str, u64), usize>,
     pub stalls: BTreeMap<i32, Stall>,
+    /// Clocks of the other monitors that speak to this one.
+    pub skews: BTreeMap<String, Skew>,
+    /// Size of the file system of each monitor's data, and what is free there. This monitor's is among them.
+    pub disks: BTreeMap<String, (u64, u64)>,
 }

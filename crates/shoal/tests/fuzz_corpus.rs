@@ -186,7 +186,7 @@ fn proposals() -> Vec<Vec<u8>> {
             Change::PgCreated { pg: PgId { pool: 1, seed: 0 } },
         ],
     ];
-    changes.into_iter().map(|changes| Proposal { at, changes }.to_vec(Features::ALL)).collect()
+    changes.into_iter().map(|changes| Proposal { at, base: None, changes }.to_vec(Features::ALL)).collect()
 }
 
 fn class_calls() -> Vec<Vec<u8>> {

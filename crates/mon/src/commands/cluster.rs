@@ -3,6 +3,7 @@
 use super::{Answer, Command, Ctx, Outcome, commands};
 use crate::health;
 use crate::proposal::Change;
+use crate::situation::Skew;
 use command::errno::ENOENT;
 use command::{Format, Json, object};
 use std::collections::BTreeMap;
@@ -223,13 +224,32 @@ fn features(ctx: &mut Ctx<'_>) -> Outcome {
 }
 
 fn time_sync_status(ctx: &mut Ctx<'_>) -> Outcome {
-    let json = object! {
-        "timechecks" => object! {
+    let allowed = ctx.options.clock_drift_allowed;
+    let mut skews: BTreeMap<&str, Skew> =
+        ctx.situation.skews.iter().map(|(name, skew)| (name.as_str(), *skew)).collect();
+    if !skews.is_empty() {
+        skews.insert(&ctx.situation.name, Skew { skew: 0.0, latency: 0.0 });
+    }
+    let rows = skews.iter().map(|(name, skew)| {
+        let health = if skew.skew.abs() > allowed { "HEALTH_WARN" } else { "HEALTH_OK" };
+        ((*name).to_owned(), object! { "skew" => skew.skew, "latency" => skew.latency, "health" => health })
+    });
+    let rows: Vec<(String, Json)> = rows.collect();
+    let mut json = object! {};
+    if !rows.is_empty() {
+        json.push(
+            "time_skew_status",
+            Json::Object(rows.into_iter().map(|(name, row)| (name.into(), row)).collect()),
+        );
+    }
+    json.push(
+        "timechecks",
+        object! {
             "epoch" => ctx.situation.election_epoch,
             "round" => 0u32,
             "round_status" => "finished",
         },
-    };
+    );
     Ok(ctx.show_json(json))
 }
 
@@ -346,7 +366,7 @@ fn status_plain(ctx: &Ctx<'_>) -> String {
     let _ = write!(out, "    health: {}", health_plain(ctx, false, indent, indent));
     out += "\n\n \n  services:\n";
     let age = Age { nanos: ctx.situation.quorum_age_s * 1_000_000_000 };
-    let leader = monmap.ranks.get(ctx.situation.leader).map_or("", String::as_str);
+    let leader = ctx.situation.leader.and_then(|rank| monmap.ranks.get(rank)).map_or("", String::as_str);
     let _ = write!(
         out,
         "    mon: {} daemons, quorum {} (age {age}) [leader: {leader}]",

@@ -2,10 +2,11 @@
 
 use super::log::addrs_json;
 use super::{Answer, Command, Ctx, Outcome, commands};
+use crate::proposal::Change;
 use command::errno::ENOENT;
 use command::{Json, object};
 use wire::text::{Age, stamp};
-use wire::types::{MgrMap, UTime};
+use wire::types::{Epoch, MgrMap, UTime};
 
 pub(super) const COMMANDS: &[Command] = commands! {
     "mgr stat", "say which manager is active", "mgr", "r", stat;
@@ -14,6 +15,7 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "mgr versions", "count managers by version", "mgr", "r", versions;
     "mgr metadata name=who,type=CephString,req=false", "show what managers said about themselves", "mgr", "r", metadata;
     "mgr count-metadata name=property,type=CephString", "count managers by a metadata field", "mgr", "r", count_metadata;
+    "mgr fail name=who,type=CephString,req=false", "let a standby take the place of a manager", "mgr", "rw", fail;
     "mgr module ls", "list the manager's modules", "mgr", "r", module_ls;
 };
 
@@ -36,7 +38,47 @@ pub(super) fn summary_plain(ctx: &Ctx<'_>) -> String {
         UTime::ZERO => String::new(),
         at => format!(", since {}", Age::between(at, ctx.now)),
     };
-    format!("{}({state}{since})", map.active_name)
+    let standbys: Vec<&str> = map.standbys.values().map(|standby| standby.name.as_str()).collect();
+    let standbys =
+        if standbys.is_empty() { String::new() } else { format!(", standbys: {}", standbys.join(", ")) };
+    format!("{}({state}{since}){standbys}", map.active_name)
+}
+
+/// The next map, in which the active manager is gone and the first that waits takes its place.
+pub(crate) fn without_active(map: &MgrMap, now: UTime, osd_epoch: Epoch) -> MgrMap {
+    let mut standbys = map.standbys.clone();
+    let (active_gid, next) = standbys.pop_first().unwrap_or_default();
+    MgrMap {
+        epoch: map.epoch + 1,
+        active_gid,
+        active_name: next.name,
+        active_features: next.features,
+        active_addrs: Default::default(),
+        available: false,
+        active_change: now,
+        standbys,
+        last_failure_osd_epoch: osd_epoch,
+        ..map.clone()
+    }
+}
+
+fn fail(ctx: &mut Ctx<'_>) -> Outcome {
+    let map = &ctx.state.mgrmap;
+    let who = ctx.args.text("who").unwrap_or_else(|| map.active_name.clone());
+    let is_named = |gid: u64, name: &str| name == who || gid.to_string() == who;
+    let next = if map.active_gid != 0 && is_named(map.active_gid, &map.active_name) {
+        without_active(map, ctx.now, ctx.state.osdmap().epoch)
+    } else if let Some(gid) = map.standbys.values().find(|s| is_named(s.gid, &s.name)).map(|s| s.gid) {
+        let mut next = MgrMap { epoch: map.epoch + 1, ..map.clone() };
+        next.standbys.remove(&gid);
+        next
+    } else if who.is_empty() {
+        return Err(Answer::error(ENOENT, "Currently no active mgr"));
+    } else {
+        return Ok(Answer::ok(format!("Daemon not found '{who}', already failed?")));
+    };
+    ctx.changes.push(Change::MgrMap { map: Box::new(next) });
+    Ok(Answer::default())
 }
 
 fn stat(ctx: &mut Ctx<'_>) -> Outcome {

@@ -9,7 +9,7 @@ mod config;
 mod config_key;
 mod keyring;
 mod log;
-mod mgr;
+pub(crate) mod mgr;
 mod mon;
 mod osd;
 

@@ -147,7 +147,7 @@ fn rank_names(ctx: &Ctx<'_>) -> Vec<String> {
 }
 
 fn leader_name(ctx: &Ctx<'_>) -> String {
-    ctx.state.monmap.ranks.get(ctx.situation.leader).cloned().unwrap_or_default()
+    ctx.situation.leader.and_then(|rank| ctx.state.monmap.ranks.get(rank)).cloned().unwrap_or_default()
 }
 
 fn stat(ctx: &mut Ctx<'_>) -> Outcome {
@@ -164,7 +164,7 @@ fn stat(ctx: &mut Ctx<'_>) -> Outcome {
             removed_ranks(map),
             map.disallowed_leaders.iter().cloned().collect::<Vec<_>>().join(","),
             ctx.situation.election_epoch,
-            ctx.situation.leader,
+            ctx.situation.leader.unwrap_or_default(),
             leader,
             quorum.join(","),
             rank_names(ctx).join(",")
@@ -290,7 +290,7 @@ pub(super) fn mon_status_json(ctx: &Ctx<'_>) -> Json {
     object! {
         "name" => me.as_str(),
         "rank" => rank.map_or(-1, |r| r as i64),
-        "state" => if rank == Some(ctx.situation.leader) { "leader" } else { "peon" },
+        "state" => ctx.situation.part,
         "election_epoch" => ctx.situation.election_epoch,
         "quorum" => Json::array(ctx.situation.quorum.iter().copied()),
         "quorum_age" => ctx.situation.quorum_age_s,

@@ -60,7 +60,17 @@ impl Monitor {
                 let command = crate::commands::find(prefix).expect("these commands are in the table");
                 let name = AuthName::new(EntityKind::CLIENT, "admin");
                 let nobody = EntityAddrVec::default();
-                self.execute(turn, command, args, &Bytes::new(), &name, &nobody, features::SUPPORTED, "")
+                self.execute(
+                    turn,
+                    command,
+                    args,
+                    &Bytes::new(),
+                    &name,
+                    &nobody,
+                    features::SUPPORTED,
+                    "",
+                    None,
+                )
             }
             other => self.run_admin(other, args),
         }

@@ -4,13 +4,12 @@
 //! (the AUTH ticket) and for the services it asked for. Later, on the same session, it renews tickets with
 //! `MAuth`, and daemons fetch their service's rotating secrets.
 //!
-//! A *global id* names a client instance for its life, across sessions with any monitor. It is given out by the
-//! leader below a limit that is durable, and is kept by showing the AUTH ticket that came with it.
+//! A *global id* names a client instance for its life, across sessions with any monitor. Each monitor has ids of its own to give
+//! out; a client keeps its id by showing the AUTH ticket that came with it.
 
 use super::{AuthMode, Effect, Monitor, Turn};
 use crate::auth_entity::AuthEntity;
 use crate::proposal::Change;
-use crate::state::GLOBAL_ID_MIN;
 use bytes::Bytes;
 use codec::{DecodeError, Encode, Features, Reader, Writer};
 use command::errno::{EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM};
@@ -24,13 +23,11 @@ use wire::cephx::{
     ResponseHeader, RotatingKeys, RotatingSecret, Secret, ServerChallenge, ServiceTicketRequest, TicketBlob,
     TicketInfo, Usage, is_same_secret, open, prove, seal_to, write_tickets,
 };
-use wire::messages::{MAuth, MAuthReply, Message};
+use wire::messages::{MAuth, MAuthReply, Message, MonPeerBody};
 use wire::types::{AuthName, EntityKind, UTime};
 
 /// `AUTH_MODE_MON_MAX`: the first byte of a payload to a monitor lies between [`MODE_MON`] and this.
 const MODE_MON_MAX: u8 = 19;
-/// Ids are reserved this many at a time.
-const GLOBAL_ID_STEP: u64 = 10_000;
 /// Peers that wait for an id to be reserved; more are told to come again.
 const WAITING_MAX: usize = 1024;
 /// The services with secrets of their own.
@@ -48,22 +45,13 @@ struct Exchange {
     secret_len: usize,
 }
 
+#[derive(Default)]
 pub(super) struct AuthServer {
     exchanges: BTreeMap<ConnId, Exchange>,
-    pub(super) next_global_id: u64,
     waiting: VecDeque<(ConnId, AuthRequest)>,
 }
 
 impl AuthServer {
-    /// Ids below `limit` may have been used by an earlier life of this monitor.
-    pub fn new(limit: u64) -> AuthServer {
-        AuthServer {
-            exchanges: BTreeMap::new(),
-            next_global_id: limit.max(GLOBAL_ID_MIN),
-            waiting: VecDeque::new(),
-        }
-    }
-
     pub fn forget(&mut self, conn: ConnId) {
         self.exchanges.remove(&conn);
         self.waiting.retain(|(waiting, _)| *waiting != conn);
@@ -82,6 +70,10 @@ enum Outcome {
 
 impl Monitor {
     pub(super) fn on_auth(&mut self, turn: &mut Turn<'_>, conn: ConnId, request: AuthRequest) {
+        // A client that is let in by a monitor without a quorum would wait there in vain, while another can serve it.
+        if request.peer_kind != EntityKind::MON && !self.is_in_quorum(turn.now) {
+            return turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+        }
         let outcome = if request.first {
             self.begin(turn, conn, &request)
         } else {
@@ -150,21 +142,6 @@ impl Monitor {
         Ok(Outcome::Reply(AuthReply::More(challenge.to_vec(Features::ALL).into())))
     }
 
-    /// The next id below the durable limit; raises the limit ahead of need.
-    fn take_global_id(&mut self, turn: &mut Turn<'_>) -> Option<u64> {
-        let id = self.auth.next_global_id;
-        let promised = self.head.auth.global_id_limit;
-        if id + GLOBAL_ID_STEP / 2 >= promised {
-            let limit = promised.max(GLOBAL_ID_MIN) + GLOBAL_ID_STEP;
-            self.propose(turn.now, vec![Change::GlobalIdLimit { limit }]);
-        }
-        if id >= self.committed.auth.global_id_limit {
-            return None;
-        }
-        self.auth.next_global_id = id + 1;
-        Some(id)
-    }
-
     fn prove_and_grant(
         &mut self,
         turn: &mut Turn<'_>,
@@ -193,6 +170,22 @@ impl Monitor {
         }))
     }
 
+    /// The name has proved its pending key: the key takes the place of the old one. The leader sees to it.
+    fn ask_to_promote(&mut self, turn: &mut Turn<'_>, name: &AuthName) {
+        if self.is_leading() {
+            return self.promote_key(turn, name);
+        }
+        // It is asked for again at the next proof, if this request is lost.
+        self.say_to_leader(turn, MonPeerBody::PromoteKey { name: name.clone() });
+    }
+
+    pub(super) fn promote_key(&mut self, turn: &mut Turn<'_>, name: &AuthName) {
+        let Some(entity) = self.head.auth.entities.get(name).cloned() else { return };
+        let Some(key) = entity.pending_key.clone() else { return };
+        let entity = AuthEntity { key, pending_key: None, ..entity };
+        self.propose(turn.now, vec![Change::AuthSet { name: name.clone(), entity }]);
+    }
+
     /// Checks a `CephXAuthenticate` and writes the tickets that it earns.
     fn admit(&mut self, turn: &mut Turn<'_>, conn: ConnId, r: &mut Reader<'_>) -> Result<Admitted, Refused> {
         let request: Authenticate = r.get().map_err(|_| EPERM)?;
@@ -214,8 +207,7 @@ impl Monitor {
         }
         let secret_len = exchange.secret_len;
         if Some(&key) == entity.pending_key.as_ref() {
-            let entity = AuthEntity { key: key.clone(), pending_key: None, ..entity };
-            self.propose(turn.now, vec![Change::AuthSet { name: name.clone(), entity }]);
+            self.ask_to_promote(turn, &name);
         }
 
         let now = self.wall(turn.now);

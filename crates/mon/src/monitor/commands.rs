@@ -1,8 +1,10 @@
 //! Commands from clients: find, permit, check, run, and answer when what they changed holds.
 
 use super::{Monitor, Turn};
+use crate::answered::{CommandId, Given};
 use crate::caps::Allow;
 use crate::commands::{Command, Ctx, all, find};
+use crate::proposal::Change;
 use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
@@ -23,14 +25,36 @@ impl Monitor {
         let answer = if m.fsid != self.committed.monmap.fsid {
             Err(Answer::error(EPERM, "wrong fsid"))
         } else {
-            self.run_command(turn, conn, &text, &m.input, Target::Quorum)
+            let id = self
+                .sessions
+                .get(&conn)
+                .map(|session| CommandId { client: session.peer.identity.global_id(), tid });
+            // Clients begin to count at 1.
+            let id = id.filter(|id| id.client != 0 && id.tid != 0).map(|id| (id, hash_of(&text, &m.input)));
+            if let Some(given) = id.and_then(|(id, hash)| self.head.answers.find(id, hash)) {
+                // The client has sent it again, over another monitor: it is done.
+                let (result, status, body) = (given.result, given.status.clone(), given.body.clone());
+                return self.acknowledge(turn, conn, tid, m.command, Answer { result, status, body });
+            }
+            self.run_command(turn, conn, &text, &m.input, Target::Quorum, id)
         };
         let (Ok(answer) | Err(answer)) = answer;
+        self.acknowledge(turn, conn, tid, m.command, answer);
+    }
+
+    fn acknowledge(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        tid: u64,
+        command: Vec<String>,
+        answer: Answer,
+    ) {
         let ack = MMonCommandAck {
             paxos: PaxosHeader { version: self.head.version },
             result: answer.result,
             status: answer.status,
-            command: m.command,
+            command,
             output: answer.body,
         };
         // Also an answer that changed nothing may rest on a change that is not durable yet.
@@ -41,7 +65,7 @@ impl Monitor {
     /// `ceph tell mon.a …`: to this very monitor.
     pub(super) fn on_tell(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MCommand) {
         let text = m.command.concat();
-        let (Ok(answer) | Err(answer)) = self.run_command(turn, conn, &text, &m.input, Target::Me);
+        let (Ok(answer) | Err(answer)) = self.run_command(turn, conn, &text, &m.input, Target::Me, None);
         let reply = MCommandReply { result: answer.result, status: answer.status, output: answer.body };
         let index = self.last_proposed;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
@@ -54,6 +78,7 @@ impl Monitor {
         text: &str,
         input: &Bytes,
         target: Target,
+        id: Option<(CommandId, u64)>,
     ) -> Result<Answer, Answer> {
         let Some(session) = self.sessions.get(&conn) else {
             return Err(Answer::error(EACCES, "access denied"));
@@ -97,7 +122,7 @@ impl Monitor {
         let caller = session.name().clone();
         let addrs = session.peer.addrs.clone();
         let features = session.peer.features;
-        self.execute(turn, command, &args, input, &caller, &addrs, features, text)
+        self.execute(turn, command, &args, input, &caller, &addrs, features, text, id)
     }
 
     pub(super) fn execute(
@@ -110,7 +135,11 @@ impl Monitor {
         addrs: &EntityAddrVec,
         features: codec::Features,
         text: &str,
+        id: Option<(CommandId, u64)>,
     ) -> Result<Answer, Answer> {
+        if command.changes_state() && !self.is_leading() {
+            return Err(Answer::error(EAGAIN, "no monitor leads at the moment; try again"));
+        }
         let situation = self.situation(turn);
         let now = self.wall(turn.now);
         let mut random = self.random.fork();
@@ -135,7 +164,14 @@ impl Monitor {
         if outcome.is_ok() && !changes.is_empty() {
             let message = super::audit::line(caller, addrs, args, text);
             changes.push(self.log_change(now, LogPriority::INFO, "audit", message));
-            self.propose(turn.now, changes);
+            if let (Some((id, command)), Ok(answer)) = (id, &outcome) {
+                let (result, status, body) = (answer.result, answer.status.clone(), answer.body.clone());
+                changes.push(Change::Answered { given: Given { id, command, result, status, body } });
+            }
+            let before = self.last_proposed;
+            if self.propose(turn.now, changes) == before {
+                return Err(Answer::error(EAGAIN, "the monitors change their leader; try again"));
+            }
         }
         outcome
     }
@@ -169,16 +205,18 @@ impl Monitor {
             *peers.entry(key).or_default() += 1;
         }
         *peers.entry(("mon", wire::features::SUPPORTED.0)).or_default() += 1;
-        let rank = self.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
         Situation {
             now: self.wall(turn.now),
             name: self.settings.name.clone(),
             version: self.settings.version.clone(),
             host: self.settings.host.clone(),
-            election_epoch: 1,
-            quorum: vec![rank],
-            leader: rank,
-            quorum_age_s: turn.now.since(self.started_at).as_secs(),
+            election_epoch: self.among.role.term,
+            quorum: self.quorum_ranks(),
+            leader: self.leader_rank(),
+            part: self.part(),
+            quorum_age_s: self.wall(turn.now).sec.saturating_sub(self.among.role.quorum_since.sec).into(),
+            skews: self.among.skews(turn.now),
+            disks: self.among.disks(&self.settings.name, turn.now),
             peers,
             stalls: self.osd.pulses.stalls(turn.now),
         }
@@ -233,4 +271,14 @@ impl Monitor {
 pub(super) enum Target {
     Quorum,
     Me,
+}
+
+/// Tells two commands apart that a client sends under one number.
+fn hash_of(text: &str, input: &[u8]) -> u64 {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    context.update(text.as_bytes());
+    context.update(&[0]);
+    context.update(input);
+    let digest = context.finish();
+    u64::from_le_bytes(digest.as_ref()[..8].try_into().expect("SHA-256 is 32 bytes"))
 }

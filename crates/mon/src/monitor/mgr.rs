@@ -2,25 +2,30 @@
 
 use super::{Monitor, Turn};
 use crate::caps::Allow;
+use crate::commands::mgr::without_active;
 use crate::proposal::Change;
 use crate::state::State;
 use codec::{Encode, Features};
 use machine::{ConnId, Time};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::messages::{Body, MMgrBeacon, MMonMgrReport, MessageBody};
-use wire::types::{EntityKind, LogPriority, MgrMap};
+use wire::types::{EntityKind, LogPriority, ManagerStandby, MgrMap};
 
 const GRACE_MIN: Duration = Duration::from_secs(1);
 
 pub(super) struct MgrWatch {
     /// When the active manager was last heard of.
     last_beacon: Time,
+    /// The same of those that wait, by global id.
+    standbys: BTreeMap<u64, Time>,
 }
 
 impl MgrWatch {
-    /// A manager that was active gets a full grace after a start.
-    pub fn start(_: &State, now: Time) -> MgrWatch {
-        MgrWatch { last_beacon: now }
+    /// The managers get a full grace after a start.
+    pub fn start(state: &State, now: Time) -> MgrWatch {
+        let standbys = state.mgrmap.standbys.keys().map(|gid| (*gid, now)).collect();
+        MgrWatch { last_beacon: now, standbys }
     }
 }
 
@@ -57,7 +62,7 @@ impl Monitor {
                 return;
             }
         } else if map.active_gid != 0 && map.active_name != m.name {
-            return;
+            return self.on_standby_beacon(turn, m);
         }
         let now = self.wall(turn.now);
         let is_new = map.active_gid != m.gid;
@@ -70,6 +75,12 @@ impl Monitor {
             active_change: if is_new { now } else { map.active_change },
             active_features: m.features,
             services: m.services.clone(),
+            standbys: map
+                .standbys
+                .iter()
+                .filter(|(_, s)| s.name != m.name)
+                .map(|(gid, s)| (*gid, s.clone()))
+                .collect(),
             ..map.clone()
         };
         let became_available = m.available && (!map.available || is_new);
@@ -89,7 +100,7 @@ impl Monitor {
         self.propose(turn.now, changes);
     }
 
-    fn on_mgr_report(&mut self, conn: ConnId, m: &MMonMgrReport) {
+    pub(super) fn on_mgr_report(&mut self, conn: ConnId, m: &MMonMgrReport) {
         let map = &self.head.mgrmap;
         // A standby has no say, nor has a manager's former life.
         if self.manager_of(conn) != Some((&map.active_name, map.active_gid)) {
@@ -105,31 +116,61 @@ impl Monitor {
         }
     }
 
-    /// Drops an active manager that has been silent for too long.
-    pub(super) fn tick_mgr(&mut self, turn: &mut Turn<'_>) {
-        let map = &self.head.mgrmap;
-        let grace = self.options.mgr_beacon_grace.max(GRACE_MIN);
-        if map.active_gid == 0 || turn.now.since(self.mgr.last_beacon) < grace {
+    /// Another manager is active: this one waits.
+    fn on_standby_beacon(&mut self, turn: &mut Turn<'_>, m: &MMgrBeacon) {
+        self.mgr.standbys.insert(m.gid, turn.now);
+        if self.head.mgrmap.standbys.contains_key(&m.gid) {
             return;
         }
-        let now = self.wall(turn.now);
-        let name = map.active_name.clone();
-        let next = MgrMap {
-            epoch: map.epoch + 1,
-            active_gid: 0,
-            active_name: String::new(),
-            active_addrs: Default::default(),
-            available: false,
-            active_change: now,
-            last_failure_osd_epoch: self.head.osdmap().epoch,
-            ..map.clone()
-        };
-        let line = format!("Manager daemon {name} is unresponsive. No standby daemons available.");
+        let mut next = self.head.mgrmap.clone();
+        next.epoch += 1;
+        // Its former life is over.
+        next.standbys.retain(|_, standby| standby.name != m.name);
+        let standby =
+            ManagerStandby { gid: m.gid, name: m.name.clone(), modules: Vec::new(), features: m.features };
+        next.standbys.insert(m.gid, standby);
+        let line = format!("Standby manager daemon {} started", m.name);
         let changes = vec![
             Change::MgrMap { map: Box::new(next) },
-            Change::MgrMetadata { name, metadata: None },
-            self.log_change(now, LogPriority::ERROR, "cluster", line),
+            Change::MgrMetadata { name: m.name.clone(), metadata: Some(m.metadata.clone()) },
+            self.log_change(self.wall(turn.now), LogPriority::INFO, "cluster", line),
         ];
         self.propose(turn.now, changes);
+    }
+
+    /// Drops managers that have been silent for too long; one that waits takes the place of the active one.
+    pub(super) fn tick_mgr(&mut self, turn: &mut Turn<'_>) {
+        let (now, wall) = (turn.now, self.wall(turn.now));
+        let grace = self.options.mgr_beacon_grace.max(GRACE_MIN);
+        let is_silent = |at: &Time| now.since(*at) >= grace;
+        let map = &self.head.mgrmap;
+        let mut changes = Vec::new();
+        let mut next = map.clone();
+        let heard = &self.mgr.standbys;
+        next.standbys.retain(|gid, _| !heard.get(gid).is_none_or(is_silent));
+        let gone = map.standbys.values().filter(|standby| !next.standbys.contains_key(&standby.gid));
+        let gone: Vec<String> = gone.map(|standby| standby.name.clone()).collect();
+        if !gone.is_empty() {
+            next.epoch = map.epoch + 1;
+        }
+        let active = map.active_name.clone();
+        if map.active_gid != 0 && is_silent(&self.mgr.last_beacon) {
+            next = without_active(&MgrMap { epoch: map.epoch, ..next }, wall, self.head.osdmap().epoch);
+            self.mgr.last_beacon = now;
+            let (what, priority) = match next.active_name.as_str() {
+                "" => (". No standby daemons available.".to_owned(), LogPriority::ERROR),
+                heir => (format!(", replacing it with standby daemon {heir}"), LogPriority::WARN),
+            };
+            let line = format!("Manager daemon {active} is unresponsive{what}");
+            changes.push(Change::MgrMetadata { name: active, metadata: None });
+            changes.push(self.log_change(wall, priority, "cluster", line));
+        }
+        for name in gone {
+            changes.push(Change::MgrMetadata { name, metadata: None });
+        }
+        if next.epoch != self.head.mgrmap.epoch {
+            changes.insert(0, Change::MgrMap { map: Box::new(next) });
+            self.propose(now, changes);
+        }
     }
 }

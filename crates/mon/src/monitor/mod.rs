@@ -1,8 +1,8 @@
 //! The monitor as a machine: who is connected, what they want, and what is proposed for them.
 //!
 //! There are two copies of the state. `committed` has applied what holds for good; everything that is shown to
-//! anybody comes from it. `head` has also applied what was proposed and is not yet on disk; a change is checked
-//! against it, so that two changes that arrive together see each other. Both change only by [`State::apply`].
+//! anybody comes from it. `head` has also applied what this monitor, as the leader, proposed and what does not hold yet; a
+//! change is checked against it, so that two changes that arrive together see each other. Both change only by [`State::apply`].
 //! (One copy, and changes waiting for each other's disk writes, was the alternative: a flush for each command.)
 //!
 //! Every step ends in [`Monitor::pump`]: hand new entries to the disk, apply what came to hold, release the answers
@@ -19,6 +19,7 @@ mod mgr;
 mod options;
 mod osd;
 mod pool_op;
+mod quorum;
 mod quota;
 mod session;
 mod subscribe;
@@ -30,7 +31,7 @@ pub use options::{AuthMode, Settings};
 
 use crate::options::MonOptions;
 use crate::proposal::{Change, Proposal};
-use crate::replication::{Recovered, Replication, Solo, Write};
+use crate::replication::{CorruptLog, Event, Identity, Quorum, Recovered, Write};
 use crate::situation::Reports;
 use crate::state::State;
 use codec::{Encode, Features};
@@ -41,10 +42,10 @@ use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::messages::{Body, Message};
-use wire::types::{AuthName, EntityKind, UTime};
+use wire::types::{AuthName, EntityKind, UTime, Uuid};
 
 #[derive(Debug)]
 pub enum Input {
@@ -55,6 +56,11 @@ pub enum Input {
     Admin {
         id: u64,
         command: String,
+    },
+    /// Size of the file system that holds the log, and what is free there, in bytes.
+    Room {
+        total: u64,
+        available: u64,
     },
     /// [`Machine::next_deadline`] has passed. `wall` is the wall clock's time.
     Deadline {
@@ -80,6 +86,22 @@ pub enum Effect {
     Options(Arc<Layers>),
 }
 
+/// The number of the monitor whose directory is from before monitors had numbers.
+const FIRST_MEMBER: u64 = 1;
+
+/// A monitor's disk that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error(transparent)]
+    Log(#[from] CorruptLog),
+    #[error("the monitors' state: {0}")]
+    State(#[from] codec::DecodeError),
+    #[error(
+        "the disk does not say which member of the log it belongs to; remove the directory, and the monitor joins anew"
+    )]
+    NoIdentity,
+}
+
 /// Log entries between two snapshots. A snapshot lets older entries be trimmed.
 const SNAPSHOT_EVERY: u64 = 512;
 
@@ -90,16 +112,18 @@ pub struct Monitor {
     options: MonOptions,
     random: Random,
     clock: WallClock,
-    replication: Solo,
+    /// `None`: this monitor has no part in the log yet.
+    replication: Option<Quorum>,
+    among: quorum::Among,
     committed: State,
     head: State,
-    /// Proposals so far applied to `head`; the number of the newest entry.
+    /// The version of `head`: of the newest change that was proposed.
     last_proposed: u64,
+    /// The index in the log of the newest entry that `committed` has applied, and of the snapshot.
+    applied: u64,
     last_snapshot: u64,
     /// Batches handed to the disk.
     log_writes: u64,
-    /// Answers that wait for an entry to hold, by its number.
-    waiting: VecDeque<(u64, NetEffect)>,
     sessions: BTreeMap<ConnId, Session>,
     gate: Gate,
     auth: auth::AuthServer,
@@ -115,24 +139,16 @@ pub struct Monitor {
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
-    started_at: Time,
     /// The version at which `check` compared both copies last.
     compared: Cell<u64>,
 }
 
-/// The state that a disk holds, the replication that continues it, and the index of its snapshot.
-fn replay(disk: Recovered) -> Result<(State, Solo, u64), codec::DecodeError> {
-    let mut state = State::default();
-    let mut snapshot_index = 0;
-    if let Some((index, bytes)) = &disk.snapshot {
-        state = codec::decode_exact(bytes)?;
-        snapshot_index = *index;
+/// The state that a disk holds, and the index of its snapshot. Entries after it are handed out by the log.
+fn snapshot_of(disk: &Recovered) -> Result<(State, u64), codec::DecodeError> {
+    match &disk.snapshot {
+        Some((index, bytes)) => Ok((codec::decode_exact(bytes)?, *index)),
+        None => Ok((State::default(), 0)),
     }
-    let mut replication = Solo::recover(disk);
-    for (_, entry) in replication.take().committed {
-        state.apply(&codec::decode_exact(&entry)?);
-    }
-    Ok((state, replication, snapshot_index))
 }
 
 /// The time and the effects of one step, for its handlers.
@@ -152,21 +168,46 @@ impl Turn<'_> {
 }
 
 impl Monitor {
-    /// A monitor that continues from what is on its disk. An empty disk needs [`Monitor::format`] first.
+    /// A monitor that continues from what is on its disk: see [`crate::Genesis`]. One whose disk is empty asks the monitors of
+    /// `settings.seeds` to let it join them.
     pub fn recover(
         settings: Settings,
         disk: Recovered,
-        random: Random,
+        mut random: Random,
         now: Time,
         wall: UTime,
-    ) -> Result<Monitor, codec::DecodeError> {
-        let (state, replication, snapshot_index) = replay(disk)?;
-        let last_proposed = state.version;
+    ) -> Result<Monitor, Unreadable> {
+        let (mut state, snapshot_index) = snapshot_of(&disk)?;
+        let identity = disk.identity;
+        let is_new = identity.is_none() && disk.entries.is_empty() && disk.snapshot.is_none();
+        let mut replication = None;
+        let mut applied = snapshot_index;
+        if !is_new {
+            // A disk from before there were several monitors has no record of the consensus either.
+            if identity.is_none() && disk.vote.is_some() {
+                return Err(Unreadable::NoIdentity);
+            }
+            let member = identity.map_or(FIRST_MEMBER, |identity| identity.member);
+            let mut log = Quorum::recover(member, random.u64(), disk, random.fork())?;
+            // What is known to hold is applied before the first message comes.
+            for (index, entry) in log.take_committed() {
+                state.apply(&codec::decode_exact(&entry)?);
+                applied = index;
+            }
+            replication = Some(log);
+        }
+        let is_unwritten = identity.is_none() && !is_new;
+        let identity = identity.unwrap_or_else(|| match is_new {
+            true => Identity { member: 0, disk: crate::genesis::random_uuid(&mut random) },
+            false => Identity { member: FIRST_MEMBER, disk: Uuid::default() },
+        });
+        let mut among = quorum::Among::new(identity, settings.seeds.clone(), now);
+        among.unwritten = is_unwritten.then_some(identity);
         let own = options::OwnOptions::start(settings.options.clone());
         Ok(Monitor {
             options: MonOptions::read(&own.layers),
             own,
-            auth: auth::AuthServer::new(state.auth.global_id_limit),
+            auth: auth::AuthServer::default(),
             maps: maps::MapCache::default(),
             osd: osd::OsdWatch::start(&state, now),
             mgr: mgr::MgrWatch::start(&state, now),
@@ -179,16 +220,16 @@ impl Monitor {
             random,
             clock: WallClock::new(now, wall),
             replication,
+            among,
+            last_proposed: state.version,
             head: state.clone(),
             committed: state,
-            last_proposed,
+            applied,
             last_snapshot: snapshot_index,
             log_writes: 0,
-            waiting: VecDeque::new(),
             sessions: BTreeMap::new(),
             gate: Gate::new(EntityKind::MON),
             tick_at: now,
-            started_at: now,
             compared: Cell::new(0),
         })
     }
@@ -198,9 +239,16 @@ impl Monitor {
         disk: &Recovered,
         names: [&AuthName; N],
         host: &str,
-    ) -> Result<[BTreeMap<String, String>; N], codec::DecodeError> {
-        let database = replay(disk.clone())?.0.config;
-        Ok(names.map(|name| options::of_daemon(&database, name, host)))
+    ) -> Result<[BTreeMap<String, String>; N], Unreadable> {
+        let (mut state, _) = snapshot_of(disk)?;
+        if disk.snapshot.is_some() || !disk.entries.is_empty() {
+            let member = disk.identity.map_or(FIRST_MEMBER, |identity| identity.member);
+            let mut log = Quorum::recover(member, 0, disk.clone(), Random::from_number(1))?;
+            for (_, entry) in log.take_committed() {
+                state.apply(&codec::decode_exact(&entry)?);
+            }
+        }
+        Ok(names.map(|name| options::of_daemon(&state.config, name, host)))
     }
 
     /// The committed state.
@@ -224,68 +272,130 @@ impl Monitor {
         self.clock.at(now)
     }
 
-    /// Proposes changes that happen together. Returns the number of the entry; see [`Monitor::answer_at`].
+    /// Proposes changes that happen together. Returns the version that has them; see [`Monitor::answer_at`]. A monitor that
+    /// does not lead proposes nothing: the leader comes to the same by itself.
     fn propose(&mut self, now: Time, changes: Vec<Change>) -> u64 {
-        if changes.is_empty() {
+        if changes.is_empty() || !self.is_leading() {
             return self.last_proposed;
         }
-        let proposal = Proposal { at: self.wall(now), changes };
-        self.head.apply(&proposal);
-        self.last_proposed = self.replication.propose(proposal.to_vec(Features::ALL).into());
+        let Some(log) = &mut self.replication else { return self.last_proposed };
+        let proposal = Proposal { at: self.clock.at(now), base: Some(self.head.version), changes };
+        if log.propose(proposal.to_vec(Features::ALL).into()).is_ok() {
+            let fits = self.head.apply(&proposal);
+            debug_assert!(fits, "a proposal is made for the newest state");
+            self.last_proposed = self.head.version;
+        }
         self.last_proposed
     }
 
-    /// Sends `effect` once the entry of this number holds: at once when it does already.
-    fn answer_at(&mut self, turn: &mut Turn<'_>, index: u64, effect: NetEffect) {
-        if index <= self.committed.version {
-            turn.effects.push(Effect::Net(effect));
-        } else {
-            self.waiting.push_back((index, effect));
+    /// Sends `effect` once the changes that were proposed up to this version hold.
+    fn answer_at(&mut self, turn: &mut Turn<'_>, version: u64, effect: NetEffect) {
+        debug_assert_eq!(version, self.last_proposed);
+        if !self.is_leading() {
+            // About this monitor itself, or what it has applied: nothing to wait for.
+            return turn.effects.push(Effect::Net(effect));
         }
+        self.wait_for_hold(quorum::Outgoing::Answer(effect));
+        self.send_answers(turn);
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         loop {
             self.propose_requests(turn);
-            let ready = self.replication.take();
-            if let Some((tag, write)) = ready.write {
+            let Some(log) = &mut self.replication else { break };
+            let outcome = log.take();
+            if let Some((tag, mut write)) = outcome.write {
+                write.identity = self.among.unwritten.take();
                 self.log_writes += 1;
                 turn.effects.push(Effect::Write { tag, write });
             }
-            if ready.committed.is_empty() {
+            for (member, bytes) in outcome.send {
+                self.send_log(turn, member, bytes);
+            }
+            let before = self.committed.version;
+            let (is_quiet, mut is_state_wanted) = (outcome.events.is_empty(), false);
+            for event in outcome.events {
+                match event {
+                    Event::Committed { index, entry } => self.apply(index, &entry),
+                    Event::Installed { index, state } => self.install(index, &state),
+                    Event::Readable { read, index } => self.on_read(read, index),
+                    Event::StateWanted { .. } => is_state_wanted = true,
+                    // What they say is in the log's status.
+                    Event::Members { .. } | Event::Role(_) => {}
+                }
+            }
+            let has_new = self.committed.version != before;
+            self.follow_role(turn);
+            if is_state_wanted || self.applied >= self.last_snapshot + SNAPSHOT_EVERY {
+                self.last_snapshot = self.applied;
+                let state = self.committed.snapshot();
+                if let Some(log) = &mut self.replication {
+                    log.snapshot(self.applied, state);
+                }
+            }
+            if has_new {
+                self.follow_state(turn);
+            }
+            self.send_answers(turn);
+            self.answer_versions(turn);
+            if is_quiet && !self.replication.as_ref().is_some_and(Quorum::has_output) {
                 break;
             }
-            for (index, entry) in ready.committed {
-                let proposal = codec::decode_exact(&entry).expect("an entry that this monitor wrote decodes");
-                self.committed.apply(&proposal);
-                assert_eq!(self.committed.version, index, "entries come in order, without gaps");
-            }
-            while let Some((index, _)) = self.waiting.front()
-                && *index <= self.committed.version
-            {
-                let (_, effect) = self.waiting.pop_front().expect("there is a front");
-                turn.effects.push(Effect::Net(effect));
-            }
-            self.follow_options(turn);
-            self.auth_retry_waiting(turn);
-            self.follow_creations(turn);
-            self.publish(turn);
-            self.send_owed_maps(turn);
-            if self.committed.version >= self.last_snapshot + SNAPSHOT_EVERY {
-                self.last_snapshot = self.committed.version;
-                self.replication.snapshot(self.committed.version, self.committed.snapshot());
-            }
         }
+    }
+
+    /// Applies an entry of the log that holds.
+    fn apply(&mut self, index: u64, entry: &[u8]) {
+        let proposal = codec::decode_exact(entry).expect("an entry that a monitor wrote decodes");
+        self.committed.apply(&proposal);
+        self.applied = index;
+        // Where this monitor proposed it, `head` has it already.
+        if !self.is_leading() {
+            self.head.apply(&proposal);
+            self.last_proposed = self.head.version;
+        }
+    }
+
+    /// The leader has sent a whole state, because the log before it is gone there.
+    fn install(&mut self, index: u64, state: &[u8]) {
+        self.committed = codec::decode_exact(state).expect("a state that a monitor wrote decodes");
+        self.head = self.committed.clone();
+        self.last_proposed = self.head.version;
+        (self.applied, self.last_snapshot) = (index, index);
+    }
+
+    /// Acts on new versions of the state.
+    fn follow_state(&mut self, turn: &mut Turn<'_>) {
+        self.follow_options(turn);
+        self.follow_monitors(turn);
+        self.follow_members();
+        self.answer_joining(turn);
+        self.send_promised_ids(turn);
+        self.auth_retry_waiting(turn);
+        self.follow_creations(turn);
+        self.publish(turn);
+        self.send_owed_maps(turn);
+        self.send_promised_maps(turn);
     }
 
     fn on_net(&mut self, turn: &mut Turn<'_>, event: NetEvent) {
         match event {
             NetEvent::Auth { conn, request } => self.on_auth(turn, conn, *request),
-            NetEvent::Ready { conn, peer } => self.on_ready(turn, conn, *peer),
+            NetEvent::Ready { conn, peer } => {
+                let is_monitor = peer.identity.role() == EntityKind::MON;
+                self.on_ready(turn, conn, *peer);
+                if is_monitor && !self.on_link_ready(turn, conn) {
+                    self.greet(turn, conn);
+                }
+            }
             NetEvent::Message { conn, message, .. } => self.on_message(turn, conn, message),
             NetEvent::Granted { .. } => {}
             NetEvent::Closed { conn, .. } => {
                 self.auth.forget(conn);
+                if !self.on_link_closed(turn, conn) {
+                    self.on_monitor_gone(turn, conn);
+                }
+                self.forget_requests(turn, conn);
                 let session = self.sessions.remove(&conn);
                 if let Some(osd) = session.and_then(|session| session.peer.identity.osd()) {
                     self.on_osd_gone(osd);
@@ -299,12 +409,18 @@ impl Monitor {
         if let Err(Refused(line)) = self.gate.admit(&session.peer, &message.body) {
             return line.into_iter().for_each(|line| turn.effects.push(Effect::Warn(line)));
         }
+        self.take_request(turn, conn, message);
+    }
+
+    /// Acts on a message of a session: our own, or one that another monitor holds.
+    fn carry_out(&mut self, turn: &mut Turn<'_>, conn: ConnId, message: Message) {
         let tid = message.tid;
         match message.body {
             Body::MAuth(m) => self.on_mauth(turn, conn, tid, *m),
             Body::MMonGetMap(_) => self.send_monmap(turn, conn),
             Body::MMonSubscribe(m) => self.on_subscribe(turn, conn, *m),
-            Body::MMonGetVersion(m) => self.on_get_version(turn, conn, tid, *m),
+            Body::MMonGetVersion(m) => self.ask_version(turn, conn, tid, *m),
+            Body::MMonPeer(m) => self.on_mon_peer(turn, conn, *m),
             Body::MMonCommand(m) => self.on_command(turn, conn, tid, *m),
             Body::MCommand(m) => self.on_tell(turn, conn, tid, *m),
             Body::MGetConfig(m) => self.on_get_config(turn, conn, *m),
@@ -331,31 +447,41 @@ impl Machine for Monitor {
         match input {
             Input::Net(event) => self.on_net(&mut turn, event),
             Input::Written(tag) => {
-                self.replication.on_written(tag);
+                if let Some(log) = &mut self.replication {
+                    log.on_written(tag);
+                }
                 self.osd.requests.is_due = true;
             }
             Input::Admin { id, command } => {
                 let answer = self.admin_command(&mut turn, &command);
                 turn.effects.push(Effect::AdminAnswer { id, answer });
             }
+            Input::Room { total, available } => self.among.room = (total, available),
             Input::Deadline { wall } => drop(self.clock.follow(now, wall)),
         }
         self.follow_options(&mut turn);
-        self.tick_pulses(&mut turn);
-        if now >= self.tick_at {
-            self.tick(&mut turn);
+        self.tick_among(&mut turn);
+        if self.is_leading() {
+            self.tick_pulses(&mut turn);
         }
         self.pump(&mut turn);
+        // Also at once after this monitor began to lead.
+        if now >= self.tick_at {
+            self.tick(&mut turn);
+            self.pump(&mut turn);
+        }
         self.osd.requests.is_due = false;
+        self.route(&mut turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        Time::earliest(Some(self.tick_at), self.osd.pulses.deadline())
+        let pulses = self.osd.pulses.deadline().filter(|_| self.is_leading());
+        Time::earliest(Some(self.tick_at), Time::earliest(pulses, self.deadline_among()))
     }
 
     fn check(&self) {
         assert!(self.committed.version <= self.last_proposed);
-        assert!(self.waiting.iter().all(|(index, _)| *index > self.committed.version));
+        assert!(self.is_leading() || self.committed.version == self.head.version, "only a leader is ahead");
         let version = self.head.version;
         let is_due = version.is_multiple_of(64) && self.compared.get() != version;
         if is_due && self.committed.version == version {

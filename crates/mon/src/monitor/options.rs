@@ -8,7 +8,8 @@ use crate::state::ConfigDb;
 use command::options::Layers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::types::{AuthName, EntityAddrVec, EntityKind, LogPriority};
+use wire::cephx::Key;
+use wire::types::{AuthName, EntityAddrVec, EntityKind, LogPriority, Uuid};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuthMode {
@@ -30,6 +31,11 @@ pub struct Settings {
     pub options: Layers,
     /// About this daemon, for `ceph mon metadata`.
     pub metadata: BTreeMap<String, String>,
+    pub fsid: Uuid,
+    /// The key of `mon.`, which the monitors share. `None`: the cluster runs without authentication.
+    pub monitor_key: Option<Key>,
+    /// Monitors to ask, for one whose disk is empty.
+    pub seeds: Vec<EntityAddrVec>,
 }
 
 /// The monitor's own configuration.

@@ -158,6 +158,9 @@ impl Monitor {
 
     /// Sends the OSDMaps from `first` on, whatever the peer subscribed to.
     pub(super) fn send_osdmaps_since(&mut self, turn: &mut Turn<'_>, conn: ConnId, first: u32) {
+        if self.promise_maps(turn, conn, first) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let first = first.max(session.osd_epoch + 1);
         session.osd_epoch = self.committed.osdmap().epoch;

@@ -14,6 +14,12 @@ impl Monitor {
         if self.committed.version == 0 {
             return;
         }
+        self.ask_for_ids(turn);
+        if !self.is_leading() {
+            return;
+        }
+        self.follow_members();
+        self.answer_joining(turn);
         self.rotate_secrets(turn);
         self.tick_osds(turn);
         self.tick_mgr(turn);

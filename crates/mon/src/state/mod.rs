@@ -3,14 +3,18 @@
 //! Apply neither reads a clock nor draws a number nor fails: whether a change is allowed was decided when it was
 //! proposed. Two replicas that applied the same proposals hold the same bytes ([`State::digest`]).
 
+mod answers;
 mod auth;
 mod config;
 mod log;
+mod members;
 mod osd;
 
+pub use answers::Answers;
 pub use auth::{AuthDb, GLOBAL_ID_MIN};
 pub use config::{ConfigDb, ConfigLogEntry};
 pub use log::ClusterLog;
+pub use members::{Member, Members};
 pub use osd::OsdHistory;
 
 use crate::proposal::{Change, Metadata, Proposal};
@@ -63,6 +67,9 @@ pub struct State {
     pub mon_metadata: BTreeMap<String, Metadata>,
     pub mgr_metadata: BTreeMap<String, Metadata>,
     pub mutes: BTreeMap<String, Mute>,
+    /// The monitors' numbers as members of the log.
+    pub members: Members,
+    pub answers: Answers,
 }
 
 impl State {
@@ -70,17 +77,29 @@ impl State {
         self.osd.map()
     }
 
-    pub fn apply(&mut self, proposal: &Proposal) {
+    /// False for a proposal that was made for another state: it changes nothing. A leader whose proposals another leader's
+    /// overtook could otherwise change what it has not seen.
+    pub fn apply(&mut self, proposal: &Proposal) -> bool {
+        if proposal.base.is_some_and(|base| base != self.version) {
+            return false;
+        }
         self.version += 1;
         self.at = proposal.at;
         for change in &proposal.changes {
             self.apply_change(change, proposal.at);
         }
+        true
     }
 
     fn apply_change(&mut self, change: &Change, at: UTime) {
         match change {
-            Change::MonMap { map } => self.monmap = map.clone(),
+            Change::MonMap { map } => {
+                self.members.follow(map);
+                self.monmap = map.clone();
+            }
+            Change::MonDisk { name, disk } => self.members.set_disk(name, *disk),
+            Change::MonReplaced { name, disk } => self.members.renew(name, *disk),
+            Change::Answered { given } => self.answers.keep(given.clone()),
             Change::OsdMap { step } => self.osd.apply(&step.0),
             Change::OsdMetadata { osd, metadata } => self.osd.set_metadata(*osd, metadata.clone()),
             Change::MgrMap { map } => self.mgrmap = (**map).clone(),
@@ -148,7 +167,7 @@ impl State {
 
 impl Encode for State {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             w.u64(self.version);
             w.put(&self.at);
             w.put(&self.monmap);
@@ -162,6 +181,8 @@ impl Encode for State {
             w.put(&self.mon_metadata);
             w.put(&self.mgr_metadata);
             w.put(&self.mutes);
+            w.put(&self.members);
+            w.put(&self.answers);
         });
     }
 }
@@ -169,8 +190,8 @@ impl Encode for State {
 impl Decode for State {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.envelope("monitor state", 1, |r, _| {
-            Ok(State {
+        r.envelope("monitor state", 2, |r, version| {
+            let mut state = State {
                 version: r.u64()?,
                 at: r.get()?,
                 monmap: r.get()?,
@@ -184,7 +205,16 @@ impl Decode for State {
                 mon_metadata: r.get()?,
                 mgr_metadata: r.get()?,
                 mutes: r.get()?,
-            })
+                members: Members::default(),
+                answers: Answers::default(),
+            };
+            if version >= 2 {
+                state.members = r.get()?;
+                state.answers = r.get()?;
+            } else {
+                state.members = Members::of_map(&state.monmap);
+            }
+            Ok(state)
         })
     }
 }

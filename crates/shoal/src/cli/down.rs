@@ -21,7 +21,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::load(&args.dir)?;
     let grace = Duration::from_secs(args.grace);
     // The monitor goes last: an OSD that stops tells it so.
-    let clean = stop_all(&cluster.osds(), grace)? & stop_all(&[cluster.mon()], grace)?;
+    let clean = stop_all(&cluster.osds(), grace)? & stop_all(&cluster.mons(), grace)?;
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

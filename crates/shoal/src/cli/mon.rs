@@ -19,6 +19,7 @@ use conf::keyring::Keyring;
 use machine::{Random, Time};
 use mon::auth_entity::AuthEntity;
 use mon::genesis::FullRatios;
+use mon::replication::Recovered;
 use mon::{AuthMode, Genesis, Monitor, Settings};
 use runtime::system;
 use runtime::{Mailbox, Options, Reactors};
@@ -32,13 +33,20 @@ use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 /// Run a monitor in the foreground, as an init system would. SIGTERM stops it cleanly
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  shoal mon --conf /srv/shoal/ceph.conf --id a
+Examples:
+  shoal mon --conf /srv/shoal/ceph.conf --id a --mkfs   the first monitor of a new cluster: make its disk
+  shoal mon --conf /srv/shoal/ceph.conf --id a          run it
+  shoal mon --conf /srv/shoal/ceph.conf --id b          one more: it joins the monitors that mon_host names
 
+A monitor whose directory is empty joins the others that mon_host names, with the key of `mon.` in its keyring. Where mon_host
+names no other, it makes a new cluster.
 The manager runs in the same process, on its own address (option mgr_addr).")]
 pub struct Args {
     #[command(flatten)]
     daemon: boot::Args,
+    /// Make the disk of a new cluster's first monitor and stop
+    #[arg(long)]
+    mkfs: bool,
 }
 
 const COMMANDS: &[Command] = &[
@@ -59,7 +67,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for_manager = of_mgr;
         Ok(of_mon)
     })?;
-    let outcome = serve(&boot, &args.daemon.id, &for_manager);
+    let outcome = match args.mkfs {
+        true => make_disk(&boot, &args.daemon.id),
+        false => serve(&boot, &args.daemon.id, &for_manager),
+    };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
     }
@@ -73,18 +84,10 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     let session = SessionOptions::read(&boot.layers);
     let mut random = system::os_random()?;
     let cephx = identity::uses_cephx(&session)?;
-    let addr = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
+    let settings = settings(boot, id)?;
+    let addrs = settings.addrs.clone();
+    let addr = addrs.msgr2().and_then(|addr| addr.socket).context("public_addr is no msgr2 address")?;
     let listener = identity::listen(addr)?;
-    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, 0));
-    let settings = Settings {
-        name: id.to_owned(),
-        addrs: addrs.clone(),
-        auth: if cephx { AuthMode::Cephx } else { AuthMode::None },
-        host: boot.layers.identity().host.clone(),
-        version: version::LONG.to_owned(),
-        options: boot.layers.clone(),
-        metadata: boot.facts.clone(),
-    };
     let monitor = open_monitor(boot, settings, &log, &mut random)?;
 
     let session = identity::session(&session, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
@@ -98,11 +101,12 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     };
     let parts = Mutex::new(Some((monitor, log)));
     let common = boot.common.clone();
+    let data = boot.data.path.clone();
     let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Mail>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
         let mailbox = mailboxes[0].clone();
         let writer = Writer::spawn(log, move |tag| mailbox.post(Mail::Written(tag)));
-        MonRole::new(monitor, writer.expect("a thread can be started"), common.clone())
+        MonRole::new(monitor, writer.expect("a thread can be started"), common.clone(), data.clone())
     })?;
     let mgr = start_manager(boot, id, for_manager, &mut random)?;
 
@@ -117,7 +121,46 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     Ok(())
 }
 
-/// The monitor of the log on disk, or a new cluster's monitor if the log is empty.
+fn settings(boot: &Boot, id: &str) -> anyhow::Result<Settings> {
+    let session = SessionOptions::read(&boot.layers);
+    let cephx = identity::uses_cephx(&session)?;
+    let addr = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
+    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, 0));
+    let others = identity::monitors(&boot.layers)?.into_iter();
+    let fsid = GenesisOptions::read(&boot.layers).fsid;
+    Ok(Settings {
+        name: id.to_owned(),
+        auth: if cephx { AuthMode::Cephx } else { AuthMode::None },
+        host: boot.layers.identity().host.clone(),
+        version: version::LONG.to_owned(),
+        options: boot.layers.clone(),
+        metadata: boot.facts.clone(),
+        fsid: fsid.parse().ok().context("fsid is not a UUID")?,
+        monitor_key: identity::own_key(&session, "mon.")?,
+        seeds: others.filter(|other| other.msgr2().and_then(|a| a.socket) != Some(addr)).collect(),
+        addrs,
+    })
+}
+
+fn is_empty(disk: &Recovered) -> bool {
+    disk.entries.is_empty() && disk.snapshot.is_none() && disk.identity.is_none()
+}
+
+/// `--mkfs`: the disk of a new cluster's first monitor.
+fn make_disk(boot: &Boot, id: &str) -> anyhow::Result<()> {
+    let log = MonLog::open(&boot.data.path)?;
+    let path = boot.data.path.display();
+    anyhow::ensure!(is_empty(&log.recover()?), "{path} holds a monitor already: run it without --mkfs");
+    make_cluster(boot, &settings(boot, id)?, &log, &mut system::os_random()?)
+}
+
+fn make_cluster(boot: &Boot, settings: &Settings, log: &MonLog, random: &mut Random) -> anyhow::Result<()> {
+    let genesis = genesis(boot, settings)?;
+    tracing::info!("making a new cluster, fsid {}", genesis.fsid);
+    log.write(&genesis.write(&settings.name, system::wall_clock(), random))
+}
+
+/// The monitor of the log on disk. Where the log is empty, it joins the other monitors, or makes a new cluster if there are none.
 fn open_monitor(
     boot: &Boot,
     settings: Settings,
@@ -125,11 +168,11 @@ fn open_monitor(
     random: &mut Random,
 ) -> anyhow::Result<Monitor> {
     let mut disk = log.recover()?;
-    if disk.entries.is_empty() && disk.snapshot.is_none() {
-        let genesis = genesis(boot, &settings)?;
-        tracing::info!("making a new cluster, fsid {}", genesis.fsid);
-        log.write(&genesis.write(system::wall_clock(), random))?;
+    if is_empty(&disk) && settings.seeds.is_empty() {
+        make_cluster(boot, &settings, log, random)?;
         disk = log.recover()?;
+    } else if is_empty(&disk) {
+        tracing::info!("this directory is empty: joining the monitors that mon_host names");
     }
     let wall = system::wall_clock();
     Monitor::recover(settings, disk, random.fork(), Time::ZERO, wall)

@@ -30,7 +30,7 @@ pub enum Health {
 /// Health checks that go away when daemons have started and PGs have become active, or that mean harm if not.
 const ABOUT_SERVING: &[&str] = &[
     "MGR_DOWN",
-    "MON_",
+    "MON_DOWN",
     "OSD_DOWN",
     "OSD_HOST_DOWN",
     "OSD_ROOT_DOWN",
@@ -50,13 +50,13 @@ fn keeps_from_serving(name: &str, check: &Value) -> bool {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cluster = Cluster::load(&args.dir)?;
-    for daemon in [cluster.mon()].iter().chain(&cluster.osds()) {
+    for daemon in cluster.mons().iter().chain(&cluster.osds()) {
         match daemon.pid() {
             Some(pid) => println!("{:<8} {} (process {pid})", daemon.name, term::green(&stdout(), "runs")),
             None => println!("{:<8} {}", daemon.name, term::red(&stdout(), "does not run")),
         }
     }
-    if !cluster.mon().is_running() {
+    if !cluster.mons().iter().any(Daemon::is_running) {
         println!("start what does not run: shoal up --dir {}", args.dir.display());
         return Ok(ExitCode::FAILURE);
     }
@@ -69,10 +69,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if health == Health::Ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The monitor's answer to a command on its admin socket.
+/// The answer of the monitor that leads, or of another where none does, to a command on its admin socket.
 fn mon_says(cluster: &Cluster, prefix: &str) -> anyhow::Result<Value> {
-    let answer = ask(&cluster.mon().admin_socket(), prefix)?;
-    serde_json::from_str(&answer).with_context(|| format!("mon.a answers {prefix} with {answer:?}"))
+    let says = |mon: &Daemon, prefix: &str| -> anyhow::Result<Value> {
+        let answer = ask(&mon.admin_socket(), prefix)?;
+        serde_json::from_str(&answer)
+            .with_context(|| format!("{} answers {prefix} with {answer:?}", mon.name))
+    };
+    let mons = cluster.mons();
+    let leads = |mon: &&Daemon| says(mon, "mon_status").is_ok_and(|status| status["state"] == "leader");
+    let leader = mons.iter().filter(|mon| mon.is_running()).find(leads);
+    let one = leader.or_else(|| mons.iter().find(|mon| mon.is_running())).or(mons.first());
+    says(one.context("ceph.conf names no monitor")?, prefix)
 }
 
 /// The monitor's status, once each OSD agrees with it: for a while the monitor takes an OSD that was killed, or has just been

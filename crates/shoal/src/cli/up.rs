@@ -4,7 +4,7 @@ use super::status::{Health, cluster_health};
 use super::term;
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
-use crate::cluster::register::register_osds;
+use crate::cluster::register::{register_managers, register_osds};
 use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::{Daemon, last_lines};
@@ -23,6 +23,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[command(after_help = "\
 Examples:
   shoal up --dir /tmp/c --osds 3                 three OSDs, keys and all
+  shoal up --dir /tmp/c --osds 3 --mons 3        the same with three monitors: one may fail
   shoal up --dir /tmp/c                          the same cluster again, after a reboot
   shoal up --dir /tmp/d --auth none --port 14300 a second one beside it, without keys
   shoal up --dir /tmp/e --size 100G              room for 100 GiB on each OSD
@@ -36,6 +37,9 @@ pub struct Args {
     /// The cluster's directory
     #[arg(long)]
     dir: PathBuf,
+    /// Number of monitors: 1, 3 or 5 [default: 1]. On a cluster that is there: up to this number join it
+    #[arg(long)]
+    mons: Option<u16>,
     /// Number of OSDs [default: 1]
     #[arg(long)]
     osds: Option<u32>,
@@ -67,18 +71,23 @@ pub struct Args {
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let Args { osds, auth, port, addr, cluster_network, cores, store, size, .. } = *args;
-    let wish = Wish { osds, auth, port, addr, cluster_network, cores, store, size };
+    let Args { mons, osds, auth, port, addr, cluster_network, cores, store, size, .. } = *args;
+    let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
     let cluster = ensure_cluster(&args.dir, &wish)?;
     let patience = Duration::from_secs(args.timeout);
-    cluster.osds().iter().chain([&cluster.mon()]).for_each(Daemon::wait_while_dying);
-    start_all(&cluster, &[cluster.mon()], patience)?;
+    let mons = cluster.mons();
+    cluster.osds().iter().chain(&mons).for_each(Daemon::wait_while_dying);
+    if mons.len() > 1 && !mons[0].is_running() && !cluster.is_made() {
+        make_disk(&cluster, &mons[0])?;
+    }
+    start_all(&cluster, &mons, patience)?;
+    register_managers(&cluster)?;
     register_osds(&cluster)?;
     if cluster.store_kind()? == StoreKind::Disk {
         for osd in cluster.osds().iter().filter(|osd| !osd.is_running()) {
-            make_store(&cluster, osd)?;
+            make_disk(&cluster, osd)?;
         }
     }
     start_all(&cluster, &cluster.osds(), patience)?;
@@ -111,16 +120,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Once: a second time finds it made.
-fn make_store(cluster: &Cluster, osd: &Daemon) -> anyhow::Result<()> {
-    let mut args = cluster.start_args(osd)?;
+/// Of an OSD, or of the first of several monitors. Once: a second time finds it made.
+fn make_disk(cluster: &Cluster, daemon: &Daemon) -> anyhow::Result<()> {
+    let mut args = cluster.start_args(daemon)?;
     args.push("--mkfs".into());
-    let mut child = osd.start(&args)?;
+    let mut child = daemon.start(&args)?;
     anyhow::ensure!(
         child.wait()?.success(),
-        "{}'s store could not be made; its log ends with:\n{}",
-        osd.name,
-        last_lines(&osd.log_file(), 5)
+        "{}'s disk could not be made; its log ends with:\n{}",
+        daemon.name,
+        last_lines(&daemon.log_file(), 5)
     );
     Ok(())
 }
@@ -148,8 +157,7 @@ fn wait_until_healthy(cluster: &Cluster, patience: Duration) -> anyhow::Result<H
         if !matches!(now, Health::Not(_)) || Instant::now() > deadline {
             return Ok(now);
         }
-        if let Some(gone) = cluster.osds().iter().chain([&cluster.mon()]).find(|daemon| !daemon.is_running())
-        {
+        if let Some(gone) = cluster.osds().iter().chain(&cluster.mons()).find(|daemon| !daemon.is_running()) {
             bail!("{} has stopped; see {}", gone.name, gone.log_file().display());
         }
         std::thread::sleep(POLL);

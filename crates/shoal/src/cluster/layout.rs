@@ -7,6 +7,8 @@
 //! | BASE | mon.a |
 //! | BASE + 1 | the manager, hosted by mon.a's process |
 //! | BASE + 2 | mon.a's metrics page |
+//! | BASE + 3 to BASE + 8 | the same of mon.b and mon.c |
+//! | BASE - 6 to BASE - 1 | the same of mon.d and mon.e |
 //! | BASE + 10 + 2·N | osd.N |
 //! | BASE + 11 + 2·N | osd.N's metrics page |
 
@@ -20,8 +22,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub const PORT_BASE_DEFAULT: u16 = 13300;
-/// The one monitor.
+/// The first monitor.
 pub const MON: &str = "mon.a";
+/// Names of the monitors of one directory.
+pub const MON_NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
@@ -30,16 +34,10 @@ pub struct Ports {
 }
 
 impl Ports {
-    pub fn mon(self) -> SocketAddr {
-        SocketAddr::new(self.addr, self.base)
-    }
-
-    pub fn mgr(self) -> SocketAddr {
-        SocketAddr::new(self.addr, self.base + 1)
-    }
-
-    pub fn mon_metrics(self) -> SocketAddr {
-        SocketAddr::new(self.addr, self.base + 2)
+    /// The monitor of the n-th name, its manager, its metrics page.
+    pub fn mon(self, n: u16) -> [SocketAddr; 3] {
+        let first = if n < 3 { self.base + 3 * n } else { self.base - 3 * (n - 2) };
+        [0, 1, 2].map(|more| SocketAddr::new(self.addr, first + more))
     }
 
     pub fn osd(self, id: u32) -> anyhow::Result<SocketAddr> {
@@ -81,8 +79,19 @@ impl Cluster {
         Ok(Cluster { dir, conf })
     }
 
-    pub fn mon(&self) -> Daemon {
-        self.daemon(MON)
+    /// Names of the monitors, in order.
+    pub fn mon_names(&self) -> Vec<&'static str> {
+        let is_here = |name: &&str| self.conf.sections().any(|(section, _)| section == format!("mon.{name}"));
+        MON_NAMES.into_iter().filter(is_here).collect()
+    }
+
+    pub fn mons(&self) -> Vec<Daemon> {
+        self.mon_names().into_iter().map(|name| self.daemon(&format!("mon.{name}"))).collect()
+    }
+
+    /// A monitor of this directory has a disk: the cluster was made.
+    pub fn is_made(&self) -> bool {
+        self.mons().iter().any(|mon| self.dir.join(&mon.name).join("log.redb").exists())
     }
 
     /// Ascending.

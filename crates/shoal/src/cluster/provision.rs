@@ -1,6 +1,6 @@
 //! The content of a new cluster's directory: `ceph.conf` for stock tools and shoal's daemons, and all keys.
 
-use super::layout::{Cluster, MON, Ports, conf_path};
+use super::layout::{Cluster, MON, MON_NAMES, Ports, conf_path};
 use crate::daemon::host_facts;
 use crate::daemon::process::Daemon;
 use anyhow::{Context, bail, ensure};
@@ -59,6 +59,7 @@ impl StoreKind {
 /// The options of `shoal up`; `None` leaves the value as it is, or takes the default.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
+    pub mons: Option<u16>,
     pub osds: Option<u32>,
     pub auth: Option<Auth>,
     pub port: Option<u16>,
@@ -84,6 +85,11 @@ const DISK_SIZE_DEFAULT: u64 = 10 << 30;
 
 impl Wish {
     fn check(&self) -> anyhow::Result<()> {
+        let count = MON_NAMES.len();
+        ensure!(
+            self.mons.is_none_or(|n| n % 2 == 1 && usize::from(n) <= count),
+            "--mons: 1, 3 or {count}; an even number survives no more failures than one fewer"
+        );
         ensure!(self.osds.is_none_or(|n| n <= OSDS_MAX), "--osds: at most {OSDS_MAX}");
         ensure!(
             self.cores.is_none_or(|n| (1..=CORES_MAX).contains(&n)),
@@ -108,12 +114,12 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         base: wish.port.unwrap_or(super::layout::PORT_BASE_DEFAULT),
     };
     ensure!(ports.base <= u16::MAX - 10, "--port {}: choose a lower one", ports.base);
+    ensure!(ports.base > 1024 + 6 || ports.base == 0, "--port {}: choose a higher one", ports.base);
     let auth = wish.auth.unwrap_or(Auth::Cephx).as_str();
     let mut conf = ConfFile::default();
     let shown = dir.display().to_string();
     for (key, value) in [
         ("fsid", new_uuid(&mut random)),
-        ("mon host", format!("[v2:{}]", ports.mon())),
         ("auth cluster required", auth.into()),
         ("auth service required", auth.into()),
         ("auth client required", auth.into()),
@@ -121,6 +127,9 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         ("run dir", shown.clone()),
         // All OSDs of this directory run on one host.
         ("osd crush chooseleaf type", "0".into()),
+        // Its disk has other uses: stock's 30 % would warn on many a laptop.
+        ("mon data avail warn", "2".into()),
+        ("mon data avail crit", "1".into()),
     ] {
         conf.set("global", key, value);
     }
@@ -150,10 +159,6 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
         }
     }
     conf.set("osd", "shoal cores", wish.cores.unwrap_or(1).to_string());
-    conf.set(MON, "public addr", format!("v2:{}", ports.mon()));
-    conf.set(MON, "mgr addr", format!("v2:{}", ports.mgr()));
-    conf.set(MON, "metrics addr", ports.mon_metrics().to_string());
-
     let created = system::wall_clock();
     let mut keyring = Keyring::default();
     let mut add = |name: &str, caps: &[(&str, &str)]| {
@@ -161,10 +166,10 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     };
     add("mon.", &[("mon", "allow *")]);
     add("client.admin", &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]);
-    add("mgr.a", &[("mds", "allow *"), ("mon", "profile mgr"), ("osd", "allow *")]);
     keyring.save(&dir.join("keyring"))?;
 
     let mut cluster = Cluster { dir, conf };
+    add_monitors(&mut cluster, ports, wish.mons.unwrap_or(1))?;
     add_osds(&mut cluster, osds)?;
     write_conf(&cluster)?;
     Ok(cluster)
@@ -200,8 +205,14 @@ fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
         store.option()
     );
     ensure!(wish.size.is_none(), "the size of a store is chosen when it is made: {advice}");
-    let have = cluster.osd_ids().len() as u32;
     let mut changed = false;
+    let have = cluster.mon_names().len() as u16;
+    if let Some(want) = wish.mons {
+        ensure!(want >= have, "this cluster has {have} monitors; `ceph mon rm` takes one away");
+        changed |= want > have;
+        add_monitors(&mut cluster, ports, want)?;
+    }
+    let have = cluster.osd_ids().len() as u32;
     if let Some(want) = wish.osds {
         ensure!(want >= have, "this cluster has {have} OSDs; `shoal up` adds OSDs and never takes one away");
         changed |= want > have;
@@ -224,6 +235,27 @@ fn adapt(mut cluster: Cluster, wish: &Wish) -> anyhow::Result<Cluster> {
         write_conf(&cluster)?;
     }
     Ok(cluster)
+}
+
+/// Sections and managers' keys for monitors up to this number, and all of them in `mon host`.
+fn add_monitors(cluster: &mut Cluster, ports: Ports, count: u16) -> anyhow::Result<()> {
+    let mut random = system::os_random()?;
+    let keyring_path = cluster.dir.join("keyring");
+    let mut keyring = Keyring::load(&keyring_path)?;
+    for (n, name) in (0..count).zip(MON_NAMES) {
+        let (mon, mgr) = (format!("mon.{name}"), format!("mgr.{name}"));
+        keyring.0.entry(mgr).or_insert_with(|| {
+            let caps = [("mds", "allow *"), ("mon", "profile mgr"), ("osd", "allow *")];
+            Entity::new(generate_key(&mut random, system::wall_clock()), &caps)
+        });
+        let [addr, mgr_addr, metrics] = ports.mon(n);
+        cluster.conf.set(&mon, "public addr", format!("v2:{addr}"));
+        cluster.conf.set(&mon, "mgr addr", format!("v2:{mgr_addr}"));
+        cluster.conf.set(&mon, "metrics addr", metrics.to_string());
+    }
+    let hosts: Vec<String> = (0..count).map(|n| format!("[v2:{}]", ports.mon(n)[0])).collect();
+    cluster.conf.set("global", "mon host", hosts.join(","));
+    keyring.save(&keyring_path)
 }
 
 /// Sections and keys for `count` more. The keyring is written before `ceph.conf` names its owner.

@@ -1,7 +1,7 @@
 //! Registration of a directory's OSDs: `shoal up` introduces each to the monitor, as an operator would with `ceph osd
 //! new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
 
-use super::layout::{Cluster, MON, conf_path};
+use super::layout::{Cluster, conf_path};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use client_host::{Access, ClientHost, Modes};
@@ -13,6 +13,33 @@ use wire::messages::{Body, MMonCommand, PaxosHeader};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// CRUSH weights count TiB.
 const TIB: f64 = (1u64 << 40) as f64;
+
+/// Makes the keys of the managers known that came with monitors after the first.
+pub fn register_managers(cluster: &Cluster) -> anyhow::Result<()> {
+    let names = cluster.mon_names();
+    if names.len() < 2 {
+        return Ok(());
+    }
+    let keyring = Keyring::load(&cluster.dir.join("keyring"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let access = Access::load(&conf_path(&cluster.dir), None, "client.admin", Modes::Default)?;
+        let mut host = ClientHost::new(&access)?;
+        host.connect(PATIENCE).await?;
+        for name in names {
+            let manager = format!("mgr.{name}");
+            let asked = json!({ "prefix": "auth get", "entity": manager });
+            let (Some(entity), Err(_)) =
+                (keyring.0.get(&manager), command(&mut host, asked, String::new()).await)
+            else {
+                continue;
+            };
+            let new = Keyring([(manager, entity.clone())].into());
+            command(&mut host, json!({ "prefix": "auth import" }), new.to_string()).await?;
+        }
+        Ok(())
+    })
+}
 
 /// Makes every OSD of the directory known to the monitor: number, identity, key, place in the CRUSH map.
 pub fn register_osds(cluster: &Cluster) -> anyhow::Result<()> {
@@ -83,8 +110,8 @@ async fn command(host: &mut ClientHost, command: Value, input: String) -> anyhow
     match host.ask_monitor(body, PATIENCE).await? {
         Body::MMonCommandAck(ack) if ack.result == 0 => Ok(()),
         Body::MMonCommandAck(ack) => {
-            bail!("{MON} refuses {}: {} ({})", command["prefix"], ack.status, ack.result)
+            bail!("the monitors refuse {}: {} ({})", command["prefix"], ack.status, ack.result)
         }
-        other => bail!("{MON} answers {} with {other:?}", command["prefix"]),
+        other => bail!("the monitors answer {} with {other:?}", command["prefix"]),
     }
 }

@@ -10,7 +10,9 @@ use mon::{Effect, Input, Monitor};
 use runtime::system;
 use runtime::{Role, Turn};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// From another thread.
@@ -28,11 +30,39 @@ pub struct MonRole {
     asked: HashMap<u64, oneshot::Sender<Reply>>,
     next_question: u64,
     common: Arc<Common>,
+    data: PathBuf,
+    /// When the room in the file system of `data` was last looked up.
+    looked_at: Option<Time>,
 }
 
+/// Pause between two looks at the room on the disk.
+const LOOK: Duration = Duration::from_secs(5);
+
 impl MonRole {
-    pub fn new(monitor: Monitor, log: Writer, common: Arc<Common>) -> MonRole {
-        MonRole { monitor, effects: Effects::new(), log, asked: HashMap::new(), next_question: 0, common }
+    pub fn new(monitor: Monitor, log: Writer, common: Arc<Common>, data: PathBuf) -> MonRole {
+        MonRole {
+            monitor,
+            effects: Effects::new(),
+            log,
+            asked: HashMap::new(),
+            next_question: 0,
+            common,
+            data,
+            looked_at: None,
+        }
+    }
+
+    /// Tells the monitor how full its disk is.
+    fn look_at_room(&mut self, turn: &mut Turn<Mail>) {
+        let now = turn.now();
+        if self.looked_at.is_some_and(|at| now.since(at) < LOOK) {
+            return;
+        }
+        self.looked_at = Some(now);
+        if let Ok(found) = rustix::fs::statvfs(&self.data) {
+            let (total, available) = (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize);
+            self.step(Input::Room { total, available }, turn);
+        }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<Mail>) {
@@ -92,6 +122,7 @@ impl Role for MonRole {
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Mail>) {
+        self.look_at_room(turn);
         self.step(Input::Deadline { wall: system::wall_clock() }, turn);
     }
 

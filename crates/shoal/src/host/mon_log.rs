@@ -8,15 +8,18 @@ use anyhow::Context;
 use bytes::Bytes;
 use conf::private;
 use machine::Tag;
-use mon::replication::{Recovered, Write};
+use mon::replication::{Identity, Recovered, Write};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use wire::types::Uuid;
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 const SINGLES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("singles");
 const VOTE: &str = "vote";
 const SNAPSHOT: &str = "snapshot";
+/// `u64 member | 16 bytes: the disk's mark`
+const IDENTITY: &str = "identity";
 
 pub struct MonLog {
     database: Database,
@@ -60,7 +63,16 @@ impl MonLog {
             let (index, entry) = row?;
             entries.push((index.value(), Bytes::copy_from_slice(entry.value())));
         }
-        Ok(Recovered { vote: single(VOTE)?, snapshot, entries })
+        let identity = match single(IDENTITY)? {
+            None => None,
+            Some(bytes) => {
+                let (member, disk) =
+                    bytes.split_at_checked(8).context("the monitor's number is cut short")?;
+                let disk = Uuid(disk.try_into().context("the disk's mark is cut short")?);
+                Some(Identity { member: u64::from_le_bytes(member.try_into()?), disk })
+            }
+        };
+        Ok(Recovered { vote: single(VOTE)?, snapshot, entries, identity })
     }
 
     /// Atomic, and durable when it returns. [`Recovered::apply`] is its model.
@@ -71,6 +83,10 @@ impl MonLog {
             let mut singles = transaction.open_table(SINGLES)?;
             if let Some(vote) = &write.vote {
                 singles.insert(VOTE, &vote[..])?;
+            }
+            if let Some(Identity { member, disk }) = &write.identity {
+                let value = [&member.to_le_bytes()[..], &disk.0[..]].concat();
+                singles.insert(IDENTITY, &value[..])?;
             }
             let mut entries = transaction.open_table(ENTRIES)?;
             if let Some((first, _)) = write.entries.first() {
@@ -186,7 +202,7 @@ mod tests {
             let vote = (random.below(3) == 0).then(|| Bytes::from(random.u64().to_string()));
             let trim_through = snapshot.as_ref().map(|_| last.saturating_sub(random.below(3)));
             trimmed = trim_through.unwrap_or(trimmed);
-            let write = Write { vote, entries, snapshot, trim_through };
+            let write = Write { vote, entries, snapshot, trim_through, identity: None };
             log.write(&write).unwrap();
             model.apply(write);
             let recovered = log.recover().unwrap();

@@ -40,7 +40,7 @@ impl MonNode {
             full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
-        disk.apply(genesis.write(wall.at(Time::ZERO), &mut random));
+        disk.apply(genesis.write("a", wall.at(Time::ZERO), &mut random));
         MonNode {
             addrs,
             random,
@@ -108,6 +108,9 @@ impl Node for MonNode {
             version: "shoal".into(),
             options: self.layers(),
             metadata: metadata(),
+            fsid: Uuid([9; 16]),
+            monitor_key: None,
+            seeds: Vec::new(),
         };
         let monitor =
             Monitor::recover(settings, self.disk.clone(), self.random.fork(), now, self.wall.at(now));

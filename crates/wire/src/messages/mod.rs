@@ -14,6 +14,7 @@ mod mgr;
 mod mgr_map;
 mod mon_get_version;
 mod mon_map;
+mod mon_peer;
 mod mon_subscribe;
 mod osd_backoff;
 mod osd_force_recovery;
@@ -49,6 +50,7 @@ pub use mgr::{
 pub use mgr_map::{MMgrMap, MServiceMap};
 pub use mon_get_version::{MMonGetVersion, MMonGetVersionReply};
 pub use mon_map::{MMonGetMap, MMonMap};
+pub use mon_peer::{Caller, Carried, MMonPeer, MonHello, MonPeerBody, MonPulse};
 pub use mon_subscribe::{MMonSubscribe, MMonSubscribeAck, SubscribeItem};
 pub use osd_backoff::MOSDBackoff;
 pub use osd_force_recovery::MOSDForceRecovery;

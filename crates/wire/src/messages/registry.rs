@@ -188,6 +188,7 @@ messages! {
     mon_get_version::MMonGetVersionReply,
     mon_map::MMonGetMap [mon <- any],
     mon_map::MMonMap,
+    mon_peer::MMonPeer [mon <- mon],
     mon_subscribe::MMonSubscribe [mon <- any],
     mon_subscribe::MMonSubscribeAck,
     osd_backoff::MOSDBackoff [osd <- any],

@@ -163,7 +163,7 @@ fn global_ids_are_never_given_twice_not_even_across_a_crash() {
 fn no_id_is_given_before_its_reservation_is_durable() {
     let mut f = Fixture::new(AuthMode::Cephx);
     f.disk_is_fast = false;
-    f.monitor.auth.next_global_id = f.monitor.committed.auth.global_id_limit;
+    f.monitor.spend_global_ids();
     let conn = f.conn();
     let request = machine::net::AuthRequest {
         method: 2,

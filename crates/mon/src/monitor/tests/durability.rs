@@ -1,7 +1,9 @@
 //! Durability: acknowledged changes are on the disk, and the disk alone makes the state.
 
 use super::{AuthMode, Fixture, parse};
+use crate::replication::Quorum;
 use crate::state::State;
+use machine::Random;
 
 #[test]
 fn nothing_is_acknowledged_before_it_is_durable() {
@@ -70,10 +72,11 @@ fn two_replicas_of_the_log_hold_the_same_bytes() {
         f.ok(admin, json);
     }
     let replay = || {
-        let mut state = State::default();
-        assert!(f.disk.snapshot.is_none());
-        for (_, entry) in &f.disk.entries {
-            state.apply(&codec::decode_exact(entry).unwrap());
+        let (_, snapshot) = f.disk.snapshot.as_ref().unwrap();
+        let mut state: State = codec::decode_exact(snapshot).unwrap();
+        let mut log = Quorum::recover(1, 1, f.disk.clone(), Random::from_number(1)).unwrap();
+        for (_, entry) in log.take_committed() {
+            assert!(state.apply(&codec::decode_exact(&entry).unwrap()));
         }
         state
     };

@@ -14,6 +14,7 @@ mod osds;
 mod pool_size;
 mod pools;
 mod pulses;
+mod quorum;
 mod requests;
 mod senders;
 
@@ -55,6 +56,7 @@ pub struct Fixture {
     /// Writes are done as soon as they are asked for.
     pub disk_is_fast: bool,
     next_conn: u64,
+    next_tid: u64,
 }
 
 pub fn local_options(pairs: &[(&str, &str)]) -> Layers {
@@ -72,6 +74,10 @@ pub fn settings(auth: AuthMode) -> Settings {
         version: "ceph version 20.2.4 (test) tentacle (stable)".into(),
         options: local_options(&[("mon_allow_pool_delete", "true")]),
         metadata: BTreeMap::from([("ceph_version".into(), "ceph version 20.2.4 (test)".into())]),
+        fsid: FSID,
+        monitor_key: (auth == AuthMode::Cephx)
+            .then(|| Key::generate(KeyKind::Aes, START, &mut Random::from_number(98))),
+        seeds: Vec::new(),
     }
 }
 
@@ -104,7 +110,7 @@ impl Fixture {
             full_ratios: Default::default(),
         };
         let mut disk = Recovered::default();
-        disk.apply(genesis.write(START, &mut Random::from_number(5)));
+        disk.apply(genesis.write("a", START, &mut Random::from_number(5)));
         let mut fixture = Fixture::start(auth, disk, Time::ZERO);
         fixture.reach_deadline();
         fixture.sent.clear();
@@ -126,6 +132,7 @@ impl Fixture {
             warned: Vec::new(),
             disk_is_fast: true,
             next_conn: 1,
+            next_tid: 16,
         }
     }
 
@@ -206,7 +213,8 @@ impl Fixture {
     }
 
     pub fn send(&mut self, conn: ConnId, body: impl Into<Body>) {
-        let message = Message::with_tid(17, body.into());
+        self.next_tid += 1;
+        let message = Message::with_tid(self.next_tid, body.into());
         self.step(Input::Net(NetEvent::Message { conn, message, held: Held::default() }));
     }
 

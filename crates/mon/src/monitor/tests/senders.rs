@@ -129,6 +129,16 @@ const ROWS: &[Row] = &[
         outcomes: OF_OSD,
     },
     Row {
+        message: "MMonPeer",
+        // A monitor that asks to join.
+        sample: |_, _| {
+            let hello =
+                MonHello { fsid: FSID, name: "b".into(), addrs: addr(3301), member: 0, disk: Uuid([8; 16]) };
+            MMonPeer { from: 0, to: 0, body: MonPeerBody::Hello(hello) }.into()
+        },
+        outcomes: [Logged, Logged, Logged, Logged, Done, Logged, Logged],
+    },
+    Row {
         message: "MOSDPulse",
         sample: |f, _| {
             let up_from = f.monitor.head.osdmap().osds[0].info.up_from;

@@ -40,7 +40,7 @@ pub fn disk(data: &[u8]) {
     let entries = std::iter::from_fn(next).enumerate();
     let entries = entries.map(|(at, bytes)| (record.base.index + 1 + at as u64, bytes)).collect();
     let snapshot = (record.snapshot.index > 0).then(|| (record.snapshot.index, Bytes::new()));
-    let disk = Recovered { vote: Some(vote), snapshot, entries };
+    let disk = Recovered { vote: Some(vote), snapshot, entries, ..Recovered::default() };
     if let Some(mut quorum) = recover(&disk) {
         run(&mut quorum, 3 * ELECTION_TICKS);
     }

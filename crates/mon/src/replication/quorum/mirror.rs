@@ -8,7 +8,7 @@ use super::planted::{Rule, is_broken};
 use super::record::{CorruptLog, Members, Position, Record, decode_entry, encode_entry};
 use crate::replication::{Recovered, Write};
 use bytes::Bytes;
-use raft::eraftpb::{Entry, HardState, Snapshot, SnapshotMetadata};
+use raft::eraftpb::{Entry, EntryType, HardState, Snapshot, SnapshotMetadata};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -82,6 +82,20 @@ impl Mirror {
             return Err(CorruptLog::Contradiction("snapshot and log are of different terms"));
         }
         Ok(mirror)
+    }
+
+    /// Entries on the disk of the only member hold, though the commit index beside them is older: nobody else can say otherwise.
+    /// A change of the members among those entries must be handed out first, as any other.
+    pub(super) fn commit_alone(&mut self, member: u64) {
+        let is_change = |entry: &Entry| entry.entry_type() != EntryType::EntryNormal;
+        let open = self.entries.iter().filter(|entry| entry.index > self.hard.commit);
+        let is_alone =
+            self.members == Members { id_max: self.members.id_max, ..Members::of_voters(&[member]) };
+        let has_changes =
+            self.entries.iter().any(|entry| entry.index > self.snapshot.index && is_change(entry));
+        if is_alone && !has_changes {
+            self.hard.commit = open.map(|entry| entry.index).max().unwrap_or(self.hard.commit);
+        }
     }
 
     /// A log of decided entries without terms, as one monitor alone kept it. All become entries of term 1.
@@ -217,6 +231,7 @@ impl Mirror {
             entries: self.entries[skip..].iter().map(|entry| (entry.index, encode_entry(entry))).collect(),
             snapshot: has_snapshot.then(|| (self.snapshot.index, self.state.clone())),
             trim_through: has_snapshot.then_some(self.base.index),
+            ..Write::default()
         }
     }
 }

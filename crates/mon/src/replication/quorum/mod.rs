@@ -257,7 +257,11 @@ impl Quorum {
         }
         let is_empty = disk.snapshot.is_none() && disk.entries.is_empty();
         let (mirror, is_converted) = match &disk.vote {
-            Some(vote) => (Mirror::recover(Record::from_bytes(vote)?, disk)?, false),
+            Some(vote) => {
+                let mut mirror = Mirror::recover(Record::from_bytes(vote)?, disk)?;
+                mirror.commit_alone(member);
+                (mirror, false)
+            }
             None if is_empty => (Mirror::default(), false),
             None => (convert(member, disk)?, true),
         };
@@ -415,6 +419,33 @@ impl Quorum {
     /// Takes the pending output. Called after every other call.
     pub fn take(&mut self) -> Outcome {
         std::mem::take(&mut self.outcome)
+    }
+
+    /// True when [`Quorum::take`] has something to give.
+    pub fn has_output(&self) -> bool {
+        self.outcome != Outcome::default()
+    }
+
+    /// The entries that are known to hold at the start: the first of [`Quorum::take`]'s events.
+    pub fn take_committed(&mut self) -> Vec<(u64, Bytes)> {
+        let mut committed = Vec::new();
+        self.outcome.events.retain_mut(|event| match event {
+            Event::Committed { index, entry } => {
+                committed.push((*index, std::mem::take(entry)));
+                false
+            }
+            _ => true,
+        });
+        committed
+    }
+
+    /// True where this member is the only one, and leads.
+    pub fn is_alone(&self) -> bool {
+        let members = self.members();
+        members.voters == [self.member]
+            && members.learners.is_empty()
+            && self.established.is_some()
+            && self.is_leader()
     }
 
     pub fn role(&self) -> Role {

@@ -339,7 +339,7 @@ fn rule_9_joint_configuration_is_left() {
         let disk = Recovered {
             vote: Some(record.to_bytes()),
             snapshot: Some((7, Bytes::new())),
-            entries: Vec::new(),
+            ..Recovered::default()
         };
         let mut quorum = Quorum::recover(1, 1, disk, Random::from_number(1)).expect("a valid disk");
         for _ in 0..4 * ELECTION_TICKS {

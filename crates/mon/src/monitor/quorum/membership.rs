@@ -1,0 +1,189 @@
+//! Members of the log: monitors show themselves, ask to become members, and the leader makes the log's members those of the
+//! monitor map.
+
+use super::Monitor;
+use crate::monitor::{Effect, Turn};
+use crate::proposal::Change;
+use crate::replication::{Identity, Quorum, Recovered};
+use crate::state::Member;
+use codec::{Encode, Features};
+use machine::ConnId;
+use machine::net::NetEffect;
+use std::collections::BTreeMap;
+use wire::messages::{MMonPeer, MonHello, MonPeerBody};
+use wire::types::{EntityAddrVec, LogPriority, MonInfo, MonMap, UTime, Uuid};
+
+impl Monitor {
+    /// The first thing that is said on a connection between monitors.
+    pub(in crate::monitor) fn greet(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
+        let hello = MonHello {
+            fsid: self.fsid(),
+            name: self.settings.name.clone(),
+            addrs: self.settings.addrs.clone(),
+            member: self.among.member,
+            disk: self.among.disk,
+        };
+        turn.send(conn, MMonPeer { from: self.among.member, to: 0, body: MonPeerBody::Hello(hello) });
+    }
+
+    pub(super) fn on_hello(&mut self, turn: &mut Turn<'_>, conn: ConnId, hello: MonHello) {
+        if hello.fsid != self.fsid() {
+            let line = format!(
+                "mon.{} at {} is a monitor of another cluster, {}: is mon_host right there?",
+                hello.name, hello.addrs, hello.fsid
+            );
+            turn.effects.push(Effect::Warn(line));
+            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+            return;
+        }
+        let is_joining = hello.member == 0;
+        self.among.peers.introduce(conn, hello);
+        if is_joining && self.among.member != 0 {
+            self.answer_joining(turn);
+            // It may have to ask another monitor, which leads.
+            let map = self.committed.monmap.to_vec(Features::ALL).into();
+            let body = MonPeerBody::Monitors { map };
+            turn.send(conn, MMonPeer { from: self.among.member, to: 0, body });
+        }
+    }
+
+    /// At the leader: monitors that ask to become members get a number, as soon as the state has it.
+    pub(in crate::monitor) fn answer_joining(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_leading() {
+            return;
+        }
+        let asking: Vec<(ConnId, MonHello)> =
+            self.among.peers.joining().map(|(conn, hello)| (conn, hello.clone())).collect();
+        for (conn, hello) in asking {
+            match self.committed.members.get(&hello.name) {
+                Some(Member { id, disk }) if disk == hello.disk => {
+                    let body = MonPeerBody::Welcome { member: id };
+                    turn.send(conn, MMonPeer { from: self.among.member, to: 0, body });
+                }
+                _ => self.admit_monitor(turn, &hello),
+            }
+        }
+    }
+
+    fn admit_monitor(&mut self, turn: &mut Turn<'_>, hello: &MonHello) {
+        let (name, disk, now) = (hello.name.clone(), hello.disk, self.wall(turn.now));
+        let mut changes = Vec::new();
+        match self.head.members.get(&name) {
+            Some(member) if member.disk == disk => return,
+            Some(member) if member.disk == Uuid::default() && !self.is_member_of_log(member.id) => {
+                changes.push(Change::MonDisk { name, disk });
+            }
+            // It is there: somebody else asks under its name. Or it was killed a moment ago, then it asks on.
+            Some(member) if self.is_active_in_log(member.id) => return,
+            Some(_) => {
+                let line =
+                    format!("mon.{name} has come back with an empty disk and takes part as a new member");
+                changes.push(Change::MonReplaced { name, disk });
+                changes.push(self.log_change(now, LogPriority::WARN, "cluster", line));
+            }
+            None => {
+                let map = with_monitor(&self.head.monmap, &name, hello.addrs.clone(), now);
+                let line = format!("mon.{name} at {} joins the monitors", hello.addrs);
+                changes.push(Change::MonMap { map });
+                changes.push(Change::MonDisk { name, disk });
+                changes.push(self.log_change(now, LogPriority::INFO, "cluster", line));
+            }
+        }
+        self.propose(turn.now, changes);
+    }
+
+    fn is_active_in_log(&self, id: u64) -> bool {
+        let members = self.replication.as_ref().map(|log| log.status().members).unwrap_or_default();
+        members.iter().any(|member| member.id == id && member.is_active)
+    }
+
+    fn is_member_of_log(&self, id: u64) -> bool {
+        self.replication.as_ref().is_some_and(|log| log.members().contains(id))
+    }
+
+    /// The leader gave us our number. The state comes next.
+    pub(super) fn on_welcome(&mut self, turn: &mut Turn<'_>, member: u64) {
+        if self.among.member != 0 || member == 0 {
+            return;
+        }
+        let identity = Identity { member, disk: self.among.disk };
+        self.among.member = member;
+        self.among.unwritten = Some(identity);
+        let disk = Recovered { identity: Some(identity), ..Recovered::default() };
+        let log = Quorum::recover(member, self.random.u64(), disk, self.random.fork());
+        self.replication = Some(log.expect("an empty disk is no garbled one"));
+        // Connections are introduced by the number from now on.
+        let open: Vec<ConnId> = self.among.links.open().map(|(_, conn)| conn).collect();
+        open.into_iter().for_each(|conn| self.greet(turn, conn));
+    }
+
+    /// Links to the monitors of the newest map, or to those that were named at the start while there is none.
+    pub(in crate::monitor) fn follow_monitors(&mut self, turn: &mut Turn<'_>) {
+        let map = if self.committed.monmap.epoch > 0 { &self.committed.monmap } else { &self.among.seed_map };
+        let others = map.mons.values().filter(|mon| mon.name != self.settings.name);
+        let mut wanted: BTreeMap<String, EntityAddrVec> =
+            others.map(|mon| (mon.name.clone(), mon.addrs.clone())).collect();
+        if map.epoch == 0 {
+            let seeds = self.among.seeds.iter().enumerate();
+            wanted = seeds.map(|(n, addrs)| (format!("?{n}"), addrs.clone())).collect();
+        }
+        for conn in self.among.links.follow(&wanted, turn.now) {
+            self.among.peers.remove(conn);
+            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+        }
+    }
+
+    /// A monitor that joins learns of the others before it has the state.
+    pub(in crate::monitor) fn on_seed_map(&mut self, turn: &mut Turn<'_>, m: &[u8]) {
+        let Ok(map) = codec::decode_exact::<MonMap>(m) else { return };
+        if self.committed.monmap.epoch == 0
+            && map.fsid == self.fsid()
+            && map.epoch > self.among.seed_map.epoch
+        {
+            self.among.seed_map = map;
+            self.follow_monitors(turn);
+        }
+    }
+
+    /// At the leader: makes the log's members those of the monitor map, one at a time.
+    pub(in crate::monitor) fn follow_members(&mut self) {
+        if !self.is_leading() {
+            return;
+        }
+        let Some(log) = &mut self.replication else { return };
+        let wanted: BTreeMap<u64, Member> =
+            self.committed.members.iter().map(|(_, member)| (member.id, member)).collect();
+        let present = log.members();
+        let gone = present.ids().find(|id| !wanted.contains_key(id));
+        // A monitor that has not come yet is no member: it would count and not vote.
+        let come = |member: &&Member| member.disk != Uuid::default() && !present.contains(member.id);
+        let new = wanted.values().find(come).map(|member| member.id);
+        // What is refused now (another change is under way, a new member has not caught up) is tried again at the next tick.
+        let _refused = match (new, gone) {
+            (Some(id), _) => log.add_learner(id).err(),
+            (None, Some(id)) if id == self.among.member => {
+                let heir = log.status().members.into_iter();
+                let heir = heir
+                    .filter(|other| other.is_voter && other.is_active && other.id != id)
+                    .map(|heir| heir.id);
+                heir.max().and_then(|heir| log.transfer_leadership(heir).err())
+            }
+            (None, Some(id)) => log.remove(id).err(),
+            (None, None) => None,
+        };
+    }
+
+    pub(super) fn fsid(&self) -> Uuid {
+        if self.committed.monmap.epoch > 0 { self.committed.monmap.fsid } else { self.settings.fsid }
+    }
+}
+
+/// The next map, with one monitor more. It has the last rank.
+pub(in crate::monitor) fn with_monitor(map: &MonMap, name: &str, addrs: EntityAddrVec, now: UTime) -> MonMap {
+    let mut next = MonMap { epoch: map.epoch + 1, last_changed: now, ..map.clone() };
+    let info = MonInfo { name: name.to_owned(), addrs, time_added: now, ..MonInfo::default() };
+    next.mons.insert(name.to_owned(), info);
+    next.ranks.retain(|other| other != name);
+    next.ranks.push(name.to_owned());
+    next
+}

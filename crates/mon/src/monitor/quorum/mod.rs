@@ -1,0 +1,292 @@
+//! This monitor among the others: connections with them, who leads, and requests that only the leader can carry out.
+//!
+//! ```text
+//!   client ── session ── monitor b ── Forward ──▶ monitor a, which leads:
+//!                            ▲                    a session like its own, `Carried`
+//!                            └─── Route, Settled ──┘
+//! ```
+//!
+//! Every monitor applies the log and serves maps, subscriptions and keys from what it has applied. What changes something, and
+//! what reads facts that only the leader has, waits in the [`Outbox`] until a leader has done it.
+
+mod answers;
+mod carried;
+mod credentials;
+mod ids;
+mod links;
+mod membership;
+mod outbox;
+mod peers;
+mod pulse;
+mod requests;
+mod role;
+mod versions;
+
+pub(super) use answers::Outgoing;
+pub(super) use role::Role;
+
+use super::{Effect, Monitor, Turn};
+use crate::replication::{Identity, Quorum};
+use crate::situation::Skew;
+use answers::Answers;
+use bytes::Bytes;
+use carried::CarriedSessions;
+use ids::IdRange;
+use links::Links;
+use machine::net::NetEffect;
+use machine::{ConnId, Time};
+use outbox::Outbox;
+use peers::Peers;
+use pulse::Pulses;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use versions::VersionQuestions;
+use wire::messages::{Caller, Carried, MMonPeer, MonPeerBody};
+use wire::types::{EntityAddrVec, Epoch, MonMap, Uuid};
+
+/// A step of the log's own clock: leaders show themselves every second step, and are missed after some twenty.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Early requests that are kept.
+const EARLY_MAX: usize = 20_000;
+
+/// A request of another monitor's session.
+#[derive(Debug)]
+struct Early {
+    from: u64,
+    serial: u64,
+    session: u64,
+    caller: Caller,
+    message: Carried,
+}
+
+#[derive(Debug)]
+pub(super) struct Among {
+    /// Our number as a member of the log. 0: we are none yet.
+    pub member: u64,
+    /// Drawn when our disk was formatted.
+    pub disk: Uuid,
+    /// The identity that the first write makes durable, of a monitor that has just become a member. It acknowledges nothing before.
+    pub unwritten: Option<Identity>,
+    /// Of the file system that holds the log: size, and what is free.
+    pub room: (u64, u64),
+    pub role: Role,
+    /// Since when no leader is known that a majority follows.
+    leaderless_since: Option<Time>,
+    links: Links,
+    peers: Peers,
+    outbox: Outbox,
+    carried: CarriedSessions,
+    pub answers: Answers,
+    ids: IdRange,
+    pulses: Pulses,
+    /// Requests that came before this monitor, which was elected, could propose: the others know of its election first.
+    early: Vec<Early>,
+    versions: VersionQuestions,
+    /// OSDMaps that the leader promised to our sessions: the epoch, to whom, from which epoch.
+    promised_maps: Vec<(Epoch, ConnId, Epoch)>,
+    step_at: Time,
+    is_started: bool,
+    /// Monitors to call while we have no map of them, and the map that one of them sent.
+    seeds: Vec<EntityAddrVec>,
+    seed_map: MonMap,
+}
+
+impl Among {
+    pub fn new(identity: Identity, seeds: Vec<EntityAddrVec>, now: Time) -> Among {
+        let Identity { member, disk } = identity;
+        Among {
+            member,
+            disk,
+            unwritten: None,
+            room: (0, 0),
+            role: Role::default(),
+            leaderless_since: Some(now),
+            links: Links::default(),
+            peers: Peers::default(),
+            outbox: Outbox::default(),
+            carried: CarriedSessions::default(),
+            answers: Answers::default(),
+            ids: IdRange::default(),
+            pulses: Pulses::new(now),
+            early: Vec::new(),
+            versions: VersionQuestions::default(),
+            promised_maps: Vec::new(),
+            step_at: now,
+            is_started: false,
+            seeds,
+            seed_map: MonMap::default(),
+        }
+    }
+}
+
+impl Among {
+    pub fn skews(&self, now: Time) -> BTreeMap<String, Skew> {
+        self.pulses.skews(now)
+    }
+
+    /// Room on the monitors' disks; `own` is this monitor's name.
+    pub fn disks(&self, own: &str, now: Time) -> BTreeMap<String, (u64, u64)> {
+        let mut disks = self.pulses.disks(now);
+        disks.insert(own.to_owned(), self.room);
+        disks
+    }
+}
+
+impl Monitor {
+    /// True where the log has no member but this one: nobody else can have changed what it holds.
+    pub(super) fn is_alone(&self) -> bool {
+        self.replication.as_ref().is_some_and(Quorum::is_alone)
+    }
+
+    fn say(&self, turn: &mut Turn<'_>, name: &str, to: u64, body: MonPeerBody) -> bool {
+        let Some(conn) = self.among.links.to(name) else { return false };
+        turn.send(conn, MMonPeer { from: self.among.member, to, body });
+        true
+    }
+
+    /// To a member of the log, over our connection to it. False if there is none.
+    fn say_to(&self, turn: &mut Turn<'_>, member: u64, body: MonPeerBody) -> bool {
+        let name = self.among.peers.name_of(member).or_else(|| self.committed.members.name_of(member));
+        name.is_some_and(|name| self.say(turn, name, member, body))
+    }
+
+    pub(super) fn say_to_leader(&self, turn: &mut Turn<'_>, body: MonPeerBody) {
+        if let Some(leader) = self.among.role.leader() {
+            self.say_to(turn, leader, body);
+        }
+    }
+
+    /// A message of the log to another member. One that cannot go out is lost, which the log takes into account.
+    pub(super) fn send_log(&mut self, turn: &mut Turn<'_>, member: u64, bytes: Bytes) {
+        if !self.say_to(turn, member, MonPeerBody::Log { bytes })
+            && let Some(log) = &mut self.replication
+        {
+            log.reset_session(member);
+        }
+    }
+
+    /// A session has ended: nobody waits for its answers.
+    pub(super) fn forget_requests(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
+        if self.is_alone() {
+            return;
+        }
+        self.among.outbox.forget(conn);
+        self.among.versions.forget(conn);
+        if let Some(leader) = self.among.role.leader().filter(|leader| *leader != self.among.member) {
+            self.say_to(turn, leader, MonPeerBody::Gone { session: conn.0 });
+        }
+    }
+
+    /// Work among the monitors that the clock starts.
+    pub(super) fn tick_among(&mut self, turn: &mut Turn<'_>) {
+        if !std::mem::replace(&mut self.among.is_started, true) {
+            let key = self.settings.monitor_key.as_ref();
+            let keys = key.map(|key| NetEffect::ServiceKeys(credentials::service_keys(key)));
+            turn.effects.extend(keys.map(Effect::Net));
+            self.follow_monitors(turn);
+        }
+        if self.replication.is_some() && !self.is_alone() {
+            self.tick_log(turn);
+        }
+        self.call_monitors(turn);
+        self.tick_pulses_of_monitors(turn);
+        self.send_sessions_away(turn);
+    }
+
+    pub(super) fn deadline_among(&self) -> Option<Time> {
+        let is_counting = self.replication.is_some() && !self.is_alone();
+        let step = is_counting.then_some(self.among.step_at);
+        let pulse = self.among.links.open().next().map(|_| self.among.pulses.deadline());
+        [step, pulse, self.among.links.deadline()].into_iter().flatten().min()
+    }
+
+    fn call_monitors(&mut self, turn: &mut Turn<'_>) {
+        let (key, now) = (self.settings.monitor_key.clone(), self.wall(turn.now));
+        let random = &mut self.random;
+        let credentials = || credentials::credentials(key.as_ref(), now, random);
+        let (effects, lost) = self.among.links.tick(turn.now, credentials);
+        turn.effects.extend(effects.into_iter().map(Effect::Net));
+        lost.iter().for_each(|name| self.on_link_lost(name));
+    }
+
+    /// True if the connection is one of ours to another monitor.
+    pub(super) fn on_link_ready(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
+        let Some(name) = self.among.links.on_ready(conn, turn.now) else { return false };
+        self.greet(turn, conn);
+        let leader = self.among.role.leader().and_then(|member| self.committed.members.name_of(member));
+        if leader == Some(name.as_str()) {
+            self.among.outbox.resend();
+            self.send_due_requests(turn);
+        }
+        true
+    }
+
+    pub(super) fn on_link_closed(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
+        let Some(name) = self.among.links.on_closed(conn, turn.now) else { return false };
+        self.on_link_lost(&name);
+        true
+    }
+
+    fn on_link_lost(&mut self, name: &str) {
+        if let (Some(log), Some(member)) = (&mut self.replication, self.committed.members.get(name)) {
+            log.reset_session(member.id);
+        }
+    }
+
+    /// The connection of another monitor to us has ended.
+    pub(super) fn on_monitor_gone(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
+        let Some(hello) = self.among.peers.remove(conn) else { return };
+        // Its sessions' requests come again over its next connection.
+        for carried in self.among.carried.close_all(Some(hello.member)) {
+            self.end_session(turn, carried);
+        }
+    }
+
+    pub(super) fn on_mon_peer(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: MMonPeer) {
+        if let MonPeerBody::Hello(hello) = m.body {
+            return self.on_hello(turn, conn, hello);
+        }
+        if let MonPeerBody::Welcome { member } = m.body {
+            return self.on_welcome(turn, member);
+        }
+        if let MonPeerBody::Monitors { map } = &m.body {
+            return self.on_seed_map(turn, map);
+        }
+        let Some(hello) = self.among.peers.get(conn) else { return };
+        let (from, name) = (hello.member, hello.name.clone());
+        if let MonPeerBody::Pulse(pulse) = m.body {
+            return self.on_monitor_pulse(turn, &name, from, pulse);
+        }
+        // Members of the log speak to each other under the numbers that they have now.
+        if from == 0 || m.from != from || m.to != self.among.member {
+            return;
+        }
+        match m.body {
+            MonPeerBody::Log { bytes } => {
+                if let Some(log) = &mut self.replication {
+                    // What the log drops is as good as lost.
+                    let _ = log.receive(from, &bytes);
+                }
+            }
+            // What only members may do. A monitor that was removed still has the key.
+            _ if self.is_leading() && self.committed.members.name_of(from) != Some(&name) => {}
+            MonPeerBody::Forward { serial, session, caller, message } => {
+                self.on_forward(turn, Early { from, serial, session, caller, message });
+            }
+            MonPeerBody::Gone { session } => self.on_gone(turn, from, session),
+            MonPeerBody::WantIds { .. } => self.reserve_ids(turn, from),
+            MonPeerBody::PromoteKey { name } => self.promote_key(turn, &name),
+            MonPeerBody::Settled { through } => self.on_settled(from, through),
+            MonPeerBody::Route { session, message } => self.on_route(turn, session, message),
+            MonPeerBody::RouteMaps { session, first, epoch } => {
+                self.on_route_maps(turn, session, first, epoch)
+            }
+            MonPeerBody::Ids { first, end } => self.on_ids(turn, first, end),
+            MonPeerBody::Hello(_)
+            | MonPeerBody::Welcome { .. }
+            | MonPeerBody::Monitors { .. }
+            | MonPeerBody::Pulse(_) => {}
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Requests that only the leader can carry out: to it, and from it back.
+
+use super::carried::Origin;
+use super::{EARLY_MAX, Early, Monitor, Outgoing};
+use crate::commands::find;
+use crate::monitor::{Effect, Turn};
+use codec::Features;
+use command::Args;
+use machine::ConnId;
+use machine::identity::{Method, Proof};
+use machine::net::{NetEffect, NetEvent, Peer};
+use wire::messages::{Body, Caller, Carried, Message, MonPeerBody};
+use wire::types::Epoch;
+
+/// Where a message is acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// By the monitor that has the session.
+    Here,
+    Leader,
+    /// By the leader, if there is one: it says how things are now, and would say something else when it came late.
+    LeaderNow,
+}
+
+/// Maps, subscriptions, keys and questions to this very monitor are answered here.
+fn place_of(body: &Body) -> Place {
+    match body {
+        Body::MAuth(_)
+        | Body::MMonGetMap(_)
+        | Body::MMonSubscribe(_)
+        | Body::MMonGetVersion(_)
+        | Body::MGetConfig(_)
+        | Body::MPing(_)
+        | Body::MMonPeer(_) => Place::Here,
+        Body::MOSDPulse(_) | Body::MOSDBeacon(_) | Body::MMgrBeacon(_) | Body::MMonMgrReport(_) => {
+            Place::LeaderNow
+        }
+        Body::MCommand(m) if !changes_state(&m.command.concat()) => Place::Here,
+        _ => Place::Leader,
+    }
+}
+
+/// A command of the quorum that changes the state, though it was addressed to one monitor.
+fn changes_state(text: &str) -> bool {
+    let prefix = Args::parse(text).ok().and_then(|args| args.text("prefix"));
+    prefix.and_then(|prefix| find(&prefix)).is_some_and(|command| command.changes_state())
+}
+
+impl Monitor {
+    /// Takes a request of a session of ours: to be acted on here, or by the leader, which this monitor may be.
+    pub(in crate::monitor) fn take_request(&mut self, turn: &mut Turn<'_>, conn: ConnId, message: Message) {
+        let place = place_of(&message.body);
+        if place == Place::Here || self.is_alone() || (place == Place::LeaderNow && self.is_leading()) {
+            return self.carry_out(turn, conn, message);
+        }
+        // A manager's report serves the commands that are answered here, too.
+        if let Body::MMonMgrReport(report) = &message.body {
+            self.on_mgr_report(conn, report);
+        }
+        if place == Place::LeaderNow {
+            return self.forward(turn, 0, conn, &message);
+        }
+        let bytes = size_of_val(&message) + rough_len(&message.body);
+        if self.among.outbox.push(conn, message, bytes).is_err() {
+            let line = "too many requests wait for a leader: a client is sent away".to_owned();
+            turn.effects.push(Effect::Warn(line));
+            self.end_session(turn, conn);
+            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+            return;
+        }
+        self.send_due_requests(turn);
+    }
+
+    /// Sends the leader what it has not got of our requests; carries it out where we lead.
+    pub(super) fn send_due_requests(&mut self, turn: &mut Turn<'_>) {
+        let Some(leader) = self.among.role.leader() else { return };
+        let (member, term) = (self.among.member, self.among.role.term);
+        if leader == member {
+            if !self.is_leading() {
+                return;
+            }
+            for (serial, conn, message) in self.among.outbox.due(leader, term) {
+                self.carry_out(turn, conn, message);
+                self.settle_later(member, serial);
+            }
+            return;
+        }
+        let name = self.among.peers.name_of(leader).or_else(|| self.committed.members.name_of(leader));
+        if name.is_none_or(|name| self.among.links.to(name).is_none()) {
+            return;
+        }
+        for (serial, conn, message) in self.among.outbox.due(leader, term) {
+            self.forward(turn, serial, conn, &message);
+        }
+    }
+
+    /// Sends the leader a request. With the serial number 0 it need not be settled.
+    fn forward(&mut self, turn: &mut Turn<'_>, serial: u64, conn: ConnId, message: &Message) {
+        let (Some(leader), Some(session)) = (self.among.role.leader(), self.sessions.get(&conn)) else {
+            return;
+        };
+        let peer = &session.peer;
+        let caller = Caller {
+            unproved: peer.identity.is_unproved(),
+            name: session.name().clone(),
+            global_id: peer.identity.global_id(),
+            claimed: peer.identity.entity(),
+            addrs: peer.addrs.clone(),
+            socket: peer.socket,
+            features: peer.features.0,
+            secure: peer.secure,
+            host: session.host.clone(),
+        };
+        let message = Carried::new(message, Features::ALL);
+        self.say_to(turn, leader, MonPeerBody::Forward { serial, session: conn.0, caller, message });
+    }
+
+    /// Remembers that a request is done when what was proposed so far holds.
+    fn settle_later(&mut self, member: u64, serial: u64) {
+        if serial == 0 {
+            return;
+        }
+        self.wait_for_hold(Outgoing::Settle { member, serial });
+    }
+
+    /// At the leader: a request that another monitor passes on.
+    pub(super) fn on_forward(&mut self, turn: &mut Turn<'_>, request: Early) {
+        if !self.is_leading() {
+            // Where we do not lead, its sender will see who does, and send it there.
+            if self.among.role.leader() == Some(self.among.member) && self.among.early.len() < EARLY_MAX {
+                self.among.early.push(request);
+            }
+            return;
+        }
+        let Early { from, serial, session, caller, message } = request;
+        let origin = Origin { member: from, session };
+        let Ok(message) = message.message() else {
+            let line = format!("member {from} passed on a message that cannot be read");
+            turn.effects.push(Effect::Warn(line));
+            return self.settle_later(from, serial);
+        };
+        let (conn, is_new) = self.among.carried.open(origin);
+        if is_new {
+            let method = if caller.unproved { Method::None } else { Method::Cephx };
+            let (name, global_id, allow_all) = (caller.name, caller.global_id, caller.unproved);
+            let proof = Proof { method, name, global_id, caps: Default::default(), allow_all };
+            let Ok(identity) = proof.identify(caller.claimed) else {
+                self.among.carried.close(origin);
+                return self.settle_later(from, serial);
+            };
+            let peer = Peer {
+                identity,
+                claimed: machine::identity::ClaimedName::new(caller.claimed),
+                addrs: caller.addrs,
+                socket: caller.socket,
+                features: Features(caller.features),
+                secure: caller.secure,
+            };
+            self.on_ready(turn, conn, peer);
+            if let Some(session) = self.sessions.get_mut(&conn) {
+                session.host = caller.host;
+            }
+        }
+        self.carry_out(turn, conn, message);
+        self.settle_later(from, serial);
+    }
+
+    /// This monitor may propose now: the requests that came before.
+    pub(super) fn take_early_requests(&mut self, turn: &mut Turn<'_>) {
+        for request in std::mem::take(&mut self.among.early) {
+            self.on_forward(turn, request);
+        }
+    }
+
+    /// At the leader: a session that another monitor held has ended.
+    pub(super) fn on_gone(&mut self, turn: &mut Turn<'_>, from: u64, session: u64) {
+        if let Some(conn) = self.among.carried.close(Origin { member: from, session }) {
+            self.end_session(turn, conn);
+        }
+    }
+
+    pub(super) fn on_settled(&mut self, from: u64, through: u64) {
+        if Some(from) == self.among.role.leader() {
+            self.among.outbox.settle(through);
+        }
+    }
+
+    pub(super) fn on_route(&mut self, turn: &mut Turn<'_>, session: u64, message: Carried) {
+        let conn = ConnId(session);
+        if let (true, Ok(message)) = (self.sessions.contains_key(&conn), message.message()) {
+            turn.send_message(conn, message);
+        }
+    }
+
+    /// The leader has promised our session maps that we may not have applied yet.
+    pub(super) fn on_route_maps(&mut self, turn: &mut Turn<'_>, session: u64, first: Epoch, epoch: Epoch) {
+        self.among.promised_maps.push((epoch, ConnId(session), first));
+        self.send_promised_maps(turn);
+    }
+
+    pub(in crate::monitor) fn send_promised_maps(&mut self, turn: &mut Turn<'_>) {
+        let newest = self.committed.osdmap().epoch;
+        let (due, later) =
+            std::mem::take(&mut self.among.promised_maps).into_iter().partition(|(at, ..)| *at <= newest);
+        self.among.promised_maps = later;
+        let due: Vec<(Epoch, ConnId, Epoch)> = due;
+        due.into_iter().for_each(|(_, conn, first)| self.send_osdmaps_since(turn, conn, first));
+    }
+
+    /// True if the session is one that another monitor holds: it sends the maps from `first` on, when it has them.
+    pub(in crate::monitor) fn promise_maps(&self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) -> bool {
+        let Some(origin) = self.among.carried.origin(conn) else { return false };
+        let epoch = self.committed.osdmap().epoch;
+        self.say_to(turn, origin.member, MonPeerBody::RouteMaps { session: origin.session, first, epoch });
+        true
+    }
+
+    /// Sends an answer once everything proposed so far holds, or this monitor has proved that it still leads.
+    pub(in crate::monitor) fn wait_for_hold(&mut self, out: Outgoing) {
+        let alone = self.is_alone();
+        self.among.answers.push(self.last_proposed, self.committed.version, alone, out);
+    }
+
+    /// Sends the answers that may go out, and asks for the proofs that others wait for.
+    pub(in crate::monitor) fn send_answers(&mut self, turn: &mut Turn<'_>) {
+        let mut settled = std::collections::BTreeMap::new();
+        for out in self.among.answers.take(self.committed.version) {
+            match out {
+                Outgoing::Answer(effect) => turn.effects.push(Effect::Net(effect)),
+                Outgoing::Settle { member, serial } => drop(settled.insert(member, serial)),
+            }
+        }
+        for (member, through) in settled {
+            if member == self.among.member {
+                self.among.outbox.settle(through);
+            } else {
+                self.say_to(turn, member, MonPeerBody::Settled { through });
+            }
+        }
+        if self.is_leading()
+            && self.among.answers.wants_proof()
+            && let Some(log) = &mut self.replication
+        {
+            self.among.answers.on_asked(log.read());
+        }
+    }
+
+    /// The log has answered: what had been decided when it was asked ends at `index`.
+    pub(in crate::monitor) fn on_read(&mut self, read: u64, index: u64) {
+        if !self.among.answers.on_read(read) {
+            self.on_versions_index(read, index);
+        }
+    }
+
+    /// Effects on sessions that other monitors hold become statements to those monitors.
+    pub(in crate::monitor) fn route(&mut self, turn: &mut Turn<'_>) {
+        for effect in turn.effects.take() {
+            let origin = match &effect {
+                Effect::Net(NetEffect::Send { conn, .. } | NetEffect::Close { conn }) => {
+                    self.among.carried.origin(*conn)
+                }
+                _ => None,
+            };
+            match (origin, effect) {
+                (Some(origin), Effect::Net(NetEffect::Send { message, .. })) => {
+                    let features = Features::ALL;
+                    let body = MonPeerBody::Route {
+                        session: origin.session,
+                        message: Carried::new(&message, features),
+                    };
+                    self.say_to(turn, origin.member, body);
+                }
+                (Some(_), _) => {}
+                (None, effect) => turn.effects.push(effect),
+            }
+        }
+    }
+
+    pub(in crate::monitor) fn end_session(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
+        self.on_net(turn, NetEvent::Closed { conn, why: machine::net::CloseReason::Reset });
+    }
+}
+
+/// The size of a message's body, where it may be large.
+fn rough_len(body: &Body) -> usize {
+    let text = |words: &[String]| words.iter().map(String::len).sum::<usize>();
+    match body {
+        Body::MMonCommand(m) => text(&m.command) + m.input.len(),
+        Body::MCommand(m) => text(&m.command) + m.input.len(),
+        Body::MLog(m) => m.entries.iter().map(|entry| entry.message.len() + 256).sum(),
+        Body::MOSDBoot(_) => 4096,
+        Body::MOSDPGTemp(m) => m.pg_temp.len() * 64,
+        _ => 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use wire::messages::{MCommand, MMonCommand, MPing, PaxosHeader};
+    use wire::types::Uuid;
+
+    fn tell(text: &str) -> Body {
+        MCommand { fsid: Uuid::default(), command: vec![text.into()], input: Bytes::new() }.into()
+    }
+
+    #[test]
+    fn what_changes_the_state_goes_to_the_leader() {
+        let command = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: Uuid::default(),
+            command: vec![r#"{"prefix":"status"}"#.into()],
+            input: Bytes::new(),
+        };
+        assert_eq!(place_of(&command.into()), Place::Leader, "it may read what only the leader knows");
+        assert_eq!(place_of(&MPing.into()), Place::Here);
+        assert_eq!(place_of(&tell(r#"{"prefix":"mon_status"}"#)), Place::Here);
+        assert_eq!(place_of(&tell(r#"{"prefix":"osd set","key":"noout"}"#)), Place::Leader);
+        assert_eq!(place_of(&tell("{")), Place::Here);
+    }
+}

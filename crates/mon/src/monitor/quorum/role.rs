@@ -1,0 +1,184 @@
+//! The leader's part: its beginning, its end, and the others' knowledge of it.
+
+use super::{Monitor, STEP};
+use crate::health;
+use crate::monitor::mgr::MgrWatch;
+use crate::monitor::osd::{Creations, OsdWatch};
+use crate::monitor::{Effect, Turn};
+use crate::replication::Role as LogRole;
+use machine::net::NetEffect;
+use machine::{ConnId, Time};
+use std::time::Duration;
+use wire::types::{EntityKind, LogPriority, UTime};
+
+/// A monitor that knows no leader for so long sends its clients away: another one may have a quorum.
+const LEADERLESS_MAX: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::monitor) struct Role {
+    leader: Option<u64>,
+    pub term: u64,
+    /// This monitor leads, has applied everything before its term, and may propose.
+    is_leading: bool,
+    /// Members that take part, as the leader sees them.
+    pub quorum: Vec<u64>,
+    pub quorum_since: UTime,
+}
+
+impl Role {
+    pub fn leader(&self) -> Option<u64> {
+        self.leader
+    }
+}
+
+impl Monitor {
+    /// This monitor may propose.
+    pub(in crate::monitor) fn is_leading(&self) -> bool {
+        self.among.role.is_leading
+    }
+
+    /// Acts on what the log says of leaders.
+    pub(in crate::monitor) fn follow_role(&mut self, turn: &mut Turn<'_>) {
+        let Some(log) = &self.replication else { return };
+        let status = log.status();
+        let (leader, term) = (status.leader, status.term);
+        let is_leading = matches!(status.role, LogRole::Leader { is_established: true, .. });
+        let active = status.members.iter().filter(|member| member.is_voter && member.is_active);
+        let quorum = is_leading.then(|| active.map(|member| member.id).collect::<Vec<u64>>());
+        let before = self.among.role.clone();
+        let is_same = before.is_leading == is_leading && before.term == term;
+        if before.is_leading && !is_same {
+            self.stop_leading(turn);
+        }
+        let role = &mut self.among.role;
+        (role.leader, role.term, role.is_leading) = (leader, term, is_leading);
+        if let Some(quorum) = quorum
+            && (role.quorum != quorum || !is_same)
+        {
+            role.quorum = quorum;
+            role.quorum_since = self.clock.at(turn.now);
+        }
+        self.among.leaderless_since = match leader {
+            Some(_) => None,
+            None => self.among.leaderless_since.or(Some(turn.now)),
+        };
+        if leader != Some(self.among.member) {
+            self.among.early.clear();
+        }
+        if is_leading && !(before.is_leading && is_same) {
+            self.start_leading(turn);
+            self.take_early_requests(turn);
+        }
+        if leader.is_some() {
+            self.send_due_requests(turn);
+        }
+    }
+
+    fn start_leading(&mut self, turn: &mut Turn<'_>) {
+        // All that other leaders decided has been applied, and nothing was proposed here.
+        debug_assert_eq!(self.head.version, self.committed.version);
+        self.osd = OsdWatch::start(&self.committed, turn.now);
+        self.mgr = MgrWatch::start(&self.committed, turn.now);
+        self.creations = Creations::default();
+        self.tick_at = turn.now;
+        self.last_checks = health::Checks::default();
+        if !self.is_alone() {
+            // The last leader has written its lines about what is wrong. That a monitor is gone may be news.
+            let situation = self.situation(turn);
+            self.last_checks = health::checks(&self.committed, &self.reports, &situation, &self.options);
+            self.last_checks.remove("MON_DOWN");
+            let line = self.leadership_line();
+            let change = self.log_change(self.wall(turn.now), LogPriority::INFO, "cluster", line);
+            self.propose(turn.now, vec![change]);
+        }
+        self.follow_creations(turn);
+    }
+
+    /// As stock says it.
+    fn leadership_line(&self) -> String {
+        let map = &self.committed.monmap;
+        let ranks = self.quorum_ranks();
+        let names: Vec<&str> =
+            ranks.iter().filter_map(|rank| map.ranks.get(*rank)).map(String::as_str).collect();
+        let ranks: Vec<String> = ranks.iter().map(usize::to_string).collect();
+        let (name, names, ranks) = (&self.settings.name, names.join(","), ranks.join(","));
+        format!("mon.{name} is new leader, mons {names} in quorum (ranks {ranks})")
+    }
+
+    /// Everything that was promised on the strength of leading is taken back. Requests stay in the outbox, for the next leader.
+    fn stop_leading(&mut self, turn: &mut Turn<'_>) {
+        self.among.answers.drop_all();
+        self.among.ids.drop_promises();
+        for conn in self.among.carried.close_all(None) {
+            self.sessions.remove(&conn);
+        }
+        self.maps_owed.clear();
+        self.osd = OsdWatch::start(&self.committed, turn.now);
+        if self.head.version != self.committed.version {
+            self.head = self.committed.clone();
+        }
+        self.last_proposed = self.head.version;
+    }
+
+    /// Ranks of the monitors that take part, by what the leader says.
+    pub(in crate::monitor) fn quorum_ranks(&self) -> Vec<usize> {
+        let map = &self.committed.monmap;
+        let names =
+            self.among.role.quorum.iter().filter_map(|member| self.committed.members.name_of(*member));
+        let mut ranks: Vec<usize> = names.filter_map(|name| map.rank_of(name)).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// This monitor's part, in stock's words.
+    pub(in crate::monitor) fn part(&self) -> &'static str {
+        match self.replication.as_ref().map(|log| log.role()) {
+            None => "probing",
+            Some(LogRole::Joining) => "synchronizing",
+            Some(LogRole::Removed) => "shutdown",
+            Some(LogRole::Leader { is_established: true, .. }) => "leader",
+            Some(LogRole::Follower { leader: Some(_) }) => "peon",
+            Some(LogRole::Leader { .. } | LogRole::Follower { .. } | LogRole::Candidate) => "electing",
+        }
+    }
+
+    pub(in crate::monitor) fn leader_rank(&self) -> Option<usize> {
+        let name = self.committed.members.name_of(self.among.role.leader?)?;
+        self.committed.monmap.rank_of(name)
+    }
+
+    /// True while this monitor knows a leader, or did a moment ago.
+    pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
+        self.among.member != 0
+            && self.among.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
+    }
+
+    /// Sends clients and daemons away that another monitor can serve.
+    pub(super) fn send_sessions_away(&mut self, turn: &mut Turn<'_>) {
+        if self.is_in_quorum(turn.now) {
+            return;
+        }
+        let is_monitor = |conn: &ConnId| {
+            self.sessions.get(conn).is_some_and(|session| session.peer.identity.role() == EntityKind::MON)
+        };
+        let sent: Vec<ConnId> = self.sessions.keys().copied().filter(|conn| !is_monitor(conn)).collect();
+        for conn in sent {
+            self.sessions.remove(&conn);
+            self.auth.forget(conn);
+            self.among.outbox.forget(conn);
+            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+        }
+    }
+
+    /// The log's own clock.
+    pub(super) fn tick_log(&mut self, turn: &mut Turn<'_>) {
+        while self.among.step_at <= turn.now {
+            // A monitor that was paused does not make up for all the time it missed.
+            let late = turn.now.since(self.among.step_at);
+            self.among.step_at = if late > 4 * STEP { turn.now + STEP } else { self.among.step_at + STEP };
+            if let Some(log) = &mut self.replication {
+                log.tick();
+            }
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! Several monitors: whole machines, joined by a network that loses nothing unless it is cut, with clients on each.
+
+use super::{AuthMode, FSID, START, addr, keys, local_options, settings};
+use crate::genesis::Genesis;
+use crate::monitor::{Effect, Input, Monitor, Settings};
+use crate::replication::{Recovered, Write};
+use bytes::Bytes;
+use machine::identity::Proof;
+use machine::net::{CloseReason, Held, NetEffect, NetEvent, Peer};
+use machine::{ConnId, Effects, Machine, Random, Tag, Time};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use wire::messages::*;
+use wire::types::*;
+
+const STEP: Duration = Duration::from_millis(10);
+
+struct Node {
+    settings: Settings,
+    disk: Recovered,
+    writes: VecDeque<(Tag, Write)>,
+    /// `None`: it does not run.
+    monitor: Option<Monitor>,
+    /// Messages to clients.
+    sent: VecDeque<(ConnId, Message)>,
+    /// Sessions that the monitor closed.
+    closed: BTreeSet<ConnId>,
+    lives: u64,
+}
+
+/// A connection between two monitors, by its number at either end.
+struct Wire {
+    ends: [(usize, ConnId); 2],
+}
+
+struct Cluster {
+    now: Time,
+    nodes: Vec<Node>,
+    wires: Vec<Wire>,
+    mail: VecDeque<(usize, NetEvent)>,
+    /// From whom nothing reaches whom.
+    cuts: BTreeSet<(usize, usize)>,
+    next_conn: u64,
+    next_tid: u64,
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn settings_of(n: usize) -> Settings {
+    let mut layers = local_options(&[("mon_allow_pool_delete", "true")]);
+    layers.run();
+    let seeds = (0..3).filter(|other| *other != n).map(|other| addr(3300 + other as u16)).collect();
+    Settings { name: NAMES[n].into(), addrs: addr(3300 + n as u16), seeds, ..settings(AuthMode::Cephx) }
+}
+
+impl Cluster {
+    /// `first` monitors that make the cluster, and others that are not started yet.
+    fn new(first: usize, all: usize) -> Cluster {
+        let genesis = Genesis {
+            fsid: FSID,
+            monitors: (0..first).map(|n| (NAMES[n].to_owned(), addr(3300 + n as u16))).collect(),
+            entities: keys(),
+            failure_domain: "osd".into(),
+            full_ratios: Default::default(),
+        };
+        let node = |n: usize| {
+            let mut disk = Recovered::default();
+            if n < first {
+                disk.apply(genesis.write(NAMES[n], START, &mut Random::from_number(5)));
+            }
+            Node {
+                settings: settings_of(n),
+                disk,
+                writes: VecDeque::new(),
+                monitor: None,
+                sent: VecDeque::new(),
+                closed: BTreeSet::new(),
+                lives: 0,
+            }
+        };
+        let mut cluster = Cluster {
+            now: Time::ZERO,
+            nodes: (0..all).map(node).collect(),
+            wires: Vec::new(),
+            mail: VecDeque::new(),
+            cuts: BTreeSet::new(),
+            next_conn: 1,
+            next_tid: 1,
+        };
+        (0..first).for_each(|n| cluster.start(n));
+        cluster
+    }
+
+    fn wall(&self) -> UTime {
+        UTime::from_nanos(START.as_nanos() + self.now.0)
+    }
+
+    fn start(&mut self, n: usize) {
+        let wall = self.wall();
+        let node = &mut self.nodes[n];
+        node.lives += 1;
+        let random = Random::from_number(100 * n as u64 + node.lives);
+        let monitor = Monitor::recover(node.settings.clone(), node.disk.clone(), random, self.now, wall);
+        node.monitor = Some(monitor.unwrap());
+        self.step(n, Input::Deadline { wall });
+    }
+
+    /// The process dies. What was not on its disk is lost.
+    fn kill(&mut self, n: usize) {
+        self.nodes[n].monitor = None;
+        self.nodes[n].writes.clear();
+        let (gone, kept): (Vec<Wire>, Vec<Wire>) = std::mem::take(&mut self.wires)
+            .into_iter()
+            .partition(|wire| wire.ends.iter().any(|(node, _)| *node == n));
+        self.wires = kept;
+        for (node, conn) in gone.into_iter().flat_map(|wire| wire.ends).filter(|(node, _)| *node != n) {
+            self.mail.push_back((node, NetEvent::Closed { conn, why: CloseReason::Reset }));
+        }
+    }
+
+    fn step(&mut self, n: usize, input: Input) {
+        let now = self.now;
+        let Some(monitor) = &mut self.nodes[n].monitor else { return };
+        let mut effects = Effects::new();
+        monitor.step(now, input, &mut effects);
+        monitor.check();
+        for effect in effects.take() {
+            match effect {
+                Effect::Write { tag, write } => self.nodes[n].writes.push_back((tag, write)),
+                Effect::Net(NetEffect::Connect { conn, to, .. }) => self.connect_monitors(n, conn, &to),
+                Effect::Net(NetEffect::Send { conn, message }) => self.carry(n, conn, message),
+                Effect::Net(NetEffect::Close { conn }) => {
+                    self.nodes[n].closed.insert(conn);
+                    self.disconnect(n, conn);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// This end has closed: the other hears of it.
+    fn disconnect(&mut self, n: usize, conn: ConnId) {
+        let Some(at) = self.wires.iter().position(|wire| wire.ends.contains(&(n, conn))) else { return };
+        let other = self.wires.remove(at).ends.into_iter().find(|end| *end != (n, conn));
+        let (node, conn) = other.expect("a connection has two ends");
+        self.mail.push_back((node, NetEvent::Closed { conn, why: CloseReason::Reset }));
+    }
+
+    fn connect_monitors(&mut self, from: usize, conn: ConnId, to: &EntityAddrVec) {
+        let target = self.nodes.iter().position(|node| node.settings.addrs == *to).unwrap();
+        let is_cut = self.cuts.contains(&(from, target)) || self.cuts.contains(&(target, from));
+        if self.nodes[target].monitor.is_none() || is_cut {
+            let why = CloseReason::Broken("nobody is there".into());
+            return self.mail.push_back((from, NetEvent::Closed { conn, why }));
+        }
+        self.next_conn += 1;
+        let accepted = ConnId::accepted(self.next_conn);
+        self.wires.push(Wire { ends: [(from, conn), (target, accepted)] });
+        for (node, conn, port) in [(from, conn, 3300 + target), (target, accepted, 3300 + from)] {
+            let proof = Proof::cephx(AuthName::new(EntityKind::MON, ""), 1, "allow *");
+            let peer =
+                Peer::identified(proof, EntityName::new(EntityKind::MON, 0), addr(port as u16).0[0]).unwrap();
+            self.mail.push_back((node, NetEvent::Ready { conn, peer: peer.into() }));
+        }
+    }
+
+    fn carry(&mut self, from: usize, conn: ConnId, message: Message) {
+        let Some(wire) = self.wires.iter().find(|wire| wire.ends.contains(&(from, conn))) else {
+            return self.nodes[from].sent.push_back((conn, message));
+        };
+        let (to, conn) = if wire.ends[0] == (from, conn) { wire.ends[1] } else { wire.ends[0] };
+        if !self.cuts.contains(&(from, to)) {
+            // As it goes over a real connection.
+            let message = Carried::new(&message, codec::Features::ALL).message().unwrap();
+            self.mail.push_back((to, NetEvent::Message { conn, message, held: Held::default() }));
+        }
+    }
+
+    fn deliver(&mut self) {
+        let mut delivered = 0;
+        loop {
+            delivered += 1;
+            assert!(delivered < 100_000, "the monitors never come to rest: {:?}", self.mail.front());
+            if let Some((n, event)) = self.mail.pop_front() {
+                self.step(n, Input::Net(event));
+            } else if let Some(n) = (0..self.nodes.len()).find(|n| !self.nodes[*n].writes.is_empty()) {
+                let (tag, write) = self.nodes[n].writes.pop_front().unwrap();
+                self.nodes[n].disk.apply(write);
+                self.step(n, Input::Written(tag));
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.now + STEP;
+            let wall = self.wall();
+            for n in 0..self.nodes.len() {
+                let due = self.nodes[n].monitor.as_ref().and_then(Machine::next_deadline);
+                if due.is_some_and(|due| due <= self.now) {
+                    self.step(n, Input::Deadline { wall });
+                }
+            }
+            self.deliver();
+        }
+    }
+
+    fn cut_off(&mut self, n: usize) {
+        for other in (0..self.nodes.len()).filter(|other| *other != n) {
+            self.cuts.extend([(n, other), (other, n)]);
+        }
+    }
+
+    fn monitor(&self, n: usize) -> &Monitor {
+        self.nodes[n].monitor.as_ref().unwrap()
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let leads = |n: &usize| self.nodes[*n].monitor.as_ref().is_some_and(Monitor::is_leading);
+        let leaders: Vec<usize> = (0..self.nodes.len()).filter(leads).collect();
+        // One that was cut off may not know yet that another leads.
+        leaders.into_iter().max_by_key(|n| self.monitor(*n).among.role.term)
+    }
+
+    fn wait_leader(&mut self) -> usize {
+        for _ in 0..500 {
+            self.pass(STEP);
+            if let Some(leader) = self.leader() {
+                return leader;
+            }
+        }
+        panic!("nobody leads after five seconds");
+    }
+
+    fn connect(&mut self, n: usize, name: &str, global_id: u64) -> ConnId {
+        self.next_conn += 1;
+        let conn = ConnId::accepted(self.next_conn);
+        let name: AuthName = name.parse().unwrap();
+        let claimed = EntityName::new(name.kind, name.id.parse().unwrap_or(-1));
+        let peer = Peer::identified(Proof::cephx(name, global_id, ""), claimed, addr(7000).0[0]).unwrap();
+        let peer = Peer { features: wire::features::TENTACLE, ..peer };
+        self.step(n, Input::Net(NetEvent::Ready { conn, peer: peer.into() }));
+        conn
+    }
+
+    fn send(&mut self, n: usize, conn: ConnId, tid: u64, body: impl Into<Body>) {
+        let message = Message::with_tid(tid, body.into());
+        self.step(n, Input::Net(NetEvent::Message { conn, message, held: Held::default() }));
+    }
+
+    fn ask(&mut self, n: usize, conn: ConnId, tid: u64, json: &str) {
+        let paxos = PaxosHeader::default();
+        let body = MMonCommand { paxos, fsid: FSID, command: vec![json.into()], input: Bytes::new() };
+        self.send(n, conn, tid, body);
+    }
+
+    /// Answers to commands that came for this session.
+    fn answers(&mut self, n: usize, conn: ConnId) -> Vec<(u64, i32, String)> {
+        let (mine, others): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.nodes[n].sent).into_iter().partition(|(to, _)| *to == conn);
+        self.nodes[n].sent = others;
+        let answers = mine.into_iter().filter_map(|(_, message)| match message.body {
+            Body::MMonCommandAck(ack) => Some((message.tid, ack.result, ack.status.clone())),
+            _ => None,
+        });
+        answers.collect()
+    }
+
+    /// Runs a command at a monitor, which must succeed within three seconds.
+    fn ok(&mut self, n: usize, conn: ConnId, json: &str) {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        self.ask(n, conn, tid, json);
+        for _ in 0..300 {
+            self.pass(STEP);
+            if let Some((_, result, status)) = self.answers(n, conn).into_iter().find(|(of, ..)| *of == tid) {
+                assert_eq!(result, 0, "{json}: {status}");
+                return;
+            }
+        }
+        panic!("no answer to {json}; {n} sees {:?}", self.monitor(n).among.role);
+    }
+
+    fn assert_equal_states(&mut self) {
+        self.pass(Duration::from_secs(2));
+        let running: Vec<usize> =
+            (0..self.nodes.len()).filter(|n| self.nodes[*n].monitor.is_some()).collect();
+        let digests: BTreeMap<usize, _> = running
+            .iter()
+            .map(|n| (*n, (self.monitor(*n).state().version, self.monitor(*n).state().digest())))
+            .collect();
+        let first = digests[&running[0]];
+        assert!(digests.values().all(|digest| *digest == first), "{digests:?}");
+    }
+
+    fn keys_stored(&self, n: usize) -> Vec<String> {
+        self.monitor(n).state().config_keys.keys().cloned().collect()
+    }
+}
+
+fn set(key: &str) -> String {
+    format!(r#"{{"prefix":"config-key set","key":"{key}","val":"1"}}"#)
+}
+
+#[test]
+fn a_command_at_any_monitor_reaches_all() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    for n in 0..3 {
+        let conn = c.connect(n, "client.admin", 5000 + n as u64);
+        c.ok(n, conn, &set(&format!("k{n}")));
+        c.ok(n, conn, r#"{"prefix":"status"}"#);
+    }
+    c.assert_equal_states();
+    assert_eq!(c.keys_stored(0), ["k0", "k1", "k2"]);
+    assert_eq!(c.leader(), Some(leader), "nothing went wrong");
+    let quorum = c.monitor((leader + 1) % 3).quorum_ranks();
+    assert_eq!(quorum, [0, 1, 2], "followers hear who takes part");
+}
+
+#[test]
+fn a_command_waits_for_the_next_leader() {
+    let mut c = Cluster::new(3, 3);
+    let old = c.wait_leader();
+    let n = (old + 1) % 3;
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("before"));
+    c.kill(old);
+    // It waits for the next leader, and nobody sends it again.
+    c.ok(n, conn, &set("after"));
+    assert_ne!(c.leader(), Some(old));
+    c.start(old);
+    c.assert_equal_states();
+    assert_eq!(c.keys_stored(old), ["after", "before"]);
+}
+
+/// A request that the dead leader had committed, without its answer having come, is answered from the log.
+#[test]
+fn a_command_is_carried_out_once_whoever_answers_it() {
+    let mut c = Cluster::new(3, 3);
+    let old = c.wait_leader();
+    let (n, other) = ((old + 1) % 3, (old + 2) % 3);
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, r#"{"prefix":"osd pool create","pool":"first"}"#);
+    // The answer of the leader does not come back.
+    let create = r#"{"prefix":"osd pool create","pool":"p"}"#;
+    c.ask(n, conn, 900, create);
+    c.deliver();
+    let answered = c.answers(n, conn).len();
+    assert_eq!(answered, 1, "it is decided within one round");
+    // The client did not get it and asks another monitor under the same number.
+    c.kill(old);
+    let again = c.connect(other, "client.admin", 5000);
+    c.ask(other, again, 900, create);
+    c.pass(Duration::from_secs(3));
+    let answers = c.answers(other, again);
+    assert_eq!(answers, [(900, 0, "pool 'p' created".to_owned())], "not: it exists already");
+    let map = c.monitor(other).state().osdmap();
+    assert_eq!(map.pools.len(), 2);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_answers_nothing() {
+    let mut c = Cluster::new(3, 3);
+    let old = c.wait_leader();
+    let conn = c.connect(old, "client.admin", 5000);
+    c.ok(old, conn, &set("before"));
+    c.cut_off(old);
+    c.ask(old, conn, 901, r#"{"prefix":"config-key ls"}"#);
+    c.ask(old, conn, 902, &set("lost"));
+    c.pass(Duration::from_secs(1));
+    assert_eq!(c.answers(old, conn), [], "others may have changed what it would say");
+    c.pass(Duration::from_secs(6));
+    assert!(c.nodes[old].closed.contains(&conn), "another monitor can serve this client");
+    let new = c.wait_leader();
+    assert_ne!(new, old);
+    let there = c.connect(new, "client.admin", 5000);
+    c.ok(new, there, &set("after"));
+    c.cuts.clear();
+    c.pass(Duration::from_secs(8));
+    c.assert_equal_states();
+    assert_eq!(c.keys_stored(old), ["after", "before"]);
+}
+
+#[test]
+fn monitors_join_and_join_anew_without_their_disk() {
+    let mut c = Cluster::new(1, 3);
+    let conn = c.connect(0, "client.admin", 5000);
+    c.wait_leader();
+    for n in 0..1300 {
+        c.next_tid += 1;
+        let tid = c.next_tid;
+        c.ask(0, conn, tid, &set(&format!("k{}", n % 50)));
+        c.deliver();
+    }
+    for n in [1, 2] {
+        c.start(n);
+        c.pass(Duration::from_secs(8));
+        let map = &c.monitor(0).state().monmap;
+        assert_eq!(map.mons.len(), n + 1);
+    }
+    c.assert_equal_states();
+    let voters = c.monitor(0).replication.as_ref().unwrap().members().voters.clone();
+    assert_eq!(voters, [1, 2, 3]);
+
+    // One loses its disk: it gets another number, and the old one is gone.
+    c.kill(1);
+    c.nodes[1].disk = Recovered::default();
+    c.pass(Duration::from_secs(3));
+    c.start(1);
+    c.pass(Duration::from_secs(12));
+    c.assert_equal_states();
+    let voters = c.monitor(0).replication.as_ref().unwrap().members().voters.clone();
+    assert_eq!(voters, [1, 3, 4]);
+    assert_eq!(c.monitor(1).among.member, 4);
+    assert_eq!(c.monitor(0).state().monmap.mons.len(), 3);
+
+    // Any one may die now.
+    c.kill(0);
+    let there = c.connect(2, "client.admin", 5001);
+    c.ok(2, there, &set("last"));
+}
+
+#[test]
+fn an_osd_that_speaks_to_a_follower_boots_and_gets_its_maps() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let n = (leader + 1) % 3;
+    let admin = c.connect(n, "client.admin", 5000);
+    let uuid = "01010101-0101-0101-0101-010101010101";
+    c.ok(n, admin, &format!(r#"{{"prefix":"osd new","uuid":"{uuid}"}}"#));
+    let osd = c.connect(n, "osd.0", 5001);
+    let what = BTreeMap::from([("osdmap".to_owned(), SubscribeItem { start: 1, flags: 0 })]);
+    c.send(n, osd, 1, MMonSubscribe { what, hostname: "h".into() });
+    c.send(n, osd, 2, super::cluster::boot_of(0, 6800));
+    c.pass(Duration::from_secs(2));
+    assert!(c.monitor(n).state().osdmap().is_up(0));
+    let told =
+        c.nodes[n].sent.iter().filter(|(to, message)| *to == osd && matches!(message.body, Body::MOSDMap(_)));
+    assert!(told.count() >= 2, "the first map, and the one that marks it up");
+}
+
+#[test]
+fn clients_get_ids_of_their_own_from_each_monitor() {
+    let mut c = Cluster::new(3, 3);
+    c.wait_leader();
+    c.pass(Duration::from_secs(2));
+    let mut seen = BTreeSet::new();
+    for n in 0..3 {
+        for _ in 0..3 {
+            let now = c.now;
+            let mut effects = Effects::new();
+            let monitor = c.nodes[n].monitor.as_mut().unwrap();
+            let mut turn = crate::monitor::Turn { now, effects: &mut effects };
+            assert!(seen.insert(monitor.take_global_id(&mut turn).expect("the leader has given some")));
+        }
+    }
+}
+
+#[test]
+fn clocks_and_absent_monitors_show_in_health() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    c.pass(Duration::from_secs(3));
+    let skews = c.monitor(leader).among.skews(c.now);
+    assert_eq!(skews.len(), 2);
+    assert!(skews.values().all(|skew| skew.skew.abs() < 0.05), "{skews:?}");
+    let follower = (leader + 1) % 3;
+    c.kill(follower);
+    c.pass(Duration::from_secs(5));
+    let ranks = c.monitor(leader).quorum_ranks();
+    assert_eq!(ranks.len(), 2, "{ranks:?}");
+    assert!(c.monitor(leader).last_checks.contains_key("MON_DOWN"));
+}
+
+#[test]
+fn all_monitors_may_die_at_once() {
+    let mut c = Cluster::new(1, 3);
+    c.wait_leader();
+    for n in [1, 2] {
+        c.start(n);
+        c.pass(Duration::from_secs(8));
+    }
+    let conn = c.connect(1, "client.admin", 5000);
+    c.ok(1, conn, &set("before"));
+    (0..3).for_each(|n| c.kill(n));
+    c.pass(Duration::from_secs(1));
+    (0..3).for_each(|n| c.start(n));
+    assert_eq!([0, 1, 2].map(|n| c.monitor(n).among.member), [1, 2, 3], "each knows its own number");
+    c.wait_leader();
+    let conn = c.connect(1, "client.admin", 5001);
+    c.ok(1, conn, &set("after"));
+    c.assert_equal_states();
+    assert_eq!(c.keys_stored(2), ["after", "before"]);
+}
+
+/// A directory of one monitor from before monitors had numbers: a snapshot, entries, and nothing else.
+#[test]
+fn an_old_directory_gets_its_number_with_the_first_write() {
+    let mut c = Cluster::new(1, 3);
+    c.wait_leader();
+    let state = c.monitor(0).state().clone();
+    c.kill(0);
+    let mut old = Recovered { snapshot: Some((state.version, state.snapshot())), ..Recovered::default() };
+    let proposal = crate::proposal::Proposal {
+        at: START,
+        base: None,
+        changes: vec![crate::proposal::Change::ConfigKey { key: "old".into(), value: Some(Bytes::new()) }],
+    };
+    let entry = codec::Encode::to_vec(&proposal, codec::Features::ALL);
+    old.entries.push((state.version + 1, entry.into()));
+    c.nodes[0].disk = old;
+    for _ in 0..2 {
+        c.start(0);
+        c.wait_leader();
+        assert_eq!(c.keys_stored(0), ["old"]);
+        assert_eq!(c.nodes[0].disk.identity.map(|identity| identity.member), Some(1));
+        c.kill(0);
+    }
+    // A disk that lost its number is no member's.
+    c.nodes[0].disk.identity = None;
+    let again =
+        Monitor::recover(settings_of(0), c.nodes[0].disk.clone(), Random::from_number(1), c.now, c.wall());
+    assert!(matches!(again, Err(crate::monitor::Unreadable::NoIdentity)));
+}

@@ -1,0 +1,196 @@
+"""Three monitors: the leader and others are killed, frozen, lose their disks and return, while verifying clients work and
+commands are given. Nothing that was acknowledged is lost, and clients and commands go on."""
+import json
+import shutil
+import time
+
+from harness import SHOAL, Client, Cluster, ClusterTest, eventually, run
+from replicated import FAULTS, ReplicatedTest, configure
+
+#: A command waits for the next leader for a second or two; a busy machine starts `ceph` slowly.
+COMMAND_SECONDS_MAX = 30
+
+
+class WithMonitors:
+    def quorum(self):
+        return self.client.json("quorum_status")
+
+    def leader(self):
+        return eventually(lambda: self.quorum()["quorum_leader_name"])
+
+    def followers(self):
+        return [name for name in self.quorum()["quorum_names"] if name != self.leader()]
+
+    def wait_quorum(self, *names):
+        eventually(lambda: sorted(self.quorum()["quorum_names"]) == sorted(names), 60)
+
+    def set_key(self, key):
+        """Stores a key with `ceph`; it must be done in time."""
+        began = time.monotonic()
+        self.client.ceph("config-key", "set", key, "1")
+        self.assertLess(time.monotonic() - began, COMMAND_SECONDS_MAX)
+        return key
+
+    def stored(self):
+        return set(self.client.json("config-key", "ls"))
+
+    def states(self):
+        """Each monitor's own word on the cluster."""
+        return {name: json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
+                for name in "abc" if self.cluster.is_running(f"mon.{name}")}
+
+
+class ThreeMonitors(WithMonitors, ReplicatedTest):
+    OSDS = 3
+
+    @classmethod
+    def make_cluster(cls):
+        cluster = Cluster("--store", "disk", "--size", "4G", "--mons", "3", osds=cls.OSDS)
+        configure(cluster, *FAULTS)
+        return cluster
+
+    def setUp(self):
+        for name in "abc":
+            if not self.cluster.is_running(f"mon.{name}"):
+                self.cluster.start_daemon(f"mon.{name}")
+        self.wait_quorum(*"abc")
+        super().setUp()
+
+    def test_quorum_is_told_as_stock_tells_it(self):
+        quorum = self.quorum()
+        self.assertEqual((quorum["quorum"], quorum["quorum_names"]), ([0, 1, 2], ["a", "b", "c"]))
+        leader = quorum["quorum_leader_name"]
+        self.assertIn(f"leader {'abc'.index(leader)} {leader}, quorum 0,1,2 a,b,c", self.client.ceph("mon", "stat").text)
+        states = self.states()
+        self.assertEqual({name for name, state in states.items() if state["state"] == "leader"}, {leader})
+        self.assertEqual({state["state"] for name, state in states.items() if name != leader}, {"peon"})
+        for name in "abc":
+            told = self.client.json("tell", f"mon.{name}", "mon_status")
+            self.assertEqual((told["name"], told["rank"]), (name, "abc".index(name)))
+        skews = eventually(lambda: self.client.json("time-sync-status").get("time_skew_status"))
+        self.assertEqual({row["health"] for row in skews.values()}, {"HEALTH_OK"})
+        self.assertEqual(len(self.client.json("mon", "metadata")), 3)
+
+    def test_leader_is_killed_under_load(self):
+        load = self.load(self.make_pool("leader"))
+        keys = {self.set_key("before-kill")}
+        for turn in range(2):
+            leader = self.leader()
+            self.cluster.kill(f"mon.{leader}")
+            keys.add(self.set_key(f"at-kill-{turn}"))
+            self.goes_on(load)
+            self.assertIn("MON_DOWN", eventually(lambda: self.checks() if "MON_DOWN" in self.checks() else None))
+            self.assertNotEqual(self.leader(), leader)
+            self.cluster.start_daemon(f"mon.{leader}")
+            self.wait_quorum(*"abc")
+        self.assertLessEqual(keys, self.stored())
+        self.assert_right(load)
+        self.assert_healthy()
+
+    def test_leader_is_frozen_and_returns(self):
+        load = self.load(self.make_pool("frozen"))
+        leader = self.leader()
+        self.cluster.pause(f"mon.{leader}")
+        try:
+            key = self.set_key("while-frozen")
+            self.goes_on(load)
+        finally:
+            self.cluster.resume(f"mon.{leader}")
+        self.wait_quorum(*"abc")
+        self.assertIn(key, self.stored())
+        self.assert_right(load)
+
+    def test_leader_and_a_primary_die_together(self):
+        pool = self.make_pool("together")
+        load = self.load(pool)
+        leader, osd = self.leader(), self.primary(pool, "some")
+        self.cluster.kill(f"mon.{leader}")
+        self.kill(osd)
+        self.goes_on(load)
+        self.wait_down(osd)
+        self.goes_on(load)
+        self.start(osd)
+        self.cluster.start_daemon(f"mon.{leader}")
+        self.wait_up(osd)
+        self.wait_quorum(*"abc")
+        self.pgs.wait_clean()
+        self.assert_right(load)
+
+    def test_all_monitors_die_at_once(self):
+        load = self.load(self.make_pool("all"))
+        keys = {self.set_key(f"before-{n}") for n in range(3)}
+        for name in "abc":
+            self.cluster.kill(f"mon.{name}")
+        # Clients need no monitor while nothing changes.
+        self.goes_on(load)
+        for name in "cab":
+            self.cluster.start_daemon(f"mon.{name}")
+        self.wait_quorum(*"abc")
+        self.assertLessEqual(keys, self.stored())
+        self.assert_right(load)
+
+    def test_no_command_is_carried_out_without_a_majority(self):
+        leader, others = self.leader(), self.followers()
+        for name in others:
+            self.cluster.pause(f"mon.{name}")
+        try:
+            # Then it lets nobody in: a command would wait for ever, as on stock.
+            eventually(lambda: self.states_of(leader)["state"] == "electing")
+            time.sleep(5)
+            done = self.client.ceph("--connect-timeout", "5", "config-key", "set", "alone", "1", check=False)
+            self.assertNotEqual(done.code, 0)
+            self.assertNotEqual(self.states_of(leader)["state"], "leader")
+        finally:
+            for name in others:
+                self.cluster.resume(f"mon.{name}")
+        self.wait_quorum(*"abc")
+        self.assertNotIn("alone", self.stored())
+
+    def states_of(self, name):
+        return json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
+
+    def test_monitor_that_lost_its_disk_joins_anew(self):
+        load = self.load(self.make_pool("lost"))
+        lost = self.followers()[0]
+        self.cluster.kill(f"mon.{lost}")
+        shutil.rmtree(self.cluster.dir / f"mon.{lost}")
+        key = self.set_key("while-lost")
+        self.cluster.start_daemon(f"mon.{lost}")
+        self.wait_quorum(*"abc")
+        # The new disk counts: with another monitor away, it makes the majority.
+        other = next(name for name in "abc" if name != lost)
+        self.cluster.kill(f"mon.{other}")
+        self.assertIn(key, self.stored())
+        self.set_key("with-the-new-disk")
+        self.cluster.start_daemon(f"mon.{other}")
+        self.assert_right(load)
+
+    def test_manager_fails_over(self):
+        def managers():
+            dump = self.client.json("mgr", "dump")
+            return dump["active_name"], sorted(standby["name"] for standby in dump["standbys"])
+        active, _ = eventually(lambda: managers() if len(managers()[1]) == 2 else None)
+        self.client.ceph("mgr", "fail")
+        eventually(lambda: managers()[0] not in ("", active) and len(managers()[1]) == 2)
+        eventually(lambda: self.client.json("mgr", "stat")["available"])
+        # The tool finds the new one.
+        self.assertIn("pg_stats", json.dumps(self.client.json("pg", "dump")))
+
+
+class Growing(WithMonitors, ClusterTest):
+    """One monitor becomes three and loses nothing."""
+
+    OSDS = 1
+
+    def test_one_monitor_becomes_three(self):
+        keys = {self.set_key(f"alone-{n}") for n in range(3)}
+        run([SHOAL, "up", "--dir", self.cluster.dir, "--mons", "3"])
+        self.wait_quorum(*"abc")
+        self.assertLessEqual(keys, self.stored())
+        leader = self.leader()
+        self.cluster.kill(f"mon.{leader}")
+        keys.add(self.set_key("after"))
+        self.cluster.start_daemon(f"mon.{leader}")
+        self.wait_quorum(*"abc")
+        self.assertLessEqual(keys, self.stored())
+        self.assertEqual(Client(self.cluster).json("mon", "dump")["epoch"], 3)
