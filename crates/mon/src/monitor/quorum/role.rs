@@ -114,9 +114,8 @@ impl Monitor {
         }
         self.maps_owed.clear();
         self.osd = OsdWatch::start(&self.committed, turn.now);
-        if self.head.version != self.committed.version {
-            self.head = self.committed.clone();
-        }
+        // Also where both have one version: ours may be another than that of the next leader.
+        self.head = self.committed.clone();
         self.last_proposed = self.head.version;
     }
 

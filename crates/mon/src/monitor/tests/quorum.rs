@@ -294,6 +294,10 @@ impl Cluster {
             .collect();
         let first = digests[&running[0]];
         assert!(digests.values().all(|digest| *digest == first), "{digests:?}");
+        // What a former leader proposed in vain is gone from its other copy, too.
+        for n in running.into_iter().filter(|n| !self.monitor(*n).is_leading()) {
+            assert_eq!(self.monitor(n).head.digest(), self.monitor(n).committed.digest());
+        }
     }
 
     fn keys_stored(&self, n: usize) -> Vec<String> {
