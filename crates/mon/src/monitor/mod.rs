@@ -318,7 +318,7 @@ impl Monitor {
                 match event {
                     Event::Committed { index, entry } => self.apply(index, &entry),
                     Event::Installed { index, state } => self.install(index, &state),
-                    Event::Readable { read, index } => self.on_read(read, index),
+                    Event::Readable { read, .. } => self.on_read(read),
                     Event::StateWanted { .. } => is_state_wanted = true,
                     // What they say is in the log's status.
                     Event::Members { .. } | Event::Role(_) => {}

@@ -49,7 +49,7 @@ pub(in crate::monitor) struct Requests {
 }
 
 impl Requests {
-    fn is_empty(&self) -> bool {
+    pub(in crate::monitor) fn is_empty(&self) -> bool {
         self.downs.is_empty()
             && self.boots.is_empty()
             && self.up_thru.is_empty()
@@ -102,6 +102,7 @@ impl Monitor {
         for answer in requests.answers {
             self.answer_at(turn, self.last_proposed, answer);
         }
+        self.settle_proposed();
     }
 
     /// Grants up_thru: the OSD was alive, as of this epoch.

@@ -3,6 +3,7 @@
 //!
 //! Answers leave in the order of their requests.
 
+use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::VecDeque;
 
@@ -74,6 +75,15 @@ impl Answers {
             out.push(waiting.out);
         }
         out
+    }
+
+    /// Drops what was to be said of a member's requests and to its sessions: the connection is gone, and they come again.
+    pub fn forget(&mut self, member: u64, sessions: &[ConnId]) {
+        self.queue.retain(|waiting| match &waiting.out {
+            Outgoing::Settle { member: of, .. } => *of != member,
+            Outgoing::Answer(NetEffect::Send { conn, .. }) => !sessions.contains(conn),
+            Outgoing::Answer(_) => true,
+        });
     }
 
     /// This monitor leads no more: its answers would say what may not be so.

@@ -32,6 +32,10 @@ impl CarriedSessions {
         (conn, true)
     }
 
+    pub fn conn(&self, origin: Origin) -> Option<ConnId> {
+        self.by_origin.get(&origin).copied()
+    }
+
     pub fn origin(&self, conn: ConnId) -> Option<Origin> {
         self.origins.get(&conn).copied()
     }

@@ -36,11 +36,24 @@ impl Monitor {
             turn.effects.push(Effect::Net(NetEffect::Close { conn }));
             return;
         }
-        let is_joining = hello.member == 0;
+        let (is_joining, member) = (hello.member == 0, hello.member);
+        // Its host may have lost power: then its old connection here was never closed, and its sessions are others now.
+        if !conn.is_outgoing() && !is_joining {
+            for old in self.among.peers.accepted_from(member) {
+                self.on_monitor_gone(turn, old);
+            }
+        }
         self.among.peers.introduce(conn, hello);
-        if is_joining && self.among.member != 0 {
-            self.answer_joining(turn);
-            // It may have to ask another monitor, which leads.
+        // The leader has forgotten our sessions with its old connection, or its answers were lost with it.
+        if self.among.role.leader() == Some(member) && !is_joining {
+            self.among.outbox.resend();
+            self.send_due_requests(turn);
+        }
+        if self.among.member != 0 && self.committed.monmap.epoch > 0 {
+            if is_joining {
+                self.answer_joining(turn);
+            }
+            // It may have to ask another monitor, which leads, or may have a number and no state yet.
             let map = self.committed.monmap.to_vec(Features::ALL).into();
             let body = MonPeerBody::Monitors { map };
             turn.send(conn, MMonPeer { from: self.among.member, to: 0, body });
@@ -160,6 +173,8 @@ impl Monitor {
         let new = wanted.values().find(come).map(|member| member.id);
         // What is refused now (another change is under way, a new member has not caught up) is tried again at the next tick.
         let _refused = match (new, gone) {
+            // A new member that died before it had a vote stands in the way of the next one.
+            (_, Some(id)) if present.learners.contains(&id) => log.remove(id).err(),
             (Some(id), _) => log.add_learner(id).err(),
             (None, Some(id)) if id == self.among.member => {
                 let heir = log.status().members.into_iter();

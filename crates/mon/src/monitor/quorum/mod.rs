@@ -80,6 +80,8 @@ pub(super) struct Among {
     pub answers: Answers,
     ids: IdRange,
     pulses: Pulses,
+    /// Members and serial numbers of requests that are done when the gathered requests of OSDs are proposed.
+    unsettled: Vec<(u64, u64)>,
     /// Requests that came before this monitor, which was elected, could propose: the others know of its election first.
     early: Vec<Early>,
     versions: VersionQuestions,
@@ -109,6 +111,7 @@ impl Among {
             answers: Answers::default(),
             ids: IdRange::default(),
             pulses: Pulses::new(now),
+            unsettled: Vec::new(),
             early: Vec::new(),
             versions: VersionQuestions::default(),
             promised_maps: Vec::new(),
@@ -224,6 +227,7 @@ impl Monitor {
 
     pub(super) fn on_link_closed(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
         let Some(name) = self.among.links.on_closed(conn, turn.now) else { return false };
+        self.among.peers.remove(conn);
         self.on_link_lost(&name);
         true
     }
@@ -237,8 +241,12 @@ impl Monitor {
     /// The connection of another monitor to us has ended.
     pub(super) fn on_monitor_gone(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
         let Some(hello) = self.among.peers.remove(conn) else { return };
-        // Its sessions' requests come again over its next connection.
-        for carried in self.among.carried.close_all(Some(hello.member)) {
+        // Its sessions' requests come again over its next connection. What was to be said of them would not arrive.
+        let closed = self.among.carried.close_all(Some(hello.member));
+        self.among.answers.forget(hello.member, &closed);
+        self.among.early.retain(|early| early.from != hello.member);
+        self.among.unsettled.retain(|(member, _)| *member != hello.member);
+        for carried in closed {
             self.end_session(turn, carried);
         }
     }

@@ -68,7 +68,10 @@ impl Outbox {
 
     /// The connection to the leader was lost, and with it what was under way: everything goes to it again.
     pub fn resend(&mut self) {
-        self.requests.iter_mut().for_each(|request| request.sent_to = None);
+        for request in &mut self.requests {
+            self.last_serial += 1;
+            (request.serial, request.sent_to) = (self.last_serial, None);
+        }
     }
 
     /// The requests up to this serial number are done for good.
@@ -139,6 +142,8 @@ mod tests {
         let mut outbox = outbox(3);
         outbox.due(1, 7);
         outbox.resend();
+        outbox.settle(3);
+        assert_eq!(outbox.len(), 3, "a word on the first delivery comes too late");
         outbox.push(ConnId::accepted(9), Message::with_tid(3, MPing), 10).unwrap();
         assert_eq!(tids(&outbox.due(1, 7)), [0, 1, 2, 3]);
     }

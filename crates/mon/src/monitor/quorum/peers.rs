@@ -17,7 +17,7 @@ impl Peers {
             self.names.insert(hello.member, hello.name.clone());
         }
         // Of two that ask under one name the later is right: the connection of the other may be dead.
-        self.by_conn.retain(|_, other| hello.member != 0 || other.member != 0 || other.name != hello.name);
+        self.by_conn.retain(|_, other| other.member != 0 || other.name != hello.name);
         self.by_conn.insert(conn, hello);
     }
 
@@ -27,6 +27,12 @@ impl Peers {
 
     pub fn remove(&mut self, conn: ConnId) -> Option<MonHello> {
         self.by_conn.remove(&conn)
+    }
+
+    /// Connections that this member opened to us.
+    pub fn accepted_from(&self, member: u64) -> Vec<ConnId> {
+        let is_its = |(conn, hello): &(&ConnId, &MonHello)| hello.member == member && !conn.is_outgoing();
+        self.by_conn.iter().filter(is_its).map(|(conn, _)| *conn).collect()
     }
 
     pub fn name_of(&self, member: u64) -> Option<&str> {

@@ -3,6 +3,7 @@
 use super::carried::Origin;
 use super::{EARLY_MAX, Early, Monitor, Outgoing};
 use crate::commands::find;
+use crate::monitor::session::Session;
 use crate::monitor::{Effect, Turn};
 use codec::Features;
 use command::Args;
@@ -120,7 +121,20 @@ impl Monitor {
         if serial == 0 {
             return;
         }
-        self.wait_for_hold(Outgoing::Settle { member, serial });
+        // Requests of OSDs become a proposal later, all together: none is done before. Nor are those after them, since a word on
+        // one is a word on all before it.
+        if self.osd.requests.is_empty() && self.among.unsettled.is_empty() {
+            self.wait_for_hold(Outgoing::Settle { member, serial });
+        } else {
+            self.among.unsettled.push((member, serial));
+        }
+    }
+
+    /// The gathered requests of OSDs are proposed.
+    pub(in crate::monitor) fn settle_proposed(&mut self) {
+        for (member, serial) in std::mem::take(&mut self.among.unsettled) {
+            self.wait_for_hold(Outgoing::Settle { member, serial });
+        }
     }
 
     /// At the leader: a request that another monitor passes on.
@@ -139,6 +153,13 @@ impl Monitor {
             turn.effects.push(Effect::Warn(line));
             return self.settle_later(from, serial);
         };
+        let is_other = |session: &Session| {
+            *session.name() != caller.name || session.peer.identity.global_id() != caller.global_id
+        };
+        let known = self.among.carried.conn(origin);
+        if known.and_then(|conn| self.sessions.get(&conn)).is_some_and(is_other) {
+            self.on_gone(turn, from, session);
+        }
         let (conn, is_new) = self.among.carried.open(origin);
         if is_new {
             let method = if caller.unproved { Method::None } else { Method::Cephx };
@@ -245,10 +266,10 @@ impl Monitor {
         }
     }
 
-    /// The log has answered: what had been decided when it was asked ends at `index`.
-    pub(in crate::monitor) fn on_read(&mut self, read: u64, index: u64) {
+    /// The log has answered a read: everything that held when it was asked has been handed out.
+    pub(in crate::monitor) fn on_read(&mut self, read: u64) {
         if !self.among.answers.on_read(read) {
-            self.on_versions_index(read, index);
+            self.on_versions_read(read);
         }
     }
 

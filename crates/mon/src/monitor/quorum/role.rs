@@ -108,6 +108,7 @@ impl Monitor {
     /// Everything that was promised on the strength of leading is taken back. Requests stay in the outbox, for the next leader.
     fn stop_leading(&mut self, turn: &mut Turn<'_>) {
         self.among.answers.drop_all();
+        self.among.unsettled.clear();
         self.among.ids.drop_promises();
         for conn in self.among.carried.close_all(None) {
             self.sessions.remove(&conn);

@@ -18,8 +18,8 @@ pub(super) struct VersionQuestions {
     /// The log's number of the read that is under way, and for whom.
     asked: Option<(u64, Vec<Question>)>,
     next: Vec<Question>,
-    /// To be answered when the entry of this index has been applied.
-    ready: Vec<(u64, Vec<Question>)>,
+    /// To be answered now.
+    ready: Vec<Question>,
 }
 
 impl VersionQuestions {
@@ -32,24 +32,18 @@ impl VersionQuestions {
         self.asked = Some((read, std::mem::take(&mut self.next)));
     }
 
-    fn on_index(&mut self, read: u64, index: u64) {
+    /// The log has handed out everything that held when it was asked.
+    fn on_read(&mut self, read: u64) {
         if let Some((_, questions)) = self.asked.take_if(|(asked, _)| *asked == read) {
-            self.ready.push((index, questions));
+            self.ready.extend(questions);
         }
     }
 
-    fn take_ready(&mut self, applied: u64) -> Vec<Question> {
-        let (due, later) =
-            std::mem::take(&mut self.ready).into_iter().partition(|(index, _)| *index <= applied);
-        self.ready = later;
-        let due: Vec<(u64, Vec<Question>)> = due;
-        due.into_iter().flat_map(|(_, questions)| questions).collect()
-    }
-
     pub fn forget(&mut self, conn: ConnId) {
-        let lists =
-            self.asked.iter_mut().map(|(_, list)| list).chain(self.ready.iter_mut().map(|(_, list)| list));
-        lists.chain([&mut self.next]).for_each(|list| list.retain(|question| question.conn != conn));
+        let asked = self.asked.iter_mut().map(|(_, list)| list);
+        asked
+            .chain([&mut self.next, &mut self.ready])
+            .for_each(|list| list.retain(|question| question.conn != conn));
     }
 }
 
@@ -76,14 +70,13 @@ impl Monitor {
         }
     }
 
-    /// Everything that held when the log was asked under this number is in the entries up to `index`.
-    pub(super) fn on_versions_index(&mut self, read: u64, index: u64) {
-        self.among.versions.on_index(read, index);
+    pub(super) fn on_versions_read(&mut self, read: u64) {
+        self.among.versions.on_read(read);
         self.ask_log_for_versions();
     }
 
     pub(in crate::monitor) fn answer_versions(&mut self, turn: &mut Turn<'_>) {
-        for Question { conn, tid, what } in self.among.versions.take_ready(self.applied) {
+        for Question { conn, tid, what } in std::mem::take(&mut self.among.versions.ready) {
             self.on_get_version(turn, conn, tid, what);
         }
     }
@@ -103,21 +96,20 @@ mod tests {
     }
 
     #[test]
-    fn questions_share_a_round_and_wait_for_its_index() {
+    fn questions_share_a_round() {
         let mut all = VersionQuestions::default();
         all.next.push(question(1));
         assert!(all.wants_read());
         all.on_asked(1);
         all.next.extend([question(2), question(3)]);
         assert!(!all.wants_read(), "one round at a time");
-        all.on_index(1, 10);
-        assert!(all.take_ready(9).is_empty());
-        assert_eq!(tids(&all.take_ready(10)), [1]);
+        all.on_read(1);
+        assert_eq!(tids(&std::mem::take(&mut all.ready)), [1]);
         all.on_asked(2);
-        all.on_index(1, 11);
-        assert!(all.take_ready(11).is_empty(), "an answer to an older round");
+        all.on_read(1);
+        assert!(all.ready.is_empty(), "an answer to an older round");
         all.forget(ConnId::accepted(2));
-        all.on_index(2, 11);
-        assert_eq!(tids(&all.take_ready(11)), [3]);
+        all.on_read(2);
+        assert_eq!(tids(&all.ready), [3]);
     }
 }

@@ -530,3 +530,70 @@ fn an_old_directory_gets_its_number_with_the_first_write() {
         Monitor::recover(settings_of(0), c.nodes[0].disk.clone(), Random::from_number(1), c.now, c.wall());
     assert!(matches!(again, Err(crate::monitor::Unreadable::NoIdentity)));
 }
+
+/// It gets a number and dies before its first write; with the next number it joins, and so does the third monitor.
+#[test]
+fn a_monitor_that_dies_while_it_joins_stands_in_nobodys_way() {
+    let mut c = Cluster::new(1, 3);
+    c.wait_leader();
+    c.start(1);
+    while c.monitor(1).among.member == 0 {
+        c.now = c.now + STEP;
+        let wall = c.wall();
+        (0..2).for_each(|n| c.step(n, Input::Deadline { wall }));
+        for _ in 0..1000 {
+            if c.monitor(1).among.member != 0 {
+                break;
+            } else if let Some((n, event)) = c.mail.pop_front() {
+                c.step(n, Input::Net(event));
+            } else if let Some((tag, write)) = c.nodes[0].writes.pop_front() {
+                c.nodes[0].disk.apply(write);
+                c.step(0, Input::Written(tag));
+            }
+        }
+    }
+    c.kill(1);
+    assert_eq!(c.nodes[1].disk.identity, None);
+    // The leader takes it for a learner all the same.
+    c.pass(Duration::from_secs(3));
+    for n in [1, 2] {
+        c.start(n);
+        c.pass(Duration::from_secs(12));
+    }
+    c.assert_equal_states();
+    let members = c.monitor(0).replication.as_ref().unwrap().members().clone();
+    assert_eq!((members.voters.len(), members.learners.len()), (3, 0), "{members:?}");
+}
+
+/// A leader's link to a follower breaks while an answer is on its way: the request is answered over the next one.
+#[test]
+fn an_answer_that_a_broken_connection_lost_comes_over_the_next() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let n = (leader + 1) % 3;
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("first"));
+    for (from, to) in [(leader, n), (n, leader)] {
+        let key = format!("k{from}{to}");
+        c.ask(n, conn, 700 + from as u64, &set(&key));
+        // What goes from one to the other is lost, and then the connections are.
+        c.cuts.insert((from, to));
+        c.deliver();
+        let broken: Vec<(usize, ConnId)> = c
+            .wires
+            .iter()
+            .filter(|wire| wire.ends.iter().all(|(node, _)| [leader, n].contains(node)))
+            .map(|wire| wire.ends[0])
+            .collect();
+        for (node, conn) in broken {
+            c.disconnect(node, conn);
+            c.mail.push_back((node, NetEvent::Closed { conn, why: CloseReason::Reset }));
+        }
+        c.cuts.clear();
+        c.pass(Duration::from_secs(2));
+        let answers = c.answers(n, conn);
+        // It may come more than once: a client knows its commands by number. It was carried out once.
+        assert!(!answers.is_empty() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    }
+    c.assert_equal_states();
+}
