@@ -129,14 +129,14 @@ fn duplicate_before_commit_is_caught() {
 #[test]
 fn read_of_uncommitted_write_is_caught() {
     let faults = &["node isolated", "cluster network divided", "OSD crash"];
-    Plan { from: 56, ..Plan::new(PlantedBug::ReadUncommitted, LOSES_WRITES, faults) }.is_caught();
+    Plan { from: 99, ..Plan::new(PlantedBug::ReadUncommitted, LOSES_WRITES, faults) }.is_caught();
 }
 
 #[test]
 fn lease_checked_before_the_read_is_caught() {
     let promises = &[Promise::ReadsByLease];
     let faults = &["OSD disk stall", "slow OSD disk", "OSD pause", "node isolated"];
-    Plan { from: 11, store: Medium::Disk, ..Plan::new(PlantedBug::LeaseBeforeRead, promises, faults) }
+    Plan { from: 24, store: Medium::Disk, ..Plan::new(PlantedBug::LeaseBeforeRead, promises, faults) }
         .is_caught();
 }
 
@@ -287,7 +287,7 @@ fn backfill_cursor_off_by_one_is_caught() {
     let faults = &["OSD marked out or in", "disk loss", "PG upmap set or removed"];
     let pool = PoolConfig { pg_num: 2, ..PoolConfig::of_size(3) };
     Plan {
-        from: 28,
+        from: 69,
         cluster: cluster(4, pool),
         bounds: Some(Bounds { scan_max: 1, ..Bounds::SMALL }),
         ..Plan::new(PlantedBug::BackfillCursorOff, promises, faults)
