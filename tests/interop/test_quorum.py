@@ -36,8 +36,10 @@ class WithMonitors:
 
     def states(self):
         """Each monitor's own word on the cluster."""
-        return {name: json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
-                for name in "abc" if self.cluster.is_running(f"mon.{name}")}
+        return {name: self.state(name) for name in "abc" if self.cluster.is_running(f"mon.{name}")}
+
+    def state(self, name):
+        return json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
 
 
 class ThreeMonitors(WithMonitors, ReplicatedTest):
@@ -58,15 +60,18 @@ class ThreeMonitors(WithMonitors, ReplicatedTest):
 
     def test_quorum_is_told_as_stock_tells_it(self):
         quorum = self.quorum()
-        self.assertEqual((quorum["quorum"], quorum["quorum_names"]), ([0, 1, 2], ["a", "b", "c"]))
+        # Ranks are in the order in which the monitors came.
+        names = [mon["name"] for mon in sorted(quorum["monmap"]["mons"], key=lambda mon: mon["rank"])]
+        self.assertEqual(sorted(names), ["a", "b", "c"])
+        self.assertEqual((quorum["quorum"], quorum["quorum_names"]), ([0, 1, 2], names))
         leader = quorum["quorum_leader_name"]
-        self.assertIn(f"leader {'abc'.index(leader)} {leader}, quorum 0,1,2 a,b,c", self.client.ceph("mon", "stat").text)
+        self.assertIn(f"leader {names.index(leader)} {leader}, quorum 0,1,2 {','.join(names)}", self.client.ceph("mon", "stat").text)
         states = self.states()
         self.assertEqual({name for name, state in states.items() if state["state"] == "leader"}, {leader})
         self.assertEqual({state["state"] for name, state in states.items() if name != leader}, {"peon"})
         for name in "abc":
             told = self.client.json("tell", f"mon.{name}", "mon_status")
-            self.assertEqual((told["name"], told["rank"]), (name, "abc".index(name)))
+            self.assertEqual((told["name"], told["rank"]), (name, names.index(name)))
         skews = eventually(lambda: self.client.json("time-sync-status").get("time_skew_status"))
         self.assertEqual({row["health"] for row in skews.values()}, {"HEALTH_OK"})
         self.assertEqual(len(self.client.json("mon", "metadata")), 3)
@@ -135,19 +140,16 @@ class ThreeMonitors(WithMonitors, ReplicatedTest):
             self.cluster.pause(f"mon.{name}")
         try:
             # Then it lets nobody in: a command would wait for ever, as on stock.
-            eventually(lambda: self.states_of(leader)["state"] == "electing")
+            eventually(lambda: self.state(leader)["state"] == "electing")
             time.sleep(5)
             done = self.client.ceph("--connect-timeout", "5", "config-key", "set", "alone", "1", check=False)
             self.assertNotEqual(done.code, 0)
-            self.assertNotEqual(self.states_of(leader)["state"], "leader")
+            self.assertNotEqual(self.state(leader)["state"], "leader")
         finally:
             for name in others:
                 self.cluster.resume(f"mon.{name}")
         self.wait_quorum(*"abc")
         self.assertNotIn("alone", self.stored())
-
-    def states_of(self, name):
-        return json.loads(self.client.tool("ceph", "daemon", self.cluster.dir / f"mon.{name}.asok", "mon_status").text)
 
     def test_monitor_that_lost_its_disk_joins_anew(self):
         load = self.load(self.make_pool("lost"))

@@ -72,7 +72,7 @@ impl Monitor {
     pub(super) fn on_auth(&mut self, turn: &mut Turn<'_>, conn: ConnId, request: AuthRequest) {
         // A client that is let in by a monitor without a quorum would wait there in vain, while another can serve it.
         if request.peer_kind != EntityKind::MON && !self.is_in_quorum(turn.now) {
-            return turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+            return self.close(turn, conn);
         }
         let outcome = if request.first {
             self.begin(turn, conn, &request)

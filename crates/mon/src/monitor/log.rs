@@ -17,6 +17,10 @@ impl Monitor {
         if !session.may("log", Allow::W) || m.fsid != self.committed.monmap.fsid {
             return;
         }
+        // A line that is not acknowledged comes again.
+        if !self.can_propose() {
+            return;
+        }
         let Some(last) = m.entries.last() else { return };
         let ack = MLogAck { fsid: m.fsid, last: last.seq, channel: last.channel.clone() };
         // A peer writes lines in its own name only.

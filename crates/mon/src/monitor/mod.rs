@@ -58,7 +58,7 @@ pub enum Input {
         command: String,
     },
     /// Size of the file system that holds the log, and what is free there, in bytes.
-    Room {
+    DiskSpace {
         total: u64,
         available: u64,
     },
@@ -114,7 +114,7 @@ pub struct Monitor {
     clock: WallClock,
     /// `None`: this monitor has no part in the log yet.
     replication: Option<Quorum>,
-    among: quorum::Among,
+    quorum: quorum::QuorumWatch,
     committed: State,
     head: State,
     /// The version of `head`: of the newest change that was proposed.
@@ -171,7 +171,7 @@ impl Monitor {
     /// A monitor that continues from what is on its disk: see [`crate::Genesis`]. One whose disk is empty asks the monitors of
     /// `settings.seeds` to let it join them.
     pub fn recover(
-        settings: Settings,
+        mut settings: Settings,
         disk: Recovered,
         mut random: Random,
         now: Time,
@@ -196,13 +196,18 @@ impl Monitor {
             }
             replication = Some(log);
         }
+        // The configuration of one that is no member yet has the key; later it may be gone from there.
+        if settings.monitor_key.is_none() && settings.auth == AuthMode::Cephx {
+            let own = state.auth.entities.get(&AuthName::new(EntityKind::MON, ""));
+            settings.monitor_key = own.map(|entity| entity.key.clone());
+        }
         let is_unwritten = identity.is_none() && !is_new;
         let identity = identity.unwrap_or_else(|| match is_new {
             true => Identity { member: 0, disk: crate::genesis::random_uuid(&mut random) },
             false => Identity { member: FIRST_MEMBER, disk: Uuid::default() },
         });
-        let mut among = quorum::Among::new(identity, settings.seeds.clone(), now);
-        among.unwritten = is_unwritten.then_some(identity);
+        let mut quorum = quorum::QuorumWatch::new(identity, settings.seeds.clone(), now);
+        quorum.unwritten = is_unwritten.then_some(identity);
         let own = options::OwnOptions::start(settings.options.clone());
         Ok(Monitor {
             options: MonOptions::read(&own.layers),
@@ -220,7 +225,7 @@ impl Monitor {
             random,
             clock: WallClock::new(now, wall),
             replication,
-            among,
+            quorum,
             last_proposed: state.version,
             head: state.clone(),
             committed: state,
@@ -305,7 +310,7 @@ impl Monitor {
             let Some(log) = &mut self.replication else { break };
             let outcome = log.take();
             if let Some((tag, mut write)) = outcome.write {
-                write.identity = self.among.unwritten.take();
+                write.identity = self.quorum.unwritten.take();
                 self.log_writes += 1;
                 turn.effects.push(Effect::Write { tag, write });
             }
@@ -375,7 +380,6 @@ impl Monitor {
         self.follow_creations(turn);
         self.publish(turn);
         self.send_owed_maps(turn);
-        self.send_promised_maps(turn);
     }
 
     fn on_net(&mut self, turn: &mut Turn<'_>, event: NetEvent) {
@@ -395,9 +399,9 @@ impl Monitor {
                 if !self.on_link_closed(turn, conn) {
                     self.on_monitor_gone(turn, conn);
                 }
+                let Some(session) = self.sessions.remove(&conn) else { return };
                 self.forget_requests(turn, conn);
-                let session = self.sessions.remove(&conn);
-                if let Some(osd) = session.and_then(|session| session.peer.identity.osd()) {
+                if let Some(osd) = session.peer.identity.osd() {
                     self.on_osd_gone(osd);
                 }
             }
@@ -456,11 +460,11 @@ impl Machine for Monitor {
                 let answer = self.admin_command(&mut turn, &command);
                 turn.effects.push(Effect::AdminAnswer { id, answer });
             }
-            Input::Room { total, available } => self.among.room = (total, available),
+            Input::DiskSpace { total, available } => self.quorum.disk_space = (total, available),
             Input::Deadline { wall } => drop(self.clock.follow(now, wall)),
         }
         self.follow_options(&mut turn);
-        self.tick_among(&mut turn);
+        self.tick_quorum(&mut turn);
         if self.is_leading() {
             self.tick_pulses(&mut turn);
         }
@@ -476,7 +480,7 @@ impl Machine for Monitor {
 
     fn next_deadline(&self) -> Option<Time> {
         let pulses = self.osd.pulses.deadline().filter(|_| self.is_leading());
-        Time::earliest(Some(self.tick_at), Time::earliest(pulses, self.deadline_among()))
+        Time::earliest(Some(self.tick_at), Time::earliest(pulses, self.quorum_deadline()))
     }
 
     fn check(&self) {

@@ -32,7 +32,7 @@ pub struct Settings {
     /// About this daemon, for `ceph mon metadata`.
     pub metadata: BTreeMap<String, String>,
     pub fsid: Uuid,
-    /// The key of `mon.`, which the monitors share. `None`: the cluster runs without authentication.
+    /// The key of `mon.`, which the monitors share. `None`: it is in the state, or the cluster runs without authentication.
     pub monitor_key: Option<Key>,
     /// Monitors to ask, for one whose disk is empty.
     pub seeds: Vec<EntityAddrVec>,

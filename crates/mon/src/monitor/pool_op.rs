@@ -5,7 +5,7 @@ use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::commands::pool;
 use crate::commands::pool_create::{self, NewPool};
-use command::errno::{ENOENT, EOPNOTSUPP, EPERM};
+use command::errno::{EAGAIN, ENOENT, EOPNOTSUPP, EPERM};
 use machine::ConnId;
 use machine::net::NetEffect;
 use std::collections::BTreeMap;
@@ -31,6 +31,9 @@ impl Monitor {
         let session = self.sessions.get(&conn).ok_or(EPERM)?;
         if m.fsid != self.head.monmap.fsid || !session.may("osd", Allow::W) {
             return Err(EPERM);
+        }
+        if !self.can_propose() {
+            return Err(EAGAIN);
         }
         let now = self.wall(turn.now);
         let changes = match m.op {

@@ -158,7 +158,7 @@ impl Monitor {
 
     /// Sends the OSDMaps from `first` on, whatever the peer subscribed to.
     pub(super) fn send_osdmaps_since(&mut self, turn: &mut Turn<'_>, conn: ConnId, first: u32) {
-        if self.promise_maps(turn, conn, first) {
+        if self.route_maps(turn, conn, first) {
             return;
         }
         let Some(session) = self.sessions.get_mut(&conn) else { return };

@@ -11,7 +11,7 @@ use crate::host::ask::{Question, ask};
 use crate::host::identity;
 use crate::host::mgr::{MgrRole, Question as MgrQuestion};
 use crate::host::mon::{Mail, MonRole};
-use crate::host::mon_log::{MonLog, Writer};
+use crate::host::mon_log::{FILE, MonLog, Writer};
 use anyhow::Context;
 use command::options::Identity;
 use command::perf::Counter;
@@ -84,11 +84,12 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     let session = SessionOptions::read(&boot.layers);
     let mut random = system::os_random()?;
     let cephx = identity::uses_cephx(&session)?;
-    let settings = settings(boot, id)?;
+    let disk = log.recover()?;
+    let settings = settings(boot, id, is_empty(&disk))?;
     let addrs = settings.addrs.clone();
     let addr = addrs.msgr2().and_then(|addr| addr.socket).context("public_addr is no msgr2 address")?;
     let listener = identity::listen(addr)?;
-    let monitor = open_monitor(boot, settings, &log, &mut random)?;
+    let monitor = open_monitor(boot, settings, &log, disk, &mut random)?;
 
     let session = identity::session(&session, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
     let options = Options {
@@ -105,8 +106,8 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     let mon = Reactors::start(options, move |_, mailboxes: &[Mailbox<Mail>]| {
         let (monitor, log) = parts.lock().expect("taken once").take().expect("one core");
         let mailbox = mailboxes[0].clone();
-        let writer = Writer::spawn(log, move |tag| mailbox.post(Mail::Written(tag)));
-        MonRole::new(monitor, writer.expect("a thread can be started"), common.clone(), data.clone())
+        let writer = Writer::spawn(log, data.clone(), move |told| mailbox.post(Mail::Told(told)));
+        MonRole::new(monitor, writer.expect("a thread can be started"), common.clone())
     })?;
     let mgr = start_manager(boot, id, for_manager, &mut random)?;
 
@@ -121,13 +122,16 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     Ok(())
 }
 
-fn settings(boot: &Boot, id: &str) -> anyhow::Result<Settings> {
+/// A monitor whose disk `is_new` learns from its configuration what others have on their disk: the cluster's number, the key of
+/// `mon.`, where the other monitors are.
+fn settings(boot: &Boot, id: &str, is_new: bool) -> anyhow::Result<Settings> {
     let session = SessionOptions::read(&boot.layers);
     let cephx = identity::uses_cephx(&session)?;
     let addr = identity::address(&boot.name, "public_addr", boot.process.public_addr.as_deref())?;
     let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, 0));
-    let others = identity::monitors(&boot.layers)?.into_iter();
+    let others = if_needed(is_new, identity::monitors(&boot.layers))?.unwrap_or_default().into_iter();
     let fsid = GenesisOptions::read(&boot.layers).fsid;
+    let fsid = if_needed(is_new, fsid.parse().ok().context("fsid is not a UUID"))?;
     Ok(Settings {
         name: id.to_owned(),
         auth: if cephx { AuthMode::Cephx } else { AuthMode::None },
@@ -135,11 +139,15 @@ fn settings(boot: &Boot, id: &str) -> anyhow::Result<Settings> {
         version: version::LONG.to_owned(),
         options: boot.layers.clone(),
         metadata: boot.facts.clone(),
-        fsid: fsid.parse().ok().context("fsid is not a UUID")?,
-        monitor_key: identity::own_key(&session, "mon.")?,
+        fsid: fsid.unwrap_or_default(),
+        monitor_key: if_needed(is_new, identity::own_key(&session, "mon."))?.flatten(),
         seeds: others.filter(|other| other.msgr2().and_then(|a| a.socket) != Some(addr)).collect(),
         addrs,
     })
+}
+
+fn if_needed<T>(is_needed: bool, found: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    if is_needed { found.map(Some) } else { Ok(found.ok()) }
 }
 
 fn is_empty(disk: &Recovered) -> bool {
@@ -151,7 +159,12 @@ fn make_disk(boot: &Boot, id: &str) -> anyhow::Result<()> {
     let log = MonLog::open(&boot.data.path)?;
     let path = boot.data.path.display();
     anyhow::ensure!(is_empty(&log.recover()?), "{path} holds a monitor already: run it without --mkfs");
-    make_cluster(boot, &settings(boot, id)?, &log, &mut system::os_random()?)
+    let settings = settings(boot, id, true);
+    let made = settings.and_then(|settings| make_cluster(boot, &settings, &log, &mut system::os_random()?));
+    if made.is_err() {
+        log.remove(&boot.data.path).with_context(|| format!("cannot remove {path}/{FILE}"))?;
+    }
+    made
 }
 
 fn make_cluster(boot: &Boot, settings: &Settings, log: &MonLog, random: &mut Random) -> anyhow::Result<()> {
@@ -165,9 +178,9 @@ fn open_monitor(
     boot: &Boot,
     settings: Settings,
     log: &MonLog,
+    mut disk: Recovered,
     random: &mut Random,
 ) -> anyhow::Result<Monitor> {
-    let mut disk = log.recover()?;
     if is_empty(&disk) && settings.seeds.is_empty() {
         make_cluster(boot, &settings, log, random)?;
         disk = log.recover()?;

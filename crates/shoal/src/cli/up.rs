@@ -4,7 +4,7 @@ use super::status::{Health, cluster_health};
 use super::term;
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
-use crate::cluster::register::{register_managers, register_osds};
+use crate::cluster::register::register_daemons;
 use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
 use crate::daemon::process::{Daemon, last_lines};
@@ -83,8 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         make_disk(&cluster, &mons[0])?;
     }
     start_all(&cluster, &mons, patience)?;
-    register_managers(&cluster)?;
-    register_osds(&cluster)?;
+    register_daemons(&cluster)?;
     if cluster.store_kind()? == StoreKind::Disk {
         for osd in cluster.osds().iter().filter(|osd| !osd.is_running()) {
             make_disk(&cluster, osd)?;

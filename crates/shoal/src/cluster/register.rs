@@ -1,5 +1,5 @@
-//! Registration of a directory's OSDs: `shoal up` introduces each to the monitor, as an operator would with `ceph osd
-//! new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
+//! Registration of a directory's managers and OSDs: `shoal up` introduces each to the monitors, as an operator would with
+//! `ceph auth import`, `ceph osd new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
 
 use super::layout::{Cluster, conf_path};
 use anyhow::{Context, bail};
@@ -14,43 +14,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// CRUSH weights count TiB.
 const TIB: f64 = (1u64 << 40) as f64;
 
-/// Makes the keys of the managers known that came with monitors after the first.
-pub fn register_managers(cluster: &Cluster) -> anyhow::Result<()> {
-    let names = cluster.mon_names();
-    if names.len() < 2 {
-        return Ok(());
-    }
-    let keyring = Keyring::load(&cluster.dir.join("keyring"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let access = Access::load(&conf_path(&cluster.dir), None, "client.admin", Modes::Default)?;
-        let mut host = ClientHost::new(&access)?;
-        host.connect(PATIENCE).await?;
-        for name in names {
-            let manager = format!("mgr.{name}");
-            let asked = json!({ "prefix": "auth get", "entity": manager });
-            let (Some(entity), Err(_)) =
-                (keyring.0.get(&manager), command(&mut host, asked, String::new()).await)
-            else {
-                continue;
-            };
-            let new = Keyring([(manager, entity.clone())].into());
-            command(&mut host, json!({ "prefix": "auth import" }), new.to_string()).await?;
-        }
-        Ok(())
-    })
-}
-
-/// Makes every OSD of the directory known to the monitor: number, identity, key, place in the CRUSH map.
-pub fn register_osds(cluster: &Cluster) -> anyhow::Result<()> {
+/// Makes every daemon of the directory known to the monitors: the managers' keys; of OSDs number, identity, key, place in the
+/// CRUSH map.
+pub fn register_daemons(cluster: &Cluster) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let access = Access::load(&conf_path(&cluster.dir), None, "client.admin", Modes::Default)?;
         let keyring = Keyring::load(&cluster.dir.join("keyring"))?;
         let mut host = ClientHost::new(&access)?;
         host.connect(PATIENCE).await?;
+        for name in cluster.mon_names() {
+            let name = format!("mgr.{name}");
+            register_manager(&mut host, &keyring, &name)
+                .await
+                .with_context(|| format!("introducing {name}"))?;
+        }
         for id in cluster.osd_ids() {
-            register(&mut host, cluster, &keyring, id)
+            register_osd(&mut host, cluster, &keyring, id)
                 .await
                 .with_context(|| format!("introducing osd.{id}"))?;
         }
@@ -58,7 +38,17 @@ pub fn register_osds(cluster: &Cluster) -> anyhow::Result<()> {
     })
 }
 
-async fn register(
+/// The manager of a cluster's first monitor is known from the start; those of monitors that were added are not.
+async fn register_manager(host: &mut ClientHost, keyring: &Keyring, name: &str) -> anyhow::Result<()> {
+    let Some(entity) = keyring.0.get(name) else { return Ok(()) };
+    if command(host, json!({ "prefix": "auth get", "entity": name }), String::new()).await.is_ok() {
+        return Ok(());
+    }
+    let new = Keyring([(name.to_owned(), entity.clone())].into());
+    command(host, json!({ "prefix": "auth import" }), new.to_string()).await
+}
+
+async fn register_osd(
     host: &mut ClientHost,
     cluster: &Cluster,
     keyring: &Keyring,

@@ -1,23 +1,21 @@
 //! The monitor's host: sockets, the thread that writes its log, questions of other threads.
 
 use super::ask::{Question, reactor_counters, to_reply};
-use super::mon_log::Writer;
+use super::mon_log::{Told, Writer};
 use crate::daemon::admin_commands::Common;
 use crate::daemon::admin_socket::Reply;
 use machine::net::NetEvent;
-use machine::{Effects, Machine, Tag, Time};
+use machine::{Effects, Machine, Time};
 use mon::{Effect, Input, Monitor};
 use runtime::system;
 use runtime::{Role, Turn};
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// From another thread.
 pub enum Mail {
-    Written(Tag),
+    Told(Told),
     Ask(Question),
 }
 
@@ -30,39 +28,11 @@ pub struct MonRole {
     asked: HashMap<u64, oneshot::Sender<Reply>>,
     next_question: u64,
     common: Arc<Common>,
-    data: PathBuf,
-    /// When the room in the file system of `data` was last looked up.
-    looked_at: Option<Time>,
 }
 
-/// Pause between two looks at the room on the disk.
-const LOOK: Duration = Duration::from_secs(5);
-
 impl MonRole {
-    pub fn new(monitor: Monitor, log: Writer, common: Arc<Common>, data: PathBuf) -> MonRole {
-        MonRole {
-            monitor,
-            effects: Effects::new(),
-            log,
-            asked: HashMap::new(),
-            next_question: 0,
-            common,
-            data,
-            looked_at: None,
-        }
-    }
-
-    /// Tells the monitor how full its disk is.
-    fn look_at_room(&mut self, turn: &mut Turn<Mail>) {
-        let now = turn.now();
-        if self.looked_at.is_some_and(|at| now.since(at) < LOOK) {
-            return;
-        }
-        self.looked_at = Some(now);
-        if let Ok(found) = rustix::fs::statvfs(&self.data) {
-            let (total, available) = (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize);
-            self.step(Input::Room { total, available }, turn);
-        }
+    pub fn new(monitor: Monitor, log: Writer, common: Arc<Common>) -> MonRole {
+        MonRole { monitor, effects: Effects::new(), log, asked: HashMap::new(), next_question: 0, common }
     }
 
     fn step(&mut self, input: Input, turn: &mut Turn<Mail>) {
@@ -112,7 +82,10 @@ impl Role for MonRole {
 
     fn on_hop(&mut self, mail: Mail, turn: &mut Turn<Mail>) {
         match mail {
-            Mail::Written(tag) => self.step(Input::Written(tag), turn),
+            Mail::Told(Told::Written(tag)) => self.step(Input::Written(tag), turn),
+            Mail::Told(Told::DiskSpace { total, available }) => {
+                self.step(Input::DiskSpace { total, available }, turn);
+            }
             Mail::Ask(question) => self.answer(question, turn),
         }
     }
@@ -122,7 +95,6 @@ impl Role for MonRole {
     }
 
     fn on_deadline(&mut self, turn: &mut Turn<Mail>) {
-        self.look_at_room(turn);
         self.step(Input::Deadline { wall: system::wall_clock() }, turn);
     }
 

@@ -10,10 +10,13 @@ use conf::private;
 use machine::Tag;
 use mon::replication::{Identity, Recovered, Write};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 use wire::types::Uuid;
 
+/// In the monitor's directory.
+pub const FILE: &str = "log.redb";
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 const SINGLES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("singles");
 const VOTE: &str = "vote";
@@ -28,7 +31,7 @@ pub struct MonLog {
 impl MonLog {
     /// Opens the log in `dir`, making one if there is none.
     pub fn open(dir: &Path) -> anyhow::Result<MonLog> {
-        let path = dir.join("log.redb");
+        let path = dir.join(FILE);
         // It holds every key of the cluster. redb would make it with the modes that the umask leaves.
         private::file_options()
             .write(true)
@@ -42,6 +45,12 @@ impl MonLog {
         begin.open_table(SINGLES)?;
         begin.commit()?;
         Ok(MonLog { database })
+    }
+
+    /// Removes the file of a monitor that was not made after all.
+    pub fn remove(self, dir: &Path) -> std::io::Result<()> {
+        drop(self.database);
+        std::fs::remove_file(dir.join(FILE))
     }
 
     pub fn recover(&self) -> anyhow::Result<Recovered> {
@@ -111,32 +120,62 @@ impl MonLog {
     }
 }
 
+/// News of the thread that writes.
+pub enum Told {
+    /// This write is durable.
+    Written(Tag),
+    /// Size of the file system that holds the log, and what is free there, in bytes.
+    DiskSpace { total: u64, available: u64 },
+}
+
+/// Pause between two looks at the free space. A file system that hangs must not hold up the monitor, so its thread looks.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// The thread that writes. Ends when the writer is dropped.
 pub struct Writer {
     queue: Sender<(Tag, Write)>,
 }
 
 impl Writer {
-    /// `written` is called on the writing thread after each write. If the log cannot be written, the process aborts,
-    /// because the monitor could lose what it has acknowledged.
-    pub fn spawn(log: MonLog, written: impl Fn(Tag) + Send + 'static) -> anyhow::Result<Writer> {
+    /// `tell` is called on the writing thread, after each write and every [`LOOK`]. If the log cannot be written, the process
+    /// aborts, because the monitor could lose what it has acknowledged.
+    pub fn spawn(log: MonLog, dir: PathBuf, tell: impl Fn(Told) + Send + 'static) -> anyhow::Result<Writer> {
         let (queue, writes): (_, Receiver<(Tag, Write)>) = channel();
-        std::thread::Builder::new().name("mon-log".into()).spawn(move || {
-            for (tag, write) in writes {
-                if let Err(error) = log.write(&write) {
-                    tracing::error!("the monitor's log cannot be written: {error:#}");
-                    std::thread::sleep(std::time::Duration::from_millis(200));
-                    std::process::abort();
-                }
-                written(tag);
-            }
-        })?;
+        let thread = std::thread::Builder::new().name("mon-log".into());
+        thread.spawn(move || write_all(log, &dir, &writes, &tell))?;
         Ok(Writer { queue })
     }
 
     pub fn submit(&self, tag: Tag, write: Write) {
         self.queue.send((tag, write)).expect("the writing thread lives as long as its queue");
     }
+}
+
+fn write_all(log: MonLog, dir: &Path, writes: &Receiver<(Tag, Write)>, tell: &impl Fn(Told)) {
+    let mut look_at = Instant::now();
+    loop {
+        if Instant::now() >= look_at {
+            look_at = Instant::now() + LOOK;
+            disk_space(dir).into_iter().for_each(tell);
+        }
+        let (tag, write) = match writes.recv_timeout(look_at.saturating_duration_since(Instant::now())) {
+            Ok(next) => next,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if let Err(error) = log.write(&write) {
+            tracing::error!("the monitor's log cannot be written: {error:#}");
+            std::thread::sleep(Duration::from_millis(200));
+            std::process::abort();
+        }
+        tell(Told::Written(tag));
+    }
+}
+
+fn disk_space(dir: &Path) -> Option<Told> {
+    let found = rustix::fs::statvfs(dir).ok()?;
+    let (total, available) = (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize);
+    Some(Told::DiskSpace { total, available })
 }
 
 #[cfg(test)]
@@ -217,12 +256,21 @@ mod tests {
     fn writes_complete_in_order() {
         let dir = temporary("mon-log-writer");
         let (done, seen) = channel();
-        let writer = Writer::spawn(MonLog::open(&dir).unwrap(), move |tag| done.send(tag).unwrap()).unwrap();
+        let tell = move |told| done.send(told).unwrap();
+        let writer = Writer::spawn(MonLog::open(&dir).unwrap(), dir.clone(), tell).unwrap();
         for index in 1..=3 {
             writer.submit(Tag(index), Write { entries: vec![entry(index)], ..Write::default() });
         }
         drop(writer);
-        assert_eq!(seen.iter().collect::<Vec<_>>(), [Tag(1), Tag(2), Tag(3)]);
+        let (mut written, mut space) = (Vec::new(), None);
+        for told in seen {
+            match told {
+                Told::Written(tag) => written.push(tag),
+                Told::DiskSpace { total, available } => space = Some((total, available)),
+            }
+        }
+        assert_eq!(written, [Tag(1), Tag(2), Tag(3)]);
+        assert!(space.is_some_and(|(total, available)| 0 < available && available < total), "{space:?}");
         assert_eq!(MonLog::open(&dir).unwrap().recover().unwrap().entries.len(), 3);
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -45,9 +45,6 @@ pub struct MonPulse {
     /// Of the last pulse that the sender had from the receiver: its `wall`, and how long ago that was. Zero: it had none.
     pub heard_wall: UTime,
     pub heard_ago_ns: u64,
-    /// The newest entry of the log that it has applied, and the oldest that it keeps.
-    pub applied: u64,
-    pub first: u64,
     /// Of the file system that holds its data.
     pub disk_total: u64,
     pub disk_available: u64,
@@ -149,16 +146,14 @@ pub enum MonPeerBody {
         session: u64,
         message: Carried,
     },
-    /// From the leader: send the session the OSDMaps from `first` on, when `epoch` is there.
+    /// From the leader: send the session the OSDMaps from `first` on, when this version of the state is there.
     RouteMaps {
         session: u64,
         first: Epoch,
-        epoch: Epoch,
+        version: u64,
     },
-    /// To the leader: the sender needs global ids beyond this one.
-    WantIds {
-        have: u64,
-    },
+    /// To the leader: the sender needs more global ids.
+    WantIds,
     /// From the leader: ids from `first` to before `end` are the receiver's to give out.
     Ids {
         first: u64,
@@ -184,7 +179,7 @@ impl MonPeerBody {
             MonPeerBody::Settled { .. } => "settled",
             MonPeerBody::Route { .. } => "route",
             MonPeerBody::RouteMaps { .. } => "route_maps",
-            MonPeerBody::WantIds { .. } => "want_ids",
+            MonPeerBody::WantIds => "want_ids",
             MonPeerBody::Ids { .. } => "ids",
             MonPeerBody::PromoteKey { .. } => "promote_key",
         }
@@ -234,16 +229,13 @@ impl Encode for MonPeerBody {
                 w.u64(*session);
                 w.put(message);
             }
-            MonPeerBody::RouteMaps { session, first, epoch } => {
+            MonPeerBody::RouteMaps { session, first, version } => {
                 w.u8(9);
                 w.u64(*session);
                 w.u32(*first);
-                w.u32(*epoch);
+                w.u64(*version);
             }
-            MonPeerBody::WantIds { have } => {
-                w.u8(10);
-                w.u64(*have);
-            }
+            MonPeerBody::WantIds => w.u8(10),
             MonPeerBody::Ids { first, end } => {
                 w.u8(11);
                 w.u64(*first);
@@ -275,8 +267,8 @@ impl Decode for MonPeerBody {
             6 => MonPeerBody::Gone { session: r.u64()? },
             7 => MonPeerBody::Settled { through: r.u64()? },
             8 => MonPeerBody::Route { session: r.u64()?, message: r.get()? },
-            9 => MonPeerBody::RouteMaps { session: r.u64()?, first: r.u32()?, epoch: r.u32()? },
-            10 => MonPeerBody::WantIds { have: r.u64()? },
+            9 => MonPeerBody::RouteMaps { session: r.u64()?, first: r.u32()?, version: r.u64()? },
+            10 => MonPeerBody::WantIds,
             11 => MonPeerBody::Ids { first: r.u64()?, end: r.u64()? },
             13 => MonPeerBody::Monitors { map: r.get()? },
             12 => MonPeerBody::PromoteKey { name: r.get()? },
@@ -361,8 +353,8 @@ mod tests {
             MonPeerBody::Gone { session: 2 },
             MonPeerBody::Settled { through: 9 },
             MonPeerBody::Route { session: 2, message: carried() },
-            MonPeerBody::RouteMaps { session: 2, first: 3, epoch: 4 },
-            MonPeerBody::WantIds { have: 5 },
+            MonPeerBody::RouteMaps { session: 2, first: 3, version: 4 },
+            MonPeerBody::WantIds,
             MonPeerBody::Ids { first: 6, end: 7 },
             MonPeerBody::PromoteKey { name: AuthName::new(EntityKind::OSD, "1") },
         ]

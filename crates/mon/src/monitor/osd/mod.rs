@@ -114,10 +114,15 @@ impl Monitor {
 
     /// Sends the peer the maps from `first` on once everything proposed so far holds.
     fn send_maps_later(&mut self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) {
-        if self.last_proposed <= self.committed.version {
+        self.owe_maps(turn, self.last_proposed, conn, first);
+    }
+
+    /// Sends the peer the maps from `first` on once this version holds.
+    pub(super) fn owe_maps(&mut self, turn: &mut Turn<'_>, version: u64, conn: ConnId, first: Epoch) {
+        if version <= self.committed.version {
             self.send_osdmaps_since(turn, conn, first);
         } else {
-            self.maps_owed.push((self.last_proposed, conn, first));
+            self.maps_owed.push((version, conn, first));
         }
     }
 

@@ -63,12 +63,12 @@ impl Requests {
 impl Monitor {
     /// Proposes a step with the gathered requests, when no write is under way or one has completed.
     pub(in crate::monitor) fn propose_requests(&mut self, turn: &mut Turn<'_>) {
-        let requests = &mut self.osd.requests;
+        let requests = &self.osd.requests;
         let is_writing = self.committed.version < self.last_proposed;
-        if requests.is_empty() || (is_writing && !requests.is_due) {
+        if requests.is_empty() || (is_writing && !requests.is_due) || !self.can_propose() {
             return;
         }
-        let requests = std::mem::take(requests);
+        let requests = std::mem::take(&mut self.osd.requests);
         let now = self.wall(turn.now);
         let mut step = step_after(self.head.osdmap(), now);
         let mut lines = requests.lines;

@@ -20,6 +20,10 @@ pub(super) struct CarriedSessions {
 }
 
 impl CarriedSessions {
+    pub fn is_empty(&self) -> bool {
+        self.origins.is_empty()
+    }
+
     /// The session's number here, and whether it is new.
     pub fn open(&mut self, origin: Origin) -> (ConnId, bool) {
         if let Some(conn) = self.by_origin.get(&origin) {

@@ -58,49 +58,49 @@ impl IdRange {
 impl Monitor {
     /// An id that nobody else gets. `None` while the leader has given us none: later.
     pub(in crate::monitor) fn take_global_id(&mut self, turn: &mut Turn<'_>) -> Option<u64> {
-        let id = self.among.ids.take();
+        let id = self.quorum.ids.take();
         self.ask_for_ids(turn);
         id
     }
 
     /// Asks the leader for the next range before this one ends.
     pub(in crate::monitor) fn ask_for_ids(&mut self, turn: &mut Turn<'_>) {
-        if !self.among.ids.needs_more(turn.now) {
+        if !self.quorum.ids.needs_more(turn.now) {
             return;
         }
-        let member = self.among.member;
-        let is_asked = match self.among.role.leader() {
+        let member = self.quorum.member;
+        let is_asked = match self.quorum.role.leader() {
             Some(leader) if leader == member => {
                 self.reserve_ids(turn, member);
-                self.is_leading()
+                self.can_propose()
             }
-            Some(leader) => self.say_to(turn, leader, MonPeerBody::WantIds { have: self.among.ids.end }),
+            Some(leader) => self.say_to(turn, leader, MonPeerBody::WantIds),
             None => false,
         };
         if is_asked {
-            self.among.ids.asked_at = Some(turn.now);
+            self.quorum.ids.asked_at = Some(turn.now);
         }
     }
 
     /// At the leader: a range for a member, which is its own when the new limit is durable.
     pub(super) fn reserve_ids(&mut self, turn: &mut Turn<'_>, member: u64) {
-        if !self.is_leading() {
+        if !self.can_propose() {
             return;
         }
         let first = self.head.auth.global_id_limit.max(GLOBAL_ID_MIN);
         let end = first + STEP;
         let version = self.propose(turn.now, vec![Change::GlobalIdLimit { limit: end }]);
-        self.among.ids.promised.push_back((version, member, first, end));
+        self.quorum.ids.promised.push_back((version, member, first, end));
     }
 
     /// Hands out the ranges whose limit is durable.
     pub(in crate::monitor) fn send_promised_ids(&mut self, turn: &mut Turn<'_>) {
         let held = self.committed.version;
         while let Some((_, member, first, end)) =
-            self.among.ids.promised.pop_front_if(|(version, ..)| *version <= held)
+            self.quorum.ids.promised.pop_front_if(|(version, ..)| *version <= held)
         {
-            if member == self.among.member {
-                self.among.ids.add(first, end);
+            if member == self.quorum.member {
+                self.quorum.ids.add(first, end);
             } else {
                 self.say_to(turn, member, MonPeerBody::Ids { first, end });
             }
@@ -109,14 +109,14 @@ impl Monitor {
 
     pub(super) fn on_ids(&mut self, turn: &mut Turn<'_>, first: u64, end: u64) {
         if first < end {
-            self.among.ids.add(first, end);
+            self.quorum.ids.add(first, end);
             self.auth_retry_waiting(turn);
         }
     }
 
     #[cfg(test)]
     pub(in crate::monitor) fn spend_global_ids(&mut self) {
-        while self.among.ids.take().is_some() {}
+        while self.quorum.ids.take().is_some() {}
     }
 }
 

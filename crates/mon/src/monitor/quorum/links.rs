@@ -68,19 +68,18 @@ impl Links {
         closed
     }
 
-    /// Calls monitors that are due; drops connections that nobody hears. Returns what to do, and the names of monitors whose
-    /// connection ended.
+    /// Calls monitors that are due; drops connections that nobody hears. Returns the calls, and the connections that
+    /// are to be closed, with the name of whom each led to.
     pub fn tick(
         &mut self,
         now: Time,
         mut credentials: impl FnMut() -> Option<Credentials>,
-    ) -> (Vec<NetEffect>, Vec<String>) {
-        let (mut effects, mut lost) = (Vec::new(), Vec::new());
+    ) -> (Vec<NetEffect>, Vec<(String, ConnId)>) {
+        let (mut calls, mut lost) = (Vec::new(), Vec::new());
         for (name, link) in &mut self.by_name {
             if let Some(conn) = link.conn().filter(|_| now.since(link.heard_at) >= SILENCE_MAX) {
-                effects.push(NetEffect::Close { conn });
                 link.state = LinkState::Idle { retry_at: now };
-                lost.push(name.clone());
+                lost.push((name.clone(), conn));
             }
             if let LinkState::Idle { retry_at } = link.state
                 && retry_at <= now
@@ -90,7 +89,7 @@ impl Links {
                 let conn = ConnId::outgoing(FIRST_CONN + self.opened);
                 link.state = LinkState::Calling { conn };
                 link.heard_at = now;
-                effects.push(NetEffect::Connect {
+                calls.push(NetEffect::Connect {
                     conn,
                     to: link.addrs.clone(),
                     kind: EntityKind::MON,
@@ -99,7 +98,7 @@ impl Links {
                 });
             }
         }
-        (effects, lost)
+        (calls, lost)
     }
 
     /// A connection that we opened is ready. Returns the name of whom it leads to.
@@ -200,8 +199,7 @@ mod tests {
         links.is_heard("b", at(1000));
         assert!(links.tick(at(4999), credentials).0.is_empty());
         let (effects, lost) = links.tick(at(5000), credentials);
-        assert_eq!(lost, ["b"]);
-        assert!(matches!(effects[0], NetEffect::Close { conn } if conn == first));
+        assert_eq!(lost, [("b".to_owned(), first)]);
         assert_eq!(called(&effects).len(), 1);
         assert_eq!(links.to("b"), None);
     }

@@ -8,7 +8,6 @@ use crate::replication::{Identity, Quorum, Recovered};
 use crate::state::Member;
 use codec::{Encode, Features};
 use machine::ConnId;
-use machine::net::NetEffect;
 use std::collections::BTreeMap;
 use wire::messages::{MMonPeer, MonHello, MonPeerBody};
 use wire::types::{EntityAddrVec, LogPriority, MonInfo, MonMap, UTime, Uuid};
@@ -20,10 +19,10 @@ impl Monitor {
             fsid: self.fsid(),
             name: self.settings.name.clone(),
             addrs: self.settings.addrs.clone(),
-            member: self.among.member,
-            disk: self.among.disk,
+            member: self.quorum.member,
+            disk: self.quorum.disk,
         };
-        turn.send(conn, MMonPeer { from: self.among.member, to: 0, body: MonPeerBody::Hello(hello) });
+        turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body: MonPeerBody::Hello(hello) });
     }
 
     pub(super) fn on_hello(&mut self, turn: &mut Turn<'_>, conn: ConnId, hello: MonHello) {
@@ -33,30 +32,29 @@ impl Monitor {
                 hello.name, hello.addrs, hello.fsid
             );
             turn.effects.push(Effect::Warn(line));
-            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
-            return;
+            return self.close(turn, conn);
         }
         let (is_joining, member) = (hello.member == 0, hello.member);
         // Its host may have lost power: then its old connection here was never closed, and its sessions are others now.
         if !conn.is_outgoing() && !is_joining {
-            for old in self.among.peers.accepted_from(member) {
+            for old in self.quorum.peers.accepted_from(member) {
                 self.on_monitor_gone(turn, old);
             }
         }
-        self.among.peers.introduce(conn, hello);
+        self.quorum.peers.introduce(conn, hello);
         // The leader has forgotten our sessions with its old connection, or its answers were lost with it.
-        if self.among.role.leader() == Some(member) && !is_joining {
-            self.among.outbox.resend();
+        if self.quorum.role.leader() == Some(member) && !is_joining {
+            self.quorum.outbox.resend();
             self.send_due_requests(turn);
         }
-        if self.among.member != 0 && self.committed.monmap.epoch > 0 {
+        if self.quorum.member != 0 && self.committed.monmap.epoch > 0 {
             if is_joining {
                 self.answer_joining(turn);
             }
             // It may have to ask another monitor, which leads, or may have a number and no state yet.
             let map = self.committed.monmap.to_vec(Features::ALL).into();
             let body = MonPeerBody::Monitors { map };
-            turn.send(conn, MMonPeer { from: self.among.member, to: 0, body });
+            turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body });
         }
     }
 
@@ -66,12 +64,12 @@ impl Monitor {
             return;
         }
         let asking: Vec<(ConnId, MonHello)> =
-            self.among.peers.joining().map(|(conn, hello)| (conn, hello.clone())).collect();
+            self.quorum.peers.joining().map(|(conn, hello)| (conn, hello.clone())).collect();
         for (conn, hello) in asking {
             match self.committed.members.get(&hello.name) {
                 Some(Member { id, disk }) if disk == hello.disk => {
                     let body = MonPeerBody::Welcome { member: id };
-                    turn.send(conn, MMonPeer { from: self.among.member, to: 0, body });
+                    turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body });
                 }
                 _ => self.admit_monitor(turn, &hello),
             }
@@ -106,8 +104,7 @@ impl Monitor {
     }
 
     fn is_active_in_log(&self, id: u64) -> bool {
-        let members = self.replication.as_ref().map(|log| log.status().members).unwrap_or_default();
-        members.iter().any(|member| member.id == id && member.is_active)
+        self.is_member_of_log(id) && self.replication.as_ref().is_some_and(|log| log.is_active(id))
     }
 
     fn is_member_of_log(&self, id: u64) -> bool {
@@ -116,33 +113,34 @@ impl Monitor {
 
     /// The leader gave us our number. The state comes next.
     pub(super) fn on_welcome(&mut self, turn: &mut Turn<'_>, member: u64) {
-        if self.among.member != 0 || member == 0 {
+        if self.quorum.member != 0 || member == 0 {
             return;
         }
-        let identity = Identity { member, disk: self.among.disk };
-        self.among.member = member;
-        self.among.unwritten = Some(identity);
+        let identity = Identity { member, disk: self.quorum.disk };
+        self.quorum.member = member;
+        self.quorum.unwritten = Some(identity);
         let disk = Recovered { identity: Some(identity), ..Recovered::default() };
         let log = Quorum::recover(member, self.random.u64(), disk, self.random.fork());
         self.replication = Some(log.expect("an empty disk is no garbled one"));
         // Connections are introduced by the number from now on.
-        let open: Vec<ConnId> = self.among.links.open().map(|(_, conn)| conn).collect();
+        let open: Vec<ConnId> = self.quorum.links.open().map(|(_, conn)| conn).collect();
         open.into_iter().for_each(|conn| self.greet(turn, conn));
     }
 
     /// Links to the monitors of the newest map, or to those that were named at the start while there is none.
     pub(in crate::monitor) fn follow_monitors(&mut self, turn: &mut Turn<'_>) {
-        let map = if self.committed.monmap.epoch > 0 { &self.committed.monmap } else { &self.among.seed_map };
+        let map =
+            if self.committed.monmap.epoch > 0 { &self.committed.monmap } else { &self.quorum.seed_map };
         let others = map.mons.values().filter(|mon| mon.name != self.settings.name);
         let mut wanted: BTreeMap<String, EntityAddrVec> =
             others.map(|mon| (mon.name.clone(), mon.addrs.clone())).collect();
         if map.epoch == 0 {
-            let seeds = self.among.seeds.iter().enumerate();
+            let seeds = self.quorum.seeds.iter().enumerate();
             wanted = seeds.map(|(n, addrs)| (format!("?{n}"), addrs.clone())).collect();
         }
-        for conn in self.among.links.follow(&wanted, turn.now) {
-            self.among.peers.remove(conn);
-            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
+        for conn in self.quorum.links.follow(&wanted, turn.now) {
+            self.quorum.peers.remove(conn);
+            self.close(turn, conn);
         }
     }
 
@@ -151,9 +149,9 @@ impl Monitor {
         let Ok(map) = codec::decode_exact::<MonMap>(m) else { return };
         if self.committed.monmap.epoch == 0
             && map.fsid == self.fsid()
-            && map.epoch > self.among.seed_map.epoch
+            && map.epoch > self.quorum.seed_map.epoch
         {
-            self.among.seed_map = map;
+            self.quorum.seed_map = map;
             self.follow_monitors(turn);
         }
     }
@@ -176,12 +174,9 @@ impl Monitor {
             // A new member that died before it had a vote stands in the way of the next one.
             (_, Some(id)) if present.learners.contains(&id) => log.remove(id).err(),
             (Some(id), _) => log.add_learner(id).err(),
-            (None, Some(id)) if id == self.among.member => {
-                let heir = log.status().members.into_iter();
-                let heir = heir
-                    .filter(|other| other.is_voter && other.is_active && other.id != id)
-                    .map(|heir| heir.id);
-                heir.max().and_then(|heir| log.transfer_leadership(heir).err())
+            (None, Some(id)) if id == self.quorum.member => {
+                let heir = log.active_voters().filter(|other| *other != id).max();
+                heir.and_then(|heir| log.transfer_leadership(heir).err())
             }
             (None, Some(id)) => log.remove(id).err(),
             (None, None) => None,

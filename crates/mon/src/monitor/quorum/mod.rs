@@ -9,7 +9,6 @@
 //! Every monitor applies the log and serves maps, subscriptions and keys from what it has applied. What changes something, and
 //! what reads facts that only the leader has, waits in the [`Outbox`] until a leader has done it.
 
-mod answers;
 mod carried;
 mod credentials;
 mod ids;
@@ -17,18 +16,19 @@ mod links;
 mod membership;
 mod outbox;
 mod peers;
+mod pending;
 mod pulse;
 mod requests;
 mod role;
 mod versions;
 
-pub(super) use answers::Outgoing;
+pub(super) use pending::Outgoing;
 pub(super) use role::Role;
 
 use super::{Effect, Monitor, Turn};
 use crate::replication::{Identity, Quorum};
 use crate::situation::Skew;
-use answers::Answers;
+
 use bytes::Bytes;
 use carried::CarriedSessions;
 use ids::IdRange;
@@ -37,12 +37,13 @@ use machine::net::NetEffect;
 use machine::{ConnId, Time};
 use outbox::Outbox;
 use peers::Peers;
+use pending::PendingAnswers;
 use pulse::Pulses;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use versions::VersionQuestions;
 use wire::messages::{Caller, Carried, MMonPeer, MonPeerBody};
-use wire::types::{EntityAddrVec, Epoch, MonMap, Uuid};
+use wire::types::{EntityAddrVec, MonMap, Uuid};
 
 /// A step of the log's own clock: leaders show themselves every second step, and are missed after some twenty.
 const STEP: Duration = Duration::from_millis(50);
@@ -50,9 +51,9 @@ const STEP: Duration = Duration::from_millis(50);
 /// Early requests that are kept.
 const EARLY_MAX: usize = 20_000;
 
-/// A request of another monitor's session.
+/// A request of another monitor's session, which came before this monitor could carry it out.
 #[derive(Debug)]
-struct Early {
+struct EarlyRequest {
     from: u64,
     serial: u64,
     session: u64,
@@ -61,7 +62,7 @@ struct Early {
 }
 
 #[derive(Debug)]
-pub(super) struct Among {
+pub(super) struct QuorumWatch {
     /// Our number as a member of the log. 0: we are none yet.
     pub member: u64,
     /// Drawn when our disk was formatted.
@@ -69,7 +70,7 @@ pub(super) struct Among {
     /// The identity that the first write makes durable, of a monitor that has just become a member. It acknowledges nothing before.
     pub unwritten: Option<Identity>,
     /// Of the file system that holds the log: size, and what is free.
-    pub room: (u64, u64),
+    pub disk_space: (u64, u64),
     pub role: Role,
     /// Since when no leader is known that a majority follows.
     leaderless_since: Option<Time>,
@@ -77,16 +78,14 @@ pub(super) struct Among {
     peers: Peers,
     outbox: Outbox,
     carried: CarriedSessions,
-    pub answers: Answers,
+    pub answers: PendingAnswers,
     ids: IdRange,
     pulses: Pulses,
     /// Members and serial numbers of requests that are done when the gathered requests of OSDs are proposed.
     unsettled: Vec<(u64, u64)>,
     /// Requests that came before this monitor, which was elected, could propose: the others know of its election first.
-    early: Vec<Early>,
+    early: Vec<EarlyRequest>,
     versions: VersionQuestions,
-    /// OSDMaps that the leader promised to our sessions: the epoch, to whom, from which epoch.
-    promised_maps: Vec<(Epoch, ConnId, Epoch)>,
     step_at: Time,
     is_started: bool,
     /// Monitors to call while we have no map of them, and the map that one of them sent.
@@ -94,44 +93,41 @@ pub(super) struct Among {
     seed_map: MonMap,
 }
 
-impl Among {
-    pub fn new(identity: Identity, seeds: Vec<EntityAddrVec>, now: Time) -> Among {
+impl QuorumWatch {
+    pub fn new(identity: Identity, seeds: Vec<EntityAddrVec>, now: Time) -> QuorumWatch {
         let Identity { member, disk } = identity;
-        Among {
+        QuorumWatch {
             member,
             disk,
             unwritten: None,
-            room: (0, 0),
+            disk_space: (0, 0),
             role: Role::default(),
             leaderless_since: Some(now),
             links: Links::default(),
             peers: Peers::default(),
             outbox: Outbox::default(),
             carried: CarriedSessions::default(),
-            answers: Answers::default(),
+            answers: PendingAnswers::default(),
             ids: IdRange::default(),
             pulses: Pulses::new(now),
             unsettled: Vec::new(),
             early: Vec::new(),
             versions: VersionQuestions::default(),
-            promised_maps: Vec::new(),
             step_at: now,
             is_started: false,
             seeds,
             seed_map: MonMap::default(),
         }
     }
-}
 
-impl Among {
     pub fn skews(&self, now: Time) -> BTreeMap<String, Skew> {
         self.pulses.skews(now)
     }
 
-    /// Room on the monitors' disks; `own` is this monitor's name.
+    /// Size of the file systems of the monitors' disks, and what is free there; `own` is this monitor's name.
     pub fn disks(&self, own: &str, now: Time) -> BTreeMap<String, (u64, u64)> {
         let mut disks = self.pulses.disks(now);
-        disks.insert(own.to_owned(), self.room);
+        disks.insert(own.to_owned(), self.disk_space);
         disks
     }
 }
@@ -143,19 +139,19 @@ impl Monitor {
     }
 
     fn say(&self, turn: &mut Turn<'_>, name: &str, to: u64, body: MonPeerBody) -> bool {
-        let Some(conn) = self.among.links.to(name) else { return false };
-        turn.send(conn, MMonPeer { from: self.among.member, to, body });
+        let Some(conn) = self.quorum.links.to(name) else { return false };
+        turn.send(conn, MMonPeer { from: self.quorum.member, to, body });
         true
     }
 
     /// To a member of the log, over our connection to it. False if there is none.
     fn say_to(&self, turn: &mut Turn<'_>, member: u64, body: MonPeerBody) -> bool {
-        let name = self.among.peers.name_of(member).or_else(|| self.committed.members.name_of(member));
+        let name = self.quorum.peers.name_of(member).or_else(|| self.committed.members.name_of(member));
         name.is_some_and(|name| self.say(turn, name, member, body))
     }
 
     pub(super) fn say_to_leader(&self, turn: &mut Turn<'_>, body: MonPeerBody) {
-        if let Some(leader) = self.among.role.leader() {
+        if let Some(leader) = self.quorum.role.leader() {
             self.say_to(turn, leader, body);
         }
     }
@@ -174,16 +170,16 @@ impl Monitor {
         if self.is_alone() {
             return;
         }
-        self.among.outbox.forget(conn);
-        self.among.versions.forget(conn);
-        if let Some(leader) = self.among.role.leader().filter(|leader| *leader != self.among.member) {
+        self.quorum.outbox.forget(conn);
+        self.quorum.versions.forget(conn);
+        if let Some(leader) = self.quorum.role.leader().filter(|leader| *leader != self.quorum.member) {
             self.say_to(turn, leader, MonPeerBody::Gone { session: conn.0 });
         }
     }
 
     /// Work among the monitors that the clock starts.
-    pub(super) fn tick_among(&mut self, turn: &mut Turn<'_>) {
-        if !std::mem::replace(&mut self.among.is_started, true) {
+    pub(super) fn tick_quorum(&mut self, turn: &mut Turn<'_>) {
+        if !std::mem::replace(&mut self.quorum.is_started, true) {
             let key = self.settings.monitor_key.as_ref();
             let keys = key.map(|key| NetEffect::ServiceKeys(credentials::service_keys(key)));
             turn.effects.extend(keys.map(Effect::Net));
@@ -197,37 +193,40 @@ impl Monitor {
         self.send_sessions_away(turn);
     }
 
-    pub(super) fn deadline_among(&self) -> Option<Time> {
+    pub(super) fn quorum_deadline(&self) -> Option<Time> {
         let is_counting = self.replication.is_some() && !self.is_alone();
-        let step = is_counting.then_some(self.among.step_at);
-        let pulse = self.among.links.open().next().map(|_| self.among.pulses.deadline());
-        [step, pulse, self.among.links.deadline()].into_iter().flatten().min()
+        let step = is_counting.then_some(self.quorum.step_at);
+        let pulse = self.quorum.links.open().next().map(|_| self.quorum.pulses.deadline());
+        [step, pulse, self.quorum.links.deadline()].into_iter().flatten().min()
     }
 
     fn call_monitors(&mut self, turn: &mut Turn<'_>) {
         let (key, now) = (self.settings.monitor_key.clone(), self.wall(turn.now));
         let random = &mut self.random;
         let credentials = || credentials::credentials(key.as_ref(), now, random);
-        let (effects, lost) = self.among.links.tick(turn.now, credentials);
-        turn.effects.extend(effects.into_iter().map(Effect::Net));
-        lost.iter().for_each(|name| self.on_link_lost(name));
+        let (calls, lost) = self.quorum.links.tick(turn.now, credentials);
+        turn.effects.extend(calls.into_iter().map(Effect::Net));
+        for (name, conn) in lost {
+            self.close(turn, conn);
+            self.on_link_lost(&name);
+        }
     }
 
     /// True if the connection is one of ours to another monitor.
     pub(super) fn on_link_ready(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
-        let Some(name) = self.among.links.on_ready(conn, turn.now) else { return false };
+        let Some(name) = self.quorum.links.on_ready(conn, turn.now) else { return false };
         self.greet(turn, conn);
-        let leader = self.among.role.leader().and_then(|member| self.committed.members.name_of(member));
+        let leader = self.quorum.role.leader().and_then(|member| self.committed.members.name_of(member));
         if leader == Some(name.as_str()) {
-            self.among.outbox.resend();
+            self.quorum.outbox.resend();
             self.send_due_requests(turn);
         }
         true
     }
 
     pub(super) fn on_link_closed(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
-        let Some(name) = self.among.links.on_closed(conn, turn.now) else { return false };
-        self.among.peers.remove(conn);
+        let Some(name) = self.quorum.links.on_closed(conn, turn.now) else { return false };
+        self.quorum.peers.remove(conn);
         self.on_link_lost(&name);
         true
     }
@@ -240,12 +239,16 @@ impl Monitor {
 
     /// The connection of another monitor to us has ended.
     pub(super) fn on_monitor_gone(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
-        let Some(hello) = self.among.peers.remove(conn) else { return };
+        // Over those that we opened come answers only.
+        if conn.is_outgoing() {
+            return;
+        }
+        let Some(hello) = self.quorum.peers.remove(conn) else { return };
         // Its sessions' requests come again over its next connection. What was to be said of them would not arrive.
-        let closed = self.among.carried.close_all(Some(hello.member));
-        self.among.answers.forget(hello.member, &closed);
-        self.among.early.retain(|early| early.from != hello.member);
-        self.among.unsettled.retain(|(member, _)| *member != hello.member);
+        let closed = self.quorum.carried.close_all(Some(hello.member));
+        self.quorum.answers.forget(hello.member, &closed);
+        self.quorum.early.retain(|early| early.from != hello.member);
+        self.quorum.unsettled.retain(|(member, _)| *member != hello.member);
         for carried in closed {
             self.end_session(turn, carried);
         }
@@ -261,13 +264,13 @@ impl Monitor {
         if let MonPeerBody::Monitors { map } = &m.body {
             return self.on_seed_map(turn, map);
         }
-        let Some(hello) = self.among.peers.get(conn) else { return };
+        let Some(hello) = self.quorum.peers.get(conn) else { return };
         let (from, name) = (hello.member, hello.name.clone());
         if let MonPeerBody::Pulse(pulse) = m.body {
             return self.on_monitor_pulse(turn, &name, from, pulse);
         }
         // Members of the log speak to each other under the numbers that they have now.
-        if from == 0 || m.from != from || m.to != self.among.member {
+        if from == 0 || m.from != from || m.to != self.quorum.member {
             return;
         }
         match m.body {
@@ -280,15 +283,15 @@ impl Monitor {
             // What only members may do. A monitor that was removed still has the key.
             _ if self.is_leading() && self.committed.members.name_of(from) != Some(&name) => {}
             MonPeerBody::Forward { serial, session, caller, message } => {
-                self.on_forward(turn, Early { from, serial, session, caller, message });
+                self.on_forward(turn, EarlyRequest { from, serial, session, caller, message });
             }
             MonPeerBody::Gone { session } => self.on_gone(turn, from, session),
-            MonPeerBody::WantIds { .. } => self.reserve_ids(turn, from),
+            MonPeerBody::WantIds => self.reserve_ids(turn, from),
             MonPeerBody::PromoteKey { name } => self.promote_key(turn, &name),
             MonPeerBody::Settled { through } => self.on_settled(from, through),
             MonPeerBody::Route { session, message } => self.on_route(turn, session, message),
-            MonPeerBody::RouteMaps { session, first, epoch } => {
-                self.on_route_maps(turn, session, first, epoch)
+            MonPeerBody::RouteMaps { session, first, version } => {
+                self.owe_maps(turn, version, ConnId(session), first);
             }
             MonPeerBody::Ids { first, end } => self.on_ids(turn, first, end),
             MonPeerBody::Hello(_)

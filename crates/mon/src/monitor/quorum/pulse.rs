@@ -1,5 +1,4 @@
-//! Pulses of monitors to each other, one a second: clocks, how far each is, room on their disks, and the leader's list of who takes
-//! part.
+//! Pulses of monitors to each other, one a second: clocks, free space on their disks, and the leader's list of who takes part.
 
 use super::{Monitor, STEP};
 use crate::monitor::Turn;
@@ -48,7 +47,7 @@ impl Pulses {
             .collect()
     }
 
-    /// Room on the disks of the other monitors: total and available bytes.
+    /// Free space on the disks of the other monitors: total and available bytes.
     pub fn disks(&self, now: Time) -> BTreeMap<String, (u64, u64)> {
         let fresh = self.by_name.iter().filter(|(_, heard)| now.since(heard.at) < FRESH);
         fresh
@@ -70,24 +69,23 @@ fn measure(now: UTime, pulse: &MonPulse) -> Option<(f64, f64)> {
 
 impl Monitor {
     pub(super) fn tick_pulses_of_monitors(&mut self, turn: &mut Turn<'_>) {
-        if turn.now < self.among.pulses.next {
+        if turn.now < self.quorum.pulses.next {
             return;
         }
-        self.among.pulses.next = turn.now + INTERVAL;
-        let names: Vec<String> = self.among.links.open().map(|(name, _)| name.to_owned()).collect();
-        let (disk_total, disk_available) = self.among.room;
+        self.quorum.pulses.next = turn.now + INTERVAL;
+        let names: Vec<String> = self.quorum.links.open().map(|(name, _)| name.to_owned()).collect();
+        let (disk_total, disk_available) = self.quorum.disk_space;
         let own = MonPulse {
             wall: self.wall(turn.now),
-            applied: self.committed.version,
             disk_total,
             disk_available,
-            term: if self.is_leading() { self.among.role.term } else { 0 },
-            quorum: if self.is_leading() { self.among.role.quorum.clone() } else { Vec::new() },
-            quorum_since: self.among.role.quorum_since,
+            term: if self.is_leading() { self.quorum.role.term } else { 0 },
+            quorum: if self.is_leading() { self.quorum.role.quorum.clone() } else { Vec::new() },
+            quorum_since: self.quorum.role.quorum_since,
             ..MonPulse::default()
         };
         for name in names {
-            let heard = self.among.pulses.by_name.get(&name);
+            let heard = self.quorum.pulses.by_name.get(&name);
             let pulse = MonPulse {
                 heard_wall: heard.map_or(UTime::ZERO, |heard| heard.pulse.wall),
                 heard_ago_ns: heard.map_or(0, |heard| turn.now.since(heard.at).as_nanos() as u64),
@@ -103,13 +101,13 @@ impl Monitor {
         let hears_us =
             pulse.heard_wall != UTime::ZERO && Duration::from_nanos(pulse.heard_ago_ns) < 3 * INTERVAL + STEP;
         if hears_us {
-            self.among.links.is_heard(name, turn.now);
+            self.quorum.links.is_heard(name, turn.now);
         }
-        if pulse.term != 0 && Some(from) == self.among.role.leader() && pulse.term == self.among.role.term {
-            self.among.role.quorum = pulse.quorum.clone();
-            self.among.role.quorum_since = pulse.quorum_since;
+        if pulse.term != 0 && Some(from) == self.quorum.role.leader() && pulse.term == self.quorum.role.term {
+            self.quorum.role.quorum = pulse.quorum.clone();
+            self.quorum.role.quorum_since = pulse.quorum_since;
         }
-        self.among.pulses.by_name.insert(name.to_owned(), Heard { at: turn.now, pulse, skew });
+        self.quorum.pulses.by_name.insert(name.to_owned(), Heard { at: turn.now, pulse, skew });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that only the leader can carry out: to it, and from it back.
 
 use super::carried::Origin;
-use super::{EARLY_MAX, Early, Monitor, Outgoing};
+use super::{EARLY_MAX, EarlyRequest, Monitor, Outgoing};
 use crate::commands::find;
 use crate::monitor::session::Session;
 use crate::monitor::{Effect, Turn};
@@ -62,42 +62,40 @@ impl Monitor {
             return self.forward(turn, 0, conn, &message);
         }
         let bytes = size_of_val(&message) + rough_len(&message.body);
-        if self.among.outbox.push(conn, message, bytes).is_err() {
+        if self.quorum.outbox.push(conn, message, bytes).is_err() {
             let line = "too many requests wait for a leader: a client is sent away".to_owned();
             turn.effects.push(Effect::Warn(line));
-            self.end_session(turn, conn);
-            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
-            return;
+            return self.close(turn, conn);
         }
         self.send_due_requests(turn);
     }
 
     /// Sends the leader what it has not got of our requests; carries it out where we lead.
     pub(super) fn send_due_requests(&mut self, turn: &mut Turn<'_>) {
-        let Some(leader) = self.among.role.leader() else { return };
-        let (member, term) = (self.among.member, self.among.role.term);
+        let Some(leader) = self.quorum.role.leader() else { return };
+        let (member, term) = (self.quorum.member, self.quorum.role.term);
         if leader == member {
             if !self.is_leading() {
                 return;
             }
-            for (serial, conn, message) in self.among.outbox.due(leader, term) {
+            for (serial, conn, message) in self.quorum.outbox.due(leader, term) {
                 self.carry_out(turn, conn, message);
                 self.settle_later(member, serial);
             }
             return;
         }
-        let name = self.among.peers.name_of(leader).or_else(|| self.committed.members.name_of(leader));
-        if name.is_none_or(|name| self.among.links.to(name).is_none()) {
+        let name = self.quorum.peers.name_of(leader).or_else(|| self.committed.members.name_of(leader));
+        if name.is_none_or(|name| self.quorum.links.to(name).is_none()) {
             return;
         }
-        for (serial, conn, message) in self.among.outbox.due(leader, term) {
+        for (serial, conn, message) in self.quorum.outbox.due(leader, term) {
             self.forward(turn, serial, conn, &message);
         }
     }
 
     /// Sends the leader a request. With the serial number 0 it need not be settled.
     fn forward(&mut self, turn: &mut Turn<'_>, serial: u64, conn: ConnId, message: &Message) {
-        let (Some(leader), Some(session)) = (self.among.role.leader(), self.sessions.get(&conn)) else {
+        let (Some(leader), Some(session)) = (self.quorum.role.leader(), self.sessions.get(&conn)) else {
             return;
         };
         let peer = &session.peer;
@@ -123,30 +121,34 @@ impl Monitor {
         }
         // Requests of OSDs become a proposal later, all together: none is done before. Nor are those after them, since a word on
         // one is a word on all before it.
-        if self.osd.requests.is_empty() && self.among.unsettled.is_empty() {
+        if self.osd.requests.is_empty() && self.quorum.unsettled.is_empty() {
             self.wait_for_hold(Outgoing::Settle { member, serial });
         } else {
-            self.among.unsettled.push((member, serial));
+            self.quorum.unsettled.push((member, serial));
         }
     }
 
     /// The gathered requests of OSDs are proposed.
     pub(in crate::monitor) fn settle_proposed(&mut self) {
-        for (member, serial) in std::mem::take(&mut self.among.unsettled) {
+        for (member, serial) in std::mem::take(&mut self.quorum.unsettled) {
             self.wait_for_hold(Outgoing::Settle { member, serial });
         }
     }
 
     /// At the leader: a request that another monitor passes on.
-    pub(super) fn on_forward(&mut self, turn: &mut Turn<'_>, request: Early) {
+    pub(super) fn on_forward(&mut self, turn: &mut Turn<'_>, request: EarlyRequest) {
         if !self.is_leading() {
             // Where we do not lead, its sender will see who does, and send it there.
-            if self.among.role.leader() == Some(self.among.member) && self.among.early.len() < EARLY_MAX {
-                self.among.early.push(request);
+            if self.quorum.role.leader() == Some(self.quorum.member) && self.quorum.early.len() < EARLY_MAX {
+                self.quorum.early.push(request);
             }
             return;
         }
-        let Early { from, serial, session, caller, message } = request;
+        let EarlyRequest { from, serial, session, caller, message } = request;
+        // It may have been removed while the request waited here.
+        if self.committed.members.name_of(from).is_none() {
+            return;
+        }
         let origin = Origin { member: from, session };
         let Ok(message) = message.message() else {
             let line = format!("member {from} passed on a message that cannot be read");
@@ -156,17 +158,17 @@ impl Monitor {
         let is_other = |session: &Session| {
             *session.name() != caller.name || session.peer.identity.global_id() != caller.global_id
         };
-        let known = self.among.carried.conn(origin);
+        let known = self.quorum.carried.conn(origin);
         if known.and_then(|conn| self.sessions.get(&conn)).is_some_and(is_other) {
             self.on_gone(turn, from, session);
         }
-        let (conn, is_new) = self.among.carried.open(origin);
+        let (conn, is_new) = self.quorum.carried.open(origin);
         if is_new {
             let method = if caller.unproved { Method::None } else { Method::Cephx };
             let (name, global_id, allow_all) = (caller.name, caller.global_id, caller.unproved);
             let proof = Proof { method, name, global_id, caps: Default::default(), allow_all };
             let Ok(identity) = proof.identify(caller.claimed) else {
-                self.among.carried.close(origin);
+                self.quorum.carried.close(origin);
                 return self.settle_later(from, serial);
             };
             let peer = Peer {
@@ -188,21 +190,21 @@ impl Monitor {
 
     /// This monitor may propose now: the requests that came before.
     pub(super) fn take_early_requests(&mut self, turn: &mut Turn<'_>) {
-        for request in std::mem::take(&mut self.among.early) {
+        for request in std::mem::take(&mut self.quorum.early) {
             self.on_forward(turn, request);
         }
     }
 
     /// At the leader: a session that another monitor held has ended.
     pub(super) fn on_gone(&mut self, turn: &mut Turn<'_>, from: u64, session: u64) {
-        if let Some(conn) = self.among.carried.close(Origin { member: from, session }) {
+        if let Some(conn) = self.quorum.carried.close(Origin { member: from, session }) {
             self.end_session(turn, conn);
         }
     }
 
     pub(super) fn on_settled(&mut self, from: u64, through: u64) {
-        if Some(from) == self.among.role.leader() {
-            self.among.outbox.settle(through);
+        if Some(from) == self.quorum.role.leader() {
+            self.quorum.outbox.settle(through);
         }
     }
 
@@ -213,72 +215,62 @@ impl Monitor {
         }
     }
 
-    /// The leader has promised our session maps that we may not have applied yet.
-    pub(super) fn on_route_maps(&mut self, turn: &mut Turn<'_>, session: u64, first: Epoch, epoch: Epoch) {
-        self.among.promised_maps.push((epoch, ConnId(session), first));
-        self.send_promised_maps(turn);
-    }
-
-    pub(in crate::monitor) fn send_promised_maps(&mut self, turn: &mut Turn<'_>) {
-        let newest = self.committed.osdmap().epoch;
-        let (due, later) =
-            std::mem::take(&mut self.among.promised_maps).into_iter().partition(|(at, ..)| *at <= newest);
-        self.among.promised_maps = later;
-        let due: Vec<(Epoch, ConnId, Epoch)> = due;
-        due.into_iter().for_each(|(_, conn, first)| self.send_osdmaps_since(turn, conn, first));
-    }
-
-    /// True if the session is one that another monitor holds: it sends the maps from `first` on, when it has them.
-    pub(in crate::monitor) fn promise_maps(&self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) -> bool {
-        let Some(origin) = self.among.carried.origin(conn) else { return false };
-        let epoch = self.committed.osdmap().epoch;
-        self.say_to(turn, origin.member, MonPeerBody::RouteMaps { session: origin.session, first, epoch });
+    /// True if the session is one that another monitor holds: it sends the maps from `first` on, when it has applied as much as
+    /// this monitor.
+    pub(in crate::monitor) fn route_maps(&self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) -> bool {
+        let Some(origin) = self.quorum.carried.origin(conn) else { return false };
+        let version = self.committed.version;
+        let body = MonPeerBody::RouteMaps { session: origin.session, first, version };
+        self.say_to(turn, origin.member, body);
         true
     }
 
     /// Sends an answer once everything proposed so far holds, or this monitor has proved that it still leads.
     pub(in crate::monitor) fn wait_for_hold(&mut self, out: Outgoing) {
         let alone = self.is_alone();
-        self.among.answers.push(self.last_proposed, self.committed.version, alone, out);
+        self.quorum.answers.push(self.last_proposed, self.committed.version, alone, out);
     }
 
     /// Sends the answers that may go out, and asks for the proofs that others wait for.
     pub(in crate::monitor) fn send_answers(&mut self, turn: &mut Turn<'_>) {
         let mut settled = std::collections::BTreeMap::new();
-        for out in self.among.answers.take(self.committed.version) {
+        for out in self.quorum.answers.take(self.committed.version) {
             match out {
                 Outgoing::Answer(effect) => turn.effects.push(Effect::Net(effect)),
                 Outgoing::Settle { member, serial } => drop(settled.insert(member, serial)),
             }
         }
         for (member, through) in settled {
-            if member == self.among.member {
-                self.among.outbox.settle(through);
+            if member == self.quorum.member {
+                self.quorum.outbox.settle(through);
             } else {
                 self.say_to(turn, member, MonPeerBody::Settled { through });
             }
         }
         if self.is_leading()
-            && self.among.answers.wants_proof()
+            && self.quorum.answers.wants_proof()
             && let Some(log) = &mut self.replication
         {
-            self.among.answers.on_asked(log.read());
+            self.quorum.answers.on_asked(log.read());
         }
     }
 
     /// The log has answered a read: everything that held when it was asked has been handed out.
     pub(in crate::monitor) fn on_read(&mut self, read: u64) {
-        if !self.among.answers.on_read(read) {
+        if !self.quorum.answers.on_read(read) {
             self.on_versions_read(read);
         }
     }
 
     /// Effects on sessions that other monitors hold become statements to those monitors.
     pub(in crate::monitor) fn route(&mut self, turn: &mut Turn<'_>) {
+        if self.quorum.carried.is_empty() {
+            return;
+        }
         for effect in turn.effects.take() {
             let origin = match &effect {
                 Effect::Net(NetEffect::Send { conn, .. } | NetEffect::Close { conn }) => {
-                    self.among.carried.origin(*conn)
+                    self.quorum.carried.origin(*conn)
                 }
                 _ => None,
             };
@@ -299,6 +291,12 @@ impl Monitor {
 
     pub(in crate::monitor) fn end_session(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
         self.on_net(turn, NetEvent::Closed { conn, why: machine::net::CloseReason::Reset });
+    }
+
+    /// Ends a connection from this side.
+    pub(in crate::monitor) fn close(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
+        self.end_session(turn, conn);
+        turn.effects.push(Effect::Net(NetEffect::Close { conn }));
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::{Monitor, STEP};
 use crate::health;
+use crate::monitor::Turn;
 use crate::monitor::mgr::MgrWatch;
 use crate::monitor::osd::{Creations, OsdWatch};
-use crate::monitor::{Effect, Turn};
-use crate::replication::Role as LogRole;
-use machine::net::NetEffect;
+use crate::replication::{Quorum, Role as LogRole};
 use machine::{ConnId, Time};
 use std::time::Duration;
 use wire::types::{EntityKind, LogPriority, UTime};
@@ -32,45 +31,53 @@ impl Role {
 }
 
 impl Monitor {
-    /// This monitor may propose.
+    /// This monitor leads. It may still have to wait before it proposes: see [`Monitor::can_propose`].
     pub(in crate::monitor) fn is_leading(&self) -> bool {
-        self.among.role.is_leading
+        self.quorum.role.is_leading
+    }
+
+    /// A change that is proposed now goes into the log: this monitor leads, hands its role to nobody, and not too much waits.
+    pub(in crate::monitor) fn can_propose(&self) -> bool {
+        self.is_leading() && self.replication.as_ref().is_some_and(Quorum::can_propose)
     }
 
     /// Acts on what the log says of leaders.
     pub(in crate::monitor) fn follow_role(&mut self, turn: &mut Turn<'_>) {
         let Some(log) = &self.replication else { return };
-        let status = log.status();
-        let (leader, term) = (status.leader, status.term);
-        let is_leading = matches!(status.role, LogRole::Leader { is_established: true, .. });
-        let active = status.members.iter().filter(|member| member.is_voter && member.is_active);
-        let quorum = is_leading.then(|| active.map(|member| member.id).collect::<Vec<u64>>());
-        let before = self.among.role.clone();
-        let is_same = before.is_leading == is_leading && before.term == term;
-        if before.is_leading && !is_same {
+        let (leader, term) = (log.leader(), log.term());
+        let is_leading = matches!(log.role(), LogRole::Leader { is_established: true, .. });
+        let was_leading = self.quorum.role.is_leading;
+        let is_same = was_leading == is_leading && self.quorum.role.term == term;
+        if was_leading && !is_same {
             self.stop_leading(turn);
         }
-        let role = &mut self.among.role;
+        let role = &mut self.quorum.role;
         (role.leader, role.term, role.is_leading) = (leader, term, is_leading);
-        if let Some(quorum) = quorum
-            && (role.quorum != quorum || !is_same)
-        {
-            role.quorum = quorum;
-            role.quorum_since = self.clock.at(turn.now);
-        }
-        self.among.leaderless_since = match leader {
+        self.quorum.leaderless_since = match leader {
             Some(_) => None,
-            None => self.among.leaderless_since.or(Some(turn.now)),
+            None => self.quorum.leaderless_since.or(Some(turn.now)),
         };
-        if leader != Some(self.among.member) {
-            self.among.early.clear();
+        if leader != Some(self.quorum.member) {
+            self.quorum.early.clear();
         }
-        if is_leading && !(before.is_leading && is_same) {
+        if is_leading && !(was_leading && is_same) {
+            self.follow_active_members(turn.now);
+            self.quorum.role.quorum_since = self.clock.at(turn.now);
             self.start_leading(turn);
             self.take_early_requests(turn);
         }
         if leader.is_some() {
             self.send_due_requests(turn);
+        }
+    }
+
+    /// The members that take part, as the leader sees them. They fall silent and are heard in the log's own clock.
+    fn follow_active_members(&mut self, now: Time) {
+        let Some(log) = self.replication.as_ref().filter(|_| self.quorum.role.is_leading) else { return };
+        let role = &mut self.quorum.role;
+        if !log.active_voters().eq(role.quorum.iter().copied()) {
+            role.quorum = log.active_voters().collect();
+            role.quorum_since = self.clock.at(now);
         }
     }
 
@@ -107,10 +114,10 @@ impl Monitor {
 
     /// Everything that was promised on the strength of leading is taken back. Requests stay in the outbox, for the next leader.
     fn stop_leading(&mut self, turn: &mut Turn<'_>) {
-        self.among.answers.drop_all();
-        self.among.unsettled.clear();
-        self.among.ids.drop_promises();
-        for conn in self.among.carried.close_all(None) {
+        self.quorum.answers.drop_all();
+        self.quorum.unsettled.clear();
+        self.quorum.ids.drop_promises();
+        for conn in self.quorum.carried.close_all(None) {
             self.sessions.remove(&conn);
         }
         self.maps_owed.clear();
@@ -124,7 +131,7 @@ impl Monitor {
     pub(in crate::monitor) fn quorum_ranks(&self) -> Vec<usize> {
         let map = &self.committed.monmap;
         let names =
-            self.among.role.quorum.iter().filter_map(|member| self.committed.members.name_of(*member));
+            self.quorum.role.quorum.iter().filter_map(|member| self.committed.members.name_of(*member));
         let mut ranks: Vec<usize> = names.filter_map(|name| map.rank_of(name)).collect();
         ranks.sort_unstable();
         ranks
@@ -143,14 +150,14 @@ impl Monitor {
     }
 
     pub(in crate::monitor) fn leader_rank(&self) -> Option<usize> {
-        let name = self.committed.members.name_of(self.among.role.leader?)?;
+        let name = self.committed.members.name_of(self.quorum.role.leader?)?;
         self.committed.monmap.rank_of(name)
     }
 
     /// True while this monitor knows a leader, or did a moment ago.
     pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
-        self.among.member != 0
-            && self.among.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
+        self.quorum.member != 0
+            && self.quorum.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
     }
 
     /// Sends clients and daemons away that another monitor can serve.
@@ -162,23 +169,19 @@ impl Monitor {
             self.sessions.get(conn).is_some_and(|session| session.peer.identity.role() == EntityKind::MON)
         };
         let sent: Vec<ConnId> = self.sessions.keys().copied().filter(|conn| !is_monitor(conn)).collect();
-        for conn in sent {
-            self.sessions.remove(&conn);
-            self.auth.forget(conn);
-            self.among.outbox.forget(conn);
-            turn.effects.push(Effect::Net(NetEffect::Close { conn }));
-        }
+        sent.into_iter().for_each(|conn| self.close(turn, conn));
     }
 
     /// The log's own clock.
     pub(super) fn tick_log(&mut self, turn: &mut Turn<'_>) {
-        while self.among.step_at <= turn.now {
+        while self.quorum.step_at <= turn.now {
             // A monitor that was paused does not make up for all the time it missed.
-            let late = turn.now.since(self.among.step_at);
-            self.among.step_at = if late > 4 * STEP { turn.now + STEP } else { self.among.step_at + STEP };
+            let late = turn.now.since(self.quorum.step_at);
+            self.quorum.step_at = if late > 4 * STEP { turn.now + STEP } else { self.quorum.step_at + STEP };
             if let Some(log) = &mut self.replication {
                 log.tick();
             }
+            self.follow_active_members(turn.now);
         }
     }
 }

@@ -58,25 +58,25 @@ impl Monitor {
         if self.is_alone() {
             return self.on_get_version(turn, conn, tid, what);
         }
-        self.among.versions.next.push(Question { conn, tid, what });
+        self.quorum.versions.next.push(Question { conn, tid, what });
         self.ask_log_for_versions();
     }
 
     fn ask_log_for_versions(&mut self) {
         if let Some(log) = &mut self.replication
-            && self.among.versions.wants_read()
+            && self.quorum.versions.wants_read()
         {
-            self.among.versions.on_asked(log.read());
+            self.quorum.versions.on_asked(log.read());
         }
     }
 
     pub(super) fn on_versions_read(&mut self, read: u64) {
-        self.among.versions.on_read(read);
+        self.quorum.versions.on_read(read);
         self.ask_log_for_versions();
     }
 
     pub(in crate::monitor) fn answer_versions(&mut self, turn: &mut Turn<'_>) {
-        for Question { conn, tid, what } in std::mem::take(&mut self.among.versions.ready) {
+        for Question { conn, tid, what } in std::mem::take(&mut self.quorum.versions.ready) {
             self.on_get_version(turn, conn, tid, what);
         }
     }

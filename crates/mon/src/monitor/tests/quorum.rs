@@ -1,6 +1,6 @@
 //! Several monitors: whole machines, joined by a network that loses nothing unless it is cut, with clients on each.
 
-use super::{AuthMode, FSID, START, addr, keys, local_options, settings};
+use super::{AuthEntity, AuthMode, FSID, START, addr, keys, local_options, settings};
 use crate::genesis::Genesis;
 use crate::monitor::{Effect, Input, Monitor, Settings};
 use crate::replication::{Recovered, Write};
@@ -10,6 +10,7 @@ use machine::net::{CloseReason, Held, NetEffect, NetEvent, Peer};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use wire::cephx::{Key, KeyKind};
 use wire::messages::*;
 use wire::types::*;
 
@@ -222,7 +223,7 @@ impl Cluster {
         let leads = |n: &usize| self.nodes[*n].monitor.as_ref().is_some_and(Monitor::is_leading);
         let leaders: Vec<usize> = (0..self.nodes.len()).filter(leads).collect();
         // One that was cut off may not know yet that another leads.
-        leaders.into_iter().max_by_key(|n| self.monitor(*n).among.role.term)
+        leaders.into_iter().max_by_key(|n| self.monitor(*n).quorum.role.term)
     }
 
     fn wait_leader(&mut self) -> usize {
@@ -281,7 +282,7 @@ impl Cluster {
                 return;
             }
         }
-        panic!("no answer to {json}; {n} sees {:?}", self.monitor(n).among.role);
+        panic!("no answer to {json}; {n} sees {:?}", self.monitor(n).quorum.role);
     }
 
     fn assert_equal_states(&mut self) {
@@ -419,7 +420,7 @@ fn monitors_join_and_join_anew_without_their_disk() {
     c.assert_equal_states();
     let voters = c.monitor(0).replication.as_ref().unwrap().members().voters.clone();
     assert_eq!(voters, [1, 3, 4]);
-    assert_eq!(c.monitor(1).among.member, 4);
+    assert_eq!(c.monitor(1).quorum.member, 4);
     assert_eq!(c.monitor(0).state().monmap.mons.len(), 3);
 
     // Any one may die now.
@@ -469,7 +470,7 @@ fn clocks_and_absent_monitors_show_in_health() {
     let mut c = Cluster::new(3, 3);
     let leader = c.wait_leader();
     c.pass(Duration::from_secs(3));
-    let skews = c.monitor(leader).among.skews(c.now);
+    let skews = c.monitor(leader).quorum.skews(c.now);
     assert_eq!(skews.len(), 2);
     assert!(skews.values().all(|skew| skew.skew.abs() < 0.05), "{skews:?}");
     let follower = (leader + 1) % 3;
@@ -493,7 +494,7 @@ fn all_monitors_may_die_at_once() {
     (0..3).for_each(|n| c.kill(n));
     c.pass(Duration::from_secs(1));
     (0..3).for_each(|n| c.start(n));
-    assert_eq!([0, 1, 2].map(|n| c.monitor(n).among.member), [1, 2, 3], "each knows its own number");
+    assert_eq!([0, 1, 2].map(|n| c.monitor(n).quorum.member), [1, 2, 3], "each knows its own number");
     c.wait_leader();
     let conn = c.connect(1, "client.admin", 5001);
     c.ok(1, conn, &set("after"));
@@ -537,12 +538,12 @@ fn a_monitor_that_dies_while_it_joins_stands_in_nobodys_way() {
     let mut c = Cluster::new(1, 3);
     c.wait_leader();
     c.start(1);
-    while c.monitor(1).among.member == 0 {
+    while c.monitor(1).quorum.member == 0 {
         c.now = c.now + STEP;
         let wall = c.wall();
         (0..2).for_each(|n| c.step(n, Input::Deadline { wall }));
         for _ in 0..1000 {
-            if c.monitor(1).among.member != 0 {
+            if c.monitor(1).quorum.member != 0 {
                 break;
             } else if let Some((n, event)) = c.mail.pop_front() {
                 c.step(n, Input::Net(event));
@@ -596,4 +597,22 @@ fn an_answer_that_a_broken_connection_lost_comes_over_the_next() {
         assert!(!answers.is_empty() && answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     }
     c.assert_equal_states();
+}
+
+#[test]
+fn the_key_of_mon_is_in_the_state_once_a_monitor_has_one() {
+    let key = Key::generate(KeyKind::Aes, START, &mut Random::from_number(7));
+    let own = AuthEntity::new(key.clone(), Default::default());
+    let genesis = Genesis {
+        fsid: FSID,
+        monitors: vec![("a".into(), addr(3300))],
+        entities: [("mon.".parse().unwrap(), own)].into(),
+        failure_domain: "osd".into(),
+        full_ratios: Default::default(),
+    };
+    let mut disk = Recovered::default();
+    disk.apply(genesis.write("a", START, &mut Random::from_number(5)));
+    let settings = Settings { monitor_key: None, ..settings(AuthMode::Cephx) };
+    let monitor = Monitor::recover(settings, disk, Random::from_number(1), Time::ZERO, START).unwrap();
+    assert_eq!(monitor.settings.monitor_key, Some(key));
 }

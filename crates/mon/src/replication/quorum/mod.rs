@@ -460,9 +460,27 @@ impl Quorum {
             StateRole::Leader => {
                 Role::Leader { term: raft.term, is_established: self.established == Some(raft.term) }
             }
-            StateRole::Follower => Role::Follower { leader: (raft.leader_id != 0).then_some(raft.leader_id) },
+            StateRole::Follower => Role::Follower { leader: self.leader() },
             StateRole::PreCandidate | StateRole::Candidate => Role::Candidate,
         }
+    }
+
+    /// True where [`Quorum::propose`] takes an entry of any size.
+    pub fn can_propose(&self) -> bool {
+        let raft = &self.node.raft;
+        let room = UNCOMMITTED_BYTES_MAX as usize - ENTRY_BYTES_MAX;
+        self.require_established().is_ok()
+            && raft.lead_transferee.is_none()
+            && raft.uncommitted_size() <= room
+    }
+
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    pub fn leader(&self) -> Option<u64> {
+        let leader = self.node.raft.leader_id;
+        (leader != 0).then_some(leader)
     }
 
     /// The members as of the last entry that was handed out.
@@ -491,7 +509,7 @@ impl Quorum {
             member: self.member,
             role: self.role(),
             term: raft.term,
-            leader: (raft.leader_id != 0).then_some(raft.leader_id),
+            leader: self.leader(),
             committed: raft.raft_log.committed,
             applied: raft.raft_log.applied,
             last: raft.raft_log.last_index(),
@@ -530,8 +548,14 @@ impl Quorum {
         raft.raft_log.persisted == raft.raft_log.last_index() && self.durable_vote == (raft.term, raft.vote)
     }
 
-    fn is_active(&self, id: u64) -> bool {
+    /// A message from it came lately, or it is this member.
+    pub fn is_active(&self, id: u64) -> bool {
         id == self.member || self.peers.get(&id).is_some_and(|peer| peer.silent_ticks < ACTIVE_TICKS)
+    }
+
+    /// Members with a vote that are active, ascending.
+    pub fn active_voters(&self) -> impl Iterator<Item = u64> {
+        self.members().voters.iter().copied().filter(|id| self.is_active(*id))
     }
 
     fn require_established(&self) -> Result<(), Refused> {

@@ -1,7 +1,7 @@
-//! Answers that wait: for the change that they speak of to hold, or, where nothing changed, for a proof that this monitor still
+//! PendingAnswers that wait: for the change that they speak of to hold, or, where nothing changed, for a proof that this monitor still
 //! leads. Without that proof a leader that was cut off would answer from a state that others have changed since.
 //!
-//! Answers leave in the order of their requests.
+//! PendingAnswers leave in the order of their requests.
 
 use machine::ConnId;
 use machine::net::NetEffect;
@@ -27,7 +27,7 @@ struct Waiting {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::monitor) struct Answers {
+pub(in crate::monitor) struct PendingAnswers {
     queue: VecDeque<Waiting>,
     /// Proofs are numbered. The one that was asked for last, and the newest that has come.
     asked: u64,
@@ -36,7 +36,7 @@ pub(in crate::monitor) struct Answers {
     read: Option<u64>,
 }
 
-impl Answers {
+impl PendingAnswers {
     /// `version` is the newest one that was proposed, `held` the newest that holds. A monitor that is `alone` needs no proof.
     pub fn push(&mut self, version: u64, held: u64, alone: bool, out: Outgoing) {
         let proof = (version <= held && !alone).then_some(self.asked + 1);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn an_answer_waits_for_its_version() {
-        let mut answers = Answers::default();
+        let mut answers = PendingAnswers::default();
         answers.push(5, 4, false, settle(1));
         assert!(!answers.wants_proof(), "the version is the proof");
         assert!(answers.take(4).is_empty());
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_a_question_waits_for_a_later_proof() {
-        let mut answers = Answers::default();
+        let mut answers = PendingAnswers::default();
         answers.push(4, 4, false, settle(1));
         assert!(answers.wants_proof());
         answers.on_asked(70);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn answers_keep_their_order() {
-        let mut answers = Answers::default();
+        let mut answers = PendingAnswers::default();
         answers.push(4, 4, false, settle(1));
         answers.push(5, 4, false, settle(2));
         assert!(answers.take(5).is_empty(), "the first has no proof");
@@ -149,14 +149,14 @@ mod tests {
 
     #[test]
     fn a_monitor_that_is_alone_needs_no_proof() {
-        let mut answers = Answers::default();
+        let mut answers = PendingAnswers::default();
         answers.push(4, 4, true, settle(1));
         assert_eq!(serials(answers.take(4)), [1]);
     }
 
     #[test]
     fn a_former_leader_says_nothing_and_can_lead_again() {
-        let mut answers = Answers::default();
+        let mut answers = PendingAnswers::default();
         answers.push(4, 4, false, settle(1));
         answers.on_asked(1);
         answers.drop_all();
