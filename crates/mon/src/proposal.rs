@@ -110,6 +110,8 @@ changes! {
     22 MonReplaced { name: String, disk: Uuid },
     /// The answer to the command that this proposal carries out.
     23 Answered { given: Given },
+    /// A monitor is to be taken out: first of the log, then of the map.
+    24 MonLeaving { name: String },
 }
 
 impl Change {

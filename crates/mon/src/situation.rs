@@ -44,6 +44,8 @@ pub struct Situation {
     pub election_epoch: u64,
     /// Ranks.
     pub quorum: Vec<usize>,
+    /// Ranks of the monitors that have a vote. One that was added has none until it has come.
+    pub voters: Vec<usize>,
     /// The leader's rank. `None`: no leader is known.
     pub leader: Option<usize>,
     /// This monitor's part, as `mon_status` calls it: leader, peon, electing, probing (it has no number), synchronizing.

@@ -11,6 +11,7 @@ mod keyring;
 mod log;
 pub(crate) mod mgr;
 mod mon;
+mod mon_map;
 mod osd;
 
 pub use cluster::status_json;
@@ -110,6 +111,7 @@ pub(crate) use commands;
 const TABLES: &[&[Command]] = &[
     cluster::COMMANDS,
     mon::COMMANDS,
+    mon_map::COMMANDS,
     osd::COMMANDS,
     osd::crush::COMMANDS,
     osd::pool::COMMANDS,

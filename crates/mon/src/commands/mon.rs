@@ -250,7 +250,7 @@ fn ok_to_stop(ctx: &mut Ctx<'_>) -> Outcome {
             None => return Err(Answer::error(ENOENT, format!("mon.{id} does not exist"))),
         }
     }
-    let needed = ctx.state.monmap.mons.len() / 2 + 1;
+    let needed = ctx.situation.voters.len() / 2 + 1;
     let names: Vec<_> = left.iter().filter_map(|r| ctx.state.monmap.ranks.get(*r)).cloned().collect();
     let (names, ids) = (names.join(","), ids.join(","));
     if left.len() >= needed {

@@ -16,7 +16,9 @@ impl Monitor {
         let show = |json: Json| Ok(Answer::json(format, &json));
         match prefix {
             "sessions" => {
-                let sessions = self.sessions.values().map(|s| {
+                // Neither those that other monitors hold, nor our own ends of connections to them.
+                let own = self.sessions.iter().filter(|(conn, _)| !conn.is_outgoing());
+                let sessions = own.map(|(_, s)| {
                     object! {
                         "name" => s.peer.claimed.to_string(),
                         "entity_name" => s.name().to_string(),

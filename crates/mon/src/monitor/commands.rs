@@ -1,10 +1,9 @@
 //! Commands from clients: find, permit, check, run, and answer when what they changed holds.
 
+use super::once::{Counter, Once};
 use super::{Monitor, Turn};
-use crate::answered::{CommandId, Given};
 use crate::caps::Allow;
 use crate::commands::{Command, Ctx, all, find};
-use crate::proposal::Change;
 use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
@@ -25,18 +24,11 @@ impl Monitor {
         let answer = if m.fsid != self.committed.monmap.fsid {
             Err(Answer::error(EPERM, "wrong fsid"))
         } else {
-            let id = self
-                .sessions
-                .get(&conn)
-                .map(|session| CommandId { client: session.peer.identity.global_id(), tid });
-            // Clients begin to count at 1.
-            let id = id.filter(|id| id.client != 0 && id.tid != 0).map(|id| (id, hash_of(&text, &m.input)));
-            if let Some(given) = id.and_then(|(id, hash)| self.head.answers.find(id, hash)) {
-                // The client has sent it again, over another monitor: it is done.
-                let (result, status, body) = (given.result, given.status.clone(), given.body.clone());
-                return self.acknowledge(turn, conn, tid, m.command, Answer { result, status, body });
+            let once = self.once(conn, Counter::Commands, tid, &[text.as_bytes(), &m.input]);
+            match once.and_then(|once| self.given(once)) {
+                Some(answer) => Ok(answer),
+                None => self.run_command(turn, conn, &text, &m.input, Target::Quorum, once),
             }
-            self.run_command(turn, conn, &text, &m.input, Target::Quorum, id)
         };
         let (Ok(answer) | Err(answer)) = answer;
         self.acknowledge(turn, conn, tid, m.command, answer);
@@ -65,7 +57,12 @@ impl Monitor {
     /// `ceph tell mon.a …`: to this very monitor.
     pub(super) fn on_tell(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MCommand) {
         let text = m.command.concat();
-        let (Ok(answer) | Err(answer)) = self.run_command(turn, conn, &text, &m.input, Target::Me, None);
+        let once = self.once(conn, Counter::Tells, tid, &[text.as_bytes(), &m.input]);
+        let answer = match once.and_then(|once| self.given(once)) {
+            Some(answer) => Ok(answer),
+            None => self.run_command(turn, conn, &text, &m.input, Target::Me, once),
+        };
+        let (Ok(answer) | Err(answer)) = answer;
         let reply = MCommandReply { result: answer.result, status: answer.status, output: answer.body };
         let index = self.last_proposed;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
@@ -78,7 +75,7 @@ impl Monitor {
         text: &str,
         input: &Bytes,
         target: Target,
-        id: Option<(CommandId, u64)>,
+        once: Option<Once>,
     ) -> Result<Answer, Answer> {
         let Some(session) = self.sessions.get(&conn) else {
             return Err(Answer::error(EACCES, "access denied"));
@@ -122,7 +119,7 @@ impl Monitor {
         let caller = session.name().clone();
         let addrs = session.peer.addrs.clone();
         let features = session.peer.features;
-        self.execute(turn, command, &args, input, &caller, &addrs, features, text, id)
+        self.execute(turn, command, &args, input, &caller, &addrs, features, text, once)
     }
 
     pub(super) fn execute(
@@ -135,7 +132,7 @@ impl Monitor {
         addrs: &EntityAddrVec,
         features: codec::Features,
         text: &str,
-        id: Option<(CommandId, u64)>,
+        once: Option<Once>,
     ) -> Result<Answer, Answer> {
         if command.changes_state() && !self.is_leading() {
             return Err(Answer::error(EAGAIN, "no monitor leads at the moment; try again"));
@@ -164,9 +161,8 @@ impl Monitor {
         if outcome.is_ok() && !changes.is_empty() {
             let message = super::audit::line(caller, addrs, args, text);
             changes.push(self.log_change(now, LogPriority::INFO, "audit", message));
-            if let (Some((id, command)), Ok(answer)) = (id, &outcome) {
-                let (result, status, body) = (answer.result, answer.status.clone(), answer.body.clone());
-                changes.push(Change::Answered { given: Given { id, command, result, status, body } });
+            if let (Some(once), Ok(answer)) = (once, &outcome) {
+                changes.push(once.keep(answer));
             }
             let before = self.last_proposed;
             if self.propose(turn.now, changes) == before {
@@ -212,6 +208,7 @@ impl Monitor {
             host: self.settings.host.clone(),
             election_epoch: self.quorum.role.term,
             quorum: self.quorum_ranks(),
+            voters: self.voter_ranks(),
             leader: self.leader_rank(),
             part: self.part(),
             quorum_age_s: self.wall(turn.now).sec.saturating_sub(self.quorum.role.quorum_since.sec).into(),
@@ -271,14 +268,4 @@ impl Monitor {
 pub(super) enum Target {
     Quorum,
     Me,
-}
-
-/// Tells two commands apart that a client sends under one number.
-fn hash_of(text: &str, input: &[u8]) -> u64 {
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    context.update(text.as_bytes());
-    context.update(&[0]);
-    context.update(input);
-    let digest = context.finish();
-    u64::from_le_bytes(digest.as_ref()[..8].try_into().expect("SHA-256 is 32 bytes"))
 }

@@ -16,6 +16,7 @@ mod fullness;
 mod log;
 mod maps;
 mod mgr;
+mod once;
 mod options;
 mod osd;
 mod pool_op;
@@ -28,6 +29,7 @@ mod tests;
 mod tick;
 
 pub use options::{AuthMode, Settings};
+pub(crate) use quorum::{next_map, without_monitor};
 
 use crate::options::MonOptions;
 use crate::proposal::{Change, Proposal};
@@ -373,7 +375,7 @@ impl Monitor {
     fn follow_state(&mut self, turn: &mut Turn<'_>) {
         self.follow_options(turn);
         self.follow_monitors(turn);
-        self.follow_members();
+        self.follow_members(turn.now);
         self.answer_joining(turn);
         self.send_promised_ids(turn);
         self.auth_retry_waiting(turn);

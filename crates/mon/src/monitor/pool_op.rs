@@ -1,10 +1,12 @@
 //! Pools by message rather than command (`rados_pool_create`, `rados_pool_delete` of librados), and how full they
 //! are (`MStatfs`, `MGetPoolStats`).
 
+use super::once::{Counter, Once};
 use super::{Monitor, Turn};
 use crate::caps::Allow;
 use crate::commands::pool;
 use crate::commands::pool_create::{self, NewPool};
+use command::Answer;
 use command::errno::{EAGAIN, ENOENT, EOPNOTSUPP, EPERM};
 use machine::ConnId;
 use machine::net::NetEffect;
@@ -15,7 +17,18 @@ use wire::messages::{
 
 impl Monitor {
     pub(super) fn on_pool_op(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MPoolOp) {
-        let result = self.pool_op(turn, conn, &m);
+        let asked = [
+            m.op.to_le_bytes().as_slice(),
+            &m.pool.to_le_bytes(),
+            m.name.as_bytes(),
+            &m.crush_rule.to_le_bytes(),
+        ]
+        .concat();
+        let once = self.once(conn, Counter::PoolOps, tid, &[&asked]);
+        let result = match once.and_then(|once| self.given(once)) {
+            Some(_) => Ok(()),
+            None => self.pool_op(turn, conn, &m, once),
+        };
         let reply = MPoolOpReply {
             paxos: PaxosHeader { version: self.head.version },
             fsid: m.fsid,
@@ -27,7 +40,13 @@ impl Monitor {
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
     }
 
-    fn pool_op(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MPoolOp) -> Result<(), i32> {
+    fn pool_op(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        m: &MPoolOp,
+        once: Option<Once>,
+    ) -> Result<(), i32> {
         let session = self.sessions.get(&conn).ok_or(EPERM)?;
         if m.fsid != self.head.monmap.fsid || !session.may("osd", Allow::W) {
             return Err(EPERM);
@@ -55,10 +74,11 @@ impl Monitor {
             // Snapshots come with the OSD's support for them.
             _ => return Err(EOPNOTSUPP),
         };
-        let changes = changes.map_err(|answer| -answer.result)?;
+        let mut changes = changes.map_err(|answer| -answer.result)?;
         if changes.is_empty() && m.op == MPoolOp::CREATE {
             return Err(command::errno::EEXIST);
         }
+        changes.extend(once.map(|once| once.keep(&Answer::default())));
         self.propose(turn.now, changes);
         Ok(())
     }

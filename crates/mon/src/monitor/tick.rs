@@ -3,6 +3,7 @@
 use super::{Monitor, Turn};
 use crate::health;
 use crate::proposal::Change;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::types::{HealthStatus, LogPriority, UTime};
 
@@ -18,15 +19,16 @@ impl Monitor {
         if !self.is_leading() {
             return;
         }
-        self.follow_members();
+        self.follow_members(turn.now);
         self.answer_joining(turn);
+        self.answer_removed(turn);
         self.rotate_secrets(turn);
         self.tick_osds(turn);
         self.tick_mgr(turn);
         self.tick_quotas(turn);
         self.tick_fullness(turn);
         self.tick_health(turn);
-        self.describe_self(turn);
+        self.describe_monitors(turn);
     }
 
     /// Mutes end by time, or when their check goes away or grows; changes of health go to the cluster log.
@@ -69,12 +71,18 @@ impl Monitor {
         self.propose(turn.now, changes);
     }
 
-    /// This monitor's metadata, when what is known of it differs.
-    fn describe_self(&mut self, turn: &mut Turn<'_>) {
-        let name = self.settings.name.clone();
-        let metadata = self.settings.metadata.clone();
-        if self.head.mon_metadata.get(&name) != Some(&metadata) {
-            self.propose(turn.now, vec![Change::MonMetadata { name, metadata }]);
-        }
+    /// Metadata of this monitor and of those that are connected, where the state has something else.
+    fn describe_monitors(&mut self, turn: &mut Turn<'_>) {
+        let own = (self.settings.name.as_str(), &self.settings.metadata);
+        let said = self.quorum.metadata(&self.head.members).chain([own]);
+        let is_news = |(name, metadata): &(&str, &BTreeMap<String, String>)| {
+            self.head.monmap.mons.contains_key(*name) && self.head.mon_metadata.get(*name) != Some(metadata)
+        };
+        let change = |(name, metadata): (&str, &BTreeMap<String, String>)| Change::MonMetadata {
+            name: name.to_owned(),
+            metadata: metadata.clone(),
+        };
+        let changes = said.filter(is_news).map(change).collect();
+        self.propose(turn.now, changes);
     }
 }

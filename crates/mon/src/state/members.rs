@@ -1,7 +1,7 @@
 //! The members of the log: each monitor of the MonMap has a number there, which is never used again.
 
 use codec::{Decode, Encode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::types::{MonMap, Uuid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -17,6 +17,8 @@ pub struct Members {
     by_name: BTreeMap<String, Member>,
     /// The highest number that was ever given out.
     last: u64,
+    /// Monitors that are being taken out: they stay in the map until the log has no such member.
+    leaving: BTreeSet<String>,
 }
 
 impl Members {
@@ -39,9 +41,18 @@ impl Members {
         self.by_name.iter().map(|(name, member)| (name.as_str(), *member))
     }
 
+    pub fn is_leaving(&self, name: &str) -> bool {
+        self.leaving.contains(name)
+    }
+
+    pub(super) fn leave(&mut self, name: &str) {
+        self.leaving.extend(self.by_name.get_key_value(name).map(|(name, _)| name.clone()));
+    }
+
     /// Numbers for the names that have none; the numbers of names that left are gone for good.
     pub(super) fn follow(&mut self, map: &MonMap) {
         self.by_name.retain(|name, _| map.mons.contains_key(name));
+        self.leaving.retain(|name| map.mons.contains_key(name));
         for name in &map.ranks {
             if !self.by_name.contains_key(name) {
                 self.renew(name, Uuid::default());
@@ -87,5 +98,16 @@ mod tests {
         members.renew("a", Uuid([9; 16]));
         assert_eq!(members.get("a"), Some(Member { id: 5, disk: Uuid([9; 16]) }));
         assert_eq!(members.name_of(1), None);
+    }
+
+    #[test]
+    fn a_monitor_leaves_until_the_map_has_it_no_more() {
+        let mut members = Members::of_map(&map(&["a", "b"]));
+        members.leave("b");
+        members.leave("x");
+        assert!(members.is_leaving("b") && !members.is_leaving("a") && !members.is_leaving("x"));
+        members.follow(&map(&["a"]));
+        members.follow(&map(&["a", "b"]));
+        assert!(!members.is_leaving("b"), "this is another one");
     }
 }

@@ -95,9 +95,11 @@ impl State {
         match change {
             Change::MonMap { map } => {
                 self.members.follow(map);
+                self.mon_metadata.retain(|name, _| map.mons.contains_key(name));
                 self.monmap = map.clone();
             }
             Change::MonDisk { name, disk } => self.members.set_disk(name, *disk),
+            Change::MonLeaving { name } => self.members.leave(name),
             Change::MonReplaced { name, disk } => self.members.renew(name, *disk),
             Change::Answered { given } => self.answers.keep(given.clone()),
             Change::OsdMap { step } => self.osd.apply(&step.0),

@@ -5,6 +5,7 @@ use super::{Header, Message, MessageBody, Outgoing, Payload};
 use crate::types::{AuthName, EntityAddr, EntityAddrVec, EntityName, Epoch, UTime, Uuid};
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
+use std::collections::BTreeMap;
 
 /// A monitor as it shows itself at the beginning of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -17,6 +18,8 @@ pub struct MonHello {
     pub member: u64,
     /// Drawn when the monitor's disk was formatted: a monitor that lost its disk has another.
     pub disk: Uuid,
+    /// About this daemon and its host, for `mon metadata`.
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// A session of the sender's whose requests the leader answers: who is at its other end, as the sender has proved it.
@@ -117,6 +120,8 @@ pub enum MonPeerBody {
     Welcome {
         member: u64,
     },
+    /// From the leader: the receiver's number is no member's any more.
+    Removed,
     /// To a monitor that asked: who the monitors are. It may have to ask another, which leads.
     Monitors {
         map: Bytes,
@@ -171,6 +176,7 @@ impl MonPeerBody {
         match self {
             MonPeerBody::Hello(_) => "hello",
             MonPeerBody::Welcome { .. } => "welcome",
+            MonPeerBody::Removed => "removed",
             MonPeerBody::Monitors { .. } => "monitors",
             MonPeerBody::Log { .. } => "log",
             MonPeerBody::Pulse(_) => "pulse",
@@ -197,6 +203,7 @@ impl Encode for MonPeerBody {
                 w.u8(2);
                 w.u64(*member);
             }
+            MonPeerBody::Removed => w.u8(14),
             MonPeerBody::Monitors { map } => {
                 w.u8(13);
                 w.blob(map);
@@ -270,6 +277,7 @@ impl Decode for MonPeerBody {
             9 => MonPeerBody::RouteMaps { session: r.u64()?, first: r.u32()?, version: r.u64()? },
             10 => MonPeerBody::WantIds,
             11 => MonPeerBody::Ids { first: r.u64()?, end: r.u64()? },
+            14 => MonPeerBody::Removed,
             13 => MonPeerBody::Monitors { map: r.get()? },
             12 => MonPeerBody::PromoteKey { name: r.get()? },
             other => return Err(r.invalid("statement of a monitor", other)),
@@ -344,8 +352,10 @@ mod tests {
                 addrs: caller().addrs,
                 member: 3,
                 disk: Uuid([4; 16]),
+                metadata: [("ceph_release".to_owned(), "tentacle".to_owned())].into(),
             }),
             MonPeerBody::Welcome { member: 4 },
+            MonPeerBody::Removed,
             MonPeerBody::Monitors { map: Bytes::from_static(b"map") },
             MonPeerBody::Log { bytes: Bytes::from_static(b"log") },
             MonPeerBody::Pulse(MonPulse { quorum: vec![1, 2], term: 5, ..MonPulse::default() }),

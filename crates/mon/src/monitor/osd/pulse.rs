@@ -2,10 +2,11 @@
 //! `shoal_pulse_grace`: long before peers report it or its beacons are missed.
 //!
 //! Whether an OSD is down is a matter of progress alone. No write is lost and no old value read when an OSD goes down by
-//! mistake: intervals and read leases see to that. A mistake costs a peering, so three things keep an OSD up:
+//! mistake: intervals and read leases see to that. A mistake costs a peering, so four things keep an OSD up:
 //!
 //! - A monitor that was paused itself adds the pause to every OSD's time: pulses may wait in its sockets.
 //! - An OSD is judged by its pulses only after its first one. Until then, and without this option, beacons and reports decide.
+//! - An OSD whose pulses came over a monitor that is gone or cut off gets the time to find another one ([`SEARCH`]).
 //! - The flags and ratios that hold back other reports hold back this one.
 //!
 //! A pulse that shows that the OSD hears no answers is none: an OSD that gets no maps must not stay up.
@@ -30,10 +31,15 @@ const UNHEARD_MAX: u64 = 4;
 /// A stall is forgotten when its OSD has not told of it for so long.
 const STALL_KEPT: Duration = Duration::from_secs(3);
 
+/// The time in which an OSD finds another monitor.
+const SEARCH: Duration = Duration::from_secs(2);
+
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     at: Time,
     up_from: Epoch,
+    /// The monitor over which it came, if not this one.
+    over: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +94,7 @@ impl Monitor {
             return;
         }
         if m.number.saturating_sub(m.heard) <= UNHEARD_MAX {
-            let pulse = Pulse { at: turn.now, up_from: m.up_from };
+            let pulse = Pulse { at: turn.now, up_from: m.up_from, over: self.holder(conn) };
             self.osd.pulses.by_osd.insert(osd, pulse);
             self.osd.pulses.look_at.get_or_insert(turn.now + LOOK);
         }
@@ -119,7 +125,9 @@ impl Monitor {
         }
         let pulses = &self.osd.pulses;
         let silence = |pulse: &Pulse| now.since(pulse.at);
-        let silent = pulses.by_osd.iter().filter(|(_, pulse)| silence(pulse) >= grace);
+        let is_searching = |pulse: &Pulse| pulse.over.is_some_and(|monitor| self.is_unanswering(monitor));
+        let allowed = |pulse: &Pulse| if is_searching(pulse) { grace + SEARCH } else { grace };
+        let silent = pulses.by_osd.iter().filter(|(_, pulse)| silence(pulse) >= allowed(pulse));
         let silent: Vec<(i32, Duration)> = silent.map(|(osd, pulse)| (*osd, silence(pulse))).collect();
         for (osd, silence) in silent {
             if self.can_mark_down(osd) && !self.osd.requests.downs.contains_key(&osd) {

@@ -7,7 +7,7 @@ use crate::proposal::Change;
 use crate::replication::{Identity, Quorum, Recovered};
 use crate::state::Member;
 use codec::{Encode, Features};
-use machine::ConnId;
+use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use wire::messages::{MMonPeer, MonHello, MonPeerBody};
 use wire::types::{EntityAddrVec, LogPriority, MonInfo, MonMap, UTime, Uuid};
@@ -21,6 +21,7 @@ impl Monitor {
             addrs: self.settings.addrs.clone(),
             member: self.quorum.member,
             disk: self.quorum.disk,
+            metadata: self.settings.metadata.clone(),
         };
         turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body: MonPeerBody::Hello(hello) });
     }
@@ -82,8 +83,16 @@ impl Monitor {
         match self.head.members.get(&name) {
             Some(member) if member.disk == disk => return,
             Some(member) if member.disk == Uuid::default() && !self.is_member_of_log(member.id) => {
+                // It knows better than whoever added it where it listens.
+                let mut map = next_map(&self.head.monmap, now);
+                if let Some(info) = map.mons.get_mut(&name).filter(|info| info.addrs != hello.addrs) {
+                    info.addrs = hello.addrs.clone();
+                    changes.push(Change::MonMap { map });
+                }
                 changes.push(Change::MonDisk { name, disk });
             }
+            // It may come back when it has gone.
+            Some(_) if self.head.members.is_leaving(&name) => return,
             // It is there: somebody else asks under its name. Or it was killed a moment ago, then it asks on.
             Some(member) if self.is_active_in_log(member.id) => return,
             Some(_) => {
@@ -101,6 +110,24 @@ impl Monitor {
             }
         }
         self.propose(turn.now, changes);
+    }
+
+    /// At the leader: tells monitors that were taken out, or have a new disk that replaced theirs.
+    pub(in crate::monitor) fn answer_removed(&mut self, turn: &mut Turn<'_>) {
+        let members = &self.committed.members;
+        let is_gone = |(_, hello): &(ConnId, &MonHello)| members.name_of(hello.member) != Some(&hello.name);
+        let gone: Vec<ConnId> = self.quorum.peers.members().filter(is_gone).map(|(conn, _)| conn).collect();
+        for conn in gone {
+            turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body: MonPeerBody::Removed });
+        }
+    }
+
+    /// The leader says, or the log, that this monitor's number is no member's any more.
+    pub(super) fn on_removed(&mut self, turn: &mut Turn<'_>) {
+        if !std::mem::replace(&mut self.quorum.is_removed, true) {
+            let line = "this monitor was taken out of the cluster (`ceph mon rm`), or another disk has its place: stop it. Started with                         an empty directory it joins anew";
+            turn.effects.push(Effect::Warn(line.to_owned()));
+        }
     }
 
     fn is_active_in_log(&self, id: u64) -> bool {
@@ -157,13 +184,18 @@ impl Monitor {
     }
 
     /// At the leader: makes the log's members those of the monitor map, one at a time.
-    pub(in crate::monitor) fn follow_members(&mut self) {
+    pub(in crate::monitor) fn follow_members(&mut self, now: Time) {
         if !self.is_leading() {
             return;
         }
+        self.follow_removals(now);
+        let members = &self.committed.members;
         let Some(log) = &mut self.replication else { return };
-        let wanted: BTreeMap<u64, Member> =
-            self.committed.members.iter().map(|(_, member)| (member.id, member)).collect();
+        let wanted: BTreeMap<u64, Member> = members
+            .iter()
+            .filter(|(name, _)| !members.is_leaving(name))
+            .map(|(_, member)| (member.id, member))
+            .collect();
         let present = log.members();
         let gone = present.ids().find(|id| !wanted.contains_key(id));
         // A monitor that has not come yet is no member: it would count and not vote.
@@ -183,14 +215,43 @@ impl Monitor {
         };
     }
 
+    /// Monitors that the log has as members no more leave the map, too. Until then the others need their addresses: their vote may be
+    /// needed for their removal.
+    fn follow_removals(&mut self, now: Time) {
+        let members = &self.head.members;
+        let is_out =
+            |(name, member): &(&str, Member)| members.is_leaving(name) && !self.is_member_of_log(member.id);
+        let out = members.iter().find(is_out).map(|(name, _)| name.to_owned());
+        if let Some(name) = out {
+            let map = without_monitor(&self.head.monmap, &name, self.wall(now));
+            self.propose(now, vec![Change::MonMap { map }]);
+        }
+    }
+
     pub(super) fn fsid(&self) -> Uuid {
         if self.committed.monmap.epoch > 0 { self.committed.monmap.fsid } else { self.settings.fsid }
     }
 }
 
+/// The next epoch of the map, to be changed.
+pub(crate) fn next_map(map: &MonMap, now: UTime) -> MonMap {
+    // The ranks that went with the last change are of interest to stock's elections only.
+    MonMap { epoch: map.epoch + 1, last_changed: now, removed_ranks: Default::default(), ..map.clone() }
+}
+
+/// The next map, with one monitor less.
+pub(crate) fn without_monitor(map: &MonMap, name: &str, now: UTime) -> MonMap {
+    let mut next = next_map(map, now);
+    next.removed_ranks.extend(next.rank_of(name).map(|rank| rank as u32));
+    next.ranks.retain(|other| other != name);
+    next.mons.remove(name);
+    next.disallowed_leaders.remove(name);
+    next
+}
+
 /// The next map, with one monitor more. It has the last rank.
 pub(in crate::monitor) fn with_monitor(map: &MonMap, name: &str, addrs: EntityAddrVec, now: UTime) -> MonMap {
-    let mut next = MonMap { epoch: map.epoch + 1, last_changed: now, ..map.clone() };
+    let mut next = next_map(map, now);
     let info = MonInfo { name: name.to_owned(), addrs, time_added: now, ..MonInfo::default() };
     next.mons.insert(name.to_owned(), info);
     next.ranks.retain(|other| other != name);

@@ -22,12 +22,14 @@ mod requests;
 mod role;
 mod versions;
 
+pub(crate) use membership::{next_map, without_monitor};
 pub(super) use pending::Outgoing;
 pub(super) use role::Role;
 
 use super::{Effect, Monitor, Turn};
 use crate::replication::{Identity, Quorum};
 use crate::situation::Skew;
+use crate::state::Members;
 
 use bytes::Bytes;
 use carried::CarriedSessions;
@@ -72,6 +74,8 @@ pub(super) struct QuorumWatch {
     /// Of the file system that holds the log: size, and what is free.
     pub disk_space: (u64, u64),
     pub role: Role,
+    /// This monitor was taken out of the cluster: it takes no part in elections and serves nobody.
+    is_removed: bool,
     /// Since when no leader is known that a majority follows.
     leaderless_since: Option<Time>,
     links: Links,
@@ -102,6 +106,7 @@ impl QuorumWatch {
             unwritten: None,
             disk_space: (0, 0),
             role: Role::default(),
+            is_removed: false,
             leaderless_since: Some(now),
             links: Links::default(),
             peers: Peers::default(),
@@ -118,6 +123,13 @@ impl QuorumWatch {
             seeds,
             seed_map: MonMap::default(),
         }
+    }
+
+    /// Metadata of the other monitors that are connected, by their own word.
+    pub fn metadata(&self, members: &Members) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
+        let hellos = self.peers.members().map(|(_, hello)| hello);
+        let current = hellos.filter(|hello| members.name_of(hello.member) == Some(&hello.name));
+        current.map(|hello| (hello.name.as_str(), &hello.metadata))
     }
 
     pub fn skews(&self, now: Time) -> BTreeMap<String, Skew> {
@@ -185,7 +197,7 @@ impl Monitor {
             turn.effects.extend(keys.map(Effect::Net));
             self.follow_monitors(turn);
         }
-        if self.replication.is_some() && !self.is_alone() {
+        if self.replication.is_some() && !self.is_alone() && !self.quorum.is_removed {
             self.tick_log(turn);
         }
         self.call_monitors(turn);
@@ -194,7 +206,7 @@ impl Monitor {
     }
 
     pub(super) fn quorum_deadline(&self) -> Option<Time> {
-        let is_counting = self.replication.is_some() && !self.is_alone();
+        let is_counting = self.replication.is_some() && !self.is_alone() && !self.quorum.is_removed;
         let step = is_counting.then_some(self.quorum.step_at);
         let pulse = self.quorum.links.open().next().map(|_| self.quorum.pulses.deadline());
         [step, pulse, self.quorum.links.deadline()].into_iter().flatten().min()
@@ -261,6 +273,9 @@ impl Monitor {
         if let MonPeerBody::Welcome { member } = m.body {
             return self.on_welcome(turn, member);
         }
+        if m.body == MonPeerBody::Removed {
+            return self.on_removed(turn);
+        }
         if let MonPeerBody::Monitors { map } = &m.body {
             return self.on_seed_map(turn, map);
         }
@@ -296,6 +311,7 @@ impl Monitor {
             MonPeerBody::Ids { first, end } => self.on_ids(turn, first, end),
             MonPeerBody::Hello(_)
             | MonPeerBody::Welcome { .. }
+            | MonPeerBody::Removed
             | MonPeerBody::Monitors { .. }
             | MonPeerBody::Pulse(_) => {}
         }

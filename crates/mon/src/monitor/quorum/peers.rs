@@ -39,6 +39,12 @@ impl Peers {
         self.names.get(&member).map(String::as_str)
     }
 
+    /// Members of the log, and those that were, which opened a connection to us.
+    pub fn members(&self) -> impl Iterator<Item = (ConnId, &MonHello)> {
+        let is_member = |(conn, hello): &(&ConnId, &MonHello)| hello.member != 0 && !conn.is_outgoing();
+        self.by_conn.iter().filter(is_member).map(|(conn, hello)| (*conn, hello))
+    }
+
     /// Monitors that ask to become members of the log, with the connection over which each asked.
     pub fn joining(&self) -> impl Iterator<Item = (ConnId, &MonHello)> {
         self.by_conn.iter().filter(|(_, hello)| hello.member == 0).map(|(conn, hello)| (*conn, hello))

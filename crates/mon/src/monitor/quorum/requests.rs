@@ -13,6 +13,9 @@ use machine::net::{NetEffect, NetEvent, Peer};
 use wire::messages::{Body, Caller, Carried, Message, MonPeerBody};
 use wire::types::Epoch;
 
+/// Steps of the log's clock without an answer after which a monitor is thought to be gone or cut off. It is asked every second step.
+const UNANSWERED_MAX: u64 = 6;
+
 /// Where a message is acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -260,6 +263,17 @@ impl Monitor {
         if !self.quorum.answers.on_read(read) {
             self.on_versions_read(read);
         }
+    }
+
+    /// The monitor that holds a session which is not ours.
+    pub(in crate::monitor) fn holder(&self, conn: ConnId) -> Option<u64> {
+        self.quorum.carried.origin(conn).map(|origin| origin.member)
+    }
+
+    /// At the leader: the monitor answers nothing, so that nothing can be told of what its sessions do.
+    pub(in crate::monitor) fn is_unanswering(&self, member: u64) -> bool {
+        let unanswered = self.replication.as_ref().map_or(0, |log| log.unanswered_ticks(member));
+        unanswered >= UNANSWERED_MAX
     }
 
     /// Effects on sessions that other monitors hold become statements to those monitors.

@@ -10,8 +10,9 @@ use machine::{ConnId, Time};
 use std::time::Duration;
 use wire::types::{EntityKind, LogPriority, UTime};
 
-/// A monitor that knows no leader for so long sends its clients away: another one may have a quorum.
-const LEADERLESS_MAX: Duration = Duration::from_secs(3);
+/// A monitor that knows no leader for so long sends its clients away: another one may have a quorum. An election takes less than a
+/// second.
+const LEADERLESS_MAX: Duration = Duration::from_millis(1500);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::monitor) struct Role {
@@ -44,8 +45,8 @@ impl Monitor {
     /// Acts on what the log says of leaders.
     pub(in crate::monitor) fn follow_role(&mut self, turn: &mut Turn<'_>) {
         let Some(log) = &self.replication else { return };
-        let (leader, term) = (log.leader(), log.term());
-        let is_leading = matches!(log.role(), LogRole::Leader { is_established: true, .. });
+        let (leader, term, part) = (log.leader(), log.term(), log.role());
+        let is_leading = matches!(part, LogRole::Leader { is_established: true, .. });
         let was_leading = self.quorum.role.is_leading;
         let is_same = was_leading == is_leading && self.quorum.role.term == term;
         if was_leading && !is_same {
@@ -68,6 +69,10 @@ impl Monitor {
         }
         if leader.is_some() {
             self.send_due_requests(turn);
+        }
+        // It may have been told by the log itself.
+        if part == LogRole::Removed {
+            self.on_removed(turn);
         }
     }
 
@@ -129,9 +134,16 @@ impl Monitor {
 
     /// Ranks of the monitors that take part, by what the leader says.
     pub(in crate::monitor) fn quorum_ranks(&self) -> Vec<usize> {
+        self.ranks_of(&self.quorum.role.quorum)
+    }
+
+    pub(in crate::monitor) fn voter_ranks(&self) -> Vec<usize> {
+        self.replication.as_ref().map(|log| self.ranks_of(&log.members().voters)).unwrap_or_default()
+    }
+
+    fn ranks_of(&self, members: &[u64]) -> Vec<usize> {
         let map = &self.committed.monmap;
-        let names =
-            self.quorum.role.quorum.iter().filter_map(|member| self.committed.members.name_of(*member));
+        let names = members.iter().filter_map(|member| self.committed.members.name_of(*member));
         let mut ranks: Vec<usize> = names.filter_map(|name| map.rank_of(name)).collect();
         ranks.sort_unstable();
         ranks
@@ -140,12 +152,14 @@ impl Monitor {
     /// This monitor's part, in stock's words.
     pub(in crate::monitor) fn part(&self) -> &'static str {
         match self.replication.as_ref().map(|log| log.role()) {
+            _ if self.quorum.is_removed => "shutdown",
             None => "probing",
             Some(LogRole::Joining) => "synchronizing",
-            Some(LogRole::Removed) => "shutdown",
             Some(LogRole::Leader { is_established: true, .. }) => "leader",
             Some(LogRole::Follower { leader: Some(_) }) => "peon",
-            Some(LogRole::Leader { .. } | LogRole::Follower { .. } | LogRole::Candidate) => "electing",
+            Some(
+                LogRole::Leader { .. } | LogRole::Follower { .. } | LogRole::Candidate | LogRole::Removed,
+            ) => "electing",
         }
     }
 
@@ -157,6 +171,7 @@ impl Monitor {
     /// True while this monitor knows a leader, or did a moment ago.
     pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
         self.quorum.member != 0
+            && !self.quorum.is_removed
             && self.quorum.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
     }
 

@@ -51,7 +51,9 @@ fn settings_of(n: usize) -> Settings {
     let mut layers = local_options(&[("mon_allow_pool_delete", "true")]);
     layers.run();
     let seeds = (0..3).filter(|other| *other != n).map(|other| addr(3300 + other as u16)).collect();
-    Settings { name: NAMES[n].into(), addrs: addr(3300 + n as u16), seeds, ..settings(AuthMode::Cephx) }
+    let metadata = BTreeMap::from([("hostname".into(), format!("host-{n}"))]);
+    let addrs = addr(3300 + n as u16);
+    Settings { name: NAMES[n].into(), addrs, seeds, metadata, ..settings(AuthMode::Cephx) }
 }
 
 impl Cluster {
@@ -148,12 +150,14 @@ impl Cluster {
     }
 
     fn connect_monitors(&mut self, from: usize, conn: ConnId, to: &EntityAddrVec) {
-        let target = self.nodes.iter().position(|node| node.settings.addrs == *to).unwrap();
-        let is_cut = self.cuts.contains(&(from, target)) || self.cuts.contains(&(target, from));
-        if self.nodes[target].monitor.is_none() || is_cut {
+        let is_there = |n: &usize| {
+            let is_cut = self.cuts.contains(&(from, *n)) || self.cuts.contains(&(*n, from));
+            self.nodes[*n].settings.addrs == *to && self.nodes[*n].monitor.is_some() && !is_cut
+        };
+        let Some(target) = (0..self.nodes.len()).find(is_there) else {
             let why = CloseReason::Broken("nobody is there".into());
             return self.mail.push_back((from, NetEvent::Closed { conn, why }));
-        }
+        };
         self.next_conn += 1;
         let accepted = ConnId::accepted(self.next_conn);
         self.wires.push(Wire { ends: [(from, conn), (target, accepted)] });
@@ -615,4 +619,213 @@ fn the_key_of_mon_is_in_the_state_once_a_monitor_has_one() {
     let settings = Settings { monitor_key: None, ..settings(AuthMode::Cephx) };
     let monitor = Monitor::recover(settings, disk, Random::from_number(1), Time::ZERO, START).unwrap();
     assert_eq!(monitor.settings.monitor_key, Some(key));
+}
+
+#[test]
+fn the_leader_knows_what_every_monitor_says_about_itself() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    c.pass(Duration::from_secs(3));
+    let known = &c.monitor(leader).state().mon_metadata;
+    let hosts: Vec<&str> = known.values().map(|metadata| metadata["hostname"].as_str()).collect();
+    assert_eq!(hosts, ["host-0", "host-1", "host-2"]);
+}
+
+fn rm(name: &str) -> String {
+    format!(r#"{{"prefix":"mon rm","name":"{name}"}}"#)
+}
+
+impl Cluster {
+    fn voters(&self, n: usize) -> Vec<u64> {
+        self.monitor(n).replication.as_ref().unwrap().members().voters.clone()
+    }
+
+    /// Runs a command that is refused; returns the error's number and text.
+    fn refused(&mut self, n: usize, conn: ConnId, json: &str) -> (i32, String) {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        self.ask(n, conn, tid, json);
+        self.pass(Duration::from_secs(1));
+        let answer = self.answers(n, conn).into_iter().find(|(of, ..)| *of == tid);
+        answer.map(|(_, result, status)| (result, status)).expect("an answer")
+    }
+}
+
+#[test]
+fn a_monitor_that_is_taken_out_serves_nobody_and_can_join_anew() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let (gone, n) = ((leader + 1) % 3, (leader + 2) % 3);
+    let conn = c.connect(n, "client.admin", 5000);
+    let there = c.connect(gone, "client.admin", 5001);
+    c.ok(n, conn, &rm(NAMES[gone]));
+    c.pass(Duration::from_secs(3));
+    assert_eq!(c.voters(leader).len(), 2);
+    assert_eq!(c.monitor(gone).part(), "shutdown");
+    assert!(c.nodes[gone].closed.contains(&there), "its client finds another one");
+    assert_eq!(c.monitor(leader).state().mon_metadata.len(), 2);
+    c.ok(n, conn, &set("without"));
+
+    // With its old disk it takes no part, also after a restart.
+    c.kill(gone);
+    c.start(gone);
+    c.pass(Duration::from_secs(3));
+    assert_eq!(c.monitor(gone).part(), "shutdown");
+    assert_eq!(c.leader(), Some(leader), "it disturbs nobody");
+
+    c.kill(gone);
+    c.nodes[gone].disk = Recovered::default();
+    c.start(gone);
+    c.pass(Duration::from_secs(8));
+    assert_eq!(c.voters(leader).len(), 3);
+    assert_eq!(c.monitor(gone).quorum.member, 4, "numbers are not used again");
+    c.assert_equal_states();
+}
+
+#[test]
+fn a_leader_that_is_taken_out_hands_its_part_over_first() {
+    let mut c = Cluster::new(3, 3);
+    let old = c.wait_leader();
+    let conn = c.connect(old, "client.admin", 5000);
+    c.ok(old, conn, &rm(NAMES[old]));
+    c.pass(Duration::from_secs(5));
+    let new = c.wait_leader();
+    assert_ne!(new, old);
+    assert_eq!(c.voters(new).len(), 2);
+    assert_eq!(c.monitor(old).part(), "shutdown");
+    let there = c.connect(new, "client.admin", 5001);
+    c.ok(new, there, &set("after"));
+    // And down to one.
+    let last = (0..3).find(|n| *n != old && *n != new).unwrap();
+    c.ok(new, there, &rm(NAMES[last]));
+    c.pass(Duration::from_secs(3));
+    assert!(c.monitor(new).is_alone());
+    c.ok(new, there, &set("alone"));
+    assert_eq!(c.refused(new, there, &rm(NAMES[new])).0, -22, "the last one stays");
+}
+
+#[test]
+fn a_monitor_stays_that_the_majority_needs() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let (dead, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    c.kill(dead);
+    c.pass(Duration::from_secs(3));
+    let conn = c.connect(leader, "client.admin", 5000);
+    let (result, status) = c.refused(leader, conn, &rm(NAMES[other]));
+    assert_eq!(result, -16, "{status}");
+    assert_eq!(c.monitor(leader).state().monmap.mons.len(), 3);
+    c.ok(leader, conn, &rm(NAMES[dead]));
+    c.pass(Duration::from_secs(2));
+    assert_eq!(c.voters(leader).len(), 2);
+    // It was away when it was taken out: the leader tells it when it returns.
+    c.start(dead);
+    c.pass(Duration::from_secs(3));
+    assert_eq!(c.monitor(dead).part(), "shutdown");
+    assert_eq!(c.voters(leader).len(), 2);
+}
+
+#[test]
+fn a_monitor_that_was_added_counts_when_it_has_come() {
+    let mut c = Cluster::new(3, 4);
+    let leader = c.wait_leader();
+    let conn = c.connect(leader, "client.admin", 5000);
+    c.ok(leader, conn, r#"{"prefix":"mon add","name":"d","addr":"127.0.0.1:9999"}"#);
+    c.pass(Duration::from_secs(2));
+    assert_eq!((c.monitor(leader).state().monmap.mons.len(), c.voters(leader).len()), (4, 3));
+    // Two of four in the map, and a majority of those that vote.
+    c.kill((leader + 1) % 3);
+    c.ok(leader, conn, &set("two"));
+    c.start((leader + 1) % 3);
+    c.start(3);
+    c.pass(Duration::from_secs(8));
+    assert_eq!(c.voters(leader).len(), 4);
+    let map = &c.monitor(leader).state().monmap;
+    assert_eq!(map.mons["d"].addrs, addr(3303), "where it listens, not where it was expected");
+    c.assert_equal_states();
+}
+
+#[test]
+fn pools_made_by_message_and_tells_are_carried_out_once() {
+    let mut c = Cluster::new(3, 3);
+    let old = c.wait_leader();
+    let (n, other) = ((old + 1) % 3, (old + 2) % 3);
+    let conn = c.connect(n, "client.admin", 5000);
+    let create = MPoolOp {
+        paxos: PaxosHeader::default(),
+        fsid: FSID,
+        pool: 0,
+        op: MPoolOp::CREATE,
+        snap: SnapId(0),
+        name: "p".into(),
+        crush_rule: -1,
+    };
+    let tell = r#"{"prefix":"osd pool create","pool":"q"}"#;
+    let tell = MCommand { fsid: FSID, command: vec![tell.into()], input: Bytes::new() };
+    let results = |c: &mut Cluster, n: usize| -> Vec<i32> {
+        let sent = std::mem::take(&mut c.nodes[n].sent).into_iter();
+        let result = sent.filter_map(|(_, message)| match message.body {
+            Body::MPoolOpReply(reply) => Some(reply.result),
+            Body::MCommandReply(reply) => Some(reply.result),
+            _ => None,
+        });
+        result.collect()
+    };
+    c.send(n, conn, 900, create.clone());
+    c.send(n, conn, 900, tell.clone());
+    c.pass(Duration::from_secs(1));
+    assert_eq!(results(&mut c, n), [0, 0]);
+    c.kill(old);
+    let again = c.connect(other, "client.admin", 5000);
+    c.send(other, again, 900, create.clone());
+    c.send(other, again, 900, tell);
+    c.send(other, again, 901, create);
+    c.pass(Duration::from_secs(3));
+    assert_eq!(results(&mut c, other), [0, 0, -17], "under a new number it exists already");
+    assert_eq!(c.monitor(other).state().osdmap().pools.len(), 2);
+}
+
+#[test]
+fn an_osd_whose_monitor_is_cut_off_has_time_to_find_another() {
+    for cut_off in [false, true] {
+        let mut c = Cluster::new(3, 3);
+        let leader = c.wait_leader();
+        let n = (leader + 1) % 3;
+        let admin = c.connect(n, "client.admin", 5000);
+        c.ok(n, admin, r#"{"prefix":"osd new","uuid":"01010101-0101-0101-0101-010101010101"}"#);
+        let osd = c.connect(n, "osd.0", 5001);
+        c.send(n, osd, 2, super::cluster::boot_of(0, 6800));
+        c.pass(Duration::from_secs(1));
+        let up_from = c.monitor(n).state().osdmap().osd(0).unwrap().info.up_from;
+        for number in 1..10 {
+            let pulse =
+                MOSDPulse { up_from, number, heard: number - 1, device_stall_ms: 0, core_stall_ms: 0 };
+            c.send(n, osd, 0, pulse);
+            c.pass(Duration::from_millis(200));
+        }
+        if cut_off {
+            c.cut_off(n);
+        }
+        c.pass(Duration::from_millis(1500));
+        let is_up = |c: &Cluster| c.monitor(leader).state().osdmap().is_up(0);
+        assert_eq!(is_up(&c), cut_off, "its own silence counts at once, its monitor's does not");
+        c.pass(Duration::from_secs(3));
+        assert!(!is_up(&c), "it has not found another one");
+    }
+}
+
+#[test]
+fn sessions_are_listed_where_they_are() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let n = (leader + 1) % 3;
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("k"));
+    let listed = |c: &mut Cluster, n: usize| {
+        let monitor = c.nodes[n].monitor.as_mut().unwrap();
+        let args = command::Args::parse(r#"{"prefix":"sessions","format":"json"}"#).unwrap();
+        let answer = monitor.run_admin("sessions", &args).unwrap();
+        String::from_utf8(answer.body.to_vec()).unwrap().matches("entity_name").count()
+    };
+    assert_eq!((listed(&mut c, n), listed(&mut c, leader)), (3, 2), "two monitors, and the client at one");
 }

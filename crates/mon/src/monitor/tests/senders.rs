@@ -132,8 +132,14 @@ const ROWS: &[Row] = &[
         message: "MMonPeer",
         // A monitor that asks to join.
         sample: |_, _| {
-            let hello =
-                MonHello { fsid: FSID, name: "b".into(), addrs: addr(3301), member: 0, disk: Uuid([8; 16]) };
+            let hello = MonHello {
+                fsid: FSID,
+                name: "b".into(),
+                addrs: addr(3301),
+                member: 0,
+                disk: Uuid([8; 16]),
+                metadata: Default::default(),
+            };
             MMonPeer { from: 0, to: 0, body: MonPeerBody::Hello(hello) }.into()
         },
         outcomes: [Logged, Logged, Logged, Logged, Done, Logged, Logged],

@@ -197,6 +197,8 @@ struct Batch {
 struct Peer {
     /// Ticks since its last message.
     silent_ticks: u64,
+    /// Ticks since it last answered a leader's message.
+    unanswered_ticks: u64,
     /// Ticks since a state was sent to it that it has not acknowledged.
     state_ticks: u64,
 }
@@ -313,7 +315,10 @@ impl Quorum {
 
     /// One tick of the host's clock.
     pub fn tick(&mut self) {
-        self.peers.values_mut().for_each(|peer| peer.silent_ticks += 1);
+        for peer in self.peers.values_mut() {
+            peer.silent_ticks += 1;
+            peer.unanswered_ticks += 1;
+        }
         // The library panics on an election between the arrival of a state and its write.
         let is_installing = self.is_installing() && !is_broken(Rule::NoElectionWhileInstalling);
         let may_elect = !is_installing && (!self.is_only_voter() || self.is_persisted());
@@ -329,7 +334,11 @@ impl Quorum {
     /// A message from the member at the other end of a session. A message that is dropped is as good as lost.
     pub fn receive(&mut self, from: u64, bytes: &[u8]) -> Result<(), Dropped> {
         let message = guard::admit(&self.local(), from, bytes)?;
-        self.peers.entry(from).or_default().silent_ticks = 0;
+        let peer = self.peers.entry(from).or_default();
+        peer.silent_ticks = 0;
+        if answers_leader(&message) {
+            peer.unanswered_ticks = 0;
+        }
         // An answer of a sender that is no member here is refused; that is the same as a lost message.
         let _ = self.node.step(message);
         self.pump();
@@ -551,6 +560,11 @@ impl Quorum {
     /// A message from it came lately, or it is this member.
     pub fn is_active(&self, id: u64) -> bool {
         id == self.member || self.peers.get(&id).is_some_and(|peer| peer.silent_ticks < ACTIVE_TICKS)
+    }
+
+    /// At the leader: ticks since the member last answered. A member that hears nothing answers nothing, though it may speak.
+    pub fn unanswered_ticks(&self, member: u64) -> u64 {
+        self.peers.get(&member).map_or(0, |peer| peer.unanswered_ticks)
     }
 
     /// Members with a vote that are active, ascending.
@@ -784,6 +798,11 @@ impl Quorum {
             None => false,
         }
     }
+}
+
+fn answers_leader(message: &Message) -> bool {
+    use MessageType::*;
+    matches!(MessageType::from_i32(message.msg_type), Some(MsgHeartbeatResponse | MsgAppendResponse))
 }
 
 /// True for messages that a member which does not lead may send before its write: they carry no vote and acknowledge no
