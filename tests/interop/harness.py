@@ -24,6 +24,8 @@ LONG = False
 STOCK = False
 #: What `--store` says: every cluster that does not choose for itself has its objects there.
 STORE = None
+#: What `--mons` says: every cluster that does not choose for itself has so many monitors.
+MONS = 1
 SECONDS_MAX = 120
 #: The longest test of the gate takes some 90 s here.
 TEST_SECONDS_MAX, LONG_FACTOR = 300, 24
@@ -161,6 +163,11 @@ class Cluster(Daemons):
         self.port = free_port_base()
         if STORE and "--store" not in options:
             options = (*options, "--store", STORE)
+        if MONS > 1 and "--mons" not in options:
+            options = (*options, "--mons", str(MONS))
+        count = int(options[options.index("--mons") + 1]) if "--mons" in options else 1
+        #: Names of the monitors.
+        self.monitors = list("abcde")[:count]
         if "mem" not in options and "--size" not in options:
             options = (*options, "--size", "4G")
         self.options = ["--osds", str(osds), "--port", str(self.port), *options]

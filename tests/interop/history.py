@@ -201,8 +201,9 @@ class History:
     """The clients and what they know. `start`, some faults, then `finish`, which returns the list of problems."""
 
     def __init__(self, conf, pool, seed=1, writers=3, readers=1, objects=12, pause=0.002, op_timeout=None, prefix="h",
-                 client="client.admin"):
+                 client="client.admin", mon_host=None):
         self.conf, self.pool, self.client, self.op_timeout, self.pause = str(conf), pool, client, op_timeout, pause
+        self.mon_host = mon_host
         # No other history has objects of these names: every object begins as one that does not exist.
         self.prefix = f"{prefix}{seed}-{time.time_ns() // 1000:x}-"
         self.objects = [[Object(f"{self.prefix}{w}-{n}") for n in range(objects)] for w in range(writers)]
@@ -220,6 +221,8 @@ class History:
 
     def connect(self):
         options = {"rados_osd_op_timeout": str(self.op_timeout)} if self.op_timeout else {}
+        if self.mon_host:
+            options["mon_host_override"] = self.mon_host
         session = rados.Rados(conffile=self.conf, name=self.client, conf=options)
         session.connect(timeout=60)
         return session

@@ -83,10 +83,15 @@ class Killer:
             self.problem = problem
 
     def kill(self, osd):
-        self.cluster.kill(f"osd.{osd}")
+        # Where there are several monitors, the one that leads dies with it.
+        several = len(self.cluster.monitors) > 1
+        victims = [*([f"mon.{self.ask('quorum_status')['quorum_leader_name']}"] if several else []), f"osd.{osd}"]
+        for name in victims:
+            self.cluster.kill(name)
         self.deaths.append(osd)
         time.sleep(DEAD_SECONDS)
-        self.cluster.start_daemon(f"osd.{osd}")
+        for name in victims:
+            self.cluster.start_daemon(name)
         harness.eventually(self.all_up, replicated.DOWN_SECONDS_MAX)
         deadline = time.monotonic() + CLEAN_SECONDS_MAX
         while self.pgs.unclean() and time.monotonic() < deadline:

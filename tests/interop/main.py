@@ -21,7 +21,7 @@ import harness
 
 #: What gates a change. `NAME:mem` is a suite on OSDs that keep their objects in memory. Those that take longest come first,
 #: so that what runs beside each other ends together.
-GATE = ["test_replication", "test_thrash", "test_quorum", "test_kills", "test_lost", "test_steps", "test_store_pg", "test_disk", "test_lab", "test_options", "test_move", "test_commands", "test_rados", "test_rados:mem",
+GATE = ["test_replication", "test_thrash", "test_quorum", "test_quorum_cuts", "test_kills", "test_lost", "test_steps", "test_store_pg", "test_disk", "test_lab", "test_options", "test_move", "test_commands", "test_rados", "test_rados:mem",
         "test_caps", "test_cuts", "test_hangs", "test_shoal_client", "test_hostile", "test_death", "test_memory", "test_signals", "test_restart", "test_restart:mem",
         "test_report", "test_first_run", "test_modes", "test_reqid", "test_maps", "test_files", "test_names", "test_names:mem",
         "test_admin_socket", "test_mkfs", "test_upgrade", "test_python_rados", "test_librados", "test_go_ceph"]
@@ -161,7 +161,7 @@ def beside(names, jobs, options):
 
 
 #: Where the suites' ports begin when they run beside each other, below those that the system gives to clients.
-PORT_FIRST, PORTS_PER_SUITE, PORT_END = 11000, 560, 32768
+PORT_FIRST, PORTS_PER_SUITE, PORT_END = 10000, 560, 32768
 assert PORT_FIRST + PORTS_PER_SUITE * max(len(ALL), len(GATE)) <= PORT_END
 
 
@@ -170,6 +170,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true", help="every suite, and every case of it")
     parser.add_argument("--store", choices=["disk", "mem"], help="what OSDs keep objects in (disk)")
+    parser.add_argument("--mons", type=int, choices=[1, 3, 5], default=1,
+                        help="monitors of each cluster of shoal's; with several, the leader dies wherever an OSD is killed at random")
     parser.add_argument("--stock", action="store_true", help="on stock Ceph's daemons, to check the suites that can")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many suites at a time")
     parser.add_argument("names", nargs="*", metavar="SUITE", help="test_rados, test_rados.Class.test_case, test_rados:mem")
@@ -180,6 +182,8 @@ def main():
         harness.STORE = asked.store
     harness.LONG = asked.long
     options += ["--long"] if asked.long else []
+    harness.MONS = asked.mons
+    options += ["--mons", str(asked.mons)] if asked.mons > 1 else []
     harness.STOCK = asked.stock
     options += ["--stock"] if asked.stock else []
     if not names:

@@ -113,7 +113,8 @@ class CutCluster(harness.Cluster):
                              self.networks.cluster_network, osds=osds)
             self.down()
             self.move_osds()
-            self.start_daemon("mon.a")
+            for name in self.monitors:
+                self.start_daemon(f"mon.{name}")
             for osd in range(osds):
                 self.start_daemon(f"osd.{osd}")
         except BaseException:

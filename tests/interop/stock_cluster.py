@@ -23,7 +23,7 @@ CONF = """\
 [global]
 fsid = {fsid}
 mon host = {mon}
-mon initial members = a
+mon initial members = {names}
 auth cluster required = {auth}
 auth service required = {auth}
 auth client required = {auth}
@@ -92,8 +92,8 @@ admin socket =
 
 
 class StockCluster(Daemons):
-    """One monitor, one manager and some OSDs, whose objects are in memory or, with `store="bluestore"`, in files. `extra` is
-    more lines of the `[global]` section; later lines win."""
+    """One monitor, or those that `monitor_addrs` of a subclass names, one manager and some OSDs, whose objects are in memory or,
+    with `store="bluestore"`, in files. `extra` is more lines of the `[global]` section; later lines win."""
 
     def __init__(self, directory=None, osds=1, auth="cephx", root=None, port=None, store="memstore", extra=""):
         self.dir = Path(directory or tempfile.mkdtemp(prefix="shoal-interop-stock-")).resolve()
@@ -105,25 +105,40 @@ class StockCluster(Daemons):
         try:
             if root:
                 self.show_inside()
-            self.start(osds, auth, f"[v2:127.0.0.1:{port},v1:127.0.0.1:{port + 1}]")
+            self.monitors_by_name = self.monitor_addrs(port)
+            self.start(osds, auth)
         except BaseException:
             self.close()
             raise
 
-    def start(self, osds, auth, mon):
-        fsid = str(uuid.uuid4())
-        self.conf.write_text(CONF.format(fsid=fsid, mon=mon, auth=auth, dir=self.dir, store=self.store)
-                             + self.extra)
+    def monitor_addrs(self, port):
+        """Addresses of each monitor, by its name."""
+        return {"a": f"[v2:127.0.0.1:{port},v1:127.0.0.1:{port + 1}]"}
+
+    def prefix_of(self, _name):
+        """The command that runs a daemon's command."""
+        return []
+
+    @property
+    def monitors(self):
+        return list(self.monitors_by_name)
+
+    def start(self, osds, auth):
+        fsid, mons = str(uuid.uuid4()), self.monitors_by_name
+        self.conf.write_text(CONF.format(fsid=fsid, mon=",".join(mons.values()), names=",".join(mons), auth=auth, dir=self.dir,
+                                         store=self.store) + self.extra)
         keyring, monmap = self.dir / "keyring", self.dir / "monmap"
         tool = self.tool
         tool("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
         everything = [word for service in ("mon", "osd", "mds", "mgr") for word in ("--cap", service, "allow *")]
         tool("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", *everything)
-        tool("monmaptool", "--create", "--addv", "a", mon, "--fsid", fsid, monmap)
-        tool("ceph-mon", "-c", self.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring)
-        tool("ceph-mon", "-c", self.conf, "-i", "a")
+        named = [word for name, addrs in mons.items() for word in ("--addv", name, addrs)]
+        tool("monmaptool", "--create", *named, "--fsid", fsid, monmap)
+        for name in mons:
+            tool("ceph-mon", "-c", self.conf, "--mkfs", "-i", name, "--monmap", monmap, "--keyring", keyring)
+            self.start_daemon(f"mon.{name}")
         self.add_key("mgr.a", "mon", "allow *", "osd", "allow *", "mds", "allow *")
-        tool("ceph-mgr", "-c", self.conf, "-i", "a")
+        self.start_daemon("mgr.a")
         for number in range(osds):
             self.start_osd(number)
         eventually(lambda: self.ceph("osd", "stat", "-f", "json").json["num_up_osds"] == osds, 60)
@@ -136,11 +151,11 @@ class StockCluster(Daemons):
         self.add_key(f"osd.{number}", "mon", "allow profile osd", "osd", "allow *", "mgr", "allow profile osd")
         base = ["ceph-osd", "-c", self.conf, "-i", number]
         self.tool(*base, "--mkfs", "--osd-uuid", made, "--no-mon-config")
-        self.tool(*base)
+        self.start_daemon(f"osd.{number}")
 
     def start_daemon(self, name):
         kind, number = name.split(".")
-        self.tool(f"ceph-{kind}", "-c", self.conf, "-i", number)
+        run([*self.prefix_of(name), *self.enter, f"ceph-{kind}", "-c", str(self.conf), "-i", number], env=clean_environment())
 
     def add_osd(self):
         """Adds an OSD to the cluster and starts it. Returns its number."""

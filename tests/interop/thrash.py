@@ -3,7 +3,7 @@
 read: our own (history.py) and Ceph's model checker (`ceph_test_rados`, where it is unpacked), each in a pool of its own. Every
 minute all OSDs return, and every PG must become active+clean.
 
-    thrash.py [--minutes N] [--seed N] [--osds N] [--stock] [--without ACTION ...] [--quiet]
+    thrash.py [--minutes N] [--seed N] [--osds N] [--mons 1|3|5] [--stock] [--without ACTION ...] [--quiet]
 
 Actions and weights are those of Ceph's own thrasher (qa/tasks/ceph_manager.py); cuts are ours. A seed gives the same actions
 in the same order; what they meet depends on time. A second OSD dies only when the copies of the first have been made anew, so
@@ -30,6 +30,8 @@ from history import History
 ACTIONS = {"out": 1.0, "into": 1.7, "kill": 0.4, "kill_primary": 0.4, "revive": 1.0, "reweight": 0.5, "affinity": 1.0,
            "pause": 0.7, "grow": 0.3, "force_recovery": 0.3, "upmap": 1.0, "full": 0.2, "map_gap": 0.3, "cut": 0.7,
            "pause_long": 0.1}
+#: Further actions where there are several monitors.
+ACTIONS_ON_MONITORS = {"kill_leader_and_primary": 0.8, "kill_monitor": 0.4, "pause_monitor": 0.4}
 #: Actions that only a long run has time for.
 ONLY_LONG = ("pause_long", "map_gap")
 #: Seconds between actions.
@@ -37,6 +39,7 @@ DELAY_SECONDS = (0.5, 4.0)
 #: All OSDs are back and all PGs clean so often, and within this.
 CLEAN_EVERY_SECONDS, CLEAN_SECONDS_MAX = 60, 120
 PAUSE_SECONDS, LONG_PAUSE_SECONDS = 3, 80
+MONITOR_DEAD_SECONDS = 3
 CUT_SECONDS, FULL_SECONDS = 3, 3
 #: The monitors keep so many maps, and a dead OSD misses more.
 MAPS_KEPT, MAPS_MISSED, TRIM_SECONDS_MAX = 20, 160, 15
@@ -52,7 +55,8 @@ class Thrasher:
     def __init__(self, cluster, seed, without=(), say=print):
         self.cluster, self.client, self.pgs = cluster, Client(cluster), replicated.Pgs(Client(cluster))
         self.dice, self.say = random.Random(seed), say
-        self.weights = {name: weight for name, weight in ACTIONS.items() if name not in without}
+        known = {**ACTIONS, **(ACTIONS_ON_MONITORS if len(cluster.monitors) > 1 else {})}
+        self.weights = {name: weight for name, weight in known.items() if name not in without}
         self.dead, self.outs, self.actions = set(), set(), {}
         self.began = time.monotonic()
 
@@ -88,6 +92,28 @@ class Thrasher:
     def kill_primary(self):
         osd = primary_of_most(self.pgs.all(POOL))
         return self.kill(osd) if osd in self.osds - self.dead else None
+
+    def kill_monitor(self, name=None):
+        """A monitor is dead for some seconds."""
+        name = self.pick(self.cluster.monitors) if name is None else name
+        self.cluster.kill(f"mon.{name}")
+        time.sleep(MONITOR_DEAD_SECONDS)
+        self.cluster.start_daemon(f"mon.{name}")
+        return f"mon.{name} for {MONITOR_DEAD_SECONDS} s"
+
+    def kill_leader_and_primary(self):
+        """The leader dies at the moment at which an OSD's death is to be noticed."""
+        leader, killed = self.client.json("quorum_status")["quorum_leader_name"], self.kill_primary()
+        return f"{killed or 'no OSD'} and {self.kill_monitor(leader)}"
+
+    def pause_monitor(self):
+        name = self.pick(self.cluster.monitors)
+        self.cluster.pause(f"mon.{name}")
+        try:
+            time.sleep(PAUSE_SECONDS)
+        finally:
+            self.cluster.resume(f"mon.{name}")
+        return f"mon.{name} for {PAUSE_SECONDS} s"
 
     def revive(self, osd=None):
         osd = self.pick(self.dead) if osd is None else osd
@@ -357,11 +383,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--osds", type=int, default=5, help="4 to 6")
+    parser.add_argument("--mons", type=int, choices=[1, 3, 5], default=1, help="with several, monitors die, too")
     parser.add_argument("--stock", action="store_true", help="thrash stock Ceph")
-    parser.add_argument("--without", action="append", default=[], choices=list(ACTIONS), help="leave an action out")
+    parser.add_argument("--without", action="append", default=[], choices=[*ACTIONS, *ACTIONS_ON_MONITORS], help="leave an action out")
     parser.add_argument("--quiet", action="store_true")
     asked = parser.parse_args()
-    harness.STOCK = asked.stock
+    harness.STOCK, harness.MONS = asked.stock, asked.mons
     cluster = make_cluster(asked.osds)
     problems = ["interrupted"]
     try:
