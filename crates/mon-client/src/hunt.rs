@@ -12,6 +12,8 @@ pub(super) struct Hunt {
     round: Vec<EntityAddrVec>,
     started: bool,
     pause: Duration,
+    /// The monitor whose session ended last: the next round calls it last.
+    lost: Option<EntityAddrVec>,
 }
 
 pub(super) enum Next {
@@ -21,7 +23,7 @@ pub(super) enum Next {
 
 impl Hunt {
     pub(super) fn new(timing: Timing) -> Hunt {
-        Hunt { timing, round: Vec::new(), started: false, pause: timing.round_pause }
+        Hunt { timing, round: Vec::new(), started: false, pause: timing.round_pause, lost: None }
     }
 
     /// A monitor answered: the next hunt starts afresh.
@@ -29,6 +31,11 @@ impl Hunt {
         self.round.clear();
         self.started = false;
         self.pause = self.timing.round_pause;
+    }
+
+    /// The session with this monitor is over. It may be gone, or frozen: others are called before it.
+    pub(super) fn lost(&mut self, monitor: EntityAddrVec) {
+        self.lost = Some(monitor);
     }
 
     pub(super) fn next(&mut self, known: &[EntityAddrVec], random: &mut Random) -> Next {
@@ -45,6 +52,12 @@ impl Hunt {
         self.round = known.to_vec();
         for i in (1..self.round.len()).rev() {
             self.round.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        if let Some(lost) = self.lost.take()
+            && let Some(at) = self.round.iter().position(|addrs| *addrs == lost)
+        {
+            let lost = self.round.remove(at);
+            self.round.insert(0, lost);
         }
         match self.round.pop() {
             Some(addr) => Next::Call(addr),

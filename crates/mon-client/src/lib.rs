@@ -147,6 +147,7 @@ enum Link {
     },
     Calling {
         conn: ConnId,
+        monitor: EntityAddrVec,
         until: Time,
     },
     Up(Up),
@@ -155,6 +156,7 @@ enum Link {
 #[derive(Debug)]
 struct Up {
     conn: ConnId,
+    monitor: EntityAddrVec,
     heard_at: Time,
     ping_at: Time,
 }
@@ -278,6 +280,16 @@ impl MonSession {
         }
     }
 
+    /// Leaves a monitor that has let us in and does not serve us, and calls the others. False where none has let us in, or no
+    /// other is known.
+    pub fn leave_monitor(&mut self, now: Time, fx: Fx) -> bool {
+        let may_leave = self.is_connected() && self.known_monitors().len() > 1;
+        if may_leave {
+            self.reopen(now, fx);
+        }
+        may_leave
+    }
+
     /// End the session for good.
     pub fn stop(&mut self, fx: Fx) {
         if let Link::Calling { conn, .. } | Link::Up(Up { conn, .. }) = self.link {
@@ -302,17 +314,22 @@ impl MonSession {
         }
     }
 
-    fn call_next(&mut self, now: Time, fx: Fx) {
-        let known: Vec<EntityAddrVec> = match self.monmap.mons.is_empty() {
+    fn known_monitors(&self) -> Vec<EntityAddrVec> {
+        match self.monmap.mons.is_empty() {
             true => self.config.monitors.clone(),
             false => self.monmap.by_rank().map(|(_, mon)| mon.addrs.clone()).collect(),
-        };
-        match self.hunt.next(&known, &mut self.random) {
+        }
+    }
+
+    fn call_next(&mut self, now: Time, fx: Fx) {
+        match self.hunt.next(&self.known_monitors(), &mut self.random) {
             hunt::Next::Call(to) => {
                 self.conns_opened += 1;
                 let conn = outgoing_number(self.conn_space, self.conns_opened);
                 let credentials = self.monitor_credentials(now);
                 let policy = machine::net::Policy::Lossy;
+                let until = now + self.config.timing.call_timeout;
+                self.link = Link::Calling { conn, monitor: to.clone(), until };
                 let connect = NetEffect::Connect {
                     conn,
                     to,
@@ -321,7 +338,6 @@ impl MonSession {
                     credentials: credentials.into(),
                 };
                 fx.push(Effect::Net(connect));
-                self.link = Link::Calling { conn, until: now + self.config.timing.call_timeout };
             }
             hunt::Next::Pause(pause) => self.link = Link::Waiting { until: now + pause },
         }
@@ -366,7 +382,9 @@ impl MonSession {
 
     fn on_ready(&mut self, now: Time, conn: ConnId, peer: Peer, fx: Fx) {
         self.hunt.found();
-        self.link = Link::Up(Up { conn, heard_at: now, ping_at: now + self.config.timing.ping_interval });
+        let Link::Calling { monitor, .. } = &self.link else { return };
+        let ping_at = now + self.config.timing.ping_interval;
+        self.link = Link::Up(Up { conn, monitor: monitor.clone(), heard_at: now, ping_at });
         fx.push(Effect::Event(Event::Connected { global_id: self.global_id, monitor: peer }));
         if self.config.key.is_some() {
             fx.push(Effect::Event(Event::TicketsRenewed));
@@ -381,7 +399,8 @@ impl MonSession {
     }
 
     fn on_closed(&mut self, now: Time, why: CloseReason, fx: Fx) {
-        if matches!(self.link, Link::Up(_)) {
+        if let Link::Up(up) = &self.link {
+            self.hunt.lost(up.monitor.clone());
             fx.push(Effect::Event(Event::Disconnected));
         }
         if let CloseReason::Denied(why) = why {

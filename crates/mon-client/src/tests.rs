@@ -352,6 +352,42 @@ fn silent_session_is_pinged_then_left() {
 }
 
 #[test]
+fn left_monitor_is_called_last() {
+    let mut world = World::new(config(3, None));
+    let mut effects = world.start();
+    for _ in 0..20 {
+        let (conn, left, _) = called(&effects).unwrap();
+        world.admit_without_keys(conn);
+        world.give_monmap(conn, 3);
+        let mut fx = Effects::new();
+        assert!(world.session.leave_monitor(world.now, &mut fx));
+        effects = fx.take();
+        assert!(matches!(effects[0], Effect::Net(NetEffect::Close { conn: closed }) if closed == conn));
+        assert!(matches!(effects[1], Effect::Event(Event::Disconnected)));
+        for _ in 0..2 {
+            let (conn, other, _) = called(&effects).unwrap();
+            assert_ne!(other, left);
+            effects = world.net(NetEvent::Closed { conn, why: CloseReason::Broken("refused".into()) });
+        }
+        assert_eq!(called(&effects).unwrap().1, left);
+    }
+}
+
+#[test]
+fn only_monitor_is_not_left() {
+    let mut world = World::new(config(1, None));
+    let conn = connected(&mut world, 1);
+    let mut fx = Effects::new();
+    assert!(!world.session.leave_monitor(world.now, &mut fx));
+    assert!(fx.take().is_empty() && world.session.is_connected());
+    // Nor is one that is being called.
+    world.give_monmap(conn, 2);
+    world.net(NetEvent::Closed { conn, why: CloseReason::Broken("gone".into()) });
+    assert!(!world.session.leave_monitor(world.now, &mut fx));
+    assert!(fx.take().is_empty());
+}
+
+#[test]
 fn version_request_is_answered() {
     let mut world = World::new(config(1, None));
     let conn = connected(&mut world, 1);
