@@ -7,16 +7,19 @@
 use crate::check::copies::damage::Lost;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
+use crate::check::elections::{Elections, MonitorSight};
 use crate::check::settled::StatusSight;
 use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
+use crate::nodes::OpenCommand;
 use crate::stream;
 use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
+use mon::Monitor;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +51,9 @@ pub struct World {
     /// Acknowledgements of the current event.
     acks: Vec<Ack>,
     watch: Option<Watch>,
+    /// The monitors of the run, and the watch over several of them.
+    monitors: Vec<NodeId>,
+    elections: Option<Elections>,
     finding: Option<Finding>,
 }
 
@@ -140,6 +146,8 @@ impl World {
             work: VecDeque::new(),
             acks: Vec::new(),
             watch: None,
+            monitors: Vec::new(),
+            elections: None,
             finding: None,
         }
     }
@@ -202,7 +210,67 @@ impl World {
         self.watch = Some(Watch::default());
     }
 
-    /// The first broken invariant of the copies of a PG since the last call.
+    /// From now on these monitors are checked. The run ends at the first finding.
+    pub fn watch_monitors(&mut self, monitors: &[NodeId]) {
+        self.monitors = monitors.to_vec();
+        self.elections = Some(Elections::default());
+    }
+
+    /// The monitors that run.
+    pub fn monitor_sights(&self) -> Vec<MonitorSight> {
+        let sight = |node: &NodeId| {
+            let standing = self.nodes[node.0].monitor()?.standing();
+            Some(MonitorSight { node: *node, standing, is_paused: self.pauses.contains_key(node) })
+        };
+        self.monitors.iter().filter_map(sight).collect()
+    }
+
+    /// A machine of [`World::monitor_sights`].
+    pub fn monitor(&self, node: NodeId) -> Option<&Monitor> {
+        self.nodes[node.0].monitor()
+    }
+
+    /// Members of the monitors' log whose disks exist, running or not.
+    pub fn members_on_disks(&self) -> BTreeMap<NodeId, u64> {
+        let member = |node: &NodeId| Some((*node, self.nodes[node.0].member_on_disk()?));
+        self.monitors.iter().filter_map(member).collect()
+    }
+
+    /// Open commands of operators, with their begin in the world's time.
+    pub fn open_commands(&self) -> Vec<(NodeId, OpenCommand)> {
+        let all = self.nodes.iter().zip(&self.stations).enumerate();
+        let open = |(index, (node, station)): (usize, (&Box<dyn Node>, &Station))| {
+            let open = node.open_command()?;
+            Some((NodeId(index), OpenCommand { since: station.clock.world(open.since), ..open }))
+        };
+        all.filter_map(open).collect()
+    }
+
+    /// Moments at which an undisturbed majority of the monitors was seen.
+    pub fn elections_checked(&self) -> u64 {
+        self.elections.as_ref().map_or(0, Elections::checked)
+    }
+
+    fn check_monitors(&mut self) {
+        if !self.elections.as_mut().is_some_and(|elections| elections.is_due(self.now)) {
+            return;
+        }
+        let running = self.monitor_sights();
+        let waiting: Vec<(NodeId, Time)> =
+            self.open_commands().into_iter().map(|(node, open)| (node, open.since)).collect();
+        let Some(elections) = &mut self.elections else { return };
+        let checked = elections.check(self.now, &running, &waiting);
+        self.finding = self.finding.take().or(checked.err());
+    }
+
+    /// Something holds up these nodes until then.
+    fn disturb(&mut self, nodes: impl IntoIterator<Item = NodeId>, until: Time) {
+        if let Some(elections) = &mut self.elections {
+            nodes.into_iter().for_each(|node| elections.disturb(node, until));
+        }
+    }
+
+    /// The first broken invariant of the copies of a PG, or of the monitors, since the last call.
     pub fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
@@ -228,6 +296,11 @@ impl World {
         let lost = copies::damage::lost(&sights, &contents);
         let compared = copies::replicas_equal::check(&sights, &contents, &lost);
         compared.map(|_| lost).map_err(|words| (Promise::ReplicasEqual, words))
+    }
+
+    /// The node was started at least once.
+    pub fn has_started(&self, node: NodeId) -> bool {
+        self.stations[node.0].life > 0
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -295,6 +368,7 @@ impl World {
                 station.is_up = true;
                 station.life += 1;
                 let life = station.life;
+                self.disturb([node], self.now);
                 self.trace.event(self.now, node.0, "start", &life.to_le_bytes());
                 self.trace.note(|| format!("{:?} {node:?} starts, life {life}", self.now));
                 self.with_network(|network, cx| network.started(cx, node));
@@ -329,6 +403,13 @@ impl World {
     /// Injects a fault. False if it met no target.
     fn inject(&mut self, fault: Fault) -> bool {
         let now = self.now;
+        if self.elections.is_some()
+            && let Some((nodes, lasts)) = fault.holds_up()
+        {
+            let everybody = || (0..self.nodes.len()).map(NodeId).collect::<Vec<NodeId>>();
+            let nodes = nodes.map_or_else(everybody, |nodes| nodes.iter().collect());
+            self.disturb(nodes, now + lasts);
+        }
         let is_up = |node: NodeId| self.stations[node.0].is_up;
         match fault {
             Fault::Reset { pick } => {
@@ -405,6 +486,21 @@ impl World {
                     }
                 }
             }
+            Fault::Chain { order, lasts } => {
+                let order: Vec<NodeId> = order.iter().collect();
+                for (place, one) in order.iter().enumerate() {
+                    for other in order.iter().skip(place + 2) {
+                        self.weather.partition(*one, *other, now + lasts);
+                        self.weather.partition(*other, *one, now + lasts);
+                    }
+                }
+            }
+            Fault::Join { node } => {
+                if self.stations[node.0].life > 0 {
+                    return false;
+                }
+                self.start(node);
+            }
             Fault::SlowNetwork { delay_max, slow_for } => self.weather.slow_down(delay_max, now + slow_for),
             Fault::Pause { node, after_steps, paused_for } => {
                 if !is_up(node) || self.pauses.contains_key(&node) {
@@ -466,6 +562,7 @@ impl World {
         self.stops.remove(&node);
         self.trace.forget_states(node);
         self.with_network(|network, cx| network.died(cx, node));
+        self.disturb([node], self.now + down_for);
         let station = &mut self.stations[node.0];
         (station.is_up, station.is_paused) = (false, false);
         let mut dice = stream(self.seed ^ u64::from(station.life) << 8 ^ node.0 as u64, "crash");
@@ -572,6 +669,7 @@ impl World {
     fn settle(&mut self) {
         self.carry();
         self.check_copies();
+        self.check_monitors();
         self.spring_ambushes();
         self.carry();
     }

@@ -24,6 +24,7 @@ Examples:
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
   shoal sim --seed 7 --osds 5 --size 3     five OSDs, a pool of size 3; disks are lost, too
   shoal sim --seed 7 --cluster one-copy    three OSDs and a pool of size 1, instead of a cluster drawn from the seed
+  shoal sim --seed 7 --monitors 5          five monitors, two operators, and faults among the monitors
   shoal sim --seed 7 --level cephx         with frames, handshakes, keys and tickets between the machines")]
 pub struct Args {
     /// Run this seed alone
@@ -56,6 +57,9 @@ pub struct Args {
     /// Reactor cores of each OSD [default: by seed]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=8))]
     cores: Option<u16>,
+    /// Monitors at the begin: 1, 3 or 5 [default: by seed, one in half of them]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["1", "3", "5"]))]
+    monitors: Option<String>,
     /// OSDs and pools of a cluster [default: by-seed]
     #[arg(long, value_enum, conflicts_with_all = ["osds", "pools", "size", "min_size"])]
     cluster: Option<Cluster>,
@@ -161,6 +165,9 @@ fn config(args: &Args) -> anyhow::Result<sim::Config> {
     if let Some(cores) = args.cores {
         config.cores = sim::CoresChoice::Always(cores);
     }
+    if let Some(monitors) = &args.monitors {
+        config.monitors = sim::MonitorsChoice::Begin(monitors.parse().expect("clap has checked it"));
+    }
     if let Some(cluster) = cluster(args)? {
         config.cluster = cluster;
     }
@@ -201,6 +208,9 @@ fn given_options(args: &Args) -> String {
     }
     if let Some(cores) = args.cores {
         options += &format!(" --cores {cores}");
+    }
+    if let Some(monitors) = &args.monitors {
+        options += &format!(" --monitors {monitors}");
     }
     if let Some(cluster) = args.cluster.and_then(|cluster| name(&|| cluster.to_possible_value())) {
         options += &format!(" --cluster {cluster}");
