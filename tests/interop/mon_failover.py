@@ -10,14 +10,15 @@ objects of a pool of size 3. Their sessions, and those of `--osds-at` of the OSD
 the leader, or of a follower:
 
     kill9      it dies, and is started again
+    with_osd   it dies together with an OSD
     sigstop    it freezes, and goes on
     out        the other monitors do not hear it
     in         it does not hear the other monitors
     both       it and the other monitors do not hear each other
     unplugged  nobody hears it, and it hears nobody
 
-A fault lasts for at least 10 s, until each client has given another command and has its answer, and at most for 90 s. Then it is
-mended, and clients go on until all three monitors are in quorum and 5 s more. Seconds, each the largest from the fault to the end:
+A fault lasts for at least 10 s, until each client has given another command and has its answer and operations are answered within
+1 s, and at most for 90 s. Then it is mended, and clients go on until all three monitors are in quorum and 5 s more. Seconds, each the largest from the fault to the end:
 
     service    no client at all had an answer
     at it      a command of the client that began at the monitor that failed
@@ -39,7 +40,7 @@ from command_client import CommandClient
 from harness import Client, eventually
 from history import History
 
-FAULTS = ("kill9", "sigstop", *monitor_networks.WAYS, "unplugged")
+FAULTS = ("kill9", "with_osd", "sigstop", *monitor_networks.WAYS, "unplugged")
 ROLES = ("leader", "follower")
 FIGURES = ("service", "at_it", "elsewhere", "operation")
 FAULT_SECONDS_MIN, FAULT_SECONDS_MAX = 10, 90
@@ -63,8 +64,10 @@ def make_cluster(kind):
 
 
 def strike(cluster, fault, name):
-    if fault == "kill9":
+    if fault in ("kill9", "with_osd"):
         cluster.kill(f"mon.{name}")
+        if fault == "with_osd":
+            cluster.kill("osd.0")
     elif fault == "sigstop":
         cluster.pause(f"mon.{name}")
     elif fault == "unplugged":
@@ -74,8 +77,10 @@ def strike(cluster, fault, name):
 
 
 def mend(cluster, fault, name):
-    if fault == "kill9":
+    if fault in ("kill9", "with_osd"):
         cluster.start_daemon(f"mon.{name}")
+        if fault == "with_osd":
+            cluster.start_daemon("osd.0")
     elif fault == "sigstop":
         cluster.resume(f"mon.{name}")
     else:
@@ -86,6 +91,13 @@ def longest_silence(clients, since):
     """The longest time without an answer to anybody."""
     ends = sorted(ended for client in clients for _, ended in list(client.answered) if ended > since - 1)
     return max((after - before for before, after in zip(ends, ends[1:])), default=FAULT_SECONDS_MAX)
+
+
+def is_served(load):
+    """True if no operation waits for longer than a second."""
+    now = time.monotonic()
+    with load.lock:
+        return all(now - began < 1 for began, _, _ in load.flying.values())
 
 
 def measure(cluster, role, fault, osds_at=1):
@@ -110,7 +122,7 @@ def measure(cluster, role, fault, osds_at=1):
     strike(cluster, fault, name)
     time.sleep(FAULT_SECONDS_MIN)
     while (time.monotonic() < struck_at + FAULT_SECONDS_MAX
-           and not all(client.begun_and_answered(struck_at + 1) for client in clients.values())):
+           and not (is_served(load) and all(client.begun_and_answered(struck_at + 1) for client in clients.values()))):
         time.sleep(0.05)
     mend(cluster, fault, name)
     mended_at = time.monotonic()
