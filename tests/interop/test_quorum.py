@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 
-from harness import SHOAL, Client, Cluster, ClusterTest, eventually, run
+from harness import SHOAL, Cluster, eventually, run
 from replicated import FAULTS, ReplicatedTest, configure
 
 #: A command waits for the next leader for a second or two; a busy machine starts `ceph` slowly.
@@ -179,20 +179,50 @@ class ThreeMonitors(WithMonitors, ReplicatedTest):
         self.assertIn("pg_stats", json.dumps(self.client.json("pg", "dump")))
 
 
-class Growing(WithMonitors, ClusterTest):
-    """One monitor becomes three and loses nothing."""
+class Growing(WithMonitors, ReplicatedTest):
+    """One monitor becomes three and five and three again, while clients work, and nothing is lost."""
 
-    OSDS = 1
+    OSDS = 3
 
-    def test_one_monitor_becomes_three(self):
+    def test_one_monitor_becomes_three_and_five_and_three_again(self):
+        load = self.load(self.make_pool("growing"))
         keys = {self.set_key(f"alone-{n}") for n in range(3)}
         run([SHOAL, "up", "--dir", self.cluster.dir, "--mons", "3"])
         self.wait_quorum(*"abc")
         self.assertLessEqual(keys, self.stored())
         leader = self.leader()
         self.cluster.kill(f"mon.{leader}")
-        keys.add(self.set_key("after"))
+        keys.add(self.set_key("without-a-leader"))
         self.cluster.start_daemon(f"mon.{leader}")
         self.wait_quorum(*"abc")
+        self.goes_on(load)
+
+        run([SHOAL, "up", "--dir", self.cluster.dir, "--mons", "5"])
+        self.wait_quorum(*"abcde")
+        # Any two may die now.
+        dead = self.followers()[:2]
+        for name in dead:
+            self.cluster.kill(f"mon.{name}")
+        keys.add(self.set_key("three-of-five"))
+        self.goes_on(load)
+        # Those that are gone leave, and the leader is the last that may not: it hands over before it goes.
+        for name in dead:
+            self.client.ceph("mon", "rm", name)
+        keys.add(self.set_key("three"))
+        leader = self.leader()
+        self.client.ceph("mon", "rm", leader)
+        left = sorted(set("abcde") - set(dead) - {leader})
+        self.wait_quorum(*left)
+        keys.add(self.set_key("two"))
+        eventually(lambda: self.state(leader)["state"] == "shutdown")
+
+        # One that was taken out joins again when its directory is empty.
+        self.cluster.kill(f"mon.{leader}")
+        shutil.rmtree(self.cluster.dir / f"mon.{leader}")
+        self.cluster.start_daemon(f"mon.{leader}")
+        self.wait_quorum(leader, *left)
         self.assertLessEqual(keys, self.stored())
-        self.assertEqual(Client(self.cluster).json("mon", "dump")["epoch"], 3)
+        refused = self.client.ceph("mon", "rm", "nobody", check=False)
+        self.assertEqual((refused.code, refused.errors.strip()), (0, "mon.nobody does not exist or has already been removed"))
+        self.assert_right(load)
+        self.assert_healthy()

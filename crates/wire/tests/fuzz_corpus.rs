@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use wire::dencode::{self, hostile};
 use wire::features::TENTACLE;
 use wire::messages::{
-    self, Body, Header, MMgrMap, MMonMap, MOSDBoot, MOSDMap, MOSDPeer, Message, PaxosHeader, Payload,
+    self, Body, Caller, Carried, Header, MMgrMap, MMonCommand, MMonMap, MMonPeer, MOSDBoot, MOSDMap,
+    MOSDPeer, Message, MonHello, MonPeerBody, MonPulse, PaxosHeader, Payload,
 };
 use wire::types::{
-    CopyReport, EntityAddrVec, FsMap, HObject, LogRun, MgrMap, MissingObject, MonMap, OsdMap, OsdSuperblock,
-    PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId, PgPool, PlaceAnswer, PlaceDecision,
-    PlaceRequest, ScanAnswer,
+    AuthName, CopyReport, EntityAddr, EntityAddrVec, EntityKind, EntityName, FsMap, HObject, LogRun, MgrMap,
+    MissingObject, MonMap, OsdMap, OsdSuperblock, PastInterval, PastIntervals, PeerBody, PgCopyInfo, PgId,
+    PgPool, PlaceAnswer, PlaceDecision, PlaceRequest, ScanAnswer, Uuid,
 };
 
 fn folder(target: &str) -> PathBuf {
@@ -78,6 +79,11 @@ fn write_seeds() {
         let pg = PgId { pool: 1, seed: 2 }.into();
         let message = MOSDPeer { pg, epoch: 5, interval: 4, body, data: Bytes::new().into() };
         let (header, out) = Message::new(message).encode(TENTACLE);
+        write_message(header.kind, what, header.version as u8, out.front.as_slice());
+    }
+    for body in monitors_statements() {
+        let what = body.name();
+        let (header, out) = Message::new(MMonPeer { from: 1, to: 2, body }).encode(TENTACLE);
         write_message(header.kind, what, header.version as u8, out.front.as_slice());
     }
 }
@@ -174,6 +180,54 @@ fn statements() -> Vec<PeerBody> {
         PeerBody::Remove,
         PeerBody::Reserve(PlaceRequest { attempt: 1, priority: 180, is_backfill: true, bytes: 1 << 20 }),
         PeerBody::Reserved(PlaceAnswer { attempt: 1, decision: PlaceDecision::Queued }),
+    ]
+}
+
+/// One of each that a monitor makes to another.
+fn monitors_statements() -> Vec<MonPeerBody> {
+    let addr = EntityAddr::msgr2(([10, 0, 0, 1], 3300).into(), 7);
+    let caller = Caller {
+        unproved: false,
+        name: AuthName::new(EntityKind::CLIENT, "admin"),
+        global_id: 4100,
+        claimed: EntityName::new(EntityKind::CLIENT, -1),
+        addrs: addr.into(),
+        socket: addr,
+        features: TENTACLE.0,
+        secure: true,
+        host: "h".into(),
+    };
+    let command = MMonCommand {
+        paxos: PaxosHeader::default(),
+        fsid: Uuid([1; 16]),
+        command: vec![r#"{"prefix":"status"}"#.into()],
+        input: Bytes::from_static(b"input"),
+    };
+    let carried = || Carried::new(&Message::with_tid(7, command.clone()), TENTACLE);
+    let metadata = [("ceph_release".to_owned(), "tentacle".to_owned())].into();
+    let fsid = Uuid([2; 16]);
+    vec![
+        MonPeerBody::Hello(MonHello {
+            fsid,
+            name: "b".into(),
+            addrs: addr.into(),
+            member: 3,
+            disk: fsid,
+            metadata,
+        }),
+        MonPeerBody::Welcome { member: 4 },
+        MonPeerBody::Removed,
+        MonPeerBody::Monitors { map: MonMap::default().to_vec(TENTACLE).into() },
+        MonPeerBody::Log { bytes: Bytes::from_static(b"log") },
+        MonPeerBody::Pulse(MonPulse { quorum: vec![1, 2], term: 5, ..MonPulse::default() }),
+        MonPeerBody::Forward { serial: 1, session: 2, caller, message: carried() },
+        MonPeerBody::Gone { session: 2 },
+        MonPeerBody::Settled { through: 9 },
+        MonPeerBody::Route { session: 2, message: carried() },
+        MonPeerBody::RouteMaps { session: 2, first: 3, version: 4 },
+        MonPeerBody::WantIds,
+        MonPeerBody::Ids { first: 6, end: 7 },
+        MonPeerBody::PromoteKey { name: AuthName::new(EntityKind::OSD, "1") },
     ]
 }
 
