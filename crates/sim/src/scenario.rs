@@ -69,16 +69,18 @@ pub enum MonitorsChoice {
     BySeed,
     /// So many at the begin. Three are joined by none to two more, by seed.
     Begin(usize),
+    Always(MonitorsConfig),
 }
 
 impl MonitorsChoice {
     pub fn of(self, seed: u64) -> MonitorsConfig {
         let mut random = stream(seed, "monitors");
         let founders = match self {
+            MonitorsChoice::Always(monitors) => return monitors,
             MonitorsChoice::Begin(founders) => founders,
             MonitorsChoice::BySeed => match random.below(16) {
                 0..8 => 1,
-                8..10 => return MonitorsConfig { founders: 1, joining: 2 },
+                8..10 => return MonitorsConfig::GROWING,
                 10..14 => 3,
                 _ => 5,
             },
@@ -89,6 +91,9 @@ impl MonitorsChoice {
 }
 
 impl MonitorsConfig {
+    /// One monitor that becomes three.
+    pub const GROWING: MonitorsConfig = MonitorsConfig { founders: 1, joining: 2 };
+
     fn count(self) -> usize {
         self.founders + self.joining
     }

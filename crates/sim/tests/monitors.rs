@@ -1,14 +1,13 @@
 //! A whole cluster with several monitors, under the faults of [`sim::faults`] among them too.
 
 use sim::coverage::unlisted;
-use sim::{Config, MonitorsChoice, run};
+use sim::{Config, MonitorsChoice, MonitorsConfig, run};
 use std::ops::Range;
 use std::time::Duration;
 
 /// One seed in two runs twice.
-fn hold(founders: usize, seeds: Range<u64>) {
-    let monitors = MonitorsChoice::Begin(founders);
-    let config = Config { monitors, ..Config::new(Duration::from_secs(90)) };
+fn hold(monitors: MonitorsChoice, seeds: Range<u64>) {
+    let config = Config { monitors, ..Config::new(Duration::from_secs(60)) };
     let mut faulty = Vec::new();
     for seed in seeds {
         let report = run(seed, &config);
@@ -20,16 +19,21 @@ fn hold(founders: usize, seeds: Range<u64>) {
             faulty.push(seed);
         }
     }
-    assert!(faulty.is_empty(), "with {founders} monitors these seeds have a fault: {faulty:?}");
+    assert!(faulty.is_empty(), "with monitors {monitors:?} these seeds have a fault: {faulty:?}");
 }
 
 /// Over messages, over sessions with cephx and without, and with monitors that join.
 #[test]
 fn three_monitors_under_faults_keep_their_promises() {
-    hold(3, 0..6);
+    hold(MonitorsChoice::Begin(3), 0..5);
 }
 
 #[test]
 fn five_monitors_under_faults_keep_their_promises() {
-    hold(5, 2..5);
+    hold(MonitorsChoice::Begin(5), 2..4);
+}
+
+#[test]
+fn one_monitor_that_becomes_three_keeps_its_promises() {
+    hold(MonitorsChoice::Always(MonitorsConfig::GROWING), 4..6);
 }
