@@ -17,6 +17,7 @@ mod fullness;
 pub mod genesis;
 pub mod health;
 pub mod hostile;
+mod mon_map;
 pub mod monitor;
 pub mod options;
 mod osd_flags;

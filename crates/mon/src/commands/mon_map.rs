@@ -38,7 +38,7 @@ fn wanted(ctx: &Ctx<'_>, name: &str, missing: &str) -> Result<MonMap, Answer> {
 }
 
 fn next_map(ctx: &Ctx<'_>) -> MonMap {
-    crate::monitor::next_map(&ctx.state.monmap, ctx.now)
+    crate::mon_map::next_map(&ctx.state.monmap, ctx.now)
 }
 
 fn propose(ctx: &mut Ctx<'_>, map: MonMap, status: impl Into<String>) -> Outcome {
@@ -152,7 +152,7 @@ fn rm(ctx: &mut Ctx<'_>) -> Outcome {
     let has_come = members.get(&name).is_some_and(|member| member.disk != Uuid::default());
     ctx.changes.push(match has_come || ctx.situation.voters.contains(&rank) {
         true => Change::MonLeaving { name },
-        false => Change::MonMap { map: crate::monitor::without_monitor(map, &name, ctx.now) },
+        false => Change::MonMap { map: crate::mon_map::without_monitor(map, &name, ctx.now) },
     });
     Ok(Answer::ok(status))
 }

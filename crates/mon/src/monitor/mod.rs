@@ -30,7 +30,6 @@ mod tick;
 
 pub use options::{AuthMode, Settings};
 pub use quorum::Standing;
-pub(crate) use quorum::{next_map, without_monitor};
 
 use crate::options::MonOptions;
 use crate::proposal::{Change, Proposal};

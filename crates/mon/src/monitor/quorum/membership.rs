@@ -2,6 +2,7 @@
 //! monitor map.
 
 use super::Monitor;
+use crate::mon_map::{next_map, with_monitor, without_monitor};
 use crate::monitor::{Effect, Turn};
 use crate::proposal::Change;
 use crate::replication::{Identity, Quorum, Recovered};
@@ -10,7 +11,7 @@ use codec::{Encode, Features};
 use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use wire::messages::{MMonPeer, MonHello, MonPeerBody};
-use wire::types::{EntityAddrVec, LogPriority, MonInfo, MonMap, UTime, Uuid};
+use wire::types::{EntityAddrVec, LogPriority, MonMap, Uuid};
 
 impl Monitor {
     /// The first thing that is said on a connection between monitors.
@@ -231,30 +232,4 @@ impl Monitor {
     pub(super) fn fsid(&self) -> Uuid {
         if self.committed.monmap.epoch > 0 { self.committed.monmap.fsid } else { self.settings.fsid }
     }
-}
-
-/// The next epoch of the map, to be changed.
-pub(crate) fn next_map(map: &MonMap, now: UTime) -> MonMap {
-    // The ranks that went with the last change are of interest to stock's elections only.
-    MonMap { epoch: map.epoch + 1, last_changed: now, removed_ranks: Default::default(), ..map.clone() }
-}
-
-/// The next map, with one monitor less.
-pub(crate) fn without_monitor(map: &MonMap, name: &str, now: UTime) -> MonMap {
-    let mut next = next_map(map, now);
-    next.removed_ranks.extend(next.rank_of(name).map(|rank| rank as u32));
-    next.ranks.retain(|other| other != name);
-    next.mons.remove(name);
-    next.disallowed_leaders.remove(name);
-    next
-}
-
-/// The next map, with one monitor more. It has the last rank.
-pub(in crate::monitor) fn with_monitor(map: &MonMap, name: &str, addrs: EntityAddrVec, now: UTime) -> MonMap {
-    let mut next = next_map(map, now);
-    let info = MonInfo { name: name.to_owned(), addrs, time_added: now, ..MonInfo::default() };
-    next.mons.insert(name.to_owned(), info);
-    next.ranks.retain(|other| other != name);
-    next.ranks.push(name.to_owned());
-    next
 }

@@ -23,7 +23,6 @@ mod role;
 mod standing;
 mod versions;
 
-pub(crate) use membership::{next_map, without_monitor};
 pub(super) use pending::Outgoing;
 pub(super) use role::Role;
 pub use standing::Standing;
