@@ -198,6 +198,7 @@ impl Control {
         self.life.beacon_at = None;
         // The last messages to the monitor before it may be lost.
         self.wishes.ask_again();
+        self.report_failures_again();
         self.ask_newest(now, fx);
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Neighbour {
     owes_since: Option<Time>,
     called_at: Option<Time>,
     reported_at: Option<Time>,
+    /// The session with the monitor that was told has ended: it may have told nobody.
+    is_report_lost: bool,
     pub(super) round_trips: RoundTrips,
 }
 
@@ -142,6 +144,7 @@ impl Control {
                     owes_since: None,
                     called_at: None,
                     reported_at: None,
+                    is_report_lost: false,
                     round_trips: RoundTrips::default(),
                 });
                 peer.is_partner = partners.contains(&osd);
@@ -241,10 +244,11 @@ impl Control {
 
     fn report_failure(&mut self, now: Time, osd: i32, silent: Duration, flags: u8, fx: &mut Fx) {
         let Some(peer) = self.neighbours.peers.get_mut(&osd) else { return };
-        if peer.reported_at.is_some_and(|at| now < at + REPORT_AGAIN) {
+        let is_known = !peer.is_report_lost && peer.reported_at.is_some_and(|at| now < at + REPORT_AGAIN);
+        if is_known || !self.mon.is_connected() {
             return;
         }
-        peer.reported_at = Some(now);
+        (peer.reported_at, peer.is_report_lost) = (Some(now), false);
         let target_addrs = peer.client.clone();
         let epoch = self.epoch();
         self.log(Level::Warn, format!("osd.{osd} does not answer since {} s", silent.as_secs()), fx);
@@ -258,6 +262,11 @@ impl Control {
             failed_for_s: silent.as_secs() as i32,
         };
         self.send_mon(now, failure, fx);
+    }
+
+    /// Another monitor has let us in: it is told of failures that the last one was told of.
+    pub(super) fn report_failures_again(&mut self) {
+        self.neighbours.peers.values_mut().for_each(|peer| peer.is_report_lost = peer.reported_at.is_some());
     }
 
     fn ping(&self, now: Time, op: PingOp) -> MOSDPing {
@@ -471,20 +480,46 @@ mod tests {
         assert_eq!(answer(row(0, 5, 7), 9), (PingOp::PING_REPLY, 0, None), "it booted again");
     }
 
-    #[test]
-    fn lease_counts_from_the_sending_of_its_ping() {
-        let mut control = control(row(OsdState::UP, 5, 4));
-        let peer = Neighbour {
+    fn neighbour() -> Neighbour {
+        Neighbour {
             back: EntityAddrVec::default(),
             client: EntityAddrVec::default(),
             is_partner: true,
             conn: Some(CONN),
-            pinged_at: Some(at_ms(100)),
-            owes_since: Some(at_ms(100)),
+            pinged_at: None,
+            owes_since: None,
             called_at: None,
             reported_at: None,
+            is_report_lost: false,
             round_trips: RoundTrips::default(),
+        }
+    }
+
+    #[test]
+    fn failure_is_reported_again_to_the_next_monitor() {
+        let mut control = testing::connected(2).0;
+        control.neighbours.peers.insert(3, neighbour());
+        let reports = |control: &mut Control, ms| {
+            let mut fx = Effects::new();
+            control.report_failure(at_ms(ms), 3, Duration::ZERO, MOSDFailure::FAILED, &mut fx);
+            let is_report = |effect: &Effect| {
+                matches!(effect, Effect::Net(NetEffect::Send { message, .. })
+                    if matches!(message.body, Body::MOSDFailure(_)))
+            };
+            fx.take().iter().filter(|effect| is_report(effect)).count()
         };
+        assert_eq!((reports(&mut control, 10), reports(&mut control, 20)), (1, 0));
+        let mut fx = Effects::new();
+        assert!(control.with_mon(at_ms(30), &mut fx, |mon, wanted| mon.leave_monitor(at_ms(30), wanted)));
+        assert_eq!(reports(&mut control, 40), 0, "nobody would hear it");
+        testing::admit(&mut control, testing::called(&mut fx).0);
+        assert_eq!((reports(&mut control, 50), reports(&mut control, 60)), (1, 0));
+    }
+
+    #[test]
+    fn lease_counts_from_the_sending_of_its_ping() {
+        let mut control = control(row(OsdState::UP, 5, 4));
+        let peer = Neighbour { pinged_at: Some(at_ms(100)), owes_since: Some(at_ms(100)), ..neighbour() };
         control.neighbours.peers.insert(3, peer);
         control.neighbours.by_conn.insert(CONN, 3);
         let mut held_after = |op, stamp: Time| {

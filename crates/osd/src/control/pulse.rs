@@ -93,47 +93,9 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Effect, testing};
+    use super::super::testing::{NOW, admit, called, connected};
     use super::*;
-    use machine::identity::Proof;
-    use machine::net::{Grant, NetEffect, NetEvent, Peer};
-    use machine::{ConnId, Effects, Random};
-    use mon_client::Input;
-    use wire::types::{EntityAddr, EntityAddrVec, EntityKind, EntityName};
-
-    const NOW: Time = Time(1);
-
-    fn called(fx: &mut Fx) -> (ConnId, EntityAddrVec) {
-        let call = fx.take().into_iter().find_map(|effect| match effect {
-            Effect::Net(NetEffect::Connect { conn, to, .. }) => Some((conn, to)),
-            _ => None,
-        });
-        call.expect("a monitor is called")
-    }
-
-    fn admit(control: &mut Control, conn: ConnId) {
-        let proof = Proof::none("mon.".parse().unwrap(), 0);
-        let addr = EntityAddr::default();
-        let peer = Peer::identified(proof, EntityName::new(EntityKind::MON, 0), addr).unwrap();
-        let grant = Grant { global_id: 9, tickets: Vec::new() };
-        for event in [NetEvent::Granted { conn, grant }, NetEvent::Ready { conn, peer: Box::new(peer) }] {
-            control.with_mon(NOW, &mut Effects::new(), |mon, wanted| {
-                machine::Machine::step(mon, NOW, Input::Net(event), wanted);
-            });
-        }
-    }
-
-    /// An OSD that has called the first of so many monitors, and was let in.
-    fn connected(monitors: u16) -> (Control, EntityAddrVec) {
-        let mut config = testing::config(1);
-        let addr = |port| EntityAddrVec::one(EntityAddr::msgr2(([127, 0, 0, 1], port).into(), 0));
-        config.mon.monitors = (1..=monitors).map(addr).collect();
-        let (mut control, mut fx) = (Control::new(config, false, Random::from_number(1)), Effects::new());
-        control.with_mon(NOW, &mut fx, |mon, wanted| mon.start(NOW, wanted));
-        let (conn, monitor) = called(&mut fx);
-        admit(&mut control, conn);
-        (control, monitor)
-    }
+    use machine::Effects;
 
     /// Pulses that go unanswered until another monitor is called.
     fn unanswered_until_call(control: &mut Control, fx: &mut Fx) -> u64 {
