@@ -3,6 +3,7 @@
 of the stock Ceph that is installed, in turn.
 
     mon_failover.py [--runs N] [--only shoal|stock] [--role leader|follower] [--fault FAULT] [--osds-at N] [--json FILE]
+    mon_failover.py --table FILE
 
 Each monitor is in a network namespace of its own, with three OSDs on the host; needs root, and SHOAL names the program. A client
 begins at each monitor and gives `config-key set` again and again over python3-rados; verifying clients change and read
@@ -25,7 +26,7 @@ A fault lasts for at least 10 s, until each client has given another command and
     elsewhere  a command of the clients that began at the others
     operation  a change or a read of an object
 
-The last table has the median of the runs. `--json` appends a line for each fault to a file.
+The last table has the median of the runs. `--json` appends a line for each fault to a file, and `--table` prints the table of one.
 """
 import argparse
 import json
@@ -165,7 +166,11 @@ def main():
     parser.add_argument("--fault", choices=FAULTS, action="append")
     parser.add_argument("--osds-at", type=int, choices=range(4), default=1)
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--table", metavar="FILE")
     asked = parser.parse_args()
+    if asked.table:
+        with open(asked.table) as file:
+            return show([(row["kind"], row) for row in map(json.loads, file)])
     release = harness.run(["ceph", "--version"]).text.split()[2]
     clusters, rows = {}, []
     try:
