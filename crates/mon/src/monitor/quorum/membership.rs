@@ -44,8 +44,8 @@ impl Monitor {
         }
         self.quorum.peers.introduce(conn, hello);
         // The leader has forgotten our sessions with its old connection, or its answers were lost with it.
-        if self.quorum.role.leader() == Some(member) && !is_joining {
-            self.quorum.outbox.resend();
+        if !is_joining {
+            self.quorum.outbox.resend(member);
             self.send_due_requests(turn);
         }
         if self.quorum.member != 0 && self.committed.monmap.epoch > 0 {

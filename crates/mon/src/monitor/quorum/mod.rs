@@ -228,9 +228,8 @@ impl Monitor {
     pub(super) fn on_link_ready(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
         let Some(name) = self.quorum.links.on_ready(conn, turn.now) else { return false };
         self.greet(turn, conn);
-        let leader = self.quorum.role.leader().and_then(|member| self.committed.members.name_of(member));
-        if leader == Some(name.as_str()) {
-            self.quorum.outbox.resend();
+        if let Some(member) = self.committed.members.get(&name) {
+            self.quorum.outbox.resend(member.id);
             self.send_due_requests(turn);
         }
         true

@@ -66,8 +66,12 @@ impl Outbox {
             .collect()
     }
 
-    /// The connection to the leader was lost, and with it what was under way: everything goes to it again.
-    pub fn resend(&mut self) {
+    /// A connection with this member was lost, and with it what was under way: requests that went there go to the leader again.
+    /// That may be the same member, though nobody seems to lead at the moment.
+    pub fn resend(&mut self, member: u64) {
+        if !self.requests.iter().any(|request| request.sent_to.is_some_and(|(to, _)| to == member)) {
+            return;
+        }
         for request in &mut self.requests {
             self.last_serial += 1;
             (request.serial, request.sent_to) = (self.last_serial, None);
@@ -141,7 +145,9 @@ mod tests {
     fn a_lost_connection_makes_everything_due_again_in_order() {
         let mut outbox = outbox(3);
         outbox.due(1, 7);
-        outbox.resend();
+        outbox.resend(2);
+        assert!(outbox.due(1, 7).is_empty(), "they went to another member");
+        outbox.resend(1);
         outbox.settle(3);
         assert_eq!(outbox.len(), 3, "a word on the first delivery comes too late");
         outbox.push(ConnId::accepted(9), Message::with_tid(3, MPing), 10).unwrap();

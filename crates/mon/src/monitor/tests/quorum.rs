@@ -829,3 +829,29 @@ fn sessions_are_listed_where_they_are() {
     };
     assert_eq!((listed(&mut c, n), listed(&mut c, leader)), (3, 2), "two monitors, and the client at one");
 }
+
+/// The answer is lost with the leader's connection. When the next one comes, the follower has just lost sight of its leader.
+#[test]
+fn an_answer_that_was_lost_comes_although_nobody_seems_to_lead() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let n = (leader + 1) % 3;
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("first"));
+    c.cuts.insert((leader, n));
+    c.ask(n, conn, 700, &set("second"));
+    c.deliver();
+    let wire = c.wires.iter().find(|wire| wire.ends[0].0 == leader && wire.ends[1].0 == n).unwrap();
+    let (_, link) = wire.ends[0];
+    c.disconnect(leader, link);
+    c.mail.push_back((leader, NetEvent::Closed { conn: link, why: CloseReason::Reset }));
+    while c.monitor(n).quorum.role.leader().is_some() {
+        c.pass(STEP);
+    }
+    assert_eq!(c.answers(n, conn), []);
+    c.cuts.clear();
+    c.pass(Duration::from_secs(3));
+    let answers = c.answers(n, conn);
+    assert!(!answers.is_empty() && answers.iter().all(|(tid, result, _)| (*tid, *result) == (700, 0)));
+    assert_eq!(c.leader(), Some(leader), "another one would have been asked anyway");
+}
