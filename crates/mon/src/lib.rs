@@ -27,4 +27,4 @@ pub mod situation;
 pub mod state;
 
 pub use genesis::Genesis;
-pub use monitor::{AuthMode, Effect, Input, Monitor, Settings};
+pub use monitor::{AuthMode, Effect, Input, Monitor, Settings, Standing};

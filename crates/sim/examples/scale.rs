@@ -11,7 +11,7 @@
 
 use sim::check::History;
 use sim::check::copies::sight::Look;
-use sim::nodes::{AdminNode, MgrNode, MonNode, OsdConfig, OsdNode, Seat, addrs};
+use sim::nodes::{AdminNode, MgrNode, MonNode, Monitors, OsdConfig, OsdNode, Seat};
 use sim::{Bounds, ClusterConfig, Fault, Medium, Node, NodeId, PoolConfig, WallClock, World, stream};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -74,7 +74,8 @@ impl Scale {
         let mut index = 0;
         let mut add = |make: &dyn Fn(Seat) -> Box<dyn Node>| {
             let (random, wall) = (stream(1, &format!("node {index}")), WallClock::default());
-            let node = make(Seat { index, monitor: addrs(0, 0), random, wall: wall.clone(), keys: None });
+            let node =
+                make(Seat { index, monitors: Monitors::one(), random, wall: wall.clone(), keys: None });
             index += 1;
             world.add(node, wall)
         };

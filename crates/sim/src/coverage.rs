@@ -150,6 +150,18 @@ pub static MACHINES: &[MachineStates] = &[
         transitions: &[("at rest", "writing"), ("writing", "at rest")],
     },
     MachineStates {
+        machine: "monitor's part",
+        states: &["probing", "synchronizing", "electing", "peon", "leader", "shutdown"],
+        transitions: &[
+            ("probing", "synchronizing"),
+            ("synchronizing", "peon"),
+            ("electing", "peon"),
+            ("electing", "leader"),
+            ("peon", "electing"),
+            ("leader", "peon"),
+        ],
+    },
+    MachineStates {
         machine: "OSD in the map",
         states: &["up, in", "up, out", "down, in", "down, out"],
         transitions: &[

@@ -31,9 +31,10 @@ pub use network::Level;
 pub use node::{Death, Node, NodeId};
 pub use nodes::{Bounds, Medium};
 pub use random::stream;
-pub use report::Report;
+pub use report::{MonitorFigures, Report};
 pub use scenario::{
-    BoundsChoice, Config, CoresChoice, LevelChoice, MakeNode, StoreChoice, run, run_tracing, run_with,
+    BoundsChoice, Config, CoresChoice, LevelChoice, MakeNode, MonitorsChoice, MonitorsConfig, StoreChoice,
+    run, run_tracing, run_with,
 };
 pub use trace::{Coverage, Notes, Trace};
 pub use world::World;

@@ -3,8 +3,10 @@
 use crate::check::copies::sight::{Look, PgSight};
 use crate::check::copies::{Ack, Contents};
 use crate::check::settled::StatusSight;
+use crate::nodes::OpenCommand;
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
+use mon::Monitor;
 use wire::types::{EntityAddrVec, EntityName, OsdId};
 
 /// A process. It owns its disk: it draws the latency of requests, and wakes when they complete.
@@ -65,6 +67,22 @@ pub trait Node {
     /// Answers to `ceph status` after the last fault, or the reason for which the cluster was not set up. `None` if the
     /// node is no administrator.
     fn statuses(&self) -> Option<Result<&[StatusSight], &str>> {
+        None
+    }
+    /// The monitor's machine, while it runs.
+    fn monitor(&self) -> Option<&Monitor> {
+        None
+    }
+    /// The number of the member of the monitors' log to whom a monitor's disk belongs.
+    fn member_on_disk(&self) -> Option<u64> {
+        None
+    }
+    /// True while an administrator has this command to do.
+    fn has_to_do(&self, _command: &str) -> bool {
+        false
+    }
+    /// The command for whose answer an operator waits.
+    fn open_command(&self) -> Option<OpenCommand> {
         None
     }
     /// Checks the consistency of the disk's contents, at the end of a run.

@@ -7,6 +7,18 @@ use crate::nodes::Medium;
 use std::fmt;
 use std::time::Duration;
 
+/// Figures of several monitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorFigures {
+    pub monitors: usize,
+    /// Commands of operators that were answered.
+    pub commands: u64,
+    /// States that were compared with that of another monitor at the same version.
+    pub compared: u64,
+    /// Seconds after which an undisturbed majority had to have a leader.
+    pub judged_s: u64,
+}
+
 /// The outcome of one seed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -17,6 +29,8 @@ pub struct Report {
     pub events: u64,
     pub simulated: Duration,
     pub summary: Summary,
+    /// `None` with one monitor.
+    pub monitors: Option<MonitorFigures>,
     /// Broken promises. Empty if the seed holds.
     pub violations: Vec<Violation>,
     pub coverage: Coverage,
@@ -55,6 +69,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.headline())?;
+        if let Some(MonitorFigures { monitors, commands, compared, judged_s }) = self.monitors {
+            writeln!(
+                f,
+                "  {monitors} monitors: {commands} commands answered, {compared} states compared, {judged_s} s judged"
+            )?;
+        }
         for (name, struck) in &self.faults {
             let Some(row) = ROWS.iter().find(|row| row.name == *name) else { continue };
             let every = row.every.as_secs();

@@ -1,22 +1,29 @@
 //! One run of a seed: a cluster under a workload and faults, then a quiet time after which every operation is answered.
 //!
 //! A run ends at the first violation. A second run then records the last events in words.
+//!
+//! Half of the seeds have one monitor. The others have several, and two operators who send them commands: see
+//! [`MonitorsChoice`]. The nodes that several monitors add come after all others, and draw from streams of their own. So a seed
+//! with one monitor runs as it did before there were several.
 
 use crate::check::copies::Finding;
 use crate::check::copies::damage::Lost;
 use crate::check::copies::sight::Look;
+use crate::check::elections::MonitorSight;
+use crate::check::monitors::at_rest;
 use crate::check::settled::{self, Losses};
 use crate::check::{History, Promise, Violation, history_key};
 use crate::clock::WallClock;
 use crate::cluster::{ClusterChoice, ClusterConfig};
-use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, ROWS, Schedule};
+use crate::faults::{Atlas, Cast, Command, Damage, FaultChoice, MonitorDisks, ROWS, Schedule};
 use crate::nodes::{
-    AdminNode, Bounds, ClientNode, Keys, Medium, MgrNode, MonNode, OsdConfig, OsdNode, QUIET, Seat, Shared,
-    Workload, addrs,
+    AdminNode, Bounds, Checks, ClientNode, Keys, Medium, MgrNode, MonNode, Monitors, OperatorNode, OsdConfig,
+    OsdNode, QUIET, Seat, Shared, Workload, addrs,
 };
-use crate::report::Report;
+use crate::report::{MonitorFigures, Report};
 use crate::{Fault, Level, Node, NodeId, Notes, World, stream};
 use machine::Time;
+use mon::state::State;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +41,8 @@ pub struct Config {
     pub cluster: ClusterChoice,
     pub clients: usize,
     pub workload: Workload,
-    /// The monitor may crash.
+    pub monitors: MonitorsChoice,
+    /// Monitors may crash.
     pub monitor_crashes: bool,
     /// One OSD restarts with an empty disk. Operations on its lost objects never complete, which is then no violation. An
     /// answer as if an object had never existed is one.
@@ -46,6 +54,53 @@ pub struct Config {
     pub faults: FaultChoice,
     pub bounds: BoundsChoice,
 }
+
+/// The monitors of a cluster at its begin, and those that join them later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorsConfig {
+    pub founders: usize,
+    pub joining: usize,
+}
+
+/// The number of monitors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MonitorsChoice {
+    /// One in half of the seeds. Of eight others, two begin with one that two more join, four with three, two with five.
+    BySeed,
+    /// So many at the begin. Three are joined by none to two more, by seed.
+    Begin(usize),
+    Always(MonitorsConfig),
+}
+
+impl MonitorsChoice {
+    pub fn of(self, seed: u64) -> MonitorsConfig {
+        let mut random = stream(seed, "monitors");
+        let founders = match self {
+            MonitorsChoice::Always(monitors) => return monitors,
+            MonitorsChoice::Begin(founders) => founders,
+            MonitorsChoice::BySeed => match random.below(16) {
+                0..8 => 1,
+                8..10 => return MonitorsConfig::GROWING,
+                10..14 => 3,
+                _ => 5,
+            },
+        };
+        let joining = if founders == 3 { random.below(3) as usize } else { 0 };
+        MonitorsConfig { founders, joining }
+    }
+}
+
+impl MonitorsConfig {
+    /// One monitor that becomes three.
+    pub const GROWING: MonitorsConfig = MonitorsConfig { founders: 1, joining: 2 };
+
+    fn count(self) -> usize {
+        self.founders + self.joining
+    }
+}
+
+/// Operators of a cluster with several monitors.
+const OPERATORS: usize = 2;
 
 /// Bounds of each OSD's logs and backfills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +198,7 @@ impl Config {
             cluster: ClusterChoice::BySeed,
             clients: 4,
             workload,
+            monitors: MonitorsChoice::BySeed,
             monitor_crashes: true,
             loses_a_disk: false,
             store: StoreChoice::BySeed,
@@ -154,7 +210,7 @@ impl Config {
     }
 }
 
-/// Runs a cluster of production machines: monitor, manager, OSDs, clients, and an administrator.
+/// Runs a cluster of production machines: monitors, manager, OSDs, clients, and an administrator.
 pub fn run(seed: u64, config: &Config) -> Report {
     with_cluster(seed, config, |monitor, others| run_with(seed, config, monitor, others))
 }
@@ -183,7 +239,7 @@ fn with_cluster(
 /// Makes a node, given its seat and the end of the workload.
 pub type MakeNode<'a> = &'a dyn Fn(Seat, Time) -> Box<dyn Node>;
 
-/// Runs a cluster with the given monitor and further nodes. They must create the pools of the configuration.
+/// Runs a cluster with the given kind of monitor and further nodes. They must create the pools of the configuration.
 pub fn run_with(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_>]) -> Report {
     let report = play(seed, config, monitor, others, Notes::Nowhere);
     if report.is_clean() {
@@ -221,18 +277,25 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         Level::Bytes { cephx: true } => Some(Rc::new(Keys::new(&mut stream(seed, "keys"), cluster.osds))),
         Level::Bytes { cephx: false } | Level::Messages => None,
     };
+    let monitors_config = config.monitors.of(seed);
+    let several = (monitors_config.count() > 1).then(|| {
+        // The others come after all nodes of a cluster with one.
+        let next = 1 + cluster.osds as usize + config.clients + others.len();
+        let nodes: Vec<usize> = [0].into_iter().chain(next..).take(monitors_config.count()).collect();
+        let checks = Checks::new(history.clone());
+        Monitors::several(&nodes, monitors_config.founders, stream(seed, "genesis"), checks)
+    });
+    let monitors = several.unwrap_or_else(Monitors::one);
     let mut index = 0;
     let mut add = |world: &mut World, make: &dyn Fn(Seat) -> Box<dyn Node>| {
         let random = stream(seed, &format!("node {index}"));
         let wall = WallClock::default();
-        let node = make(Seat { index, monitor: addrs(0, 0), random, wall: wall.clone(), keys: keys.clone() });
+        let node =
+            make(Seat { index, monitors: monitors.clone(), random, wall: wall.clone(), keys: keys.clone() });
         index += 1;
         world.add(node, wall)
     };
     let mut all = vec![add(&mut world, &|seat| monitor(seat, quiet_after))];
-    if config.monitor_crashes {
-        cast.monitors.clone_from(&all);
-    }
     for osd in 0..cluster.osds {
         let make = |seat| -> Box<dyn Node> {
             let (cores, bounds) = (config.cores.of(seed), config.bounds.of(seed, medium));
@@ -255,6 +318,22 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         if which == 0 { cast.managers.push(node) } else { cast.admins.push(node) }
     }
     all.extend([&cast.osds[..], &cast.clients, &cast.managers, &cast.admins].concat());
+    let mut all_monitors = vec![all[0]];
+    for place in 1..monitors_config.count() {
+        let node = add(&mut world, &|seat| monitor(seat, quiet_after));
+        all_monitors.push(node);
+        if place < monitors_config.founders { all.push(node) } else { cast.joining.push(node) }
+    }
+    let operators = if monitors_config.count() > 1 { OPERATORS } else { 0 };
+    for number in 0..operators {
+        let operator =
+            |seat| -> Box<dyn Node> { Box::new(OperatorNode::new(seat, number as u64, OPERATORS as u64)) };
+        cast.operators.push(add(&mut world, &operator));
+    }
+    all.extend(&cast.operators);
+    if config.monitor_crashes {
+        cast.monitors.clone_from(&all_monitors);
+    }
 
     // Faults begin once the cluster has formed.
     let faults_begin = begin + Duration::from_secs(5).min(config.span);
@@ -272,6 +351,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let holds = || history.borrow().violations().is_empty();
         world.watch_copies();
+        if all_monitors.len() > 1 {
+            world.watch_monitors(&all_monitors);
+        }
         set_clocks(&mut world, &all, seed);
         all.iter().for_each(|node| world.start(*node));
         let advance = |world: &mut World, until: Time| {
@@ -282,9 +364,13 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             holds()
         };
         while let Some(at) = schedule.next_at().filter(|_| holds()) {
-            if advance(&mut world, at)
-                && let Some((row, Some(fault))) = schedule.take(quiet_after)
-                && let Some(fault) = atlas.admit(fault, || world.sights(Look::Roles))
+            if !advance(&mut world, at) {
+                break;
+            }
+            schedule.cast.leader = world.leading_monitor().map(|sight| sight.node);
+            if let Some((row, Some(fault))) = schedule.take(quiet_after)
+                && let Some(fault) =
+                    atlas.admit(fault, || world.sights(Look::Roles), || disks_of_monitors(&world))
             {
                 schedule.struck[row] += u64::from(world.fault(fault));
             }
@@ -300,6 +386,9 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         }
         let mut findings: Vec<Finding> =
             world.examine().into_iter().map(|words| (Promise::SoundDisks, words)).collect();
+        if let Some(checks) = monitors.checks() {
+            findings.extend(check_monitors(&world, checks, &all_monitors).err());
+        }
         let compared = world.compare_replicas().map_err(|finding| findings.push(finding));
         (findings, compared.unwrap_or_default())
     }));
@@ -346,12 +435,60 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
         events: world.trace().events(),
         simulated: world.now().since(begin),
         summary: history.summary(),
+        monitors: monitors.checks().map(|checks| MonitorFigures {
+            monitors: all_monitors.iter().filter(|node| world.has_started(**node)).count(),
+            commands: checks.commands.borrow().answered(),
+            compared: checks.agreement.borrow().compared(),
+            judged_s: world.elections_checked(),
+        }),
         violations: history.violations().to_vec(),
         coverage: world.coverage().clone(),
         faults: ROWS.iter().zip(&schedule.struck).map(|(row, struck)| (row.name, *struck)).collect(),
         recent: world.trace().recent().map(str::to_owned).collect(),
     }
 }
+
+fn disks_of_monitors(world: &World) -> MonitorDisks {
+    let running = world.monitor_sights().into_iter().map(|sight| sight.standing);
+    MonitorDisks {
+        running: running.collect(),
+        members: world.members_on_disks(),
+        leaving: world.leaving_monitor(),
+    }
+}
+
+/// Compares the monitors with each other, and their state with what the operators were told, at the end of a run.
+fn check_monitors(world: &World, checks: &Checks, monitors: &[NodeId]) -> Result<(), Finding> {
+    let running: Vec<(MonitorSight, &State)> = world
+        .monitor_sights()
+        .into_iter()
+        .filter_map(|sight| Some((sight.clone(), world.monitor(sight.node)?.state())))
+        .collect();
+    let started: Vec<NodeId> = monitors.iter().copied().filter(|node| world.has_started(*node)).collect();
+    let newest = at_rest(&running, &started, world.leaving_monitor())?;
+    for (sight, state) in &running {
+        checks.agreement.borrow_mut().compare(&format!("{:?}", sight.node), state)?;
+    }
+    let open = world.open_commands();
+    let may_repeat = open.iter().any(|(_, open)| open.may_repeat);
+    let commands = checks.commands.borrow();
+    commands.check(newest, may_repeat)?;
+    if let Some((node, open)) =
+        open.iter().find(|(_, open)| world.now().since(open.since) > OPERATOR_WAIT_MAX)
+    {
+        let words = format!("operator {node:?} still waits since {:?}", open.since);
+        return Err((Promise::CommandsAnswered, words));
+    }
+    let (answered, seconds) = (commands.answered(), world.now().0 / 1_000_000_000);
+    if answered < seconds / 4 {
+        let words = format!("operators got only {answered} answers");
+        return Err((Promise::CommandsAnswered, words));
+    }
+    Ok(())
+}
+
+/// The longest wait of an operator at the end of the quiet time.
+const OPERATOR_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Kills the OSDs that the cluster must do without from now on, once the atlas permits it, and marks them out.
 fn kill_minority(
@@ -401,15 +538,20 @@ fn make_world(seed: u64, config: &Config) -> World {
     let Level::Bytes { cephx } = config.level.of(seed) else { return World::with_messages(seed) };
     let osds = config.cluster.of(seed).osds as usize;
     let clients = config.clients;
+    // After the manager and the administrator.
+    let more_monitors = osds + clients + 3..osds + clients + 2 + config.monitors.of(seed).count();
     World::with_bytes(seed, move |node, life| {
         let name = match node.0 {
             0 => EntityName::new(EntityKind::MON, 0),
+            n if more_monitors.contains(&n) => {
+                EntityName::new(EntityKind::MON, (n - more_monitors.start + 1) as i64)
+            }
             n if n <= osds => EntityName::new(EntityKind::OSD, n as i64 - 1),
             n if n == osds + clients + 1 => EntityName::new(EntityKind::MGR, 0),
             _ => EntityName::new(EntityKind::CLIENT, -1),
         };
-        // The monitor's nonce is part of its well-known address.
-        let life = if node.0 == 0 { 0 } else { life };
+        // A monitor's nonce is part of its well-known address.
+        let life = if name.kind == EntityKind::MON { 0 } else { life };
         let mut config = messenger::Config::new(name, addrs(node.0, life));
         config.methods = vec![if cephx { wire::cephx::METHOD_CEPHX } else { wire::cephx::METHOD_NONE }];
         config

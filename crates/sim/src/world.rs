@@ -7,16 +7,19 @@
 use crate::check::copies::damage::Lost;
 use crate::check::copies::sight::{Look, Sights};
 use crate::check::copies::{self, Ack, Finding, Watch};
+use crate::check::elections::{Elections, MonitorSight};
 use crate::check::settled::StatusSight;
 use crate::check::{Promise, TrueTime};
 use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
+use crate::nodes::{Monitors, OpenCommand};
 use crate::stream;
 use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
 use machine::{Random, Time};
+use mon::Monitor;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -48,6 +51,12 @@ pub struct World {
     /// Acknowledgements of the current event.
     acks: Vec<Ack>,
     watch: Option<Watch>,
+    /// The monitors of the run, and the watch over several of them.
+    monitors: Vec<NodeId>,
+    elections: Option<Elections>,
+    /// The monitor that an administrator takes out, and who that is.
+    leaving: Option<(NodeId, NodeId)>,
+    is_calm: bool,
     finding: Option<Finding>,
 }
 
@@ -104,6 +113,8 @@ enum Event {
     Stop(NodeId, Duration),
     /// The process runs again.
     Resume(NodeId),
+    /// The monitor joins anew, if it was taken out.
+    Rejoin(NodeId),
 }
 
 impl World {
@@ -140,6 +151,10 @@ impl World {
             work: VecDeque::new(),
             acks: Vec::new(),
             watch: None,
+            monitors: Vec::new(),
+            elections: None,
+            leaving: None,
+            is_calm: false,
             finding: None,
         }
     }
@@ -202,7 +217,106 @@ impl World {
         self.watch = Some(Watch::default());
     }
 
-    /// The first broken invariant of the copies of a PG since the last call.
+    /// From now on these monitors are checked. The run ends at the first finding.
+    pub fn watch_monitors(&mut self, monitors: &[NodeId]) {
+        self.monitors = monitors.to_vec();
+        self.elections = Some(Elections::default());
+    }
+
+    /// The monitors that run.
+    pub fn monitor_sights(&self) -> Vec<MonitorSight> {
+        let sight = |node: &NodeId| {
+            let standing = self.nodes[node.0].monitor()?.standing();
+            Some(MonitorSight { node: *node, standing, is_paused: self.pauses.contains_key(node) })
+        };
+        self.monitors.iter().filter_map(sight).collect()
+    }
+
+    /// A machine of [`World::monitor_sights`].
+    pub fn monitor(&self, node: NodeId) -> Option<&Monitor> {
+        self.nodes[node.0].monitor()
+    }
+
+    /// Members of the monitors' log whose disks exist, running or not.
+    pub fn members_on_disks(&self) -> BTreeMap<NodeId, u64> {
+        let member = |node: &NodeId| Some((*node, self.nodes[node.0].member_on_disk()?));
+        self.monitors.iter().filter_map(member).collect()
+    }
+
+    /// Open commands of operators, with their begin in the world's time.
+    pub fn open_commands(&self) -> Vec<(NodeId, OpenCommand)> {
+        let all = self.nodes.iter().zip(&self.stations).enumerate();
+        let open = |(index, (node, station)): (usize, (&Box<dyn Node>, &Station))| {
+            let open = node.open_command()?;
+            Some((NodeId(index), OpenCommand { since: station.clock.world(open.since), ..open }))
+        };
+        all.filter_map(open).collect()
+    }
+
+    /// The monitor that an administrator may have taken out.
+    pub fn leaving_monitor(&self) -> Option<NodeId> {
+        self.leaving.map(|(node, _)| node)
+    }
+
+    /// The monitor that leads. Of two, one does not know yet that it does no more.
+    pub fn leading_monitor(&self) -> Option<MonitorSight> {
+        let leading = self.monitor_sights().into_iter().filter(|sight| sight.standing.is_leading);
+        leading.max_by_key(|sight| sight.standing.term)
+    }
+
+    /// Empties the disk of a monitor that is no member any more, and starts it. If the removal was refused, nothing happens.
+    fn rejoin(&mut self, node: NodeId) {
+        const AGAIN_AFTER: Duration = Duration::from_secs(5);
+        let Some((_, admin)) = self.leaving.filter(|(leaving, _)| *leaving == node) else { return };
+        let place = self.monitors.iter().position(|monitor| *monitor == node).expect("it was removed");
+        let member = self.nodes[node.0].member_on_disk();
+        let leader = self.leading_monitor();
+        let is_member =
+            leader.map(|sight| member.is_some_and(|member| sight.standing.members.contains(member)));
+        match is_member.filter(|_| self.has_decided(place, admin)) {
+            Some(false) => {
+                self.leaving = None;
+                self.crash(node, Death::Process, Duration::from_millis(500));
+                self.nodes[node.0].lose_disk();
+            }
+            Some(true) => self.leaving = None,
+            None if self.is_calm => {}
+            None => self.put(self.now + AGAIN_AFTER, Event::Rejoin(node)),
+        }
+    }
+
+    /// No monitor is about to leave, and the administrator has no command left that would change that.
+    fn has_decided(&self, place: usize, admin: NodeId) -> bool {
+        let leader = self.leading_monitor().and_then(|sight| self.monitor(sight.node));
+        let is_leaving = leader.is_none_or(|leader| leader.state().members.is_leaving(Monitors::name(place)));
+        !is_leaving && !self.nodes[admin.0].has_to_do(&Monitors::removal(place))
+    }
+
+    /// Moments at which an undisturbed majority of the monitors was seen.
+    pub fn elections_checked(&self) -> u64 {
+        self.elections.as_ref().map_or(0, Elections::checked)
+    }
+
+    fn check_monitors(&mut self) {
+        if !self.elections.as_mut().is_some_and(|elections| elections.is_due(self.now)) {
+            return;
+        }
+        let running = self.monitor_sights();
+        let waiting: Vec<(NodeId, Time)> =
+            self.open_commands().into_iter().map(|(node, open)| (node, open.since)).collect();
+        let Some(elections) = &mut self.elections else { return };
+        let checked = elections.check(self.now, &running, &waiting);
+        self.finding = self.finding.take().or(checked.err());
+    }
+
+    /// Something holds up these nodes until then.
+    fn disturb(&mut self, nodes: impl IntoIterator<Item = NodeId>, until: Time) {
+        if let Some(elections) = &mut self.elections {
+            nodes.into_iter().for_each(|node| elections.disturb(node, until));
+        }
+    }
+
+    /// The first broken invariant of the copies of a PG, or of the monitors, since the last call.
     pub fn take_finding(&mut self) -> Option<Finding> {
         self.finding.take()
     }
@@ -228,6 +342,11 @@ impl World {
         let lost = copies::damage::lost(&sights, &contents);
         let compared = copies::replicas_equal::check(&sights, &contents, &lost);
         compared.map(|_| lost).map_err(|words| (Promise::ReplicasEqual, words))
+    }
+
+    /// The node was started at least once.
+    pub fn has_started(&self, node: NodeId) -> bool {
+        self.stations[node.0].life > 0
     }
 
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -295,6 +414,7 @@ impl World {
                 station.is_up = true;
                 station.life += 1;
                 let life = station.life;
+                self.disturb([node], self.now);
                 self.trace.event(self.now, node.0, "start", &life.to_le_bytes());
                 self.trace.note(|| format!("{:?} {node:?} starts, life {life}", self.now));
                 self.with_network(|network, cx| network.started(cx, node));
@@ -304,6 +424,7 @@ impl World {
             Event::Stop(node, down_for) => {
                 self.stop(node, Stop { down_for, again_after: None });
             }
+            Event::Rejoin(node) => self.rejoin(node),
             Event::Resume(node) => {
                 let Some(pause) = self.pauses.get(&node).filter(|pause| pause.until <= self.now) else {
                     return;
@@ -329,6 +450,13 @@ impl World {
     /// Injects a fault. False if it met no target.
     fn inject(&mut self, fault: Fault) -> bool {
         let now = self.now;
+        if self.elections.is_some()
+            && let Some((nodes, lasts)) = fault.holds_up()
+        {
+            let everybody = || (0..self.nodes.len()).map(NodeId).collect::<Vec<NodeId>>();
+            let nodes = nodes.map_or_else(everybody, |nodes| nodes.iter().collect());
+            self.disturb(nodes, now + lasts);
+        }
         let is_up = |node: NodeId| self.stations[node.0].is_up;
         match fault {
             Fault::Reset { pick } => {
@@ -405,6 +533,32 @@ impl World {
                     }
                 }
             }
+            Fault::Chain { order, lasts } => {
+                let order: Vec<NodeId> = order.iter().collect();
+                for (place, one) in order.iter().enumerate() {
+                    for other in order.iter().skip(place + 2) {
+                        self.weather.partition(*one, *other, now + lasts);
+                        self.weather.partition(*other, *one, now + lasts);
+                    }
+                }
+            }
+            Fault::Remove { admin, node, back_after } => {
+                let Some(place) = self.monitors.iter().position(|monitor| *monitor == node) else {
+                    return false;
+                };
+                if !is_up(admin) {
+                    return false;
+                }
+                self.leaving = Some((node, admin));
+                self.with_node(admin, |node, now, _| node.command(now, Monitors::removal(place)));
+                self.put(now + back_after, Event::Rejoin(node));
+            }
+            Fault::Join { node } => {
+                if self.stations[node.0].life > 0 {
+                    return false;
+                }
+                self.start(node);
+            }
             Fault::SlowNetwork { delay_max, slow_for } => self.weather.slow_down(delay_max, now + slow_for),
             Fault::Pause { node, after_steps, paused_for } => {
                 if !is_up(node) || self.pauses.contains_key(&node) {
@@ -435,6 +589,7 @@ impl World {
 
     /// Ends partitions, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
+        self.is_calm = true;
         self.weather.calm();
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
         for node in (0..self.nodes.len()).map(NodeId) {
@@ -466,6 +621,7 @@ impl World {
         self.stops.remove(&node);
         self.trace.forget_states(node);
         self.with_network(|network, cx| network.died(cx, node));
+        self.disturb([node], self.now + down_for);
         let station = &mut self.stations[node.0];
         (station.is_up, station.is_paused) = (false, false);
         let mut dice = stream(self.seed ^ u64::from(station.life) << 8 ^ node.0 as u64, "crash");
@@ -572,6 +728,7 @@ impl World {
     fn settle(&mut self) {
         self.carry();
         self.check_copies();
+        self.check_monitors();
         self.spring_ambushes();
         self.carry();
     }

@@ -2,7 +2,9 @@
 
 use sim::check::{Promise, Violation};
 use sim::coverage::unlisted;
-use sim::{ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, PoolConfig, run};
+use sim::{
+    ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, MonitorsChoice, PoolConfig, run,
+};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -42,7 +44,7 @@ fn hold_twice_in(twice_in: u64, seeds: Range<u64>, config: &Config) {
 }
 
 fn seconds(span: u64) -> Config {
-    Config::new(Duration::from_secs(span))
+    Config { monitors: MonitorsChoice::Begin(1), ..Config::new(Duration::from_secs(span)) }
 }
 
 /// Both stores, over messages and over sessions with cephx.

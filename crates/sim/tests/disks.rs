@@ -1,7 +1,7 @@
 //! A whole cluster with the durable store on simulated disks. Power losses lose no acknowledged write, damaged blocks are
 //! never served, and bugs planted in the store are caught (`--features planted-bugs`).
 
-use sim::{ClusterChoice, Config, Medium, StoreChoice, run};
+use sim::{ClusterChoice, Config, Medium, MonitorsChoice, StoreChoice, run};
 use std::time::Duration;
 
 /// One copy of each object: what a disk has damaged stays damaged.
@@ -9,6 +9,7 @@ fn config(seconds: u64) -> Config {
     Config {
         store: StoreChoice::Always(Medium::Disk),
         cluster: ClusterChoice::one_copy(),
+        monitors: MonitorsChoice::Begin(1),
         ..Config::new(Duration::from_secs(seconds))
     }
 }

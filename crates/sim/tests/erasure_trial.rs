@@ -8,8 +8,8 @@
 
 use osd::backend::Tally;
 use sim::{
-    ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, Medium, PoolConfig, StoreChoice,
-    run,
+    ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, Medium, MonitorsChoice,
+    PoolConfig, StoreChoice, run,
 };
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ fn config(min_size: u8, seconds: u64) -> Config {
         cluster: ClusterChoice::Always(ClusterConfig { osds: 4, pools: vec![pool] }),
         faults: FaultChoice::Only(FAULTS),
         fault_rate: 3,
+        monitors: MonitorsChoice::Begin(1),
         ..Config::new(Duration::from_secs(seconds))
     }
 }

@@ -1,7 +1,7 @@
 //! Seeds that found a fault, kept after it was mended. A seed replays its faults only as long as no change of code moves them: the
 //! fault's own test is beside the code.
 
-use sim::{Config, Medium, StoreChoice, run};
+use sim::{Config, Medium, MonitorsChoice, StoreChoice, run};
 use std::time::Duration;
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
@@ -11,7 +11,8 @@ fn holds(seed: u64, medium: Medium) {
 }
 
 fn holds_for(span: Duration, seed: u64, medium: Medium) {
-    let config = Config { store: StoreChoice::Always(medium), ..Config::new(span) };
+    let (store, monitors) = (StoreChoice::Always(medium), MonitorsChoice::Begin(1));
+    let config = Config { store, monitors, ..Config::new(span) };
     let report = run(seed, &config);
     assert!(report.is_clean(), "{report}");
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use sim::{ClusterChoice, Config, Level, LevelChoice, Report, run_with};
+use sim::{ClusterChoice, Config, Level, LevelChoice, MonitorsChoice, Report, run_with};
 use std::time::Duration;
 use support::scripted_monitor::ScriptedMonitor;
 
@@ -12,6 +12,7 @@ fn config(level: Level, seconds: u64) -> Config {
         level: LevelChoice::Always(level),
         monitor_crashes: false,
         cluster: ClusterChoice::one_copy(),
+        monitors: MonitorsChoice::Begin(1),
         ..Config::new(Duration::from_secs(seconds))
     }
 }

@@ -13,7 +13,7 @@ use osd::planted::{PlantedBug, plant};
 use sim::check::Promise;
 use sim::{
     Bounds, BoundsChoice, ClusterChoice, ClusterConfig, Config, FaultChoice, Level, LevelChoice, Medium,
-    PoolConfig, StoreChoice,
+    MonitorsChoice, PoolConfig, StoreChoice,
 };
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ impl Plan {
             fault_rate: self.fault_rate,
             bounds,
             quiet: Duration::from_secs(self.quiet_seconds),
+            monitors: MonitorsChoice::Begin(1),
             ..Config::new(Duration::from_secs(self.seconds))
         }
     }

@@ -1,13 +1,13 @@
 //! Clean stops of OSDs in a whole cluster: they tell the monitor, end with an empty log and keep acknowledged writes.
 
-use sim::{Config, Report, run};
+use sim::{Config, MonitorsChoice, Report, run};
 use std::time::Duration;
 
 /// In this seed OSDs with disks stop.
 const SEED_ON_DISKS: u64 = 4;
 
 fn run_minute(seed: u64) -> Report {
-    run(seed, &Config::new(Duration::from_secs(60)))
+    run(seed, &Config { monitors: MonitorsChoice::Begin(1), ..Config::new(Duration::from_secs(60)) })
 }
 
 fn stops(report: &Report) -> u64 {

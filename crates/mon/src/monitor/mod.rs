@@ -29,6 +29,7 @@ mod tests;
 mod tick;
 
 pub use options::{AuthMode, Settings};
+pub use quorum::Standing;
 pub(crate) use quorum::{next_map, without_monitor};
 
 use crate::options::MonOptions;
@@ -498,6 +499,7 @@ impl Machine for Monitor {
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
         let is_behind = self.committed.version < self.last_proposed;
+        see("monitor's part", 0, self.part());
         see("monitor", 0, if is_behind { "writing" } else { "at rest" });
         let map = self.committed.osdmap();
         for osd in map.osd_ids() {

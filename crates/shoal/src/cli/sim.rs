@@ -24,6 +24,7 @@ Examples:
   shoal sim --seed 7 --store disk          with the durable store on simulated disks
   shoal sim --seed 7 --osds 5 --size 3     five OSDs, a pool of size 3; disks are lost, too
   shoal sim --seed 7 --cluster one-copy    three OSDs and a pool of size 1, instead of a cluster drawn from the seed
+  shoal sim --seed 7 --monitors 5          five monitors, two operators, and faults among the monitors
   shoal sim --seed 7 --level cephx         with frames, handshakes, keys and tickets between the machines")]
 pub struct Args {
     /// Run this seed alone
@@ -56,6 +57,9 @@ pub struct Args {
     /// Reactor cores of each OSD [default: by seed]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=8))]
     cores: Option<u16>,
+    /// Monitors at the begin [default: by seed, one in half of them]
+    #[arg(long, value_enum)]
+    monitors: Option<Monitors>,
     /// OSDs and pools of a cluster [default: by-seed]
     #[arg(long, value_enum, conflicts_with_all = ["osds", "pools", "size", "min_size"])]
     cluster: Option<Cluster>,
@@ -79,6 +83,22 @@ enum Cluster {
     OneCopy,
     /// 3 to 6 OSDs, and one to three pools of size 1 to 3
     BySeed,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Monitors {
+    /// One, and no operators
+    #[value(name = "1")]
+    One,
+    /// One that two more join
+    #[value(name = "1+2")]
+    Growing,
+    /// Three, and none to two more that join them, by seed
+    #[value(name = "3")]
+    Three,
+    /// Five
+    #[value(name = "5")]
+    Five,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -161,6 +181,14 @@ fn config(args: &Args) -> anyhow::Result<sim::Config> {
     if let Some(cores) = args.cores {
         config.cores = sim::CoresChoice::Always(cores);
     }
+    if let Some(monitors) = args.monitors {
+        config.monitors = match monitors {
+            Monitors::One => sim::MonitorsChoice::Begin(1),
+            Monitors::Growing => sim::MonitorsChoice::Always(sim::MonitorsConfig::GROWING),
+            Monitors::Three => sim::MonitorsChoice::Begin(3),
+            Monitors::Five => sim::MonitorsChoice::Begin(5),
+        };
+    }
     if let Some(cluster) = cluster(args)? {
         config.cluster = cluster;
     }
@@ -202,6 +230,9 @@ fn given_options(args: &Args) -> String {
     if let Some(cores) = args.cores {
         options += &format!(" --cores {cores}");
     }
+    if let Some(monitors) = args.monitors.and_then(|monitors| name(&|| monitors.to_possible_value())) {
+        options += &format!(" --monitors {monitors}");
+    }
     if let Some(cluster) = args.cluster.and_then(|cluster| name(&|| cluster.to_possible_value())) {
         options += &format!(" --cluster {cluster}");
     }
@@ -232,6 +263,7 @@ mod tests {
     fn options_give_osds_and_pools() {
         assert_eq!(cluster(&args("")).unwrap(), None);
         assert_eq!(cluster(&args("--cluster by-seed")).unwrap(), Some(sim::ClusterChoice::BySeed));
+        assert_eq!(given_options(&args("--monitors 1+2")), " --monitors 1+2");
         let given = args("--osds 5 --pools 2 --size 3 --min-size 1");
         let pool = sim::PoolConfig { min_size: 1, pg_num: 8, ..sim::PoolConfig::of_size(3) };
         let cluster_config = sim::ClusterConfig { osds: 5, pools: vec![pool; 2] };

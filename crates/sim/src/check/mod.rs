@@ -6,10 +6,13 @@
 //! - [`copies`]: invariants of all copies of a PG, which no client sees.
 //! - [`settled`]: the state of the cluster some time after the last fault.
 
+pub mod commands;
 pub mod copies;
 pub mod data;
+pub mod elections;
 mod history;
 mod linear;
+pub mod monitors;
 pub mod object;
 pub mod settled;
 #[cfg(test)]

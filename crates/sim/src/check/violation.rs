@@ -46,6 +46,22 @@ pub enum Promise {
     WatchersAreListed,
     /// Every notification completes.
     NotificationsEnd,
+    /// Several monitors have equal states at equal versions.
+    MonitorsAgree,
+    /// Two clients never have the same global id, whichever monitor gave it.
+    IdsDiffer,
+    /// An undisturbed majority of the monitors has a leader.
+    MonitorsElect,
+    /// In the quiet time every monitor takes part, and all have one state.
+    MonitorsSettle,
+    /// A command that was answered is in the monitors' state.
+    CommandsKept,
+    /// A command that was sent again, over whichever monitor, is carried out once.
+    CommandsDoneOnce,
+    /// A command that reads shows at least what was acknowledged or read before it.
+    CommandsCurrent,
+    /// Commands are answered, and succeed.
+    CommandsAnswered,
     /// Clients make progress during faults.
     MakesProgress,
     /// The checker decided every object.

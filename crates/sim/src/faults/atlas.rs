@@ -6,12 +6,15 @@
 //!
 //! The atlas judges by [`Sights`], not by counting losses. A pool with min_size 1 acknowledges writes on one copy while the
 //! others are away, and the loss of that copy loses writes, although it is the first loss.
+//!
+//! Of the monitors' disks a majority stays, in every configuration of their log that one of them knows.
 
 use super::{Cast, Command, Fault};
 use crate::check::copies::sight::{PgCopies, Sights};
 use crate::node::NodeId;
 use machine::Random;
-use std::collections::BTreeSet;
+use mon::Standing;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::types::OsdId;
 
 /// Decides which faults may be struck.
@@ -19,6 +22,7 @@ use wire::types::OsdId;
 pub struct Atlas {
     /// OSDs by number.
     osds: Vec<NodeId>,
+    monitors: Vec<NodeId>,
     is_replicated: bool,
     /// Every pool waits for at least two copies.
     has_spare_copies: bool,
@@ -29,10 +33,50 @@ pub struct Atlas {
     rotten: Option<OsdId>,
 }
 
+/// The monitors' disks, and their log's members as each running monitor knows them.
+#[derive(Clone, Debug, Default)]
+pub struct MonitorDisks {
+    pub running: Vec<Standing>,
+    /// The member to whom each disk belongs.
+    pub members: BTreeMap<NodeId, u64>,
+    /// The monitor that an administrator is taking out. That may happen or be refused.
+    pub leaving: Option<NodeId>,
+}
+
+impl MonitorDisks {
+    /// A majority of the voters have their disks without this one. So every entry that holds is on one of them, and they can
+    /// elect a leader that has it.
+    fn may_lose(&self, node: NodeId) -> bool {
+        let keeps_majority = |removed| self.keeps_majority(Some(node), removed);
+        self.leaving != Some(node) && keeps_majority(None) && keeps_majority(self.leaving)
+    }
+
+    /// The same without this monitor.
+    fn may_remove(&self, node: NodeId) -> bool {
+        self.leaving.is_none() && self.members.contains_key(&node) && self.keeps_majority(None, Some(node))
+    }
+
+    fn keeps_majority(&self, lost: Option<NodeId>, removed: Option<NodeId>) -> bool {
+        let removed = removed.and_then(|node| self.members.get(&node));
+        let is_left =
+            |voter: &&u64| self.members.iter().any(|(node, id)| Some(*node) != lost && id == *voter);
+        let keeps_majority = |voters: &[u64]| {
+            let voters: Vec<u64> = voters.iter().copied().filter(|voter| Some(voter) != removed).collect();
+            voters.is_empty() || 2 * voters.iter().filter(is_left).count() > voters.len()
+        };
+        let is_led = self.running.iter().any(|standing| standing.is_leading);
+        let most_run = 2 * self.running.len() > self.members.len();
+        let known = self.running.iter().map(|standing| &standing.members);
+        let mut known = known.flat_map(|members| [&members.voters, &members.voters_outgoing]);
+        is_led && most_run && known.all(|voters| keeps_majority(voters))
+    }
+}
+
 impl Atlas {
     pub fn new(cast: &Cast, may_lose_data: bool) -> Atlas {
         Atlas {
             osds: cast.osds.clone(),
+            monitors: cast.monitors.clone(),
             is_replicated: cast.cluster.is_replicated(),
             has_spare_copies: cast.cluster.pools.iter().all(|pool| pool.min_size > 1),
             dead_max: cast.cluster.dead_osds_max(),
@@ -42,8 +86,15 @@ impl Atlas {
     }
 
     /// The fault, or the part of it that may be struck now. `sights` is called for lasting damage only.
-    pub fn admit(&mut self, fault: Fault, sights: impl FnOnce() -> Sights) -> Option<Fault> {
+    pub fn admit(
+        &mut self,
+        fault: Fault,
+        sights: impl FnOnce() -> Sights,
+        disks: impl FnOnce() -> MonitorDisks,
+    ) -> Option<Fault> {
         let is_permitted = match fault {
+            Fault::LoseDisk { node, .. } if self.monitors.contains(&node) => disks().may_lose(node),
+            Fault::Remove { node, .. } => disks().may_remove(node),
             Fault::LoseDisk { node, .. } | Fault::Kill { node } => {
                 self.may_lose_data || self.may_lose(&[node], &sights())
             }
@@ -117,6 +168,7 @@ mod tests {
     use crate::cluster::{ClusterConfig, PoolConfig};
     use crate::faults::NodeSet;
     use crate::node::Death;
+    use mon::replication::quorum::Members;
     use std::time::Duration;
     use wire::types::HObject;
 
@@ -138,7 +190,7 @@ mod tests {
     }
 
     fn is_admitted(atlas: &mut Atlas, fault: Fault, sights: &Sights) -> bool {
-        atlas.admit(fault, || sights.clone()).is_some()
+        atlas.admit(fault, || sights.clone(), MonitorDisks::default).is_some()
     }
 
     #[test]
@@ -164,6 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn monitor_disk_loss_leaves_a_majority() {
+        // Nodes 0 to 2 are the members 1, 2 and 5, who knows no other than the first two by their old number 3.
+        let standing = |is_leading, voters: &[u64]| {
+            let members = Members { voters: voters.to_vec(), ..Members::default() };
+            Standing { is_leading, members, ..Standing::default() }
+        };
+        let disks = |voters: &[u64], members: &[(usize, u64)]| MonitorDisks {
+            running: vec![standing(true, voters), standing(false, voters)],
+            members: members.iter().map(|(node, id)| (NodeId(*node), *id)).collect(),
+            leaving: None,
+        };
+        let all = [(0, 1), (1, 2), (2, 5)];
+        assert!(disks(&[1, 2, 5], &all).may_lose(NodeId(2)));
+        assert!(
+            !disks(&[1, 2, 3], &all).may_lose(NodeId(1)),
+            "the third has lost its disk, and is no voter yet"
+        );
+        assert!(disks(&[1, 2, 3], &all).may_lose(NodeId(2)), "it may lose it again");
+        assert!(!disks(&[1, 2], &all[..2]).may_lose(NodeId(1)), "one of two");
+        assert!(disks(&[1, 2, 5], &all).may_remove(NodeId(1)));
+        assert!(!disks(&[1, 2, 3], &all).may_remove(NodeId(1)), "the third has lost its disk");
+        let leaving = MonitorDisks { leaving: Some(NodeId(1)), ..disks(&[1, 2, 5], &all) };
+        assert!(!leaving.may_lose(NodeId(2)), "one of the two that will be left");
+        assert!(!leaving.may_remove(NodeId(2)), "one at a time");
+        assert!(!disks(&[1, 2, 3, 5], &all).may_lose(NodeId(2)), "the old number still counts");
+        let five = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
+        assert!(!disks(&[1, 2, 3, 4, 5], &five).may_lose(NodeId(4)), "few of them run");
+    }
+
+    #[test]
     fn disk_loss_while_pg_peers_is_refused() {
         let mut peering = primary(0, &[0, 1]);
         peering.role = PgRole::Primary(Service::None);
@@ -176,10 +258,10 @@ mod tests {
         let nodes: NodeSet = (1..5).map(NodeId).collect();
         let blackout = |loses| Fault::Blackout { nodes, death: Death::Power, down_max: DOWN, loses };
         let alone: Sights = [primary(0, &[0])].into_iter().collect();
-        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || alone);
+        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || alone, MonitorDisks::default);
         assert_eq!(admitted, Some(blackout(None)));
         let clean: Sights = [primary(0, &[0, 1]), replica(1, &[0, 1])].into_iter().collect();
-        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || clean);
+        let admitted = atlas(2, 1).admit(blackout(Some(NodeId(1))), || clean, MonitorDisks::default);
         assert_eq!(admitted, Some(blackout(Some(NodeId(1)))));
     }
 

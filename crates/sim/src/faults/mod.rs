@@ -14,7 +14,7 @@ mod atlas;
 mod rows;
 mod schedule;
 
-pub use atlas::Atlas;
+pub use atlas::{Atlas, MonitorDisks};
 pub use rows::{ROWS, Row};
 pub use schedule::FaultChoice;
 pub(crate) use schedule::Schedule;
@@ -61,6 +61,13 @@ pub enum Fault {
     Partition { from: NodeId, to: NodeId, both_ways: bool, lasts: Duration },
     /// A partition between two groups of nodes, in both directions or one. All other traffic passes.
     Divide { from: NodeSet, to: NodeSet, both_ways: bool, lasts: Duration },
+    /// Each of these nodes reaches only its neighbours in this order, in both directions.
+    Chain { order: Order, lasts: Duration },
+    /// A monitor starts for the first time, with an empty disk.
+    Join { node: NodeId },
+    /// An administrator takes a monitor out of the cluster. Once that has happened, at the earliest after `back_after`, the
+    /// monitor joins anew with an empty disk.
+    Remove { admin: NodeId, node: NodeId, back_after: Duration },
     /// Transit takes up to `delay_max`, drawn per connection: messages of different connections overtake each other.
     SlowNetwork { delay_max: Duration, slow_for: Duration },
     /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
@@ -71,6 +78,60 @@ pub enum Fault {
     WallJump { node: NodeId, offset_ms: i64 },
     /// An administrator sends a command.
     Command { node: NodeId, command: Command },
+}
+
+impl Fault {
+    /// The nodes that a fault may delay, all of them if `None`, and for how long. A crash does so until the next start.
+    pub(crate) fn holds_up(&self) -> Option<(Option<NodeSet>, Duration)> {
+        let one = |node: NodeId| Some([node].into_iter().collect());
+        match *self {
+            Fault::SlowDisk { node, slow_for: lasts }
+            | Fault::StallDisk { node, stalled_for: lasts }
+            | Fault::HangCore { node, hangs_for: lasts, .. }
+            | Fault::Isolate { node, lasts }
+            | Fault::Pause { node, paused_for: lasts, .. } => Some((one(node), lasts)),
+            Fault::Partition { from, to, lasts, .. } => Some((Some([from, to].into_iter().collect()), lasts)),
+            Fault::Divide { from, to, lasts, .. } => {
+                Some((Some(from.iter().chain(to.iter()).collect()), lasts))
+            }
+            Fault::Chain { order, lasts } => Some((Some(order.iter().collect()), lasts)),
+            Fault::SlowNetwork { slow_for, .. } => Some((None, slow_for)),
+            Fault::Reset { .. }
+            | Fault::Crash { .. }
+            | Fault::CrashWriting { .. }
+            | Fault::Blackout { .. }
+            | Fault::Kill { .. }
+            | Fault::Stop { .. }
+            | Fault::LoseDisk { .. }
+            | Fault::FlipBit { .. }
+            | Fault::FailReads { .. }
+            | Fault::FillDisk { .. }
+            | Fault::Join { .. }
+            | Fault::Remove { .. }
+            | Fault::ClockRate { .. }
+            | Fault::WallJump { .. }
+            | Fault::Command { .. } => None,
+        }
+    }
+}
+
+/// Up to five nodes in an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    nodes: [NodeId; 5],
+    len: usize,
+}
+
+impl Order {
+    pub fn of(nodes: &[NodeId]) -> Order {
+        let mut order = Order { nodes: [NodeId(0); 5], len: nodes.len() };
+        order.nodes[..nodes.len()].copy_from_slice(nodes);
+        order
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        self.nodes.into_iter().take(self.len)
+    }
 }
 
 /// A set of nodes. A run has fewer than 64.
@@ -193,6 +254,8 @@ pub enum Damage {
     Block,
     /// Nothing, but data migrates.
     Placement,
+    /// A monitor's disk, with its copy of the state.
+    MonitorDisk,
     /// A whole disk.
     Disk,
 }
@@ -202,10 +265,16 @@ pub enum Damage {
 pub struct Cast {
     /// Empty if the monitor is scripted and never dies.
     pub monitors: Vec<NodeId>,
+    /// The monitors that join later, with an empty disk.
+    pub joining: Vec<NodeId>,
+    /// The monitor that leads at the moment, of several.
+    pub leader: Option<NodeId>,
     pub osds: Vec<NodeId>,
     pub clients: Vec<NodeId>,
     pub managers: Vec<NodeId>,
     pub admins: Vec<NodeId>,
+    /// Clients that send commands to several monitors. They never crash.
+    pub operators: Vec<NodeId>,
     pub cluster: ClusterConfig,
     pub medium: Medium,
     pub span: Duration,
@@ -215,7 +284,8 @@ pub struct Cast {
 
 impl Cast {
     fn all(&self) -> Vec<NodeId> {
-        [&self.monitors[..], &self.osds, &self.clients, &self.managers, &self.admins].concat()
+        let others = [&self.clients[..], &self.managers, &self.admins, &self.operators].concat();
+        [&self.monitors[..], &self.osds, &others].concat()
     }
 
     fn daemons(&self) -> Vec<NodeId> {

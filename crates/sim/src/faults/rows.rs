@@ -1,6 +1,6 @@
 //! The table of faults: one row per kind, with its frequency and the damage that it may do.
 
-use super::{Cast, Command, Damage, Fault, NodeSet, PgOn};
+use super::{Cast, Command, Damage, Fault, NodeSet, Order, PgOn};
 use crate::clock::RATE_MAX_PPM;
 use crate::node::{Death, NodeId};
 use crate::nodes::Medium;
@@ -66,6 +66,40 @@ fn pause(random: &mut Random, of: &[NodeId]) -> Option<Fault> {
     let node = any(random, of)?;
     let after_steps = random.below(30);
     Some(Fault::Pause { node, after_steps, paused_for: up_to_ms_mostly_short(random, 10_000) })
+}
+
+/// The leader of several monitors.
+fn leader(cast: &Cast) -> Option<NodeId> {
+    cast.leader.filter(|_| cast.monitors.len() > 1)
+}
+
+/// One of several monitors that does not lead.
+fn follower(random: &mut Random, cast: &Cast) -> Option<NodeId> {
+    let others: Vec<NodeId> =
+        cast.monitors.iter().copied().filter(|monitor| cast.leader != Some(*monitor)).collect();
+    any(random, &others).filter(|_| cast.monitors.len() > 1)
+}
+
+/// Several monitors in random order.
+fn shuffled_monitors(random: &mut Random, cast: &Cast) -> Option<Vec<NodeId>> {
+    let mut left = cast.monitors.clone();
+    let mut drawn = Vec::new();
+    while !left.is_empty() {
+        drawn.push(left.swap_remove(random.below(left.len() as u64) as usize));
+    }
+    Some(drawn).filter(|drawn| drawn.len() > 1)
+}
+
+/// Nothing passes between these monitors and the others, or one of the two directions does not. Clients reach both sides.
+fn divide_monitors(random: &mut Random, cast: &Cast, one_side: &[NodeId]) -> Option<Fault> {
+    let other_side: Vec<NodeId> =
+        cast.monitors.iter().copied().filter(|monitor| !one_side.contains(monitor)).collect();
+    let (from, to): (NodeSet, NodeSet) =
+        (one_side.iter().copied().collect(), other_side.into_iter().collect());
+    let both_ways = random.below(2) == 0;
+    let (from, to) = if random.below(2) == 0 { (from, to) } else { (to, from) };
+    let lasts = up_to_ms_mostly_short(random, 40_000);
+    (!from.is_empty() && !to.is_empty()).then_some(Fault::Divide { from, to, both_ways, lasts })
 }
 
 fn any_osd(random: &mut Random, cast: &Cast) -> OsdId {
@@ -482,6 +516,149 @@ pub static ROWS: &[Row] = &[
             let (nodes, down_max) = (nodes.into_iter().collect(), up_to_ms_mostly_short(random, 16_000));
             Some(Fault::Blackout { nodes, death: power(cast), down_max, loses })
         },
+    },
+    // Among several monitors.
+    Row {
+        name: "leader crash",
+        every: secs(50),
+        seeds_of_8: 6,
+        damages: Damage::Process,
+        draw: |random, cast| {
+            let down_for = up_to_ms_mostly_short(random, 30_000);
+            Some(Fault::Crash { node: leader(cast)?, death: Death::Process, down_for })
+        },
+    },
+    Row {
+        name: "leader crash during write",
+        every: secs(50),
+        seeds_of_8: 6,
+        damages: Damage::Unflushed,
+        draw: |random, cast| crash_writing(random, leader(cast).as_slice(), Death::Process, 5_000),
+    },
+    Row {
+        name: "follower crash",
+        every: secs(50),
+        seeds_of_8: 6,
+        damages: Damage::Process,
+        draw: |random, cast| {
+            let down_for = up_to_ms_mostly_short(random, 60_000);
+            Some(Fault::Crash { node: follower(random, cast)?, death: Death::Process, down_for })
+        },
+    },
+    Row {
+        name: "crash of all monitors",
+        every: secs(120),
+        seeds_of_8: 5,
+        damages: Damage::Unflushed,
+        draw: |random, cast| {
+            let nodes = shuffled_monitors(random, cast)?.into_iter().collect();
+            let down_max = up_to_ms(random, 8_000);
+            Some(Fault::Blackout { nodes, death: Death::Process, down_max, loses: None })
+        },
+    },
+    Row {
+        name: "leader pause",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| pause(random, leader(cast).as_slice()),
+    },
+    Row {
+        name: "leader's disk stall",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let stalled_for = up_to_ms_mostly_short(random, 16_000);
+            Some(Fault::StallDisk { node: leader(cast)?, stalled_for })
+        },
+    },
+    Row {
+        name: "follower's disk slow",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            Some(Fault::SlowDisk { node: follower(random, cast)?, slow_for: up_to_ms(random, 20_000) })
+        },
+    },
+    Row {
+        name: "leader cut off from monitors",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| divide_monitors(random, cast, leader(cast).as_slice()),
+    },
+    Row {
+        name: "monitors divided",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let order = shuffled_monitors(random, cast)?;
+            let count = 1 + random.below(order.len() as u64 - 1) as usize;
+            divide_monitors(random, cast, &order[..count])
+        },
+    },
+    Row {
+        name: "monitors in a chain",
+        every: secs(80),
+        seeds_of_8: 4,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let order = Order::of(&shuffled_monitors(random, cast)?);
+            Some(Fault::Chain { order, lasts: up_to_ms_mostly_short(random, 40_000) })
+        },
+    },
+    Row {
+        name: "monitor reaches one other",
+        every: secs(80),
+        seeds_of_8: 4,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let order = shuffled_monitors(random, cast)?;
+            let (from, to) = ([order[0]].into_iter().collect(), order.into_iter().skip(2).collect());
+            Some(Fault::Divide { from, to, both_ways: true, lasts: up_to_ms_mostly_short(random, 40_000) })
+        },
+    },
+    Row {
+        name: "monitor clock apart",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::Delay,
+        draw: |random, cast| {
+            let node = *shuffled_monitors(random, cast)?.first()?;
+            let max = if random.below(4) == 0 { 10_000 } else { 500 };
+            Some(Fault::WallJump { node, offset_ms: random.below(2 * max + 1) as i64 - max as i64 })
+        },
+    },
+    Row {
+        name: "monitor disk loss",
+        every: secs(60),
+        seeds_of_8: 5,
+        damages: Damage::MonitorDisk,
+        draw: |random, cast| {
+            let node = *shuffled_monitors(random, cast)?.first()?;
+            Some(Fault::LoseDisk { node, down_for: up_to_ms(random, 8_000) })
+        },
+    },
+    Row {
+        name: "monitor removed",
+        every: secs(100),
+        seeds_of_8: 4,
+        damages: Damage::MonitorDisk,
+        draw: |random, cast| {
+            let node = *shuffled_monitors(random, cast)?.first()?;
+            let back_after = up_to_ms(random, 40_000);
+            Some(Fault::Remove { admin: any(random, &cast.admins)?, node, back_after })
+        },
+    },
+    Row {
+        name: "monitor joins",
+        every: secs(60),
+        seeds_of_8: 8,
+        damages: Damage::Delay,
+        draw: |random, cast| Some(Fault::Join { node: any(random, &cast.joining)? }),
     },
     Row {
         name: "disk loss",

@@ -27,7 +27,7 @@ impl FaultChoice {
 /// The next fault of each row, in one run.
 pub(crate) struct Schedule {
     rows: &'static [Row],
-    cast: Cast,
+    pub(crate) cast: Cast,
     next: Vec<(Time, usize, Random)>,
     loses_a_disk: bool,
     /// Faults that met a target, by row.
@@ -96,13 +96,16 @@ mod tests {
     const END: Time = Time(600_000_000_000);
 
     fn cast() -> Cast {
-        let nodes = |from: usize, to: usize| (from..to).map(NodeId).collect();
+        let nodes = |from: usize, to: usize| (from..to).map(NodeId).collect::<Vec<NodeId>>();
         Cast {
-            monitors: nodes(0, 1),
+            monitors: [&nodes(0, 1)[..], &nodes(10, 13)].concat(),
+            joining: nodes(12, 13),
+            leader: Some(NodeId(10)),
             osds: nodes(1, 4),
             clients: nodes(4, 8),
             managers: nodes(8, 9),
             admins: nodes(9, 10),
+            operators: nodes(13, 15),
             cluster: ClusterConfig { osds: 3, pools: vec![PoolConfig::of_size(3)] },
             medium: Medium::Disk,
             span: Duration::from_secs(600),

@@ -1,7 +1,7 @@
 //! An administrator: creates the OSDs and the pools, sends the commands of the [table of faults](crate::faults), and
 //! undoes them at the end: shares of OSDs, sizes of pools. From then on it asks for the status of the cluster.
 
-use super::{Keys, OsdNode, Seat, mon_session_config};
+use super::{Keys, Monitors, OsdNode, Seat, mon_session_config};
 use crate::check::settled::StatusSight;
 use crate::cluster::{ClusterConfig, PoolConfig, pool_name};
 use crate::faults::{Command, set_pool};
@@ -26,7 +26,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 pub struct AdminNode {
     index: usize,
     life: u32,
-    monitor: EntityAddrVec,
+    monitors: Monitors,
     random: Random,
     keys: Option<Rc<Keys>>,
     cluster: ClusterConfig,
@@ -43,7 +43,7 @@ pub struct AdminNode {
 
 impl AdminNode {
     pub fn new(seat: Seat, cluster: ClusterConfig) -> AdminNode {
-        let Seat { index, monitor, random, keys, .. } = seat;
+        let Seat { index, monitors, random, keys, .. } = seat;
         let mut todo = VecDeque::new();
         for osd in 0..cluster.osds {
             let uuid = OsdNode::fsid(OsdId(osd));
@@ -69,7 +69,7 @@ impl AdminNode {
         AdminNode {
             index,
             life: 0,
-            monitor,
+            monitors,
             random,
             keys,
             cluster,
@@ -165,7 +165,7 @@ impl Node for AdminNode {
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
         (self.asked, self.next_at) = (None, now);
-        let config = mon_session_config(EntityKind::CLIENT, "admin", self.monitor.clone(), &self.keys, 0);
+        let config = mon_session_config(EntityKind::CLIENT, "admin", &self.monitors, &self.keys, 0);
         self.session = Some(MonSession::new(config, 0, self.random.fork()));
         self.with(now, out, |session, fx| session.start(now, fx));
     }
@@ -205,6 +205,10 @@ impl Node for AdminNode {
         if self.is_ready {
             self.todo.push_back(command);
         }
+    }
+
+    fn has_to_do(&self, command: &str) -> bool {
+        self.todo.iter().any(|other| other == command)
     }
 
     fn calm(&mut self, _now: Time) {

@@ -4,7 +4,7 @@
 //! time out: at the end of the quiet time, the living clients check the list of watchers.
 
 use super::workload::{self, Draw, Workload};
-use super::{Keys, Seat, mon_session_config};
+use super::{Keys, Monitors, Seat, mon_session_config};
 use crate::WallClock;
 use crate::check::{History, ListingRef, OpRef, Promise, Step, history_key, object};
 use crate::node::{Death, Node};
@@ -29,7 +29,7 @@ pub struct ClientNode {
     /// The client's number in the history, new in every life.
     number: u32,
     life: u32,
-    monitor: EntityAddrVec,
+    monitors: Monitors,
     random: Random,
     wall: WallClock,
     keys: Option<Rc<Keys>>,
@@ -72,12 +72,12 @@ impl ClientNode {
         history: Shared,
         quiet_after: Time,
     ) -> ClientNode {
-        let Seat { index, monitor, random, wall, keys } = seat;
+        let Seat { index, monitors, random, wall, keys } = seat;
         ClientNode {
             index,
             number: 0,
             life: 0,
-            monitor,
+            monitors,
             random,
             wall,
             keys,
@@ -337,8 +337,8 @@ impl Node for ClientNode {
     fn start(&mut self, now: Time, out: &mut Vec<NetEffect>) {
         self.life += 1;
         self.number = (self.index as u32) << 16 | self.life;
-        let (monitor, services) = (self.monitor.clone(), EntityKind::OSD.0.into());
-        let mon = mon_session_config(EntityKind::CLIENT, "admin", monitor, &self.keys, services);
+        let services = EntityKind::OSD.0.into();
+        let mon = mon_session_config(EntityKind::CLIENT, "admin", &self.monitors, &self.keys, services);
         let config = Config { mon, timing: Timing::default() };
         let mut client = Client::new(config, 0, self.random.fork());
         client.set_wall_time(now, self.wall.at(now));

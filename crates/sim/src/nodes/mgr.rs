@@ -1,6 +1,6 @@
 //! A manager: production's machine, which has no disk.
 
-use super::{Keys, Seat, metadata, mon_session_config};
+use super::{Keys, Monitors, Seat, metadata, mon_session_config};
 use crate::WallClock;
 use crate::node::{Death, Node};
 use command::options::{Identity, Layers};
@@ -13,7 +13,7 @@ use wire::types::{EntityAddrVec, EntityKind, EntityName};
 pub struct MgrNode {
     index: usize,
     life: u32,
-    monitor: EntityAddrVec,
+    monitors: Monitors,
     random: Random,
     wall: WallClock,
     keys: Option<Rc<Keys>>,
@@ -22,8 +22,8 @@ pub struct MgrNode {
 
 impl MgrNode {
     pub fn new(seat: Seat) -> MgrNode {
-        let Seat { index, monitor, random, wall, keys } = seat;
-        MgrNode { index, life: 0, monitor, random, wall, keys, manager: None }
+        let Seat { index, monitors, random, wall, keys } = seat;
+        MgrNode { index, life: 0, monitors, random, wall, keys, manager: None }
     }
 
     fn carry(effects: &mut Effects<Effect>, out: &mut Vec<NetEffect>) {
@@ -56,13 +56,7 @@ impl Node for MgrNode {
         self.life += 1;
         let config = Config {
             name: "x".into(),
-            monitors: mon_session_config(
-                EntityKind::MGR,
-                "x",
-                self.monitor.clone(),
-                &self.keys,
-                mgr::SERVICES,
-            ),
+            monitors: mon_session_config(EntityKind::MGR, "x", &self.monitors, &self.keys, mgr::SERVICES),
             addrs: self.addrs(),
             metadata: metadata(),
             services: Default::default(),

@@ -7,6 +7,8 @@ mod disk;
 mod keys;
 mod mgr;
 mod mon;
+mod monitors;
+mod operator;
 mod osd;
 mod osd_mail;
 mod osd_sight;
@@ -18,6 +20,8 @@ pub use client::{ClientNode, QUIET, Shared};
 pub use keys::Keys;
 pub use mgr::MgrNode;
 pub use mon::MonNode;
+pub use monitors::{Checks, Monitors};
+pub use operator::{OpenCommand, OperatorNode};
 pub use osd::{Bounds, OsdConfig, OsdNode};
 pub use osd_store::Medium;
 pub use workload::Workload;
@@ -37,18 +41,18 @@ pub fn addrs(index: usize, life: u32) -> EntityAddrVec {
 /// The part of a node that its run provides.
 pub struct Seat {
     pub index: usize,
-    pub monitor: EntityAddrVec,
+    pub monitors: Monitors,
     pub random: Random,
     pub wall: WallClock,
     /// `None` with `auth none`.
     pub keys: Option<Rc<Keys>>,
 }
 
-/// The configuration of a session with the monitor at `monitor`.
+/// The configuration of a session with the monitors.
 pub fn mon_session_config(
     kind: EntityKind,
     id: &str,
-    monitor: EntityAddrVec,
+    monitors: &Monitors,
     keys: &Option<Rc<Keys>>,
     services: u32,
 ) -> mon_client::Config {
@@ -59,7 +63,7 @@ pub fn mon_session_config(
         services,
         rotating_keys: keys.is_some() && kind != EntityKind::CLIENT,
         hostname: "sim".into(),
-        monitors: vec![monitor],
+        monitors: monitors.addrs().to_vec(),
         timing: mon_client::Timing::default(),
     }
 }

@@ -10,7 +10,7 @@
 use super::disk::Disk;
 use super::osd_mail::{Parcel, Post};
 use super::osd_store::{Medium, OsdStore, scan_stores};
-use super::{Keys, Seat, Shared, metadata, mon_session_config, osd_sight};
+use super::{Keys, Monitors, Seat, Shared, metadata, mon_session_config, osd_sight};
 use crate::WallClock;
 use crate::check::Promise;
 use crate::check::copies::sight::{Look, PgSight};
@@ -81,7 +81,7 @@ const fn logs(max_entries: usize, batch: usize) -> LogLimits {
 pub struct OsdNode {
     config: OsdConfig,
     index: usize,
-    monitor: EntityAddrVec,
+    monitors: Monitors,
     wall: WallClock,
     keys: Option<Rc<Keys>>,
     life: u32,
@@ -118,7 +118,7 @@ struct SimulatedCore {
 
 impl OsdNode {
     pub fn new(seat: Seat, config: OsdConfig, history: Shared) -> OsdNode {
-        let Seat { index, monitor, mut random, wall, keys } = seat;
+        let Seat { index, monitors, mut random, wall, keys } = seat;
         let post = Post::new(config.cores, random.fork());
         let core = |core| {
             let store = OsdStore::empty(config.medium, CoreId(core), config.cores, &mut random);
@@ -128,7 +128,7 @@ impl OsdNode {
             cores: (0..config.cores).map(core).collect(),
             config,
             index,
-            monitor,
+            monitors,
             wall,
             keys,
             life: 0,
@@ -438,12 +438,12 @@ impl OsdNode {
 
     fn control_config(&self) -> ControlConfig {
         let (osd, addrs) = (self.config.osd, self.addrs());
-        let (id, monitor) = (osd.0.to_string(), self.monitor.clone());
+        let id = osd.0.to_string();
         ControlConfig {
             osd,
             osd_fsid: OsdNode::fsid(osd),
             cores: self.config.cores,
-            mon: mon_session_config(EntityKind::OSD, &id, monitor, &self.keys, osd::control::SERVICES),
+            mon: mon_session_config(EntityKind::OSD, &id, &self.monitors, &self.keys, osd::control::SERVICES),
             addrs: Addrs {
                 client: addrs.clone(),
                 cluster: addrs.clone(),

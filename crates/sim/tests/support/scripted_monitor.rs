@@ -8,7 +8,7 @@ use machine::net::{AuthReply, NetEffect, NetEvent};
 use machine::{ConnId, Random, Time};
 use placement::crush::edit;
 use sim::cluster::pool_name;
-use sim::nodes::Seat;
+use sim::nodes::{Seat, addrs};
 use sim::{ClusterConfig, Death, Node, PoolConfig, WallClock};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl ScriptedMonitor {
     /// A monitor with the cluster's pools and OSDs, all of them down.
     pub fn new(seat: Seat, quiet_after: Time, cluster: &ClusterConfig) -> ScriptedMonitor {
         let osds = cluster.osds;
-        let Seat { monitor: addrs, random, wall, .. } = seat;
+        let Seat { index, random, wall, .. } = seat;
         let mut crush = edit::new_map("osd");
         for osd in 0..osds {
             let at = [("host", format!("host{osd}")), ("root", "default".to_owned())];
@@ -56,7 +56,7 @@ impl ScriptedMonitor {
             edit::insert(&mut crush, osd, 0x10000, &format!("osd.{osd}"), &at, true).expect("a fresh map");
         }
         let mut monitor = ScriptedMonitor {
-            addrs,
+            addrs: addrs(index, 0),
             map: OsdMap { fsid: FSID, ..OsdMap::default() },
             increments: BTreeMap::new(),
             subscribers: BTreeMap::new(),

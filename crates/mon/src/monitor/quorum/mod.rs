@@ -20,11 +20,13 @@ mod pending;
 mod pulse;
 mod requests;
 mod role;
+mod standing;
 mod versions;
 
 pub(crate) use membership::{next_map, without_monitor};
 pub(super) use pending::Outgoing;
 pub(super) use role::Role;
+pub use standing::Standing;
 
 use super::{Effect, Monitor, Turn};
 use crate::replication::{Identity, Quorum};
