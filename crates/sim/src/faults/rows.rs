@@ -655,7 +655,7 @@ pub static ROWS: &[Row] = &[
     },
     Row {
         name: "monitor joins",
-        every: secs(60),
+        every: secs(20),
         seeds_of_8: 8,
         damages: Damage::Delay,
         draw: |random, cast| Some(Fault::Join { node: any(random, &cast.joining)? }),
