@@ -16,7 +16,7 @@ mod guard;
 pub mod hostile;
 mod membership;
 mod mirror;
-mod planted;
+pub mod planted;
 mod reads;
 mod record;
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! Rules that the library demands of its host. A test breaks one on purpose and sees its check fail.
+//! Rules of the quorum: what the library demands of its host, and what clients are promised. A test breaks one on purpose and
+//! sees its check fail. The simulator's tests do so with the feature `planted-bugs`; without it no rule is broken, at compile
+//! time.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub enum Rule {
     /// A promise leaves after the write that it rests on.
     PromiseAfterWrite,
     /// No election between the arrival of a state and its write.
@@ -24,17 +26,23 @@ pub(super) enum Rule {
     CheckMessages,
     /// A joint configuration is left.
     LeaveJoint,
+    /// A command that comes again gets the answer of the first time.
+    RepeatsAreKnown,
 }
 
-#[cfg(not(test))]
-pub(super) fn is_broken(_: Rule) -> bool {
+#[cfg(not(any(test, feature = "planted-bugs")))]
+pub(crate) const fn is_broken(_: Rule) -> bool {
     false
 }
 
 #[cfg(test)]
-pub(super) use switch::{broken, is_broken};
+pub(super) use switch::broken;
+#[cfg(any(test, feature = "planted-bugs"))]
+pub(crate) use switch::is_broken;
+#[cfg(feature = "planted-bugs")]
+pub use switch::plant;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "planted-bugs"))]
 mod switch {
     use super::Rule;
     use std::cell::Cell;
@@ -47,7 +55,14 @@ mod switch {
         BROKEN.get() == Some(rule)
     }
 
+    /// Breaks a rule in every monitor that this thread drives from now on.
+    #[cfg(feature = "planted-bugs")]
+    pub fn plant(rule: Option<Rule>) {
+        BROKEN.set(rule);
+    }
+
     /// Runs `check` with a broken rule. `None` when it panicked.
+    #[cfg(test)]
     pub fn broken<T>(rule: Rule, check: impl FnOnce() -> T) -> Option<T> {
         BROKEN.set(Some(rule));
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
