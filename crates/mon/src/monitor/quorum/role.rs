@@ -67,6 +67,10 @@ impl Monitor {
             self.start_leading(turn);
             self.take_early_requests(turn);
         }
+        // Those that came while it handed its role to another, who did not take it, or while too much waited.
+        if self.can_propose() && !self.quorum.early.is_empty() {
+            self.take_early_requests(turn);
+        }
         if leader.is_some() {
             self.send_due_requests(turn);
         }

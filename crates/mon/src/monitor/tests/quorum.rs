@@ -855,3 +855,27 @@ fn an_answer_that_was_lost_comes_although_nobody_seems_to_lead() {
     assert!(!answers.is_empty() && answers.iter().all(|(tid, result, _)| (*tid, *result) == (700, 0)));
     assert_eq!(c.leader(), Some(leader), "another one would have been asked anyway");
 }
+
+/// The heir does not hear of it. Commands wait until the leader leads on, or another one does.
+#[test]
+fn commands_wait_while_the_leader_hands_its_role_over() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let (heir, n) = ((leader + 1) % 3, (leader + 2) % 3);
+    let conns = [leader, n].map(|at| c.connect(at, "client.admin", 5000 + at as u64));
+    c.ok(n, conns[1], &set("before"));
+    c.cuts.insert((leader, heir));
+    let log = c.nodes[leader].monitor.as_mut().unwrap().replication.as_mut().unwrap();
+    log.transfer_leadership(1 + heir as u64).unwrap();
+    assert!(!c.monitor(leader).can_propose());
+    c.ask(leader, conns[0], 800, &set("here"));
+    c.ask(n, conns[1], 801, &set("there"));
+    c.deliver();
+    assert_eq!((c.answers(leader, conns[0]), c.answers(n, conns[1])), (vec![], vec![]));
+    c.cuts.clear();
+    c.pass(Duration::from_secs(3));
+    let results = |answers: Vec<(u64, i32, String)>| answers.iter().map(|a| (a.0, a.1)).collect::<Vec<_>>();
+    assert_eq!(results(c.answers(leader, conns[0])), [(800, 0)]);
+    assert_eq!(results(c.answers(n, conns[1])), [(801, 0)]);
+    c.assert_equal_states();
+}
