@@ -245,12 +245,12 @@ impl World {
 
     /// Open commands of operators, with their begin in the world's time.
     pub fn open_commands(&self) -> Vec<(NodeId, OpenCommand)> {
-        let all = self.nodes.iter().zip(&self.stations).enumerate();
-        let open = |(index, (node, station)): (usize, (&Box<dyn Node>, &Station))| {
-            let open = node.open_command()?;
-            Some((NodeId(index), OpenCommand { since: station.clock.world(open.since), ..open }))
+        let open = |index: usize| {
+            let open = self.nodes[index].open_command()?;
+            let since = self.stations[index].clock.world(open.since);
+            Some((NodeId(index), OpenCommand { since, ..open }))
         };
-        all.filter_map(open).collect()
+        (0..self.nodes.len()).filter_map(open).collect()
     }
 
     /// The monitor that an administrator may have taken out.
