@@ -172,9 +172,10 @@ impl Monitor {
         self.committed.monmap.rank_of(name)
     }
 
-    /// True while this monitor knows a leader, or did a moment ago.
+    /// True while this monitor knows a leader, or did a moment ago. One that has no state yet knows nobody's key.
     pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
         self.quorum.member != 0
+            && self.committed.monmap.epoch > 0
             && !self.quorum.is_removed
             && self.quorum.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
     }
