@@ -77,6 +77,13 @@ fn seed_with_commands_during_a_handover_holds() {
     holds_with(5, 2004);
 }
 
+/// A monitor that had lost its disk refused clients before it had the state: they lost their identities.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_clients_at_a_monitor_without_state_holds() {
+    holds_with(3, 3002);
+}
+
 /// The follower that lost an answer did not see its leader when the connection came back: an operator waited for ever.
 #[test]
 fn seed_with_an_answer_lost_to_a_reset_holds() {
