@@ -3,8 +3,8 @@
 //! - [`World`] holds the nodes, the network between them ([`network`]: whole messages, or bytes through the session
 //!   machines), each node's clock, and the event queue. A [`Node`] is a daemon or a client: its machine and its disk.
 //! - [`faults`]: the table of faults.
-//! - [`check`]: the history checker: linearizability object by object, with unknown outcomes; order of replies. The
-//!   machines' own invariants are checked after every step.
+//! - [`check`]: the history checker: linearizability object by object, with unknown outcomes; order of replies. Several
+//!   monitors agree, keep what they answered, and elect leaders. The machines' own invariants are checked after every step.
 //! - [`run`] runs one [`Config`]: a cluster, a workload, faults, and a quiet time. [`Report`] is its outcome.
 //! - [`Trace`]: the hash of all events, equal in two runs of a seed; the last events in words; and the states and
 //!   transitions that were covered. [`coverage`] lists all of them.

@@ -77,6 +77,10 @@ pub trait Node {
     fn member_on_disk(&self) -> Option<u64> {
         None
     }
+    /// True while an administrator has this command to do.
+    fn has_to_do(&self, _command: &str) -> bool {
+        false
+    }
     /// The command for whose answer an operator waits.
     fn open_command(&self) -> Option<OpenCommand> {
         None

@@ -367,7 +367,7 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
             if !advance(&mut world, at) {
                 break;
             }
-            schedule.cast.leader = leader_of(&world);
+            schedule.cast.leader = world.leading_monitor().map(|sight| sight.node);
             if let Some((row, Some(fault))) = schedule.take(quiet_after)
                 && let Some(fault) =
                     atlas.admit(fault, || world.sights(Look::Roles), || disks_of_monitors(&world))
@@ -448,15 +448,13 @@ fn play(seed: u64, config: &Config, monitor: MakeNode<'_>, others: &[MakeNode<'_
     }
 }
 
-/// The monitor that leads. Of two, one does not know yet that it does no more.
-fn leader_of(world: &World) -> Option<NodeId> {
-    let leading = world.monitor_sights().into_iter().filter(|sight| sight.standing.is_leading);
-    leading.max_by_key(|sight| sight.standing.term).map(|sight| sight.node)
-}
-
 fn disks_of_monitors(world: &World) -> MonitorDisks {
     let running = world.monitor_sights().into_iter().map(|sight| sight.standing);
-    MonitorDisks { running: running.collect(), members: world.members_on_disks() }
+    MonitorDisks {
+        running: running.collect(),
+        members: world.members_on_disks(),
+        leaving: world.leaving_monitor(),
+    }
 }
 
 /// Compares the monitors with each other, and their state with what the operators were told, at the end of a run.
@@ -466,8 +464,8 @@ fn check_monitors(world: &World, checks: &Checks, monitors: &[NodeId]) -> Result
         .into_iter()
         .filter_map(|sight| Some((sight.clone(), world.monitor(sight.node)?.state())))
         .collect();
-    let started = monitors.iter().filter(|node| world.has_started(**node)).count();
-    let newest = at_rest(&running, started)?;
+    let started: Vec<NodeId> = monitors.iter().copied().filter(|node| world.has_started(*node)).collect();
+    let newest = at_rest(&running, &started, world.leaving_monitor())?;
     for (sight, state) in &running {
         checks.agreement.borrow_mut().compare(&format!("{:?}", sight.node), state)?;
     }

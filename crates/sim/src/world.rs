@@ -14,7 +14,7 @@ use crate::clock::{Clock, WallClock};
 use crate::faults::Fault;
 use crate::network::{Arrival, BytesNetwork, Cx, EndpointConfig, MessageNetwork, Network, Station, Weather};
 use crate::node::{Death, Life, Node, NodeId};
-use crate::nodes::OpenCommand;
+use crate::nodes::{Monitors, OpenCommand};
 use crate::stream;
 use crate::trace::{Coverage, Notes, Source, Trace};
 use machine::net::{NetEffect, NetEvent};
@@ -54,6 +54,9 @@ pub struct World {
     /// The monitors of the run, and the watch over several of them.
     monitors: Vec<NodeId>,
     elections: Option<Elections>,
+    /// The monitor that an administrator takes out, and who that is.
+    leaving: Option<(NodeId, NodeId)>,
+    is_calm: bool,
     finding: Option<Finding>,
 }
 
@@ -110,6 +113,8 @@ enum Event {
     Stop(NodeId, Duration),
     /// The process runs again.
     Resume(NodeId),
+    /// The monitor joins anew, if it was taken out.
+    Rejoin(NodeId),
 }
 
 impl World {
@@ -148,6 +153,8 @@ impl World {
             watch: None,
             monitors: Vec::new(),
             elections: None,
+            leaving: None,
+            is_calm: false,
             finding: None,
         }
     }
@@ -240,9 +247,49 @@ impl World {
     pub fn open_commands(&self) -> Vec<(NodeId, OpenCommand)> {
         let open = |index: usize| {
             let open = self.nodes[index].open_command()?;
-            Some((NodeId(index), OpenCommand { since: self.stations[index].clock.world(open.since), ..open }))
+            let since = self.stations[index].clock.world(open.since);
+            Some((NodeId(index), OpenCommand { since, ..open }))
         };
         (0..self.nodes.len()).filter_map(open).collect()
+    }
+
+    /// The monitor that an administrator may have taken out.
+    pub fn leaving_monitor(&self) -> Option<NodeId> {
+        self.leaving.map(|(node, _)| node)
+    }
+
+    /// The monitor that leads. Of two, one does not know yet that it does no more.
+    pub fn leading_monitor(&self) -> Option<MonitorSight> {
+        let leading = self.monitor_sights().into_iter().filter(|sight| sight.standing.is_leading);
+        leading.max_by_key(|sight| sight.standing.term)
+    }
+
+    /// Empties the disk of a monitor that is no member any more, and starts it. If the removal was refused, nothing happens.
+    fn rejoin(&mut self, node: NodeId) {
+        const AGAIN_AFTER: Duration = Duration::from_secs(5);
+        let Some((_, admin)) = self.leaving.filter(|(leaving, _)| *leaving == node) else { return };
+        let place = self.monitors.iter().position(|monitor| *monitor == node).expect("it was removed");
+        let member = self.nodes[node.0].member_on_disk();
+        let leader = self.leading_monitor();
+        let is_member =
+            leader.map(|sight| member.is_some_and(|member| sight.standing.members.contains(member)));
+        match is_member.filter(|_| self.has_decided(place, admin)) {
+            Some(false) => {
+                self.leaving = None;
+                self.crash(node, Death::Process, Duration::from_millis(500));
+                self.nodes[node.0].lose_disk();
+            }
+            Some(true) => self.leaving = None,
+            None if self.is_calm => {}
+            None => self.put(self.now + AGAIN_AFTER, Event::Rejoin(node)),
+        }
+    }
+
+    /// No monitor is about to leave, and the administrator has no command left that would change that.
+    fn has_decided(&self, place: usize, admin: NodeId) -> bool {
+        let leader = self.leading_monitor().and_then(|sight| self.monitor(sight.node));
+        let is_leaving = leader.is_none_or(|leader| leader.state().members.is_leaving(Monitors::name(place)));
+        !is_leaving && !self.nodes[admin.0].has_to_do(&Monitors::removal(place))
     }
 
     /// Moments at which an undisturbed majority of the monitors was seen.
@@ -377,6 +424,7 @@ impl World {
             Event::Stop(node, down_for) => {
                 self.stop(node, Stop { down_for, again_after: None });
             }
+            Event::Rejoin(node) => self.rejoin(node),
             Event::Resume(node) => {
                 let Some(pause) = self.pauses.get(&node).filter(|pause| pause.until <= self.now) else {
                     return;
@@ -494,6 +542,17 @@ impl World {
                     }
                 }
             }
+            Fault::Remove { admin, node, back_after } => {
+                let Some(place) = self.monitors.iter().position(|monitor| *monitor == node) else {
+                    return false;
+                };
+                if !is_up(admin) {
+                    return false;
+                }
+                self.leaving = Some((node, admin));
+                self.with_node(admin, |node, now, _| node.command(now, Monitors::removal(place)));
+                self.put(now + back_after, Event::Rejoin(node));
+            }
             Fault::Join { node } => {
                 if self.stations[node.0].life > 0 {
                     return false;
@@ -530,6 +589,7 @@ impl World {
 
     /// Ends partitions, corrects the wall clocks, and tells every node that the last fault has struck.
     pub fn calm(&mut self) {
+        self.is_calm = true;
         self.weather.calm();
         self.stations.iter_mut().for_each(|station| station.clock.set_wall_offset(0));
         for node in (0..self.nodes.len()).map(NodeId) {

@@ -64,3 +64,30 @@ fn seed_with_a_late_word_of_a_lost_disk_holds() {
 fn seed_with_a_read_that_overtook_holds() {
     holds_for(TEN_MINUTES, 458, Medium::Disk);
 }
+
+fn holds_with(monitors: usize, seed: u64) {
+    let report = run(seed, &Config { monitors: MonitorsChoice::Begin(monitors), ..Config::new(TEN_MINUTES) });
+    assert!(report.is_clean(), "{report}");
+}
+
+/// A leader that was taken out refused the commands that came while it handed its role over.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_commands_during_a_handover_holds() {
+    holds_with(5, 2004);
+}
+
+/// A monitor that had lost its disk refused clients before it had the state: they lost their identities.
+#[test]
+#[ignore = "long: ten minutes"]
+fn seed_with_clients_at_a_monitor_without_state_holds() {
+    holds_with(3, 3002);
+}
+
+/// The follower that lost an answer did not see its leader when the connection came back: an operator waited for ever.
+#[test]
+fn seed_with_an_answer_lost_to_a_reset_holds() {
+    let config = Config { monitors: MonitorsChoice::Begin(3), ..Config::new(Duration::from_secs(120)) };
+    let report = run(0, &config);
+    assert!(report.is_clean(), "{report}");
+}

@@ -69,6 +69,7 @@ impl Elections {
             .iter()
             .filter(|sight| !sight.is_paused && self.is_undisturbed(sight.node, since))
             .map(|sight| &sight.standing)
+            .filter(|standing| !standing.is_removed)
             .collect();
         let is_majority = |voters: &[u64]| {
             let count = calm.iter().filter(|standing| voters.contains(&standing.member)).count();
@@ -122,7 +123,7 @@ mod tests {
 
     fn monitor(member: u64, is_leading: bool) -> MonitorSight {
         let members = Members { voters: vec![1, 2, 3], ..Members::default() };
-        let standing = Standing { member, is_leading, term: 5, members };
+        let standing = Standing { member, is_leading, term: 5, members, ..Standing::default() };
         MonitorSight { node: NodeId(member as usize), standing, is_paused: false }
     }
 

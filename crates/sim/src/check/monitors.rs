@@ -2,6 +2,7 @@
 
 use super::Promise;
 use super::elections::MonitorSight;
+use crate::node::NodeId;
 use machine::ConnId;
 use mon::state::State;
 use std::collections::BTreeMap;
@@ -72,30 +73,33 @@ impl Agreement {
     }
 }
 
-/// At the end of a run: one monitor leads, and all that were ever started take part and have come as far. Returns the leader's
-/// state.
+/// At the end of a run: one monitor leads, all that were ever started vote, and all have come as far. `leaving` may have been taken
+/// out. Returns the leader's state.
 pub fn at_rest<'a>(
     running: &[(MonitorSight, &'a State)],
-    started: usize,
+    started: &[NodeId],
+    leaving: Option<NodeId>,
 ) -> Result<&'a State, (Promise, String)> {
     /// Versions that may be on their way.
     const BEHIND_MAX: u64 = 64;
+    let sights: Vec<&MonitorSight> = running.iter().map(|(sight, _)| sight).collect();
     let broken = |words: String| Err((Promise::MonitorsSettle, words));
     let leading: Vec<_> = running.iter().filter(|(sight, _)| sight.standing.is_leading).collect();
     let [(leader, newest)] = leading[..] else {
-        let sights: Vec<&MonitorSight> = running.iter().map(|(sight, _)| sight).collect();
         return broken(format!("{} monitors lead: {sights:?}", leading.len()));
     };
     let members = &leader.standing.members;
-    let is_voter = |(sight, _): &(MonitorSight, &State)| members.voters.contains(&sight.standing.member);
-    let all_vote =
-        running.len() == started && members.voters.len() == started && running.iter().all(is_voter);
-    if !all_vote || !members.learners.is_empty() || newest.monmap.ranks.len() != started {
+    let (voting, others): (Vec<_>, Vec<_>) =
+        running.iter().partition(|(sight, _)| members.voters.contains(&sight.standing.member));
+    let are_out = others.iter().all(|(sight, _)| Some(sight.node) == leaving);
+    let all_vote = running.len() == started.len() && are_out && members.voters.len() == voting.len();
+    if !all_vote || !members.learners.is_empty() || newest.monmap.ranks.len() != voting.len() {
         let ranks = &newest.monmap.ranks;
-        let sights: Vec<&MonitorSight> = running.iter().map(|(sight, _)| sight).collect();
-        return broken(format!("of {started} monitors {ranks:?} are in the map, and these run: {sights:?}"));
+        return broken(format!(
+            "{started:?} were started, {ranks:?} are in the map, and these run: {sights:?}"
+        ));
     }
-    match running.iter().find(|(_, state)| state.version + BEHIND_MAX < newest.version) {
+    match voting.iter().find(|(_, state)| state.version + BEHIND_MAX < newest.version) {
         Some((sight, state)) => {
             broken(format!("{sight:?} has version {}, the leader {}", state.version, newest.version))
         }

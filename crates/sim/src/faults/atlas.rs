@@ -39,15 +39,31 @@ pub struct MonitorDisks {
     pub running: Vec<Standing>,
     /// The member to whom each disk belongs.
     pub members: BTreeMap<NodeId, u64>,
+    /// The monitor that an administrator is taking out. That may happen or be refused.
+    pub leaving: Option<NodeId>,
 }
 
 impl MonitorDisks {
     /// A majority of the voters have their disks without this one. So every entry that holds is on one of them, and they can
     /// elect a leader that has it.
     fn may_lose(&self, node: NodeId) -> bool {
-        let is_left = |voter: &&u64| self.members.iter().any(|(other, id)| *other != node && id == *voter);
-        let keeps_majority =
-            |voters: &[u64]| voters.is_empty() || 2 * voters.iter().filter(is_left).count() > voters.len();
+        let keeps_majority = |removed| self.keeps_majority(Some(node), removed);
+        self.leaving != Some(node) && keeps_majority(None) && keeps_majority(self.leaving)
+    }
+
+    /// The same without this monitor.
+    fn may_remove(&self, node: NodeId) -> bool {
+        self.leaving.is_none() && self.members.contains_key(&node) && self.keeps_majority(None, Some(node))
+    }
+
+    fn keeps_majority(&self, lost: Option<NodeId>, removed: Option<NodeId>) -> bool {
+        let removed = removed.and_then(|node| self.members.get(&node));
+        let is_left =
+            |voter: &&u64| self.members.iter().any(|(node, id)| Some(*node) != lost && id == *voter);
+        let keeps_majority = |voters: &[u64]| {
+            let voters: Vec<u64> = voters.iter().copied().filter(|voter| Some(voter) != removed).collect();
+            voters.is_empty() || 2 * voters.iter().filter(is_left).count() > voters.len()
+        };
         let is_led = self.running.iter().any(|standing| standing.is_leading);
         let most_run = 2 * self.running.len() > self.members.len();
         let known = self.running.iter().map(|standing| &standing.members);
@@ -78,6 +94,7 @@ impl Atlas {
     ) -> Option<Fault> {
         let is_permitted = match fault {
             Fault::LoseDisk { node, .. } if self.monitors.contains(&node) => disks().may_lose(node),
+            Fault::Remove { node, .. } => disks().may_remove(node),
             Fault::LoseDisk { node, .. } | Fault::Kill { node } => {
                 self.may_lose_data || self.may_lose(&[node], &sights())
             }
@@ -208,6 +225,7 @@ mod tests {
         let disks = |voters: &[u64], members: &[(usize, u64)]| MonitorDisks {
             running: vec![standing(true, voters), standing(false, voters)],
             members: members.iter().map(|(node, id)| (NodeId(*node), *id)).collect(),
+            leaving: None,
         };
         let all = [(0, 1), (1, 2), (2, 5)];
         assert!(disks(&[1, 2, 5], &all).may_lose(NodeId(2)));
@@ -217,6 +235,11 @@ mod tests {
         );
         assert!(disks(&[1, 2, 3], &all).may_lose(NodeId(2)), "it may lose it again");
         assert!(!disks(&[1, 2], &all[..2]).may_lose(NodeId(1)), "one of two");
+        assert!(disks(&[1, 2, 5], &all).may_remove(NodeId(1)));
+        assert!(!disks(&[1, 2, 3], &all).may_remove(NodeId(1)), "the third has lost its disk");
+        let leaving = MonitorDisks { leaving: Some(NodeId(1)), ..disks(&[1, 2, 5], &all) };
+        assert!(!leaving.may_lose(NodeId(2)), "one of the two that will be left");
+        assert!(!leaving.may_remove(NodeId(2)), "one at a time");
         assert!(!disks(&[1, 2, 3, 5], &all).may_lose(NodeId(2)), "the old number still counts");
         let five = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
         assert!(!disks(&[1, 2, 3, 4, 5], &five).may_lose(NodeId(4)), "few of them run");

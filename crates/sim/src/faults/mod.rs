@@ -65,6 +65,9 @@ pub enum Fault {
     Chain { order: Order, lasts: Duration },
     /// A monitor starts for the first time, with an empty disk.
     Join { node: NodeId },
+    /// An administrator takes a monitor out of the cluster. Once that has happened, at the earliest after `back_after`, the
+    /// monitor joins anew with an empty disk.
+    Remove { admin: NodeId, node: NodeId, back_after: Duration },
     /// Transit takes up to `delay_max`, drawn per connection: messages of different connections overtake each other.
     SlowNetwork { delay_max: Duration, slow_for: Duration },
     /// The process is stopped (SIGSTOP) after `after_steps` steps. Its clocks go on.
@@ -104,6 +107,7 @@ impl Fault {
             | Fault::FailReads { .. }
             | Fault::FillDisk { .. }
             | Fault::Join { .. }
+            | Fault::Remove { .. }
             | Fault::ClockRate { .. }
             | Fault::WallJump { .. }
             | Fault::Command { .. } => None,

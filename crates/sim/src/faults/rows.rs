@@ -643,8 +643,19 @@ pub static ROWS: &[Row] = &[
         },
     },
     Row {
+        name: "monitor removed",
+        every: secs(100),
+        seeds_of_8: 4,
+        damages: Damage::MonitorDisk,
+        draw: |random, cast| {
+            let node = *shuffled_monitors(random, cast)?.first()?;
+            let back_after = up_to_ms(random, 40_000);
+            Some(Fault::Remove { admin: any(random, &cast.admins)?, node, back_after })
+        },
+    },
+    Row {
         name: "monitor joins",
-        every: secs(60),
+        every: secs(20),
         seeds_of_8: 8,
         damages: Damage::Delay,
         draw: |random, cast| Some(Fault::Join { node: any(random, &cast.joining)? }),

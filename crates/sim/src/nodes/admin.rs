@@ -207,6 +207,10 @@ impl Node for AdminNode {
         }
     }
 
+    fn has_to_do(&self, command: &str) -> bool {
+        self.todo.iter().any(|other| other == command)
+    }
+
     fn calm(&mut self, _now: Time) {
         if self.is_ready {
             self.tidy();

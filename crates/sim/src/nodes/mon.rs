@@ -53,7 +53,7 @@ impl MonNode {
             };
             let mut shared = monitors.genesis.clone();
             let random = shared.as_mut().unwrap_or(&mut random);
-            disk.apply(genesis.write(monitors.name_of(place), wall.at(Time::ZERO), random));
+            disk.apply(genesis.write(Monitors::name(place), wall.at(Time::ZERO), random));
         }
         MonNode {
             place,
@@ -72,7 +72,7 @@ impl MonNode {
     }
 
     fn id(&self) -> &'static str {
-        self.monitors.name_of(self.place)
+        Monitors::name(self.place)
     }
 
     fn layers(&self) -> Layers {

@@ -74,8 +74,14 @@ impl Monitors {
         self.addrs.iter().position(|addrs| addrs == own).expect("a monitor of the run")
     }
 
-    pub(super) fn name_of(&self, place: usize) -> &'static str {
+    /// The name of the monitor with this place.
+    pub(crate) fn name(place: usize) -> &'static str {
         NAMES[place]
+    }
+
+    /// The command that takes a monitor out of the cluster.
+    pub(crate) fn removal(place: usize) -> String {
+        format!(r#"{{"prefix":"mon rm","name":"{}"}}"#, NAMES[place])
     }
 
     /// A founder's disk is made with the cluster; the others begin with an empty one.

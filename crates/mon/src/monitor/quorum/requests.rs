@@ -78,7 +78,7 @@ impl Monitor {
         let Some(leader) = self.quorum.role.leader() else { return };
         let (member, term) = (self.quorum.member, self.quorum.role.term);
         if leader == member {
-            if !self.is_leading() {
+            if !self.can_propose() {
                 return;
             }
             for (serial, conn, message) in self.quorum.outbox.due(leader, term) {
@@ -140,7 +140,9 @@ impl Monitor {
 
     /// At the leader: a request that another monitor passes on.
     pub(super) fn on_forward(&mut self, turn: &mut Turn<'_>, request: EarlyRequest) {
-        if !self.is_leading() {
+        // What says how things are now waits for nothing.
+        let must_wait = request.serial != 0 && (!self.can_propose() || !self.quorum.early.is_empty());
+        if must_wait || !self.is_leading() {
             // Where we do not lead, its sender will see who does, and send it there.
             if self.quorum.role.leader() == Some(self.quorum.member) && self.quorum.early.len() < EARLY_MAX {
                 self.quorum.early.push(request);

@@ -67,6 +67,10 @@ impl Monitor {
             self.start_leading(turn);
             self.take_early_requests(turn);
         }
+        // Those that came while it handed its role to another, who did not take it, or while too much waited.
+        if self.can_propose() && !self.quorum.early.is_empty() {
+            self.take_early_requests(turn);
+        }
         if leader.is_some() {
             self.send_due_requests(turn);
         }
@@ -168,9 +172,10 @@ impl Monitor {
         self.committed.monmap.rank_of(name)
     }
 
-    /// True while this monitor knows a leader, or did a moment ago.
+    /// True while this monitor knows a leader, or did a moment ago. One that has no state yet knows nobody's key.
     pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
         self.quorum.member != 0
+            && self.committed.monmap.epoch > 0
             && !self.quorum.is_removed
             && self.quorum.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
     }

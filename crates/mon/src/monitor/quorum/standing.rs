@@ -11,6 +11,8 @@ pub struct Standing {
     /// It may propose: it was elected, and has applied everything before its term.
     pub is_leading: bool,
     pub term: u64,
+    /// It knows that it was taken out of the cluster.
+    pub is_removed: bool,
     /// The members of the log, as of the last entry that it has applied.
     pub members: Members,
 }
@@ -20,6 +22,7 @@ impl Monitor {
         Standing {
             member: self.quorum.member,
             is_leading: self.is_leading(),
+            is_removed: self.quorum.is_removed,
             term: self.replication.as_ref().map_or(0, |log| log.status().term),
             members: self.replication.as_ref().map(|log| log.members().clone()).unwrap_or_default(),
         }

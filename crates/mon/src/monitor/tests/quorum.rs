@@ -855,3 +855,64 @@ fn an_answer_that_was_lost_comes_although_nobody_seems_to_lead() {
     assert!(!answers.is_empty() && answers.iter().all(|(tid, result, _)| (*tid, *result) == (700, 0)));
     assert_eq!(c.leader(), Some(leader), "another one would have been asked anyway");
 }
+
+/// The heir does not hear of it. Commands wait until the leader leads on, or another one does.
+#[test]
+fn commands_wait_while_the_leader_hands_its_role_over() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let (heir, n) = ((leader + 1) % 3, (leader + 2) % 3);
+    let conns = [leader, n].map(|at| c.connect(at, "client.admin", 5000 + at as u64));
+    c.ok(n, conns[1], &set("before"));
+    c.cuts.insert((leader, heir));
+    let log = c.nodes[leader].monitor.as_mut().unwrap().replication.as_mut().unwrap();
+    log.transfer_leadership(1 + heir as u64).unwrap();
+    assert!(!c.monitor(leader).can_propose());
+    c.ask(leader, conns[0], 800, &set("here"));
+    c.ask(n, conns[1], 801, &set("there"));
+    c.deliver();
+    assert_eq!((c.answers(leader, conns[0]), c.answers(n, conns[1])), (vec![], vec![]));
+    c.cuts.clear();
+    c.pass(Duration::from_secs(3));
+    let results = |answers: Vec<(u64, i32, String)>| answers.iter().map(|a| (a.0, a.1)).collect::<Vec<_>>();
+    assert_eq!(results(c.answers(leader, conns[0])), [(800, 0)]);
+    assert_eq!(results(c.answers(n, conns[1])), [(801, 0)]);
+    c.assert_equal_states();
+}
+
+/// It has its number and no state, so it knows nobody's key: a client that it refused would give up its ticket, and its id.
+#[test]
+fn a_monitor_that_joins_judges_nobody_before_it_has_the_state() {
+    let mut c = Cluster::new(1, 2);
+    c.wait_leader();
+    c.start(1);
+    while c.monitor(1).quorum.member == 0 {
+        c.now = c.now + STEP;
+        let wall = c.wall();
+        (0..2).for_each(|n| c.step(n, Input::Deadline { wall }));
+        for _ in 0..1000 {
+            if c.monitor(1).quorum.member != 0 {
+                break;
+            } else if let Some((n, event)) = c.mail.pop_front() {
+                c.step(n, Input::Net(event));
+            } else if let Some((tag, write)) = c.nodes[0].writes.pop_front() {
+                c.nodes[0].disk.apply(write);
+                c.step(0, Input::Written(tag));
+            }
+        }
+    }
+    assert_eq!(c.monitor(1).state().monmap.epoch, 0);
+    let conn = ConnId::accepted(77);
+    let request = machine::net::AuthRequest {
+        method: wire::cephx::METHOD_CEPHX,
+        first: true,
+        payload: Bytes::new(),
+        peer_kind: EntityKind::CLIENT,
+        peer_addr: addr(7000).0[0],
+        mode: 2,
+    };
+    c.step(1, Input::Net(NetEvent::Auth { conn, request: request.into() }));
+    assert!(c.nodes[1].closed.contains(&conn), "it finds another one, and comes back later");
+    c.pass(Duration::from_secs(8));
+    assert!(c.monitor(1).is_in_quorum(c.now));
+}
