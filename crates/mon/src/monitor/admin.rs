@@ -68,6 +68,7 @@ impl Monitor {
                     &name,
                     &nobody,
                     features::SUPPORTED,
+                    true,
                     "",
                     None,
                 )

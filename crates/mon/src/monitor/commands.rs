@@ -121,8 +121,8 @@ impl Monitor {
         signature::check(command.signature, &args).map_err(Answer::invalid)?;
         let caller = session.name().clone();
         let addrs = session.peer.addrs.clone();
-        let features = session.peer.features;
-        self.execute(turn, command, &args, input, &caller, &addrs, features, text, id)
+        let (features, secure) = (session.peer.features, session.peer.secure);
+        self.execute(turn, command, &args, input, &caller, &addrs, features, secure, text, id)
     }
 
     pub(super) fn execute(
@@ -134,6 +134,7 @@ impl Monitor {
         caller: &AuthName,
         addrs: &EntityAddrVec,
         features: codec::Features,
+        secure: bool,
         text: &str,
         id: Option<(CommandId, u64)>,
     ) -> Result<Answer, Answer> {
@@ -153,6 +154,7 @@ impl Monitor {
             caller,
             caller_addrs: addrs,
             caller_features: features,
+            caller_is_secure: secure,
             now,
             random: &mut random,
             options: &self.options,
