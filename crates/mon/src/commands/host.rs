@@ -126,6 +126,8 @@ struct Use {
     unclean: i64,
     /// PGs that are mapped to the OSDs, counted for each OSD.
     mapped: i64,
+    /// A manager is active. Without one the report may be an old one.
+    is_known: bool,
 }
 
 impl Use {
@@ -142,12 +144,17 @@ impl Use {
         let mapped = counts.map(|count| i64::from(count.acting) + i64::from(count.up_not_acting)).sum();
         // PGs of a pool that was just removed are still reported.
         let unclean = (digest.num_pg.max(total) - clean).max(0);
-        Use { total, unclean, mapped }
+        Use { total, unclean, mapped, is_known: ctx.state.mgrmap.available }
     }
 
     /// Reasons why removing the OSDs could lose data; none if there are none.
     fn dangers(&self) -> Vec<String> {
         let mut why = Vec::new();
+        if !self.is_known {
+            why.push(
+                "no manager is active, so that nobody knows which placement groups are where".to_owned(),
+            );
+        }
         if self.mapped > 0 {
             why.push(format!("{} placement groups are on its OSDs", self.mapped));
         }

@@ -24,7 +24,7 @@ const EXPIRES_S_DEFAULT: i64 = 24 * 3600;
 /// A person reads it aloud: no letters and digits that look alike.
 const ID_LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const ID_LEN: usize = 5;
-/// What the holder of the token's key may do at a monitor.
+/// Capability of a token's key at a monitor.
 const CAPS: &str = "profile shoal-join";
 
 fn new_id(ctx: &mut Ctx<'_>) -> String {

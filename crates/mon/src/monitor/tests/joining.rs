@@ -247,6 +247,7 @@ fn host_with_needed_data_stays() {
     j.f.ok(j.admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":4}"#);
     let (errno, status) = j.f.says(own, remove);
     assert!(errno == 16 && status.contains("4 of 4 placement groups are not clean"), "{status}");
+    assert!(status.contains("no manager is active"), "{status}");
 
     let mgr = j.f.connect("mgr.x", 6900);
     j.f.send(mgr, super::senders::beacon(true));
