@@ -68,7 +68,7 @@ fn create(ctx: &mut Ctx<'_>) -> Outcome {
     .to_string();
     let shown = ctx.show(
         || object! { "id" => id.as_str(), "expires" => stamp(expires), "token" => text.as_str() },
-        || format!("{text}\n"),
+        || text.clone(),
     );
     ctx.changes.push(Change::AuthSet { name: entity_of(&id), entity: AuthEntity::new(key, caps) });
     ctx.changes.push(Change::JoinToken { id, token: Some(token) });

@@ -84,13 +84,12 @@ fn data_line(status: &Value) -> String {
         .map(|state| format!("{} {}", state["count"], state["state_name"].as_str().unwrap_or_default()))
         .collect();
     let pgs = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-    format!(
-        "{} pools, {} PGs{pgs}; {:.1} of {:.1} GiB used",
-        status["pgmap"]["num_pools"].as_u64().unwrap_or(0),
-        status["pgmap"]["num_pgs"].as_u64().unwrap_or(0),
-        gib("bytes_used"),
-        gib("bytes_total")
-    )
+    let space = match gib("bytes_total") {
+        0.0 => "no space reported yet".to_owned(),
+        total => format!("{:.1} of {total:.1} GiB used", gib("bytes_used")),
+    };
+    let count = |key: &str| status["pgmap"][key].as_u64().unwrap_or(0);
+    format!("{} pools, {} PGs{pgs}; {space}", count("num_pools"), count("num_pgs"))
 }
 
 #[cfg(test)]

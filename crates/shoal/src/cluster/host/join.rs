@@ -184,6 +184,10 @@ pub fn begin(
     record: &mut HostRecord,
     patience: Duration,
 ) -> anyhow::Result<()> {
+    // An OSD that starts asks the monitors for its options, and after a reboot of all hosts this one's may be among the first.
+    let (osds, monitors_here): (Vec<String>, Vec<String>) =
+        record.daemons().into_iter().partition(|name| name.starts_with("osd."));
+    supervise::start(cluster, record, &monitors_here, patience)?;
     for osd in &record.osds {
         let Some(id) = osd.id else { continue };
         let daemon = cluster.daemon(&format!("osd.{id}"));
@@ -191,7 +195,7 @@ pub fn begin(
             make_store(cluster, &daemon.name, osd)?;
         }
     }
-    supervise::start(cluster, record, &record.daemons(), patience)?;
+    supervise::start(cluster, record, &osds, patience)?;
     if record.stage == Stage::Leaving {
         // Its OSDs are out.
         return Ok(());

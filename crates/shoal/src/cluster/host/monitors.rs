@@ -8,18 +8,34 @@ use super::files;
 use super::record::{HostRecord, Stage};
 use crate::cluster::ask::Asker;
 use crate::cluster::layout::Cluster;
+use crate::daemon::data_dir::DataDir;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 const FIRST_AFTER: Duration = Duration::from_secs(20);
 const EVERY: Duration = Duration::from_secs(600);
 
-/// Writes the monitors of the newest map into the directory's `ceph.conf`. True if it named others.
+/// Writes the monitors of the newest map into the `ceph.conf` of a directory whose lock the caller holds. True if it named others.
 pub fn refresh(dir: &Path, record: &HostRecord) -> anyhow::Result<bool> {
+    files::set_monitors(dir, &newest(dir, record)?)
+}
+
+fn newest(dir: &Path, record: &HostRecord) -> anyhow::Result<Vec<SocketAddr>> {
     let mut asker = Asker::new(&files::own_access(dir, record)?)?;
     asker.json(&json!({ "prefix": "mon dump" }))?;
-    files::set_monitors(dir, &asker.monitors())
+    Ok(asker.monitors())
+}
+
+/// The same beside other daemons and `shoal` itself. The monitors are asked without the lock, since they may be slow.
+fn refresh_beside_others(dir: &Path) -> anyhow::Result<bool> {
+    let Some(record) = HostRecord::load(dir)?.filter(|record| record.stage == Stage::Joined) else {
+        return Ok(false);
+    };
+    let monitors = newest(dir, &record)?;
+    let _lock = DataDir::open(dir)?;
+    files::set_monitors(dir, &monitors)
 }
 
 /// Number of monitors that the directory's `ceph.conf` names.
@@ -44,13 +60,10 @@ pub fn keep(conf: &Path) {
     let started = thread.spawn(move || {
         std::thread::sleep(FIRST_AFTER);
         loop {
-            match HostRecord::load(&dir) {
-                Ok(Some(record)) if record.stage == Stage::Joined => match refresh(&dir, &record) {
-                    Ok(true) => tracing::info!("mon host of {} names the newest monitors now", dir.display()),
-                    Ok(false) => {}
-                    Err(error) => tracing::debug!("mon host was not compared with the monitors: {error:#}"),
-                },
-                _ => {}
+            match refresh_beside_others(&dir) {
+                Ok(true) => tracing::info!("mon host of {} names the newest monitors now", dir.display()),
+                Ok(false) => {}
+                Err(error) => tracing::debug!("mon host was not compared with the monitors: {error:#}"),
             }
             std::thread::sleep(EVERY);
         }

@@ -39,11 +39,13 @@ pub fn start(
     match record.supervisor {
         Supervisor::None => start_all(cluster, &daemons, patience),
         Supervisor::Systemd => {
-            write_units(&cluster.dir, &std::env::current_exe()?, Path::new(UNIT_DIR))?;
+            write_units(&cluster.dir, &record.name, &std::env::current_exe()?, Path::new(UNIT_DIR))?;
             systemctl(&["daemon-reload"])?;
             systemctl(&["enable", TARGET])?;
             for daemon in &daemons {
                 systemctl(&["enable", "--now", &unit_of(&daemon.name)])?;
+            }
+            for daemon in &daemons {
                 wait_until_up(daemon, patience)?;
                 println!("{:<8} runs ({})", daemon.name, unit_of(&daemon.name));
             }
@@ -75,7 +77,7 @@ pub fn remove_units(record: &HostRecord) -> anyhow::Result<()> {
         return Ok(());
     }
     systemctl(&["disable", TARGET])?;
-    for (name, _) in units(Path::new(""), Path::new("")) {
+    for (name, _) in units(Path::new(""), "", Path::new("")) {
         let path = Path::new(UNIT_DIR).join(name);
         if path.exists() {
             std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -132,15 +134,17 @@ fn unit_of(daemon: &str) -> String {
     format!("shoal-{kind}@{id}.service")
 }
 
-/// Names and texts of the units: a template for each kind of daemon, and a target that starts them together.
-fn units(dir: &Path, program: &Path) -> Vec<(&'static str, String)> {
+/// Names and texts of the units: a template for each kind of daemon, and a target that starts them together. The OSDs of `host` stop
+/// before its monitor, so that they can tell it.
+fn units(dir: &Path, host: &str, program: &Path) -> Vec<(&'static str, String)> {
     let conf = conf_path(dir);
-    let template = |kind: &str, title: &str| {
+    let after_monitor = format!(" shoal-mon@{host}.service");
+    let template = |kind: &str, title: &str, after: &str| {
         format!(
             "[Unit]\n\
              Description=shoal {title} %i\n\
              Wants=network-online.target time-sync.target\n\
-             After=network-online.target time-sync.target local-fs.target\n\
+             After=network-online.target time-sync.target local-fs.target{after}\n\
              PartOf={TARGET}\n\
              \n\
              [Service]\n\
@@ -160,8 +164,8 @@ fn units(dir: &Path, program: &Path) -> Vec<(&'static str, String)> {
     };
     let target = "[Unit]\nDescription=shoal daemons of this host\n\n[Install]\nWantedBy=multi-user.target\n";
     vec![
-        ("shoal-mon@.service", template("mon", "monitor")),
-        ("shoal-osd@.service", template("osd", "OSD")),
+        ("shoal-mon@.service", template("mon", "monitor", "")),
+        ("shoal-osd@.service", template("osd", "OSD", &after_monitor)),
         (TARGET, target.to_owned()),
     ]
 }
@@ -172,9 +176,9 @@ fn quoted(path: &Path) -> String {
 }
 
 /// Writes the units unless those of another directory are there.
-fn write_units(dir: &Path, program: &Path, unit_dir: &Path) -> anyhow::Result<()> {
+fn write_units(dir: &Path, host: &str, program: &Path, unit_dir: &Path) -> anyhow::Result<()> {
     let own = quoted(&conf_path(dir));
-    for (name, text) in units(dir, program) {
+    for (name, text) in units(dir, host, program) {
         let path: PathBuf = unit_dir.join(name);
         let there = std::fs::read_to_string(&path).unwrap_or_default();
         ensure!(
@@ -208,15 +212,17 @@ mod tests {
     fn units_name_program_and_configuration() {
         let dir = std::env::temp_dir().join(format!("shoal-units-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        write_units(Path::new("/var/lib/shoal"), Path::new("/opt/50%/shoal"), &dir).unwrap();
+        write_units(Path::new("/var/lib/shoal"), "h1", Path::new("/opt/50%/shoal"), &dir).unwrap();
         let osd = std::fs::read_to_string(dir.join("shoal-osd@.service")).unwrap();
         assert!(
             osd.contains("ExecStart=\"/opt/50%%/shoal\" osd --conf \"/var/lib/shoal/ceph.conf\" --id %i\n"),
             "{osd}"
         );
         assert!(!osd.contains("key"), "no secret is on a command line: {osd}");
-        write_units(Path::new("/var/lib/shoal"), Path::new("/usr/bin/shoal"), &dir).unwrap();
-        let refusal = write_units(Path::new("/srv/other"), Path::new("/usr/bin/shoal"), &dir).unwrap_err();
+        assert!(osd.contains("local-fs.target shoal-mon@h1.service\n"), "{osd}");
+        write_units(Path::new("/var/lib/shoal"), "h1", Path::new("/usr/bin/shoal"), &dir).unwrap();
+        let refusal =
+            write_units(Path::new("/srv/other"), "h1", Path::new("/usr/bin/shoal"), &dir).unwrap_err();
         assert!(refusal.to_string().contains("another directory"), "{refusal}");
         assert_eq!(unit_of("osd.3"), "shoal-osd@3.service");
         std::fs::remove_dir_all(&dir).unwrap();
