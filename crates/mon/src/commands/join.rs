@@ -101,19 +101,25 @@ fn join(ctx: &mut Ctx<'_>) -> Outcome {
         );
         return Err(Answer::error(EPERM, text));
     }
-    let has_monitor = wants_monitor(ctx, &wish, &token_id, &token)?;
-    let ids = add_osds(ctx, &wish)?;
+    let has_monitor = wants_monitor(ctx, &wish, is_known, &token_id, &token)?;
+    let osds = add_osds(ctx, &wish)?;
 
     let mut keys = BTreeMap::new();
-    for osd in &ids {
+    for (osd, is_new) in &osds {
         let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
-        give_key(ctx, &mut keys, AuthName::new(EntityKind::OSD, osd.to_string()), &caps);
+        let name = AuthName::new(EntityKind::OSD, osd.to_string());
+        give_key(ctx, &mut keys, name, &caps, *is_new);
     }
-    let own = AuthName::new(EntityKind::CLIENT, format!("host-{}", wish.name));
-    give_key(ctx, &mut keys, own, &[("mgr", "allow r"), ("mon", "profile shoal-host")]);
+    give_key(
+        ctx,
+        &mut keys,
+        own_entity(&wish.name),
+        &[("mgr", "allow r"), ("mon", "profile shoal-host")],
+        !is_known,
+    );
     if has_monitor {
         let caps = [("mds", "allow *"), ("mon", "profile mgr"), ("osd", "allow *")];
-        give_key(ctx, &mut keys, AuthName::new(EntityKind::MGR, wish.name.clone()), &caps);
+        give_key(ctx, &mut keys, AuthName::new(EntityKind::MGR, wish.name.clone()), &caps, false);
         // The key of the monitors opens everything: with it, the administrator's adds convenience and no power.
         for name in [AuthName::new(EntityKind::MON, ""), AuthName::new(EntityKind::CLIENT, "admin")] {
             if let Some(entity) = ctx.state.auth.entities.get(&name) {
@@ -136,7 +142,13 @@ fn join(ctx: &mut Ctx<'_>) -> Outcome {
         let token = token.after_use(&wish.name, ctx.now);
         ctx.changes.push(Change::JoinToken { id: token_id, token: Some(token) });
     }
+    let ids: Vec<i32> = osds.into_iter().map(|(osd, _)| osd).collect();
     Ok(answer(ctx, &wish, has_monitor, &ids, &keys))
+}
+
+/// The key that a host has for itself.
+fn own_entity(host: &str) -> AuthName {
+    AuthName::new(EntityKind::CLIENT, format!("host-{host}"))
 }
 
 fn answer(
@@ -214,6 +226,11 @@ fn check_name(ctx: &Ctx<'_>, wish: &Wish) -> Result<bool, Answer> {
         }
         None => {}
     }
+    // Its key is somebody's, and may open more than a host's.
+    if state.auth.entities.contains_key(&own_entity(name)) {
+        let text = format!("{} is there already: choose another name with --name", own_entity(name));
+        return Err(Answer::error(EEXIST, text));
+    }
     let crush = &state.osdmap().crush;
     if let Some(item) = edit::item_id(crush, name) {
         let is_host = edit::type_id(crush, "host") == Some(crate::crush::kind_of(crush, item));
@@ -233,13 +250,25 @@ fn check_name(ctx: &Ctx<'_>, wish: &Wish) -> Result<bool, Answer> {
     Ok(false)
 }
 
-/// The host is to have a monitor. It has its name.
-fn wants_monitor(ctx: &Ctx<'_>, wish: &Wish, token_id: &str, token: &Token) -> Result<bool, Answer> {
+/// The host is to have a monitor. It has its name. Whoever gets one gets all keys, so the token must allow it, or the host has one.
+fn wants_monitor(
+    ctx: &Ctx<'_>,
+    wish: &Wish,
+    is_known: bool,
+    token_id: &str,
+    token: &Token,
+) -> Result<bool, Answer> {
     let state = ctx.state;
-    if state.monmap.mons.contains_key(&wish.name)
-        || state.joining.hosts.get(&wish.name).is_some_and(|host| host.monitor)
-    {
+    if is_known && state.joining.hosts.get(&wish.name).is_some_and(|host| host.monitor) {
         return Ok(true);
+    }
+    if state.monmap.mons.contains_key(&wish.name) {
+        let text = format!(
+            "the monitor {} is of the cluster, and the token {token_id} is for hosts without one: choose another name with \
+             --name, or make another token: shoal token create --mons",
+            wish.name
+        );
+        return if token.mons { Ok(true) } else { Err(Answer::error(EPERM, text)) };
     }
     let is_on_its_way =
         |(name, host): &(&String, &Host)| host.monitor && !state.monmap.mons.contains_key(*name);
@@ -260,8 +289,9 @@ fn wants_monitor(ctx: &Ctx<'_>, wish: &Wish, token_id: &str, token: &Token) -> R
     }
 }
 
-/// Makes the host's OSDs that are new, and puts them below its bucket. Returns the numbers of all that were asked for.
-fn add_osds(ctx: &mut Ctx<'_>, wish: &Wish) -> Result<Vec<i32>, Answer> {
+/// Makes the host's OSDs that are new, and puts them below its bucket. Returns the numbers of all that were asked for; true: it is
+/// new.
+fn add_osds(ctx: &mut Ctx<'_>, wish: &Wish) -> Result<Vec<(i32, bool)>, Answer> {
     let map = ctx.state.osdmap();
     let mut crush = (*map.crush).clone();
     let mut step = step_after(map, ctx.now);
@@ -269,13 +299,13 @@ fn add_osds(ctx: &mut Ctx<'_>, wish: &Wish) -> Result<Vec<i32>, Answer> {
         [("host", wish.name.as_str()), ("root", ROOT)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     let refused = |error: edit::EditError| Answer::error(error.errno(), error.message);
     place_host(&mut crush, &wish.name).map_err(refused)?;
-    let mut ids: Vec<i32> = Vec::new();
+    let mut ids: Vec<(i32, bool)> = Vec::new();
     for osd in &wish.osds {
         let (id, is_new) = match map.osd_ids().find(|&id| map.osds[id as usize].uuid == osd.uuid) {
             Some(id) => (id, false),
             None => (free_id(map, &ids), true),
         };
-        ids.push(id);
+        ids.push((id, is_new));
         if !is_new {
             if edit::is_at(&crush, id, &place).is_none() {
                 let text = format!("osd.{id} of {} is in another place of the CRUSH map", osd.uuid);
@@ -292,7 +322,7 @@ fn add_osds(ctx: &mut Ctx<'_>, wish: &Wish) -> Result<Vec<i32>, Answer> {
         edit::create_or_move(&mut crush, id, weight, &format!("osd.{id}"), &place, true).map_err(refused)?;
         edit::set_device_class(&mut crush, id, &osd.class).map_err(refused)?;
     }
-    if let Some(last) = ids.iter().max().filter(|last| **last >= map.max_osd()) {
+    if let Some(last) = ids.iter().map(|(id, _)| *id).max().filter(|last| *last >= map.max_osd()) {
         step.new_max_osd = Some(last + 1);
     }
     if crush != *map.crush {
@@ -306,8 +336,10 @@ fn add_osds(ctx: &mut Ctx<'_>, wish: &Wish) -> Result<Vec<i32>, Answer> {
 }
 
 /// The lowest number that no OSD has.
-fn free_id(map: &OsdMap, taken: &[i32]) -> i32 {
-    (0..).find(|id| !map.exists(*id) && !taken.contains(id)).expect("numbers do not run out")
+fn free_id(map: &OsdMap, taken: &[(i32, bool)]) -> i32 {
+    (0..)
+        .find(|id| !map.exists(*id) && taken.iter().all(|(other, _)| other != id))
+        .expect("numbers do not run out")
 }
 
 /// The host's bucket below the root, without OSDs if it is new.
@@ -320,14 +352,15 @@ fn place_host(crush: &mut CrushMap, name: &str) -> Result<(), edit::EditError> {
     edit::move_bucket(crush, id, &[("root".to_owned(), ROOT.to_owned())].into())
 }
 
-/// The entity's key goes to the host; an entity that is new gets one.
+/// The entity's key goes to the host. One that is new, or that is a new daemon's, gets a key that nobody has had.
 fn give_key(
     ctx: &mut Ctx<'_>,
     keys: &mut BTreeMap<String, AuthEntity>,
     name: AuthName,
     caps: &[(&str, &str)],
+    is_new: bool,
 ) {
-    let known = ctx.state.auth.entities.get(&name).cloned();
+    let known = ctx.state.auth.entities.get(&name).filter(|_| !is_new).cloned();
     let entity = known.unwrap_or_else(|| {
         let caps = caps.iter().map(|(service, text)| ((*service).to_owned(), (*text).to_owned())).collect();
         let entity = AuthEntity::new(Key::generate(KeyKind::Aes, ctx.now, ctx.random), caps);

@@ -232,6 +232,33 @@ fn monitors_come_with_tokens_that_allow_them() {
 }
 
 #[test]
+fn names_of_others_open_nothing() {
+    let mut j = Joining::new();
+    let token = j.token("");
+    let claim = |j: &mut Joining, name: &str, addr: &str| {
+        let conn = j.connect(&token.entity(), true);
+        let command = j.command(name, ID, "").replace("10.0.0.9", addr);
+        j.f.says(conn, &command)
+    };
+    let (errno, status) = claim(&mut j, "a", "127.0.0.1");
+    assert!(errno == 1 && status.contains("--mons"), "the first monitor's name and address: {status}");
+    j.f.ok(j.admin, r#"{"prefix":"auth add","entity":"client.host-boss","caps":["mon","allow *"]}"#);
+    let (errno, status) = claim(&mut j, "boss", "10.0.0.9");
+    assert!(errno == 17 && status.contains("client.host-boss"), "{status}");
+    let old =
+        parse(&j.f.ok(j.admin, r#"{"prefix":"auth get-or-create-key","entity":"osd.1","format":"json"}"#));
+    let osds = format!(r#","osds":["{}","{}"]"#, osd(1), osd(2));
+    let answer = j.joined(&token, "h4", ID, &osds);
+    assert_eq!(answer["keys"][2]["name"], "osd.1");
+    assert_ne!(answer["keys"][2]["key"], old["key"], "a key that somebody may have");
+    let mons = j.token(r#","mons":true"#);
+    let own = j.command("a", OTHER_ID, "").replace("10.0.0.9", "127.0.0.1");
+    let conn = j.connect(&mons.entity(), true);
+    let (errno, status) = j.f.says(conn, &own);
+    assert_eq!(errno, 0, "the first host joins its own cluster: {status}");
+}
+
+#[test]
 fn host_with_needed_data_stays() {
     let mut j = Joining::new();
     let token = j.token("");
