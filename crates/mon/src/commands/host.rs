@@ -212,23 +212,34 @@ fn pools_without_room(state: &State, name: &str) -> Vec<String> {
     why
 }
 
-/// The other OSDs would be too full.
+/// The other OSDs would be too full. The manager's sum of space is that of the OSDs that are up and in; their weights divide it.
 fn too_little_space(ctx: &Ctx<'_>, name: &str) -> Option<String> {
     let map = ctx.state.osdmap();
-    let statfs = &ctx.reports.digest.osd_sum.statfs;
-    let inside: Vec<i32> = osds_of(map, name).into_iter().filter(|osd| map.is_in(*osd)).collect();
-    let weight = |osd: &i32| f64::from(edit::weight_of(&map.crush, *osd).unwrap_or(0)) / 65536.0;
-    let leaving: f64 = inside.iter().map(weight).sum::<f64>() * (1u64 << 40) as f64;
-    let left = statfs.total as f64 - leaving;
-    let used = (statfs.total as f64 - statfs.available as f64).max(0.0);
-    let limit = f64::from(map.nearfull_ratio);
-    if inside.is_empty() || statfs.total == 0 || used <= left * limit {
+    let digest = &ctx.reports.digest;
+    let serving: Vec<i32> = map.osd_ids().filter(|osd| map.is_up(*osd) && map.is_in(*osd)).collect();
+    let leaving = osds_of(map, name);
+    let weight = |osd: &i32| f64::from(edit::weight_of(&map.crush, *osd).unwrap_or(0));
+    let all: f64 = serving.iter().map(weight).sum();
+    let others: f64 = serving.iter().filter(|osd| !leaving.contains(osd)).map(weight).sum();
+    let total = digest.osd_sum.statfs.total as f64;
+    if leaving.iter().all(|osd| !map.is_in(*osd)) || total <= 0.0 || all <= 0.0 {
         return None;
     }
-    Some(format!(
-        "the other OSDs would be {:.0} % full, above nearfull_ratio: add a disk or a host first",
-        100.0 * used / left.max(1.0)
-    ))
+    let used = total - digest.osd_sum.statfs.available as f64;
+    // A host that is down has its copies made anew.
+    let copies = map.pools.iter().filter_map(|(id, pool)| {
+        let sum = digest.pool_sums.get(&(*id as i32))?;
+        Some(sum.stats.sum.num_bytes as f64 * f64::from(pool.size))
+    });
+    let needed = used.max(copies.sum());
+    let (left, limit) = (total * others / all, f64::from(map.nearfull_ratio));
+    if left <= 0.0 {
+        return Some("no other OSD is up and in: start one first".into());
+    }
+    (needed > left * limit).then(|| {
+        let (full, limit) = (100.0 * needed / left, 100.0 * limit);
+        format!("the other OSDs would be {full:.0} % full, and nearfull_ratio is {limit:.0} %: add a disk or a host first")
+    })
 }
 
 /// The other monitors would be no majority, or none.

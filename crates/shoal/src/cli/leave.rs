@@ -18,6 +18,8 @@ Examples:
   shoal leave --destroy              the same, and then remove its files and wipe its disks
   shoal leave --host h2 --dead       on another host, which has a monitor: remove h2, which will not come back
 
+  shoal leave --removed --destroy    on h2, if it comes back after that: stop its daemons, wipe its disks
+
 Nothing is removed before every placement group is clean without the host. The command can be stopped and repeated.
 The data of a host that has left stays in its directory and on its disks until `shoal leave --destroy`.")]
 pub struct Args {
@@ -30,6 +32,9 @@ pub struct Args {
     /// The host will not come back: its daemons are all down
     #[arg(long, requires = "host")]
     dead: bool,
+    /// Another host has removed this one as dead: stop its daemons alone
+    #[arg(long, conflicts_with = "host")]
+    removed: bool,
     /// Remove the host's files and wipe its disks once it has left
     #[arg(long, conflicts_with = "host")]
     destroy: bool,
@@ -49,13 +54,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ensure!(own.name != *name, "{name} is this host: leave --host and --dead out");
         }
         leave::remove_dead(&mut admin, name, patience)?;
-        println!("{name} is out of the cluster. Should it start again, its daemons are refused");
+        println!(
+            "{name} is out of the cluster. If it comes back, its daemons are refused; there: shoal leave --removed --destroy"
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let mut record = HostRecord::load(&dir)?.with_context(|| {
         format!("{} is no host's directory: `shoal leave` runs on a host that joined", dir.display())
     })?;
-    if record.stage != Stage::Left {
+    if args.removed && record.stage != Stage::Left {
+        leave::after_removal(&dir, &mut record)?;
+        println!("{} is no longer of the cluster", record.name);
+    } else if record.stage != Stage::Left {
         leave::drain(&dir, &mut record, patience)?;
         println!("{} has left the cluster", record.name);
     } else if !args.destroy {

@@ -77,6 +77,17 @@ impl Joining {
     }
 }
 
+fn report(digest: &PgMapDigest) -> MMonMgrReport {
+    MMonMgrReport {
+        paxos: PaxosHeader::default(),
+        gid: 1,
+        health: HealthChecks::default(),
+        service_map: Default::default(),
+        digest: digest.to_vec(wire::features::SUPPORTED).into(),
+        progress: Default::default(),
+    }
+}
+
 fn keys(answer: &Value) -> Vec<String> {
     let keys = answer["keys"].as_array().unwrap().iter();
     keys.map(|key| key["name"].as_str().unwrap().to_owned()).collect()
@@ -282,14 +293,6 @@ fn host_with_needed_data_stays() {
     let mut digest =
         PgMapDigest { num_pg: 4, num_pg_by_state: [(clean, 4)].into(), ..PgMapDigest::default() };
     digest.num_pg_by_osd.insert(0, PgCount { acting: 1, ..PgCount::default() });
-    let report = |digest: &PgMapDigest| MMonMgrReport {
-        paxos: PaxosHeader::default(),
-        gid: 1,
-        health: HealthChecks::default(),
-        service_map: Default::default(),
-        digest: digest.to_vec(wire::features::SUPPORTED).into(),
-        progress: Default::default(),
-    };
     j.f.send(mgr, report(&digest));
     let (errno, status) = j.f.says(own, remove);
     assert!(errno == 16 && status.contains("1 placement groups are on its OSDs"), "{status}");
@@ -315,4 +318,25 @@ fn last_monitor_and_last_failure_domains_are_needed() {
     let why = shown["needed_because"].to_string();
     assert!(why.contains("0 would be left"), "{why}");
     assert_eq!(j.f.says(j.admin, r#"{"prefix":"shoal host show","name":"h9"}"#).0, 2);
+}
+
+#[test]
+fn room_of_the_others_decides_by_weight() {
+    const GIB: u64 = 1 << 30;
+    let mut c = super::cluster::Cluster::of(&["h1", "h2", "h3", "h4"]);
+    let mgr = c.connect("mgr.x", 6900);
+    c.send(mgr, super::senders::beacon(true));
+    let why = |c: &mut super::cluster::Cluster, used: u64| {
+        let mut digest = PgMapDigest::default();
+        digest.osd_sum.statfs.total = 400 * GIB;
+        digest.osd_sum.statfs.available = (400 - used) * GIB;
+        c.send(mgr, report(&digest));
+        let host = parse(&c.done(r#"{"prefix":"shoal host show","name":"h4","format":"json"}"#));
+        host["needed_because"].to_string()
+    };
+    assert_eq!(why(&mut c, 250), "[]");
+    let said = why(&mut c, 290);
+    assert!(said.contains("97 % full") && said.contains("85 %"), "{said}");
+    c.take_down(3);
+    assert_eq!(why(&mut c, 290), "[]", "the sum is of those that are up");
 }

@@ -3,9 +3,10 @@
 use super::record::{HostRecord, Stage};
 use super::{files, supervise, wait};
 use crate::cluster::ask::{Asker, Refused};
-use crate::cluster::layout::Cluster;
+use crate::cluster::layout::{Cluster, conf_path};
 use crate::host::disk::{self, Owner};
 use anyhow::{Context, bail, ensure};
+use client_host::{Access, Modes, NotAdmitted};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +39,23 @@ pub fn drain(dir: &Path, record: &mut HostRecord, patience: Duration) -> anyhow:
         advise_on_monitors(monitors);
     }
     // The monitor goes last: until now it may have been the one that answered.
-    supervise::stop(&cluster, record, &record.daemons(), STOP_GRACE)?;
+    finish(dir, record)
+}
+
+/// Stops this host's daemons after another host has removed it. The monitors must refuse its key.
+pub fn after_removal(dir: &Path, record: &mut HostRecord) -> anyhow::Result<()> {
+    let access = Access::load(&conf_path(dir), None, &record.entity(), Modes::Secure)?;
+    match wait::show(&mut Asker::new(&access)?, &record.name) {
+        Ok(_) => {
+            bail!("{} is in the cluster: leave --removed out, so that its data moves first", record.name)
+        }
+        Err(error) if error.downcast_ref::<NotAdmitted>().is_none() => Err(error),
+        Err(_) => finish(dir, record),
+    }
+}
+
+fn finish(dir: &Path, record: &mut HostRecord) -> anyhow::Result<()> {
+    supervise::stop(&Cluster::load(dir)?, record, &record.daemons(), STOP_GRACE)?;
     supervise::remove_units(record)?;
     record.stage = Stage::Left;
     record.save(dir)
@@ -75,9 +92,11 @@ pub fn advise_on_monitors(count: usize) {
 fn is_known(asker: &mut Asker, name: &str) -> anyhow::Result<bool> {
     match wait::show(asker, name) {
         Ok(_) => Ok(true),
-        Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.errno == ENOENT) => {
-            Ok(false)
-        }
+        Err(error) if errno_of(&error) == Some(ENOENT) => Ok(false),
+        Err(error) if error.downcast_ref::<NotAdmitted>().is_some() => bail!(
+            "the monitors do not know the key of {name}. If another host has removed it (`shoal leave --dead`), its data is needed \
+             no more: shoal leave --removed"
+        ),
         Err(error) => Err(error),
     }
 }

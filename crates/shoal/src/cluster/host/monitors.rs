@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const FIRST_AFTER: Duration = Duration::from_secs(20);
-const EVERY: Duration = Duration::from_secs(600);
+const EVERY: Duration = Duration::from_secs(300);
 
 /// Writes the monitors of the newest map into the `ceph.conf` of a directory whose lock the caller holds. True if it named others.
 pub fn refresh(dir: &Path, record: &HostRecord) -> anyhow::Result<bool> {
