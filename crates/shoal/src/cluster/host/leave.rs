@@ -139,18 +139,28 @@ fn until_down(asker: &mut Asker, name: &str) -> anyhow::Result<()> {
 /// Takes the host's monitor out of the monitors' map, if it is there. Returns the number of monitors that are left.
 fn remove_monitor(asker: &mut Asker, name: &str) -> anyhow::Result<usize> {
     let deadline = Instant::now() + DOWN_PATIENCE;
+    let mut was_there = false;
     loop {
         let map = asker.json(&json!({ "prefix": "mon dump" }))?;
         let mons = map["mons"].as_array().map(Vec::as_slice).unwrap_or_default();
         if mons.iter().all(|mon| mon["name"] != name) {
+            if was_there {
+                println!("mon.{name:<4} is no longer one of the monitors");
+            }
             return Ok(mons.len());
         }
+        was_there = true;
         match asker.ask(&json!({ "prefix": "mon rm", "name": name })) {
-            Ok(_) => println!("mon.{name:<4} is no longer one of the monitors"),
+            // It leaves their log first, and the map when that holds.
+            Ok(_) => {}
             // Another errno: the monitors may be choosing a leader.
             Err(error) if errno_of(&error) == Some(EINVAL) || Instant::now() > deadline => return Err(error),
             Err(_) => {}
         }
+        ensure!(
+            Instant::now() < deadline,
+            "mon.{name} is still one of the monitors: is there a quorum (`shoal status`)? Repeat then"
+        );
         std::thread::sleep(POLL);
     }
 }

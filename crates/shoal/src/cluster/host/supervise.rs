@@ -6,6 +6,7 @@ use crate::cluster::start::start_all;
 use crate::daemon::admin_socket;
 use crate::daemon::process::{Daemon, Stopped, last_lines};
 use anyhow::{Context, bail, ensure};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -188,6 +189,8 @@ fn write_units(dir: &Path, host: &str, program: &Path, unit_dir: &Path) -> anyho
         );
         if there != text {
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            // There is no secret in it, and systemd tells everybody.
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644))?;
         }
     }
     Ok(())
