@@ -43,6 +43,11 @@ pub struct ClientHost {
     events: Vec<Event>,
 }
 
+/// The monitors refuse the key.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotAdmitted(pub String);
+
 /// The machine, the time, and the queue of its effects, lent to a caller.
 pub type Submit<'a> = (&'a mut Client, Time, &'a mut Effects<client::Effect>);
 
@@ -150,6 +155,33 @@ impl ClientHost {
             });
             if let Some(answer) = answer {
                 return answer.map_err(|_| anyhow::anyhow!("the monitor does not answer"));
+            }
+        }
+    }
+
+    /// The same, for a caller whose key may be wrong: fails as soon as monitors have refused it twice. They may learn of a new key
+    /// one after the other.
+    pub async fn ask_admitted(&mut self, body: impl Into<Body>, timeout: Duration) -> anyhow::Result<Body> {
+        const REFUSALS_MAX: u32 = 2;
+        let id = self.with(|(client, now, fx)| client.mon_request(now, body, Some(timeout), fx));
+        let (mut refusals, mut why) = (0, None);
+        loop {
+            let events: Vec<Event> = self.turn().await.collect();
+            for event in events {
+                match event {
+                    Event::Answer { id: answered, answer } if answered == id => {
+                        let why = why.as_deref().unwrap_or("no monitor answers");
+                        return answer.map_err(|_| anyhow::anyhow!("{why}"));
+                    }
+                    Event::Denied(said) => {
+                        refusals += 1;
+                        why = Some(format!("the monitor does not let us in: {said}"));
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(why) = why.as_deref().filter(|_| refusals >= REFUSALS_MAX) {
+                return Err(NotAdmitted(why.to_owned()).into());
             }
         }
     }

@@ -17,6 +17,8 @@ mod fullness;
 pub mod genesis;
 pub mod health;
 pub mod hostile;
+pub mod join_token;
+pub mod joining;
 mod mon_map;
 pub mod monitor;
 pub mod options;

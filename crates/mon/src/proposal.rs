@@ -6,6 +6,7 @@
 use crate::answered::Given;
 use crate::auth_entity::AuthEntity;
 use crate::config_target::ConfigChange;
+use crate::joining::{Host, Token};
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
@@ -112,6 +113,10 @@ changes! {
     23 Answered { given: Given },
     /// A monitor is to be taken out: first of the log, then of the map.
     24 MonLeaving { name: String },
+    /// A join token is made, used or (`None`) ends.
+    30 JoinToken { id: String, token: Option<Token> },
+    /// A host joins, or (`None`) leaves.
+    31 Host { name: String, host: Option<Host> },
 }
 
 impl Change {

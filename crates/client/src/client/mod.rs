@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::messages::Body;
-use wire::types::{EntityKind, OsdMap, PoolId, UTime};
+use wire::types::{EntityKind, MonMap, OsdMap, PoolId, UTime};
 
 type Fx<'a> = &'a mut Effects<Effect>;
 
@@ -110,6 +110,11 @@ impl Client {
     /// Set the wall clock: its reading at `now`.
     pub fn set_wall_time(&mut self, now: Time, wall: UTime) {
         self.wall = Some((now, wall));
+    }
+
+    /// The newest map of the monitors. Its epoch is 0 until a monitor has answered.
+    pub fn monmap(&self) -> &MonMap {
+        self.mon.monmap()
     }
 
     pub fn map(&self) -> Option<&Arc<OsdMap>> {

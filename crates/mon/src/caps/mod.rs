@@ -55,6 +55,8 @@ pub enum Constraint {
     Prefix(String),
     /// Begins with the name of the owner's private keys.
     OwnKey,
+    /// The host that the owner, `client.host-NAME`, is the key of.
+    OwnHost,
     /// The whole argument must match; `None` when the pattern is not a regular expression: matches nothing.
     Matches(Option<Box<Regex>>),
     /// A profile's pattern, which is compiled once.
@@ -74,6 +76,7 @@ impl Constraint {
                 let rest = value.strip_prefix("daemon-private/").and_then(|rest| rest.strip_prefix(entity));
                 rest.is_some_and(|rest| rest.starts_with('/'))
             }
+            Constraint::OwnHost => entity.strip_prefix("client.host-") == Some(value),
             Constraint::Matches(pattern) => pattern.as_ref().is_some_and(|p| p.is_match(value)),
             Constraint::Known(pattern) => pattern.is_match(value),
         }
@@ -294,6 +297,34 @@ mod tests {
         assert!(!permits("profile osd", "auth", "auth get", &[], "r"));
         assert!(permits("profile bootstrap-osd", "osd", "osd new", &[("uuid", "u")], "rw"));
         assert!(!permits("profile nonsense", "mon", "", &[], "r"));
+    }
+
+    #[test]
+    fn join_profile_permits_one_command() {
+        assert!(permits("profile shoal-join", "mon", "shoal join", &[("name", "h4")], "rwx"));
+        for (service, command) in
+            [("mon", "mon dump"), ("osd", "osd dump"), ("auth", "shoal token create"), ("osd", "")]
+        {
+            assert!(!permits("profile shoal-join", service, command, &[], "r"), "{command}");
+        }
+    }
+
+    #[test]
+    fn host_profile_reads_and_removes_its_own_host() {
+        let permits = |service, command, name: &str, need| {
+            MonCap::parse("profile shoal-host").unwrap().permits(&Wanted {
+                entity: "client.host-h4",
+                service,
+                command,
+                args: &[("name".to_owned(), name.to_owned())].into(),
+                need: Allow::from_letters(need),
+                peer: None,
+            })
+        };
+        assert!(permits("mon", "status", "", "r") && permits("osd", "osd dump", "", "r"));
+        assert!(permits("osd", "shoal host rm", "h4", "rw") && permits("mon", "mon rm", "h4", "rw"));
+        assert!(!permits("osd", "shoal host rm", "h5", "rw") && !permits("mon", "mon rm", "h", "rw"));
+        assert!(!permits("osd", "osd purge-actual", "h4", "rw") && !permits("auth", "auth get", "h4", "rx"));
     }
 
     #[test]

@@ -103,6 +103,15 @@ pub(super) fn expand(profile: &str) -> Vec<Scope> {
             ];
             vec![service("mon", R), command("auth get-or-create", args)]
         }
+        // Shoal's own: the holder of a join token, and a host that joined.
+        "shoal-join" => vec![command("shoal join", [])],
+        "shoal-host" => {
+            let mut out = read(&["mon", "mgr", "osd", "pg", "log"]);
+            for name in ["shoal host out", "shoal host rm", "mon rm"] {
+                out.push(command(name, [("name", Constraint::OwnHost)]));
+            }
+            out
+        }
         "fs-client" => read(&["mon", "mds", "osd", "pg"]),
         "simple-rados-client" => read(&["mon", "osd", "pg"]),
         "simple-rados-client-with-blocklist" => {

@@ -7,12 +7,15 @@ mod auth;
 mod cluster;
 mod config;
 mod config_key;
+mod host;
+mod join;
 mod keyring;
 mod log;
 pub(crate) mod mgr;
 mod mon;
 mod mon_map;
 mod osd;
+mod token;
 
 pub use cluster::status_json;
 pub use keyring::Keyring;
@@ -45,6 +48,8 @@ pub struct Ctx<'a> {
     pub caller_addrs: &'a EntityAddrVec,
     /// The caller's features: encoded maps are written for them.
     pub caller_features: codec::Features,
+    /// The caller's connection is encrypted, on all its way.
+    pub caller_is_secure: bool,
     pub now: UTime,
     pub random: &'a mut Random,
     pub options: &'a MonOptions,
@@ -123,6 +128,9 @@ const TABLES: &[&[Command]] = &[
     config_key::COMMANDS,
     log::COMMANDS,
     mgr::COMMANDS,
+    token::COMMANDS,
+    join::COMMANDS,
+    host::COMMANDS,
 ];
 
 pub fn all() -> impl Iterator<Item = &'static Command> {

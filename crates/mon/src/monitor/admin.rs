@@ -70,6 +70,7 @@ impl Monitor {
                     &name,
                     &nobody,
                     features::SUPPORTED,
+                    true,
                     "",
                     None,
                 )

@@ -6,7 +6,7 @@ use wire::types::{AuthName, EntityAddrVec};
 /// Arguments that may hold a secret, by command. Input given with `-i` (`auth import`, `config assimilate-conf`) is never
 /// written.
 const SECRET_ARGS: &[(&str, &str)] =
-    &[("config-key set", "val"), ("config-key put", "val"), ("config set", "value")];
+    &[("config-key set", "val"), ("config-key put", "val"), ("config set", "value"), ("shoal join", "id")];
 const HIDDEN: &str = "***";
 /// Words in an option's name that tell a secret.
 const SECRET_WORDS: [&str; 5] = ["key", "password", "passwd", "secret", "token"];

@@ -118,8 +118,8 @@ impl Monitor {
         signature::check(command.signature, &args).map_err(Answer::invalid)?;
         let caller = session.name().clone();
         let addrs = session.peer.addrs.clone();
-        let features = session.peer.features;
-        self.execute(turn, command, &args, input, &caller, &addrs, features, text, once)
+        let (features, secure) = (session.peer.features, session.peer.secure);
+        self.execute(turn, command, &args, input, &caller, &addrs, features, secure, text, once)
     }
 
     pub(super) fn execute(
@@ -131,6 +131,7 @@ impl Monitor {
         caller: &AuthName,
         addrs: &EntityAddrVec,
         features: codec::Features,
+        secure: bool,
         text: &str,
         once: Option<Once>,
     ) -> Result<Answer, Answer> {
@@ -150,6 +151,7 @@ impl Monitor {
             caller,
             caller_addrs: addrs,
             caller_features: features,
+            caller_is_secure: secure,
             now,
             random: &mut random,
             options: &self.options,

@@ -2,6 +2,7 @@
 
 use super::{Monitor, Turn};
 use crate::health;
+use crate::join_token;
 use crate::proposal::Change;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,6 +28,7 @@ impl Monitor {
         self.tick_mgr(turn);
         self.tick_quotas(turn);
         self.tick_fullness(turn);
+        self.tick_tokens(turn);
         self.tick_health(turn);
         self.describe_monitors(turn);
     }
@@ -68,6 +70,23 @@ impl Monitor {
             changes.push(self.log_change(now, LogPriority::INFO, "cluster", line));
         }
         self.last_checks = checks;
+        self.propose(turn.now, changes);
+    }
+
+    /// Join tokens end at their time, or when somebody removed their key.
+    fn tick_tokens(&mut self, turn: &mut Turn<'_>) {
+        let now = self.wall(turn.now);
+        let mut changes = Vec::new();
+        for (id, token) in &self.head.joining.tokens {
+            let entity = join_token::entity_of(id);
+            let has_key = self.head.auth.entities.contains_key(&entity);
+            if token.expires <= now && has_key {
+                changes.push(Change::AuthRemove { name: entity });
+            }
+            if token.expires <= now || !has_key {
+                changes.push(Change::JoinToken { id: id.clone(), token: None });
+            }
+        }
         self.propose(turn.now, changes);
     }
 

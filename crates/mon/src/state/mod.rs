@@ -6,6 +6,7 @@
 mod answers;
 mod auth;
 mod config;
+mod joining;
 mod log;
 mod members;
 mod osd;
@@ -13,6 +14,7 @@ mod osd;
 pub use answers::Answers;
 pub use auth::{AuthDb, GLOBAL_ID_MIN};
 pub use config::{ConfigDb, ConfigLogEntry};
+pub use joining::Joining;
 pub use log::ClusterLog;
 pub use members::{Member, Members};
 pub use osd::OsdHistory;
@@ -70,6 +72,7 @@ pub struct State {
     /// The monitors' numbers as members of the log.
     pub members: Members,
     pub answers: Answers,
+    pub joining: Joining,
 }
 
 impl State {
@@ -142,6 +145,18 @@ impl State {
             Change::Unmute { code } => {
                 self.mutes.remove(code);
             }
+            Change::JoinToken { id, token: Some(token) } => {
+                self.joining.tokens.insert(id.clone(), token.clone());
+            }
+            Change::JoinToken { id, token: None } => {
+                self.joining.tokens.remove(id);
+            }
+            Change::Host { name, host: Some(host) } => {
+                self.joining.hosts.insert(name.clone(), host.clone());
+            }
+            Change::Host { name, host: None } => {
+                self.joining.hosts.remove(name);
+            }
             Change::OsdMapFloor { epoch } => self.osd.trim(*epoch),
             Change::PgCreate { pg } => self.osd.create_again(*pg, at),
             Change::PgUnborn { pg, since } => {
@@ -169,7 +184,7 @@ impl State {
 
 impl Encode for State {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
+        w.envelope(3, 1, |w| {
             w.u64(self.version);
             w.put(&self.at);
             w.put(&self.monmap);
@@ -185,6 +200,7 @@ impl Encode for State {
             w.put(&self.mutes);
             w.put(&self.members);
             w.put(&self.answers);
+            w.put(&self.joining);
         });
     }
 }
@@ -192,7 +208,7 @@ impl Encode for State {
 impl Decode for State {
     const MIN_LEN: usize = 6;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.envelope("monitor state", 2, |r, version| {
+        r.envelope("monitor state", 3, |r, version| {
             let mut state = State {
                 version: r.u64()?,
                 at: r.get()?,
@@ -209,6 +225,7 @@ impl Decode for State {
                 mutes: r.get()?,
                 members: Members::default(),
                 answers: Answers::default(),
+                joining: Joining::default(),
             };
             if version >= 2 {
                 state.members = r.get()?;
@@ -216,7 +233,34 @@ impl Decode for State {
             } else {
                 state.members = Members::of_map(&state.monmap);
             }
+            if version >= 3 {
+                state.joining = r.get()?;
+            }
             Ok(state)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::joining::Token;
+
+    #[test]
+    fn state_from_before_tokens_still_decodes() {
+        let mut state = State { version: 7, ..State::default() };
+        let joining_len = state.joining.to_vec(Features::ALL).len();
+        let mut old = state.to_vec(Features::ALL);
+        old.truncate(old.len() - joining_len);
+        let content_len = (old.len() - 6) as u32;
+        old[0] = 2;
+        old[2..6].copy_from_slice(&content_len.to_le_bytes());
+        let read: State = codec::decode_exact(&old).unwrap();
+        assert_eq!((read.version, read.joining), (7, Joining::default()));
+
+        let token = Token { used: 3, uses_left: Some(1), ..Token::default() };
+        state.joining.tokens.insert("k7qf3".into(), token);
+        let read: State = codec::decode_exact(&state.snapshot()).unwrap();
+        assert_eq!(read.joining, state.joining);
     }
 }

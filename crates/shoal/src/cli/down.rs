@@ -1,16 +1,17 @@
 //! `shoal down`: stop a cluster's daemons, OSDs first.
 
+use crate::cluster::host::record::DIR_DEFAULT;
 use crate::cluster::layout::Cluster;
 use crate::daemon::process::{Daemon, Stopped};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Stop the cluster in a directory; its data stays, and `shoal up` starts it again
+/// Stop the daemons of a directory, of a cluster or of a host in it; the data stays, and `shoal up` starts them again
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The cluster's directory
-    #[arg(long)]
+    /// The directory of the cluster, or of a host in it
+    #[arg(long, default_value = DIR_DEFAULT)]
     dir: PathBuf,
     /// Seconds that a daemon may take to stop cleanly before it is killed
     #[arg(long, default_value_t = 60)]

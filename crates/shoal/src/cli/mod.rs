@@ -3,7 +3,10 @@
 mod bench;
 mod dencode;
 mod down;
+mod init;
+mod join;
 mod lab;
+mod leave;
 mod mon;
 mod osd;
 mod sim;
@@ -11,6 +14,7 @@ mod status;
 mod store;
 mod store_pg;
 mod term;
+mod token;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +31,9 @@ use std::process::ExitCode;
 Examples:
   shoal up --dir .shoal --osds 3        a cluster on this machine, in the background
   ceph -c .shoal/ceph.conf -s           ask it with Ceph's own tool
-  shoal down --dir .shoal               stop it; `shoal up` starts it again as it was"
+  shoal down --dir .shoal               stop it; `shoal up` starts it again as it was
+  shoal init --addr 10.0.0.1 --device /dev/nvme0n1
+                                        a cluster of several hosts; it prints the line for the others"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -40,6 +46,10 @@ enum Command {
     Lab(lab::Args),
     Up(up::Args),
     Down(down::Args),
+    Init(init::Args),
+    Join(join::Args),
+    Leave(leave::Args),
+    Token(token::Args),
     Status(status::Args),
     Mon(mon::Args),
     Osd(osd::Args),
@@ -55,6 +65,10 @@ pub fn run() -> ExitCode {
         Command::Lab(args) => lab::run(&args),
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Join(args) => join::run(&args),
+        Command::Leave(args) => leave::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),

@@ -1,5 +1,6 @@
 //! `shoal mon`: the monitor, and the manager that it hosts, in the foreground.
 
+use crate::cluster::host::monitors;
 use crate::config::{GenesisOptions, MonStartOptions, SessionOptions, ratio};
 use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let outcome = match args.mkfs {
         true => make_disk(&boot, &args.daemon.id),
-        false => serve(&boot, &args.daemon.id, &for_manager),
+        false => serve(&boot, &args.daemon, &for_manager),
     };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");
@@ -79,7 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// `for_manager`: options of the monitors' database for the manager.
-fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyhow::Result<()> {
+fn serve(boot: &Boot, args: &boot::Args, for_manager: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    let id = &args.id;
     let log = MonLog::open(&boot.data.path)?;
     let session = SessionOptions::read(&boot.layers);
     let mut random = system::os_random()?;
@@ -115,6 +117,7 @@ fn serve(boot: &Boot, id: &str, for_manager: &BTreeMap<String, String>) -> anyho
     let stop = (mon.mailboxes()[0].clone(), manager.clone());
     let side = MonSide { mon: mon.mailboxes()[0].clone(), manager, stop: Mutex::new(Some(stop)) };
     boot.serve(Arc::new(side))?;
+    monitors::keep(&args.conf);
     tracing::info!("listening on {addr}");
     let clean = mon.join();
     let mgr_clean = mgr.is_none_or(Reactors::join);

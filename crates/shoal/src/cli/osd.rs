@@ -1,5 +1,6 @@
 //! `shoal osd`: one OSD in the foreground.
 
+use crate::cluster::host::monitors;
 use crate::cluster::provision::StoreKind;
 use crate::config::{MkfsOptions, OsdStartOptions, SessionOptions, parse_size};
 use crate::daemon::admin_commands::Command;
@@ -296,6 +297,7 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
         false => tracing::info!("listening on {public}, for OSDs on {cluster}, {cores} core(s)"),
     }
 
+    monitors::keep(&args.daemon.conf);
     let clean = reactors.join();
     let failed = outcome.failed.load(Ordering::Acquire);
     anyhow::ensure!(clean && !failed, "did not end cleanly; the log says why");

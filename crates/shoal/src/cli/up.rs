@@ -2,13 +2,16 @@
 
 use super::status::{Health, cluster_health};
 use super::term;
+use crate::cluster::host::join;
+use crate::cluster::host::record::{HostRecord, Stage};
 use crate::cluster::layout::Cluster;
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
 use crate::cluster::register::register_daemons;
+use crate::cluster::start::{make_disk, start_all};
 use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
-use crate::daemon::process::{Daemon, last_lines};
-use anyhow::{Context, bail};
+use crate::daemon::process::Daemon;
+use anyhow::{Context, bail, ensure};
 use ipnet::IpNet;
 use std::io::stdout;
 use std::net::IpAddr;
@@ -18,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Start a cluster in the background: one process a daemon. On a directory that has one, start what is not running.
+/// Start a cluster in the background: one process a daemon. On a directory that has one, or a host, start what is not running.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,18 +78,21 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let wish = Wish { mons, osds, auth, port, addr, cluster_network, cores, store, size };
     // Two `up` at once would start everything twice.
     let _only_one = DataDir::open(&args.dir).context("another `shoal up` is at work")?;
-    let cluster = ensure_cluster(&args.dir, &wish)?;
     let patience = Duration::from_secs(args.timeout);
+    if HostRecord::load(&args.dir)?.is_some() {
+        return start_host(args, patience);
+    }
+    let cluster = ensure_cluster(&args.dir, &wish)?;
     let mons = cluster.mons();
     cluster.osds().iter().chain(&mons).for_each(Daemon::wait_while_dying);
     if mons.len() > 1 && !mons[0].is_running() && !cluster.is_made() {
-        make_disk(&cluster, &mons[0])?;
+        make_disk(&cluster, &mons[0], &[])?;
     }
     start_all(&cluster, &mons, patience)?;
     register_daemons(&cluster)?;
     if cluster.store_kind()? == StoreKind::Disk {
         for osd in cluster.osds().iter().filter(|osd| !osd.is_running()) {
-            make_disk(&cluster, osd)?;
+            make_disk(&cluster, osd, &[])?;
         }
     }
     start_all(&cluster, &cluster.osds(), patience)?;
@@ -119,34 +125,27 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Of an OSD, or of the first of several monitors. Once: a second time finds it made.
-fn make_disk(cluster: &Cluster, daemon: &Daemon) -> anyhow::Result<()> {
-    let mut args = cluster.start_args(daemon)?;
-    args.push("--mkfs".into());
-    let mut child = daemon.start(&args)?;
-    anyhow::ensure!(
-        child.wait()?.success(),
-        "{}'s disk could not be made; its log ends with:\n{}",
-        daemon.name,
-        last_lines(&daemon.log_file(), 5)
+/// The directory is one of a host of several: its daemons start.
+fn start_host(args: &Args, patience: Duration) -> anyhow::Result<ExitCode> {
+    let dir = std::path::absolute(&args.dir)?;
+    let mut record = HostRecord::of_member(&dir)?;
+    let is_changed = args.mons.is_some()
+        || args.osds.is_some()
+        || args.store.is_some()
+        || args.size.is_some()
+        || args.auth.is_some()
+        || args.port.is_some()
+        || args.addr.is_some();
+    ensure!(!is_changed, "{} is the directory of a host: add disks to it with `shoal join`", dir.display());
+    ensure!(
+        record.stage != Stage::Joining,
+        "{} has not joined completely: repeat the line of `shoal join`, or `shoal init`",
+        record.name
     );
-    Ok(())
-}
-
-fn start_all(cluster: &Cluster, daemons: &[Daemon], patience: Duration) -> anyhow::Result<()> {
-    let mut started = Vec::new();
-    for daemon in daemons {
-        if let Some(pid) = daemon.pid() {
-            println!("{:<8} runs already (process {pid})", daemon.name);
-        } else {
-            started.push((daemon, daemon.start(&cluster.start_args(daemon)?)?));
-        }
-    }
-    for (daemon, child) in &mut started {
-        daemon.wait_until_up(child, patience)?;
-        println!("{:<8} started (process {})", daemon.name, child.id());
-    }
-    Ok(())
+    let cluster = Cluster::load(&dir)?;
+    join::begin(&dir, &cluster, &mut record, patience)?;
+    println!("{} takes part. Next: shoal status --dir {}", record.name, dir.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn wait_until_healthy(cluster: &Cluster, patience: Duration) -> anyhow::Result<Health> {

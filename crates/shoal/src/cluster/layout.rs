@@ -80,9 +80,12 @@ impl Cluster {
     }
 
     /// Names of the monitors, in order.
-    pub fn mon_names(&self) -> Vec<&'static str> {
-        let is_here = |name: &&str| self.conf.sections().any(|(section, _)| section == format!("mon.{name}"));
-        MON_NAMES.into_iter().filter(is_here).collect()
+    pub fn mon_names(&self) -> Vec<String> {
+        self.conf
+            .sections()
+            .filter_map(|(section, _)| section.strip_prefix("mon."))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn mons(&self) -> Vec<Daemon> {

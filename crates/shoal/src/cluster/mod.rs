@@ -1,9 +1,15 @@
-//! A whole cluster in one directory: who is in it, and what its first files say.
+//! A cluster's directory on one host: which daemons are in it, and what its first files say.
 //!
-//! - [`layout`]: which daemons a directory has, where they listen, how each is started.
-//! - [`provision`]: a new cluster's `ceph.conf` and keys.
+//! - [`layout`]: the daemons of a directory, their addresses, and how each is started.
+//! - [`start`]: its daemons as background processes.
+//! - [`provision`]: a whole new cluster in one directory: `ceph.conf` and keys.
 //! - [`register`]: introducing its OSDs to the monitor.
+//! - [`host`]: the directory of one host in a cluster of several.
+//! - [`ask`]: commands to the monitors.
 
+pub mod ask;
+pub mod host;
 pub mod layout;
 pub mod provision;
 pub mod register;
+pub mod start;

@@ -115,36 +115,16 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     };
     ensure!(ports.base <= u16::MAX - 10, "--port {}: choose a lower one", ports.base);
     ensure!(ports.base > 1024 + 6 || ports.base == 0, "--port {}: choose a higher one", ports.base);
-    let auth = wish.auth.unwrap_or(Auth::Cephx).as_str();
-    let mut conf = ConfFile::default();
-    let shown = dir.display().to_string();
-    for (key, value) in [
-        ("fsid", new_uuid(&mut random)),
-        ("auth cluster required", auth.into()),
-        ("auth service required", auth.into()),
-        ("auth client required", auth.into()),
-        ("keyring", format!("{shown}/keyring")),
-        ("run dir", shown.clone()),
-        // All OSDs of this directory run on one host.
-        ("osd crush chooseleaf type", "0".into()),
-        // Its disk has other uses: stock's 30 % would warn on many a laptop.
-        ("mon data avail warn", "2".into()),
-        ("mon data avail crit", "1".into()),
-    ] {
-        conf.set("global", key, value);
-    }
+    let auth = wish.auth.unwrap_or(Auth::Cephx);
+    let mut conf = common_conf(&dir, &new_uuid(&mut random), auth);
+    // All OSDs of this directory run on one host.
+    conf.set("global", "osd crush chooseleaf type", "0");
     if let Some(network) = wish.cluster_network {
         conf.set("global", "cluster network", network.to_string());
     }
     let osds = wish.osds.unwrap_or(OSDS_DEFAULT);
     for (key, value) in copies(osds) {
         conf.set("global", key, value);
-    }
-    for kind in ["mon", "osd"] {
-        conf.set(kind, "admin socket", format!("{shown}/$name.asok"));
-        conf.set(kind, "log file", format!("{shown}/$name.log"));
-        conf.set(kind, "pid file", format!("{shown}/$name.pid"));
-        conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
     }
     let store = wish.store.unwrap_or(StoreKind::Disk);
     conf.set("osd", "osd objectstore", store.option());
@@ -173,6 +153,32 @@ fn create(dir: &Path, wish: &Wish) -> anyhow::Result<Cluster> {
     add_osds(&mut cluster, osds)?;
     write_conf(&cluster)?;
     Ok(cluster)
+}
+
+/// The part of `ceph.conf` that every directory has: where its files are, and which cluster it is of.
+pub(super) fn common_conf(dir: &Path, fsid: &str, auth: Auth) -> ConfFile {
+    let (mut conf, auth, shown) = (ConfFile::default(), auth.as_str(), dir.display().to_string());
+    let keyring = format!("{shown}/keyring");
+    for (key, value) in [
+        ("fsid", fsid),
+        ("auth cluster required", auth),
+        ("auth service required", auth),
+        ("auth client required", auth),
+        ("keyring", keyring.as_str()),
+        ("run dir", shown.as_str()),
+        // Its disk has other uses: stock's 30 % would warn on many a laptop.
+        ("mon data avail warn", "2"),
+        ("mon data avail crit", "1"),
+    ] {
+        conf.set("global", key, value);
+    }
+    for kind in ["mon", "osd"] {
+        conf.set(kind, "admin socket", format!("{shown}/$name.asok"));
+        conf.set(kind, "log file", format!("{shown}/$name.log"));
+        conf.set(kind, "pid file", format!("{shown}/$name.pid"));
+        conf.set(kind, &format!("{kind} data"), format!("{shown}/$name"));
+    }
+    conf
 }
 
 /// Options for the number of copies of a new cluster's pools: [`COPIES`], or fewer in a cluster with fewer OSDs.
@@ -288,18 +294,15 @@ fn store_size(memory: Option<u64>, osds: u32) -> u64 {
     (each / GIB).clamp(1, 64) * GIB
 }
 
-fn write_conf(cluster: &Cluster) -> anyhow::Result<()> {
+pub(super) fn write_conf(cluster: &Cluster) -> anyhow::Result<()> {
     let path = conf_path(&cluster.dir);
-    let text = format!(
-        "# Made by `shoal up`. Stock tools read it too: ceph -c {} -s\n{}",
-        path.display(),
-        cluster.conf
-    );
+    let text =
+        format!("# Made by shoal. Stock tools read it too: ceph -c {} -s\n{}", path.display(), cluster.conf);
     private::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A random (version 4) UUID.
-fn new_uuid(random: &mut Random) -> String {
+pub fn new_uuid(random: &mut Random) -> String {
     let mut bytes: [u8; 16] = random.bytes();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

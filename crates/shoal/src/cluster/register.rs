@@ -1,6 +1,7 @@
 //! Registration of a directory's managers and OSDs: `shoal up` introduces each to the monitors, as an operator would with
 //! `ceph auth import`, `ceph osd new` and `ceph osd crush add`, before it is started. Doing so twice changes nothing.
 
+use super::host::join::short_hostname;
 use super::layout::{Cluster, conf_path};
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -81,12 +82,6 @@ async fn register_osd(
         String::new(),
     )
     .await
-}
-
-/// A CRUSH bucket's name has no dots.
-fn short_hostname() -> String {
-    let name = runtime::system::hostname();
-    name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
 }
 
 async fn command(host: &mut ClientHost, command: Value, input: String) -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ use runtime::device::{Disk, Queue, Wake};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::{
@@ -67,6 +68,9 @@ pub struct Making {
 /// Minimum blocks of one discard: 64 KiB. Many disks ignore smaller ones.
 const DISCARD_BLOCKS: u64 = 16;
 
+/// Bytes at each end of a device that must be zero if it is to be blank.
+const WIPED_BYTES: u64 = 1 << 20;
+
 /// Makes a store on a blank device; does nothing when its owner has one there; refuses any other without `force`.
 pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     if !path.exists() {
@@ -105,6 +109,44 @@ pub fn make(path: &Path, making: &Making) -> anyhow::Result<Made> {
     disk.zero_tail().with_context(failed)?;
     block_store::format(&mut queue, &options, &mut wait).with_context(failed)?;
     Ok(Made::New { bytes: disk.size(), shards: making.shards })
+}
+
+/// Size of a blank device or file that no other process holds. Nothing is written.
+pub fn blank_bytes(path: &Path) -> anyhow::Result<u64> {
+    let disk = open_disk(path)?;
+    let (mut queue, mut wait) = waited_for(&disk)?;
+    let tail = disk.read_tail().with_context(|| path.display().to_string())?;
+    match probe(&mut queue, &tail, &mut wait) {
+        Contents::Blank => Ok(disk.size()),
+        contents => bail!(
+            "{} is not blank: {}. Choose another device, or wipe this one (`wipefs --all`) if nothing on it is needed",
+            path.display(),
+            description(&contents)
+        ),
+    }
+}
+
+/// Zeroes both ends of a device that holds the owner's store, so that it is blank. Does nothing to a blank one.
+pub fn wipe(path: &Path, owner: &Owner) -> anyhow::Result<()> {
+    let shown = path.display();
+    let disk = open_disk(path)?;
+    let (mut queue, mut wait) = waited_for(&disk)?;
+    let failed = || shown.to_string();
+    match probe(&mut queue, &disk.read_tail().with_context(failed)?, &mut wait) {
+        Contents::Blank => return Ok(()),
+        Contents::Store(found) if found.label == owner.label() => {}
+        Contents::Unfinished { label } if label == owner.label() => {}
+        contents => bail!("{shown} holds {} and is not wiped", description(&contents)),
+    }
+    disk.zero_tail().with_context(failed)?;
+    let zero = || -> io::Result<()> {
+        let file = File::options().write(true).open(path)?;
+        let end = WIPED_BYTES.min(disk.size());
+        file.write_all_at(&vec![0; end as usize], 0)?;
+        file.write_all_at(&vec![0; end as usize], disk.size() - end)?;
+        file.sync_all()
+    };
+    zero().with_context(failed)
 }
 
 /// The device's contents, for the operator who may format over them.

@@ -8,6 +8,7 @@ mod exceptions;
 mod failures;
 mod health;
 mod hold_flags;
+mod joining;
 mod maps;
 mod marked_out;
 mod osds;

@@ -1,6 +1,9 @@
 //! `shoal status`: what runs, and what the monitor says.
 
+mod hosts;
+
 use super::term;
+use crate::cluster::host::record::{DIR_DEFAULT, HostRecord};
 use crate::cluster::layout::Cluster;
 use crate::daemon::admin_socket::ask;
 use crate::daemon::process::Daemon;
@@ -10,11 +13,11 @@ use std::io::stdout;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show which daemons run and how the cluster is. Exit code 0: healthy, 1: not
+/// Show which daemons run and how the cluster is, with all its hosts. Exit code 0: healthy, 1: not
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The cluster's directory
-    #[arg(long)]
+    /// The directory of the cluster, or of a host in it
+    #[arg(long, default_value = DIR_DEFAULT)]
     dir: PathBuf,
 }
 
@@ -49,6 +52,9 @@ fn keeps_from_serving(name: &str, check: &Value) -> bool {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if HostRecord::load(&args.dir)?.is_some() {
+        return hosts::run(&args.dir, &HostRecord::of_member(&args.dir)?);
+    }
     let cluster = Cluster::load(&args.dir)?;
     for daemon in cluster.mons().iter().chain(&cluster.osds()) {
         match daemon.pid() {
