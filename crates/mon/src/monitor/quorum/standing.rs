@@ -18,7 +18,7 @@ pub struct Standing {
 impl Monitor {
     pub fn standing(&self) -> Standing {
         Standing {
-            member: self.among.member,
+            member: self.quorum.member,
             is_leading: self.is_leading(),
             term: self.replication.as_ref().map_or(0, |log| log.status().term),
             members: self.replication.as_ref().map(|log| log.members().clone()).unwrap_or_default(),
