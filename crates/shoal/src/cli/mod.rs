@@ -11,6 +11,7 @@ mod status;
 mod store;
 mod store_pg;
 mod term;
+mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,7 @@ enum Command {
     Up(up::Args),
     Down(down::Args),
     Status(status::Args),
+    Top(top::Args),
     Mon(mon::Args),
     Osd(osd::Args),
     Store(store::Args),
@@ -56,6 +58,7 @@ pub fn run() -> ExitCode {
         Command::Up(args) => up::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Store(args) => store::run(&args),
