@@ -10,7 +10,7 @@ use messenger::ModeLists;
 use std::path::{Path, PathBuf};
 use wire::cephx::{Key, METHOD_CEPHX, METHOD_NONE};
 use wire::frames::{MODE_CRC, MODE_SECURE};
-use wire::types::{AuthName, EntityAddrVec};
+use wire::types::{AuthName, EntityAddrVec, EntityKind};
 
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -88,7 +88,8 @@ impl Access {
         let mon = mon_client::Config {
             auth_name: self.name.clone(),
             key: self.key.clone(),
-            services: 0,
+            // For commands to the manager: see `ClientHost::ask_each`.
+            services: EntityKind::MGR.0 as u32,
             rotating_keys: false,
             hostname: runtime::system::hostname(),
             monitors: self.monitors.clone(),

@@ -9,9 +9,11 @@
 //! ```
 
 mod access;
+mod commands;
 mod socket;
 
 pub use access::{Access, ClientOptions, Modes};
+pub use commands::{Receiver, Refusal};
 
 use client::{Client, Event, OpId, Operation, Reply};
 use machine::net::NetEvent;

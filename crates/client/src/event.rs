@@ -16,6 +16,28 @@ pub struct OpId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WatchId(pub u64);
 
+/// A command to a daemon, from its submission to its answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CommandId(pub u64);
+
+/// The receiver of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Daemon {
+    /// The active one.
+    Manager,
+    Osd(i32),
+}
+
+/// A daemon's answer to a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandReply {
+    /// 0, or a negative errno.
+    pub result: i32,
+    /// The text that `ceph` prints on standard error.
+    pub status: String,
+    pub output: Bytes,
+}
+
 /// A change of a watch's state, or a notification for it.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WatchEvent {
@@ -79,6 +101,11 @@ pub enum Event {
         id: RequestId,
         answer: Result<Body, TimedOut>,
     },
+    /// The answer to [`crate::Client::command`].
+    Commanded {
+        id: CommandId,
+        outcome: Result<CommandReply, Failure>,
+    },
     /// The options that the monitors' database has for this client.
     Config(BTreeMap<String, String>),
     /// Any other message from the monitor.
@@ -97,6 +124,10 @@ pub enum Failure {
     /// The monitors have given the client a new number, so an OSD cannot tell a repeated write from a new one.
     #[error("the client's identity was lost; whether it was done is not known")]
     IdentityLost,
+    #[error("the daemon is not up")]
+    NotUp,
+    #[error("the connection ended; whether it was done is not known")]
+    Disconnected,
 }
 
 impl Failure {
@@ -106,7 +137,8 @@ impl Failure {
             Failure::TimedOut => -110,
             Failure::NoPool => -2,
             Failure::PoolEio => -5,
-            Failure::IdentityLost => -103,
+            Failure::IdentityLost | Failure::Disconnected => -103,
+            Failure::NotUp => -107,
         }
     }
 }

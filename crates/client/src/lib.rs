@@ -25,7 +25,7 @@ mod watches;
 
 pub use client::Client;
 pub use config::{Config, Timing};
-pub use event::{Effect, Event, Failure, Input, OpId, WatchEvent, WatchId};
+pub use event::{CommandId, CommandReply, Daemon, Effect, Event, Failure, Input, OpId, WatchEvent, WatchId};
 pub use listing::{Listing, Page};
 pub use operation::{ObjectRef, Operation, ReadOps, WriteOps};
 pub use reply::Reply;

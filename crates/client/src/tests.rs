@@ -1,5 +1,6 @@
 //! The client against scripted monitors and OSDs, in virtual time.
 
+mod commanding;
 mod fixture;
 mod lingering;
 mod moving;

@@ -80,5 +80,6 @@ impl Client {
             self.in_flight.iter().filter(|(_, op)| unplaced(op)).map(|(id, _)| id).collect();
         waiting.into_iter().for_each(|id| self.place(now, id, fx));
         self.refresh_watches(now, fx);
+        self.send_commands(now, fx);
     }
 }

@@ -4,8 +4,10 @@
 //! submit ─▶ has a map? pool? primary? not paused? ─▶ the primary's session ─▶ sent ─▶ answered
 //!                │ no: waits for a map                     │ not open, or backed off: waits for it
 //! ```
-//! Handlers over the same state, one file each: [`placing`], [`osd_sessions`], [`maps`], [`monitor`], [`watching`].
+//! Handlers over the same state, one file each: [`placing`], [`osd_sessions`], [`maps`], [`monitor`], [`watching`],
+//! [`commands`].
 
+mod commands;
 mod maps;
 mod monitor;
 mod osd_sessions;
@@ -20,6 +22,7 @@ use crate::reply::Reply;
 use crate::session::{Link, Session};
 use crate::target::Routes;
 use crate::watches::Watches;
+use commands::Commands;
 use machine::net::NetEffect;
 use machine::{ConnId, Effects, Machine, Random, Time};
 use mon_client::{MonSession, RequestId};
@@ -54,6 +57,7 @@ pub struct Client {
     /// Their answers: a map of this epoch or later decides.
     pools_decided_at: BTreeMap<OpId, u32>,
     watches: Watches,
+    commands: Commands,
     tick_at: Time,
 }
 
@@ -82,6 +86,7 @@ impl Client {
             pool_checks: BTreeMap::new(),
             pools_decided_at: BTreeMap::new(),
             watches: Watches::default(),
+            commands: Commands::default(),
             tick_at: Time::ZERO,
         }
     }
@@ -100,6 +105,7 @@ impl Client {
                 fx.push(Effect::Net(effect));
             }
         }
+        self.leave_manager(fx);
         for (_, session) in std::mem::take(&mut self.sessions) {
             if let Some(conn) = session.conn() {
                 fx.push(Effect::Net(NetEffect::Close { conn }));
@@ -206,6 +212,7 @@ impl Client {
         for id in self.in_flight.overdue(now) {
             self.finish(id, Err(Failure::TimedOut), fx);
         }
+        self.fail_overdue_commands(now, fx);
         let due = |(osd, s): (&i32, &Session)| match s.link {
             Link::Waiting { until } if until <= now => Some(*osd),
             _ => None,
@@ -243,8 +250,9 @@ impl Machine for Client {
             _ => None,
         });
         let tick = (!self.in_flight.is_empty()).then_some(self.tick_at);
+        let commands = self.commands.next_deadline();
         let all = [self.mon.next_deadline(), self.in_flight.next_deadline(), self.watches.next_ping(), tick];
-        all.into_iter().flatten().chain(reconnect).min()
+        all.into_iter().chain([commands]).flatten().chain(reconnect).min()
     }
 
     fn check(&self) {

@@ -5,7 +5,7 @@ use crate::event::{Effect, Event, Failure};
 use crate::in_flight::State;
 use crate::session::Link;
 use machine::Time;
-use wire::messages::Body;
+use wire::messages::{Body, Message};
 
 impl Client {
     /// Take in what the monitor session has to say, which may make it say more.
@@ -30,6 +30,7 @@ impl Client {
                     self.sessions.iter().filter(|(_, s)| s.link == Link::NoTicket).map(|(osd, _)| *osd);
                 let without: Vec<i32> = without.collect();
                 without.into_iter().for_each(|osd| self.call(now, osd, fx));
+                self.send_commands(now, fx);
             }
             mon_client::Event::Answer { id, answer } => match (self.pool_checks.remove(&id), answer) {
                 (Some(op), Ok(Body::MMonGetVersionReply(reply))) => {
@@ -37,6 +38,9 @@ impl Client {
                 }
                 (_, answer) => fx.push(Event::Answer { id, answer }.into()),
             },
+            mon_client::Event::Message(Message { body: Body::MMgrMap(map), .. }) => {
+                self.on_mgrmap(now, *map, fx)
+            }
             mon_client::Event::Message(message) => fx.push(Event::Message(message).into()),
             mon_client::Event::Config(values) => fx.push(Event::Config(values).into()),
             mon_client::Event::Disconnected

@@ -2,14 +2,14 @@
 //! messages that OSDs send.
 
 use super::{Client, Fx, OP_PRIORITY};
-use crate::event::{Effect, OpId};
+use crate::event::{CommandReply, Effect, OpId};
 use crate::in_flight::{Pending, State};
 use crate::operation::ObjectRef;
 use crate::reply::Reply;
 use crate::session::{Link, Session};
 use machine::net::{CloseReason, NetEffect, NetEvent, Policy};
 use machine::{ConnId, Machine, Time};
-use wire::messages::{Body, MOSDBackoff, MOSDOpReply, MPing, Message};
+use wire::messages::{Body, MCommandReply, MOSDBackoff, MOSDOpReply, MPing, Message};
 use wire::types::{EntityKind, OsdFlags, op_value};
 
 const EAGAIN: i32 = -11;
@@ -45,6 +45,7 @@ impl Client {
             credentials: credentials.into(),
         }));
         self.send_all(now, osd, fx);
+        self.send_osd_commands(osd, conn, fx);
     }
 
     /// Sends, in order, the operations routed to an OSD that its present connection has not carried.
@@ -64,6 +65,7 @@ impl Client {
         {
             self.osd_of_conn.remove(&conn);
             fx.push(Effect::Net(NetEffect::Close { conn }));
+            self.fail_commands_of(conn, fx);
         }
     }
 
@@ -78,6 +80,9 @@ impl Client {
         if self.mon.owns(conn) {
             self.mon.step(now, mon_client::Input::Net(event), &mut self.mon_effects);
             return self.absorb_mon(now, fx);
+        }
+        if self.on_manager_net(conn, &event, fx) {
+            return;
         }
         // A connection given up earlier has nothing to say.
         let Some(&osd) = self.osd_of_conn.get(&conn) else { return };
@@ -96,6 +101,7 @@ impl Client {
 
     pub(super) fn on_osd_closed(&mut self, now: Time, osd: i32, conn: ConnId, why: CloseReason, fx: Fx) {
         self.osd_of_conn.remove(&conn);
+        self.fail_commands_of(conn, fx);
         let Some(session) = self.sessions.get_mut(&osd) else { return };
         let was_ready = session.link == Link::Open { conn, ready: true };
         session.backoffs.clear();
@@ -119,6 +125,10 @@ impl Client {
             Body::MOSDBackoff(backoff) => self.on_backoff(now, osd, conn, &backoff, fx),
             Body::MWatchNotify(notify) => self.on_watch_notify(*notify, fx),
             Body::MOSDMap(map) => self.on_osdmap(now, &map, fx),
+            Body::MCommandReply(reply) => {
+                let MCommandReply { result, status, output } = *reply;
+                self.on_command_reply(conn, tid, CommandReply { result, status, output }, fx);
+            }
             _ => {}
         }
     }

@@ -7,6 +7,7 @@ use machine::net::{Credentials, NetEffect, NetEvent};
 use machine::{CoreId, ReadTag, Tag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Answer, Compressed, Compression, DeviceWork, ReadError, ReadRequest, Transaction, Usage};
 use wire::types::{EntityAddrVec, OsdId, UTime, Uuid};
 
@@ -67,6 +68,10 @@ pub enum Input {
         usage: Usage,
         /// What compression has come to, by pool.
         compressed: Vec<(i64, Compressed)>,
+    },
+    /// Processor time that the process has used.
+    ProcessorTime {
+        total: Duration,
     },
     /// The answer to [`Effect::Look`].
     Progress {

@@ -580,6 +580,7 @@ impl Machine for Control {
                     fx.push(Effect::Shard { core, input: shard::Input::Wall { now: wall } });
                 }
             }
+            Input::ProcessorTime { total } => self.signals.processor.on_reading(now, total),
             Input::Progress { core, work } => self.on_progress(now, core, work),
             Input::Stop => self.begin_stop(now, fx),
             Input::Admin { id, command } => self.on_admin(id, &command, fx),

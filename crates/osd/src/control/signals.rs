@@ -7,7 +7,7 @@ use crate::pg::role::LostMode;
 use crate::shard::{self, Inquiry, InquiryAnswer, MarkAnswer, PgAnswer};
 use crate::signals::counters::{self, ControlFigures};
 use crate::signals::{
-    Latency, OpRecord, OpsInFlight, ShardFigures, ShardHistograms, TrackingLimits, WallNow,
+    Latency, OpRecord, OpsInFlight, Processor, ShardFigures, ShardHistograms, TrackingLimits, WallNow,
 };
 use command::perf::{self, Counter, Filter, Histogram};
 use command::{Answer, Args, Format, Json, object};
@@ -31,6 +31,7 @@ pub(super) struct Signals {
     slow_reported: u64,
     /// Paths of the counters that the manager knows.
     declared: BTreeSet<String>,
+    pub(super) processor: Processor,
 }
 
 /// A command that waits for the shards.
@@ -361,6 +362,7 @@ impl Control {
         let mut counters = counters::osd(&figures, &own);
         counters.extend(self.moves.counters());
         counters.extend(counters::stages(&figures));
+        counters.extend(self.signals.processor.counters());
         counters
     }
 

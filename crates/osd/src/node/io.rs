@@ -9,6 +9,7 @@ use machine::CoreId;
 use machine::net::{Credentials, NetEffect, NetEvent};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use store::{
     Collection, Completion, Compressed, Compression, DeviceWork, ObjectId, ReadRequest, Transaction, Usage,
 };
@@ -26,6 +27,8 @@ pub enum Input {
     Completed(Completion),
     /// The answer to [`Effect::MeasureStore`].
     StoreUsage(StoreUsage),
+    /// Processor time that the process has used, for core 0. The host tells it with the store's space.
+    ProcessorTime { total: Duration },
     /// The answer to [`Effect::CountDeviceWork`].
     DeviceWork(DeviceWork),
     /// The store found damaged bytes.

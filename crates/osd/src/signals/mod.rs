@@ -8,12 +8,13 @@
 //!
 //! Files: [`latency`] has the histograms; [`stages`] the stamps of an operation and the stages between them; [`totals`]
 //! stock's counters; [`history`] the slowest operations; [`record`] a described operation; [`figures`] what a shard
-//! reports; [`counters`] the table of names under which all this is shown.
+//! reports; [`processor`] the process's own time; [`counters`] the table of names under which all this is shown.
 
 pub mod counters;
 mod figures;
 mod history;
 mod latency;
+mod processor;
 pub mod record;
 mod stages;
 mod totals;
@@ -21,6 +22,7 @@ mod totals;
 pub use figures::{OpsInFlight, ShardFigures, ShardHistograms, ShardSignals};
 pub use history::{History, TrackingLimits};
 pub use latency::{Latency, LatencyHistogram};
+pub use processor::Processor;
 pub use record::{OpRecord, Progress, WallNow};
 pub use stages::{OpStamps, Stage, StageHistograms};
 pub use totals::{Answered, OpKind, OpTotals};

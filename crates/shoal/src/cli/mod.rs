@@ -15,6 +15,7 @@ mod store;
 mod store_pg;
 mod term;
 mod token;
+mod top;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,7 @@ enum Command {
     Leave(leave::Args),
     Token(token::Args),
     Status(status::Args),
+    Top(top::Args),
     Mon(mon::Args),
     Osd(osd::Args),
     Store(store::Args),
@@ -70,6 +72,7 @@ pub fn run() -> ExitCode {
         Command::Leave(args) => leave::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Mon(args) => mon::run(&args),
         Command::Osd(args) => osd::run(&args),
         Command::Store(args) => store::run(&args),

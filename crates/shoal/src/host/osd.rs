@@ -138,6 +138,9 @@ impl OsdRole {
             if measure {
                 let usage = self.measure_store();
                 self.feed(Input::StoreUsage(usage), turn);
+                if self.core_id == CoreId(0) {
+                    self.feed(Input::ProcessorTime { total: system::cpu_time() }, turn);
+                }
             }
             if count_work {
                 let work = self.store().device_work();
