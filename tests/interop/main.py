@@ -161,7 +161,7 @@ def beside(names, jobs, options):
 
 
 #: Where the suites' ports begin when they run beside each other, below those that the system gives to clients.
-PORT_FIRST, PORTS_PER_SUITE, PORT_END = 10000, 560, 32768
+PORT_FIRST, PORTS_PER_SUITE, PORT_END = 9600, 560, 32768
 assert PORT_FIRST + PORTS_PER_SUITE * max(len(ALL), len(GATE)) <= PORT_END
 
 
