@@ -117,7 +117,7 @@ class SeveralHosts(ClusterTest):
         self.goes_on(load)
 
         # The file named h1's monitor alone when it was made.
-        eventually(lambda: hosts["h3"].addr in hosts.conf.read_text(), 40)
+        eventually(lambda: hosts["h3"].addr in hosts.conf.read_text(), 120)
         page.perform("h3# shoal leave", timeout=DRAIN_SECONDS_MAX)
         self.assertEqual(hosts["h3"].pids(), [])
         self.assertNotEqual(hosts["h3"].start_of_disk(), bytes(1 << 20), "the data stays until it is destroyed")

@@ -321,14 +321,16 @@ impl Monitor {
             }
             let before = self.committed.version;
             let (is_quiet, mut is_state_wanted) = (outcome.events.is_empty(), false);
+            let mut have_members_changed = false;
             for event in outcome.events {
                 match event {
                     Event::Committed { index, entry } => self.apply(index, &entry),
                     Event::Installed { index, state } => self.install(index, &state),
                     Event::Readable { read, .. } => self.on_read(read),
                     Event::StateWanted { .. } => is_state_wanted = true,
-                    // What they say is in the log's status.
-                    Event::Members { .. } | Event::Role(_) => {}
+                    Event::Members { .. } => have_members_changed = true,
+                    // What it says is in the log's status.
+                    Event::Role(_) => {}
                 }
             }
             let has_new = self.committed.version != before;
@@ -342,6 +344,10 @@ impl Monitor {
             }
             if has_new {
                 self.follow_state(turn);
+            }
+            // One change of members waits for the other.
+            if have_members_changed {
+                self.follow_members(turn.now);
             }
             self.send_answers(turn);
             self.answer_versions(turn);

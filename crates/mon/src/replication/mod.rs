@@ -6,7 +6,7 @@
 
 pub mod quorum;
 
-pub use quorum::{CorruptLog, Event, Quorum, Role};
+pub use quorum::{CorruptLog, Event, Quorum, Refused, Role};
 
 use bytes::Bytes;
 use wire::types::Uuid;

@@ -5,7 +5,7 @@ use super::Monitor;
 use crate::mon_map::{next_map, with_monitor, without_monitor};
 use crate::monitor::{Effect, Turn};
 use crate::proposal::Change;
-use crate::replication::{Identity, Quorum, Recovered};
+use crate::replication::{Identity, Quorum, Recovered, Refused};
 use crate::state::Member;
 use codec::{Encode, Features};
 use machine::{ConnId, Time};
@@ -198,22 +198,27 @@ impl Monitor {
             .map(|(_, member)| (member.id, member))
             .collect();
         let present = log.members();
-        let gone = present.ids().find(|id| !wanted.contains_key(id));
+        let own = self.quorum.member;
+        let is_gone = |id: &u64| !wanted.contains_key(id);
+        let gone = present.ids().filter(|id| *id != own).chain([own]).find(is_gone);
         // A monitor that has not come yet is no member: it would count and not vote.
         let come = |member: &&Member| member.disk != Uuid::default() && !present.contains(member.id);
         let new = wanted.values().find(come).map(|member| member.id);
-        // What is refused now (another change is under way, a new member has not caught up) is tried again at the next tick.
-        let _refused = match (new, gone) {
-            // A new member that died before it had a vote stands in the way of the next one.
-            (_, Some(id)) if present.learners.contains(&id) => log.remove(id).err(),
-            (Some(id), _) => log.add_learner(id).err(),
-            (None, Some(id)) if id == self.quorum.member => {
-                let heir = log.active_voters().filter(|other| *other != id).max();
-                heir.and_then(|heir| log.transfer_leadership(heir).err())
+        // Members that are gone first: one that lost its disk can never vote again, and would count beside its successor; one that
+        // died before it had a vote stands in the way of the next one. This monitor itself goes last.
+        if let Some(id) = gone.filter(|id| *id != own) {
+            match log.remove(id) {
+                Err(Refused::NoMajority(_)) => {}
+                // What is refused now, because another change is under way, is tried again when that one is done.
+                _ => return,
             }
-            (None, Some(id)) => log.remove(id).err(),
-            (None, None) => None,
-        };
+        }
+        if let Some(id) = new {
+            let _refused = log.add_learner(id);
+        } else if gone == Some(own) {
+            let heir = log.active_voters().filter(|other| *other != own).max();
+            let _refused = heir.map(|heir| log.transfer_leadership(heir));
+        }
     }
 
     /// Monitors that the log has as members no more leave the map, too. Until then the others need their addresses: their vote may be

@@ -916,3 +916,23 @@ fn a_monitor_that_joins_judges_nobody_before_it_has_the_state() {
     c.pass(Duration::from_secs(8));
     assert!(c.monitor(1).is_in_quorum(c.now));
 }
+
+#[test]
+fn a_lost_disk_never_counts_beside_its_successor() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let lost = (leader + 1) % 3;
+    let old = 1 + lost as u64;
+    c.kill(lost);
+    c.nodes[lost].disk = Recovered::default();
+    c.pass(Duration::from_secs(3));
+    c.start(lost);
+    while !c.voters(leader).contains(&4) {
+        c.pass(STEP);
+    }
+    assert!(!c.voters(leader).contains(&old), "with both, two of four would be no majority");
+    // So any one may die at once.
+    c.kill((leader + 2) % 3);
+    let conn = c.connect(leader, "client.admin", 5000);
+    c.ok(leader, conn, &set("after"));
+}

@@ -1,8 +1,8 @@
 //! `mon host` of a host's `ceph.conf`, kept up to date while the host's daemons run.
 //!
 //! A daemon finds the monitors by `mon host` when it starts, and follows their map afterwards. A host whose monitors were all
-//! replaced while it ran could not start again, so each of its daemons has the file corrected: soon after its start, and then every
-//! few minutes.
+//! replaced while it ran could not start again, so each of its daemons has the file corrected: soon after its start, when other
+//! hosts may be joining, and then less and less often.
 
 use super::files;
 use super::record::{HostRecord, Stage};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const FIRST_AFTER: Duration = Duration::from_secs(20);
-const EVERY: Duration = Duration::from_secs(300);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Writes the monitors of the newest map into the `ceph.conf` of a directory whose lock the caller holds. True if it named others.
 pub fn refresh(dir: &Path, record: &HostRecord) -> anyhow::Result<bool> {
@@ -58,14 +58,15 @@ pub fn keep(conf: &Path) {
     }
     let thread = std::thread::Builder::new().name("mon-host".into());
     let started = thread.spawn(move || {
-        std::thread::sleep(FIRST_AFTER);
+        let mut pause = FIRST_AFTER;
         loop {
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(PAUSE_MAX);
             match refresh_beside_others(&dir) {
                 Ok(true) => tracing::info!("mon host of {} names the newest monitors now", dir.display()),
                 Ok(false) => {}
                 Err(error) => tracing::debug!("mon host was not compared with the monitors: {error:#}"),
             }
-            std::thread::sleep(EVERY);
         }
     });
     if let Err(error) = started {
