@@ -53,7 +53,7 @@ fn promise_before_write_is_caught() {
         [Promise::MonitorsAgree, Promise::CommandsKept, Promise::CommandsCurrent, Promise::Invariant];
     let faults =
         &["crash of all monitors", "slow monitor disk", "follower's disk slow", "monitor crash during write"];
-    is_caught(Rule::PromiseAfterWrite, &promises, faults, 23);
+    is_caught(Rule::PromiseAfterWrite, &promises, faults, 13);
 }
 
 /// The answer was lost, and the next leader carries the command out again.
