@@ -6,6 +6,7 @@ use crate::daemon::admin_commands::Command;
 use crate::daemon::admin_socket::{Reply, Request};
 use crate::daemon::boot::{self, Boot};
 use crate::daemon::cluster_metrics;
+use crate::daemon::memory::SPARE_MAX;
 use crate::daemon::side::{Answer, Role};
 use crate::daemon::version;
 use crate::host::ask::{Question, ask};
@@ -285,6 +286,10 @@ struct MonSide {
 }
 
 impl Role for MonSide {
+    fn spare_memory_max(&self) -> u64 {
+        SPARE_MAX
+    }
+
     fn commands(&self) -> &'static [Command] {
         COMMANDS
     }

@@ -2,7 +2,8 @@
 //!
 //! The allocator keeps what is freed ([`runtime::memory`]); once a second the process is measured, and when it is over
 //! its target everything that is free goes back to the system, and the caches of a store on disk become smaller. What
-//! else is in use is never touched: a target below that costs speed and nothing else, and is said once in the log.
+//! else is in use is never touched: a target below that costs speed and nothing else, and is said once in the log. A daemon that is
+//! in no hurry also bounds what is kept ([`SPARE_MAX`]): a burst of map changes fills hundreds of megabytes for a moment.
 
 use command::perf::{Counter, Reading};
 use runtime::memory::{Figures, figures, give_back};
@@ -34,8 +35,12 @@ pub struct Budgets {
 /// Caches are never made smaller than this.
 const CACHE_BYTES_MIN: u64 = 16 << 20;
 
-#[derive(Default)]
+/// Bytes that a daemon which is in no hurry keeps for the next use.
+pub const SPARE_MAX: u64 = 128 << 20;
+
 pub struct Keeper {
+    /// Bytes that are kept, while the process is below its target.
+    spare_max: u64,
     is_over: bool,
     /// The target that the caches were sized for, and their size.
     caches: Option<(u64, u64)>,
@@ -43,10 +48,18 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    pub fn new(spare_max: u64) -> Keeper {
+        Keeper { spare_max, is_over: false, caches: None, told: None }
+    }
+
+    fn keeps_too_much(&self, target: u64, now: Figures) -> bool {
+        now.resident > target || now.resident.saturating_sub(now.allocated) > self.spare_max
+    }
+
     /// Look once. `message_cap`: `osd_client_message_size_cap`. Says what the role's parts may take, when that has changed.
     pub fn look(&mut self, target: u64, message_cap: u64) -> Option<Budgets> {
         let mut now = figures();
-        if now.resident > target {
+        if self.keeps_too_much(target, now) {
             let before = now.resident;
             give_back();
             now = figures();
@@ -110,8 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn target_and_own_limit_bound_kept_memory() {
+        let figures = |allocated, resident| Figures { allocated, resident };
+        let (osd, monitor) = (Keeper::new(u64::MAX), Keeper::new(SPARE_MAX));
+        assert!(osd.keeps_too_much(GIB, figures(GIB / 2, GIB + 1)));
+        assert!(!osd.keeps_too_much(GIB, figures(0, GIB)));
+        assert!(monitor.keeps_too_much(GIB, figures(GIB / 2, GIB / 2 + SPARE_MAX + 1)));
+        assert!(!monitor.keeps_too_much(GIB, figures(GIB / 2, GIB / 2 + SPARE_MAX)));
+    }
+
+    #[test]
     fn budgets_are_told_when_they_change() {
-        let mut keeper = Keeper::default();
+        let mut keeper = Keeper::new(u64::MAX);
         let first = keeper.look(64 * GIB, 1 << 20).expect("nothing was told yet");
         assert_eq!(first.messages, 1 << 20);
         assert_eq!(keeper.look(64 * GIB, 1 << 20), None);
@@ -120,7 +143,7 @@ mod tests {
 
     #[test]
     fn caches_make_room_and_take_it_back() {
-        let mut keeper = Keeper::default();
+        let mut keeper = Keeper::new(u64::MAX);
         let most = cache_bytes(4 * GIB);
         assert!((3 * GIB..7 * GIB / 2).contains(&most));
         assert_eq!(size(&mut keeper, 4 * GIB, GIB), most);

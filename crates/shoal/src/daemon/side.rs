@@ -36,6 +36,11 @@ pub trait Role: Send + Sync + 'static {
     }
     /// So much memory may its parts take from now on.
     fn set_budgets(&self, _: memory::Budgets) {}
+
+    /// Bytes that the allocator may keep for the next use: all below the target where speed counts.
+    fn spare_memory_max(&self) -> u64 {
+        u64::MAX
+    }
     /// SIGTERM or SIGINT came: stop cleanly. Called once.
     fn stop(&self);
 }
@@ -117,7 +122,7 @@ fn bind_admin_socket(path: &Path) -> anyhow::Result<UnixListener> {
 }
 
 async fn keep_to_memory_target(side: Arc<Side>) {
-    let mut keeper = memory::Keeper::default();
+    let mut keeper = memory::Keeper::new(side.role.spare_memory_max());
     let mut ticks = tokio::time::interval(memory::LOOK_EVERY);
     loop {
         ticks.tick().await;
