@@ -153,9 +153,9 @@ impl Staged {
         Some(run)
     }
 
-    /// Sealed runs in this state, ascending by block.
-    pub fn at(&self, stage: Stage) -> impl Iterator<Item = (u64, &StagedRun)> {
-        self.sealed.iter().filter(move |(_, run)| run.stage == stage).map(|(start, run)| (*start, run))
+    /// Sealed runs that begin at this block or behind it, ascending.
+    pub fn from(&self, block: u64) -> impl Iterator<Item = (u64, &StagedRun)> {
+        self.sealed.range(block..).map(|(start, run)| (*start, run))
     }
 
     /// Marks a deferred run as being written to its blocks.

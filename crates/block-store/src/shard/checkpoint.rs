@@ -12,7 +12,7 @@
 //! cannot use it. Then a manifest of the present tables is written alone, under a header with the old start of the log, and
 //! the checkpoint goes on.
 
-use super::{DataRequest, Shard};
+use super::Shard;
 use crate::checksum::crc32c;
 use crate::format::{Header, MANIFEST_RUNS_MAX, ManifestPlace, Totals};
 use crate::index::{LogMark, TakeSpace};
@@ -20,13 +20,8 @@ use crate::io::Owner;
 use crate::object::key;
 use crate::planted::{self, PlantedBug};
 use crate::space::Run;
-use crate::staged::Stage;
 use bytes::Bytes;
-use codec::Rope;
 use device::{BLOCK, DeviceError, Durability};
-
-/// Blocks of one write of deferred data.
-const PLACE_BLOCKS_MAX: u64 = 256;
 
 pub(super) struct Checkpoints {
     /// The header on the device.
@@ -198,46 +193,6 @@ impl Shard {
         self.log.durable() >= mark
             && self.index.flushed_mark() >= LogMark(mark)
             && (self.staged.is_placed(mark) || planted::has(PlantedBug::LogFreedBeforePlaced))
-    }
-
-    /// Writes deferred data to its blocks if there is much of it.
-    pub(super) fn place_when_many(&mut self) {
-        if self.staged.deferred_bytes() > self.options.deferred_bytes_max {
-            self.place_deferred(self.log.durable());
-        }
-    }
-
-    /// Writes deferred data of batches up to `mark` to its blocks, neighbours together.
-    fn place_deferred(&mut self, mark: u64) {
-        let mut writes: Vec<(Run, Rope, Vec<u64>)> = Vec::new();
-        for (start, run) in self.staged.at(Stage::Deferred).filter(|(_, run)| run.batch <= mark) {
-            match writes.last_mut() {
-                Some((whole, data, runs)) if whole.end() == start && whole.len < PLACE_BLOCKS_MAX => {
-                    whole.len += run.blocks();
-                    data.append(run.padded());
-                    runs.push(start);
-                }
-                _ => writes.push((Run::new(start, run.blocks()), run.padded(), vec![start])),
-            }
-        }
-        for (whole, data, runs) in writes {
-            runs.iter().for_each(|start| self.staged.begin_placing(*start));
-            let pinned = self.log.gathering();
-            self.space.pin(pinned);
-            let token = self.token();
-            self.data_requests.insert(token, DataRequest::Place { runs, pinned });
-            self.io.write(Owner::Data, token, whole.offset(), data, Durability::Later);
-        }
-    }
-
-    pub(super) fn on_placed(&mut self, runs: Vec<u64>, pinned: u64, result: Result<(), DeviceError>) {
-        self.space.unpin(pinned);
-        if let Err(error) = result {
-            return self.fail(error);
-        }
-        for start in runs {
-            self.staged.remove(start);
-        }
     }
 
     fn write_manifest(&mut self, goal: Goal) {

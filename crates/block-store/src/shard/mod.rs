@@ -27,6 +27,7 @@ mod figures;
 mod fsck;
 mod jobs;
 mod open;
+mod placement;
 mod reads;
 
 pub use figures::Figures;
@@ -46,6 +47,7 @@ use cleaner::{CLEANER, Cleaner};
 use commit::Log;
 use device::DeviceError;
 use jobs::Jobs;
+use placement::Placement;
 use std::collections::BTreeMap;
 use store::{
     Change, Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore,
@@ -143,6 +145,7 @@ pub struct Shard {
     data_requests: BTreeMap<u64, DataRequest>,
     next_token: u64,
     checkpoints: Checkpoints,
+    placement: Placement,
     discarding: discards::Discarding,
     cleaner: Cleaner,
     /// A flush or merge has more work at once.
@@ -168,7 +171,7 @@ enum DataRequest {
     /// Writes runs of a batch in flight to their blocks.
     Direct { batch: u64, runs: Vec<u64> },
     /// Writes deferred runs to their blocks.
-    Place { runs: Vec<u64>, pinned: u64 },
+    Place { runs: Vec<u64>, blocks: u64, pinned: u64 },
     /// Discards free blocks.
     Discard { run: Run },
 }
@@ -218,7 +221,9 @@ impl Shard {
                 DataRequest::Fetch { job, unit } => self.on_fetched(job, unit, result.ok()),
                 DataRequest::Read { reading, read } => self.on_read(reading, read, result.ok()),
                 DataRequest::Direct { batch, runs } => self.on_direct_done(batch, runs, result.map(drop)),
-                DataRequest::Place { runs, pinned } => self.on_placed(runs, pinned, result.map(drop)),
+                DataRequest::Place { runs, blocks, pinned } => {
+                    self.on_placed(runs, blocks, pinned, result.map(drop));
+                }
                 DataRequest::Discard { run } => self.on_discarded(run, result.map(drop)),
             },
         }
@@ -246,6 +251,7 @@ impl Shard {
             }
             self.place_when_many();
             self.checkpoint();
+            self.place_some();
             self.discard();
             self.fail_when_stuck();
         }

@@ -539,6 +539,7 @@ impl Recovery<'_> {
             data_requests: BTreeMap::new(),
             next_token: 0,
             checkpoints: Checkpoints::new(header),
+            placement: Default::default(),
             discarding: super::discards::Discarding::default(),
             cleaner: super::Cleaner::new(self.to_clean),
             index_has_more: false,

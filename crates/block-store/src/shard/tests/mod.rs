@@ -14,6 +14,7 @@ mod log_rot;
 mod model;
 mod moving;
 pub(super) mod operations;
+mod placing;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod reads_and_writes;

@@ -1,0 +1,54 @@
+//! Placement of deferred data in bounded steps.
+
+use super::operations::{home, object};
+use super::{formatted, open, small};
+use crate::shard::Options;
+use device::BLOCK;
+use device::simulated::Pace;
+use store::{Change, ObjectStore, Transaction};
+
+/// Far more scattered blocks than may be in flight, so neighbours cannot be written together.
+const BLOCKS: u64 = 1500;
+
+#[test]
+fn placement_of_much_data_leaves_the_device_to_others() {
+    let options = Options {
+        inline_bytes_max: 1 << 20,
+        deferred_bytes_max: BLOCKS / 2 * BLOCK as u64,
+        log_bytes_max: 32 << 20,
+        first_fit: false,
+        ..small()
+    };
+    let disk = formatted(128 << 20, 48 << 20, Pace::Steps, 1);
+    let mut shard = open(&disk, options);
+    let create = Change::CreateCollection { split_bits: 0 };
+    shard.submit(0, Transaction { collection: home(), changes: vec![create] });
+    let (kept, between) = (object("kept", 1), object("between", 2));
+    let mut in_flight_max = 0;
+    let mut turns_of_placement = 0;
+    for block in 0..BLOCKS {
+        let write = |object: &store::ObjectId| Change::Write {
+            object: object.clone(),
+            offset: block * BLOCK as u64,
+            data: vec![block as u8; BLOCK].into(),
+        };
+        let changes = vec![write(&kept), write(&between)];
+        shard.submit(block + 1, Transaction { collection: home(), changes });
+        shard.poll(&mut Vec::new());
+        // What lies between two blocks is released, so that they have no neighbours.
+        let zero = Change::Zero { object: between.clone(), offset: block * BLOCK as u64, len: BLOCK as u64 };
+        shard.submit(BLOCKS + block + 1, Transaction { collection: home(), changes: vec![zero] });
+        shard.poll(&mut Vec::new());
+        in_flight_max = in_flight_max.max(disk.under_way());
+        turns_of_placement += u64::from(disk.under_way() > 100);
+    }
+    // 256 blocks of placement, and few other requests.
+    assert!((100..300).contains(&in_flight_max), "{in_flight_max} requests were in flight");
+    assert!(turns_of_placement > 1, "placement took {turns_of_placement} turns");
+    super::settle(&mut shard);
+    assert!(shard.figures().deferred <= BLOCKS / 2 * BLOCK as u64);
+    shard.stop();
+    super::settle(&mut shard);
+    assert!(shard.is_stopped() && shard.failure().is_none());
+    assert_eq!(shard.figures().deferred, 0, "a clean stop places everything");
+}
