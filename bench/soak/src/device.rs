@@ -1,0 +1,359 @@
+//! A device of any size that fits into a small one.
+//!
+//! Blocks of object data ([`crate::pattern`]) are kept as marks of four bytes in memory. All other blocks (log, headers,
+//! index tables) are kept in a sparse file. Requests take the time of a modelled NVMe drive, on the soak's clock.
+
+use crate::clock::Clock;
+use crate::pattern;
+use bytes::Bytes;
+use device::{BLOCK, BlockDevice, DeviceError, Done, Request};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Times of the modelled drive.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    pub read_ns: u64,
+    pub write_ns: u64,
+    pub flush_ns: u64,
+    pub read_bytes_per_us: u64,
+    pub write_bytes_per_us: u64,
+}
+
+impl Default for Model {
+    /// A data-centre NVMe drive with power-loss protection.
+    fn default() -> Model {
+        let (read_ns, write_ns, flush_ns) = (80_000, 20_000, 10_000);
+        Model { read_ns, write_ns, flush_ns, read_bytes_per_us: 3_000, write_bytes_per_us: 2_000 }
+    }
+}
+
+/// Requests and bytes since the device was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, o: Counts) -> Counts {
+        Counts {
+            reads: self.reads - o.reads,
+            read_bytes: self.read_bytes - o.read_bytes,
+            writes: self.writes - o.writes,
+            write_bytes: self.write_bytes - o.write_bytes,
+            flushes: self.flushes - o.flushes,
+        }
+    }
+}
+
+/// A handle of the device with a queue of its own. All handles share the medium.
+pub struct Handle {
+    medium: Rc<RefCell<Medium>>,
+    clock: Clock,
+    queue: BinaryHeap<Reverse<Due>>,
+    /// Written when the queue changes, for the driver's idle waits.
+    next_due: NextDue,
+    submitted: u64,
+}
+
+/// When the next request of a handle completes.
+#[derive(Clone, Default)]
+pub struct NextDue(Rc<std::cell::Cell<Option<u64>>>);
+
+impl NextDue {
+    pub fn get(&self) -> Option<u64> {
+        self.0.get()
+    }
+}
+
+/// A request and the moment of its completion. Ordered by that moment alone.
+struct Due {
+    at: u64,
+    serial: u64,
+    token: u64,
+    request: Request,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, o: &Due) -> bool {
+        (self.at, self.serial) == (o.at, o.serial)
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, o: &Due) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, o: &Due) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(o.at, o.serial))
+    }
+}
+
+/// Blocks of a zone of the medium.
+const ZONE: u64 = 16 << 10;
+
+/// A file without a name in `directory`: it is gone when the process is.
+pub fn unnamed_file(directory: &Path) -> std::io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+pub struct Medium {
+    size: u64,
+    file: File,
+    model: Model,
+    /// Marks by zone; 0: the block is in the file.
+    marks: Vec<Option<Box<[u32]>>>,
+    /// Blocks that were written to the file and not overwritten by data since, a bit each.
+    stored: Vec<Option<Box<[u64]>>>,
+    /// The moments at which the drive's two directions are free.
+    reads_free_at: u64,
+    writes_free_at: u64,
+    counts: Counts,
+}
+
+impl Medium {
+    /// A blank device of `size` bytes whose stored blocks go to `file`.
+    pub fn new(size: u64, file: File, model: Model) -> std::io::Result<Rc<RefCell<Medium>>> {
+        file.set_len(size)?;
+        let zones = (size / BLOCK as u64).div_ceil(ZONE) as usize;
+        Ok(Rc::new(RefCell::new(Medium {
+            size,
+            file,
+            model,
+            marks: vec![None; zones],
+            stored: vec![None; zones],
+            reads_free_at: 0,
+            writes_free_at: 0,
+            counts: Counts::default(),
+        })))
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Memory of the model, which is not the store's.
+    pub fn memory_bytes(&self) -> u64 {
+        let marks = self.marks.iter().flatten().count() as u64 * ZONE * 4;
+        marks + self.stored.iter().flatten().count() as u64 * ZONE / 8
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Bytes {
+        let mut out = Vec::with_capacity(len);
+        let first = offset / BLOCK as u64;
+        for block in first..first + (len / BLOCK) as u64 {
+            let (zone, at) = ((block / ZONE) as usize, (block % ZONE) as usize);
+            match self.marks[zone].as_ref().map_or(0, |marks| marks[at]) {
+                0 => {
+                    let from = out.len();
+                    out.resize(from + BLOCK, 0);
+                    self.file
+                        .read_exact_at(&mut out[from..], block * BLOCK as u64)
+                        .expect("the file is readable");
+                }
+                mark => pattern::regenerate(mark, &mut out),
+            }
+        }
+        out.into()
+    }
+
+    fn write(&mut self, offset: u64, data: &codec::Rope) {
+        let first = offset / BLOCK as u64;
+        let mut at = 0;
+        let mut buffer = [0_u8; BLOCK];
+        let (mut pieces, mut rest): (_, &[u8]) = (data.pieces().iter(), &[]);
+        for block in first..first + (data.len() / BLOCK) as u64 {
+            while at < BLOCK {
+                while rest.is_empty() {
+                    rest = pieces.next().expect("as many bytes as the rope's length");
+                }
+                let taken = rest.len().min(BLOCK - at);
+                buffer[at..at + taken].copy_from_slice(&rest[..taken]);
+                rest = &rest[taken..];
+                at += taken;
+            }
+            at = 0;
+            self.write_block(block, &buffer);
+        }
+    }
+
+    fn write_block(&mut self, block: u64, bytes: &[u8; BLOCK]) {
+        let (zone, at) = ((block / ZONE) as usize, (block % ZONE) as usize);
+        let mark = pattern::mark_of(bytes).unwrap_or(0);
+        if mark != 0 || self.marks[zone].is_some() {
+            self.marks[zone].get_or_insert_with(|| vec![0; ZONE as usize].into())[at] = mark;
+        }
+        if mark == 0 {
+            self.file.write_all_at(bytes, block * BLOCK as u64).expect("the file can be written");
+            let stored = self.stored[zone].get_or_insert_with(|| vec![0; ZONE as usize / 64].into());
+            stored[at / 64] |= 1 << (at % 64);
+        } else {
+            self.forget_stored(block);
+        }
+    }
+
+    /// Gives the space of a block back to the file system.
+    fn forget_stored(&mut self, block: u64) {
+        let (zone, at) = ((block / ZONE) as usize, (block % ZONE) as usize);
+        let Some(stored) = &mut self.stored[zone] else { return };
+        if stored[at / 64] & 1 << (at % 64) != 0 {
+            stored[at / 64] &= !(1 << (at % 64));
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(&self.file, how, block * BLOCK as u64, BLOCK as u64).expect("the file has holes");
+        }
+    }
+
+    /// The moment at which a request that arrives `now` completes.
+    fn completion(&mut self, now: u64, request: &Request) -> u64 {
+        match request {
+            Request::Read { len, .. } => {
+                self.reads_free_at =
+                    self.reads_free_at.max(now) + *len as u64 * 1_000 / self.model.read_bytes_per_us;
+                self.reads_free_at + self.model.read_ns
+            }
+            Request::Write { data, .. } => {
+                let transfer = data.len() as u64 * 1_000 / self.model.write_bytes_per_us;
+                self.writes_free_at = self.writes_free_at.max(now) + transfer;
+                self.writes_free_at + self.model.write_ns
+            }
+            Request::Flush => self.writes_free_at.max(now) + self.model.flush_ns,
+            Request::Discard { .. } => now + self.model.flush_ns,
+        }
+    }
+
+    fn execute(&mut self, request: &Request) -> Result<Bytes, DeviceError> {
+        match request {
+            Request::Read { offset, len } => {
+                self.counts.reads += 1;
+                self.counts.read_bytes += *len as u64;
+                return Ok(self.read(*offset, *len));
+            }
+            Request::Write { offset, data, .. } => {
+                self.counts.writes += 1;
+                self.counts.write_bytes += data.len() as u64;
+                self.write(*offset, data);
+            }
+            Request::Flush => self.counts.flushes += 1,
+            Request::Discard { .. } => {}
+        }
+        Ok(Bytes::new())
+    }
+}
+
+impl Handle {
+    pub fn new(medium: &Rc<RefCell<Medium>>, clock: &Clock) -> (Handle, NextDue) {
+        let next_due = NextDue::default();
+        let (medium, clock) = (medium.clone(), clock.clone());
+        let handle =
+            Handle { medium, clock, queue: BinaryHeap::new(), next_due: next_due.clone(), submitted: 0 };
+        (handle, next_due)
+    }
+
+    fn note_next_due(&self) {
+        self.next_due.0.set(self.queue.peek().map(|due| due.0.at));
+    }
+}
+
+impl BlockDevice for Handle {
+    fn size(&self) -> u64 {
+        self.medium.borrow().size
+    }
+
+    fn submit(&mut self, token: u64, request: Request) {
+        self.clock.clone().model(|| {
+            let medium = &mut *self.medium.borrow_mut();
+            request.check(medium.size);
+            self.submitted += 1;
+            let at = medium.completion(self.clock.now(), &request);
+            self.queue.push(Reverse(Due { at, serial: self.submitted, token, request }));
+        });
+        self.note_next_due();
+    }
+
+    fn poll(&mut self, out: &mut Vec<Done>) -> bool {
+        self.clock.clone().model(|| {
+            while self.queue.peek().is_some_and(|due| due.0.at <= self.clock.now()) {
+                let Reverse(due) = self.queue.pop().expect("just seen");
+                let result = self.medium.borrow_mut().execute(&due.request);
+                out.push(Done { token: due.token, result });
+            }
+        });
+        self.note_next_due();
+        !self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Durability;
+
+    fn done(handle: &mut Handle, clock: &Clock, due: &NextDue, request: Request) -> Bytes {
+        handle.submit(1, request);
+        clock.wait_until(due.get().expect("a request is in flight"));
+        let mut out = Vec::new();
+        assert!(!handle.poll(&mut out));
+        out.pop().expect("it is due").result.expect("the model has no faults")
+    }
+
+    #[test]
+    fn blocks_of_both_kinds_read_back_as_written() {
+        let medium =
+            Medium::new(1 << 30, unnamed_file(&std::env::temp_dir()).unwrap(), Model::default()).unwrap();
+        let clock = Clock::default();
+        let (mut handle, due) = Handle::new(&medium, &clock);
+        let mut other = vec![7; BLOCK];
+        other[0] = 1;
+        let mut data = pattern::block(5);
+        data.push(other.clone().into());
+        data.append(pattern::block(9));
+        for offset in [0, 64 << 20] {
+            let write = Request::Write { offset, data: data.clone(), durability: Durability::Flushed };
+            done(&mut handle, &clock, &due, write);
+            let read = done(&mut handle, &clock, &due, Request::Read { offset, len: 3 * BLOCK });
+            assert_eq!(read, data.to_bytes());
+        }
+        // Each kind replaces the other.
+        let swapped = Request::Write { offset: 0, data: other.clone().into(), durability: Durability::Later };
+        done(&mut handle, &clock, &due, swapped);
+        let swapped = Request::Write { offset: 4096, data: pattern::block(3), durability: Durability::Later };
+        done(&mut handle, &clock, &due, swapped);
+        let read = done(&mut handle, &clock, &due, Request::Read { offset: 0, len: 2 * BLOCK });
+        assert_eq!(&read[..BLOCK], &other[..]);
+        assert_eq!(pattern::mark_of(&read[BLOCK..]), Some(3));
+    }
+
+    #[test]
+    fn completion_of_a_write_waits_for_the_drive() {
+        let medium =
+            Medium::new(1 << 30, unnamed_file(&std::env::temp_dir()).unwrap(), Model::default()).unwrap();
+        let clock = Clock::default();
+        let (mut handle, due) = Handle::new(&medium, &clock);
+        let write =
+            |offset| Request::Write { offset, data: vec![0; 1 << 20].into(), durability: Durability::Later };
+        handle.submit(1, write(0));
+        assert!(handle.poll(&mut Vec::new()));
+        let first = due.get().unwrap();
+        handle.submit(2, write(1 << 20));
+        clock.wait_until(first);
+        let mut out = Vec::new();
+        assert!(handle.poll(&mut out));
+        assert_eq!(out.iter().map(|done| done.token).collect::<Vec<_>>(), [1]);
+        assert!(due.get().unwrap() > first);
+    }
+}

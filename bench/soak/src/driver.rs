@@ -1,0 +1,218 @@
+//! The store under test, driven in a closed loop on the soak's clock.
+
+use crate::clock::Clock;
+use crate::device::{Counts, Handle, Medium, Model, NextDue, unnamed_file};
+use block_store::check::{Depth, Report};
+use block_store::{Figures, FormatOptions, Identity, Options, Shard};
+use hdrhistogram::Histogram;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use store::{Answer, Collection, Completion, ObjectStore, ReadError, ReadRequest, Transaction, Usage};
+
+/// Operations whose latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Write4k,
+    Read4k,
+    WriteLarge,
+    Omap,
+    Clone,
+    Remove,
+}
+
+/// A completed operation.
+pub struct Ended {
+    pub tag: u64,
+    pub kind: Kind,
+    pub latency_ns: u64,
+    pub answers: Option<Result<Vec<Answer>, ReadError>>,
+}
+
+pub struct Driver {
+    pub clock: Clock,
+    medium: Rc<RefCell<Medium>>,
+    shards: Vec<(Shard, NextDue)>,
+    in_flight: HashMap<u64, (Kind, u64)>,
+    next_tag: u64,
+    /// Processor time of each call into the store.
+    turns: Histogram<u64>,
+    cpu_ns: u64,
+    out: Vec<Completion>,
+}
+
+/// Maximum time of a histogram; longer ones are counted as this.
+const TIME_NS_MAX: u64 = 1_000_000_000_000;
+
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_max(TIME_NS_MAX, 3).expect("valid bounds")
+}
+
+impl Driver {
+    /// Formats a device and opens its shards.
+    pub fn format(size: u64, shards: usize, model: Model, directory: &std::path::Path) -> Driver {
+        let file = unnamed_file(directory).expect("a file can be made there");
+        let medium = Medium::new(size, file, model).expect("the file system takes sparse files of this size");
+        let clock = Clock::default();
+        let (mut handle, next_due) = Handle::new(&medium, &clock);
+        let options = FormatOptions {
+            identity: Identity(*b"soak of a store\0"),
+            label: "soak".into(),
+            shards,
+            log_bytes: None,
+            discard: false,
+        };
+        let mut wait = || wait_for(&clock, &next_due);
+        block_store::format(&mut handle, &options, &mut wait).expect("the device can be formatted");
+        Driver::open(clock, medium, shards).0
+    }
+
+    fn open(clock: Clock, medium: Rc<RefCell<Medium>>, shards: usize) -> (Driver, u64) {
+        let mut opened = Vec::new();
+        let mut cpu_ns = 0;
+        for number in 0..shards {
+            let (handle, next_due) = Handle::new(&medium, &clock);
+            let mut wait = || wait_for(&clock, &next_due);
+            let open = || Shard::open(Box::new(handle), number, Options::default(), &mut wait);
+            let (shard, used) = clock.turn(open);
+            cpu_ns += used;
+            opened.push((shard.expect("the store opens"), next_due));
+        }
+        let (turns, out) = (histogram(), Vec::new());
+        let driver = Driver {
+            clock,
+            medium,
+            shards: opened,
+            in_flight: HashMap::new(),
+            next_tag: 0,
+            turns,
+            cpu_ns: 0,
+            out,
+        };
+        (driver, cpu_ns)
+    }
+
+    /// Ends the store as a kill does, with requests in flight, and opens it again. Returns time and processor time.
+    pub fn kill_and_open(self) -> (Driver, u64, u64) {
+        let Driver { clock, medium, shards, .. } = self;
+        let count = shards.len();
+        drop(shards);
+        let started = clock.now();
+        let (driver, cpu_ns) = Driver::open(clock.clone(), medium, count);
+        (driver, clock.now() - started, cpu_ns)
+    }
+
+    /// Checks the metadata of all shards, which must be at rest. Returns time and processor time, too.
+    pub fn check(&mut self) -> (Vec<Report>, u64, u64) {
+        let (mut reports, started, mut cpu_ns) = (Vec::new(), self.clock.now(), 0);
+        for (shard, next_due) in &mut self.shards {
+            let mut wait = || wait_for(&self.clock, next_due);
+            let (report, used) = self.clock.turn(|| shard.check(Depth::Metadata, &mut wait));
+            cpu_ns += used;
+            reports.push(report);
+        }
+        (reports, self.clock.now() - started, cpu_ns)
+    }
+
+    fn shard_of(&self, collection: Collection) -> usize {
+        match collection {
+            Collection::Meta => 0,
+            Collection::Pg(pg) => pg.pg.seed as usize % self.shards.len(),
+        }
+    }
+
+    pub fn submit(&mut self, kind: Kind, transaction: Transaction) -> u64 {
+        let shard = self.shard_of(transaction.collection);
+        self.call(kind, shard, |shard, tag| shard.submit(tag, transaction))
+    }
+
+    pub fn read(&mut self, kind: Kind, request: ReadRequest) -> u64 {
+        let shard = self.shard_of(request.collection);
+        self.call(kind, shard, |shard, tag| shard.read(tag, request))
+    }
+
+    fn call(&mut self, kind: Kind, shard: usize, call: impl FnOnce(&mut Shard, u64)) -> u64 {
+        self.next_tag += 1;
+        let tag = self.next_tag;
+        self.in_flight.insert(tag, (kind, self.clock.now()));
+        let ((), used) = self.clock.turn(|| call(&mut self.shards[shard].0, tag));
+        self.cpu_ns += used;
+        self.turns.saturating_record(used);
+        tag
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Polls all shards once, and moves the clock to the device's next completion when only the device can go on. Returns
+    /// true while any shard has work.
+    ///
+    /// # Panics
+    /// If the store fails a transaction: the device has no faults, so the store is full or broken.
+    pub fn turn(&mut self, ended: &mut Vec<Ended>) -> bool {
+        let mut is_busy = false;
+        for (shard, _) in &mut self.shards {
+            let (busy, used) = self.clock.turn(|| shard.poll(&mut self.out));
+            is_busy |= busy;
+            self.cpu_ns += used;
+            self.turns.saturating_record(used);
+        }
+        let now = self.clock.now();
+        for completion in self.out.drain(..) {
+            let (tag, answers) = match completion {
+                Completion::Committed { tag } => (tag, None),
+                Completion::Read { tag, answers } => (tag, Some(answers)),
+                other => panic!("the store failed: {other:?}, {:?}", self.shards[0].0.failure()),
+            };
+            let (kind, since) = self.in_flight.remove(&tag).expect("an operation in flight");
+            ended.push(Ended { tag, kind, latency_ns: now - since, answers });
+        }
+        if ended.is_empty() && !self.shards.iter().any(|(shard, _)| shard.wants_poll()) {
+            let next = self.shards.iter().filter_map(|(_, due)| due.get()).min();
+            next.into_iter().for_each(|due| self.clock.wait_until(due));
+        }
+        is_busy
+    }
+
+    /// Turns until the store is at rest. Returns the time.
+    pub fn settle(&mut self) -> u64 {
+        let started = self.clock.now();
+        while self.turn(&mut Vec::new()) {}
+        self.clock.now() - started
+    }
+
+    /// Processor time of the calls into the store since the last call, and those calls' times.
+    pub fn take_turns(&mut self) -> (u64, Histogram<u64>) {
+        (std::mem::take(&mut self.cpu_ns), std::mem::replace(&mut self.turns, histogram()))
+    }
+
+    pub fn device_counts(&self) -> Counts {
+        self.medium.borrow().counts()
+    }
+
+    pub fn model_bytes(&self) -> u64 {
+        self.medium.borrow().memory_bytes()
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.shards.iter().map(|(shard, _)| shard.figures()).reduce(Figures::plus).unwrap_or_default()
+    }
+
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        for usage in self.shards.iter().map(|(shard, _)| shard.usage()) {
+            sum.total += usage.total;
+            sum.available += usage.available;
+            sum.data += usage.data;
+            sum.omap += usage.omap;
+            sum.metadata += usage.metadata;
+        }
+        sum
+    }
+}
+
+fn wait_for(clock: &Clock, next_due: &NextDue) {
+    clock.wait_until(next_due.get().unwrap_or_default());
+}

@@ -1,0 +1,115 @@
+//! Ages a block store of the size of a real disk on a machine that has no such disk.
+//!
+//! The device keeps object data as marks ([`device`]), so that 1 TB fits into a few GB of memory and disk. Latencies are on a
+//! clock of the store's processor time and the modelled device's ([`clock`]).
+
+mod clock;
+mod device;
+mod driver;
+mod objects;
+mod pattern;
+mod phases;
+mod report;
+mod stats;
+
+use clap::Parser;
+use driver::Driver;
+use phases::{Lengths, Population, Soak};
+use report::Report;
+use std::path::PathBuf;
+
+/// As in the daemon: what memory costs depends on it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Ages a block store and reports rates, latencies, costs and space.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  soak --gib 64                          the smallest of the three sizes
+  soak --gib 1024 --json soak-1t.json    10 million objects, 100 million omap keys; some 15 GB of disk, 12 GB of memory")]
+struct Args {
+    /// Size of the device in GiB.
+    #[arg(long, default_value_t = 64)]
+    gib: u64,
+    /// Share of the device that is filled.
+    #[arg(long, default_value_t = 0.8)]
+    fill: f64,
+    /// Shards of the store, all on one thread.
+    #[arg(long, default_value_t = 1)]
+    shards: usize,
+    /// Operations of the aging phase.
+    #[arg(long, default_value_t = 2_000_000)]
+    aging: u64,
+    /// Operations of each measured phase.
+    #[arg(long, default_value_t = 400_000)]
+    measured: u64,
+    /// Operations in flight.
+    #[arg(long, default_value_t = 16)]
+    depth: usize,
+    /// Seed of the random operations.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory of the sparse file with logs and tables.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Also write the report, with all windows, to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() {
+    let args = Args::parse();
+    let device_bytes = args.gib << 30;
+    let population = Population::of(device_bytes, args.fill);
+    let lengths = Lengths {
+        measured: args.measured,
+        aging: args.aging,
+        window: args.aging.div_ceil(10).max(1),
+        depth: args.depth,
+    };
+    let driver = Driver::format(device_bytes, args.shards, Default::default(), &args.dir);
+    let mut soak = Soak::new(driver, population, lengths, args.seed);
+    soak.create_pgs();
+    soak.measure_empty();
+    soak.fill();
+    soak.age();
+    soak.measure_full();
+    let settle_ns = soak.driver.settle();
+    soak.leave_writes_in_flight();
+    let (rows, reads_verified) = (soak.rows, soak.verified);
+    let (mut driver, start_ns, start_cpu_ns) = soak.driver.kill_and_open();
+    driver.settle();
+    let (usage, figures) = (driver.usage(), driver.figures());
+    let (checks, check_ns, check_cpu_ns) = driver.check();
+    for finding in checks.iter().flat_map(|check| &check.findings) {
+        eprintln!("check: {finding}");
+    }
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let report = Report {
+        device_bytes,
+        shards: args.shards,
+        population,
+        lengths,
+        settle_seconds: seconds(settle_ns),
+        start_seconds: seconds(start_ns),
+        start_cpu_seconds: seconds(start_cpu_ns),
+        check_seconds: seconds(check_ns),
+        check_cpu_seconds: seconds(check_cpu_ns),
+        check_findings: checks.iter().map(|check| check.findings.len()).sum(),
+        objects: checks.iter().map(|check| check.objects).sum(),
+        reads_verified,
+        data_bytes: usage.data,
+        omap_bytes: usage.omap,
+        index_bytes: figures.tables,
+        resident_bytes_max: rows.iter().map(|row| row.resident_bytes).max().unwrap_or_default(),
+        rows,
+    };
+    report.print();
+    if let Some(path) = args.json {
+        let text = serde_json::to_string_pretty(&report).expect("figures become JSON");
+        std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    if report.check_findings > 0 {
+        std::process::exit(1);
+    }
+}
