@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return start_host(args, patience);
     }
     let cluster = ensure_cluster(&args.dir, &wish)?;
+    refuse_lost_monitors(&cluster)?;
     let mons = cluster.mons();
     cluster.osds().iter().chain(&mons).for_each(Daemon::wait_while_dying);
     if mons.len() > 1 && !mons[0].is_running() && !cluster.is_made() {
@@ -123,6 +124,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// A monitor that starts without a disk makes a new cluster. Beside stores of OSDs that is the old cluster's end.
+fn refuse_lost_monitors(cluster: &Cluster) -> anyhow::Result<()> {
+    let has_store = |osd: &&Daemon| cluster.dir.join(&osd.name).join("block").exists();
+    if let Some(osd) = cluster.osds().iter().find(has_store).filter(|_| !cluster.is_made()) {
+        let dir = cluster.dir.display();
+        bail!(
+            "{} has a store, and no monitor of {dir} has a disk: the monitors' directories are lost. Put one back, or make a \
+             monitor from the OSDs: shoal mon rebuild --conf {dir}/ceph.conf --id a {dir}/osd.*/",
+            osd.name
+        );
+    }
+    Ok(())
 }
 
 /// The directory is one of a host of several: its daemons start.
