@@ -319,3 +319,51 @@ fn list(osds: &[i32]) -> String {
 fn warn(text: &str) {
     eprintln!("{} {text}", term::yellow(&std::io::stderr(), "warning:"));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::host::record::{PORT_DEFAULT, Supervisor};
+    use mon::rebuild::Store;
+
+    const CLUSTER: &str = "07070707-0707-0707-0707-070707070707";
+    const HOST: &str = "00000000-0000-4000-8000-000000000001";
+
+    #[test]
+    fn hosts_beside_the_stores_come_back() {
+        let dir = std::env::temp_dir().join(format!("shoal-rebuild-hosts-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("osd.4")).unwrap();
+        let mut found = Found::default();
+        let (cluster, identity) = (CLUSTER.parse().unwrap(), Uuid([4; 16]));
+        let (name, steps) = ("osd.4".to_owned(), Default::default());
+        found.add(Store { name, cluster, identity, newest: 1, map: None, steps }).unwrap();
+        let mut record = HostRecord {
+            name: "h2".into(),
+            id: HOST.into(),
+            fsid: CLUSTER.into(),
+            addr: "10.0.0.2".parse().unwrap(),
+            port: PORT_DEFAULT,
+            stage: Stage::Joined,
+            supervisor: Supervisor::None,
+            monitor: true,
+            osds: Vec::new(),
+        };
+        let mut gathered = |record: &HostRecord| {
+            record.save(&dir).unwrap();
+            found.hosts.clear();
+            gather_hosts(&[dir.join("osd.4")], &mut found);
+            found.hosts.clone()
+        };
+        let hosts = gathered(&record);
+        let host = &hosts["h2"];
+        assert_eq!(
+            (host.id.to_string().as_str(), host.addr.as_str(), host.monitor),
+            (HOST, "10.0.0.2", true)
+        );
+        record.stage = Stage::Left;
+        assert!(gathered(&record).is_empty());
+        (record.stage, record.fsid) = (Stage::Joined, HOST.into());
+        assert!(gathered(&record).is_empty(), "it is a host of another cluster");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
