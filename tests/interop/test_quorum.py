@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 
-from harness import SHOAL, Cluster, eventually, run
+from harness import SHOAL, Cluster, ClusterTest, eventually, run
 from replicated import FAULTS, ReplicatedTest, configure
 
 #: A command waits for the next leader for a second or two; a busy machine starts `ceph` slowly.
@@ -230,3 +230,47 @@ class Growing(WithMonitors, ReplicatedTest):
         self.assertEqual((refused.code, refused.errors.strip()), (0, "mon.nobody does not exist or has already been removed"))
         self.assert_right(load)
         self.assert_healthy()
+
+
+class TakenOut(WithMonitors, ClusterTest):
+    """`shoal up` on a directory whose `ceph.conf` names a monitor that `ceph mon rm` took out."""
+
+    OPTIONS = ("--mons", "3", "--store", "disk", "--size", "4G")
+    QUIET = False
+
+    def up(self, *more):
+        return run([SHOAL, "up", "--dir", self.cluster.dir, *more], check=False)
+
+    def mon_host(self):
+        return self.client.tool("ceph-conf", "-c", self.cluster.conf, "--lookup", "mon_host").text.strip()
+
+    def test_up_leaves_removed_monitors_out(self):
+        self.wait_quorum(*"abc")
+        conf_of_three = self.mon_host()
+        # The one whose address all ports follow from.
+        self.client.ceph("mon", "rm", "a")
+        self.wait_quorum("b", "c")
+        self.cluster.kill("mon.a")
+        said = ("mon.a was taken out (`ceph mon rm`): it is not started, and ceph.conf names it no more. It may join again when "
+                f"{self.cluster.dir}/mon.a is removed")
+        done = self.up()
+        self.assertEqual((done.code, done.text.splitlines()[0]), (0, said))
+        self.assertFalse(self.cluster.is_running("mon.a"))
+        self.assertEqual(self.mon_host(), ",".join(conf_of_three.split(",")[1:]))
+        self.assertNotIn(said, self.up().text)
+        # The disks tell it, too, where no monitor runs.
+        self.client.ceph("mon", "rm", "c")
+        self.wait_quorum("b")
+        run([SHOAL, "down", "--dir", self.cluster.dir])
+        self.assertIn("mon.c was taken out", self.up().text)
+        self.wait_quorum("b")
+
+        old = self.up("--mons", "3")
+        self.assertEqual(old.code, 1)
+        self.assertIn(f"{self.cluster.dir}/mon.a is the directory of a monitor that was taken out: remove it, and repeat this: mon.a "
+                      "then joins anew", old.errors)
+        for name in "ac":
+            shutil.rmtree(self.cluster.dir / f"mon.{name}")
+        self.assertEqual(self.up("--mons", "3").code, 0)
+        self.wait_quorum(*"abc")
+        self.assertEqual(self.mon_host(), conf_of_three)

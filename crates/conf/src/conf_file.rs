@@ -106,6 +106,10 @@ impl ConfFile {
     pub fn set(&mut self, section: &str, key: &str, value: impl Into<String>) {
         self.sections.entry(section.to_owned()).or_default().insert(normalize(key), value.into());
     }
+
+    pub fn remove_section(&mut self, section: &str) {
+        self.sections.remove(section);
+    }
 }
 
 /// Writes it so that it reads back the same, `[global]` first.

@@ -54,6 +54,40 @@ pub(crate) fn random_uuid(random: &mut Random) -> Uuid {
     Uuid(bytes)
 }
 
+/// The monitor map of a cluster's first monitors, by name and addresses.
+pub(crate) fn first_monmap(fsid: Uuid, monitors: &[(String, EntityAddrVec)], now: UTime) -> MonMap {
+    let mons = monitors.iter().map(|(name, addrs)| {
+        let info =
+            MonInfo { name: name.clone(), addrs: addrs.clone(), time_added: now, ..MonInfo::default() };
+        (name.clone(), info)
+    });
+    MonMap {
+        fsid,
+        epoch: 1,
+        last_changed: now,
+        created: now,
+        persistent_features: MonFeatures::persistent_of(RELEASE),
+        mons: mons.collect(),
+        ranks: monitors.iter().map(|(name, _)| name.clone()).collect(),
+        min_mon_release: RELEASE,
+        strategy: 1,
+        // Tickets are sealed with the newer cipher; keys may have either, and get the one all releases read.
+        auth: AuthPolicy { epoch: 0, service_cipher: 2, allowed_ciphers: vec![1, 2], preferred_cipher: 1 },
+        ..MonMap::default()
+    }
+}
+
+/// New keys of the entities that may each make keys of one kind.
+pub(crate) fn bootstrap_entities(now: UTime, random: &mut Random) -> Vec<(AuthName, AuthEntity)> {
+    let entity = |kind: &str| {
+        let name = AuthName::new(EntityKind::CLIENT, format!("bootstrap-{kind}"));
+        let key = Key::generate(KeyKind::Aes, now, random);
+        let caps = [("mon".to_owned(), format!("allow profile bootstrap-{kind}"))].into();
+        (name, AuthEntity::new(key, caps))
+    };
+    BOOTSTRAP.map(entity).into()
+}
+
 impl Genesis {
     /// The first write of the disk of the monitor `name`, before its first start. With random numbers from the same start, each
     /// of the first monitors gets the same state.
@@ -68,17 +102,13 @@ impl Genesis {
 
     pub fn proposal(&self, now: UTime, random: &mut Random) -> Proposal {
         let mut changes = vec![
-            Change::MonMap { map: self.monmap(now) },
+            Change::MonMap { map: first_monmap(self.fsid, &self.monitors, now) },
             Change::OsdMap { step: SealedStep(Arc::new(self.osdmap(now))) },
             Change::MgrMap { map: Box::new(MgrMap { epoch: 1, active_change: now, ..MgrMap::default() }) },
             Change::GlobalIdLimit { limit: GLOBAL_ID_MIN + 10_000 },
         ];
-        for kind in BOOTSTRAP {
-            let name = AuthName::new(EntityKind::CLIENT, format!("bootstrap-{kind}"));
-            let key = Key::generate(KeyKind::Aes, now, random);
-            let caps = [("mon".to_owned(), format!("allow profile bootstrap-{kind}"))].into();
-            changes.push(Change::AuthSet { name, entity: AuthEntity::new(key, caps) });
-        }
+        let bootstrap = bootstrap_entities(now, random).into_iter();
+        changes.extend(bootstrap.map(|(name, entity)| Change::AuthSet { name, entity }));
         for (name, _) in &self.monitors {
             changes.push(Change::MonDisk { name: name.clone(), disk: random_uuid(random) });
         }
@@ -86,33 +116,6 @@ impl Genesis {
             changes.push(Change::AuthSet { name: name.clone(), entity: entity.clone() });
         }
         Proposal { at: now, base: Some(0), changes }
-    }
-
-    fn monmap(&self, now: UTime) -> MonMap {
-        let mons = self.monitors.iter().map(|(name, addrs)| {
-            let info =
-                MonInfo { name: name.clone(), addrs: addrs.clone(), time_added: now, ..MonInfo::default() };
-            (name.clone(), info)
-        });
-        MonMap {
-            fsid: self.fsid,
-            epoch: 1,
-            last_changed: now,
-            created: now,
-            persistent_features: MonFeatures::persistent_of(RELEASE),
-            mons: mons.collect(),
-            ranks: self.monitors.iter().map(|(name, _)| name.clone()).collect(),
-            min_mon_release: RELEASE,
-            strategy: 1,
-            // Tickets are sealed with the newer cipher; keys may have either, and get the one all releases read.
-            auth: AuthPolicy {
-                epoch: 0,
-                service_cipher: 2,
-                allowed_ciphers: vec![1, 2],
-                preferred_cipher: 1,
-            },
-            ..MonMap::default()
-        }
     }
 
     /// The first map comes whole, inside a step to epoch 1.

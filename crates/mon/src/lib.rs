@@ -5,6 +5,7 @@
 //! - [`replication`] makes proposals durable and puts them in one order.
 //! - [`Monitor`] is the machine that clients and daemons talk to: authentication, subscriptions, commands, the
 //!   watch over OSDs and managers. What it decides becomes a proposal.
+//! - [`rebuild`] makes a monitor's disk from the stores of OSDs, when all monitors' disks are lost.
 //! - [`commands`] is the table of commands; [`caps`] who may use them; [`health`] what is wrong.
 
 pub mod answered;
@@ -25,6 +26,7 @@ pub mod options;
 mod osd_flags;
 mod osd_step;
 pub mod proposal;
+pub mod rebuild;
 pub mod replication;
 pub mod situation;
 pub mod state;

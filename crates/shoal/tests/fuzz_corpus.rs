@@ -55,6 +55,11 @@ fn quorum_disk_corpus_holds() {
 }
 
 #[test]
+fn collected_maps_corpus_holds() {
+    replay("collected_maps", mon::hostile::collected_maps);
+}
+
+#[test]
 fn class_call_corpus_holds() {
     replay("class_call", osd::classes::hostile::call);
 }
@@ -97,6 +102,7 @@ fn write_seeds() {
     write("proposal", proposals());
     write("quorum_message", mon::hostile::quorum_messages());
     write("quorum_disk", mon::hostile::quorum_disks());
+    write("collected_maps", mon::hostile::collections());
     write("class_call", class_calls());
     write("map_step", map_steps());
     write("import_records", import_records());

@@ -10,7 +10,7 @@ use crate::joining::{Host, Token};
 use crate::osd_step::{sealed, step_after};
 use crate::proposal::Change;
 use command::errno::{EBUSY, EEXIST, EPERM};
-use command::{Json, object};
+use command::{Json, object, signature};
 use placement::crush::edit::{self, Location};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +22,11 @@ pub(super) const COMMANDS: &[Command] = commands! {
     "shoal join name=name,type=CephString name=id,type=CephUUID name=addr,type=CephString name=clock,type=CephInt,range=0 name=monitor,type=CephChoices,strings=auto|yes|no,req=false name=osds,type=CephString,n=N,req=false",
         "add a host with OSDs, each UUID:BYTES:CLASS, by the key of a join token", "mon", "rwx", join;
 };
+
+/// True for the command whose answer has keys: it needs a connection in secure mode.
+pub fn hands_out_keys(prefix: &str) -> bool {
+    COMMANDS.iter().any(|command| signature::prefix(command.signature) == prefix)
+}
 
 /// A host whose clock is further off would have its tickets refused, and a monitor on it would not be heeded.
 const CLOCK_OFF_S_MAX: u64 = 10;

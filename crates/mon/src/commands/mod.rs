@@ -18,6 +18,7 @@ mod osd;
 mod token;
 
 pub use cluster::status_json;
+pub(crate) use join::hands_out_keys;
 pub use keyring::Keyring;
 pub(crate) use osd::{pool, pool_create};
 

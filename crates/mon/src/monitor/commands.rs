@@ -3,7 +3,7 @@
 use super::once::{Counter, Once};
 use super::{Monitor, Turn};
 use crate::caps::Allow;
-use crate::commands::{Command, Ctx, all, find};
+use crate::commands::{Command, Ctx, all, find, hands_out_keys};
 use crate::situation::Situation;
 use bytes::Bytes;
 use command::errno::{EACCES, EAGAIN, EPERM};
@@ -25,13 +25,23 @@ impl Monitor {
             Err(Answer::error(EPERM, "wrong fsid"))
         } else {
             let once = self.once(conn, Counter::Commands, tid, &[text.as_bytes(), &m.input]);
-            match once.and_then(|once| self.given(once)) {
+            match self.repeated(conn, &text, once) {
                 Some(answer) => Ok(answer),
                 None => self.run_command(turn, conn, &text, &m.input, Target::Quorum, once),
             }
         };
         let (Ok(answer) | Err(answer)) = answer;
         self.acknowledge(turn, conn, tid, m.command, answer);
+    }
+
+    /// The answer that a command earned when it came first. One with keys goes over a connection in secure mode alone: over
+    /// another one the command is tried again, and refused.
+    fn repeated(&self, conn: ConnId, text: &str, once: Option<Once>) -> Option<Answer> {
+        let given = self.given(once?)?;
+        let needs_secure =
+            || Args::parse(text).is_ok_and(|args| args.text("prefix").is_some_and(|p| hands_out_keys(&p)));
+        let is_secure = self.sessions.get(&conn)?.peer.secure;
+        (is_secure || !needs_secure()).then_some(given)
     }
 
     fn acknowledge(
@@ -58,7 +68,7 @@ impl Monitor {
     pub(super) fn on_tell(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MCommand) {
         let text = m.command.concat();
         let once = self.once(conn, Counter::Tells, tid, &[text.as_bytes(), &m.input]);
-        let answer = match once.and_then(|once| self.given(once)) {
+        let answer = match self.repeated(conn, &text, once) {
             Some(answer) => Ok(answer),
             None => self.run_command(turn, conn, &text, &m.input, Target::Me, once),
         };

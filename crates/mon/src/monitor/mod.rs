@@ -47,7 +47,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::messages::{Body, Message};
-use wire::types::{AuthName, EntityKind, UTime, Uuid};
+use wire::types::{AuthName, EntityKind, MonMap, UTime, Uuid};
 
 #[derive(Debug)]
 pub enum Input {
@@ -247,6 +247,16 @@ impl Monitor {
         names: [&AuthName; N],
         host: &str,
     ) -> Result<[BTreeMap<String, String>; N], Unreadable> {
+        let state = Monitor::stored_state(disk)?;
+        Ok(names.map(|name| options::of_daemon(&state.config, name, host)))
+    }
+
+    /// The monitor map on this disk, as far as the monitor knows that it holds.
+    pub fn stored_monmap(disk: &Recovered) -> Result<MonMap, Unreadable> {
+        Ok(Monitor::stored_state(disk)?.monmap)
+    }
+
+    fn stored_state(disk: &Recovered) -> Result<State, Unreadable> {
         let (mut state, _) = snapshot_of(disk)?;
         if disk.snapshot.is_some() || !disk.entries.is_empty() {
             let member = disk.identity.map_or(FIRST_MEMBER, |identity| identity.member);
@@ -255,7 +265,7 @@ impl Monitor {
                 state.apply(&codec::decode_exact(&entry)?);
             }
         }
-        Ok(names.map(|name| options::of_daemon(&state.config, name, host)))
+        Ok(state)
     }
 
     /// The committed state.

@@ -29,6 +29,11 @@ impl Members {
         members
     }
 
+    /// No members yet; the first one gets a number above `last`.
+    pub(crate) fn numbered_after(last: u64) -> Members {
+        Members { last, ..Members::default() }
+    }
+
     pub fn get(&self, name: &str) -> Option<Member> {
         self.by_name.get(name).copied()
     }

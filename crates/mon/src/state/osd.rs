@@ -25,6 +25,11 @@ pub struct OsdHistory {
 }
 
 impl OsdHistory {
+    /// A history whose oldest map is this one.
+    pub fn starting_with(map: Arc<OsdMap>) -> OsdHistory {
+        OsdHistory { bases: [(map.epoch, map.clone())].into(), map, ..OsdHistory::default() }
+    }
+
     pub fn map(&self) -> &OsdMap {
         &self.map
     }

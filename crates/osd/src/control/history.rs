@@ -67,8 +67,8 @@ pub struct PgRecords {
     pub old_births: Option<OldBirths>,
 }
 
-const SUPERBLOCK: Bytes = Bytes::from_static(b"superblock");
-const FULL: Bytes = Bytes::from_static(b"full");
+pub(crate) const SUPERBLOCK: Bytes = Bytes::from_static(b"superblock");
+pub(crate) const FULL: Bytes = Bytes::from_static(b"full");
 const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
 const OLD_BIRTHS: Bytes = Bytes::from_static(b"births");
 
@@ -94,9 +94,8 @@ impl History {
                 b"unsettled" => records.births = codec::decode_exact(&value).map_err(wrong)?,
                 b"births" => records.old_births = Some(codec::decode_exact(&value).map_err(wrong)?),
                 b"full" => out.map = Some(Arc::new(codec::decode_exact(&value).map_err(wrong)?)),
-                [b'm', epoch @ ..] if epoch.len() == 4 => {
-                    let epoch = Epoch::from_be_bytes(epoch.try_into().expect("four bytes"));
-                    out.increments.insert(epoch, value);
+                key if increment_epoch(key).is_some() => {
+                    out.increments.extend(increment_epoch(key).map(|epoch| (epoch, value)));
                 }
                 key => match CopyStart::pg_of(key) {
                     Some(pg) => {
@@ -249,6 +248,12 @@ fn record_changes(RecordChanges { set, gone }: RecordChanges) -> Vec<Change> {
         changes.push(Change::OmapRemove { object: object(), keys });
     }
     changes
+}
+
+/// The epoch to which the increment under this key leads. `None`: it is another record's key.
+pub(crate) fn increment_epoch(key: &[u8]) -> Option<Epoch> {
+    let epoch = key.strip_prefix(b"m")?.try_into().ok()?;
+    Some(Epoch::from_be_bytes(epoch))
 }
 
 fn key(epoch: Epoch) -> Bytes {

@@ -353,7 +353,7 @@ impl Control {
                 before = Some(next.clone());
             });
         if let Some(damaged) = damaged {
-            self.report_damaged_map(&damaged, from, fx);
+            self.report_damaged_map(now, &damaged, from, fx);
         }
         let Some(map) = map.filter(|m| m.epoch > self.epoch()) else {
             if let Some(epoch) = ask_from {
@@ -381,11 +381,18 @@ impl Control {
     }
 
     /// Once an epoch: whoever sent it may send it again.
-    fn report_damaged_map(&mut self, damaged: &Damaged, from: &str, fx: &mut Fx) {
+    fn report_damaged_map(&mut self, now: Time, damaged: &Damaged, from: &str, fx: &mut Fx) {
         let Damaged { epoch, why } = damaged;
         if self.damaged_map.replace(*epoch) != Some(*epoch) {
             let text = format!("OSDMap {epoch} from {from} is not used: {why}; asking the monitor");
             self.log(Level::Error, text, fx);
+            let (osd, own) = (self.config.osd.0, self.epoch());
+            let text = format!(
+                "osd.{osd} with OSDMap {own} does not use OSDMap {epoch} from {from}: {why}. It takes the newest map whole. After \
+                 a rebuild of the monitors' store: this OSD has maps that were lost, and does not know the intervals between \
+                 them and the new ones"
+            );
+            self.tell_cluster(now, LogPriority::ERROR, text, fx);
         }
     }
 

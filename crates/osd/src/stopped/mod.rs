@@ -6,10 +6,12 @@
 mod change;
 mod dump;
 pub mod import;
+mod maps;
 
 pub use change::{Completion, Held, complete, removal};
 pub use dump::{info, log};
 pub use import::{Import, MetaRecords, Refusal, Source};
+pub use maps::StoredMaps;
 
 use crate::control::history::{History, PgRecords};
 use crate::control::intervals::{PgIntervals, interval};

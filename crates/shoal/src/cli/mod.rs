@@ -8,6 +8,7 @@ mod join;
 mod lab;
 mod leave;
 mod mon;
+mod mon_rebuild;
 mod osd;
 mod sim;
 mod status;

@@ -1,5 +1,6 @@
 //! `shoal mon`: the monitor, and the manager that it hosts, in the foreground.
 
+use super::mon_rebuild;
 use crate::cluster::host::monitors;
 use crate::config::{GenesisOptions, MonStartOptions, SessionOptions, ratio};
 use crate::daemon::admin_commands::Command;
@@ -15,6 +16,7 @@ use crate::host::mgr::{MgrRole, Question as MgrQuestion};
 use crate::host::mon::{Mail, MonRole};
 use crate::host::mon_log::{FILE, MonLog, Writer};
 use anyhow::Context;
+use clap::{ArgMatches, FromArgMatches, Subcommand};
 use command::options::Identity;
 use command::perf::Counter;
 use conf::keyring::Keyring;
@@ -32,23 +34,66 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::types::{AuthName, EntityAddr, EntityAddrVec, EntityKind, EntityName};
 
-/// Run a monitor in the foreground, as an init system would. SIGTERM stops it cleanly
+/// Run a monitor in the foreground, as an init system would; SIGTERM stops it cleanly. Or rebuild one from OSDs
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   shoal mon --conf /srv/shoal/ceph.conf --id a --mkfs   the first monitor of a new cluster: make its disk
   shoal mon --conf /srv/shoal/ceph.conf --id a          run it
   shoal mon --conf /srv/shoal/ceph.conf --id b          one more: it joins the monitors that mon_host names
+  shoal mon rebuild --help                              all monitors' directories are lost, the OSDs are not
 
 A monitor whose directory is empty joins the others that mon_host names, with the key of `mon.` in its keyring. Where mon_host
 names no other, it makes a new cluster.
-The manager runs in the same process, on its own address (option mgr_addr).")]
-pub struct Args {
+The manager runs in the same process, on its own address (option mgr_addr)."
+)]
+pub struct DaemonArgs {
     #[command(flatten)]
     daemon: boot::Args,
     /// Make the disk of a new cluster's first monitor and stop
     #[arg(long)]
     mkfs: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Task {
+    Rebuild(mon_rebuild::Args),
+}
+
+/// A daemon, whose arguments are required, or a task, which has its own. (clap's derive would read the daemon's also beside a
+/// task, as soon as the environment has one of them.)
+#[derive(Debug)]
+pub enum Args {
+    Daemon(DaemonArgs),
+    Task(Task),
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
+        match matches.subcommand() {
+            Some(_) => Task::from_arg_matches(matches).map(Args::Task),
+            None => DaemonArgs::from_arg_matches(matches).map(Args::Daemon),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Args::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for Args {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let command = Task::augment_subcommands(DaemonArgs::augment_args(command));
+        command.subcommand_required(false).arg_required_else_help(false)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Args::augment_args(command)
+    }
 }
 
 const COMMANDS: &[Command] = &[
@@ -60,18 +105,25 @@ const COMMANDS: &[Command] = &[
 ];
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match args {
+        Args::Task(Task::Rebuild(args)) => mon_rebuild::run(args),
+        Args::Daemon(args) => run_daemon(&args.daemon, args.mkfs),
+    }
+}
+
+fn run_daemon(args: &boot::Args, mkfs: bool) -> anyhow::Result<ExitCode> {
     let mut for_manager = BTreeMap::new();
-    let boot = Boot::begin("mon", &args.daemon, |layers, data| {
+    let boot = Boot::begin("mon", args, |layers, data| {
         let Identity { host, .. } = layers.identity();
-        let names = [EntityKind::MON, EntityKind::MGR].map(|kind| AuthName::new(kind, &args.daemon.id));
+        let names = [EntityKind::MON, EntityKind::MGR].map(|kind| AuthName::new(kind, &args.id));
         let disk = MonLog::open(data)?.recover()?;
         let [of_mon, of_mgr] = Monitor::stored_options(&disk, names.each_ref(), host)?;
         for_manager = of_mgr;
         Ok(of_mon)
     })?;
-    let outcome = match args.mkfs {
-        true => make_disk(&boot, &args.daemon.id),
-        false => serve(&boot, &args.daemon, &for_manager),
+    let outcome = match mkfs {
+        true => make_disk(&boot, &args.id),
+        false => serve(&boot, args, &for_manager),
     };
     if let Err(error) = &outcome {
         tracing::error!("{error:#}");

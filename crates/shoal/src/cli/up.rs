@@ -4,9 +4,10 @@ use super::status::{Health, cluster_health};
 use super::term;
 use crate::cluster::host::join;
 use crate::cluster::host::record::{HostRecord, Stage};
-use crate::cluster::layout::Cluster;
+use crate::cluster::layout::{Cluster, conf_path};
 use crate::cluster::provision::{Auth, StoreKind, Wish, ensure_cluster};
 use crate::cluster::register::register_daemons;
+use crate::cluster::removed;
 use crate::cluster::start::{make_disk, start_all};
 use crate::config::parse_size;
 use crate::daemon::data_dir::DataDir;
@@ -15,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use ipnet::IpNet;
 use std::io::stdout;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -82,7 +83,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if HostRecord::load(&args.dir)?.is_some() {
         return start_host(args, patience);
     }
+    let before = forget_removed(&args.dir)?;
     let cluster = ensure_cluster(&args.dir, &wish)?;
+    refuse_lost_monitors(&cluster)?;
+    refuse_old_disks(&cluster, &before)?;
     let mons = cluster.mons();
     cluster.osds().iter().chain(&mons).for_each(Daemon::wait_while_dying);
     if mons.len() > 1 && !mons[0].is_running() && !cluster.is_made() {
@@ -123,6 +127,50 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Monitors that were taken out are not started. Returns the names of those that `ceph.conf` has.
+fn forget_removed(dir: &Path) -> anyhow::Result<Vec<String>> {
+    if !conf_path(dir).exists() {
+        return Ok(Vec::new());
+    }
+    let mut cluster = Cluster::load(dir)?;
+    for name in removed::forget(&mut cluster)? {
+        println!(
+            "mon.{name} was taken out (`ceph mon rm`): it is not started, and ceph.conf names it no more. It may join again when \
+             {}/mon.{name} is removed",
+            cluster.dir.display()
+        );
+    }
+    Ok(cluster.mon_names())
+}
+
+/// A monitor that is to join must not have the disk of one that was taken out. `before`: monitors that are no new ones.
+fn refuse_old_disks(cluster: &Cluster, before: &[String]) -> anyhow::Result<()> {
+    let names = cluster.mon_names();
+    for name in names.iter().filter(|name| !before.contains(name)) {
+        let directory = cluster.dir.join(format!("mon.{name}"));
+        ensure!(
+            before.is_empty() || !removed::has_disk(&directory),
+            "{} is the directory of a monitor that was taken out: remove it, and repeat this: mon.{name} then joins anew",
+            directory.display()
+        );
+    }
+    Ok(())
+}
+
+/// A monitor that starts without a disk makes a new cluster. Beside stores of OSDs that is the old cluster's end.
+fn refuse_lost_monitors(cluster: &Cluster) -> anyhow::Result<()> {
+    let has_store = |osd: &&Daemon| cluster.dir.join(&osd.name).join("block").exists();
+    if let Some(osd) = cluster.osds().iter().find(has_store).filter(|_| !cluster.is_made()) {
+        let dir = cluster.dir.display();
+        bail!(
+            "{} has a store, and no monitor of {dir} has a disk: the monitors' directories are lost. Put one back, or make a \
+             monitor from the OSDs: shoal mon rebuild --conf {dir}/ceph.conf --id a {dir}/osd.*/",
+            osd.name
+        );
+    }
+    Ok(())
 }
 
 /// The directory is one of a host of several: its daemons start.

@@ -40,6 +40,12 @@ impl Ports {
         [0, 1, 2].map(|more| SocketAddr::new(self.addr, first + more))
     }
 
+    /// The ports of a cluster whose monitor of the n-th name has this address.
+    fn of_mon(n: u16, addr: SocketAddr) -> Option<Ports> {
+        let base = if n < 3 { addr.port().checked_sub(3 * n) } else { addr.port().checked_add(3 * (n - 2)) };
+        Some(Ports { addr: addr.ip(), base: base? })
+    }
+
     pub fn osd(self, id: u32) -> anyhow::Result<SocketAddr> {
         Ok(SocketAddr::new(self.addr, self.osd_port(id)?))
     }
@@ -135,9 +141,26 @@ impl Cluster {
     }
 
     pub fn ports(&self) -> anyhow::Result<Ports> {
-        let addr = self.conf.get(MON, "public addr").context("ceph.conf has no public addr in [mon.a]")?;
+        let of_monitor = |(n, name): (u16, &str)| Some((n, self.public_addr(name)?));
+        let first = (0..).zip(MON_NAMES).find_map(of_monitor);
+        let (n, addr) = first.context("ceph.conf has no [mon.a] to [mon.e] with a public addr")?;
         let addr = parse_addr(addr)?;
-        Ok(Ports { addr: addr.ip(), base: addr.port() })
+        Ports::of_mon(n, addr).with_context(|| format!("{addr} is no address of a cluster's monitor"))
+    }
+
+    fn public_addr(&self, mon: &str) -> Option<&str> {
+        let (_, section) =
+            self.conf.sections().find(|(section, _)| section.strip_prefix("mon.") == Some(mon))?;
+        section.get("public_addr").map(String::as_str)
+    }
+
+    /// Takes the sections of these monitors out, and their addresses from `mon host`.
+    pub fn remove_monitors(&mut self, names: &[String]) {
+        names.iter().for_each(|name| self.conf.remove_section(&format!("mon.{name}")));
+        let left = self.mon_names();
+        let hosts: Vec<String> =
+            left.iter().filter_map(|name| Some(format!("[{}]", self.public_addr(name)?))).collect();
+        self.conf.set("global", "mon host", hosts.join(","));
     }
 }
 
@@ -158,6 +181,26 @@ mod tests {
         }
         assert_eq!(parse_addr("[v2:[::1]:3300]").unwrap(), "[::1]:3300".parse().unwrap());
         assert!(parse_addr("v1:127.0.0.1:6789").is_err());
+    }
+
+    #[test]
+    fn ports_follow_from_any_monitor() {
+        let ports = Ports { addr: "127.0.0.1".parse().unwrap(), base: 13300 };
+        for n in 0..5 {
+            assert_eq!(Ports::of_mon(n, ports.mon(n)[0]).map(|ports| ports.base), Some(13300), "{n}");
+        }
+        assert!(Ports::of_mon(2, "127.0.0.1:5".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn removed_monitor_leaves_the_others_and_their_ports() {
+        let text = "[global]\nmon host = [v2:127.0.0.1:13300],[v2:127.0.0.1:13303]\n\
+                    [mon.a]\npublic addr = v2:127.0.0.1:13300\n[mon.b]\npublic addr = v2:127.0.0.1:13303\n";
+        let mut cluster = Cluster { dir: "c".into(), conf: ConfFile::parse(text).unwrap() };
+        cluster.remove_monitors(&["a".to_owned()]);
+        assert_eq!(cluster.mon_names(), ["b"]);
+        assert_eq!(cluster.conf.get("client", "mon host"), Some("[v2:127.0.0.1:13303]"));
+        assert_eq!(cluster.ports().unwrap().base, 13300);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! - [`start`]: its daemons as background processes.
 //! - [`provision`]: a whole new cluster in one directory: `ceph.conf` and keys.
 //! - [`register`]: introducing its OSDs to the monitor.
+//! - [`recovered_keys`]: keys for a rebuilt monitor.
+//! - [`removed`]: monitors that were taken out.
 //! - [`host`]: the directory of one host in a cluster of several.
 //! - [`ask`]: commands to the monitors.
 
@@ -11,5 +13,7 @@ pub mod ask;
 pub mod host;
 pub mod layout;
 pub mod provision;
+pub mod recovered_keys;
 pub mod register;
+pub mod removed;
 pub mod start;

@@ -6,7 +6,7 @@ use crate::osd_step::mark_down;
 use crate::proposal::Change;
 use machine::ConnId;
 use wire::messages::{MOSDBoot, MessageBody};
-use wire::types::{EntityAddrVec, LogPriority, OsdMap, OsdMapIncremental, OsdState, OsdXinfo, UTime};
+use wire::types::{EntityAddrVec, Epoch, LogPriority, OsdMap, OsdMapIncremental, OsdState, OsdXinfo, UTime};
 
 impl Monitor {
     pub(super) fn on_boot(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: &MOSDBoot) {
@@ -24,6 +24,9 @@ impl Monitor {
         if m.superblock.cluster_fsid != self.head.monmap.fsid || is_other {
             return;
         }
+        if m.superblock.current_epoch > map.epoch {
+            return self.refuse_later_map(turn, osd, m.superblock.current_epoch);
+        }
         if map.is_up(osd) && row.addrs.client == addrs && row.addrs.cluster == m.cluster_addrs {
             self.beacon(osd, turn.now);
             self.send_maps_later(turn, conn, first);
@@ -35,6 +38,21 @@ impl Monitor {
             self.osd.requests.owed.push((conn, first));
             self.beacon(osd, turn.now);
         }
+    }
+
+    /// An OSD has a map that the monitors will make later: they lost theirs. Up, it would work by maps of its own.
+    fn refuse_later_map(&mut self, turn: &mut Turn<'_>, osd: i32, epoch: Epoch) {
+        if self.osd.ahead.insert(osd, epoch) == Some(epoch) {
+            return;
+        }
+        let newest = self.head.osdmap().epoch;
+        let line = format!(
+            "osd.{osd} is not marked up: it has OSDMap {epoch}, and the monitors' newest is {newest}. The monitors' store was \
+             rebuilt without this OSD, or is an old copy: stop all daemons and rebuild it with the stores of all OSDs \
+             (`shoal mon rebuild`), or give this OSD a new disk"
+        );
+        let change = self.log_change(self.wall(turn.now), LogPriority::ERROR, "cluster", line);
+        self.propose(turn.now, vec![change]);
     }
 
     /// Adds a boot to a step. An OSD that is up first goes down: its boot waits for the epoch after.

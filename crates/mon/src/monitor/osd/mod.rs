@@ -49,6 +49,8 @@ pub(super) struct OsdWatch {
     /// OSDs that are down and in, since when this monitor has seen them so.
     down_since: BTreeMap<i32, Time>,
     clean_epochs: CleanEpochs,
+    /// OSDs whose boot was refused because they have a later map than the monitors, and that map.
+    ahead: BTreeMap<i32, Epoch>,
     pub requests: Requests,
 }
 

@@ -8,7 +8,7 @@ use machine::identity::Proof;
 use machine::net::{NetEvent, Peer};
 use serde_json::Value;
 use std::time::Duration;
-use wire::messages::{MMonMgrReport, PaxosHeader};
+use wire::messages::{Body, MMonCommand, MMonMgrReport, Message, PaxosHeader};
 use wire::types::{AuthName, EntityName, HealthChecks, PgCount, PgMapDigest, PgState};
 
 struct Joining {
@@ -199,6 +199,34 @@ fn joining_needs_secure_mode_and_a_token() {
         assert_eq!(j.f.says(holder, other).0, 13, "{other}");
     }
     assert!(j.f.monitor.state().joining.hosts.is_empty());
+}
+
+#[test]
+fn repeated_join_tells_keys_in_secure_mode_alone() {
+    let mut j = Joining::new();
+    let token = j.token("");
+    let command = j.command("h4", ID, &format!(r#","osds":["{}"]"#, osd(1)));
+    let say = |j: &mut Joining, secure: bool| {
+        let conn = j.connect(&token.entity(), secure);
+        j.f.sent.clear();
+        let body = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: FSID,
+            command: vec![command.clone()],
+            input: Default::default(),
+        };
+        let message = Message::with_tid(77, body);
+        j.f.step(super::Input::Net(NetEvent::Message { conn, message, held: Default::default() }));
+        let acks = j.f.received(conn).into_iter();
+        let ack = acks.filter_map(|body| if let Body::MMonCommandAck(ack) = body { Some(ack) } else { None });
+        let ack = ack.last().unwrap();
+        (ack.result, String::from_utf8_lossy(&ack.output).contains("osd.0"))
+    };
+    assert_eq!(say(&mut j, true), (0, true));
+    assert_eq!(say(&mut j, false), (-1, false));
+    assert_eq!(say(&mut j, true), (0, true));
+    let used: Vec<u32> = j.f.monitor.state().joining.tokens.values().map(|token| token.used).collect();
+    assert_eq!(used, [1]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod pool_size;
 mod pools;
 mod pulses;
 mod quorum;
+mod rebuild;
 mod requests;
 mod senders;
 

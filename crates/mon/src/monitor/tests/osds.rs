@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::messages::{
     Body, MMonSubscribe, MOSDBoot, MOSDFull, MOSDMarkMeDown, MOSDPGCreated, PaxosHeader, SubscribeItem,
 };
-use wire::types::{OsdState, OsdSuperblock, PgId, PoolFlags, Uuid};
+use wire::types::{LogPriority, OsdState, OsdSuperblock, PgId, PoolFlags, Uuid};
 
 const UUID: &str = "11111111-2222-3333-4444-555555555555";
 
@@ -45,6 +45,28 @@ fn with_osd() -> (Fixture, ConnId, ConnId) {
     let osd = f.connect("osd.0", 6800);
     f.send(osd, boot(6800));
     (f, admin, osd)
+}
+
+#[test]
+fn boot_with_a_later_map_is_refused_and_logged_once() {
+    let (mut f, admin, osd) = with_osd();
+    f.ok(admin, r#"{"prefix":"osd down","ids":["0"]}"#);
+    let newest = f.monitor.state().osdmap().epoch;
+    let mut later = boot(6800);
+    later.superblock.current_epoch = newest + 1;
+    (0..3).for_each(|_| f.send(osd, later.clone()));
+    f.pass(Duration::from_secs(2));
+    assert!(!f.monitor.state().osdmap().is_up(0));
+    let lines = f.monitor.state().log.last(10, LogPriority::ERROR, "cluster");
+    let expected = format!(
+        "osd.0 is not marked up: it has OSDMap {}, and the monitors' newest is {newest}.",
+        newest + 1
+    );
+    assert_eq!(lines.iter().filter(|line| line.message.starts_with(&expected)).count(), 1, "{lines:?}");
+    later.superblock.current_epoch = newest;
+    f.send(osd, later);
+    f.pass(Duration::from_secs(2));
+    assert!(f.monitor.state().osdmap().is_up(0));
 }
 
 #[test]
