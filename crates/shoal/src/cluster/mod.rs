@@ -5,11 +5,13 @@
 //! - [`provision`]: a whole new cluster in one directory: `ceph.conf` and keys.
 //! - [`register`]: introducing its OSDs to the monitor.
 //! - [`host`]: the directory of one host in a cluster of several.
-//! - [`ask`]: commands to the monitors.
+//! - [`restart`]: restarts of a cluster's daemons from one host.
+//! - [`ask`]: commands to the cluster's daemons.
 
 pub mod ask;
 pub mod host;
 pub mod layout;
 pub mod provision;
 pub mod register;
+pub mod restart;
 pub mod start;
