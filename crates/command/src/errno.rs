@@ -18,3 +18,4 @@ pub const ENOSYS: i32 = 38;
 pub const ENOTEMPTY: i32 = 39;
 pub const EOPNOTSUPP: i32 = 95;
 pub const ETIMEDOUT: i32 = 110;
+pub const ESTALE: i32 = 116;

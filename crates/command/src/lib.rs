@@ -9,6 +9,7 @@
 //! - [`osd_network`]: the times of heartbeats, which the manager and OSDs show.
 //! - [`pg_json`]: reports on placement groups, which the manager and OSDs show.
 //! - [`perf`]: performance counters as `perf dump` and a Prometheus page show them.
+//! - [`restart`]: the command that every daemon has.
 
 mod answer;
 mod args;
@@ -19,6 +20,7 @@ pub mod options;
 pub mod osd_network;
 pub mod perf;
 pub mod pg_json;
+pub mod restart;
 pub mod signature;
 
 pub use answer::Answer;

@@ -49,6 +49,7 @@ impl Requests {
         match &mut body {
             Body::MMonGetVersion(m) => m.handle = id.0,
             Body::MMonCommand(m) => m.fsid = fsid,
+            Body::MCommand(m) => m.fsid = fsid,
             Body::MPoolOp(m) => m.fsid = fsid,
             Body::MStatfs(m) => m.fsid = fsid,
             Body::MGetPoolStats(m) => m.fsid = fsid,
@@ -67,6 +68,7 @@ impl Requests {
         let id = match &message.body {
             Body::MMonGetVersionReply(m) => m.handle,
             Body::MMonCommandAck(_)
+            | Body::MCommandReply(_)
             | Body::MPoolOpReply(_)
             | Body::MStatfsReply(_)
             | Body::MGetPoolStatsReply(_) => message.tid,

@@ -1,14 +1,19 @@
 //! Commands to this very monitor: over its admin socket, or with `ceph tell mon.a`.
 
-use super::{Monitor, Turn};
+use super::{Effect, Monitor, Turn};
 use bytes::Bytes;
 use command::options::commands as option_commands;
-use command::{Answer, Args, Json, object};
+use command::{Answer, Args, Json, object, restart};
 use wire::features;
 use wire::types::{AuthName, EntityAddrVec, EntityKind};
 
 impl Monitor {
-    pub(super) fn run_admin(&mut self, prefix: &str, args: &Args) -> Result<Answer, Answer> {
+    pub(super) fn run_admin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        prefix: &str,
+        args: &Args,
+    ) -> Result<Answer, Answer> {
         if let Some(answer) = option_commands::answer(&mut self.own.layers, prefix, args) {
             return Ok(answer);
         }
@@ -33,10 +38,16 @@ impl Monitor {
                 });
                 show(Json::array(sessions))
             }
+            "restart" => {
+                let answer = restart::answer(args, self.settings.metadata.get(restart::STARTED_AT))?;
+                turn.effects.push(Effect::Restart);
+                Ok(answer)
+            }
             "help" => show(object! {
                 "help" => "list these commands",
                 "mon_status" => "show this monitor's state",
                 "quorum_status" => "show the quorum",
+                "restart" => restart::HELP,
                 "sessions" => "list connected peers",
                 "version" => "show this daemon's version",
             }),
@@ -75,7 +86,7 @@ impl Monitor {
                     None,
                 )
             }
-            other => self.run_admin(other, args),
+            other => self.run_admin(turn, other, args),
         }
     }
 }

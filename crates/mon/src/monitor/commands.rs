@@ -109,11 +109,11 @@ impl Monitor {
         }
         // `config set WHO …` is a command of the quorum, `config set` without it one of this daemon.
         if target == Target::Me && option_commands::has(&prefix) && args.text("who").is_none() {
-            return self.run_admin(&prefix, &args);
+            return self.run_admin(turn, &prefix, &args);
         }
         let Some(command) = find(&prefix) else {
             if target == Target::Me {
-                return self.run_admin(&prefix, &args);
+                return self.run_admin(turn, &prefix, &args);
             }
             if self.manager_command(&prefix) {
                 // The `ceph` tool asks the manager itself; only very old clients come here.

@@ -23,6 +23,7 @@ mod pool_op;
 mod quorum;
 mod quota;
 mod session;
+mod stop;
 mod subscribe;
 #[cfg(test)]
 mod tests;
@@ -64,6 +65,8 @@ pub enum Input {
         total: u64,
         available: u64,
     },
+    /// Stop cleanly: ends in [`Effect::Stopped`].
+    Stop,
     /// [`Machine::next_deadline`] has passed. `wall` is the wall clock's time.
     Deadline {
         wall: UTime,
@@ -86,6 +89,10 @@ pub enum Effect {
     },
     /// An option may have changed: for what the host itself acts on (log level, memory).
     Options(Arc<Layers>),
+    /// Somebody asked for a restart: begin a clean stop with [`Input::Stop`], and start again after it.
+    Restart,
+    /// The monitor leads no more, or has nobody to lead in its place: end.
+    Stopped,
 }
 
 /// The number of the monitor whose directory is from before monitors had numbers.
@@ -138,6 +145,7 @@ pub struct Monitor {
     /// The newest OSDMap that peers were told of.
     published_epoch: wire::types::Epoch,
     creations: osd::Creations,
+    stop: stop::Stop,
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
@@ -222,6 +230,7 @@ impl Monitor {
             maps_owed: Vec::new(),
             published_epoch: state.osdmap().epoch,
             creations: osd::Creations::default(),
+            stop: stop::Stop::default(),
             last_checks: Default::default(),
             settings,
             random,
@@ -479,6 +488,7 @@ impl Machine for Monitor {
                 turn.effects.push(Effect::AdminAnswer { id, answer });
             }
             Input::DiskSpace { total, available } => self.quorum.disk_space = (total, available),
+            Input::Stop => self.begin_stop(now),
             Input::Deadline { wall } => drop(self.clock.follow(now, wall)),
         }
         self.follow_options(&mut turn);
@@ -493,12 +503,14 @@ impl Machine for Monitor {
             self.pump(&mut turn);
         }
         self.osd.requests.is_due = false;
+        self.follow_stop(&mut turn);
         self.route(&mut turn);
     }
 
     fn next_deadline(&self) -> Option<Time> {
         let pulses = self.osd.pulses.deadline().filter(|_| self.is_leading());
-        Time::earliest(Some(self.tick_at), Time::earliest(pulses, self.quorum_deadline()))
+        let other = Time::earliest(self.stop.deadline(), Time::earliest(pulses, self.quorum_deadline()));
+        Time::earliest(Some(self.tick_at), other)
     }
 
     fn check(&self) {

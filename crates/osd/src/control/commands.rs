@@ -4,7 +4,7 @@ use super::signals::{self, Asker, Kind};
 use super::{Control, Effect, Fx};
 use command::options::commands as option_commands;
 use command::signature::{self, Description};
-use command::{Answer, Args, Json, errno, object, osd_network};
+use command::{Answer, Args, Json, errno, object, osd_network, restart};
 use machine::ConnId;
 use wire::messages::{MCommand, MCommandReply, Message};
 
@@ -42,6 +42,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
         "r",
     ),
     ("query", "show details of a specific pg", "r"),
+    (restart::SIGNATURE, restart::HELP, "rwx"),
     (
         "mark_unfound_lost name=pgid,type=CephPgid,req=false name=mulcmd,type=CephChoices,strings=revert|delete",
         "mark all unfound objects in this pg as lost, either removing or reverting to a prior version if one is \
@@ -102,6 +103,14 @@ impl Control {
             return Some(Answer::invalid(why.clone()));
         }
         if let Some(answer) = option_commands::answer(&mut self.layers, &prefix, &args) {
+            return Some(answer);
+        }
+        if prefix == "restart" {
+            let answer = restart::answer(&args, self.config.metadata.get(restart::STARTED_AT));
+            if answer.is_ok() {
+                fx.push(Effect::Restart);
+            }
+            let (Ok(answer) | Err(answer)) = answer;
             return Some(answer);
         }
         match Kind::of(&prefix, &args) {

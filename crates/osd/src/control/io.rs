@@ -137,6 +137,8 @@ pub enum Effect {
         level: Level,
         text: String,
     },
+    /// Somebody asked for a restart: begin a clean stop, and start again after it.
+    Restart,
     /// The map has us down, nothing is under way: save the store and go.
     Stopped,
     /// Going on would be wrong.

@@ -346,6 +346,7 @@ impl Core {
                 control::Effect::Counters { id, counters } => out.push(Effect::Counters { id, counters }),
                 control::Effect::Log { level, text } => out.push(Effect::Log { level, text }),
                 control::Effect::Options(layers) => out.push(Effect::Options(layers)),
+                control::Effect::Restart => out.push(Effect::Restart),
                 control::Effect::Stopped => out.push(Effect::Stopped),
                 control::Effect::Fatal { why } => out.push(Effect::Fatal { why }),
             }

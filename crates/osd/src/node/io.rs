@@ -91,6 +91,8 @@ pub enum Effect {
         level: Level,
         text: String,
     },
+    /// Somebody asked for a restart: begin a clean stop with [`Input::Stop`], and start again after it.
+    Restart,
     /// The OSD has stopped cleanly: end all cores.
     Stopped,
     /// Going on would be wrong: end all cores, and keep nothing that only memory holds.

@@ -10,6 +10,7 @@ mod leave;
 mod mon;
 mod mon_rebuild;
 mod osd;
+mod restart;
 mod sim;
 mod status;
 mod store;
@@ -52,6 +53,7 @@ enum Command {
     Join(join::Args),
     Leave(leave::Args),
     Token(token::Args),
+    Restart(restart::Args),
     Status(status::Args),
     Top(top::Args),
     Mon(mon::Args),
@@ -72,6 +74,7 @@ pub fn run() -> ExitCode {
         Command::Join(args) => join::run(&args),
         Command::Leave(args) => leave::run(&args),
         Command::Token(args) => token::run(&args),
+        Command::Restart(args) => restart::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Mon(args) => mon::run(&args),

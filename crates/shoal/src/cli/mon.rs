@@ -19,6 +19,7 @@ use anyhow::Context;
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 use command::options::Identity;
 use command::perf::Counter;
+use command::restart;
 use conf::keyring::Keyring;
 use machine::{Random, Time};
 use mon::auth_entity::AuthEntity;
@@ -100,6 +101,7 @@ const COMMANDS: &[Command] = &[
     Command { signature: "health", help: "show cluster health" },
     Command { signature: "mon_status", help: "report status of monitors" },
     Command { signature: "quorum_status", help: "report status of monitor quorum" },
+    Command { signature: restart::SIGNATURE, help: restart::HELP },
     Command { signature: "sessions", help: "list existing sessions" },
     Command { signature: "status", help: "show cluster status" },
 ];
@@ -125,11 +127,7 @@ fn run_daemon(args: &boot::Args, mkfs: bool) -> anyhow::Result<ExitCode> {
         true => make_disk(&boot, &args.id),
         false => serve(&boot, args, &for_manager),
     };
-    if let Err(error) = &outcome {
-        tracing::error!("{error:#}");
-    }
-    boot.end();
-    outcome.map(|()| ExitCode::SUCCESS)
+    boot.end(outcome)
 }
 
 /// `for_manager`: options of the monitors' database for the manager.
@@ -167,12 +165,13 @@ fn serve(boot: &Boot, args: &boot::Args, for_manager: &BTreeMap<String, String>)
     let mgr = start_manager(boot, id, for_manager, &mut random)?;
 
     let manager = mgr.as_ref().map(|mgr| mgr.mailboxes()[0].clone());
-    let stop = (mon.mailboxes()[0].clone(), manager.clone());
-    let side = MonSide { mon: mon.mailboxes()[0].clone(), manager, stop: Mutex::new(Some(stop)) };
+    let side = MonSide { mon: mon.mailboxes()[0].clone(), manager };
     boot.serve(Arc::new(side))?;
     monitors::keep(&args.conf);
     tracing::info!("listening on {addr}");
+    // The manager ends with its monitor.
     let clean = mon.join();
+    mgr.iter().for_each(Reactors::stop);
     let mgr_clean = mgr.is_none_or(Reactors::join);
     anyhow::ensure!(clean && mgr_clean, "a reactor panicked; the log says where");
     Ok(())
@@ -293,7 +292,7 @@ fn start_manager(
     let layers = boot.layers_of(&name, stored)?;
     let session = SessionOptions::read(&layers);
     let listener = identity::listen(addr)?;
-    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
+    let addrs = EntityAddrVec::one(EntityAddr::msgr2(addr, random.u32()));
     let cephx = identity::uses_cephx(&session)?;
     let monitors = mon_client::Config {
         auth_name: AuthName::new(EntityKind::MGR, id),
@@ -334,7 +333,6 @@ fn start_manager(
 struct MonSide {
     mon: Mailbox<Mail>,
     manager: Option<Mailbox<MgrQuestion>>,
-    stop: Mutex<Option<(Mailbox<Mail>, Option<Mailbox<MgrQuestion>>)>>,
 }
 
 impl Role for MonSide {
@@ -392,9 +390,6 @@ impl Role for MonSide {
     }
 
     fn stop(&self) {
-        if let Some((mon, mgr)) = self.stop.lock().expect("no holder panics").take() {
-            mgr.iter().for_each(Mailbox::stop);
-            mon.stop();
-        }
+        self.mon.post(Mail::Stop);
     }
 }

@@ -18,8 +18,8 @@ use crate::host::stale_scan::StaleScan;
 use crate::host::store::Store;
 use crate::host::{identity, store_files};
 use anyhow::{Context, bail};
-use command::osd_network;
 use command::perf::Counter;
+use command::{osd_network, restart};
 use machine::CoreId;
 use osd::control::{Addrs, ControlConfig, VersionText};
 use osd::node::{Budgets, Core, CoreConfig, StoreContents, shards_of};
@@ -116,6 +116,7 @@ const COMMANDS: &[Command] = &[
         signature: "pg move name=pgid,type=CephPgid name=core,type=CephInt",
         help: "move a PG to another core's part of the store, while it is served",
     },
+    Command { signature: restart::SIGNATURE, help: restart::HELP },
     Command { signature: "status", help: "high-level status of OSD" },
 ];
 
@@ -131,11 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         false => stored_options::fetch(layers, wait),
     })?;
     let outcome = if args.mkfs { make_store(&boot, args) } else { serve(&boot, args) };
-    if let Err(error) = &outcome {
-        tracing::error!("{error:#}");
-    }
-    boot.end();
-    outcome.map(|()| ExitCode::SUCCESS)
+    boot.end(outcome)
 }
 
 fn owner(boot: &Boot, start: &OsdStartOptions) -> Owner {
@@ -250,7 +247,9 @@ fn serve(boot: &Boot, args: &Args) -> anyhow::Result<()> {
     let mut random = system::os_random()?;
     let cephx = identity::uses_cephx(&session)?;
     let Listening { listeners, public, cluster } = Listening::start(&boot.name, &boot.layers)?;
-    let told = |addr| EntityAddrVec::one(EntityAddr::msgr2(addr, std::process::id()));
+    // A restart keeps the process number, and peers must tell both runs apart.
+    let nonce = random.u32();
+    let told = |addr| EntityAddrVec::one(EntityAddr::msgr2(addr, nonce));
     let addrs = Addrs {
         client: told(public),
         cluster: told(cluster),

@@ -1,18 +1,20 @@
-//! Commands to the monitors, for programs that wait for each answer.
+//! Commands to monitors, manager and OSDs, for programs that wait for each answer.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use client_host::{Access, ClientHost};
+use client_host::{Access, ClientHost, Receiver, Refusal};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use wire::messages::{Body, MMonCommand, PaxosHeader};
-use wire::types::{MonMap, Uuid};
+use wire::messages::{Body, MCommand, MMonCommand, PaxosHeader};
+use wire::types::{EntityAddr, EntityAddrVec, Epoch, MonMap, Uuid};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause before a command that no leader could take is given again.
 const RETRY: Duration = Duration::from_millis(300);
+/// A daemon that has not answered by then is asked again, or taken for silent.
+const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
 const EAGAIN: i32 = -11;
 
 /// A session with the monitors.
@@ -22,10 +24,12 @@ pub struct Asker {
     monitors: String,
 }
 
-/// The monitors' refusal of a command.
+/// The refusal of a command.
 #[derive(Debug, thiserror::Error)]
-#[error("the monitors refuse `{command}`: {status} (error {errno})")]
+#[error("{by} refuse `{command}`: {status} (error {errno})")]
 pub struct Refused {
+    /// In the plural: the monitors.
+    pub by: &'static str,
     pub command: String,
     /// Positive.
     pub errno: i32,
@@ -68,7 +72,7 @@ impl Asker {
                 }
                 Body::MMonCommandAck(ack) => {
                     let (command, status) = (name.to_owned(), ack.status);
-                    return Err(Refused { command, errno: -ack.result, status }.into());
+                    return Err(Refused { by: "the monitors", command, errno: -ack.result, status }.into());
                 }
                 other => bail!("the monitors answer `{name}` with {other:?}"),
             }
@@ -84,6 +88,47 @@ impl Asker {
             .with_context(|| format!("the monitors answer {} with {text:?}", command["prefix"]))
     }
 
+    /// Runs a command of the manager, whose output is JSON. While no manager is active, it is given again.
+    pub fn manager_json(&mut self, command: &Value) -> anyhow::Result<Value> {
+        let mut command = command.clone();
+        command["format"] = "json".into();
+        let name = command["prefix"].as_str().unwrap_or_default().to_owned();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let asked = [(Receiver::Manager, command.to_string())];
+            let host = &mut self.host;
+            let outcome = self.runtime.block_on(async { host.ask_each(&asked, DAEMON_PATIENCE).await }).pop();
+            match outcome.context("a command has an outcome")? {
+                Ok(text) => {
+                    return serde_json::from_slice(&text)
+                        .with_context(|| format!("the manager answers {name} with {text:?}"));
+                }
+                Err(Refusal::Error(result, status)) => {
+                    return Err(Refused { by: "the managers", command: name, errno: -result, status }.into());
+                }
+                Err(Refusal::Silence(why)) => {
+                    anyhow::ensure!(Instant::now() < until, "the manager does not answer {name}: {why}");
+                    std::thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Tells each OSD a command, once; with an outcome for each, in their order. `epoch`: a map that shows where they are.
+    pub fn tell_osds(&mut self, commands: &[(i32, Value)], epoch: Epoch) -> Vec<Result<Bytes, Refusal>> {
+        let commands: Vec<(Receiver, String)> =
+            commands.iter().map(|(osd, command)| (Receiver::Osd(*osd), command.to_string())).collect();
+        let host = &mut self.host;
+        self.runtime.block_on(async {
+            let until = host.now() + DAEMON_PATIENCE;
+            host.with(|(client, now, fx)| client.want_map(now, epoch, fx));
+            while host.client().map().is_none_or(|map| map.epoch < epoch) && host.now() < until {
+                host.turn_until(until).await;
+            }
+            host.ask_each(&commands, DAEMON_PATIENCE).await
+        })
+    }
+
     /// The newest map of the monitors, once one has answered.
     pub fn monmap(&self) -> &MonMap {
         self.host.client().monmap()
@@ -92,6 +137,26 @@ impl Asker {
     /// The monitors' addresses by that map.
     pub fn monitors(&self) -> Vec<SocketAddr> {
         monitors_of(self.monmap())
+    }
+}
+
+/// Tells the monitor at `addr` a command, as `ceph tell mon.X` does.
+pub fn tell_monitor(access: &Access, addr: SocketAddr, command: &Value) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let monitors = vec![EntityAddrVec::one(EntityAddr::msgr2(addr, 0))];
+    let name = command["prefix"].as_str().unwrap_or_default().to_owned();
+    let body = MCommand { fsid: Uuid::default(), command: vec![command.to_string()], input: Bytes::new() };
+    let answer = runtime.block_on(async {
+        let mut host = ClientHost::new(&Access { monitors, ..access.clone() })?;
+        host.ask_admitted(body, DAEMON_PATIENCE).await
+    });
+    match answer.with_context(|| format!("telling the monitor at {addr} `{name}`"))? {
+        Body::MCommandReply(reply) if reply.result == 0 => Ok(()),
+        Body::MCommandReply(reply) => {
+            let (errno, status) = (-reply.result, reply.status.clone());
+            Err(Refused { by: "the monitors", command: name, errno, status }.into())
+        }
+        other => bail!("the monitor at {addr} answers `{name}` with {other:?}"),
     }
 }
 

@@ -7,7 +7,8 @@
 //! - [`recovered_keys`]: keys for a rebuilt monitor.
 //! - [`removed`]: monitors that were taken out.
 //! - [`host`]: the directory of one host in a cluster of several.
-//! - [`ask`]: commands to the monitors.
+//! - [`restart`]: restarts of a cluster's daemons from one host.
+//! - [`ask`]: commands to the cluster's daemons.
 
 pub mod ask;
 pub mod host;
@@ -16,4 +17,5 @@ pub mod provision;
 pub mod recovered_keys;
 pub mod register;
 pub mod removed;
+pub mod restart;
 pub mod start;

@@ -5,6 +5,7 @@
 
 use super::admin_socket::{PROTOCOL_VERSION, Reply, Request};
 use super::log::Log;
+use super::restart::Restart;
 use crate::config::LiveOptions;
 use crate::daemon::version;
 use codec::Features;
@@ -25,11 +26,12 @@ pub struct Command {
 pub struct Common {
     live: Mutex<LiveOptions>,
     pub log: Log,
+    pub restart: Restart,
 }
 
 impl Common {
-    pub fn new(live: LiveOptions, log: Log) -> Common {
-        Common { live: Mutex::new(live), log }
+    pub fn new(live: LiveOptions, log: Log, restart: Restart) -> Common {
+        Common { live: Mutex::new(live), log, restart }
     }
 
     pub fn live(&self) -> LiveOptions {

@@ -4,6 +4,7 @@ use super::admin_commands::Common;
 use super::data_dir::DataDir;
 use super::host_facts;
 use super::log;
+use super::restart::{self, Restart};
 use super::side::{Role, Side};
 use super::start_checks;
 use super::version;
@@ -11,11 +12,15 @@ use crate::cluster::layout::parse_addr;
 use crate::config::{self, LiveOptions, MonStartOptions, OsdStartOptions, ProcessOptions, SessionOptions};
 use anyhow::Context;
 use command::options::{Identity, Layers};
+use command::restart::STARTED_AT;
 use conf::conf_file::ConfFile;
 use conf::private;
+use runtime::system;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
+use wire::text::stamp;
 
 /// The arguments of every daemon.
 #[derive(Clone, Debug, clap::Args)]
@@ -61,6 +66,8 @@ impl Boot {
             // Fails when we lead a session already, which is as good.
             let _ = rustix::process::setsid();
         }
+        // Before the file may be replaced.
+        let program = restart::installed_program()?;
         let name = format!("{kind}.{}", args.id);
         let file = ConfFile::load(&args.conf)?;
         let set = args.set.iter().map(|pair| config::parse_set(pair)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -108,7 +115,7 @@ impl Boot {
                 first.display()
             );
         }
-        let common = Arc::new(Common::new(live, log));
+        let common = Arc::new(Common::new(live, log, Restart::new(program)));
         Ok(Boot { name, data, layers, process, common, facts: facts(), file, set })
     }
 
@@ -126,16 +133,33 @@ impl Boot {
     pub fn serve(&self, role: Arc<dyn Role>) -> anyhow::Result<()> {
         let metrics = self.process.metrics_addr.as_deref().map(parse_addr).transpose()?;
         let socket = self.process.admin_socket.clone();
-        Side { name: self.name.clone(), socket, metrics, common: self.common.clone(), role }.spawn()
+        Side::new(self.name.clone(), socket, metrics, self.common.clone(), role).spawn()
     }
 
-    /// The role has ended cleanly: leave nothing behind that says otherwise.
-    pub fn end(self) {
+    /// The role has ended. Leaves nothing behind that says otherwise, or goes on with the installed program if that was asked for.
+    pub fn end(self, outcome: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+        if let Err(error) = &outcome {
+            tracing::error!("{error:#}");
+        }
+        if outcome.is_ok() && self.common.restart.is_due() {
+            let Err(error) = self.restart();
+            tracing::error!("{} does not start again: {error:#}", self.name);
+            self.common.log.flush();
+            return Err(error);
+        }
         for path in [&self.process.pid_file, &self.process.admin_socket].into_iter().flatten() {
             let _ = std::fs::remove_file(path);
         }
         tracing::info!("{} stopped", self.name);
         self.common.log.flush();
+        outcome.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// The process, its number and the lock stay.
+    fn restart(&self) -> anyhow::Result<std::convert::Infallible> {
+        tracing::info!("{} stopped, and starts again", self.name);
+        self.common.log.flush();
+        self.common.restart.exec(self.data.share_lock()?)
     }
 }
 
@@ -172,6 +196,7 @@ fn identity(name: &str) -> Identity {
 
 fn facts() -> BTreeMap<String, String> {
     let mut facts = host_facts::collect();
+    facts.insert(STARTED_AT.into(), stamp(system::wall_clock()));
     facts.insert("ceph_version".into(), version::LONG.into());
     facts.insert("ceph_version_short".into(), version::SHORT.into());
     facts.insert("ceph_release".into(), version::RELEASE.into());

@@ -6,6 +6,8 @@
 use anyhow::{Context, bail};
 use conf::private;
 use std::fs::{File, TryLockError};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct DataDir {
     pub path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 fn open_lock(dir: &Path) -> std::io::Result<File> {
@@ -26,14 +28,20 @@ fn open_lock(dir: &Path) -> std::io::Result<File> {
 }
 
 impl DataDir {
+    /// The lock, for the program that takes the place of this one, as its standard input. No other process gets it in between.
+    pub fn share_lock(&self) -> anyhow::Result<File> {
+        self.lock.try_clone().context("cannot copy the lock")
+    }
+
     /// Takes it, making the directory if there is none.
     pub fn open(path: &Path) -> anyhow::Result<DataDir> {
         private::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let lock = open_lock(path).with_context(|| format!("cannot open {}/lock", path.display()))?;
+        let lock = inherited_lock(&lock)?.unwrap_or(lock);
         let deadline = Instant::now() + PATIENCE;
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(DataDir { path: path.to_owned(), _lock: lock }),
+                Ok(()) => return Ok(DataDir { path: path.to_owned(), lock }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(POLL),
                 Err(TryLockError::WouldBlock) => {
                     bail!("{} is in use by another process: stop that one first", path.display())
@@ -44,6 +52,19 @@ impl DataDir {
             }
         }
     }
+}
+
+/// The lock that the former program of this process held, where it is standard input: see [`DataDir::share_lock`].
+fn inherited_lock(own: &File) -> anyhow::Result<Option<File>> {
+    let Ok(input) = std::io::stdin().as_fd().try_clone_to_owned().map(File::from) else { return Ok(None) };
+    let (there, wanted) = (input.metadata()?, own.metadata()?);
+    if (there.dev(), there.ino()) != (wanted.dev(), wanted.ino()) {
+        return Ok(None);
+    }
+    // The lock is held until its last copy is closed: no child may get one.
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
+    Ok(Some(input))
 }
 
 /// Does some process hold the directory now?

@@ -13,6 +13,7 @@ pub mod log;
 pub mod memory;
 pub mod metrics;
 pub mod process;
+pub mod restart;
 pub mod side;
 mod start_checks;
 pub mod stored_options;

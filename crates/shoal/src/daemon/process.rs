@@ -1,6 +1,7 @@
 //! Background daemons: starting them, finding them again, stopping them.
 
 use super::data_dir;
+use super::restart::installed_program;
 use anyhow::{Context, bail};
 use conf::private;
 use rustix::process::{Pid, Signal, kill_process};
@@ -67,7 +68,7 @@ impl Daemon {
 
     /// Starts it in a session of its own, with standard error going to its log.
     pub fn start(&self, args: &[String]) -> anyhow::Result<Child> {
-        let program = std::env::current_exe().context("cannot find shoal's own program")?;
+        let program = installed_program()?;
         let log = private::file_options()
             .create(true)
             .append(true)

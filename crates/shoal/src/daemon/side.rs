@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -46,14 +47,25 @@ pub trait Role: Send + Sync + 'static {
 }
 
 pub struct Side {
-    pub name: String,
-    pub socket: Option<PathBuf>,
-    pub metrics: Option<SocketAddr>,
-    pub common: Arc<Common>,
-    pub role: Arc<dyn Role>,
+    name: String,
+    socket: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
+    common: Arc<Common>,
+    role: Arc<dyn Role>,
+    is_stopping: AtomicBool,
 }
 
 impl Side {
+    pub fn new(
+        name: String,
+        socket: Option<PathBuf>,
+        metrics: Option<SocketAddr>,
+        common: Arc<Common>,
+        role: Arc<dyn Role>,
+    ) -> Side {
+        Side { name, socket, metrics, common, role, is_stopping: AtomicBool::new(false) }
+    }
+
     /// Binds what is to be bound, so that its errors come here, and serves in a thread of its own for as long as
     /// the process lives.
     pub fn spawn(self) -> anyhow::Result<()> {
@@ -80,8 +92,8 @@ impl Side {
                     tokio::spawn(serve_metrics(side.clone(), listener));
                 }
                 tokio::spawn(keep_to_memory_target(side.clone()));
+                tokio::spawn(restart_when_asked(side.clone()));
                 let [mut term, mut int, mut hup] = signals;
-                let mut stopping = false;
                 loop {
                     tokio::select! {
                         _ = term.recv() => {}
@@ -91,11 +103,8 @@ impl Side {
                             continue;
                         }
                     }
-                    if !stopping {
-                        stopping = true;
-                        tracing::info!("asked to stop");
-                        side.role.stop();
-                    }
+                    tracing::info!("asked to stop");
+                    side.stop(false);
                 }
             })
         })?;
@@ -133,6 +142,21 @@ async fn keep_to_memory_target(side: Arc<Side>) {
     }
 }
 
+async fn restart_when_asked(side: Arc<Side>) {
+    loop {
+        side.common.restart.asked().await;
+        let common = side.common.clone();
+        match tokio::task::spawn_blocking(move || common.restart.check_program()).await {
+            Ok(Ok(version)) => {
+                tracing::info!("asked to start again, as {version}");
+                side.stop(true);
+            }
+            Ok(Err(error)) => tracing::error!("no restart: {error:#}"),
+            Err(error) => tracing::error!("no restart: {error}"),
+        }
+    }
+}
+
 async fn serve_admin(side: Arc<Side>, listener: UnixListener) {
     loop {
         match listener.accept().await {
@@ -162,6 +186,17 @@ async fn answer_one(side: Arc<Side>, mut stream: UnixStream) {
 }
 
 impl Side {
+    /// The last word counts: a daemon that is to end does not start again, even if a restart had begun.
+    fn stop(&self, restarts: bool) {
+        let is_first = !self.is_stopping.swap(true, Ordering::AcqRel);
+        if is_first || !restarts {
+            self.common.restart.set_due(restarts);
+        }
+        if is_first {
+            self.role.stop();
+        }
+    }
+
     /// The role's counters and the process's.
     async fn counters(&self) -> Vec<Counter> {
         let mut counters = self.role.counters().await;

@@ -17,6 +17,8 @@ use tokio::sync::oneshot;
 pub enum Mail {
     Told(Told),
     Ask(Question),
+    /// Stop cleanly.
+    Stop,
 }
 
 /// The role on the monitor's one core.
@@ -52,6 +54,8 @@ impl MonRole {
                     }
                 }
                 Effect::Options(layers) => self.common.follow(&layers),
+                Effect::Restart => self.common.restart.ask(),
+                Effect::Stopped => turn.stop(),
             }
         }
     }
@@ -87,6 +91,7 @@ impl Role for MonRole {
                 self.step(Input::DiskSpace { total, available }, turn);
             }
             Mail::Ask(question) => self.answer(question, turn),
+            Mail::Stop => self.step(Input::Stop, turn),
         }
     }
 

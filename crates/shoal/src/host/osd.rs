@@ -126,6 +126,7 @@ impl OsdRole {
                     Effect::Counters { id, counters } => self.on_counters(id, counters),
                     Effect::Log { level, text } => log(level, &text),
                     Effect::Options(layers) => self.common.follow(&layers),
+                    Effect::Restart => self.common.restart.ask(),
                     Effect::Stopped => self.mailboxes.iter().for_each(Mailbox::stop),
                     Effect::Fatal { why } => {
                         tracing::error!("stopping: {why}");

@@ -99,6 +99,7 @@ impl MonNode {
                     out.push(effect);
                 }
                 Effect::AdminAnswer { .. } | Effect::Options(_) | Effect::Warn(_) => {}
+                Effect::Restart | Effect::Stopped => {}
                 Effect::Write { tag, write } => {
                     let max = if now < self.slow_until { SLOW_DISK_MAX } else { DISK_MAX };
                     let span = (max - DISK_MIN).as_nanos() as u64;

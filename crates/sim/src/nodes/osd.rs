@@ -194,6 +194,7 @@ impl OsdNode {
                     | Effect::AdminAnswer { .. }
                     | Effect::Counters { .. }
                     | Effect::Options { .. }
+                    | Effect::Restart
                     | Effect::Log { .. } => {}
                 }
             }

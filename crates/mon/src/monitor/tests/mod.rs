@@ -162,7 +162,7 @@ impl Fixture {
             self.monitor.check();
             for effect in effects.take() {
                 match effect {
-                    Effect::Options(_) => {}
+                    Effect::Options(_) | Effect::Restart | Effect::Stopped => {}
                     Effect::Write { tag, write } if self.disk_is_fast => {
                         self.disk.apply(write);
                         inputs.push_back(Input::Written(tag));

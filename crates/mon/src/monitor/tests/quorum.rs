@@ -2,7 +2,7 @@
 
 use super::{AuthEntity, AuthMode, FSID, START, addr, keys, local_options, settings};
 use crate::genesis::Genesis;
-use crate::monitor::{Effect, Input, Monitor, Settings};
+use crate::monitor::{Effect, Input, Monitor, Settings, Turn};
 use crate::replication::{Recovered, Write};
 use bytes::Bytes;
 use machine::identity::Proof;
@@ -824,7 +824,9 @@ fn sessions_are_listed_where_they_are() {
     let listed = |c: &mut Cluster, n: usize| {
         let monitor = c.nodes[n].monitor.as_mut().unwrap();
         let args = command::Args::parse(r#"{"prefix":"sessions","format":"json"}"#).unwrap();
-        let answer = monitor.run_admin("sessions", &args).unwrap();
+        let (now, mut effects) = (c.now, Effects::new());
+        let mut turn = Turn { now, effects: &mut effects };
+        let answer = monitor.run_admin(&mut turn, "sessions", &args).unwrap();
         String::from_utf8(answer.body.to_vec()).unwrap().matches("entity_name").count()
     };
     assert_eq!((listed(&mut c, n), listed(&mut c, leader)), (3, 2), "two monitors, and the client at one");
@@ -878,6 +880,41 @@ fn commands_wait_while_the_leader_hands_its_role_over() {
     assert_eq!(results(c.answers(leader, conns[0])), [(800, 0)]);
     assert_eq!(results(c.answers(n, conns[1])), [(801, 0)]);
     c.assert_equal_states();
+}
+
+/// The next leader is there before the last one ends, and takes what clients ask.
+#[test]
+fn stopping_leader_hands_over_before_it_ends() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let n = (leader + 1) % 3;
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("before"));
+    let asked_at = c.now;
+    c.step(leader, Input::Stop);
+    assert_eq!(c.monitor(leader).stop.deadline(), Some(asked_at + Duration::from_secs(1)), "not at once");
+    while c.monitor(leader).stop.deadline().is_some() {
+        c.pass(STEP);
+    }
+    assert!(c.now.since(asked_at) <= 5 * STEP, "{:?}", c.now.since(asked_at));
+    c.kill(leader);
+    let next = c.wait_leader();
+    assert!(next != leader && c.now.since(asked_at) <= 10 * STEP, "{:?}", c.now.since(asked_at));
+    c.ok(n, conn, &set("after"));
+}
+
+#[test]
+fn stopping_monitor_without_heir_ends() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    c.step((leader + 1) % 3, Input::Stop);
+    assert_eq!(c.monitor((leader + 1) % 3).stop.deadline(), None, "a follower has nothing to hand over");
+    for n in (0..3).filter(|n| *n != leader) {
+        c.kill(n);
+    }
+    c.step(leader, Input::Stop);
+    c.pass(Duration::from_secs(2));
+    assert_eq!(c.monitor(leader).stop.deadline(), None);
 }
 
 /// It has its number and no state, so it knows nobody's key: a client that it refused would give up its ticket, and its id.

@@ -5,6 +5,7 @@ use crate::cluster::layout::{Cluster, conf_path};
 use crate::cluster::start::start_all;
 use crate::daemon::admin_socket;
 use crate::daemon::process::{Daemon, Stopped, last_lines};
+use crate::daemon::restart::installed_program;
 use anyhow::{Context, bail, ensure};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub fn start(
     match record.supervisor {
         Supervisor::None => start_all(cluster, &daemons, patience),
         Supervisor::Systemd => {
-            write_units(&cluster.dir, &record.name, &std::env::current_exe()?, Path::new(UNIT_DIR))?;
+            write_units(&cluster.dir, &record.name, &installed_program()?, Path::new(UNIT_DIR))?;
             systemctl(&["daemon-reload"])?;
             systemctl(&["enable", TARGET])?;
             for daemon in &daemons {
