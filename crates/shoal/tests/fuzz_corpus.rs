@@ -171,7 +171,7 @@ fn proposals() -> Vec<Vec<u8>> {
     let changes = vec![
         vec![],
         vec![Change::MonMap { map: MonMap::default() }],
-        vec![Change::OsdMap { step: SealedStep(Arc::new(step)) }],
+        vec![Change::OsdMap { step: SealedStep::of_sealed(step) }],
         vec![Change::OsdMetadata { osd: 3, metadata: Some([("hostname".into(), "h".into())].into()) }],
         vec![Change::MgrMap { map: Box::new(MgrMap::default()) }],
         vec![Change::MgrCommands { descriptions: vec![1, 2, 3].into() }],
