@@ -103,7 +103,7 @@ impl Genesis {
     pub fn proposal(&self, now: UTime, random: &mut Random) -> Proposal {
         let mut changes = vec![
             Change::MonMap { map: first_monmap(self.fsid, &self.monitors, now) },
-            Change::OsdMap { step: SealedStep(Arc::new(self.osdmap(now))) },
+            Change::OsdMap { step: SealedStep::of_sealed(self.osdmap(now)) },
             Change::MgrMap { map: Box::new(MgrMap { epoch: 1, active_change: now, ..MgrMap::default() }) },
             Change::GlobalIdLimit { limit: GLOBAL_ID_MIN + 10_000 },
         ];

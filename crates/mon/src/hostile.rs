@@ -115,8 +115,8 @@ fn fits(state: &State, proposal: &Proposal) -> bool {
     let mut map = state.osdmap().clone();
     proposal.changes.iter().all(|change| match change {
         Change::OsdMap { step } => {
-            let small = step.0.new_pools.values().all(|pool| pool.pg_num <= PG_NUM_MAX);
-            let next = map.apply(&step.0);
+            let small = step.step().new_pools.values().all(|pool| pool.pg_num <= PG_NUM_MAX);
+            let next = map.apply(step.step());
             next.is_ok_and(|next| {
                 map = next;
                 small

@@ -1,7 +1,6 @@
 //! Steps of the OSDMap: an increment that follows the newest map, until it is sealed as a change.
 
 use crate::proposal::{Change, SealedStep};
-use std::sync::Arc;
 use wire::types::{OsdMap, OsdMapIncremental, OsdState, PgId, UTime};
 
 /// An empty step after `map`. Handlers that add to a step read pending values from the step before they read the map.
@@ -20,8 +19,7 @@ pub(crate) fn mark_down(map: &OsdMap, step: &mut OsdMapIncremental, osd: i32, no
 /// A finished step as a change. The map must be the one that it was made from.
 pub(crate) fn sealed(mut step: OsdMapIncremental, map: &OsdMap) -> Option<Change> {
     drop_spent_temps(map, &mut step);
-    step.seal(map).ok()?;
-    Some(Change::OsdMap { step: SealedStep(Arc::new(step)) })
+    Some(Change::OsdMap { step: SealedStep::seal(step, map)? })
 }
 
 /// True if a step may give a PG another up or acting set, or another number of copies.

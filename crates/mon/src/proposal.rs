@@ -12,7 +12,9 @@ use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::cephx::RotatingKeys;
-use wire::types::{AuthName, EntityKind, LogEntry, MgrMap, MonMap, OsdMapIncremental, PgId, UTime, Uuid};
+use wire::types::{
+    AuthName, EntityKind, LogEntry, MgrMap, MonMap, OsdMap, OsdMapIncremental, PgId, UTime, Uuid,
+};
 
 /// Changes that happen together, or not at all.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,19 +28,57 @@ pub struct Proposal {
 }
 
 /// A step of the OSDMap, written for the features that it names itself: its checksum is of those bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SealedStep(pub Arc<OsdMapIncremental>);
+#[derive(Clone, Debug)]
+pub struct SealedStep {
+    step: Arc<OsdMapIncremental>,
+    /// The map after the step, where this monitor has sealed it: a large map is made once, and shared.
+    next: Option<Arc<OsdMap>>,
+}
+
+impl SealedStep {
+    /// Seals a step, which must fit the map.
+    pub fn seal(mut step: OsdMapIncremental, map: &OsdMap) -> Option<SealedStep> {
+        let next = step.seal(map).ok()?;
+        Some(SealedStep { step: Arc::new(step), next: Some(Arc::new(next)) })
+    }
+
+    pub fn of_sealed(step: impl Into<Arc<OsdMapIncremental>>) -> SealedStep {
+        SealedStep { step: step.into(), next: None }
+    }
+
+    pub fn step(&self) -> &Arc<OsdMapIncremental> {
+        &self.step
+    }
+
+    /// # Panics
+    /// When the step does not fit the map: it was made from this very map, so the log is broken.
+    pub fn map_after(&self, map: &OsdMap) -> Arc<OsdMap> {
+        match &self.next {
+            Some(next) => {
+                assert_eq!(next.epoch, map.epoch + 1, "a step is applied to the map that it was sealed for");
+                next.clone()
+            }
+            None => Arc::new(map.apply(&self.step).expect("a step in the log fits the map before it")),
+        }
+    }
+}
+
+impl PartialEq for SealedStep {
+    fn eq(&self, other: &SealedStep) -> bool {
+        self.step == other.step
+    }
+}
 
 impl Encode for SealedStep {
     fn encode(&self, w: &mut Writer) {
-        w.blob(&self.0.to_vec(Features(self.0.encode_features)));
+        w.blob(&self.step.to_vec(Features(self.step.encode_features)));
     }
 }
 
 impl Decode for SealedStep {
     const MIN_LEN: usize = 4;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        codec::decode_exact(r.blob()?).map(|step| SealedStep(Arc::new(step)))
+        codec::decode_exact::<OsdMapIncremental>(r.blob()?).map(SealedStep::of_sealed)
     }
 }
 

@@ -9,7 +9,6 @@ use shoal::store_tool::record::Record;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use store::wire_form::WireForm;
 use wire::types::{HObject, MgrMap, MonMap, OsdMapIncremental, PgId, PgPool, PoolKind, UTime};
 
@@ -177,7 +176,7 @@ fn proposals() -> Vec<Vec<u8>> {
     let changes = vec![
         vec![],
         vec![Change::MonMap { map: MonMap::default() }],
-        vec![Change::OsdMap { step: SealedStep(Arc::new(step)) }],
+        vec![Change::OsdMap { step: SealedStep::of_sealed(step) }],
         vec![Change::OsdMetadata { osd: 3, metadata: Some([("hostname".into(), "h".into())].into()) }],
         vec![Change::MgrMap { map: Box::new(MgrMap::default()) }],
         vec![Change::MgrCommands { descriptions: vec![1, 2, 3].into() }],

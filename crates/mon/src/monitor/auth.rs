@@ -154,7 +154,7 @@ impl Monitor {
         }
         let admitted = self.admit(turn, conn, &mut r)?;
         let exchange = self.auth.exchanges.get(&conn).ok_or(EACCES)?;
-        let caps = self.committed.auth.caps(&exchange.name, "mon").unwrap_or_default();
+        let caps = self.states.committed.auth.caps(&exchange.name, "mon").unwrap_or_default();
         let proof = Proof {
             method: Method::Cephx,
             name: exchange.name.clone(),
@@ -180,7 +180,7 @@ impl Monitor {
     }
 
     pub(super) fn promote_key(&mut self, turn: &mut Turn<'_>, name: &AuthName) {
-        let Some(entity) = self.head.auth.entities.get(name).cloned() else { return };
+        let Some(entity) = self.states.head().auth.entities.get(name).cloned() else { return };
         let Some(key) = entity.pending_key.clone() else { return };
         let entity = AuthEntity { key, pending_key: None, ..entity };
         self.propose(turn.now, vec![Change::AuthSet { name: name.clone(), entity }]);
@@ -191,7 +191,7 @@ impl Monitor {
         let request: Authenticate = r.get().map_err(|_| EPERM)?;
         let exchange = self.auth.exchanges.get(&conn).ok_or(EACCES)?;
         let (name, global_id) = (exchange.name.clone(), exchange.global_id);
-        let entity = self.committed.auth.entities.get(&name).ok_or(EACCES)?.clone();
+        let entity = self.states.committed.auth.entities.get(&name).ok_or(EACCES)?.clone();
         let proves = |key: &Key| {
             let proof = prove(key, exchange.challenge.0, request.client_challenge);
             proof.is_ok_and(|proof| is_same_secret(&proof.to_le_bytes(), &request.proof.to_le_bytes()))
@@ -239,7 +239,7 @@ impl Monitor {
             return if old.blob.is_empty() { Ok(None) } else { Err(EINVAL) };
         }
         let insecure = request.old_ticket_may_be_omitted && self.options.allow_insecure_global_id_reclaim;
-        let secret = self.committed.auth.secret(EntityKind::AUTH, old.secret_id);
+        let secret = self.states.committed.auth.secret(EntityKind::AUTH, old.secret_id);
         let opened = secret.and_then(|key| open::<TicketInfo>(key, Usage::TicketInfo, &old.blob).ok());
         match opened {
             Some(info) if info.ticket.global_id == exchange.global_id => Ok(Some(info.session_key)),
@@ -256,11 +256,11 @@ impl Monitor {
         client: KeyKind,
         now: UTime,
     ) -> Option<NewTicket> {
-        let (secret_id, secret, newest) = self.committed.auth.current_secret(service, now)?;
+        let (secret_id, secret, newest) = self.states.committed.auth.current_secret(service, now)?;
         let service_secret = secret.clone();
         let lifetime_s = self.ticket_ttl_s(service).min(newest.as_secs_f64() - now.as_secs_f64()).max(0.0);
         let validity = UTime::from_nanos((lifetime_s * 1e9) as u64);
-        let caps = self.committed.auth.caps(&parent.name, service.name()).unwrap_or_default();
+        let caps = self.states.committed.auth.caps(&parent.name, service.name()).unwrap_or_default();
         let caps = if service == EntityKind::AUTH { AuthCaps::default() } else { AuthCaps::from_text(caps) };
         let ticket = AuthTicket {
             created: now,
@@ -321,7 +321,8 @@ impl Monitor {
                 return self.admit(turn, conn, &mut r).map(|admitted| admitted.payload);
             }
             GET_PRINCIPAL_SESSION_KEY => {
-                let secrets = self.committed.auth.rotating.get(&EntityKind::AUTH.0).ok_or(EACCES)?.clone();
+                let secrets =
+                    self.states.committed.auth.rotating.get(&EntityKind::AUTH.0).ok_or(EACCES)?.clone();
                 let verified = open_authorizer(&mut r, &secrets)?;
                 if verified.ticket.has_expired(now) {
                     return Err(EACCES);
@@ -335,8 +336,8 @@ impl Monitor {
             }
             GET_ROTATING_KEY => {
                 let name = self.sessions.get(&conn).ok_or(EACCES)?.name();
-                let key = self.committed.auth.entities.get(name).ok_or(EACCES)?.key.clone();
-                let secrets = self.committed.auth.rotating.get(&name.kind.0).ok_or(EACCES)?;
+                let key = self.states.committed.auth.entities.get(name).ok_or(EACCES)?.key.clone();
+                let secrets = self.states.committed.auth.rotating.get(&name.kind.0).ok_or(EACCES)?;
                 w.put(&ResponseHeader { request, status: 0 });
                 seal_to(&mut w, &key, Usage::RotatingSecret, secrets, &mut self.random)
                     .map_err(|_| EACCES)?;
@@ -351,7 +352,7 @@ impl Monitor {
         let now = self.wall(turn.now);
         let mut changes = Vec::new();
         for service in SERVICES {
-            let mut keys = self.head.auth.rotating.get(&service.0).cloned().unwrap_or_default();
+            let mut keys = self.states.head().auth.rotating.get(&service.0).cloned().unwrap_or_default();
             let before = keys.max_version;
             let lifetime_ns = (self.ticket_ttl_s(service) * 1e9) as u64;
             while needs_secret(&keys, now) {

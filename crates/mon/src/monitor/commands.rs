@@ -21,7 +21,7 @@ use wire::types::{AuthName, EntityAddrVec, EntityKind, EntityName, LogEntry, Log
 impl Monitor {
     pub(super) fn on_command(&mut self, turn: &mut Turn<'_>, conn: ConnId, tid: u64, m: MMonCommand) {
         let text = m.command.concat();
-        let answer = if m.fsid != self.committed.monmap.fsid {
+        let answer = if m.fsid != self.states.committed.monmap.fsid {
             Err(Answer::error(EPERM, "wrong fsid"))
         } else {
             let once = self.once(conn, Counter::Commands, tid, &[text.as_bytes(), &m.input]);
@@ -53,14 +53,14 @@ impl Monitor {
         answer: Answer,
     ) {
         let ack = MMonCommandAck {
-            paxos: PaxosHeader { version: self.head.version },
+            paxos: PaxosHeader { version: self.states.head().version },
             result: answer.result,
             status: answer.status,
             command,
             output: answer.body,
         };
         // Also an answer that changed nothing may rest on a change that is not durable yet.
-        let index = self.last_proposed;
+        let index = self.states.head().version;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, ack) });
     }
 
@@ -74,7 +74,7 @@ impl Monitor {
         };
         let (Ok(answer) | Err(answer)) = answer;
         let reply = MCommandReply { result: answer.result, status: answer.status, output: answer.body };
-        let index = self.last_proposed;
+        let index = self.states.head().version;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
     }
 
@@ -151,7 +151,7 @@ impl Monitor {
         let situation = self.situation(turn);
         let now = self.wall(turn.now);
         let mut random = self.random.fork();
-        let state = if command.changes_state() { &self.head } else { &self.committed };
+        let state = if command.changes_state() { self.states.head() } else { &self.states.committed };
         let mut ctx = Ctx {
             state,
             reports: &self.reports,
@@ -176,7 +176,7 @@ impl Monitor {
             if let (Some(once), Ok(answer)) = (once, &outcome) {
                 changes.push(once.keep(answer));
             }
-            let before = self.last_proposed;
+            let before = self.states.head().version;
             if self.propose(turn.now, changes) == before {
                 return Err(Answer::error(EAGAIN, "the monitors change their leader; try again"));
             }
@@ -192,13 +192,13 @@ impl Monitor {
         channel: &str,
         message: String,
     ) -> crate::proposal::Change {
-        let rank = self.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
+        let rank = self.states.committed.monmap.rank_of(&self.settings.name).unwrap_or(0);
         let entry = LogEntry {
             name: AuthName::new(EntityKind::MON, self.settings.name.as_str()),
             rank: EntityName::new(EntityKind::MON, rank as i64),
             addrs: self.settings.addrs.clone(),
             stamp: now,
-            seq: self.head.log.version + 1,
+            seq: self.states.head().log.version + 1,
             priority,
             message,
             channel: channel.into(),
@@ -232,7 +232,7 @@ impl Monitor {
     }
 
     fn manager_commands(&self) -> Vec<CommandDescription> {
-        codec::decode_exact(&self.committed.mgr_commands).unwrap_or_default()
+        codec::decode_exact(&self.states.committed.mgr_commands).unwrap_or_default()
     }
 
     fn manager_command(&self, prefix: &str) -> bool {

@@ -6,7 +6,7 @@ use crate::osd_step::step_after;
 
 impl Monitor {
     pub(super) fn tick_fullness(&mut self, turn: &mut Turn<'_>) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let pools = pools_to_flag(map);
         if !pools.is_empty() {
             let mut step = step_after(map, self.wall(turn.now));

@@ -14,7 +14,7 @@ const LINES_MAX: usize = 1000;
 impl Monitor {
     pub(super) fn on_log(&mut self, turn: &mut Turn<'_>, conn: ConnId, m: MLog) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        if !session.may("log", Allow::W) || m.fsid != self.committed.monmap.fsid {
+        if !session.may("log", Allow::W) || m.fsid != self.states.committed.monmap.fsid {
             return;
         }
         // A line that is not acknowledged comes again.
@@ -30,7 +30,7 @@ impl Monitor {
             self.refuse(turn, conn, MLog::TYPE, &what);
         }
         let own = m.entries.into_iter().filter(|e| e.name == name).map(|e| LogEntry { rank, ..e });
-        let fresh = own.filter(|e| !self.head.log.has_seen(e));
+        let fresh = own.filter(|e| !self.states.head().log.has_seen(e));
         let changes: Vec<_> = fresh.take(LINES_MAX).map(|entry| Change::Log { entry }).collect();
         let index = self.propose(turn.now, changes);
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::new(ack) });
@@ -47,7 +47,7 @@ impl Monitor {
             _ => return None,
         };
         let next = self.wanted(conn, what)?;
-        let log = &self.committed.log;
+        let log = &self.states.committed.log;
         if next > log.version {
             return None;
         }
@@ -55,7 +55,7 @@ impl Monitor {
         let entries: Vec<_> = log.after(after, least, None).into_iter().cloned().collect();
         if !entries.is_empty() {
             let paxos = PaxosHeader { version: log.version };
-            turn.send(conn, MLog { paxos, fsid: self.committed.monmap.fsid, entries });
+            turn.send(conn, MLog { paxos, fsid: self.states.committed.monmap.fsid, entries });
         }
         Some(log.version + 1)
     }

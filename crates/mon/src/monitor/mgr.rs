@@ -52,10 +52,10 @@ impl Monitor {
             let what = format!("a beacon of mgr.{} with global id {}", m.name, m.gid);
             return self.refuse(turn, conn, MMgrBeacon::TYPE, &what);
         }
-        if m.fsid != self.committed.monmap.fsid {
+        if m.fsid != self.states.committed.monmap.fsid {
             return;
         }
-        let map = &self.head.mgrmap;
+        let map = &self.states.head().mgrmap;
         if map.active_gid == m.gid {
             self.mgr.last_beacon = turn.now;
             if map.available == m.available && map.active_addrs == m.addrs && !map.active_addrs.0.is_empty() {
@@ -90,7 +90,7 @@ impl Monitor {
             Change::MgrMetadata { name: m.name.clone(), metadata: Some(m.metadata.clone()) },
         ];
         let descriptions = m.commands.to_vec(Features::ALL);
-        if !m.commands.is_empty() && self.head.mgr_commands != descriptions {
+        if !m.commands.is_empty() && self.states.head().mgr_commands != descriptions {
             changes.push(Change::MgrCommands { descriptions: descriptions.into() });
         }
         if became_available {
@@ -101,7 +101,7 @@ impl Monitor {
     }
 
     pub(super) fn on_mgr_report(&mut self, conn: ConnId, m: &MMonMgrReport) {
-        let map = &self.head.mgrmap;
+        let map = &self.states.head().mgrmap;
         // A standby has no say, nor has a manager's former life.
         if self.manager_of(conn) != Some((&map.active_name, map.active_gid)) {
             return;
@@ -119,10 +119,10 @@ impl Monitor {
     /// Another manager is active: this one waits.
     fn on_standby_beacon(&mut self, turn: &mut Turn<'_>, m: &MMgrBeacon) {
         self.mgr.standbys.insert(m.gid, turn.now);
-        if self.head.mgrmap.standbys.contains_key(&m.gid) {
+        if self.states.head().mgrmap.standbys.contains_key(&m.gid) {
             return;
         }
-        let mut next = self.head.mgrmap.clone();
+        let mut next = self.states.head().mgrmap.clone();
         next.epoch += 1;
         // Its former life is over.
         next.standbys.retain(|_, standby| standby.name != m.name);
@@ -143,7 +143,7 @@ impl Monitor {
         let (now, wall) = (turn.now, self.wall(turn.now));
         let grace = self.options.mgr_beacon_grace.max(GRACE_MIN);
         let is_silent = |at: &Time| now.since(*at) >= grace;
-        let map = &self.head.mgrmap;
+        let map = &self.states.head().mgrmap;
         let mut changes = Vec::new();
         let mut next = map.clone();
         let heard = &self.mgr.standbys;
@@ -155,7 +155,8 @@ impl Monitor {
         }
         let active = map.active_name.clone();
         if map.active_gid != 0 && is_silent(&self.mgr.last_beacon) {
-            next = without_active(&MgrMap { epoch: map.epoch, ..next }, wall, self.head.osdmap().epoch);
+            next =
+                without_active(&MgrMap { epoch: map.epoch, ..next }, wall, self.states.head().osdmap().epoch);
             self.mgr.last_beacon = now;
             let (what, priority) = match next.active_name.as_str() {
                 "" => (". No standby daemons available.".to_owned(), LogPriority::ERROR),
@@ -168,7 +169,7 @@ impl Monitor {
         for name in gone {
             changes.push(Change::MgrMetadata { name, metadata: None });
         }
-        if next.epoch != self.head.mgrmap.epoch {
+        if next.epoch != self.states.head().mgrmap.epoch {
             changes.insert(0, Change::MgrMap { map: Box::new(next) });
             self.propose(now, changes);
         }

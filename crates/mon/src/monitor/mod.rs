@@ -23,6 +23,7 @@ mod pool_op;
 mod quorum;
 mod quota;
 mod session;
+mod states;
 mod stop;
 mod subscribe;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::proposal::{Change, Proposal};
 use crate::replication::{CorruptLog, Event, Identity, Quorum, Recovered, Write};
 use crate::situation::Reports;
 use crate::state::State;
+use bytes::Bytes;
 use codec::{Encode, Features};
 use command::options::Layers;
 use command::{Counter, Reading};
@@ -44,7 +46,7 @@ use machine::gate::{Gate, Refused};
 use machine::net::{NetEffect, NetEvent};
 use machine::{ConnId, Effects, Machine, Random, Tag, Time, WallClock};
 use session::Session;
-use std::cell::Cell;
+use states::States;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::messages::{Body, Message};
@@ -124,11 +126,8 @@ pub struct Monitor {
     /// `None`: this monitor has no part in the log yet.
     replication: Option<Quorum>,
     quorum: quorum::QuorumWatch,
-    committed: State,
-    head: State,
-    /// The version of `head`: of the newest change that was proposed.
-    last_proposed: u64,
-    /// The index in the log of the newest entry that `committed` has applied, and of the snapshot.
+    states: States,
+    /// The index in the log of the newest entry that was applied, and of the snapshot.
     applied: u64,
     last_snapshot: u64,
     /// Batches handed to the disk.
@@ -149,8 +148,6 @@ pub struct Monitor {
     /// Health checks that failed at the last tick.
     last_checks: crate::health::Checks,
     tick_at: Time,
-    /// The version at which `check` compared both copies last.
-    compared: Cell<u64>,
 }
 
 /// The state that a disk holds, and the index of its snapshot. Entries after it are handed out by the log.
@@ -237,16 +234,13 @@ impl Monitor {
             clock: WallClock::new(now, wall),
             replication,
             quorum,
-            last_proposed: state.version,
-            head: state.clone(),
-            committed: state,
+            states: States::new(state),
             applied,
             last_snapshot: snapshot_index,
             log_writes: 0,
             sessions: BTreeMap::new(),
             gate: Gate::new(EntityKind::MON),
             tick_at: now,
-            compared: Cell::new(0),
         })
     }
 
@@ -279,7 +273,7 @@ impl Monitor {
 
     /// The committed state.
     pub fn state(&self) -> &State {
-        &self.committed
+        &self.states.committed
     }
 
     pub fn counters(&self) -> Vec<Counter> {
@@ -288,8 +282,8 @@ impl Monitor {
         let sessions = mon("num_sessions", "Open sessions", Level(self.sessions.len() as u64));
         vec![
             Counter { is_stock: true, ..sessions },
-            mon("log_index", "committed entries of the replicated log", Level(self.committed.version)),
-            mon("osdmap_epoch", "epoch of the OSDMap", Level(self.committed.osdmap().epoch.into())),
+            mon("log_index", "committed entries of the replicated log", Level(self.states.committed.version)),
+            mon("osdmap_epoch", "epoch of the OSDMap", Level(self.states.committed.osdmap().epoch.into())),
             mon("log_writes", "batches written to the log", Total(self.log_writes)),
         ]
     }
@@ -302,21 +296,20 @@ impl Monitor {
     /// does not lead proposes nothing: the leader comes to the same by itself.
     fn propose(&mut self, now: Time, changes: Vec<Change>) -> u64 {
         if changes.is_empty() || !self.is_leading() {
-            return self.last_proposed;
+            return self.states.head().version;
         }
-        let Some(log) = &mut self.replication else { return self.last_proposed };
-        let proposal = Proposal { at: self.clock.at(now), base: Some(self.head.version), changes };
-        if log.propose(proposal.to_vec(Features::ALL).into()).is_ok() {
-            let fits = self.head.apply(&proposal);
-            debug_assert!(fits, "a proposal is made for the newest state");
-            self.last_proposed = self.head.version;
+        let Some(log) = &mut self.replication else { return self.states.head().version };
+        let proposal = Proposal { at: self.clock.at(now), base: Some(self.states.head().version), changes };
+        let entry = Bytes::from(proposal.to_vec(Features::ALL));
+        if log.propose(entry.clone()).is_ok() {
+            self.states.propose(entry, proposal);
         }
-        self.last_proposed
+        self.states.head().version
     }
 
     /// Sends `effect` once the changes that were proposed up to this version hold.
     fn answer_at(&mut self, turn: &mut Turn<'_>, version: u64, effect: NetEffect) {
-        debug_assert_eq!(version, self.last_proposed);
+        debug_assert_eq!(version, self.states.head().version);
         if !self.is_leading() {
             // About this monitor itself, or what it has applied: nothing to wait for.
             return turn.effects.push(Effect::Net(effect));
@@ -338,7 +331,7 @@ impl Monitor {
             for (member, bytes) in outcome.send {
                 self.send_log(turn, member, bytes);
             }
-            let before = self.committed.version;
+            let before = self.states.committed.version;
             let (is_quiet, mut is_state_wanted) = (outcome.events.is_empty(), false);
             let mut have_members_changed = false;
             for event in outcome.events {
@@ -352,11 +345,11 @@ impl Monitor {
                     Event::Role(_) => {}
                 }
             }
-            let has_new = self.committed.version != before;
+            let has_new = self.states.committed.version != before;
             self.follow_role(turn);
             if is_state_wanted || self.applied >= self.last_snapshot + SNAPSHOT_EVERY {
                 self.last_snapshot = self.applied;
-                let state = self.committed.snapshot();
+                let state = self.states.committed.snapshot();
                 if let Some(log) = &mut self.replication {
                     log.snapshot(self.applied, state);
                 }
@@ -377,22 +370,14 @@ impl Monitor {
     }
 
     /// Applies an entry of the log that holds.
-    fn apply(&mut self, index: u64, entry: &[u8]) {
-        let proposal = codec::decode_exact(entry).expect("an entry that a monitor wrote decodes");
-        self.committed.apply(&proposal);
+    fn apply(&mut self, index: u64, entry: &Bytes) {
+        self.states.commit(entry);
         self.applied = index;
-        // Where this monitor proposed it, `head` has it already.
-        if !self.is_leading() {
-            self.head.apply(&proposal);
-            self.last_proposed = self.head.version;
-        }
     }
 
     /// The leader has sent a whole state, because the log before it is gone there.
     fn install(&mut self, index: u64, state: &[u8]) {
-        self.committed = codec::decode_exact(state).expect("a state that a monitor wrote decodes");
-        self.head = self.committed.clone();
-        self.last_proposed = self.head.version;
+        self.states.install(codec::decode_exact(state).expect("a state that a monitor wrote decodes"));
         (self.applied, self.last_snapshot) = (index, index);
     }
 
@@ -514,21 +499,14 @@ impl Machine for Monitor {
     }
 
     fn check(&self) {
-        assert!(self.committed.version <= self.last_proposed);
-        assert!(self.is_leading() || self.committed.version == self.head.version, "only a leader is ahead");
-        let version = self.head.version;
-        let is_due = version.is_multiple_of(64) && self.compared.get() != version;
-        if is_due && self.committed.version == version {
-            self.compared.set(version);
-            assert!(self.committed.digest() == self.head.digest(), "both copies applied the same log");
-        }
+        self.states.check(self.is_leading());
     }
 
     fn states(&self, see: &mut dyn FnMut(&'static str, u64, &'static str)) {
-        let is_behind = self.committed.version < self.last_proposed;
+        let is_ahead = self.states.is_ahead();
         see("monitor's part", 0, self.part());
-        see("monitor", 0, if is_behind { "writing" } else { "at rest" });
-        let map = self.committed.osdmap();
+        see("monitor", 0, if is_ahead { "writing" } else { "at rest" });
+        let map = self.states.committed.osdmap();
         for osd in map.osd_ids() {
             let state = match (map.is_up(osd), map.is_in(osd)) {
                 (true, true) => "up, in",

@@ -48,7 +48,7 @@ impl Monitor {
 
     /// The answer that it earned when it came first.
     pub(super) fn given(&self, once: Once) -> Option<Answer> {
-        let given = self.head.answers.find(once.id, once.hash);
+        let given = self.states.head().answers.find(once.id, once.hash);
         let given = given.filter(|_| !is_broken(Rule::RepeatsAreKnown))?;
         Some(Answer { result: given.result, status: given.status.clone(), body: given.body.clone() })
     }

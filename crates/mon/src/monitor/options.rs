@@ -62,7 +62,7 @@ pub(super) fn of_daemon(database: &ConfigDb, name: &AuthName, host: &str) -> BTr
 impl Monitor {
     /// Acts on the database as it holds now, and on what was set in this process.
     pub(super) fn follow_options(&mut self, turn: &mut Turn<'_>) {
-        let database = &self.committed.config;
+        let database = &self.states.committed.config;
         if database.version != self.own.database_seen {
             self.own.database_seen = database.version;
             let name = AuthName::new(EntityKind::MON, &self.settings.name);

@@ -30,13 +30,13 @@ impl Monitor {
             None => self.pool_op(turn, conn, &m, once),
         };
         let reply = MPoolOpReply {
-            paxos: PaxosHeader { version: self.head.version },
+            paxos: PaxosHeader { version: self.states.head().version },
             fsid: m.fsid,
             result: result.err().map_or(0, |errno| -errno),
-            epoch: self.head.osdmap().epoch,
+            epoch: self.states.head().osdmap().epoch,
             response: Default::default(),
         };
-        let index = self.last_proposed;
+        let index = self.states.head().version;
         self.answer_at(turn, index, NetEffect::Send { conn, message: Message::with_tid(tid, reply) });
     }
 
@@ -48,7 +48,7 @@ impl Monitor {
         once: Option<Once>,
     ) -> Result<(), i32> {
         let session = self.sessions.get(&conn).ok_or(EPERM)?;
-        if m.fsid != self.head.monmap.fsid || !session.may("osd", Allow::W) {
+        if m.fsid != self.states.head().monmap.fsid || !session.may("osd", Allow::W) {
             return Err(EPERM);
         }
         if !self.can_propose() {
@@ -62,14 +62,14 @@ impl Monitor {
                     rule: u8::try_from(m.crush_rule).ok(),
                     ..NewPool::default()
                 };
-                pool_create::create(&self.head, &new, now, &self.options).map(|(changes, _)| changes)
+                pool_create::create(self.states.head(), &new, now, &self.options).map(|(changes, _)| changes)
             }
             MPoolOp::DELETE => {
                 let id = i64::from(m.pool);
-                if !self.head.osdmap().pools.contains_key(&id) {
+                if !self.states.head().osdmap().pools.contains_key(&id) {
                     return Err(ENOENT);
                 }
-                pool::remove(&self.head, id, now, &self.options)
+                pool::remove(self.states.head(), id, now, &self.options)
             }
             // Snapshots come with the OSD's support for them.
             _ => return Err(EOPNOTSUPP),
@@ -93,7 +93,7 @@ impl Monitor {
         let mut used = total.saturating_sub(available);
         let mut objects = digest.pg_sum.stats.sum.num_objects.max(0) as u64;
         if let Some(pool) = m.data_pool
-            && let Some(row) = self.committed.osdmap().pools.get(&pool)
+            && let Some(row) = self.states.committed.osdmap().pools.get(&pool)
         {
             let stat = digest.pool_sums.get(&(pool as i32));
             used = stat.map_or(0, |s| s.stats.sum.num_bytes.max(0) as u64);
@@ -105,7 +105,7 @@ impl Monitor {
         }
         let reply = MStatfsReply {
             fsid: m.fsid,
-            version: self.committed.version,
+            version: self.states.committed.version,
             kb: total / 1024,
             kb_used: used / 1024,
             kb_avail: available / 1024,
@@ -124,7 +124,7 @@ impl Monitor {
         if !self.sessions.get(&conn).is_some_and(|s| s.may("pg", Allow::R)) {
             return;
         }
-        let map = self.committed.osdmap();
+        let map = self.states.committed.osdmap();
         let sums = &self.reports.digest.pool_sums;
         let stats: BTreeMap<_, _> = m
             .pools

@@ -21,7 +21,7 @@ fn reached(pool: &PgPool, sum: &ObjectStatSum) -> Vec<String> {
 impl Monitor {
     pub(super) fn tick_quotas(&mut self, turn: &mut Turn<'_>) {
         let now = self.wall(turn.now);
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let mut step = step_after(map, now);
         let mut lines = Vec::new();
         for (&id, pool) in &map.pools {

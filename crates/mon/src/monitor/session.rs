@@ -71,7 +71,7 @@ impl Monitor {
             Capabilities::Everything => MonCap::allow_all(),
             // The database is newer than any ticket.
             Capabilities::Text(_) => {
-                let text = self.committed.auth.caps(peer.identity.name(), "mon").unwrap_or_default();
+                let text = self.states.committed.auth.caps(peer.identity.name(), "mon").unwrap_or_default();
                 MonCap::parse(text).unwrap_or_default()
             }
         };
@@ -90,7 +90,7 @@ impl Monitor {
     pub(super) fn refresh_caps(&mut self) {
         let is_limited = |s: &&mut Session| s.peer.identity.capabilities() != Capabilities::Everything;
         for session in self.sessions.values_mut().filter(is_limited) {
-            let text = self.committed.auth.caps(session.name(), "mon").unwrap_or_default();
+            let text = self.states.committed.auth.caps(session.name(), "mon").unwrap_or_default();
             if text != session.caps.text() {
                 session.caps = MonCap::parse(text).unwrap_or_default();
             }

@@ -57,7 +57,7 @@ impl Monitor {
         let stateful =
             self.sessions.get(&conn).is_some_and(|s| s.peer.features.has(wire::features::SERVER_JEWEL));
         if wants_ack && !stateful {
-            let fsid = self.committed.monmap.fsid;
+            let fsid = self.states.committed.monmap.fsid;
             turn.send(conn, MMonSubscribeAck { interval_s: 86_400, fsid });
         }
     }
@@ -79,9 +79,9 @@ impl Monitor {
     /// Sends OSDMaps that change intervals to every client and OSD that has got one from here before, subscribed or not.
     /// A stock client that waits for an OSD which is cut off would ask for a map after 10 s only.
     fn push_osdmaps(&mut self, turn: &mut Turn<'_>) {
-        let newest = self.committed.osdmap().epoch;
+        let newest = self.states.committed.osdmap().epoch;
         let published = std::mem::replace(&mut self.published_epoch, newest);
-        let mut steps = (published + 1..=newest).filter_map(|epoch| self.committed.osd.step_to(epoch));
+        let mut steps = (published + 1..=newest).filter_map(|epoch| self.states.committed.osd.step_to(epoch));
         if !steps.any(changes_intervals) {
             return;
         }
@@ -122,7 +122,7 @@ impl Monitor {
     }
 
     fn serve_monmap(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
-        let epoch = u64::from(self.committed.monmap.epoch);
+        let epoch = u64::from(self.states.committed.monmap.epoch);
         if self.wanted(conn, "monmap")? > epoch {
             return None;
         }
@@ -132,18 +132,18 @@ impl Monitor {
 
     pub(super) fn send_monmap(&mut self, turn: &mut Turn<'_>, conn: ConnId) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        turn.send(conn, MMonMap::new(&self.committed.monmap, session.peer.features));
+        turn.send(conn, MMonMap::new(&self.states.committed.monmap, session.peer.features));
     }
 
     fn serve_osdmap(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         let next = self.wanted(conn, "osdmap")?;
-        let newest = self.committed.osdmap().epoch;
+        let newest = self.states.committed.osdmap().epoch;
         if newest == 0 || next > u64::from(newest) {
             return None;
         }
         let session = self.sessions.get_mut(&conn)?;
         let features = session.peer.features;
-        let history = &self.committed.osd;
+        let history = &self.states.committed.osd;
         if next == 0 {
             turn.send(conn, self.maps.newest(history, features));
         } else {
@@ -163,18 +163,18 @@ impl Monitor {
         }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         let first = first.max(session.osd_epoch + 1);
-        session.osd_epoch = self.committed.osdmap().epoch;
-        for message in self.maps.since(&self.committed.osd, first, session.peer.features) {
+        session.osd_epoch = self.states.committed.osdmap().epoch;
+        for message in self.maps.since(&self.states.committed.osd, first, session.peer.features) {
             turn.send(conn, message);
         }
     }
 
     fn serve_mgrmap(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
-        let epoch = u64::from(self.committed.mgrmap.epoch);
+        let epoch = u64::from(self.states.committed.mgrmap.epoch);
         if self.wanted(conn, "mgrmap")? > epoch {
             return None;
         }
-        turn.send(conn, MMgrMap { map: self.committed.mgrmap.clone() });
+        turn.send(conn, MMgrMap { map: self.states.committed.mgrmap.clone() });
         Some(epoch + 1)
     }
 
@@ -182,10 +182,11 @@ impl Monitor {
     /// on the wire; a subscription never ends by being served.
     fn serve_config(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         let session = self.sessions.get_mut(&conn)?;
-        let class_of = |osd| crate::crush::class_of(&self.committed.osdmap().crush, osd);
+        let class_of = |osd| crate::crush::class_of(&self.states.committed.osdmap().crush, osd);
         let device_class = session.peer.identity.osd().and_then(class_of).unwrap_or_default();
         let to = Receiver { name: session.name(), host: &session.host, device_class };
         let config: BTreeMap<String, String> = self
+            .states
             .committed
             .config
             .resolve(&to)
@@ -196,7 +197,7 @@ impl Monitor {
             session.config = Some(config.clone());
             turn.send(conn, MConfig { config });
         }
-        Some(self.committed.config.version + 1)
+        Some(self.states.committed.config.version + 1)
     }
 
     /// A daemon asks for its options before it has anything else. Options of others need a permission, since they may hold
@@ -207,7 +208,7 @@ impl Monitor {
             return;
         }
         let to = Receiver { name: &m.name, host: &m.host, device_class: &m.device_class };
-        let values = self.committed.config.resolve(&to);
+        let values = self.states.committed.config.resolve(&to);
         let config =
             values.into_iter().map(|(option, (_, value))| (option.to_owned(), value.to_owned())).collect();
         turn.send(conn, MConfig { config });
@@ -218,9 +219,11 @@ impl Monitor {
             return;
         }
         let (version, oldest_version) = match m.what.as_str() {
-            "osdmap" => (self.committed.osdmap().epoch.into(), self.committed.osd.oldest().into()),
-            "monmap" => (self.committed.monmap.epoch.into(), 1),
-            "mgrmap" => (self.committed.mgrmap.epoch.into(), 1),
+            "osdmap" => {
+                (self.states.committed.osdmap().epoch.into(), self.states.committed.osd.oldest().into())
+            }
+            "monmap" => (self.states.committed.monmap.epoch.into(), 1),
+            "mgrmap" => (self.states.committed.mgrmap.epoch.into(), 1),
             // No file systems yet, and so no map of them: version 0, which a client takes for "none".
             _ => (0, 0),
         };

@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_secs(1);
 impl Monitor {
     pub(super) fn tick(&mut self, turn: &mut Turn<'_>) {
         self.tick_at = turn.now + TICK;
-        if self.committed.version == 0 {
+        if self.states.committed.version == 0 {
             return;
         }
         self.ask_for_ids(turn);
@@ -37,9 +37,9 @@ impl Monitor {
     fn tick_health(&mut self, turn: &mut Turn<'_>) {
         let now = self.wall(turn.now);
         let situation = self.situation(turn);
-        let checks = health::checks(&self.committed, &self.reports, &situation, &self.options);
+        let checks = health::checks(&self.states.committed, &self.reports, &situation, &self.options);
         let mut changes = Vec::new();
-        for (code, mute) in &self.head.mutes {
+        for (code, mute) in &self.states.head().mutes {
             let expired = mute.until != UTime::ZERO && mute.until <= now;
             let gone = !mute.sticky && checks.get(code).is_none_or(|c| c.count > mute.count);
             if expired || gone {
@@ -77,9 +77,9 @@ impl Monitor {
     fn tick_tokens(&mut self, turn: &mut Turn<'_>) {
         let now = self.wall(turn.now);
         let mut changes = Vec::new();
-        for (id, token) in &self.head.joining.tokens {
+        for (id, token) in &self.states.head().joining.tokens {
             let entity = join_token::entity_of(id);
-            let has_key = self.head.auth.entities.contains_key(&entity);
+            let has_key = self.states.head().auth.entities.contains_key(&entity);
             if token.expires <= now && has_key {
                 changes.push(Change::AuthRemove { name: entity });
             }
@@ -93,9 +93,10 @@ impl Monitor {
     /// Metadata of this monitor and of those that are connected, where the state has something else.
     fn describe_monitors(&mut self, turn: &mut Turn<'_>) {
         let own = (self.settings.name.as_str(), &self.settings.metadata);
-        let said = self.quorum.metadata(&self.head.members).chain([own]);
+        let said = self.quorum.metadata(&self.states.head().members).chain([own]);
         let is_news = |(name, metadata): &(&str, &BTreeMap<String, String>)| {
-            self.head.monmap.mons.contains_key(*name) && self.head.mon_metadata.get(*name) != Some(metadata)
+            self.states.head().monmap.mons.contains_key(*name)
+                && self.states.head().mon_metadata.get(*name) != Some(metadata)
         };
         let change = |(name, metadata): (&str, &BTreeMap<String, String>)| Change::MonMetadata {
             name: name.to_owned(),

@@ -25,13 +25,12 @@ use crate::auth_entity::AuthEntity;
 use crate::genesis::{bootstrap_entities, first_monmap, random_uuid};
 use crate::joining::Host;
 use crate::osd_step::step_after;
-use crate::proposal::{Change, Proposal};
+use crate::proposal::{Change, Proposal, SealedStep};
 use crate::replication::{Identity, Quorum, Write};
 use crate::state::{GLOBAL_ID_MIN, Members, OsdHistory, State};
 use chain::{Chain, newest_chain};
 use machine::Random;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use wire::types::{
     AuthName, EntityAddrVec, EntityKind, EntityName, Epoch, LogEntry, LogPriority, MgrMap, MonMap, OsdMap,
     OsdMapIncremental, PgId, PoolFlags, UTime, Uuid,
@@ -226,7 +225,7 @@ impl Rebuild {
 /// The chain, continued up to epoch `last`.
 fn continued(chain: Chain, last: Epoch, now: UTime) -> OsdHistory {
     let mut history = OsdHistory::starting_with(chain.oldest);
-    chain.steps.iter().for_each(|step| history.apply(step));
+    chain.steps.into_iter().for_each(|step| history.apply(&SealedStep::of_sealed(step)));
     let skipped = i64::from(last - history.map().epoch);
     let pool_max = i64::from(history.map().pool_max) + skipped;
     let mut first = step_after(history.map(), now);
@@ -250,9 +249,8 @@ fn up_thru(map: &OsdMap) -> BTreeMap<i32, Epoch> {
     map.osd_ids().filter(|osd| map.is_up(*osd)).map(|osd| (osd, map.epoch)).collect()
 }
 
-fn sealed(mut step: OsdMapIncremental, map: &OsdMap) -> Arc<OsdMapIncremental> {
-    step.seal(map).expect("an empty step, or a whole map, fits any map");
-    Arc::new(step)
+fn sealed(step: OsdMapIncremental, map: &OsdMap) -> SealedStep {
+    SealedStep::seal(step, map).expect("an empty step, or a whole map, fits any map")
 }
 
 /// PGs that wait for the report that they exist. The history has those of pools that were made in it; OSDs report them again. Of

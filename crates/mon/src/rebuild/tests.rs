@@ -4,6 +4,7 @@ use super::*;
 use crate::genesis::{FullRatios, Genesis};
 use bytes::Bytes;
 use codec::{Encode, Features};
+use std::sync::Arc;
 use wire::types::{EntityAddr, OsdRow, OsdState, PgPool, PoolKind};
 
 const CLUSTER: Uuid = Uuid([7; 16]);
@@ -354,7 +355,7 @@ fn pool_with_too_many_pgs_is_damage() {
     let mut step = step_after(&lost.at(NEWEST - 1).unwrap(), NOW);
     step.new_pools = huge.pools.clone();
     let step = sealed(step, &lost.at(NEWEST - 1).unwrap());
-    let bytes = Bytes::from(step.to_vec(Features(step.encode_features)));
+    let bytes = Bytes::from(step.step().to_vec(Features(step.step().encode_features)));
     let torn =
         Store { map: Some(Arc::new(huge)), steps: [(NEWEST, bytes)].into(), ..store(&lost, 0, 4, NEWEST) };
     let mut known = Found::default();

@@ -105,7 +105,7 @@ impl State {
             Change::MonLeaving { name } => self.members.leave(name),
             Change::MonReplaced { name, disk } => self.members.renew(name, *disk),
             Change::Answered { given } => self.answers.keep(given.clone()),
-            Change::OsdMap { step } => self.osd.apply(&step.0),
+            Change::OsdMap { step } => self.osd.apply(step),
             Change::OsdMetadata { osd, metadata } => self.osd.set_metadata(*osd, metadata.clone()),
             Change::MgrMap { map } => self.mgrmap = (**map).clone(),
             Change::MgrCommands { descriptions } => self.mgr_commands = descriptions.clone(),

@@ -4,7 +4,7 @@
 //! only every [`BASE_EVERY`] epochs and at the oldest; any other is made from the nearest base before it. (A whole map
 //! for each epoch, as stock keeps on disk, would be 500 copies of the largest value there is.)
 
-use crate::proposal::Metadata;
+use crate::proposal::{Metadata, SealedStep};
 use codec::{Decode, DecodeError, Encode, Features, Reader, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,9 +73,9 @@ impl OsdHistory {
     }
 
     /// # Panics
-    /// When the step does not fit the map: it was made from this very map, so the log is broken.
-    pub fn apply(&mut self, step: &Arc<OsdMapIncremental>) {
-        let next = self.map.apply(step).expect("a step in the log fits the map before it");
+    /// When the step does not fit the map.
+    pub fn apply(&mut self, sealed: &SealedStep) {
+        let (step, next) = (sealed.step(), sealed.map_after(&self.map));
         for (pool, row) in &step.new_pools {
             if !self.map.pools.contains_key(pool) {
                 let pgs = (0..row.pg_num).map(|seed| PgId { pool: *pool, seed });
@@ -83,7 +83,7 @@ impl OsdHistory {
             }
         }
         self.creating.retain(|pg, _| !step.old_pools.contains(&pg.pool));
-        self.map = Arc::new(next);
+        self.map = next;
         self.steps.insert(step.epoch, step.clone());
         if self.bases.is_empty() || step.epoch.is_multiple_of(BASE_EVERY) {
             self.bases.insert(step.epoch, self.map.clone());

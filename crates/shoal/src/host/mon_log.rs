@@ -98,7 +98,8 @@ impl MonLog {
                 singles.insert(IDENTITY, &value[..])?;
             }
             let mut entries = transaction.open_table(ENTRIES)?;
-            if let Some((first, _)) = write.entries.first() {
+            let last = entries.last()?.map(|(index, _)| index.value());
+            if let Some((first, _)) = write.entries.first().filter(|(first, _)| Some(*first) <= last) {
                 // Later entries were never committed: a new leader replaced them.
                 entries.retain_in::<u64, _>(*first.., |_, _| false)?;
             }

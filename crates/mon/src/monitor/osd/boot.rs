@@ -17,11 +17,11 @@ impl Monitor {
         }
         let Some(session) = self.sessions.get(&conn) else { return };
         let addrs = session.peer.addrs.clone();
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let first = m.superblock.current_epoch + 1;
         let Some(row) = map.osd(osd) else { return };
         let is_other = row.uuid != Default::default() && row.uuid != m.superblock.osd_fsid;
-        if m.superblock.cluster_fsid != self.head.monmap.fsid || is_other {
+        if m.superblock.cluster_fsid != self.states.head().monmap.fsid || is_other {
             return;
         }
         if m.superblock.current_epoch > map.epoch {
@@ -45,7 +45,7 @@ impl Monitor {
         if self.osd.ahead.insert(osd, epoch) == Some(epoch) {
             return;
         }
-        let newest = self.head.osdmap().epoch;
+        let newest = self.states.head().osdmap().epoch;
         let line = format!(
             "osd.{osd} is not marked up: it has OSDMap {epoch}, and the monitors' newest is {newest}. The monitors' store was \
              rebuilt without this OSD, or is an old copy: stop all daemons and rebuild it with the stores of all OSDs \
@@ -65,7 +65,7 @@ impl Monitor {
         lines: &mut Vec<(LogPriority, String)>,
         more: &mut Vec<Change>,
     ) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let now = step.modified;
         let Some(row) = map.osd(osd).filter(|_| !holds(map, osd, Hold::Up)) else { return };
         if row.uuid != Default::default() && row.uuid != m.superblock.osd_fsid {

@@ -47,14 +47,14 @@ impl CleanEpochs {
 impl Monitor {
     /// Lets old OSDMaps go, of which at least `mon_min_osdmap_epochs` stay.
     pub(super) fn tick_trim(&mut self, turn: &mut Turn<'_>) {
-        let history = &self.head.osd;
+        let history = &self.states.head().osd;
         if !history.creating.is_empty() {
             return;
         }
         let newest = history.map().epoch;
         let kept = newest.saturating_sub(self.options.osdmap_epochs_min);
-        let floor = self.osd.clean_epochs.lower_bound(self.head.osd.map()).min(kept);
-        if self.head.osd.can_trim(floor) {
+        let floor = self.osd.clean_epochs.lower_bound(self.states.head().osd.map()).min(kept);
+        if self.states.head().osd.can_trim(floor) {
             self.propose(turn.now, vec![Change::OsdMapFloor { epoch: floor }]);
         }
     }

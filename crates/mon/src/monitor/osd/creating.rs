@@ -80,16 +80,17 @@ fn may_have_been_active(map: &OsdMap, pg: PgId, placed: &Placement, began: Epoch
 
 impl Monitor {
     pub(super) fn on_pg_created(&mut self, turn: &mut Turn<'_>, from: Option<i32>, m: &MOSDPGCreated) {
-        let is_creating = self.head.osd.creating.contains_key(&m.pg);
-        let is_primary =
-            || from.is_some_and(|osd| placement::map_pg(self.head.osdmap(), m.pg).acting_primary == osd);
+        let is_creating = self.states.head().osd.creating.contains_key(&m.pg);
+        let is_primary = || {
+            from.is_some_and(|osd| placement::map_pg(self.states.head().osdmap(), m.pg).acting_primary == osd)
+        };
         if !is_creating || !is_primary() {
             return;
         }
         let mut changes = vec![Change::PgCreated { pg: m.pg }];
-        let mut left = self.head.osd.creating.keys().filter(|pg| pg.pool == m.pg.pool);
+        let mut left = self.states.head().osd.creating.keys().filter(|pg| pg.pool == m.pg.pool);
         let is_last = left.all(|pg| *pg == m.pg);
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         if is_last
             && let Some(pool) = map.pools.get(&m.pg.pool)
             && pool.flags.has(PoolFlags::CREATING)
@@ -107,9 +108,9 @@ impl Monitor {
     /// Follows the newest committed maps. After a start of the monitor, the creation epochs of creating PGs stay where maps of
     /// their intervals are missing.
     pub(in crate::monitor) fn follow_creations(&mut self, turn: &mut Turn<'_>) {
-        let history = &self.committed.osd;
+        let history = &self.states.committed.osd;
         let creations = &mut self.creations;
-        let version = self.committed.version;
+        let version = self.states.committed.version;
         let is_first = creations.map.epoch == 0;
         creations.is_renewed = is_first || creations.renewal.take_if(|renewal| *renewal <= version).is_some();
         if history.creating.is_empty() {
@@ -143,7 +144,7 @@ impl Monitor {
     pub(in crate::monitor) fn serve_pg_creates(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         let osd = self.osd_of(conn)?;
         let next = self.wanted(conn, "osd_pg_creates")?;
-        let history = &self.committed.osd;
+        let history = &self.states.committed.osd;
         let map = history.map();
         if !map.is_up(osd) || (u64::from(map.epoch) < next && !self.creations.is_renewed) {
             return None;

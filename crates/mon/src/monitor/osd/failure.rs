@@ -97,9 +97,9 @@ impl Monitor {
     ) {
         let Some(reporter) = from else { return };
         let target = m.target_osd;
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let is_failure = m.flags & MOSDFailure::FAILED != 0;
-        if m.fsid != self.head.monmap.fsid || !map.exists(reporter) {
+        if m.fsid != self.states.head().monmap.fsid || !map.exists(reporter) {
             return;
         }
         let is_about_now = map.is_up(target)
@@ -149,7 +149,7 @@ impl Monitor {
 
     fn fail_refused(&mut self, target: i32, reporter: i32) {
         let why = format!("(connection refused reported by osd.{reporter})");
-        let epoch = self.head.osdmap().epoch + 1;
+        let epoch = self.states.head().osdmap().epoch + 1;
         self.fail(target, &why, Some(epoch));
     }
 
@@ -170,7 +170,7 @@ impl Monitor {
     /// Reports of OSDs that are gone, and reports that were neither believed nor taken back in time, are dropped; the
     /// others are judged.
     pub(super) fn tick_failures(&mut self, turn: &mut Turn<'_>) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let stale = self.options.osd_heartbeat_grace + self.options.osd_heartbeat_stale;
         self.osd.failures.retain(|target, reporters| {
             reporters.retain(|osd, report| map.is_up(osd) && report.failed_for(turn.now) < stale);
@@ -199,7 +199,7 @@ impl Monitor {
             return;
         };
         let level = &self.options.osd_reporter_subtree_level;
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         // It may have gone since the reports came, and its number with it.
         if !map.is_up(target) {
             return;
@@ -255,7 +255,7 @@ impl Monitor {
         if !self.options.osd_adjust_heartbeat_grace {
             return grace;
         }
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let own_s = self.laggy_grace_s(&map.osds[target as usize].xinfo, failed_for);
         let of_reporter = |osd: &i32| {
             let xinfo = &map.osd(*osd)?.xinfo;
@@ -278,7 +278,7 @@ impl Monitor {
 
     /// False under nodown, and when too few OSDs would stay up: then the monitor's own view is in doubt.
     pub(super) fn can_mark_down(&self, osd: i32) -> bool {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         if !map.is_up(osd) || holds(map, osd, Hold::Down) {
             return false;
         }
@@ -288,7 +288,7 @@ impl Monitor {
     }
 
     fn fail(&mut self, osd: i32, why: &str, dead_epoch: Option<Epoch>) {
-        let place = location_text(&self.head.osdmap().crush, osd);
+        let place = location_text(&self.states.head().osdmap().crush, osd);
         self.take_down(osd, format!("osd.{osd} failed ({place}) {why}"), dead_epoch);
     }
 
@@ -312,7 +312,7 @@ impl Monitor {
         m: &MOSDMarkMeDown,
     ) {
         let Some(osd) = from.filter(|osd| *osd == m.target_osd) else { return };
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         if !map.is_up(osd) || map.osds[osd as usize].addrs.client != m.target_addrs {
             self.send_maps_later(turn, conn, m.epoch + 1);
         } else if self.can_mark_down(osd) {
@@ -335,8 +335,8 @@ impl Monitor {
         m: &MOSDMarkMeDead,
     ) {
         let Some(osd) = from.filter(|osd| *osd == m.target_osd) else { return };
-        let map = self.head.osdmap();
-        if map.exists(osd) && !map.is_up(osd) && m.fsid == self.head.monmap.fsid {
+        let map = self.states.head().osdmap();
+        if map.exists(osd) && !map.is_up(osd) && m.fsid == self.states.head().monmap.fsid {
             let now = self.wall(turn.now);
             let mut step = step_after(map, now);
             let mut xinfo = map.osds[osd as usize].xinfo;
@@ -356,7 +356,7 @@ impl Monitor {
 
     pub(super) fn on_beacon(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDBeacon) {
         let Some(osd) = from else { return };
-        if !self.head.osdmap().is_up(osd) {
+        if !self.states.head().osdmap().is_up(osd) {
             // The OSD has not seen that it was marked down.
             self.send_maps_later(turn, conn, m.paxos.version as Epoch + 1);
             return;
@@ -366,13 +366,13 @@ impl Monitor {
             Ok(s) => s,
         };
         self.osd.beacons.insert(osd, Beacon { at: turn.now, interval_s });
-        self.osd.clean_epochs.report(self.head.osdmap(), osd, m);
+        self.osd.clean_epochs.report(self.states.head().osdmap(), osd, m);
     }
 
     pub(super) fn tick_beacons(&mut self, turn: &mut Turn<'_>) {
         let heartbeat_s = self.options.osd_heartbeat_grace.max(GRACE_MIN).as_secs();
         let report_s = self.options.osd_report_timeout.as_secs().max(heartbeat_s);
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         self.osd.beacons.retain(|osd, _| map.is_up(*osd) || self.osd.requests.boots.contains_key(osd));
         let silent: Vec<(i32, Duration)> = self
             .osd

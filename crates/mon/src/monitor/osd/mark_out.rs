@@ -10,7 +10,7 @@ use wire::types::{LogPriority, OsdMap, OsdState, UTime};
 
 impl Monitor {
     pub(super) fn tick_down_to_out(&mut self, turn: &mut Turn<'_>) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let down_in: BTreeSet<i32> = map.osd_ids().filter(|&o| !map.is_up(o) && map.is_in(o)).collect();
         self.osd.down_since.retain(|osd, _| down_in.contains(osd));
         for &osd in &down_in {
@@ -70,7 +70,7 @@ impl Monitor {
     /// Blocklist entries that have run out.
     pub(super) fn tick_blocklist(&mut self, turn: &mut Turn<'_>) {
         let now = self.wall(turn.now);
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let mut step = step_after(map, now);
         let over = |until: &UTime| *until < now;
         step.old_blocklist = map.blocklist.iter().filter(|(_, u)| over(u)).map(|(a, _)| *a).collect();

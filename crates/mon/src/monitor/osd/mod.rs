@@ -109,19 +109,19 @@ impl Monitor {
         step: OsdMapIncremental,
         more: Vec<Change>,
     ) -> Option<u64> {
-        let mut changes = vec![sealed(step, self.head.osdmap())?];
+        let mut changes = vec![sealed(step, self.states.head().osdmap())?];
         changes.extend(more);
         Some(self.propose(turn.now, changes))
     }
 
     /// Sends the peer the maps from `first` on once everything proposed so far holds.
     fn send_maps_later(&mut self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) {
-        self.owe_maps(turn, self.last_proposed, conn, first);
+        self.owe_maps(turn, self.states.head().version, conn, first);
     }
 
     /// Sends the peer the maps from `first` on once this version holds.
     pub(super) fn owe_maps(&mut self, turn: &mut Turn<'_>, version: u64, conn: ConnId, first: Epoch) {
-        if version <= self.committed.version {
+        if version <= self.states.committed.version {
             self.send_osdmaps_since(turn, conn, first);
         } else {
             self.maps_owed.push((version, conn, first));
@@ -130,7 +130,7 @@ impl Monitor {
 
     /// Maps promised to peers whose change now holds.
     pub(super) fn send_owed_maps(&mut self, turn: &mut Turn<'_>) {
-        let version = self.committed.version;
+        let version = self.states.committed.version;
         let (due, later) =
             std::mem::take(&mut self.maps_owed).into_iter().partition(|(at, ..)| *at <= version);
         self.maps_owed = later;
@@ -142,7 +142,7 @@ impl Monitor {
 
     fn on_alive(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDAlive) {
         let Some(osd) = from else { return };
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         if !map.is_up(osd) {
             return;
         }
@@ -159,7 +159,7 @@ impl Monitor {
     fn on_full(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDFull) {
         const MASK: u32 = OsdState::FULL | OsdState::NEARFULL | OsdState::BACKFILLFULL;
         let Some(osd) = from else { return };
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         if !map.is_up(osd) {
             return;
         }
@@ -175,7 +175,7 @@ impl Monitor {
 
     fn on_pg_temp(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDPGTemp) {
         let Some(osd) = from else { return };
-        if !self.head.osdmap().is_up(osd) {
+        if !self.states.head().osdmap().is_up(osd) {
             return;
         }
         if m.pg_temp.is_empty() {

@@ -80,7 +80,7 @@ impl Monitor {
     pub(super) fn on_pulse(&mut self, turn: &mut Turn<'_>, conn: ConnId, from: Option<i32>, m: &MOSDPulse) {
         let Some(osd) = from else { return };
         turn.send(conn, MOSDPulse { heard: m.number, ..m.clone() });
-        let map = self.committed.osdmap();
+        let map = self.states.committed.osdmap();
         let Some(row) = map.osd(osd).filter(|row| row.info.up_from == m.up_from) else { return };
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let stall = Stall { device: ms(m.device_stall_ms), core: ms(m.core_stall_ms) };
@@ -104,7 +104,7 @@ impl Monitor {
     pub(in crate::monitor) fn tick_pulses(&mut self, turn: &mut Turn<'_>) {
         let Some(due) = self.osd.pulses.look_at.filter(|at| *at <= turn.now) else { return };
         let late = turn.now.since(due);
-        let map = self.committed.osdmap();
+        let map = self.states.committed.osdmap();
         let pulses = &mut self.osd.pulses;
         // Another process of the OSD begins with its own first pulse.
         pulses.by_osd.retain(|osd, pulse| {

@@ -64,18 +64,18 @@ impl Monitor {
     /// Proposes a step with the gathered requests, when no write is under way or one has completed.
     pub(in crate::monitor) fn propose_requests(&mut self, turn: &mut Turn<'_>) {
         let requests = &self.osd.requests;
-        let is_writing = self.committed.version < self.last_proposed;
+        let is_writing = self.states.is_ahead();
         if requests.is_empty() || (is_writing && !requests.is_due) || !self.can_propose() {
             return;
         }
         let requests = std::mem::take(&mut self.osd.requests);
         let now = self.wall(turn.now);
-        let mut step = step_after(self.head.osdmap(), now);
+        let mut step = step_after(self.states.head().osdmap(), now);
         let mut lines = requests.lines;
         let mut more = Vec::new();
         for (osd, down) in requests.downs {
-            if self.head.osdmap().is_up(osd) {
-                mark_down(self.head.osdmap(), &mut step, osd, now);
+            if self.states.head().osdmap().is_up(osd) {
+                mark_down(self.states.head().osdmap(), &mut step, osd, now);
                 if let (Some(epoch), Some(xinfo)) = (down.dead_epoch, step.new_xinfo.get_mut(&osd)) {
                     xinfo.dead_epoch = epoch;
                 }
@@ -91,7 +91,7 @@ impl Monitor {
         }
         let lines = lines.into_iter();
         more.extend(lines.map(|(priority, line)| self.log_change(now, priority, "cluster", line)));
-        if step != step_after(self.head.osdmap(), now) {
+        if step != step_after(self.states.head().osdmap(), now) {
             self.propose_step(turn, step, more);
         } else {
             self.propose(turn.now, more);
@@ -100,14 +100,14 @@ impl Monitor {
             self.send_maps_later(turn, conn, first);
         }
         for answer in requests.answers {
-            self.answer_at(turn, self.last_proposed, answer);
+            self.answer_at(turn, self.states.head().version, answer);
         }
         self.settle_proposed();
     }
 
     /// Grants up_thru: the OSD was alive, as of this epoch.
     pub(super) fn add_up_thru(&self, osd: i32, epoch: Epoch, step: &mut OsdMapIncremental) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let stays_up = map.is_up(osd) && !step.new_state.contains_key(&osd);
         let granted = step.new_up_thru.get(&osd).copied();
         let granted = granted.or(map.osd(osd).map(|row| row.info.up_thru)).unwrap_or(0);
@@ -119,7 +119,7 @@ impl Monitor {
     /// True for a request of the acting primary for OSDs that are up. The request of an earlier primary is from an
     /// interval that is over.
     pub(super) fn may_set_temp(&self, pg: PgId, request: &TempRequest) -> bool {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         let Some(pool) = map.pools.get(&pg.pool).filter(|pool| pg.seed < pool.pg_num) else { return false };
         // The positions of absent shards stay empty.
         let is_hole = |osd: i32| osd == ITEM_NONE && !pool.can_shift_osds();
@@ -129,7 +129,7 @@ impl Monitor {
     }
 
     fn add_pg_temps(&self, wanted: BTreeMap<PgId, TempRequest>, step: &mut OsdMapIncremental) {
-        let map = self.head.osdmap();
+        let map = self.states.head().osdmap();
         for (pg, request) in wanted {
             if !self.may_set_temp(pg, &request) {
                 continue;

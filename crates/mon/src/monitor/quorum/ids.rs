@@ -87,7 +87,7 @@ impl Monitor {
         if !self.can_propose() {
             return;
         }
-        let first = self.head.auth.global_id_limit.max(GLOBAL_ID_MIN);
+        let first = self.states.head().auth.global_id_limit.max(GLOBAL_ID_MIN);
         let end = first + STEP;
         let version = self.propose(turn.now, vec![Change::GlobalIdLimit { limit: end }]);
         self.quorum.ids.promised.push_back((version, member, first, end));
@@ -95,7 +95,7 @@ impl Monitor {
 
     /// Hands out the ranges whose limit is durable.
     pub(in crate::monitor) fn send_promised_ids(&mut self, turn: &mut Turn<'_>) {
-        let held = self.committed.version;
+        let held = self.states.committed.version;
         while let Some((_, member, first, end)) =
             self.quorum.ids.promised.pop_front_if(|(version, ..)| *version <= held)
         {

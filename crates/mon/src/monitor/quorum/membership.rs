@@ -49,12 +49,12 @@ impl Monitor {
             self.quorum.outbox.resend(member);
             self.send_due_requests(turn);
         }
-        if self.quorum.member != 0 && self.committed.monmap.epoch > 0 {
+        if self.quorum.member != 0 && self.states.committed.monmap.epoch > 0 {
             if is_joining {
                 self.answer_joining(turn);
             }
             // It may have to ask another monitor, which leads, or may have a number and no state yet.
-            let map = self.committed.monmap.to_vec(Features::ALL).into();
+            let map = self.states.committed.monmap.to_vec(Features::ALL).into();
             let body = MonPeerBody::Monitors { map };
             turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body });
         }
@@ -68,7 +68,7 @@ impl Monitor {
         let asking: Vec<(ConnId, MonHello)> =
             self.quorum.peers.joining().map(|(conn, hello)| (conn, hello.clone())).collect();
         for (conn, hello) in asking {
-            match self.committed.members.get(&hello.name) {
+            match self.states.committed.members.get(&hello.name) {
                 Some(Member { id, disk }) if disk == hello.disk => {
                     let body = MonPeerBody::Welcome { member: id };
                     turn.send(conn, MMonPeer { from: self.quorum.member, to: 0, body });
@@ -81,11 +81,11 @@ impl Monitor {
     fn admit_monitor(&mut self, turn: &mut Turn<'_>, hello: &MonHello) {
         let (name, disk, now) = (hello.name.clone(), hello.disk, self.wall(turn.now));
         let mut changes = Vec::new();
-        match self.head.members.get(&name) {
+        match self.states.head().members.get(&name) {
             Some(member) if member.disk == disk => return,
             Some(member) if member.disk == Uuid::default() && !self.is_member_of_log(member.id) => {
                 // It knows better than whoever added it where it listens.
-                let mut map = next_map(&self.head.monmap, now);
+                let mut map = next_map(&self.states.head().monmap, now);
                 if let Some(info) = map.mons.get_mut(&name).filter(|info| info.addrs != hello.addrs) {
                     info.addrs = hello.addrs.clone();
                     changes.push(Change::MonMap { map });
@@ -93,7 +93,7 @@ impl Monitor {
                 changes.push(Change::MonDisk { name, disk });
             }
             // It may come back when it has gone.
-            Some(_) if self.head.members.is_leaving(&name) => return,
+            Some(_) if self.states.head().members.is_leaving(&name) => return,
             // It is there: somebody else asks under its name. Or it was killed a moment ago, then it asks on.
             Some(member) if self.is_active_in_log(member.id) => return,
             Some(_) => {
@@ -103,7 +103,7 @@ impl Monitor {
                 changes.push(self.log_change(now, LogPriority::WARN, "cluster", line));
             }
             None => {
-                let map = with_monitor(&self.head.monmap, &name, hello.addrs.clone(), now);
+                let map = with_monitor(&self.states.head().monmap, &name, hello.addrs.clone(), now);
                 let line = format!("mon.{name} at {} joins the monitors", hello.addrs);
                 changes.push(Change::MonMap { map });
                 changes.push(Change::MonDisk { name, disk });
@@ -115,7 +115,7 @@ impl Monitor {
 
     /// At the leader: tells monitors that were taken out, or have a new disk that replaced theirs.
     pub(in crate::monitor) fn answer_removed(&mut self, turn: &mut Turn<'_>) {
-        let members = &self.committed.members;
+        let members = &self.states.committed.members;
         let is_gone = |(_, hello): &(ConnId, &MonHello)| members.name_of(hello.member) != Some(&hello.name);
         let gone: Vec<ConnId> = self.quorum.peers.members().filter(is_gone).map(|(conn, _)| conn).collect();
         for conn in gone {
@@ -157,8 +157,11 @@ impl Monitor {
 
     /// Links to the monitors of the newest map, or to those that were named at the start while there is none.
     pub(in crate::monitor) fn follow_monitors(&mut self, turn: &mut Turn<'_>) {
-        let map =
-            if self.committed.monmap.epoch > 0 { &self.committed.monmap } else { &self.quorum.seed_map };
+        let map = if self.states.committed.monmap.epoch > 0 {
+            &self.states.committed.monmap
+        } else {
+            &self.quorum.seed_map
+        };
         let others = map.mons.values().filter(|mon| mon.name != self.settings.name);
         let mut wanted: BTreeMap<String, EntityAddrVec> =
             others.map(|mon| (mon.name.clone(), mon.addrs.clone())).collect();
@@ -175,7 +178,7 @@ impl Monitor {
     /// A monitor that joins learns of the others before it has the state.
     pub(in crate::monitor) fn on_seed_map(&mut self, turn: &mut Turn<'_>, m: &[u8]) {
         let Ok(map) = codec::decode_exact::<MonMap>(m) else { return };
-        if self.committed.monmap.epoch == 0
+        if self.states.committed.monmap.epoch == 0
             && map.fsid == self.fsid()
             && map.epoch > self.quorum.seed_map.epoch
         {
@@ -190,7 +193,7 @@ impl Monitor {
             return;
         }
         self.follow_removals(now);
-        let members = &self.committed.members;
+        let members = &self.states.committed.members;
         let Some(log) = &mut self.replication else { return };
         let wanted: BTreeMap<u64, Member> = members
             .iter()
@@ -224,17 +227,21 @@ impl Monitor {
     /// Monitors that the log has as members no more leave the map, too. Until then the others need their addresses: their vote may be
     /// needed for their removal.
     fn follow_removals(&mut self, now: Time) {
-        let members = &self.head.members;
+        let members = &self.states.head().members;
         let is_out =
             |(name, member): &(&str, Member)| members.is_leaving(name) && !self.is_member_of_log(member.id);
         let out = members.iter().find(is_out).map(|(name, _)| name.to_owned());
         if let Some(name) = out {
-            let map = without_monitor(&self.head.monmap, &name, self.wall(now));
+            let map = without_monitor(&self.states.head().monmap, &name, self.wall(now));
             self.propose(now, vec![Change::MonMap { map }]);
         }
     }
 
     pub(super) fn fsid(&self) -> Uuid {
-        if self.committed.monmap.epoch > 0 { self.committed.monmap.fsid } else { self.settings.fsid }
+        if self.states.committed.monmap.epoch > 0 {
+            self.states.committed.monmap.fsid
+        } else {
+            self.settings.fsid
+        }
     }
 }

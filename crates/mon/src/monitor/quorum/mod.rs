@@ -159,7 +159,8 @@ impl Monitor {
 
     /// To a member of the log, over our connection to it. False if there is none.
     fn say_to(&self, turn: &mut Turn<'_>, member: u64, body: MonPeerBody) -> bool {
-        let name = self.quorum.peers.name_of(member).or_else(|| self.committed.members.name_of(member));
+        let name =
+            self.quorum.peers.name_of(member).or_else(|| self.states.committed.members.name_of(member));
         name.is_some_and(|name| self.say(turn, name, member, body))
     }
 
@@ -229,7 +230,7 @@ impl Monitor {
     pub(super) fn on_link_ready(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> bool {
         let Some(name) = self.quorum.links.on_ready(conn, turn.now) else { return false };
         self.greet(turn, conn);
-        if let Some(member) = self.committed.members.get(&name) {
+        if let Some(member) = self.states.committed.members.get(&name) {
             self.quorum.outbox.resend(member.id);
             self.send_due_requests(turn);
         }
@@ -244,7 +245,7 @@ impl Monitor {
     }
 
     fn on_link_lost(&mut self, name: &str) {
-        if let (Some(log), Some(member)) = (&mut self.replication, self.committed.members.get(name)) {
+        if let (Some(log), Some(member)) = (&mut self.replication, self.states.committed.members.get(name)) {
             log.reset_session(member.id);
         }
     }
@@ -296,7 +297,7 @@ impl Monitor {
                 }
             }
             // What only members may do. A monitor that was removed still has the key.
-            _ if self.is_leading() && self.committed.members.name_of(from) != Some(&name) => {}
+            _ if self.is_leading() && self.states.committed.members.name_of(from) != Some(&name) => {}
             MonPeerBody::Forward { serial, session, caller, message } => {
                 self.on_forward(turn, EarlyRequest { from, serial, session, caller, message });
             }

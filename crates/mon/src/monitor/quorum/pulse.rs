@@ -91,7 +91,7 @@ impl Monitor {
                 heard_ago_ns: heard.map_or(0, |heard| turn.now.since(heard.at).as_nanos() as u64),
                 ..own.clone()
             };
-            let to = self.committed.members.get(&name).map_or(0, |member| member.id);
+            let to = self.states.committed.members.get(&name).map_or(0, |member| member.id);
             self.say(turn, &name, to, MonPeerBody::Pulse(pulse));
         }
     }

@@ -87,7 +87,8 @@ impl Monitor {
             }
             return;
         }
-        let name = self.quorum.peers.name_of(leader).or_else(|| self.committed.members.name_of(leader));
+        let name =
+            self.quorum.peers.name_of(leader).or_else(|| self.states.committed.members.name_of(leader));
         if name.is_none_or(|name| self.quorum.links.to(name).is_none()) {
             return;
         }
@@ -151,7 +152,7 @@ impl Monitor {
         }
         let EarlyRequest { from, serial, session, caller, message } = request;
         // It may have been removed while the request waited here.
-        if self.committed.members.name_of(from).is_none() {
+        if self.states.committed.members.name_of(from).is_none() {
             return;
         }
         let origin = Origin { member: from, session };
@@ -224,7 +225,7 @@ impl Monitor {
     /// this monitor.
     pub(in crate::monitor) fn route_maps(&self, turn: &mut Turn<'_>, conn: ConnId, first: Epoch) -> bool {
         let Some(origin) = self.quorum.carried.origin(conn) else { return false };
-        let version = self.committed.version;
+        let version = self.states.committed.version;
         let body = MonPeerBody::RouteMaps { session: origin.session, first, version };
         self.say_to(turn, origin.member, body);
         true
@@ -233,13 +234,13 @@ impl Monitor {
     /// Sends an answer once everything proposed so far holds, or this monitor has proved that it still leads.
     pub(in crate::monitor) fn wait_for_hold(&mut self, out: Outgoing) {
         let alone = self.is_alone();
-        self.quorum.answers.push(self.last_proposed, self.committed.version, alone, out);
+        self.quorum.answers.push(self.states.head().version, self.states.committed.version, alone, out);
     }
 
     /// Sends the answers that may go out, and asks for the proofs that others wait for.
     pub(in crate::monitor) fn send_answers(&mut self, turn: &mut Turn<'_>) {
         let mut settled = std::collections::BTreeMap::new();
-        for out in self.quorum.answers.take(self.committed.version) {
+        for out in self.quorum.answers.take(self.states.committed.version) {
             match out {
                 Outgoing::Answer(effect) => turn.effects.push(Effect::Net(effect)),
                 Outgoing::Settle { member, serial } => drop(settled.insert(member, serial)),

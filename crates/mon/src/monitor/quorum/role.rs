@@ -92,16 +92,17 @@ impl Monitor {
 
     fn start_leading(&mut self, turn: &mut Turn<'_>) {
         // All that other leaders decided has been applied, and nothing was proposed here.
-        debug_assert_eq!(self.head.version, self.committed.version);
-        self.osd = OsdWatch::start(&self.committed, turn.now);
-        self.mgr = MgrWatch::start(&self.committed, turn.now);
+        self.states.start_leading();
+        self.osd = OsdWatch::start(&self.states.committed, turn.now);
+        self.mgr = MgrWatch::start(&self.states.committed, turn.now);
         self.creations = Creations::default();
         self.tick_at = turn.now;
         self.last_checks = health::Checks::default();
         if !self.is_alone() {
             // The last leader has written its lines about what is wrong. That a monitor is gone may be news.
             let situation = self.situation(turn);
-            self.last_checks = health::checks(&self.committed, &self.reports, &situation, &self.options);
+            self.last_checks =
+                health::checks(&self.states.committed, &self.reports, &situation, &self.options);
             self.last_checks.remove("MON_DOWN");
             let line = self.leadership_line();
             let change = self.log_change(self.wall(turn.now), LogPriority::INFO, "cluster", line);
@@ -112,7 +113,7 @@ impl Monitor {
 
     /// As stock says it.
     fn leadership_line(&self) -> String {
-        let map = &self.committed.monmap;
+        let map = &self.states.committed.monmap;
         let ranks = self.quorum_ranks();
         let names: Vec<&str> =
             ranks.iter().filter_map(|rank| map.ranks.get(*rank)).map(String::as_str).collect();
@@ -130,10 +131,8 @@ impl Monitor {
             self.sessions.remove(&conn);
         }
         self.maps_owed.clear();
-        self.osd = OsdWatch::start(&self.committed, turn.now);
-        // Also where both have one version: ours may be another than that of the next leader.
-        self.head = self.committed.clone();
-        self.last_proposed = self.head.version;
+        self.osd = OsdWatch::start(&self.states.committed, turn.now);
+        self.states.stop_leading();
     }
 
     /// Ranks of the monitors that take part, by what the leader says.
@@ -146,8 +145,8 @@ impl Monitor {
     }
 
     fn ranks_of(&self, members: &[u64]) -> Vec<usize> {
-        let map = &self.committed.monmap;
-        let names = members.iter().filter_map(|member| self.committed.members.name_of(*member));
+        let map = &self.states.committed.monmap;
+        let names = members.iter().filter_map(|member| self.states.committed.members.name_of(*member));
         let mut ranks: Vec<usize> = names.filter_map(|name| map.rank_of(name)).collect();
         ranks.sort_unstable();
         ranks
@@ -168,14 +167,14 @@ impl Monitor {
     }
 
     pub(in crate::monitor) fn leader_rank(&self) -> Option<usize> {
-        let name = self.committed.members.name_of(self.quorum.role.leader?)?;
-        self.committed.monmap.rank_of(name)
+        let name = self.states.committed.members.name_of(self.quorum.role.leader?)?;
+        self.states.committed.monmap.rank_of(name)
     }
 
     /// True while this monitor knows a leader, or did a moment ago. One that has no state yet knows nobody's key.
     pub(in crate::monitor) fn is_in_quorum(&self, now: Time) -> bool {
         self.quorum.member != 0
-            && self.committed.monmap.epoch > 0
+            && self.states.committed.monmap.epoch > 0
             && !self.quorum.is_removed
             && self.quorum.leaderless_since.is_none_or(|since| now.since(since) < LEADERLESS_MAX)
     }

@@ -301,7 +301,7 @@ impl Cluster {
         assert!(digests.values().all(|digest| *digest == first), "{digests:?}");
         // What a former leader proposed in vain is gone from its other copy, too.
         for n in running.into_iter().filter(|n| !self.monitor(*n).is_leading()) {
-            assert_eq!(self.monitor(n).head.digest(), self.monitor(n).committed.digest());
+            assert_eq!(self.monitor(n).states.head().digest(), self.monitor(n).states.committed.digest());
         }
     }
 

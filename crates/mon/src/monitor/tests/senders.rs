@@ -113,7 +113,7 @@ const ROWS: &[Row] = &[
     Row {
         message: "MOSDAlive",
         sample: |f, _| {
-            let want = f.monitor.head.osdmap().epoch;
+            let want = f.monitor.states.head().osdmap().epoch;
             MOSDAlive { paxos: PaxosHeader { version: want.into() }, want }.into()
         },
         outcomes: OF_OSD,
@@ -147,7 +147,7 @@ const ROWS: &[Row] = &[
     Row {
         message: "MOSDPulse",
         sample: |f, _| {
-            let up_from = f.monitor.head.osdmap().osds[0].info.up_from;
+            let up_from = f.monitor.states.head().osdmap().osds[0].info.up_from;
             MOSDPulse { up_from, number: 1, heard: 0, device_stall_ms: 0, core_stall_ms: 0 }.into()
         },
         outcomes: OF_OSD,
@@ -155,7 +155,7 @@ const ROWS: &[Row] = &[
     Row {
         message: "MOSDFailure",
         sample: |f, _| {
-            let epoch = f.monitor.head.osdmap().epoch;
+            let epoch = f.monitor.states.head().osdmap().epoch;
             let flags = MOSDFailure::FAILED | MOSDFailure::IMMEDIATE;
             let target_addrs = addr(6900);
             MOSDFailure {
@@ -214,7 +214,7 @@ const ROWS: &[Row] = &[
     Row {
         message: "MOSDPGCreated",
         sample: |f, _| {
-            let pg = *f.monitor.head.osd.creating.keys().next().expect("the pool's groups are new");
+            let pg = *f.monitor.states.head().osd.creating.keys().next().expect("the pool's groups are new");
             MOSDPGCreated { paxos: PAXOS, pg }.into()
         },
         outcomes: OF_OSD,
@@ -331,7 +331,7 @@ fn state_of(f: &Fixture, conn: ConnId) -> impl PartialEq + use<> {
     let m = &f.monitor;
     let subscriptions = m.sessions.get(&conn).map_or(0, |s| s.subscriptions.len());
     let volatile = format!("{:?} {:?} {subscriptions}", m.osd, m.reports);
-    (m.head.digest(), volatile)
+    (m.states.head().digest(), volatile)
 }
 
 fn is_error(answer: &Body) -> bool {
@@ -408,7 +408,7 @@ fn log_lines_in_another_name_are_dropped_and_the_rank_is_ours() {
 fn an_osd_does_not_speak_for_another() {
     let mut f = cluster(AuthMode::Cephx);
     let osd = f.connect("osd.1", 6900);
-    let before = f.monitor.head.digest();
+    let before = f.monitor.states.head().digest();
     f.send(osd, boot(0, 7900));
     let bye = MOSDMarkMeDown {
         paxos: PAXOS,
@@ -420,7 +420,7 @@ fn an_osd_does_not_speak_for_another() {
         down_and_dead: true,
     };
     f.send(osd, bye);
-    assert!(before == f.monitor.head.digest());
+    assert!(before == f.monitor.states.head().digest());
     assert!(f.warned[0].contains("osd.1") && f.warned[0].contains("boot of osd.0"), "{:?}", f.warned);
 }
 

@@ -4,11 +4,12 @@
 //! say) while the other one is away, and that one comes back without the write. Stock Ceph loses the object then, too, and
 //! the PG stays `recovery_unfound` until an operator gives the object up.
 
-use super::replicas_equal::Contents;
+use super::replicas_equal::{Contents, ObjectContents};
 use super::sight::{PgCopies, Sights};
+use osd::ops::INFO_ATTR;
 use std::collections::{BTreeMap, BTreeSet};
 use store::ObjectId;
-use wire::types::{Eversion, OsdId, SpgId};
+use wire::types::{Eversion, HObject, ObjectInfo, OsdId, SpgId};
 
 pub type Lost = BTreeMap<SpgId, BTreeSet<ObjectId>>;
 
@@ -16,15 +17,20 @@ pub type Lost = BTreeMap<SpgId, BTreeSet<ObjectId>>;
 pub fn lost(sights: &Sights, contents: &BTreeMap<OsdId, Contents>) -> Lost {
     let mut out = Lost::new();
     for (pg, copies) in sights.pgs() {
-        let Some(primary) = copies.serving().first().copied() else { continue };
-        for (object, need) in &primary.missing {
+        for (object, need) in missing(copies) {
             let object = ObjectId::from(object.clone());
-            if is_lost(pg, copies, &object, *need, contents) {
+            if is_lost(pg, copies, &object, need, contents) {
                 out.entry(pg).or_default().insert(object);
             }
         }
     }
     out
+}
+
+/// The objects that a member of the serving interval lacks, with the needed versions. The primary itself may have the damaged copy.
+fn missing(copies: PgCopies<'_>) -> BTreeMap<&HObject, Eversion> {
+    let members = copies.serving().first().copied().into_iter().flat_map(|primary| copies.members(primary));
+    members.flat_map(|member| &member.missing).map(|(object, need)| (object, *need)).collect()
 }
 
 fn is_lost(
@@ -36,19 +42,25 @@ fn is_lost(
 ) -> bool {
     let on = |osd: OsdId| contents.get(&osd)?.get(&pg)?.get(object);
     let is_damaged = copies.iter().any(|copy| on(copy.osd) == Some(&Err(Some(need))));
+    // A copy whose log ends before this version has an older one, and does not know that it misses this one.
     let is_whole = copies.iter().any(|copy| {
         let has_it = copy.is_backfilled && !copy.missing.contains_key(&object.object);
-        has_it && matches!(on(copy.osd), Some(Ok(_)))
+        has_it && matches!(on(copy.osd), Some(Ok(contents)) if version_of(contents) == Some(need))
     });
     is_damaged && !is_whole
 }
 
+fn version_of(contents: &ObjectContents) -> Option<Eversion> {
+    let info = contents.attrs.get(&INFO_ATTR)?;
+    codec::decode_exact::<ObjectInfo>(info).ok().map(|info| info.version)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::replicas_equal::{ObjectContents, PgContents};
-    use super::super::sight::tests::{PG, at, primary, replica};
+    use super::super::replicas_equal::PgContents;
+    use super::super::sight::tests::{PG, at, primary, replica, stray};
     use super::*;
-    use wire::types::HObject;
+    use codec::{Encode, Features};
 
     const MEMBERS: [i32; 2] = [0, 1];
 
@@ -56,36 +68,54 @@ mod tests {
         HObject { name: "x".into(), ..HObject::min() }
     }
 
-    /// Both members lack version 5 of the object; these are their stores.
-    fn is_lost_with(
-        stores: [Option<Result<ObjectContents, Option<Eversion>>>; 2],
-        other_lacks: bool,
-    ) -> bool {
-        let (mut one, mut other) = (primary(0, &MEMBERS), replica(1, &MEMBERS));
-        one.missing.insert(object(), at(10, 5));
-        if other_lacks {
-            other.missing.insert(object(), at(10, 5));
+    type Copy = Option<Result<ObjectContents, Option<Eversion>>>;
+
+    /// A readable copy of this version.
+    fn whole(version: u64) -> Copy {
+        let info = ObjectInfo { version: at(10, version), ..ObjectInfo::new(object()) };
+        let attrs = [(INFO_ATTR, info.to_vec(Features::ALL).into())].into();
+        Some(Ok(ObjectContents { attrs, ..ObjectContents::default() }))
+    }
+
+    fn damaged(version: u64) -> Copy {
+        Some(Err(Some(at(10, version))))
+    }
+
+    /// The members of `lacking` lack version 5 of the object; these are the stores of both members and of a stray.
+    fn is_lost_with(stores: [Copy; 3], lacking: &[usize]) -> bool {
+        let mut copies = [primary(0, &MEMBERS), replica(1, &MEMBERS), stray(2)];
+        for member in lacking {
+            copies[*member].missing.insert(object(), at(10, 5));
         }
-        let sights: Sights = [one, other].into_iter().collect();
+        let sights: Sights = copies.into_iter().collect();
         let contents =
-            |store: Option<_>| -> PgContents { store.into_iter().map(|c| (object().into(), c)).collect() };
-        let stores = stores.into_iter().zip([OsdId(0), OsdId(1)]);
+            |store: Copy| -> PgContents { store.into_iter().map(|c| (object().into(), c)).collect() };
+        let stores = stores.into_iter().zip([OsdId(0), OsdId(1), OsdId(2)]);
         let stores = stores.map(|(store, osd)| (osd, [(PG.into(), contents(store))].into())).collect();
         lost(&sights, &stores).contains_key(&PG.into())
     }
 
     #[test]
     fn unfound_object_is_lost_to_damage_of_the_newest_copy_alone() {
-        let whole = || Some(Ok(ObjectContents::default()));
-        let newest = Some(Err(Some(at(10, 5))));
-        assert!(is_lost_with([newest.clone(), whole()], true));
-        assert!(is_lost_with([newest.clone(), None], true));
-        assert!(!is_lost_with([newest.clone(), whole()], false), "the member has it");
-        assert!(
-            !is_lost_with([Some(Err(Some(at(10, 4)))), whole()], true),
-            "damage of an old copy explains nothing"
-        );
-        assert!(!is_lost_with([Some(Err(None)), whole()], true));
-        assert!(!is_lost_with([whole(), whole()], true), "nothing is damaged");
+        let both = [0, 1];
+        assert!(is_lost_with([damaged(5), whole(4), None], &both));
+        assert!(is_lost_with([damaged(5), None, None], &both));
+        assert!(!is_lost_with([damaged(5), whole(5), None], &[0]), "the member has it");
+        assert!(!is_lost_with([damaged(4), whole(4), None], &both), "damage of an old copy explains nothing");
+        assert!(!is_lost_with([Some(Err(None)), whole(4), None], &both));
+        assert!(!is_lost_with([whole(4), whole(4), None], &both), "nothing is damaged");
+    }
+
+    /// The primary has the newest version and cannot read it: it does not miss the object, and the other members do.
+    #[test]
+    fn damaged_copy_of_the_primary_explains_a_loss() {
+        assert!(is_lost_with([damaged(5), whole(4), None], &[1]));
+        assert!(!is_lost_with([whole(5), whole(4), None], &[1]), "recovery can read it");
+    }
+
+    #[test]
+    fn older_copy_of_a_stray_is_no_copy() {
+        assert!(is_lost_with([damaged(5), None, whole(4)], &[0, 1]));
+        assert!(!is_lost_with([damaged(5), None, whole(5)], &[0, 1]), "the stray has it");
     }
 }
