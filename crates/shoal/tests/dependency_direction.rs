@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["client-host"],
     // Built on the client.
     &["lab"],
-    &["shoal", "instructions"],
+    &["shoal", "instructions", "soak"],
 ];
 
 /// Crates that must stay free of the operating system: none of these may come in, directly.
