@@ -9,7 +9,6 @@ use shoal::store_tool::record::Record;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use store::wire_form::WireForm;
 use wire::types::{HObject, MgrMap, MonMap, OsdMapIncremental, PgId, PgPool, PoolKind, UTime};
 
