@@ -165,7 +165,9 @@ class OneHost(ReplicatedTest):
         self.cluster.start_daemon("mon.c")
         eventually(lambda: len(self.client.json("quorum_status")["quorum"]) == 3)
         self.make_pool("single", size=1, min_size=1)
-        self.refused("unsafe to stop osd(s) at this time", "osd.0", "--timeout", "2")
+        # Its PGs peer once more after the pool's size has changed, and until then another sentence refuses.
+        once = lambda: self.restart("osd.0", "--timeout", "2", check=False).errors
+        eventually(lambda: "unsafe to stop osd(s) at this time" in once())
         after = starts(self.client)
         self.assertEqual([name for name in before if before[name] != after[name]], ["mon.c", "mgr.c", "osd.3"])
         self.restart("osd.0", "--force")

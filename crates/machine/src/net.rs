@@ -58,6 +58,9 @@ pub enum NetEffect {
     /// The memory budget for clients' requests on this core, in bytes, held and being received. Beyond it sockets are not
     /// read.
     HoldAtMost(usize),
+    /// The number by which this daemon calls itself from now on, the 1 of `mon.1`: the rank of a monitor, which other monitors
+    /// change as they come and go.
+    Number(i64),
     /// Close at once and drop queued messages. No `Closed` follows.
     Close { conn: ConnId },
 }
@@ -84,7 +87,7 @@ impl NetEffect {
             | NetEffect::Renew { conn, .. }
             | NetEffect::Close { conn } => conn.core(),
             // Core 0 does all handshakes.
-            NetEffect::ServiceKeys(_) => CoreId(0),
+            NetEffect::ServiceKeys(_) | NetEffect::Number(_) => CoreId(0),
             NetEffect::HoldAtMost(_) => own,
         }
     }

@@ -295,6 +295,7 @@ impl Endpoint {
             NetEffect::Renew { conn, credentials } => {
                 self.with(now, conn, effects, |s, _| s.credentials = Some(*credentials));
             }
+            NetEffect::Number(number) => self.config.name.num = number,
             NetEffect::HoldAtMost(len) => self.inflow.set_len_max(len),
             NetEffect::Close { conn } => self.close(conn, None, effects),
         }

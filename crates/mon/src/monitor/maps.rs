@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use wire::messages::MOSDMap;
 use wire::types::Epoch;
 
-/// Encodings that are kept; the oldest epochs go first.
+/// Encodings that are kept, and their bytes; the oldest epochs go first. A whole map of a large cluster has half a megabyte.
 const ENCODINGS_MAX: usize = 512;
+const BYTES_MAX: usize = 64 << 20;
 /// Maps in one message (stock's `osd_map_message_max`).
 const MESSAGE_MAPS_MAX: u32 = 40;
 
@@ -18,9 +19,17 @@ enum Form {
     Step,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MapCache {
     encoded: BTreeMap<(Epoch, Form, Features), Bytes>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Default for MapCache {
+    fn default() -> MapCache {
+        MapCache { encoded: BTreeMap::new(), bytes: 0, bytes_max: BYTES_MAX }
+    }
 }
 
 impl MapCache {
@@ -51,8 +60,11 @@ impl MapCache {
         }
         let bytes = Bytes::from(encode()?);
         self.encoded.insert(key, bytes.clone());
-        while self.encoded.len() > ENCODINGS_MAX {
-            self.encoded.pop_first();
+        self.bytes += bytes.len();
+        while (self.encoded.len() > ENCODINGS_MAX || self.bytes > self.bytes_max)
+            && let Some((_, oldest)) = self.encoded.pop_first()
+        {
+            self.bytes -= oldest.len();
         }
         Some(bytes)
     }
@@ -98,5 +110,32 @@ fn empty(history: &OsdHistory) -> MOSDMap {
         trim_lower_bound: history.oldest(),
         newest_map: history.map().epoch,
         ..MOSDMap::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostile::new_state;
+    use crate::osd_step::{sealed, step_after};
+    use crate::proposal::Proposal;
+    use wire::types::UTime;
+
+    #[test]
+    fn encodings_beyond_the_bytes_go_oldest_first() {
+        let mut state = new_state();
+        for _ in 0..5 {
+            let step = sealed(step_after(state.osdmap(), UTime::default()), state.osdmap()).unwrap();
+            state.apply(&Proposal { at: UTime::default(), base: None, changes: vec![step] });
+        }
+        let newest = state.osdmap().epoch;
+        let one = MapCache::default().whole(&state.osd, newest, Features::ALL).unwrap().len();
+        let mut cache = MapCache { bytes_max: 2 * one + one / 2, ..MapCache::default() };
+        for epoch in newest - 4..=newest {
+            assert!(cache.whole(&state.osd, epoch, Features::ALL).is_some());
+        }
+        let kept: Vec<Epoch> = cache.encoded.keys().map(|(epoch, ..)| *epoch).collect();
+        assert_eq!(kept, [newest - 1, newest]);
+        assert_eq!(cache.bytes, cache.encoded.values().map(Bytes::len).sum::<usize>());
     }
 }

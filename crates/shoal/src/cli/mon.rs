@@ -144,7 +144,8 @@ fn serve(boot: &Boot, args: &boot::Args, for_manager: &BTreeMap<String, String>)
     let listener = identity::listen(addr)?;
     let monitor = open_monitor(boot, settings, &log, disk, &mut random)?;
 
-    let session = identity::session(&session, EntityName::new(EntityKind::MON, 0), addrs, cephx)?;
+    // Its rank follows with the first step.
+    let session = identity::session(&session, EntityName::new(EntityKind::MON, -1), addrs, cephx)?;
     let options = Options {
         cores: 1,
         listeners: vec![listener],

@@ -111,7 +111,10 @@ impl MessageNetwork {
                 }
             }
             // This level has no tickets and no reconnects.
-            NetEffect::ServiceKeys(_) | NetEffect::Renew { .. } | NetEffect::HoldAtMost(_) => {}
+            NetEffect::ServiceKeys(_)
+            | NetEffect::Renew { .. }
+            | NetEffect::HoldAtMost(_)
+            | NetEffect::Number(_) => {}
         }
     }
 

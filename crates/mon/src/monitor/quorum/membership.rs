@@ -8,6 +8,7 @@ use crate::proposal::Change;
 use crate::replication::{Identity, Quorum, Recovered, Refused};
 use crate::state::Member;
 use codec::{Encode, Features};
+use machine::net::NetEffect;
 use machine::{ConnId, Time};
 use std::collections::BTreeMap;
 use wire::messages::{MMonPeer, MonHello, MonPeerBody};
@@ -157,6 +158,7 @@ impl Monitor {
 
     /// Links to the monitors of the newest map, or to those that were named at the start while there is none.
     pub(in crate::monitor) fn follow_monitors(&mut self, turn: &mut Turn<'_>) {
+        self.follow_rank(turn);
         let map = if self.states.committed.monmap.epoch > 0 {
             &self.states.committed.monmap
         } else {
@@ -172,6 +174,15 @@ impl Monitor {
         for conn in self.quorum.links.follow(&wanted, turn.now) {
             self.quorum.peers.remove(conn);
             self.close(turn, conn);
+        }
+    }
+
+    /// Connections that are opened from now on know this monitor by its rank, as stock's do (`Monitor::bootstrap`). A monitor that
+    /// joins or leaves may move the ranks of others.
+    fn follow_rank(&mut self, turn: &mut Turn<'_>) {
+        let rank = self.states.committed.monmap.rank_of(&self.settings.name).map_or(-1, |rank| rank as i64);
+        if std::mem::replace(&mut self.quorum.rank, rank) != rank {
+            turn.effects.push(Effect::Net(NetEffect::Number(rank)));
         }
     }
 

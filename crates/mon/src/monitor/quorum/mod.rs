@@ -11,6 +11,7 @@
 
 mod carried;
 mod credentials;
+mod early;
 mod ids;
 mod links;
 mod membership;
@@ -34,6 +35,7 @@ use crate::state::Members;
 
 use bytes::Bytes;
 use carried::CarriedSessions;
+use early::{EarlyRequest, EarlyRequests};
 use ids::IdRange;
 use links::Links;
 use machine::net::NetEffect;
@@ -45,24 +47,11 @@ use pulse::Pulses;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use versions::VersionQuestions;
-use wire::messages::{Caller, Carried, MMonPeer, MonPeerBody};
+use wire::messages::{MMonPeer, MonPeerBody};
 use wire::types::{EntityAddrVec, MonMap, Uuid};
 
 /// A step of the log's own clock: leaders show themselves every second step, and are missed after some twenty.
 const STEP: Duration = Duration::from_millis(50);
-
-/// Early requests that are kept.
-const EARLY_MAX: usize = 20_000;
-
-/// A request of another monitor's session, which came before this monitor could carry it out.
-#[derive(Debug)]
-struct EarlyRequest {
-    from: u64,
-    serial: u64,
-    session: u64,
-    caller: Caller,
-    message: Carried,
-}
 
 #[derive(Debug)]
 pub(super) struct QuorumWatch {
@@ -89,10 +78,12 @@ pub(super) struct QuorumWatch {
     /// Members and serial numbers of requests that are done when the gathered requests of OSDs are proposed.
     unsettled: Vec<(u64, u64)>,
     /// Requests that came before this monitor, which was elected, could propose: the others know of its election first.
-    early: Vec<EarlyRequest>,
+    pub early: EarlyRequests,
     versions: VersionQuestions,
     step_at: Time,
     is_started: bool,
+    /// The rank by which our connections know us. -1, as in stock: the monmap does not have us.
+    rank: i64,
     /// Monitors to call while we have no map of them, and the map that one of them sent.
     seeds: Vec<EntityAddrVec>,
     seed_map: MonMap,
@@ -117,10 +108,11 @@ impl QuorumWatch {
             ids: IdRange::default(),
             pulses: Pulses::new(now),
             unsettled: Vec::new(),
-            early: Vec::new(),
+            early: EarlyRequests::default(),
             versions: VersionQuestions::default(),
             step_at: now,
             is_started: false,
+            rank: -1,
             seeds,
             seed_map: MonMap::default(),
         }
@@ -260,7 +252,7 @@ impl Monitor {
         // Its sessions' requests come again over its next connection. What was to be said of them would not arrive.
         let closed = self.quorum.carried.close_all(Some(hello.member));
         self.quorum.answers.forget(hello.member, &closed);
-        self.quorum.early.retain(|early| early.from != hello.member);
+        self.quorum.early.forget(hello.member);
         self.quorum.unsettled.retain(|(member, _)| *member != hello.member);
         for carried in closed {
             self.end_session(turn, carried);

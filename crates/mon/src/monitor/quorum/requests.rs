@@ -1,7 +1,8 @@
 //! Requests that only the leader can carry out: to it, and from it back.
 
 use super::carried::Origin;
-use super::{EARLY_MAX, EarlyRequest, Monitor, Outgoing};
+use super::early::{EarlyRequest, Full};
+use super::{Monitor, Outgoing};
 use crate::commands::find;
 use crate::monitor::session::Session;
 use crate::monitor::{Effect, Turn};
@@ -145,8 +146,11 @@ impl Monitor {
         let must_wait = request.serial != 0 && (!self.can_propose() || !self.quorum.early.is_empty());
         if must_wait || !self.is_leading() {
             // Where we do not lead, its sender will see who does, and send it there.
-            if self.quorum.role.leader() == Some(self.quorum.member) && self.quorum.early.len() < EARLY_MAX {
-                self.quorum.early.push(request);
+            let from = request.from;
+            if self.quorum.role.leader() == Some(self.quorum.member)
+                && self.quorum.early.push(request) == Err(Full)
+            {
+                self.refuse_early_request(turn, from);
             }
             return;
         }
@@ -194,9 +198,18 @@ impl Monitor {
         self.settle_later(from, serial);
     }
 
+    /// Ends the connection over which a request came that has no room: its sender has it still, and sends it over the next one.
+    fn refuse_early_request(&mut self, turn: &mut Turn<'_>, from: u64) {
+        let line = format!(
+            "too many requests of member {from} wait until this monitor leads: its connection is ended"
+        );
+        turn.effects.push(Effect::Warn(line));
+        self.quorum.peers.accepted_from(from).into_iter().for_each(|conn| self.close(turn, conn));
+    }
+
     /// This monitor may propose now: the requests that came before.
     pub(super) fn take_early_requests(&mut self, turn: &mut Turn<'_>) {
-        for request in std::mem::take(&mut self.quorum.early) {
+        for request in self.quorum.early.take() {
             self.on_forward(turn, request);
         }
     }

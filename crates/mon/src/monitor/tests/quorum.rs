@@ -26,6 +26,8 @@ struct Node {
     sent: VecDeque<(ConnId, Message)>,
     /// Sessions that the monitor closed.
     closed: BTreeSet<ConnId>,
+    /// The number by which it calls itself.
+    number: i64,
     lives: u64,
 }
 
@@ -78,6 +80,7 @@ impl Cluster {
                 monitor: None,
                 sent: VecDeque::new(),
                 closed: BTreeSet::new(),
+                number: -1,
                 lives: 0,
             }
         };
@@ -132,6 +135,7 @@ impl Cluster {
                 Effect::Write { tag, write } => self.nodes[n].writes.push_back((tag, write)),
                 Effect::Net(NetEffect::Connect { conn, to, .. }) => self.connect_monitors(n, conn, &to),
                 Effect::Net(NetEffect::Send { conn, message }) => self.carry(n, conn, message),
+                Effect::Net(NetEffect::Number(number)) => self.nodes[n].number = number,
                 Effect::Net(NetEffect::Close { conn }) => {
                     self.nodes[n].closed.insert(conn);
                     self.disconnect(n, conn);
@@ -915,6 +919,45 @@ fn stopping_monitor_without_heir_ends() {
     c.step(leader, Input::Stop);
     c.pass(Duration::from_secs(2));
     assert_eq!(c.monitor(leader).stop.deadline(), None);
+}
+
+/// The new leader has no room for what comes before it leads. Its sender keeps the request, and sends it again.
+#[test]
+fn early_request_without_room_is_sent_again() {
+    let mut c = Cluster::new(3, 3);
+    let leader = c.wait_leader();
+    let (heir, n) = ((leader + 1) % 3, (leader + 2) % 3);
+    let conn = c.connect(n, "client.admin", 5000);
+    c.ok(n, conn, &set("before"));
+    c.cuts.insert((leader, heir));
+    let monitor = c.nodes[leader].monitor.as_mut().unwrap();
+    monitor.replication.as_mut().unwrap().transfer_leadership(1 + heir as u64).unwrap();
+    monitor.quorum.early.bytes_max = 0;
+    c.nodes[leader].closed.clear();
+    c.ask(n, conn, 802, &set("there"));
+    c.deliver();
+    assert_eq!(c.nodes[leader].closed.len(), 1, "the connection of the monitor that passed the command on");
+    c.cuts.clear();
+    c.pass(Duration::from_secs(3));
+    // The answer may come twice; the command is carried out once.
+    let answers = c.answers(n, conn);
+    assert!(!answers.is_empty() && answers.iter().all(|(tid, result, _)| (*tid, *result) == (802, 0)));
+    c.assert_equal_states();
+}
+
+#[test]
+fn monitors_call_themselves_by_their_ranks() {
+    let mut c = Cluster::new(3, 4);
+    c.wait_leader();
+    let numbers = |c: &Cluster| c.nodes.iter().map(|node| node.number).collect::<Vec<i64>>();
+    assert_eq!(numbers(&c), [0, 1, 2, -1]);
+    let conn = c.connect(2, "client.admin", 5000);
+    c.ok(2, conn, &rm("a"));
+    c.pass(Duration::from_secs(3));
+    assert_eq!(numbers(&c)[1..], [0, 1, -1]);
+    c.start(3);
+    c.pass(Duration::from_secs(8));
+    assert_eq!(numbers(&c)[1..], [0, 1, 2]);
 }
 
 /// It has its number and no state, so it knows nobody's key: a client that it refused would give up its ticket, and its id.
