@@ -3,6 +3,7 @@
 use super::history::History;
 use super::pg_stats::present_status;
 use super::{Control, Effect, Fx, Level};
+use crate::shard;
 use machine::{CoreId, Tag, Time};
 use mon_client::{RequestId, TimedOut};
 use std::collections::{BTreeSet, VecDeque};
@@ -36,6 +37,8 @@ pub(super) struct Life {
     beacon_at: Option<Time>,
     full_told: Option<(u32, Time)>,
     stop_at: Option<Time>,
+    /// Cores that may still answer reads, and the time until which the stop waits for them.
+    stop_fence: Option<(BTreeSet<CoreId>, Time)>,
     stop_commit: Option<Tag>,
 }
 
@@ -60,6 +63,8 @@ const BEACON_INTERVAL_MIN: Duration = Duration::from_secs(1);
 const HELD_BACK_MAX: Duration = Duration::from_secs(60);
 /// How long a clean stop waits for the monitor.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a clean stop waits for its cores. One that hangs may hold replies, and peers wait for the end of its leases then.
+const FENCE_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Life {
     pub fn new(has_meta: bool, cores: u16) -> Life {
@@ -78,6 +83,7 @@ impl Life {
             beacon_at: None,
             full_told: None,
             stop_at: None,
+            stop_fence: None,
             stop_commit: None,
         }
     }
@@ -108,6 +114,10 @@ impl Life {
         assert!(self.stop_commit.is_none() || self.is_stopping(), "only a stop records that it was clean");
         let is_recorded = self.stop_commit.is_some() || !self.own_loaded;
         assert!(is_recorded || self.phase != Phase::Stopped, "a clean stop is recorded first");
+    }
+
+    pub fn fence_deadline(&self) -> Option<Time> {
+        self.stop_fence.as_ref().map(|(_, until)| *until)
     }
 
     /// More exact than [`Life::state_name`], which has stock's words.
@@ -433,13 +443,41 @@ impl Control {
         let was_up = self.life.phase == Phase::Up && self.is_up();
         self.life.phase = Phase::Stopping;
         self.life.stop_at = Some(now + STOP_PATIENCE);
-        if !was_up || !self.mark_me_down(now, true, fx) {
+        if !was_up {
+            return self.finish_stop(now, fx);
+        }
+        let cores = (0..self.config.cores).map(CoreId);
+        cores.clone().for_each(|core| fx.push(Effect::Shard { core, input: shard::Input::EndLeases }));
+        self.life.stop_fence = Some((cores.collect(), now + FENCE_PATIENCE));
+    }
+
+    /// The core answers no reads any more.
+    pub(super) fn on_leases_ended(&mut self, now: Time, core: CoreId, fx: &mut Fx) {
+        if let Some((cores, _)) = &mut self.life.stop_fence {
+            cores.remove(&core);
+            if cores.is_empty() {
+                self.leave(now, true, fx);
+            }
+        }
+    }
+
+    /// A core that hangs does not keep the stop from going on.
+    pub(super) fn look_at_fence(&mut self, now: Time, fx: &mut Fx) {
+        if self.life.fence_deadline().is_some_and(|at| at <= now) {
+            self.leave(now, false, fx);
+        }
+    }
+
+    /// All cores have ended the use of leases, or one hangs.
+    fn leave(&mut self, now: Time, is_dead: bool, fx: &mut Fx) {
+        self.life.stop_fence = None;
+        if self.life.phase == Phase::Stopping && !self.mark_me_down(now, true, is_dead, fx) {
             self.finish_stop(now, fx);
         }
     }
 
-    /// Asks the monitor to mark this process down. `stops`: it serves nothing any more, and waits for the answer.
-    pub(super) fn mark_me_down(&mut self, now: Time, stops: bool, fx: &mut Fx) -> bool {
+    /// Asks the monitor to mark this process down. `stops`: it waits for the answer. `is_dead`: it answers no reads any more.
+    pub(super) fn mark_me_down(&mut self, now: Time, stops: bool, is_dead: bool, fx: &mut Fx) -> bool {
         let epoch = self.epoch();
         let body = MOSDMarkMeDown {
             paxos: PaxosHeader { version: epoch as u64 },
@@ -448,7 +486,7 @@ impl Control {
             target_addrs: self.config.addrs.client.clone(),
             epoch,
             request_ack: stops,
-            down_and_dead: stops,
+            down_and_dead: is_dead,
         };
         self.send_mon(now, body, fx)
     }

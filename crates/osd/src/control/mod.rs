@@ -474,6 +474,7 @@ impl Control {
             ToControl::NeedUpThru { since } => self.want_up_thru(now, since, fx),
             ToControl::WantActing { pg, acting } => self.want_acting(now, pg.pg, acting, fx),
             ToControl::LeasesUsed { osds } => self.keep_leases(now, &osds),
+            ToControl::LeasesEnded => self.on_leases_ended(now, core, fx),
             // Lost in a crash, it is said again: the next map or tick stores it.
             ToControl::IntervalsDone { pg, epoch } => self.holdings.intervals_done(pg.pg, epoch),
             ToControl::Rejected { why } => self.log(Level::Error, why, fx),
@@ -602,6 +603,7 @@ impl Machine for Control {
         }
         self.follow_options(fx);
         self.begin_life(now, fx);
+        self.look_at_fence(now, fx);
         self.tell_compression(fx);
         self.tick(now, fx);
         self.ping_neighbours(now, fx);
@@ -615,6 +617,7 @@ impl Machine for Control {
         let next = Time::earliest(self.ticked_at.map(|at| at + TICK), self.neighbours_deadline());
         let next = Time::earliest(next, self.pulse_deadline());
         let next = Time::earliest(next, self.stalls.deadline());
+        let next = Time::earliest(next, self.life.fence_deadline());
         Time::earliest(self.mon.next_deadline(), next)
     }
 

@@ -160,7 +160,7 @@ impl Control {
             self.tell_cluster(now, LogPriority::ERROR, text, fx);
         }
         // Its process lives and may serve reads until its leases end.
-        self.mark_me_down(now, false, fx);
+        self.mark_me_down(now, false, false, fx);
     }
 }
 

@@ -57,6 +57,8 @@ pub enum Input {
     },
     /// Read leases and grants that are new.
     Leases(Arc<LeaseNews>),
+    /// The OSD stops: no read may be answered by a lease any more. Answered by [`ToControl::LeasesEnded`].
+    EndLeases,
     Committed {
         tag: Tag,
     },
@@ -245,6 +247,8 @@ pub enum ToControl {
     LeasesUsed {
         osds: Vec<i32>,
     },
+    /// No reply that needs a lease leaves this core any more.
+    LeasesEnded,
     /// All members of the PG have all its objects: intervals that ended before `epoch` matter no more.
     IntervalsDone {
         pg: SpgId,

@@ -361,6 +361,7 @@ impl Machine for Shard {
             Input::LinkReset { osd } => self.on_link_reset(now, osd, fx),
             Input::Map { view, orders } => self.on_map(now, view, orders, fx),
             Input::Leases(news) => self.on_leases(now, &news, fx),
+            Input::EndLeases => self.end_leases(fx),
             Input::Limits(options) => {
                 self.config.limits = Limits::of(&options, self.config.limits.max_metadata_size);
                 self.settle_local();

@@ -9,6 +9,8 @@
 //!   more for clocks of different rates. So a holder's lease ends first.
 //! - A member's report names the rest of its grants to primaries of earlier intervals. The new primary serves when these are
 //!   over. An old primary that is up must answer the probe, which ends its interval there: its grants need no wait.
+//! - An OSD that stops ends the use of its leases on all cores before it tells the monitor that it is dead as of an epoch of its life.
+//!   The map shows that (`dead_epoch`), and nobody waits for the grants to it.
 //! - An OSD that has just started may have granted in an earlier life, and assumes that it did.
 //! - Leases are kept for OSDs that serve. A core tells the control machine of the partners whose leases it uses; an OSD pings them
 //!   often enough to keep their grants, and other partners once a second. So the first request after a rest waits for a ping.
@@ -27,7 +29,7 @@ use machine::net::Held;
 use machine::{ConnId, Time};
 use std::time::Duration;
 use wire::messages::Message;
-use wire::types::{OsdMap, PastIntervals};
+use wire::types::{OsdMap, OsdState, PastIntervals};
 
 /// Length of a grant.
 pub const READ_LEASE: Duration = Duration::from_millis(800);
@@ -66,6 +68,8 @@ pub(in crate::shard) struct Leases {
     held: FastMap<i32, Lease>,
     granted: FastMap<i32, Time>,
     granted_before: Time,
+    /// The OSD stops: what it holds counts no more.
+    have_ended: bool,
 }
 
 #[derive(Default)]
@@ -88,7 +92,8 @@ impl Leases {
 
     /// The PG's primary may answer reads now.
     fn allow(&self, own: i32, acting: &[i32], now: Time) -> bool {
-        others(own, acting).all(|osd| self.held.get(&osd).is_some_and(|lease| now < lease.until))
+        let holds = |osd| !self.have_ended && self.held.get(&osd).is_some_and(|lease| now < lease.until);
+        others(own, acting).all(holds)
     }
 
     /// The PG's primary serves. Returns the OSDs whose leases the control machine is to keep.
@@ -115,10 +120,18 @@ fn others(own: i32, acting: &[i32]) -> impl Iterator<Item = i32> {
     acting.iter().copied().filter(move |osd| *osd != own && *osd >= 0 && *osd != i32::MAX)
 }
 
-/// Primaries of earlier intervals that served, and that the map has down.
+/// The map has the OSD down, and its last process told the monitor before it ended that it answers no more; or an operator says so. A
+/// life before that one ended when it began. (`OSDMap::is_dead`)
+fn is_dead(map: &OsdMap, osd: i32) -> bool {
+    map.osd(osd)
+        .is_some_and(|row| !row.state.has(OsdState::UP) && row.xinfo.dead_epoch >= row.info.up_from.max(1))
+}
+
+/// Primaries of earlier intervals that served, and that the map has down and not dead.
 fn lost_primaries<'a>(own: i32, past: &'a PastIntervals, map: &'a OsdMap) -> impl Iterator<Item = i32> + 'a {
     let served = past.intervals.iter().filter(|interval| interval.may_have_written);
-    served.map(|interval| interval.primary).filter(move |osd| *osd >= 0 && *osd != own && !map.is_up(*osd))
+    let may_live = move |osd: &i32| !map.is_up(*osd) && !is_dead(map, *osd);
+    served.map(|interval| interval.primary).filter(move |osd| *osd >= 0 && *osd != own && may_live(osd))
 }
 
 /// Reports of an older map do not count for leases: their senders may have granted to a lost primary since.
@@ -138,6 +151,11 @@ impl Shard {
         if !self.awaiting_leases.is_empty() {
             self.send_waiting_replies(now, fx);
         }
+    }
+
+    pub(in crate::shard) fn end_leases(&mut self, fx: &mut Fx) {
+        self.leases.have_ended = true;
+        fx.push(Effect::Control(ToControl::LeasesEnded));
     }
 
     /// Requests on the PG need the leases of its acting set, and its partners' deaths to be found soon.
@@ -212,7 +230,8 @@ impl Shard {
 
     /// The same of a PG that is not here: of every OSD that is down.
     pub(super) fn any_reads_until(&self) -> Time {
-        let granted = self.leases.granted.iter().filter(|(osd, _)| !self.view.map.is_up(**osd));
+        let map = &self.view.map;
+        let granted = self.leases.granted.iter().filter(|(osd, _)| !map.is_up(**osd) && !is_dead(map, **osd));
         granted.map(|(_, until)| *until).max().unwrap_or_default().max(self.leases.granted_before)
     }
 }
@@ -225,6 +244,39 @@ pub(super) fn rest_ms(now: Time, until: Time) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::types::{OsdRow, PastInterval};
+
+    #[test]
+    fn ended_leases_allow_reads_of_single_copies_alone() {
+        let mut leases = Leases::default();
+        leases.learn(&LeaseNews::endless(0..8));
+        assert!(leases.allow(1, &[1, 4], Time(5)));
+        leases.have_ended = true;
+        leases.learn(&LeaseNews::endless(0..8));
+        assert!(!leases.allow(1, &[1, 4], Time(5)), "news from before the stop count no more");
+        assert!(leases.allow(1, &[1], Time(5)), "nobody else can have taken a write");
+    }
+
+    #[test]
+    fn osd_is_dead_as_of_an_epoch_of_its_last_life() {
+        let map = |state: u32, up_from: u32, dead_epoch: u32| {
+            let mut row = OsdRow { state: OsdState(OsdState::EXISTS | state), ..OsdRow::default() };
+            (row.info.up_from, row.info.down_at, row.xinfo.dead_epoch) = (up_from, up_from + 3, dead_epoch);
+            OsdMap { epoch: 50, osds: vec![row], ..OsdMap::default() }
+        };
+        assert!(is_dead(&map(0, 20, 20), 0) && is_dead(&map(0, 20, 22), 0));
+        assert!(!is_dead(&map(0, 20, 12), 0), "that was an earlier life");
+        assert!(!is_dead(&map(OsdState::UP, 20, 22), 0), "it has come back");
+        assert!(!is_dead(&map(0, 0, 0), 0) && !is_dead(&map(0, 20, 22), 7));
+        let interval = PastInterval { primary: 0, may_have_written: true, ..PastInterval::default() };
+        let past = PastIntervals { intervals: vec![interval], ..PastIntervals::default() };
+        assert_eq!(lost_primaries(1, &past, &map(0, 20, 12)).collect::<Vec<_>>(), [0]);
+        assert_eq!(lost_primaries(1, &past, &map(0, 20, 22)).count(), 0);
+        assert_eq!(
+            (reports_count_from(1, &past, &map(0, 20, 12)), reports_count_from(1, &past, &map(0, 20, 22))),
+            (23, 0)
+        );
+    }
 
     #[test]
     fn use_of_a_lease_is_told_once_in_a_while() {
