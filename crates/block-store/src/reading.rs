@@ -166,18 +166,27 @@ pub fn resolve(
         reads_left: 0,
         failed: None,
     };
+    // A query that waits for the index does not hold up the next one: all missing blocks are read together.
+    let mut waits = false;
     for query in &request.queries {
         let partial = match (query, &record) {
             (Query::List { end, max }, _) => {
-                Partial::Done(list(collection, &request.object, end, *max, view)?)
+                list(collection, &request.object, end, *max, view).map(Partial::Done)
             }
             (Query::Data { offset, len }, Some(record)) => {
-                Partial::Data(out.data(record, *offset, *len, view, memory)?)
+                out.data(record, *offset, *len, view, memory).map(Partial::Data)
             }
-            (query, Some(record)) => Partial::Done(answer(record, query, view)?),
+            (query, Some(record)) => answer(record, query, view).map(Partial::Done),
             (_, None) => unreachable!("only listings are asked of what does not exist"),
         };
-        out.partials.push(partial);
+        match partial {
+            Err(Stop::Wait) => waits = true,
+            partial => out.partials.push(partial?),
+        }
+    }
+    if waits {
+        view.hold();
+        return Err(Stop::Wait);
     }
     out.reads_left = out.reads.len();
     out.contents = vec![Bytes::new(); out.reads.len()];
@@ -224,10 +233,15 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
             let mut out = Vec::new();
             let wanted: BTreeSet<&Bytes> = keys.iter().collect();
             if let Some(omap) = &record.omap {
+                let mut waits = false;
                 for own_key in wanted {
-                    if let Some(value) = view.get(&key::omap(omap.number, own_key))? {
-                        out.push((own_key.clone(), own(&value)));
+                    match view.get(&key::omap(omap.number, own_key)) {
+                        Err(Wait::Index) => waits = true,
+                        value => out.extend(value?.map(|value| (own_key.clone(), own(&value)))),
                     }
+                }
+                if waits {
+                    return Err(Stop::Wait);
                 }
             }
             Answer::OmapGet(out)
@@ -297,14 +311,23 @@ fn list(
             }
             // One more than asked for is where the listing goes on.
             let mut bad = None;
-            view.scan(&first, &last, (max - objects.len()).saturating_add(1), &mut |key, _| {
+            let listed = view.scan(&first, &last, (max - objects.len()).saturating_add(1), &mut |key, _| {
                 match key::parse_object(key) {
                     Ok((_, id)) => objects.push(id),
                     Err(e) => bad = Some(e),
                 }
-            })?;
+            });
             if let Some(e) = bad {
                 return Err(corrupt(e));
+            }
+            match listed {
+                // What is there is the answer, and the next listing goes on with the last object, whose successors are read
+                // meanwhile.
+                Err(Wait::Index) if objects.len() > 1 && max != usize::MAX => {
+                    next = objects.pop();
+                    break 'all;
+                }
+                listed => drop(listed?),
             }
             if objects.len() > max {
                 objects.truncate(max.saturating_add(1));
@@ -329,12 +352,18 @@ fn pages(
     }
     let (first, last) = (start / PAGE_BYTES, (end - 1) / PAGE_BYTES);
     if last - first < PAGES_GOT {
+        let mut waits = false;
         for page in first..=last {
-            if let Some(value) = view.get(&key::page(record.number, page))? {
-                each(page, Page::decode(&value).map_err(corrupt)?);
+            match view.get(&key::page(record.number, page)) {
+                Err(Wait::Index) => waits = true,
+                value => {
+                    if let Some(value) = value? {
+                        each(page, Page::decode(&value).map_err(corrupt)?);
+                    }
+                }
             }
         }
-        return Ok(());
+        return if waits { Err(Stop::Wait) } else { Ok(()) };
     }
     let (from, to) = key::pages(record.number, first, last.checked_add(1));
     let mut bad = None;

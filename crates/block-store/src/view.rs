@@ -42,6 +42,11 @@ impl View<'_> {
         }
     }
 
+    /// Keeps the blocks of all queries so far until the ticket is ready, after queries that went on behind a pending one.
+    pub fn hold(&mut self) {
+        self.index.hold(self.ticket);
+    }
+
     /// Visits up to `max` entries of `from..to`. Returns true if there are more.
     pub fn scan(
         &mut self,

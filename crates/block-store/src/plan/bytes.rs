@@ -23,7 +23,7 @@ const PAGES_GOT: u64 = 3;
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-fn range_end(offset: u64, len: u64) -> u64 {
+pub(super) fn range_end(offset: u64, len: u64) -> u64 {
     offset.checked_add(len).expect("a range ends within 64 bits: the caller checks what clients ask for")
 }
 
@@ -39,7 +39,7 @@ pub(super) fn parse_page(value: &[u8]) -> Result<Page, Wait> {
 
 /// What goes into the first or last block of a write beside what is written.
 #[derive(Default)]
-struct Edge {
+pub(super) struct Edge {
     bytes: Bytes,
     /// How many of these, at the outer end, are not part of the object.
     blank: usize,
@@ -67,7 +67,7 @@ impl OpenObject {
 impl Plan<'_> {
     /// Look at the pages that hold bytes of `from..to`: afterwards those that exist are in the object, and when
     /// `complete` those that do not, too.
-    fn load_pages(
+    pub(super) fn load_pages(
         &mut self,
         object: &mut OpenObject,
         from: u64,
@@ -82,21 +82,13 @@ impl Plan<'_> {
         if object.is_new {
             // It has none but those of this transaction, which are all here.
         } else if last - first < PAGES_GOT {
-            for page in first..=last {
-                if object.page_at(page).is_err() {
-                    self.load_page(object, page)?;
-                }
-            }
+            self.load_each_page(object, first, last)?;
         } else {
             let (from, to) = key::pages(number, first, last.checked_add(1));
             match self.pages_in(&from, &to) {
                 Ok(pages) => pages.into_iter().for_each(|(number, page)| object.add_page(number, page)),
                 Err(wait) if is_rot(&wait) => {
-                    for page in first..=last.min(object.record.size / PAGE_BYTES) {
-                        if object.page_at(page).is_err() {
-                            self.load_page(object, page)?;
-                        }
-                    }
+                    self.load_each_page(object, first, last.min(object.record.size / PAGE_BYTES))?;
                 }
                 Err(wait) => return Err(wait),
             }
@@ -115,6 +107,20 @@ impl Plan<'_> {
             out.push((number, parse_page(&value)?));
         }
         Ok(out)
+    }
+
+    /// Loads pages one by one; those that are not in memory are read together.
+    fn load_each_page(&mut self, object: &mut OpenObject, first: u64, last: u64) -> Result<(), Wait> {
+        let mut all = Ok(());
+        for page in first..=last {
+            if object.page_at(page).is_err() {
+                match self.load_page(object, page) {
+                    Err(Wait::Index) => all = Err(Wait::Index),
+                    loaded => loaded?,
+                }
+            }
+        }
+        all
     }
 
     fn load_page(&mut self, object: &mut OpenObject, number: u64) -> Result<(), Wait> {
@@ -362,7 +368,7 @@ impl Plan<'_> {
 
     /// What a block's `len` bytes before (or behind) a write of `offset..end` hold: the contents to be written with it.
     /// Empty behind, and blank before, where nothing is stored or what is stored cannot be read.
-    fn edge(
+    pub(super) fn edge(
         &mut self,
         object: &mut OpenObject,
         block_at: u64,

@@ -7,6 +7,7 @@
 //!
 //! Consecutive changes of one object look it up, and write its record, once.
 
+mod ahead;
 mod bytes;
 mod cleaning;
 mod collections;
@@ -113,6 +114,10 @@ impl<'a> Plan<'a> {
     /// Where the caller broke the contract of [`store::Change`].
     pub fn transaction(mut self, transaction: &Transaction) -> Result<Effect, Wait> {
         let worked = transaction.changes.iter().try_for_each(|c| self.change(transaction.collection, c));
+        let worked = match worked.and_then(|()| self.close()) {
+            Err(wait @ (Wait::Index | Wait::Units(_))) => Err(self.look_ahead(transaction, wait)),
+            worked => worked,
+        };
         self.finish(worked)
     }
 

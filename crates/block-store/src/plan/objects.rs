@@ -11,9 +11,9 @@ use codec::DecodeError;
 use store::{Collection, Compressed, ObjectId};
 
 /// An object of more pages is not walked when it is removed: its pages are cleaned away later.
-const PAGES_REMOVED_AT_ONCE: u64 = 80;
+pub(super) const PAGES_REMOVED_AT_ONCE: u64 = 80;
 /// The same for keys of an omap.
-const KEYS_REMOVED_AT_ONCE: u64 = 80;
+pub(super) const KEYS_REMOVED_AT_ONCE: u64 = 80;
 
 /// An object that is being changed.
 pub(super) struct OpenObject {
@@ -41,6 +41,26 @@ pub(super) struct OpenPage {
 }
 
 impl OpenObject {
+    pub(super) fn new(
+        collection: Collection,
+        id: &ObjectId,
+        key: Key,
+        record: ObjectRecord,
+        is_new: bool,
+    ) -> OpenObject {
+        OpenObject {
+            collection,
+            id: id.clone(),
+            key,
+            record_changed: is_new || record.is_lost,
+            size_before: record.size,
+            record,
+            is_new,
+            omap_is_new: false,
+            pages: Vec::new(),
+        }
+    }
+
     pub(super) fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -69,7 +89,7 @@ impl Plan<'_> {
         key::object(self.collection(collection).area_of(id.object.reversed_hash()), id)
     }
 
-    fn record_at(&mut self, key: &Key, id: &ObjectId) -> Result<Option<ObjectRecord>, Wait> {
+    pub(super) fn record_at(&mut self, key: &Key, id: &ObjectId) -> Result<Option<ObjectRecord>, Wait> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         let record = parse_record(&value)?;
         if let Some(own) = &record.own_key
@@ -125,17 +145,7 @@ impl Plan<'_> {
             Some(record) => record,
             None => self.new_object(collection, id, &key)?,
         };
-        Ok(Some(OpenObject {
-            collection,
-            id: id.clone(),
-            key,
-            record_changed: is_new || record.is_lost,
-            size_before: record.size,
-            record,
-            is_new,
-            omap_is_new: false,
-            pages: Vec::new(),
-        }))
+        Ok(Some(OpenObject::new(collection, id, key, record, is_new)))
     }
 
     fn new_object(&mut self, collection: Collection, id: &ObjectId, key: &Key) -> Result<ObjectRecord, Wait> {

@@ -11,7 +11,7 @@ use crate::view::Wait;
 use ::bytes::Bytes;
 
 /// The removal of a range that takes away more keys than this looks for another way than one by one,
-const KEYS_TOUCHED_MAX: usize = 2048;
+pub(super) const KEYS_TOUCHED_MAX: usize = 2048;
 /// where no more keys than that, and no more bytes than this, stay.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 

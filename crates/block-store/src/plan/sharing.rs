@@ -144,7 +144,7 @@ impl Plan<'_> {
     }
 
     /// The pages from `first` to before `end` that exist; without contents those that cannot be read and may exist.
-    fn pages_of(
+    pub(super) fn pages_of(
         &mut self,
         record: &ObjectRecord,
         first: u64,

@@ -11,6 +11,7 @@ mod dump;
 mod failures;
 mod figures;
 mod log_rot;
+mod misses;
 mod model;
 mod moving;
 pub(super) mod operations;
