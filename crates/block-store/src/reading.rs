@@ -131,7 +131,9 @@ impl From<Wait> for Stop {
             Wait::Bad(Bad::Io | Bad::Newer | Bad::Gone) => Stop::Error(ReadError::Io),
             Wait::Bad(Bad::Corrupt) => Stop::Error(ReadError::Corrupt),
             Wait::Index => Stop::Wait,
-            Wait::Units(_) | Wait::Space | Wait::Log => unreachable!("a read waits for the index alone"),
+            Wait::Units(_) | Wait::Space | Wait::Log | Wait::Refused(_) => {
+                unreachable!("a read waits for the index alone")
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::io::Io;
 use crate::object::key::Key;
 use bytes::Bytes;
 use smallvec::SmallVec;
+use store::Refusal;
 
 /// Reason that a plan or read cannot go on now. It is dropped, and repeated from the start later, so no partial result
 /// survives a wait.
@@ -20,6 +21,8 @@ pub enum Wait {
     Log,
     /// The index is damaged, or its device failed.
     Bad(Bad),
+    /// It will never fit.
+    Refused(Refusal),
 }
 
 /// Entries and bytes of one index scan.

@@ -5,6 +5,7 @@
 //! restart it begins again with the first key of a number.
 
 use super::Shard;
+use super::commit::Fit;
 use crate::index::Ticket;
 use crate::object::key::Key;
 use crate::plan::{Fetched, Known, Plan};
@@ -83,7 +84,7 @@ impl Shard {
         let range_keys_min = options.range_keys_min;
         let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
         match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number, from) {
-            Ok((effect, next)) if self.fits(&effect) => {
+            Ok((effect, next)) if self.fits(&effect) == Fit::Now => {
                 self.cleaner.had_step = true;
                 if !effect.keys.is_empty() {
                     self.apply(effect, None);
