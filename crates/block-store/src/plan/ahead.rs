@@ -57,7 +57,10 @@ impl Plan<'_> {
                     let _ = self.look_at_removed(&mut target);
                 }
                 let Some(source) = source? else { return Ok(()) };
-                self.pages_of(&source.record, 0, None).map(drop)
+                if let Some(omap) = source.record.omap {
+                    let _ = self.get(&key::layer(omap.number));
+                }
+                self.get(&key::layer(source.record.number)).map(drop)
             }
             Change::CloneRange { from, to, from_offset, len, to_offset } => {
                 let (source, target) =
@@ -98,12 +101,11 @@ impl Plan<'_> {
             }
             Change::Truncate { size, .. } => self.look_at_pages(object, *size, object.record.size),
             Change::OmapSet { entries, .. } => {
-                self.look_at_keys(&object.record, entries.iter().map(|(key, _)| &key[..]))
+                self.look_at_keys(object, entries.iter().map(|(key, _)| &key[..]))
             }
-            Change::OmapRemove { keys, .. } => {
-                self.look_at_keys(&object.record, keys.iter().map(|key| &key[..]))
-            }
+            Change::OmapRemove { keys, .. } => self.look_at_keys(object, keys.iter().map(|key| &key[..])),
             Change::OmapRemoveRange { from, to, .. } => {
+                self.own_omap(object)?;
                 let Some(state) = object.record.omap else { return Ok(()) };
                 let (from, to) = (key::omap(state.number, from), key::omap(state.number, to));
                 self.scan(&from, &to, KEYS_TOUCHED_MAX).map(drop)
@@ -156,12 +158,16 @@ impl Plan<'_> {
     /// Keys of an omap whose old values are counted.
     fn look_at_keys<'k>(
         &mut self,
-        record: &ObjectRecord,
+        object: &mut OpenObject,
         keys: impl Iterator<Item = &'k [u8]>,
     ) -> Result<(), Wait> {
-        let Some(state) = record.omap.filter(|_| record.omap_is_counted()) else { return Ok(()) };
+        if !object.record.omap_is_counted() {
+            return Ok(());
+        }
+        self.own_omap(object)?;
+        let Some(state) = object.record.omap else { return Ok(()) };
         for own in keys {
-            let _ = self.get(&key::omap(state.number, own));
+            let _ = self.find_omap_value(state.number, &object.omap_ancestors, own);
         }
         Ok(())
     }

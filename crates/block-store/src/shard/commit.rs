@@ -178,9 +178,11 @@ impl Shard {
             + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
         let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
-        let gathered =
-            self.log.open.record.entries_len() + self.staged.open_runs().map(of_run).sum::<usize>();
-        let gathered_data = self.staged.open_runs().map(|run| run.data.len()).sum::<usize>();
+        let (mut gathered, mut gathered_data) = (self.log.open.record.entries_len(), 0);
+        for run in self.staged.open_runs() {
+            gathered += of_run(run);
+            gathered_data += run.data.len();
+        }
         // A bound: more data is not inline, but part of it may be released before the batch is sealed.
         let inline = |data: usize| data.min(self.options.inline_bytes_max);
         let blocks = Record::blocks(gathered + added, inline(gathered_data + data));

@@ -7,7 +7,7 @@ use super::commit::Fit;
 use super::{DataRequest, Failure, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::plan::{Effect, Fetched, Known, Plan};
+use crate::plan::{Effect, Fetched, Plan, ShardState};
 use crate::reading::InMemory;
 use crate::space::Run;
 use crate::view::{View, Wait};
@@ -119,11 +119,26 @@ impl Shard {
 
     fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
         let Shard {
-            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+            index,
+            io,
+            space,
+            staged,
+            clean,
+            collections,
+            pools,
+            compression,
+            options,
+            totals,
+            cleaner,
+            checkpoints,
+            ..
         } = self;
         let view = View { index, io, ticket };
+        // A clean stop does not wait for the cleaner.
+        let cleaner_works = !cleaner.is_idle() && !checkpoints.is_stopping();
         let range_keys_min = options.range_keys_min;
-        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
+        let totals = *totals;
+        let known = ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works };
         let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
         let effect = plan.transaction(transaction)?;
         let wait = match self.fits(&effect) {
@@ -146,6 +161,8 @@ impl Shard {
                 self.job(ticket).lacks_space = true;
                 (self.jobs.stalled, self.jobs.out_of_space) = (true, true);
             }
+            // The end of a cleaned number wakes it.
+            Wait::Cleaner => {}
             Wait::Refused(why) => self.refuse(ticket, why),
             Wait::Units(mut units) => {
                 units.sort_unstable();

@@ -115,3 +115,53 @@ fn cost_of_a_client_write() {
         println!("{name} writes, {depth} at a time: {each:.2} us each; {:?}", shard.usage());
     }
 }
+
+/// A clone of 4 MiB in 1,024 fragments of one block each, and the first write after it.
+#[test]
+#[ignore = "a measurement: it checks nothing"]
+fn cost_of_a_clone() {
+    const CLONES: u32 = 20_000;
+    let mut shard = shard();
+    let mut out = Vec::new();
+    let submit = |shard: &mut Shard, changes| shard.submit(0, Transaction { collection: home(), changes });
+    submit(&mut shard, vec![Change::CreateCollection { split_bits: 0 }]);
+    let (head, other) = (object("head", 1), object("other", 1));
+    let block = Bytes::from(vec![7; 4096]);
+    // Blocks of another object lie between.
+    for i in 0..1024 {
+        for object in [&head, &other] {
+            let data = block.clone().into();
+            submit(&mut shard, vec![Change::Write { object: object.clone(), offset: i << 12, data }]);
+        }
+    }
+    while shard.poll(&mut out) {}
+    let copy = |i: u32| object(&format!("copy-{i:05}"), 1);
+    for (name, writes) in [("clone", false), ("clone, and the first write after it", true)] {
+        let (mut clones, mut rest) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+        for i in 0..CLONES {
+            let begun = Instant::now();
+            let mut changes = vec![Change::Clone { from: head.clone(), to: copy(i) }];
+            if writes {
+                let (object, data) = (head.clone(), block.clone().into());
+                changes.push(Change::Write { object, offset: u64::from(i % 1024) << 12, data });
+            }
+            submit(&mut shard, changes);
+            clones += begun.elapsed();
+            if i >= 4 {
+                submit(&mut shard, vec![Change::Remove { object: copy(i - 4) }]);
+            }
+            while shard.poll(&mut out) {}
+            rest += begun.elapsed();
+        }
+        for i in CLONES - 4..CLONES {
+            submit(&mut shard, vec![Change::Remove { object: copy(i) }]);
+        }
+        while shard.poll(&mut out) {}
+        let each = |time: std::time::Duration| time.as_nanos() as f64 / f64::from(CLONES) / 1000.0;
+        println!(
+            "{name}: {:.2} us to submit, {:.2} us with its log record, the removal of an older one and cleaning",
+            each(clones),
+            each(rest)
+        );
+    }
+}

@@ -10,6 +10,7 @@ mod discards;
 mod dump;
 mod failures;
 mod figures;
+mod layers;
 mod log_rot;
 mod misses;
 mod model;
