@@ -149,6 +149,11 @@ impl Checker<'_> {
         for (number, what) in self.layers.contradictions() {
             self.find(Finding::Layer { number, what });
         }
+        let doomed: Vec<u64> =
+            self.layers.records.keys().filter(|number| self.to_clean.contains(number)).copied().collect();
+        for number in doomed {
+            self.find(Finding::Layer { number, what: "objects read it, and the cleaner removes it" });
+        }
         for (number, ObjectFacts { object, data_bytes: recorded, size }) in
             std::mem::take(&mut self.layers.objects)
         {

@@ -4,7 +4,7 @@ use super::operations::{bytes, home, object};
 use super::rig::Rig;
 use super::{formatted, open, settle, small};
 use crate::check::{Depth, Finding};
-use crate::index::{Limit, Scan, Ticket};
+use crate::index::{Get, Limit, Scan, Ticket};
 use crate::object::key;
 use crate::object::layer::{CHAIN_LONG, Layer};
 use crate::shard::Shard;
@@ -197,12 +197,10 @@ fn chain_of(shard: &mut Shard, number: u64) -> usize {
     let mut at = number;
     for depth in 0.. {
         let Shard { index, io, .. } = &mut *shard;
-        let value = loop {
-            match index.get(&key::layer(at), Ticket(1 << 40), io) {
-                crate::index::Get::Found(value) => break Some(value),
-                crate::index::Get::Absent => break None,
-                other => panic!("{other:?}"),
-            }
+        let value = match index.get(&key::layer(at), Ticket(1 << 40), io) {
+            Get::Found(value) => Some(value),
+            Get::Absent => None,
+            other => panic!("{other:?}"),
         };
         match value.map(|value| Layer::decode(&value).expect("it was written")) {
             Some(layer) if layer.parent != 0 => at = layer.parent,
