@@ -9,6 +9,7 @@ use crate::format::{Header, Superblock, sealed_block};
 use crate::log::{Entries, Record, RecordHead};
 use crate::object::collection::CollectionRecord;
 use crate::object::key;
+use crate::object::layer::Layer;
 use crate::object::packed::{decode_pool, unpack};
 use crate::object::page::Page;
 use crate::object::record::ObjectRecord;
@@ -101,6 +102,9 @@ fn others(data: &[u8]) {
         (key::parse_collection(data), key::parse_page(data), key::parse_zone(data), key::parse_number(data));
     if key::parse_omap_number(data).is_ok() {
         let _ = key::omap_own(data);
+    }
+    if let Ok(layer) = Layer::decode(data) {
+        assert_eq!(Layer::decode(&layer.encode()), Ok(layer));
     }
     if let Ok((area, id)) = key::parse_object(data) {
         // A locator that equals the name is not encoded.

@@ -14,6 +14,12 @@ pub enum PlantedBug {
     ChecksumNotCompared,
     /// A clone is not counted as an owner of shared blocks.
     CloneNotCounted,
+    /// An object writes to a layer that others read.
+    LayerWrittenWhileShared,
+    /// The removal of an omap key does not hide it in the ancestors of its layer.
+    MarkerNotPut,
+    /// A layer without objects is released, and its child gets nothing.
+    HeirNotGiven,
     /// A header names a manifest and tables that were not flushed.
     HeaderBeforeTables,
     /// The log is freed before its deferred data is in its blocks.

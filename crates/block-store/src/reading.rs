@@ -8,10 +8,10 @@ use crate::checksum::{crc32c, followed_by, of_frame};
 use crate::clean::Clean;
 use crate::index::Bad;
 use crate::object::collection::{CollectionRecord, HashRange};
-use crate::object::key;
 use crate::object::packed::{Packed, unpack};
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
+use crate::object::{key, layer};
 use crate::plan::Collections;
 use crate::planted::{self, PlantedBug};
 use crate::space::Run;
@@ -20,7 +20,7 @@ use crate::view::{View, Wait};
 use bytes::Bytes;
 use codec::Rope;
 use device::BLOCK;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use store::{Answer, Collection, ObjectId, Query, ReadError, ReadRequest};
 
 /// The most that is read with one request.
@@ -29,22 +29,22 @@ const READ_BLOCKS_MAX: u64 = 1024;
 const PAGES_GOT: u64 = 3;
 
 /// A part of the answer to [`Query::Data`].
-enum Part {
+enum DataPart {
     Zeroes(u64),
-    /// Part of a block that is in memory: in this buffer, from there on.
+    /// DataPart of a block that is in memory: in this buffer, from there on.
     Here {
         buffer: Bytes,
         at: usize,
         piece: Piece,
     },
-    /// Part of a block of the device, found in the read of this number.
+    /// DataPart of a block of the device, found in the read of this number.
     Stored {
         read: usize,
         piece: Piece,
         /// In the object, for a report of damage.
         offset: u64,
     },
-    /// Part of a block that is compressed, of this number.
+    /// DataPart of a block that is compressed, of this number.
     Packed {
         number: usize,
         piece: Piece,
@@ -56,7 +56,7 @@ enum Part {
 }
 
 /// Blocks that are compressed together.
-struct PackedPart {
+struct PackedSource {
     packed: Packed,
     /// For each of its blocks.
     sources: Vec<Source>,
@@ -69,9 +69,9 @@ enum Source {
     Stored(usize),
 }
 
-enum Partial {
+enum PartialAnswer {
     Done(Answer),
-    Data(Vec<Part>),
+    Data(Vec<DataPart>),
 }
 
 /// A read whose questions to the index were answered.
@@ -79,8 +79,8 @@ pub struct Resolved {
     pub tag: u64,
     collection: Collection,
     object: ObjectId,
-    partials: Vec<Partial>,
-    packed: Vec<PackedPart>,
+    partials: Vec<PartialAnswer>,
+    packed: Vec<PackedSource>,
     /// How many blocks the answer is made of.
     pub blocks: u64,
     /// What must be read of the device.
@@ -119,25 +119,27 @@ impl InMemory<'_> {
 }
 
 /// Why a read has no answer yet, or never.
-pub enum Stop {
+pub enum ReadStop {
     /// The ticket will be ready.
     Wait,
     Error(ReadError),
 }
 
-impl From<Wait> for Stop {
-    fn from(wait: Wait) -> Stop {
+impl From<Wait> for ReadStop {
+    fn from(wait: Wait) -> ReadStop {
         match wait {
-            Wait::Bad(Bad::Io | Bad::Newer | Bad::Gone) => Stop::Error(ReadError::Io),
-            Wait::Bad(Bad::Corrupt) => Stop::Error(ReadError::Corrupt),
-            Wait::Index => Stop::Wait,
-            Wait::Units(_) | Wait::Space | Wait::Log => unreachable!("a read waits for the index alone"),
+            Wait::Bad(Bad::Io | Bad::Newer | Bad::Gone) => ReadStop::Error(ReadError::Io),
+            Wait::Bad(Bad::Corrupt) => ReadStop::Error(ReadError::Corrupt),
+            Wait::Index => ReadStop::Wait,
+            Wait::Units(_) | Wait::Space | Wait::Cleaner | Wait::Log | Wait::Refused(_) => {
+                unreachable!("a read waits for the index alone")
+            }
         }
     }
 }
 
-fn corrupt<E>(_: E) -> Stop {
-    Stop::Error(ReadError::Corrupt)
+fn corrupt<E>(_: E) -> ReadStop {
+    ReadStop::Error(ReadError::Corrupt)
 }
 
 /// Answer all queries of a request from this moment.
@@ -147,12 +149,12 @@ pub fn resolve(
     view: &mut View<'_>,
     memory: &mut InMemory<'_>,
     collections: &Collections,
-) -> Result<Resolved, Stop> {
-    let collection = collections.get(&request.collection).ok_or(Stop::Error(ReadError::NoCollection))?;
+) -> Result<Resolved, ReadStop> {
+    let collection = collections.get(&request.collection).ok_or(ReadStop::Error(ReadError::NoCollection))?;
     let record = find(request, collection, view)?;
     let only_lists = request.queries.iter().all(|q| matches!(q, Query::List { .. }));
     if record.is_none() && !only_lists {
-        return Err(Stop::Error(ReadError::NoObject));
+        return Err(ReadStop::Error(ReadError::NoObject));
     }
     let mut out = Resolved {
         tag,
@@ -166,18 +168,27 @@ pub fn resolve(
         reads_left: 0,
         failed: None,
     };
+    // A query that waits for the index does not hold up the next one: all missing blocks are read together.
+    let mut waits = false;
     for query in &request.queries {
         let partial = match (query, &record) {
             (Query::List { end, max }, _) => {
-                Partial::Done(list(collection, &request.object, end, *max, view)?)
+                list(collection, &request.object, end, *max, view).map(PartialAnswer::Done)
             }
             (Query::Data { offset, len }, Some(record)) => {
-                Partial::Data(out.data(record, *offset, *len, view, memory)?)
+                out.data(record, *offset, *len, view, memory).map(PartialAnswer::Data)
             }
-            (query, Some(record)) => Partial::Done(answer(record, query, view)?),
+            (query, Some(record)) => answer(record, query, view).map(PartialAnswer::Done),
             (_, None) => unreachable!("only listings are asked of what does not exist"),
         };
-        out.partials.push(partial);
+        match partial {
+            Err(ReadStop::Wait) => waits = true,
+            partial => out.partials.push(partial?),
+        }
+    }
+    if waits {
+        view.hold();
+        return Err(ReadStop::Wait);
     }
     out.reads_left = out.reads.len();
     out.contents = vec![Bytes::new(); out.reads.len()];
@@ -188,7 +199,7 @@ fn find(
     request: &ReadRequest,
     collection: &CollectionRecord,
     view: &mut View<'_>,
-) -> Result<Option<ObjectRecord>, Stop> {
+) -> Result<Option<ObjectRecord>, ReadStop> {
     let id = &request.object;
     let key = match id.is_pg_meta() {
         true => key::pg_meta(request.collection),
@@ -197,13 +208,13 @@ fn find(
     let Some(value) = view.get(&key)? else { return Ok(None) };
     let record = ObjectRecord::decode(&value).map_err(corrupt)?;
     if record.is_lost {
-        return Err(Stop::Error(ReadError::Corrupt));
+        return Err(ReadStop::Error(ReadError::Corrupt));
     }
     let is_it = record.own_key.as_ref().is_none_or(|own| own[..] == key::object(0, id)[..]);
     Ok(is_it.then_some(record))
 }
 
-fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<Answer, Stop> {
+fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<Answer, ReadStop> {
     // What is answered may be kept for long: it must not pin the block of the index it was found in.
     let own = |b: &Bytes| Bytes::copy_from_slice(b);
     Ok(match query {
@@ -213,7 +224,9 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
         Query::Attrs => Answer::Attrs(record.attrs.iter().map(|(n, v)| (n.clone(), own(v))).collect()),
         Query::OmapHeader => Answer::OmapHeader(match &record.omap {
             Some(omap) if omap.header_len > 0 || !record.omap_is_counted() => {
-                view.get(&key::omap_header(omap.number))?.as_ref().map(own).unwrap_or_default()
+                let layers = view.layers(omap.number, omap.is_layered)?;
+                let header = layer::find_omap_header(&layers, &mut |key| view.get(key))?;
+                header.as_ref().map(own).unwrap_or_default()
             }
             _ => Bytes::new(),
         }),
@@ -224,10 +237,17 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
             let mut out = Vec::new();
             let wanted: BTreeSet<&Bytes> = keys.iter().collect();
             if let Some(omap) = &record.omap {
+                let layers = view.layers(omap.number, omap.is_layered)?;
+                let mut waits = false;
                 for own_key in wanted {
-                    if let Some(value) = view.get(&key::omap(omap.number, own_key))? {
-                        out.push((own_key.clone(), own(&value)));
+                    let get = &mut |key: &[u8]| view.get(key);
+                    match layer::find_omap_value(omap.number, &layers[1..], own_key, get) {
+                        Err(Wait::Index) => waits = true,
+                        value => out.extend(value?.map(|value| (own_key.clone(), own(&value)))),
                     }
+                }
+                if waits {
+                    return Err(ReadStop::Wait);
                 }
             }
             Answer::OmapGet(out)
@@ -244,23 +264,54 @@ fn omap_list(
     max: usize,
     values: bool,
     view: &mut View<'_>,
-) -> Result<Answer, Stop> {
+) -> Result<Answer, ReadStop> {
     let mut entries = Vec::new();
     let Some(omap) = &record.omap else { return Ok(Answer::OmapList { entries, more: false }) };
+    let layers = view.layers(omap.number, omap.is_layered)?;
+    if layers.len() > 1 {
+        return layered_omap_list(&layers, after, from, prefix, max, values, view);
+    }
     let least = from.max(prefix);
     let start = match after {
         Some(after) if after >= least => key::successor(key::omap(omap.number, after)),
         _ => key::omap(omap.number, least),
     };
-    let end = match prefix_end(prefix) {
-        Some(end) => key::omap(omap.number, &end),
-        None => key::omap_end(omap.number),
-    };
+    // Markers that hid keys of former ancestors lie behind the entries.
+    let end = key::omap_to(omap.number, prefix_end(prefix).as_deref());
     let more = view.scan(&start, &end, max, &mut |key, value| {
         let own = key::omap_own(key).unwrap_or_default();
         let value = if values { Bytes::copy_from_slice(value) } else { Bytes::new() };
         entries.push((Bytes::copy_from_slice(own), value));
     })?;
+    Ok(Answer::OmapList { entries, more })
+}
+
+/// [`omap_list`] of an omap that has ancestors.
+fn layered_omap_list(
+    layers: &[u64],
+    after: Option<&Bytes>,
+    from: &Bytes,
+    prefix: &Bytes,
+    max: usize,
+    values: bool,
+    view: &mut View<'_>,
+) -> Result<Answer, ReadStop> {
+    let least = from.max(prefix);
+    let start = match after {
+        Some(after) if after >= least => key::successor(after.to_vec()),
+        _ => least.to_vec(),
+    };
+    let end = prefix_end(prefix);
+    let scan = &mut |from: &[u8], to: &[u8], max: usize| {
+        let mut found = Vec::new();
+        let more = view.scan(from, to, max, &mut |key, value| {
+            found.push((key.to_vec(), Bytes::copy_from_slice(value)));
+        })?;
+        Ok((found, more))
+    };
+    let (found, more) = layer::list_omap(layers, &start, end.as_deref(), max, scan)?;
+    let value = |value: Bytes| if values { value } else { Bytes::new() };
+    let entries = found.into_iter().map(|(name, found)| (name.into(), value(found))).collect();
     Ok(Answer::OmapList { entries, more })
 }
 
@@ -278,7 +329,7 @@ fn list(
     end: &ObjectId,
     max: usize,
     view: &mut View<'_>,
-) -> Result<Answer, Stop> {
+) -> Result<Answer, ReadStop> {
     let mut objects = Vec::new();
     let mut next = None;
     if start.object.max {
@@ -297,14 +348,23 @@ fn list(
             }
             // One more than asked for is where the listing goes on.
             let mut bad = None;
-            view.scan(&first, &last, (max - objects.len()).saturating_add(1), &mut |key, _| {
+            let listed = view.scan(&first, &last, (max - objects.len()).saturating_add(1), &mut |key, _| {
                 match key::parse_object(key) {
                     Ok((_, id)) => objects.push(id),
                     Err(e) => bad = Some(e),
                 }
-            })?;
+            });
             if let Some(e) = bad {
                 return Err(corrupt(e));
+            }
+            match listed {
+                // What is there is the answer, and the next listing goes on with the last object, whose successors are read
+                // meanwhile.
+                Err(Wait::Index) if objects.len() > 1 && max != usize::MAX => {
+                    next = objects.pop();
+                    break 'all;
+                }
+                listed => drop(listed?),
             }
             if objects.len() > max {
                 objects.truncate(max.saturating_add(1));
@@ -323,18 +383,28 @@ fn pages(
     end: u64,
     view: &mut View<'_>,
     each: &mut dyn FnMut(u64, Page),
-) -> Result<(), Stop> {
+) -> Result<(), ReadStop> {
     if start >= end || record.data_bytes == 0 {
         return Ok(());
     }
     let (first, last) = (start / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+    let layers = view.layers(record.number, record.is_layered)?;
     if last - first < PAGES_GOT {
+        let mut waits = false;
         for page in first..=last {
-            if let Some(value) = view.get(&key::page(record.number, page))? {
-                each(page, Page::decode(&value).map_err(corrupt)?);
+            match layer::find_page(record.number, &layers[1..], page, &mut |key| view.get(key)) {
+                Err(Wait::Index) => waits = true,
+                found => {
+                    if let Some((_, value)) = found? {
+                        each(page, Page::decode(&value).map_err(corrupt)?);
+                    }
+                }
             }
         }
-        return Ok(());
+        return if waits { Err(ReadStop::Wait) } else { Ok(()) };
+    }
+    if layers.len() > 1 {
+        return layered_pages(&layers, (first, last), view, each);
     }
     let (from, to) = key::pages(record.number, first, last.checked_add(1));
     let mut bad = None;
@@ -344,6 +414,36 @@ fn pages(
         Ok((number, page)) => each(number, page),
         Err(e) => bad = Some(e),
     })?;
+    bad.map_or(Ok(()), |e| Err(corrupt(e)))
+}
+
+/// The pages of a long range of an object that has ancestors.
+fn layered_pages(
+    layers: &[u64],
+    (first, last): (u64, u64),
+    view: &mut View<'_>,
+    each: &mut dyn FnMut(u64, Page),
+) -> Result<(), ReadStop> {
+    let mut all: BTreeMap<u64, Page> = BTreeMap::new();
+    let (mut waits, mut bad) = (false, None);
+    for &layer in layers {
+        let (from, to) = key::pages(layer, first, last.checked_add(1));
+        let found = view.scan(&from, &to, usize::MAX, &mut |key, value| match key::parse_page(key)
+            .and_then(|(_, page)| Ok((page, Page::decode(value)?)))
+        {
+            Ok((number, page)) => drop(all.entry(number).or_insert(page)),
+            Err(e) => bad = Some(e),
+        });
+        match found {
+            // Older layers are asked, too, so that missing blocks are read together.
+            Err(Wait::Index) => waits = true,
+            found => drop(found?),
+        }
+    }
+    if waits {
+        return Err(ReadStop::Wait);
+    }
+    all.into_iter().for_each(|(number, page)| each(number, page));
     bad.map_or(Ok(()), |e| Err(corrupt(e)))
 }
 
@@ -358,7 +458,7 @@ fn extents(
     offset: u64,
     len: u64,
     view: &mut View<'_>,
-) -> Result<Vec<(u64, u64)>, Stop> {
+) -> Result<Vec<(u64, u64)>, ReadStop> {
     let (start, end) = clip(record, offset, len);
     let mut out: Vec<(u64, u64)> = Vec::new();
     pages(record, start, end, view, &mut |number, page| {
@@ -382,7 +482,7 @@ impl Resolved {
         len: u64,
         view: &mut View<'_>,
         memory: &mut InMemory<'_>,
-    ) -> Result<Vec<Part>, Stop> {
+    ) -> Result<Vec<DataPart>, ReadStop> {
         let (start, end) = clip(record, offset, len);
         let mut out = Vec::new();
         let mut at = start;
@@ -391,26 +491,26 @@ impl Resolved {
             for piece in page.overlapping(start.saturating_sub(base), (end - base).min(PAGE_BYTES)) {
                 let offset = base + piece.range().0;
                 if offset > at {
-                    out.push(Part::Zeroes(offset - at));
+                    out.push(DataPart::Zeroes(offset - at));
                 }
                 at = offset + piece.len();
                 if piece.is_lost() {
-                    out.push(Part::Lost { offset });
+                    out.push(DataPart::Lost { offset });
                     continue;
                 }
                 if let Some(packed) = page.packed_of(&piece) {
-                    out.push(Part::Packed { number: self.packed_part(packed, offset, memory), piece });
+                    out.push(DataPart::Packed { number: self.packed_part(packed, offset, memory), piece });
                     continue;
                 }
                 self.blocks += 1;
                 out.push(match memory.find(piece.unit) {
-                    Some((buffer, at)) => Part::Here { buffer, at, piece },
-                    None => Part::Stored { read: self.read_of(piece.unit), piece, offset },
+                    Some((buffer, at)) => DataPart::Here { buffer, at, piece },
+                    None => DataPart::Stored { read: self.read_of(piece.unit), piece, offset },
                 });
             }
         })?;
         if end > at {
-            out.push(Part::Zeroes(end - at));
+            out.push(DataPart::Zeroes(end - at));
         }
         Ok(out)
     }
@@ -424,7 +524,7 @@ impl Resolved {
                 None => Source::Stored(self.read_of(unit)),
             });
             let sources = sources.collect();
-            self.packed.push(PackedPart { packed: packed.clone(), sources, offset });
+            self.packed.push(PackedSource { packed: packed.clone(), sources, offset });
         }
         self.packed.len() - 1
     }
@@ -476,23 +576,23 @@ impl Resolved {
         let mut out = Vec::with_capacity(partials.len());
         for partial in partials {
             out.push(match partial {
-                Partial::Done(answer) => answer,
-                Partial::Data(parts) => {
+                PartialAnswer::Done(answer) => answer,
+                PartialAnswer::Data(parts) => {
                     let mut joined = Joined::default();
                     for part in parts {
                         match part {
-                            Part::Zeroes(len) => joined.zeroes(len),
-                            Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
-                            Part::Packed { number, piece } => match &unpacked[number] {
+                            DataPart::Zeroes(len) => joined.zeroes(len),
+                            DataPart::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
+                            DataPart::Packed { number, piece } => match &unpacked[number] {
                                 Some(data) => joined.unpacked(data, &piece),
                                 None => is_whole = false,
                             },
-                            Part::Lost { offset } => {
+                            DataPart::Lost { offset } => {
                                 is_whole = false;
                                 let object = object.clone();
                                 damaged(Damage { collection, object, offset, device_offset: None });
                             }
-                            Part::Stored { read, piece, offset } => {
+                            DataPart::Stored { read, piece, offset } => {
                                 let buffer = &contents[read];
                                 let at = (piece.unit - reads[read].start) as usize * BLOCK;
                                 if crc32c(&buffer[at..at + BLOCK]) != piece.crc
@@ -523,7 +623,7 @@ impl Resolved {
     }
 }
 
-impl PackedPart {
+impl PackedSource {
     /// All that is compressed here; or where on the device the block is that does not match its checksum, or the first
     /// one when all do and nothing comes out.
     fn unpack(&self, reads: &[Run], contents: &[Bytes]) -> Result<Bytes, u64> {
@@ -550,12 +650,12 @@ impl Resolved {
     /// The damage that a read which failed is.
     fn failure(&self, failed: usize) -> Damage {
         let parts = self.partials.iter().flat_map(|partial| match partial {
-            Partial::Data(parts) => &parts[..],
-            Partial::Done(_) => &[],
+            PartialAnswer::Data(parts) => &parts[..],
+            PartialAnswer::Done(_) => &[],
         });
         let first = parts.filter_map(|part| match part {
-            Part::Stored { read, offset, .. } if *read == failed => Some(*offset),
-            Part::Packed { number, .. } => {
+            DataPart::Stored { read, offset, .. } if *read == failed => Some(*offset),
+            DataPart::Packed { number, .. } => {
                 let part = &self.packed[*number];
                 let uses = |source: &Source| matches!(source, Source::Stored(read) if *read == failed);
                 part.sources.iter().any(uses).then_some(part.offset)
@@ -580,7 +680,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Part of a block that begins `at` in `buffer`.
+    /// DataPart of a block that begins `at` in `buffer`.
     fn piece(&mut self, buffer: &Bytes, at: usize, piece: &Piece) {
         let (start, end) = (at + piece.start as usize, at + piece.end as usize);
         self.has_parts |= end - start != BLOCK;
@@ -594,7 +694,7 @@ impl Joined {
         }
     }
 
-    /// Part of what came out of compressed blocks.
+    /// DataPart of what came out of compressed blocks.
     fn unpacked(&mut self, data: &Bytes, piece: &Piece) {
         // Nobody knows the checksum of such a block.
         self.has_parts = true;

@@ -3,8 +3,10 @@
 use crate::index::{Bad, Get, Holes, Index, Limit, Scan, Ticket};
 use crate::io::Io;
 use crate::object::key::Key;
+use crate::object::layer::{self, Ancestors};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use store::Refusal;
 
 /// Reason that a plan or read cannot go on now. It is dropped, and repeated from the start later, so no partial result
 /// survives a wait.
@@ -16,10 +18,14 @@ pub enum Wait {
     Units(SmallVec<[u64; 4]>),
     /// Too few free blocks; work in progress may free some.
     Space,
+    /// A chain of layers is too long; the cleaner shortens it.
+    Cleaner,
     /// No room in the log; a checkpoint will make room.
     Log,
     /// The index is damaged, or its device failed.
     Bad(Bad),
+    /// It will never fit.
+    Refused(Refusal),
 }
 
 /// Entries and bytes of one index scan.
@@ -40,6 +46,20 @@ impl View<'_> {
             Get::Pending => Err(Wait::Index),
             Get::Bad(bad) => Err(Wait::Bad(bad)),
         }
+    }
+
+    /// A layer and its ancestors, nearest first.
+    pub fn layers(&mut self, number: u64, is_layered: bool) -> Result<Ancestors, Wait> {
+        let mut out = Ancestors::from_slice(&[number]);
+        if is_layered {
+            out.extend(layer::ancestors(number, &mut |key| self.get(key))?);
+        }
+        Ok(out)
+    }
+
+    /// Keeps the blocks of all queries so far until the ticket is ready, after queries that went on behind a pending one.
+    pub fn hold(&mut self) {
+        self.index.hold(self.ticket);
     }
 
     /// Visits up to `max` entries of `from..to`. Returns true if there are more.

@@ -61,7 +61,9 @@ impl Host {
             for completion in done.drain(..) {
                 self.step(match completion {
                     Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-                    Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
+                    Completion::Failed { tag } | Completion::Refused { tag, .. } => {
+                        Input::Failed { tag: Tag(tag) }
+                    }
                     Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
                 });
             }

@@ -74,7 +74,7 @@ impl Compression {
     }
 }
 
-/// Compression totals. Bytes shared by clones count for each of them.
+/// Compression totals. Bytes that clones share count once until a clone is written; shared ranges count for each object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compressed {
     /// Bytes of objects that are stored compressed (`data_compressed_original`).

@@ -2,6 +2,7 @@
 
 use crate::{Answer, Collection, Compressed, Compression, ReadError, ReadRequest, Transaction};
 use std::collections::BTreeMap;
+use thiserror::Error;
 
 /// One shard of a store, owned by one core.
 ///
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 ///   delay them for any time.
 /// - **Moves.** A collection may move to another store shard of the same device, which has its own log. No transaction
 ///   spans the two, so both have a copy for a while; [`Placed`] and [`crate::moving::leftovers`] tell which one counts.
+/// - **Refusals.** A transaction that does not fit is refused whole ([`Completion::Refused`]), and the store goes on. Later
+///   transactions of its collections count on it: they are refused, too, until the `poll` that returns the refusal.
 /// - **Panics.** A transaction that breaks the contract (a missing collection, a rename onto an existing object) panics: to
 ///   go on would diverge from the PG's log.
 pub trait ObjectStore {
@@ -61,14 +64,42 @@ pub enum Completion {
     Committed {
         tag: u64,
     },
-    /// The device failed or is full; the store takes no further transactions.
+    /// The device failed; the store takes no further transactions.
     Failed {
         tag: u64,
+    },
+    /// The transaction changed nothing, and the store goes on. A refusal may come before the completions of earlier
+    /// transactions.
+    Refused {
+        tag: u64,
+        why: Refusal,
     },
     Read {
         tag: u64,
         answers: Result<Vec<Answer>, ReadError>,
     },
+}
+
+impl Completion {
+    pub fn tag(&self) -> u64 {
+        match self {
+            Completion::Committed { tag }
+            | Completion::Failed { tag }
+            | Completion::Refused { tag, .. }
+            | Completion::Read { tag, .. } => *tag,
+        }
+    }
+}
+
+/// Reason of a refused transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It needs more space than is free, and no work of the store will free any.
+    #[error("the store has no space left for the transaction: remove data or add OSDs")]
+    NoSpace,
+    /// Its log record would be larger than half of the log.
+    #[error("the transaction is larger than half of the store's log: make it smaller")]
+    TooLarge,
 }
 
 /// Space, in bytes.

@@ -18,7 +18,7 @@ mod transaction;
 pub mod wire_form;
 
 pub use compression::{Compressed, Compression, CompressionAlgorithm, CompressionMode, hint};
-pub use contract::{Completion, DeviceWork, ObjectStore, Placed, RequestCount, Usage};
+pub use contract::{Completion, DeviceWork, ObjectStore, Placed, Refusal, RequestCount, Usage};
 pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};
 pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};

@@ -14,7 +14,7 @@
 
 use crate::{
     Answer, Change, Collection, Completion, ObjectId, ObjectStore, Placed, Query, ReadError, ReadRequest,
-    Transaction,
+    Refusal, Transaction,
 };
 use bytes::Bytes;
 use codec::Rope;
@@ -52,6 +52,8 @@ pub enum RemovalError {
     Unreadable(#[from] ReadError),
     #[error("the store takes no changes")]
     Failed,
+    #[error("{0}")]
+    Refused(#[from] Refusal),
 }
 
 /// Removes a collection with all its objects, before the store has other users: a start does so with [`leftovers`].
@@ -77,8 +79,10 @@ pub fn remove<S: ObjectStore + ?Sized>(
         let Completion::Read { answers, .. } = complete(store) else { return Err(RemovalError::Failed) };
         let changes = removal.changes(answers?);
         store.submit(0, Transaction { collection, changes });
-        if !matches!(complete(store), Completion::Committed { .. }) {
-            return Err(RemovalError::Failed);
+        match complete(store) {
+            Completion::Committed { .. } => {}
+            Completion::Refused { why, .. } => return Err(why.into()),
+            _ => return Err(RemovalError::Failed),
         }
     }
     Ok(())

@@ -46,8 +46,9 @@ pub enum Query {
     OmapGet {
         keys: Vec<Bytes>,
     },
-    /// Objects of the collection in order from `ReadRequest::object` (included), before `end`, at most `max`.
-    /// The PG meta object is not listed. The object of the request need not exist.
+    /// Objects of the collection in order from `ReadRequest::object` (included), before `end`, at most `max`. A store may
+    /// answer with fewer, at least one, and a `next`, where it would wait for its device; a `max` of `usize::MAX` asks for
+    /// all. The PG meta object is not listed. The object of the request need not exist.
     List {
         end: ObjectId,
         max: usize,

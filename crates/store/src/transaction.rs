@@ -136,6 +136,12 @@ impl Transaction {
     pub fn new(collection: Collection) -> Transaction {
         Transaction { collection, changes: Vec::new() }
     }
+
+    /// Its collection, and the others of splits and merges.
+    pub fn collections(&self) -> impl Iterator<Item = Collection> + '_ {
+        let others = self.changes.iter().filter_map(Change::other_collection);
+        std::iter::once(self.collection).chain(others)
+    }
 }
 
 impl Change {

@@ -38,6 +38,8 @@ pub enum Finding {
     NoCollection { object: ObjectId },
     #[error("{object:?} has the number {number}, which another object or omap has, too")]
     NumberTwice { object: ObjectId, number: u64 },
+    #[error("layer {number}: {what}")]
+    Layer { number: u64, what: &'static str },
     #[error("number {number} has pages or omap keys, and no object")]
     Orphan { number: u64 },
     #[error("{object:?} has {found} bytes stored, and its record says {recorded}")]

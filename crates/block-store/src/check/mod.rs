@@ -6,6 +6,7 @@
 //! compares its checksum.
 
 mod finding;
+mod layers;
 mod walk;
 
 pub use finding::{Depth, Finding, Report};
@@ -23,13 +24,13 @@ use store::ObjectId;
 pub use walk::Walk;
 
 /// Facts about an object's number, for the check of its pages.
-struct Known {
+struct ObjectFacts {
     object: ObjectId,
     data_bytes: u64,
     size: u64,
 }
 
-struct KnownOmap {
+struct OmapFacts {
     object: ObjectId,
     state: OmapState,
     /// Keys and bytes are counted in its record.
@@ -39,9 +40,10 @@ struct KnownOmap {
 struct Checker<'a> {
     walk: &'a mut dyn Walk,
     report: Report,
-    objects: BTreeMap<u64, Known>,
-    omaps: BTreeMap<u64, KnownOmap>,
+    objects: BTreeMap<u64, ObjectFacts>,
+    omaps: BTreeMap<u64, OmapFacts>,
     to_clean: BTreeSet<u64>,
+    layers: layers::Layers,
     /// Blocks with at least one owner.
     owned: Bitmap,
     to_read: Vec<ToRead>,
@@ -73,15 +75,18 @@ pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
         objects: BTreeMap::new(),
         omaps: BTreeMap::new(),
         to_clean: BTreeSet::new(),
+        layers: layers::Layers::default(),
         owned: Bitmap::new(data.len),
         to_read: Vec::new(),
         more_owners: BTreeMap::new(),
         first_block: data.start,
     };
     checker.numbers_to_clean();
+    checker.all_layers();
     checker.all_objects();
     checker.all_pages(depth);
     checker.all_omaps();
+    checker.objects_in_layers();
     checker.owners();
     checker.space();
     checker.totals();
@@ -168,14 +173,20 @@ impl Checker<'_> {
         if let Some(state) = record.omap {
             self.report.omap_bytes += state.bytes;
             let is_counted = record.omap_is_counted();
-            let known = KnownOmap { object: object.clone(), state, is_counted };
-            if self.omaps.insert(state.number, known).is_some() || self.to_clean.contains(&state.number) {
+            let known = OmapFacts { object: object.clone(), state, is_counted };
+            if state.is_layered && self.layers.has(state.number) {
+                self.layers.add_omap(known);
+            } else if self.omaps.insert(state.number, known).is_some()
+                || self.to_clean.contains(&state.number)
+            {
                 self.find(Finding::NumberTwice { object: object.clone(), number: state.number });
             }
         }
-        let known = Known { object: object.clone(), data_bytes: record.data_bytes, size: record.size };
+        let known = ObjectFacts { object: object.clone(), data_bytes: record.data_bytes, size: record.size };
         let number = record.number;
-        if self.objects.insert(number, known).is_some() || self.to_clean.contains(&number) {
+        if record.is_layered && self.layers.has(number) {
+            self.layers.add_object(number, known);
+        } else if self.objects.insert(number, known).is_some() || self.to_clean.contains(&number) {
             self.find(Finding::NumberTwice { object, number });
         }
     }
@@ -195,6 +206,7 @@ impl Checker<'_> {
             if let Some((_, bytes)) = &mut current {
                 *bytes += page.bytes();
             }
+            this.layers.add_page(number, page_number, &page);
             this.page(number, page_number, &page, depth);
         });
         if let Some((open, bytes)) = current {
@@ -221,7 +233,7 @@ impl Checker<'_> {
                 self.find(Finding::DataBytes { object: known.object, recorded: known.data_bytes, found })
             }
             Some(_) => {}
-            None if self.to_clean.contains(&number) => {}
+            None if self.to_clean.contains(&number) || self.layers.has(number) => {}
             None => self.find(Finding::Orphan { number }),
         }
     }
@@ -314,6 +326,11 @@ impl Checker<'_> {
             {
                 this.omap_ends(open);
             }
+            this.layers.add_omap_entry(number, key, value.len() as u64);
+            // Markers of an omap without ancestors hide nothing.
+            if key::omap_kind(key) == Some(key::OmapKind::Marker) {
+                return;
+            }
             if let Some((_, keys, bytes)) = &mut current {
                 let own = key::omap_own(key);
                 *keys += own.is_some() as u64;
@@ -346,7 +363,7 @@ impl Checker<'_> {
                 });
             }
             Some(_) => {}
-            None if self.to_clean.contains(&number) => {}
+            None if self.to_clean.contains(&number) || self.layers.has(number) => {}
             None => self.find(Finding::Orphan { number }),
         }
     }

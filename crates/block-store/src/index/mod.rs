@@ -321,7 +321,8 @@ impl Index {
         }
         self.reads.begin(ticket);
         let mut found = None;
-        for run in self.levels.runs() {
+        let mut runs = self.levels.runs();
+        while let Some(run) = runs.next() {
             let Some(table) = levels::covering(run, key) else { continue };
             match self.reads.look_up(table, key, hash, ticket, io) {
                 Ok(Found::Nothing) => {}
@@ -331,6 +332,13 @@ impl Index {
                 }
                 Ok(Found::Deleted) => break,
                 Err(Unavailable::Pending) => {
+                    // One wait for the guides of all levels, instead of one for each. If this table's guide is known, its
+                    // filter says that the key is most likely here.
+                    if !self.reads.has_guide(table, key) {
+                        for table in runs.filter_map(|run| levels::covering(run, key)) {
+                            self.reads.look_ahead(table, key, ticket, io);
+                        }
+                    }
                     self.reads.hold_touched(ticket);
                     return Get::Pending;
                 }
@@ -339,6 +347,12 @@ impl Index {
         }
         self.recent.keep(key, hash, found.clone());
         found.map_or(Get::Absent, Get::Found)
+    }
+
+    /// The ticket's queries of this turn are made, and some are pending: the blocks that they used stay until the queries are
+    /// repeated. A caller that goes on behind a pending query calls this in the end.
+    pub fn hold(&mut self, ticket: Ticket) {
+        self.reads.hold_touched_of(ticket);
     }
 
     /// Visits the entries with `from <= key < to`, in order, each with its newest value.

@@ -37,6 +37,8 @@ const TOUCHED_TWICE: usize = 1024;
 pub struct Reads {
     cache: Cache,
     loads: BTreeMap<u64, Load>,
+    /// Token of the load of each node that is being read.
+    loading: BTreeMap<Name, u64>,
     waits: BTreeMap<Ticket, Wait>,
     ready: Vec<Ticket>,
     /// Pinned blocks of the tickets in `ready`.
@@ -99,6 +101,7 @@ impl Reads {
         Reads {
             cache: Cache::new(cache_bytes, BUDGET_MIN),
             loads: BTreeMap::new(),
+            loading: BTreeMap::new(),
             waits: BTreeMap::new(),
             ready: Vec::new(),
             pins_next: Vec::new(),
@@ -140,6 +143,13 @@ impl Reads {
         self.touched_max = TOUCHED_TWICE.max(2 * self.touched.len());
     }
 
+    /// Like [`Reads::hold_touched`], if the ticket waits: after several queries of which some are pending.
+    pub fn hold_touched_of(&mut self, ticket: Ticket) {
+        if self.asker == Some(ticket) {
+            self.hold_touched(ticket);
+        }
+    }
+
     /// A query ends with `Pending`: the blocks that it and the preceding queries of the ticket used stay until they are
     /// repeated. So each repetition gets further, however small the cache is.
     pub fn hold_touched(&mut self, ticket: Ticket) {
@@ -179,6 +189,27 @@ impl Reads {
             (i, true) => block.value_shared(i).map_or(Found::Deleted, Found::Value),
             (_, false) => Found::Nothing,
         })
+    }
+
+    /// True if the guide that covers a key is in memory.
+    #[cold]
+    pub fn has_guide(&mut self, table: &Table, key: &[u8]) -> bool {
+        let segment = table.root_node.get().and_then(|root| Segment::of_root(root, root.covering(key)?).ok());
+        segment.is_some_and(|segment| {
+            self.cache.find(Name { table: table.number, unit: segment.guide().unit }).is_some()
+        })
+    }
+
+    /// Starts the read of the root or the guide of a look-up that follows if newer tables lack the key. Its block of entries is
+    /// not read: the filter in the guide may exclude the key.
+    #[cold]
+    pub fn look_ahead(&mut self, table: &Arc<Table>, key: &[u8], ticket: Ticket, io: &mut Io) {
+        let Ok(root) = self.root(table, ticket, io) else { return };
+        let Some(i) = root.covering(key) else { return };
+        if let Ok(segment) = Segment::of_root(root, i) {
+            // An unreadable guide is met by the look-up itself.
+            let _ = self.node(table, segment.guide(), Kind::Guide, ticket, io);
+        }
     }
 
     pub fn root<'a>(
@@ -239,6 +270,9 @@ impl Reads {
     /// A completion of a token of [`token::LOAD`].
     pub fn on_done(&mut self, token: u64, result: Result<Bytes, DeviceError>, io: &mut Io) {
         let mut load = self.loads.remove(&token).expect("a read that was started");
+        for name in load.names() {
+            self.loading.remove(&name);
+        }
         if result.is_err() && load.nodes.len() > 1 {
             return self.read_one_by_one(load, io);
         }
@@ -337,7 +371,7 @@ impl Reads {
         if !is_sound(table, at, io) {
             return Unavailable::Bad(Bad::Corrupt);
         }
-        match self.loads.values_mut().find(|load| load.is_for(name)) {
+        match self.loading.get(&name).and_then(|token| self.loads.get_mut(token)) {
             Some(load) if load.tickets.contains(&(ticket, name)) => return Unavailable::Pending,
             Some(load) => load.tickets.push((ticket, name)),
             None => {
@@ -377,17 +411,18 @@ impl Reads {
         let token = self.next_token << token::SHIFT | token::LOAD;
         self.next_token += 1;
         io.read(Owner::Index, token, load.nodes[0].offset(), load.nodes.iter().map(At::len).sum());
+        self.loading.extend(load.names().map(|name| (name, token)));
         self.loads.insert(token, load);
     }
 
     fn is_known(&mut self, name: Name) -> bool {
-        self.cache.find(name).is_some() || self.loads.values().any(|load| load.is_for(name))
+        self.cache.find(name).is_some() || self.loading.contains_key(&name)
     }
 }
 
 impl Load {
-    fn is_for(&self, name: Name) -> bool {
-        self.table.number == name.table && self.nodes.iter().any(|at| at.unit == name.unit)
+    fn names(&self) -> impl Iterator<Item = Name> + '_ {
+        self.nodes.iter().map(|at| Name { table: self.table.number, unit: at.unit })
     }
 }
 

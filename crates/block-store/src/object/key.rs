@@ -8,9 +8,12 @@
 //! | `30` | number, page | [`super::page::Page`] |
 //! | `40` | number, `00` | header of an omap |
 //! | `40` | number, `01`, key | value of an omap key |
+//! | `40` | number, `02`, key | empty: this layer hides the key of its ancestors |
 //! | `50` | block / 64 | [`super::refcount::Refcounts`] |
 //! | `60` | zone | one bit per block: it holds data |
+//! | `68` | number | [`super::layer::Layer`] |
 //! | `70` | number | empty, or the pool: pages and omap keys of this number are to be cleaned away |
+//! | `71` | number | empty, or the pool: entries of this layer, or of its parent, are to be given on |
 //! | `80` | pool | [`super::packed::encode_pool`] |
 //!
 //! Numbers are big-endian. A name ends with `00 00`, and a zero within it is `00 ff`.
@@ -28,11 +31,14 @@ const PAGE: u8 = 0x30;
 const OMAP: u8 = 0x40;
 const REFCOUNT: u8 = 0x50;
 const ZONE: u8 = 0x60;
+const LAYER: u8 = 0x68;
 const CLEANING: u8 = 0x70;
+const LAYER_CLEANING: u8 = 0x71;
 const POOL: u8 = 0x80;
 
 const OMAP_HEADER: u8 = 0;
 const OMAP_ENTRY: u8 = 1;
+const OMAP_MARKER: u8 = 2;
 /// Bytes before the omap key: first byte, number, kind.
 const OMAP_PREFIX_LEN: usize = 10;
 
@@ -67,6 +73,24 @@ pub fn all_refcounts() -> (Key, Key) {
 
 pub fn all_zones() -> (Key, Key) {
     whole_space(ZONE)
+}
+
+pub fn all_layers() -> (Key, Key) {
+    whole_space(LAYER)
+}
+
+pub fn all_layer_cleanings() -> (Key, Key) {
+    whole_space(LAYER_CLEANING)
+}
+
+/// Keys of [`cleaning`] and [`layer_cleaning`].
+pub fn all_cleanups() -> (Key, Key) {
+    (vec![CLEANING], vec![LAYER_CLEANING + 1])
+}
+
+/// True for a key of [`layer_cleaning`].
+pub fn is_layer_cleaning(key: &[u8]) -> bool {
+    key.first() == Some(&LAYER_CLEANING)
 }
 
 pub fn all_cleanings() -> (Key, Key) {
@@ -262,6 +286,46 @@ pub fn omap(number: u64, key: &[u8]) -> Key {
     out
 }
 
+/// The first key behind the entries of an omap below `to`; behind all of them if it is `None`.
+pub fn omap_to(number: u64, to: Option<&[u8]>) -> Key {
+    to.map_or_else(|| omap_marker(number, &[]), |to| omap(number, to))
+}
+
+/// Hides a key of the ancestors of an omap's layer.
+pub fn omap_marker(number: u64, key: &[u8]) -> Key {
+    let mut out = numbered(OMAP, number, 1 + key.len());
+    out.push(OMAP_MARKER);
+    out.extend_from_slice(key);
+    out
+}
+
+/// The first key behind the markers below `to`; behind all of them if it is `None`.
+pub fn omap_markers_to(number: u64, to: Option<&[u8]>) -> Key {
+    to.map_or_else(|| omap_end(number), |to| omap_marker(number, to))
+}
+
+/// The omap key in a key of [`omap`] or [`omap_marker`].
+pub fn omap_name(key: &[u8]) -> &[u8] {
+    key.get(OMAP_PREFIX_LEN..).unwrap_or_default()
+}
+
+/// Kind of an omap's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OmapKind {
+    Header,
+    Entry,
+    Marker,
+}
+
+pub fn omap_kind(key: &[u8]) -> Option<OmapKind> {
+    match *key.get(OMAP_PREFIX_LEN - 1)? {
+        OMAP_HEADER => Some(OmapKind::Header),
+        OMAP_ENTRY => Some(OmapKind::Entry),
+        OMAP_MARKER => Some(OmapKind::Marker),
+        _ => None,
+    }
+}
+
 /// The first key behind an omap.
 pub fn omap_end(number: u64) -> Key {
     numbered(OMAP, number + 1, 0)
@@ -304,6 +368,14 @@ pub fn parse_zone(key: &[u8]) -> Result<u32, DecodeError> {
     Ok(out)
 }
 
+pub fn layer(number: u64) -> Key {
+    numbered(LAYER, number, 0)
+}
+
+pub fn layer_cleaning(number: u64) -> Key {
+    numbered(LAYER_CLEANING, number, 0)
+}
+
 pub fn cleaning(number: u64) -> Key {
     numbered(CLEANING, number, 0)
 }
@@ -317,7 +389,7 @@ pub fn parse_pool(key: &[u8]) -> Result<i64, DecodeError> {
     Ok((parse_number(key)? ^ 1 << 63) as i64)
 }
 
-/// Decodes a key of [`cleaning`] or [`refcounts`].
+/// Decodes a key of [`layer`], [`layer_cleaning`], [`cleaning`] or [`refcounts`].
 pub fn parse_number(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;

@@ -2,6 +2,7 @@
 
 pub mod collection;
 pub mod key;
+pub mod layer;
 pub mod packed;
 pub mod page;
 pub mod record;

@@ -119,6 +119,18 @@ impl Page {
         self.pieces.is_empty()
     }
 
+    /// Marks all blocks as shared. True if some were not.
+    pub fn share(&mut self) -> bool {
+        let mut changed = false;
+        for piece in self.pieces.iter_mut().filter(|piece| !piece.is_lost() && piece.within.is_none()) {
+            changed |= !std::mem::replace(&mut piece.shared, true);
+        }
+        for packed in &mut self.packed {
+            changed |= !std::mem::replace(&mut packed.shared, true);
+        }
+        changed
+    }
+
     pub fn bytes(&self) -> u64 {
         self.pieces.iter().map(Piece::len).sum()
     }

@@ -5,25 +5,26 @@
 //! they are, unreadable, and the new bytes lie beside them. Zeroing and truncating read nothing.
 
 use super::Plan;
-use super::compressing::{Layout, Part};
-use super::objects::{OpenObject, OpenPage};
+use super::compressing::{BlockGroup, Layout};
+use super::objects::{Inherited, OpenObject, OpenPage};
 use crate::index::Bad;
-use crate::object::key;
 use crate::object::packed::Packed;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
+use crate::object::{key, layer};
 use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use ::bytes::Bytes;
 use codec::{DecodeError, Rope};
 use device::BLOCK;
 use smallvec::SmallVec;
+use store::Compressed;
 
 /// So many pages are looked up one by one; of a longer range those that exist are listed.
 const PAGES_GOT: u64 = 3;
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-fn range_end(offset: u64, len: u64) -> u64 {
+pub(super) fn range_end(offset: u64, len: u64) -> u64 {
     offset.checked_add(len).expect("a range ends within 64 bits: the caller checks what clients ask for")
 }
 
@@ -39,7 +40,7 @@ pub(super) fn parse_page(value: &[u8]) -> Result<Page, Wait> {
 
 /// What goes into the first or last block of a write beside what is written.
 #[derive(Default)]
-struct Edge {
+pub(super) struct Edge {
     bytes: Bytes,
     /// How many of these, at the outer end, are not part of the object.
     blank: usize,
@@ -53,8 +54,19 @@ impl OpenObject {
     fn add_page(&mut self, number: u64, page: Page) {
         if let Err(at) = self.page_at(number) {
             let before = page.compressed();
-            self.pages.insert(at, OpenPage { number, page, changed: false, before });
+            self.pages.insert(at, OpenPage { number, page, changed: false, before, inherited: None });
         }
+    }
+
+    /// A page of an ancestor, if no newer layer has one.
+    fn inherit_page(&mut self, number: u64, mut page: Page, layer: u64) {
+        let Err(at) = self.page_at(number) else { return };
+        let plain = page.pieces.iter().filter(|piece| !piece.is_lost() && piece.within.is_none());
+        let units = plain.map(|piece| piece.unit).chain(page.packed.iter().map(Packed::name)).collect();
+        page.share();
+        let inherited = Some(Inherited { layer, units });
+        let before = Compressed::default();
+        self.pages.insert(at, OpenPage { number, page, changed: false, before, inherited });
     }
 
     /// The page, which was loaded.
@@ -67,7 +79,7 @@ impl OpenObject {
 impl Plan<'_> {
     /// Look at the pages that hold bytes of `from..to`: afterwards those that exist are in the object, and when
     /// `complete` those that do not, too.
-    fn load_pages(
+    pub(super) fn load_pages(
         &mut self,
         object: &mut OpenObject,
         from: u64,
@@ -77,32 +89,47 @@ impl Plan<'_> {
         if from >= to {
             return Ok(());
         }
+        self.own_or_lose_pages(object)?;
         let (first, last) = (from / PAGE_BYTES, (to - 1) / PAGE_BYTES);
         let number = object.record.number;
         if object.is_new {
             // It has none but those of this transaction, which are all here.
         } else if last - first < PAGES_GOT {
-            for page in first..=last {
-                if object.page_at(page).is_err() {
-                    self.load_page(object, page)?;
-                }
-            }
+            self.load_each_page(object, first, last)?;
         } else {
             let (from, to) = key::pages(number, first, last.checked_add(1));
             match self.pages_in(&from, &to) {
-                Ok(pages) => pages.into_iter().for_each(|(number, page)| object.add_page(number, page)),
+                Ok(pages) => {
+                    pages.into_iter().for_each(|(number, page)| object.add_page(number, page));
+                    self.inherit_pages(object, first, last)?;
+                }
                 Err(wait) if is_rot(&wait) => {
-                    for page in first..=last.min(object.record.size / PAGE_BYTES) {
-                        if object.page_at(page).is_err() {
-                            self.load_page(object, page)?;
-                        }
-                    }
+                    self.load_each_page(object, first, last.min(object.record.size / PAGE_BYTES))?;
                 }
                 Err(wait) => return Err(wait),
             }
         }
         if complete {
             (first..=last).for_each(|page| object.add_page(page, Page::default()));
+        }
+        Ok(())
+    }
+
+    /// Pages of the ancestors that newer layers lack.
+    fn inherit_pages(&mut self, object: &mut OpenObject, first: u64, last: u64) -> Result<(), Wait> {
+        for layer in object.page_ancestors.clone() {
+            let (from, to) = key::pages(layer, first, last.checked_add(1));
+            match self.pages_in(&from, &to) {
+                Ok(pages) => {
+                    for (number, page) in pages {
+                        object.inherit_page(number, page, layer);
+                    }
+                }
+                Err(wait) if is_rot(&wait) => {
+                    return self.load_each_page(object, first, last.min(object.record.size / PAGE_BYTES));
+                }
+                Err(wait) => return Err(wait),
+            }
         }
         Ok(())
     }
@@ -117,12 +144,77 @@ impl Plan<'_> {
         Ok(out)
     }
 
+    /// Loads pages one by one; those that are not in memory are read together.
+    fn load_each_page(&mut self, object: &mut OpenObject, first: u64, last: u64) -> Result<(), Wait> {
+        let mut all = Ok(());
+        for page in first..=last {
+            if object.page_at(page).is_err() {
+                match self.load_page(object, page) {
+                    Err(Wait::Index) => all = Err(Wait::Index),
+                    loaded => loaded?,
+                }
+            }
+        }
+        all
+    }
+
     fn load_page(&mut self, object: &mut OpenObject, number: u64) -> Result<(), Wait> {
-        let key = key::page(object.record.number, number);
-        match self.get(&key).and_then(|value| value.map(|v| parse_page(&v)).transpose()) {
-            Ok(page) => object.add_page(number, page.unwrap_or_default()),
+        match self.find_page(object.record.number, &object.page_ancestors.clone(), number) {
+            Ok(Some((layer, page))) if layer != object.record.number => {
+                object.inherit_page(number, page, layer);
+            }
+            Ok(page) => object.add_page(number, page.map(|(_, page)| page).unwrap_or_default()),
             Err(wait) if is_rot(&wait) => self.lose_page(object, number),
             Err(wait) => return Err(wait),
+        }
+        Ok(())
+    }
+
+    /// A page, and the layer that has it.
+    pub(super) fn find_page(
+        &mut self,
+        own: u64,
+        ancestors: &[u64],
+        number: u64,
+    ) -> Result<Option<(u64, Page)>, Wait> {
+        let found = layer::find_page(own, ancestors, number, &mut |key| self.get(key))?;
+        found.map(|(layer, value)| Ok((layer, parse_page(&value)?))).transpose()
+    }
+
+    /// A changed page of an ancestor becomes the object's own: an owner of the blocks that it still points to.
+    pub(super) fn adopt_page(&mut self, open: &mut OpenPage) -> Result<(), Wait> {
+        let Some(inherited) = open.inherited.take() else { return Ok(()) };
+        let is_inherited = |unit| inherited.units.contains(&unit);
+        let mut units: SmallVec<[u64; 16]> = SmallVec::new();
+        for (i, piece) in open.page.pieces.iter().enumerate() {
+            let again = open.page.pieces[..i].iter().any(|p| (p.block, p.unit) == (piece.block, piece.unit));
+            if !piece.is_lost() && piece.within.is_none() && !again && is_inherited(piece.unit) {
+                units.push(piece.unit);
+            }
+        }
+        for packed in open.page.packed.iter().filter(|packed| is_inherited(packed.name())) {
+            units.extend(packed.units.iter().map(|(unit, _)| *unit));
+        }
+        if units.is_empty() {
+            return Ok(());
+        }
+        let key = key::page(inherited.layer, open.number);
+        let mut page = parse_page(&self.get(&key)?.ok_or(Wait::Bad(Bad::Corrupt))?)?;
+        if page.share() {
+            self.put(key, page.encode());
+        }
+        self.add_owners(units)
+    }
+
+    /// All pages of a range become the object's own.
+    pub(super) fn adopt_pages(&mut self, object: &mut OpenObject, from: u64, to: u64) -> Result<(), Wait> {
+        self.load_pages(object, from, to, false)?;
+        for open in object.pages.iter_mut().filter(|open| open.inherited.is_some()) {
+            let base = open.number * PAGE_BYTES;
+            if base < to && from < base.saturating_add(PAGE_BYTES) {
+                open.changed = true;
+                self.adopt_page(open)?;
+            }
         }
         Ok(())
     }
@@ -150,14 +242,17 @@ impl Plan<'_> {
             if start >= end {
                 continue;
             }
+            // The blocks of a page of an ancestor are not the object's to release.
+            let inherited = open.inherited.as_ref();
+            let is_inherited = |unit: u64| inherited.is_some_and(|from| from.units.contains(&unit));
             let gone = open.page.punch(start - base, end - base, |piece, held, gone| {
                 open.changed = true;
                 bytes += held;
-                if gone {
+                if gone && !is_inherited(piece.unit) {
                     let_go.push((piece.unit, piece.shared));
                 }
             });
-            packed.extend(gone);
+            packed.extend(gone.into_iter().filter(|packed| !is_inherited(packed.name())));
         }
         object.record_mut().data_bytes -= bytes;
         self.effect.totals.data_bytes -= bytes;
@@ -243,11 +338,11 @@ impl Plan<'_> {
 
         self.punch(object, held_from, held_to)?;
         let mut units = runs.iter().flat_map(|run| run.blocks()).zip(crcs);
-        let all = [Part::Plain { blocks: u64::MAX }];
+        let all = [BlockGroup::Plain { blocks: u64::MAX }];
         let mut at = first_block;
         for part in if parts.is_empty() { &all } else { &parts[..] } {
             match (part, &compression) {
-                (Part::Packed { blocks, units: count, len }, Some((how, _))) => {
+                (BlockGroup::Packed { blocks, units: count, len }, Some((how, _))) => {
                     let packed = Packed {
                         blocks: *blocks as u8,
                         algorithm: how.algorithm,
@@ -265,7 +360,7 @@ impl Plan<'_> {
                     open.changed = true;
                     at += blocks * BLOCK_BYTES;
                 }
-                (Part::Plain { blocks }, _) => {
+                (BlockGroup::Plain { blocks }, _) => {
                     for (unit, crc) in units.by_ref().take(*blocks as usize) {
                         let piece = Piece {
                             block: (at % PAGE_BYTES / BLOCK_BYTES) as u8,
@@ -282,7 +377,7 @@ impl Plan<'_> {
                         at += BLOCK_BYTES;
                     }
                 }
-                (Part::Packed { .. }, None) => unreachable!("nothing is packed unasked"),
+                (BlockGroup::Packed { .. }, None) => unreachable!("nothing is packed unasked"),
             }
         }
         let record = object.record_mut();
@@ -362,7 +457,7 @@ impl Plan<'_> {
 
     /// What a block's `len` bytes before (or behind) a write of `offset..end` hold: the contents to be written with it.
     /// Empty behind, and blank before, where nothing is stored or what is stored cannot be read.
-    fn edge(
+    pub(super) fn edge(
         &mut self,
         object: &mut OpenObject,
         block_at: u64,

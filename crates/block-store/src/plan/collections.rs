@@ -10,7 +10,7 @@ use crate::view::Wait;
 use store::Collection;
 
 impl Plan<'_> {
-    fn find_collection(&self, id: Collection) -> Option<&CollectionRecord> {
+    pub(super) fn find_collection(&self, id: Collection) -> Option<&CollectionRecord> {
         match self.effect.collections.iter().find(|(changed, _)| *changed == id) {
             Some((_, record)) => record.as_ref(),
             None => self.known.collections.get(&id),

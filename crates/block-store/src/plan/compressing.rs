@@ -26,11 +26,11 @@ pub(super) struct Layout {
     pub data: Rope,
     pub crcs: SmallVec<[u32; 8]>,
     /// In order, where anything is compressed; otherwise none.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BlockGroup>,
 }
 
 /// Some of the blocks of an object.
-pub(super) enum Part {
+pub(super) enum BlockGroup {
     Plain {
         blocks: u64,
     },
@@ -82,14 +82,14 @@ impl Layout {
                     out.data.append(data.slice(place, len).expect("within the data"));
                     let blocks = len.div_ceil(BLOCK) as u64;
                     match out.parts.last_mut() {
-                        Some(Part::Plain { blocks: before }) => *before += blocks,
-                        _ => out.parts.push(Part::Plain { blocks }),
+                        Some(BlockGroup::Plain { blocks: before }) => *before += blocks,
+                        _ => out.parts.push(BlockGroup::Plain { blocks }),
                     }
                     at = stop;
                 }
             }
         }
-        if out.parts.iter().all(|part| matches!(part, Part::Plain { .. })) {
+        if out.parts.iter().all(|part| matches!(part, BlockGroup::Plain { .. })) {
             return Layout::plain(data);
         }
         let Layout { data, crcs, .. } = &mut out;
@@ -102,7 +102,7 @@ impl Layout {
         packed.resize(len.next_multiple_of(BLOCK), 0);
         let units = (packed.len() / BLOCK) as u64;
         self.data.push(packed.into());
-        self.parts.push(Part::Packed { blocks, units, len: len as u32 });
+        self.parts.push(BlockGroup::Packed { blocks, units, len: len as u32 });
     }
 }
 

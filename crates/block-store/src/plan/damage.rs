@@ -9,7 +9,9 @@
 //! | a page of an object that is written, zeroed or cut | its bytes are lost, but for those written now |
 //! | a page, or a block, of which a range is copied | the copy's bytes are lost as well |
 //! | an object's record | the object is lost: every read fails until it is removed |
-//! | an omap that is cloned | the clone is lost |
+//! | the record of a layer that is cloned | the clone is lost |
+//! | the record of a layer whose object is written | the object is lost |
+//! | the record of a layer whose object is removed | its pages and keys stay; fsck reports them |
 //! | pages or keys of an object that is removed | what can be read is cleaned away later, the rest is never found again |
 //! | a count of owners | their blocks are never let go of |
 //! | keys of an omap that are set or removed | they are; counts of keys and bytes are too high |

@@ -7,17 +7,20 @@
 //!
 //! Consecutive changes of one object look it up, and write its record, once.
 
+mod ahead;
 mod bytes;
 mod cleaning;
 mod collections;
 mod compressing;
 mod damage;
+mod layers;
 mod objects;
 mod omap;
 mod sharing;
 
 #[cfg(test)]
 pub use cleaning::CLEANING_STEPS_MAX;
+pub use cleaning::Cleanup;
 
 use crate::format::Totals;
 use crate::object::collection::CollectionRecord;
@@ -44,9 +47,9 @@ pub type Collections = BTreeMap<Collection, CollectionRecord>;
 /// What compression has come to, by pool; in memory, and in the index where it is not nothing.
 pub type Pools = BTreeMap<i64, Compressed>;
 
-/// What is known without asking the index.
+/// State of the shard that a plan reads without the index.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct ShardState<'a> {
     pub collections: &'a Collections,
     pub pools: &'a Pools,
     /// By pool.
@@ -54,6 +57,8 @@ pub struct Known<'a> {
     /// A range that takes away more keys than this is one entry of the log.
     pub range_keys_min: usize,
     pub totals: Totals,
+    /// The cleaner has numbers left.
+    pub cleaner_works: bool,
 }
 
 pub struct Plan<'a> {
@@ -61,7 +66,7 @@ pub struct Plan<'a> {
     space: &'a mut Space,
     memory: InMemory<'a>,
     fetched: &'a Fetched,
-    known: Known<'a>,
+    known: ShardState<'a>,
     effect: Effect,
     /// The object that the changes before this one were about; its record and pages are not in `effect` yet.
     open: Option<OpenObject>,
@@ -83,8 +88,8 @@ pub struct Effect {
     pub collections: SmallVec<[(Collection, Option<CollectionRecord>); 1]>,
     /// Pools whose figures change.
     pub pools: SmallVec<[(i64, Compressed); 1]>,
-    /// Numbers whose pages and omap keys are to be cleaned away.
-    pub to_clean: SmallVec<[u64; 1]>,
+    /// New work for the cleaner.
+    pub to_clean: SmallVec<[Cleanup; 1]>,
 }
 
 impl Effect {
@@ -101,7 +106,7 @@ impl<'a> Plan<'a> {
         space: &'a mut Space,
         memory: InMemory<'a>,
         fetched: &'a Fetched,
-        known: Known<'a>,
+        known: ShardState<'a>,
     ) -> Plan<'a> {
         let effect = Effect { totals: known.totals, ..Effect::default() };
         Plan { view, space, memory, fetched, known, effect, open: None, missing: SmallVec::new() }
@@ -113,6 +118,10 @@ impl<'a> Plan<'a> {
     /// Where the caller broke the contract of [`store::Change`].
     pub fn transaction(mut self, transaction: &Transaction) -> Result<Effect, Wait> {
         let worked = transaction.changes.iter().try_for_each(|c| self.change(transaction.collection, c));
+        let worked = match worked.and_then(|()| self.close()) {
+            Err(wait @ (Wait::Index | Wait::Units(_))) => Err(self.look_ahead(transaction, wait)),
+            worked => worked,
+        };
         self.finish(worked)
     }
 

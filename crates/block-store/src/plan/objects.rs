@@ -1,19 +1,21 @@
 //! Objects as wholes: found, created, removed, renamed, cloned.
 
-use super::Plan;
+use super::{Cleanup, Plan};
 use crate::index::Bad;
 use crate::object::key::{self, Key};
+use crate::object::layer::Ancestors;
 use crate::object::page::{PAGE_BYTES, Page};
 use crate::object::record::{ObjectRecord, OmapState};
 use crate::plan::damage::is_rot;
 use crate::view::Wait;
 use codec::DecodeError;
+use smallvec::SmallVec;
 use store::{Collection, Compressed, ObjectId};
 
 /// An object of more pages is not walked when it is removed: its pages are cleaned away later.
-const PAGES_REMOVED_AT_ONCE: u64 = 80;
+pub(super) const PAGES_REMOVED_AT_ONCE: u64 = 80;
 /// The same for keys of an omap.
-const KEYS_REMOVED_AT_ONCE: u64 = 80;
+pub(super) const KEYS_REMOVED_AT_ONCE: u64 = 80;
 
 /// An object that is being changed.
 pub(super) struct OpenObject {
@@ -30,6 +32,11 @@ pub(super) struct OpenObject {
     pub(super) omap_is_new: bool,
     /// Those that were looked at, by number; a page without pieces may not be in the index.
     pub(super) pages: Vec<OpenPage>,
+    /// Its layers were looked at: it may write to its own, and reads these ancestors.
+    pub(super) owns_pages: bool,
+    pub(super) page_ancestors: Ancestors,
+    pub(super) owns_omap: bool,
+    pub(super) omap_ancestors: Ancestors,
 }
 
 pub(super) struct OpenPage {
@@ -38,9 +45,43 @@ pub(super) struct OpenPage {
     pub(super) changed: bool,
     /// What compression had come to in it when it was loaded.
     pub(super) before: Compressed,
+    /// It is the page of an ancestor.
+    pub(super) inherited: Option<Inherited>,
+}
+
+/// A page of an ancestor's layer. Its blocks are the ancestor's alone until the page is put into the object's layer: then
+/// those that it still points to get one owner more.
+pub(super) struct Inherited {
+    pub(super) layer: u64,
+    /// Its blocks; of compressed ones the name.
+    pub(super) units: SmallVec<[u64; 16]>,
 }
 
 impl OpenObject {
+    pub(super) fn new(
+        collection: Collection,
+        id: &ObjectId,
+        key: Key,
+        record: ObjectRecord,
+        is_new: bool,
+    ) -> OpenObject {
+        OpenObject {
+            collection,
+            id: id.clone(),
+            key,
+            record_changed: is_new || record.is_lost,
+            size_before: record.size,
+            record,
+            is_new,
+            omap_is_new: false,
+            pages: Vec::new(),
+            owns_pages: false,
+            page_ancestors: Ancestors::new(),
+            owns_omap: false,
+            omap_ancestors: Ancestors::new(),
+        }
+    }
+
     pub(super) fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -69,7 +110,7 @@ impl Plan<'_> {
         key::object(self.collection(collection).area_of(id.object.reversed_hash()), id)
     }
 
-    fn record_at(&mut self, key: &Key, id: &ObjectId) -> Result<Option<ObjectRecord>, Wait> {
+    pub(super) fn record_at(&mut self, key: &Key, id: &ObjectId) -> Result<Option<ObjectRecord>, Wait> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         let record = parse_record(&value)?;
         if let Some(own) = &record.own_key
@@ -125,17 +166,7 @@ impl Plan<'_> {
             Some(record) => record,
             None => self.new_object(collection, id, &key)?,
         };
-        Ok(Some(OpenObject {
-            collection,
-            id: id.clone(),
-            key,
-            record_changed: is_new || record.is_lost,
-            size_before: record.size,
-            record,
-            is_new,
-            omap_is_new: false,
-            pages: Vec::new(),
-        }))
+        Ok(Some(OpenObject::new(collection, id, key, record, is_new)))
     }
 
     fn new_object(&mut self, collection: Collection, id: &ObjectId, key: &Key) -> Result<ObjectRecord, Wait> {
@@ -163,10 +194,12 @@ impl Plan<'_> {
     /// Put the open object's record and pages among the changes.
     pub(super) fn close(&mut self) -> Result<(), Wait> {
         let Some(object) = self.open.take() else { return Ok(()) };
-        for open in object.pages.into_iter().filter(|p| p.changed) {
+        for mut open in object.pages.into_iter().filter(|p| p.changed) {
+            self.adopt_page(&mut open)?;
             let key = key::page(object.record.number, open.number);
             self.count_packed(object.id.object.pool, open.before, open.page.compressed());
-            match open.page.is_empty() {
+            // A page without pieces hides those of ancestors.
+            match open.page.is_empty() && object.page_ancestors.is_empty() {
                 true => self.delete(key),
                 false => self.put(key, open.page.encode()),
             }
@@ -193,7 +226,12 @@ impl Plan<'_> {
         let objects = &mut self.effect.totals.objects;
         *objects = objects.saturating_sub(1);
         self.effect.totals.data_bytes -= record.data_bytes;
-        if record.size.div_ceil(PAGE_BYTES) > PAGES_REMOVED_AT_ONCE {
+        if record.is_layered {
+            // Its pages may be others' to read. It may have more of them than bytes: they hide those of ancestors.
+            if self.leave_layer(record.number, Some(pool))? {
+                self.clean_later(record.number, Some(pool));
+            }
+        } else if record.size.div_ceil(PAGE_BYTES) > PAGES_REMOVED_AT_ONCE {
             self.clean_later(record.number, Some(pool));
         } else if record.data_bytes > 0 {
             let (from, to) = key::pages(record.number, 0, None);
@@ -217,7 +255,11 @@ impl Plan<'_> {
     /// Let go of an omap's keys and header.
     pub(super) fn release_omap(&mut self, omap: &OmapState, is_counted: bool) -> Result<(), Wait> {
         self.effect.totals.omap_bytes -= omap.bytes;
-        if !is_counted || omap.keys > KEYS_REMOVED_AT_ONCE {
+        if omap.is_layered && !self.leave_layer(omap.number, None)? {
+            return Ok(());
+        }
+        // Of a layer it is not known how many entries it has itself.
+        if omap.is_layered || !is_counted || omap.keys > KEYS_REMOVED_AT_ONCE {
             self.clean_later(omap.number, None);
             return Ok(());
         }
@@ -234,7 +276,7 @@ impl Plan<'_> {
     pub(super) fn clean_later(&mut self, number: u64, pool: Option<i64>) {
         let pool = pool.map_or(Vec::new(), |pool| pool.to_le_bytes().to_vec());
         self.put(key::cleaning(number), pool);
-        self.effect.to_clean.push(number);
+        self.effect.to_clean.push(Cleanup::Entries(number));
     }
 
     pub(super) fn rename(
@@ -266,6 +308,13 @@ impl Plan<'_> {
         Ok(())
     }
 
+    /// A copy of what cannot be read is lost.
+    fn lose_copy(&mut self, record: &mut ObjectRecord) {
+        self.effect.totals.data_bytes -= record.data_bytes;
+        (record.number, record.is_layered, record.is_lost) = (self.new_number(), false, true);
+        record.data_bytes = 0;
+    }
+
     pub(super) fn clone_object(
         &mut self,
         collection: Collection,
@@ -284,39 +333,57 @@ impl Plan<'_> {
             self.delete(key);
         }
         let to_key = self.key_of(collection, to);
-        let mut record = ObjectRecord { number: self.new_number(), ..source.clone() };
+        let mut record = source.clone();
         record.own_key = self.own_key(collection, to, &to_key)?;
         self.effect.totals.objects += 1;
         self.effect.totals.data_bytes += record.data_bytes;
-        let lost = self.share_pages(&source, record.number, to.object.pool)?;
-        record.data_bytes += lost;
-        self.effect.totals.data_bytes += lost;
+        let mut shared = source.clone();
+        if record.data_bytes == 0 {
+            (record.number, record.is_layered) = (self.new_number(), false);
+        } else if from.object.pool == to.object.pool {
+            match self.join_layer(record.number)? {
+                true => (record.is_layered, shared.is_layered) = (true, true),
+                false => self.lose_copy(&mut record),
+            }
+        } else {
+            // Compression is counted by pool, and a layer's pages count in one.
+            (record.number, record.is_layered) = (self.new_number(), false);
+            let lost = self.share_pages(&source, record.number, to.object.pool)?;
+            record.data_bytes += lost;
+            self.effect.totals.data_bytes += lost;
+        }
         let is_counted = record.omap_is_counted();
-        if let Some(omap) = &mut record.omap {
-            let source_number = omap.number;
-            *omap = OmapState::empty(self.new_number());
-            let from = key::omap_header(source_number);
-            let entries = match self.scan_all(&from, &key::omap_end(source_number)) {
+        let state = record.omap;
+        if let (Some(omap), Some(own)) = (&mut record.omap, &mut shared.omap)
+            && is_counted
+            && source.omap_is_counted()
+            && omap.bytes > 0
+        {
+            match self.join_layer(own.number)? {
+                true => {
+                    (omap.is_layered, own.is_layered) = (true, true);
+                    self.effect.totals.omap_bytes += omap.bytes;
+                }
+                false => {
+                    *omap = OmapState::empty(self.new_number());
+                    record.is_lost = true;
+                }
+            }
+        } else if let Some(state) = state {
+            let copied = match self.omap_contents(&state) {
                 Err(wait) if is_rot(&wait) => {
                     record.is_lost = true;
-                    Vec::new()
+                    (::bytes::Bytes::new(), Vec::new())
                 }
-                entries => entries?,
+                contents => contents?,
             };
-            for (key, value) in entries {
-                let own_key = key::omap_own(&key);
-                if is_counted {
-                    omap.keys += own_key.is_some() as u64;
-                    omap.bytes += (own_key.map_or(0, <[u8]>::len) + value.len()) as u64;
-                    omap.header_len += if own_key.is_none() { value.len() as u64 } else { 0 };
-                }
-                let own = match own_key {
-                    Some(own) => key::omap(omap.number, own),
-                    None => key::omap_header(omap.number),
-                };
-                self.effect.keys.insert(own, Some(value));
-            }
-            self.effect.totals.omap_bytes += omap.bytes;
+            let copy = self.new_omap(copied, is_counted);
+            self.effect.totals.omap_bytes += copy.bytes;
+            record.omap = Some(copy);
+        }
+        if shared != source {
+            let key = self.key_of(collection, from);
+            self.put(key, shared.encode());
         }
         self.put(to_key, record.encode());
         Ok(())

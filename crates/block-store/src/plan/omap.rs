@@ -4,14 +4,16 @@
 use super::Plan;
 use super::objects::OpenObject;
 use crate::index::Holes;
-use crate::object::key::{self, Key};
+use crate::object::key;
+use crate::object::layer::{self, Ancestors};
 use crate::object::record::OmapState;
 use crate::plan::damage::is_rot;
+use crate::planted::{self, PlantedBug};
 use crate::view::Wait;
 use ::bytes::Bytes;
 
 /// The removal of a range that takes away more keys than this looks for another way than one by one,
-const KEYS_TOUCHED_MAX: usize = 2048;
+pub(super) const KEYS_TOUCHED_MAX: usize = 2048;
 /// where no more keys than that, and no more bytes than this, stay.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
@@ -38,16 +40,68 @@ impl Plan<'_> {
         *object.record_mut().omap.insert(OmapState::empty(self.new_number()))
     }
 
-    /// What the index may have of a key of this omap.
-    fn omap_get(&mut self, is_new: bool, key: &Key) -> Result<Before, Wait> {
-        let found = match is_new {
-            true => self.effect.keys.get(key).cloned().flatten(),
-            false => match self.get(key) {
-                Err(wait) if is_rot(&wait) => return Ok(Before::Unknown),
-                found => found?,
-            },
-        };
-        Ok(found.map_or(Before::Nothing, Before::Value))
+    /// The visible value of a key of an object's omap, whose layers were looked at.
+    fn omap_before(&mut self, object: &OpenObject, number: u64, name: &[u8]) -> Result<Before, Wait> {
+        if object.omap_is_new {
+            let value = self.effect.keys.get(&key::omap(number, name)).cloned().flatten();
+            return Ok(value.map_or(Before::Nothing, Before::Value));
+        }
+        match self.find_omap_value(number, &object.omap_ancestors, name) {
+            Err(wait) if is_rot(&wait) => Ok(Before::Unknown),
+            found => Ok(found?.map_or(Before::Nothing, Before::Value)),
+        }
+    }
+
+    /// The value of a key in the newest layer that has it or hides it.
+    pub(super) fn find_omap_value(
+        &mut self,
+        own: u64,
+        ancestors: &[u64],
+        name: &[u8],
+    ) -> Result<Option<Bytes>, Wait> {
+        layer::find_omap_value(own, ancestors, name, &mut |key| self.get(key))
+    }
+
+    /// Header and visible entries of an omap.
+    pub(super) fn omap_contents(&mut self, state: &OmapState) -> Result<(Bytes, layer::Entries), Wait> {
+        let mut layers = Ancestors::from_slice(&[state.number]);
+        if state.is_layered {
+            layers.extend(self.ancestors(state.number)?);
+        }
+        let header = layer::find_omap_header(&layers, &mut |key| self.get(key))?;
+        let scan = &mut |from: &[u8], to: &[u8], max| self.scan(from, to, max);
+        let (entries, _) = layer::list_omap(&layers, b"", None, usize::MAX, scan)?;
+        Ok((header.unwrap_or_default(), entries))
+    }
+
+    /// Puts a new omap with these contents.
+    pub(super) fn new_omap(
+        &mut self,
+        (header, entries): (Bytes, layer::Entries),
+        is_counted: bool,
+    ) -> OmapState {
+        let mut new = OmapState::empty(self.new_number());
+        if is_counted {
+            new.keys = entries.len() as u64;
+            new.bytes = entries.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum::<u64>();
+            new.header_len = header.len() as u64;
+            new.bytes += new.header_len;
+        }
+        if !header.is_empty() {
+            self.effect.keys.insert(key::omap_header(new.number), Some(header));
+        }
+        for (name, value) in entries {
+            self.effect.keys.insert(key::omap(new.number, &name), Some(value));
+        }
+        new
+    }
+
+    /// Deletes a key of an object's own layer, and hides it in the ancestors.
+    fn omap_delete(&mut self, object: &OpenObject, number: u64, name: &[u8]) {
+        self.delete(key::omap(number, name));
+        if !object.omap_ancestors.is_empty() && !planted::has(PlantedBug::MarkerNotPut) {
+            self.put(key::omap_marker(number, name), Vec::new());
+        }
     }
 
     pub(super) fn omap_set(
@@ -55,6 +109,7 @@ impl Plan<'_> {
         object: &mut OpenObject,
         entries: &[(Bytes, Bytes)],
     ) -> Result<(), Wait> {
+        self.own_omap(object)?;
         let mut state = self.omap_of(object);
         if !object.record.omap_is_counted() {
             let keys = &mut self.effect.keys;
@@ -65,7 +120,7 @@ impl Plan<'_> {
         }
         for (name, value) in entries {
             let key = key::omap(state.number, name);
-            let added = match self.omap_get(object.omap_is_new, &key)? {
+            let added = match self.omap_before(object, state.number, name)? {
                 Before::Value(old) => value.len() as i64 - old.len() as i64,
                 Before::Nothing | Before::Unknown => {
                     state.keys += 1;
@@ -91,19 +146,19 @@ impl Plan<'_> {
     }
 
     pub(super) fn omap_remove(&mut self, object: &mut OpenObject, keys: &[Bytes]) -> Result<(), Wait> {
+        self.own_omap(object)?;
         let Some(mut state) = object.record.omap else { return Ok(()) };
         if !object.record.omap_is_counted() {
             keys.iter().for_each(|own| self.delete(key::omap(state.number, own)));
             return Ok(());
         }
         for own in keys {
-            let key = key::omap(state.number, own);
-            match self.omap_get(object.omap_is_new, &key)? {
+            match self.omap_before(object, state.number, own)? {
                 Before::Value(old) => self.omap_removed(&mut state, own.len(), old.len()),
                 Before::Nothing => continue,
                 Before::Unknown => {}
             }
-            self.delete(key);
+            self.omap_delete(object, state.number, own);
         }
         object.record_mut().omap = Some(state);
         Ok(())
@@ -115,28 +170,36 @@ impl Plan<'_> {
         from: &Bytes,
         to: &Bytes,
     ) -> Result<(), Wait> {
+        self.own_omap(object)?;
         let Some(mut state) = object.record.omap.filter(|_| from < to) else { return Ok(()) };
-        let range = (key::omap(state.number, from), key::omap(state.number, to));
         let is_counted = object.record.omap_is_counted();
-        if is_counted && self.keep_the_rest(object, state, &range)? {
+        if is_counted && self.keep_the_rest(object, state, (from, to))? {
             return Ok(());
         }
-        let (entries, is_known) = match self.scan_all(&range.0, &range.1) {
+        let mut layers = Ancestors::from_slice(&[state.number]);
+        layers.extend_from_slice(&object.omap_ancestors);
+        let scan = &mut |from: &[u8], to: &[u8], max| self.scan(from, to, max);
+        let range = (key::omap(state.number, from), key::omap(state.number, to));
+        let (entries, is_known) = match layer::list_omap(&layers, from, Some(to), usize::MAX, scan) {
             Err(wait) if is_rot(&wait) => {
-                let any = self.scan_rotten((&range.0, &range.1), usize::MAX, Holes::Show)?.0;
+                let mut any = layer::Entries::new();
+                for &layer in &layers {
+                    let (from, to) = (key::omap(layer, from), key::omap(layer, to));
+                    let found = self.scan_rotten((&from, &to), usize::MAX, Holes::Show)?.0;
+                    any.extend(found.into_iter().map(|(key, value)| (key::omap_name(&key).to_vec(), value)));
+                }
                 (any, false)
             }
-            entries => (entries?, true),
+            entries => (entries?.0, true),
         };
-        if is_known && entries.len() > self.known.range_keys_min {
+        if is_known && layers.len() == 1 && entries.len() > self.known.range_keys_min {
             self.effect.ranges.push(range);
         }
-        for (key, old) in entries {
-            let own_len = key::omap_own(&key).map_or(0, <[u8]>::len);
+        for (name, old) in entries {
             if is_counted && is_known {
-                self.omap_removed(&mut state, own_len, old.len());
+                self.omap_removed(&mut state, name.len(), old.len());
             }
-            self.delete(key);
+            self.omap_delete(object, state.number, &name);
         }
         if is_counted {
             object.record_mut().omap = Some(state);
@@ -150,47 +213,45 @@ impl Plan<'_> {
         &mut self,
         object: &mut OpenObject,
         state: OmapState,
-        (from, to): &(Key, Key),
+        (from, to): (&Bytes, &Bytes),
     ) -> Result<bool, Wait> {
         if state.keys <= KEYS_TOUCHED_MAX as u64 {
             return Ok(false);
         }
-        let mut kept: Vec<(Key, Bytes)> = Vec::new();
-        for (start, end) in [(&key::omap_header(state.number), from), (to, &key::omap_end(state.number))] {
-            match self.scan(start, end, KEYS_TOUCHED_MAX) {
+        let mut layers = Ancestors::from_slice(&[state.number]);
+        layers.extend_from_slice(&object.omap_ancestors);
+        let mut kept = layer::Entries::new();
+        for (start, end) in [(&b""[..], Some(&from[..])), (&to[..], None)] {
+            let scan = &mut |from: &[u8], to: &[u8], max| self.scan(from, to, max);
+            match layer::list_omap(&layers, start, end, KEYS_TOUCHED_MAX, scan) {
                 Ok((entries, false)) => kept.extend(entries),
                 Err(wait) if !is_rot(&wait) => return Err(wait),
                 _ => return Ok(false),
             }
         }
+        let header = match layer::find_omap_header(&layers, &mut |key| self.get(key)) {
+            Err(wait) if is_rot(&wait) => return Ok(false),
+            header => header?.unwrap_or_default(),
+        };
         let goes = state.keys.saturating_sub(kept.len() as u64);
         let kept_bytes = kept.iter().map(|(_, value)| value.len()).sum::<usize>();
         if goes <= KEYS_TOUCHED_MAX as u64 || kept_bytes > KEPT_BYTES_MAX {
             return Ok(false);
         }
-        let mut new = OmapState::empty(self.new_number());
-        for (stored, value) in kept {
-            let own = key::omap_own(&stored);
-            new.keys += own.is_some() as u64;
-            new.bytes += (own.map_or(0, <[u8]>::len) + value.len()) as u64;
-            let key = match own {
-                Some(own) => key::omap(new.number, own),
-                None => {
-                    new.header_len = value.len() as u64;
-                    key::omap_header(new.number)
-                }
-            };
-            self.effect.keys.insert(key, Some(value));
-        }
+        let new = self.new_omap((header, kept), true);
         let total = &mut self.effect.totals.omap_bytes;
         *total = *total - state.bytes + new.bytes;
-        self.clean_later(state.number, None);
+        if !state.is_layered || self.leave_layer(state.number, None)? {
+            self.clean_later(state.number, None);
+        }
+        object.omap_ancestors.clear();
         object.omap_is_new = true;
         object.record_mut().omap = Some(new);
         Ok(true)
     }
 
     pub(super) fn omap_set_header(&mut self, object: &mut OpenObject, header: &Bytes) -> Result<(), Wait> {
+        self.own_omap(object)?;
         let mut state = self.omap_of(object);
         if object.record.omap_is_counted() {
             let added = header.len() as i64 - state.header_len as i64;
@@ -199,7 +260,8 @@ impl Plan<'_> {
             object.record_mut().omap = Some(state);
         }
         let key = key::omap_header(state.number);
-        match header.is_empty() {
+        // An empty value hides the header of an ancestor.
+        match header.is_empty() && object.omap_ancestors.is_empty() {
             true => self.delete(key),
             false => drop(self.effect.keys.insert(key, Some(own(header)))),
         }
@@ -210,6 +272,8 @@ impl Plan<'_> {
         let Some(state) = object.record.omap else { return Ok(()) };
         self.release_omap(&state, object.record.omap_is_counted())?;
         object.record_mut().omap = None;
+        object.omap_ancestors.clear();
+        object.owns_omap = false;
         Ok(())
     }
 }

@@ -1,12 +1,14 @@
 //! Blocks that several objects point to.
 //!
-//! A piece says whether its block *may* be shared; how many blocks of objects point to it is counted in records of their
+//! Clones share whole layers (see [`super::layers`]); blocks are shared by pages that are copied from an ancestor, and by
+//! clones of ranges. A piece says whether its block *may* be shared; how many blocks of objects point to it is counted in records of their
 //! own, which are only there for counts above one. So a write to what was never cloned looks nothing up.
 
 use super::Plan;
 use super::bytes::parse_page;
 use crate::index::Bad;
 use crate::object::key;
+use crate::object::layer::Ancestors;
 use crate::object::packed::Packed;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
@@ -18,12 +20,15 @@ use crate::view::Wait;
 use codec::Rope;
 use device::BLOCK;
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use store::{Collection, ObjectId};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
 /// A part of an object's bytes, for a clone of a range.
-struct Part {
+struct SourcePiece {
+    /// The layer that has its page.
+    layer: u64,
     /// In the source.
     offset: u64,
     piece: Piece,
@@ -31,14 +36,14 @@ struct Part {
     packed: Option<Packed>,
 }
 
-impl Part {
+impl SourcePiece {
     fn end(&self) -> u64 {
         self.offset + self.piece.len()
     }
 }
 
 /// The blocks of the object that these parts lie in, each with the blocks of the device it points to, once.
-fn blocks_and_units(parts: &[Part]) -> SmallVec<[(u64, u64); 16]> {
+fn blocks_and_units(parts: &[SourcePiece]) -> SmallVec<[(u64, u64); 16]> {
     let mut out: SmallVec<[(u64, u64); 16]> = SmallVec::new();
     for part in parts.iter().filter(|part| !part.piece.is_lost() && part.packed.is_none()) {
         let pair = (part.offset / BLOCK_BYTES, part.piece.unit);
@@ -50,7 +55,7 @@ fn blocks_and_units(parts: &[Part]) -> SmallVec<[(u64, u64); 16]> {
 }
 
 /// What of these is compressed, once for each page that it comes to lie in when `there` says where a part goes.
-fn pages_and_packed(parts: &[Part], there: impl Fn(u64) -> u64) -> Vec<(u64, &Packed)> {
+fn pages_and_packed(parts: &[SourcePiece], there: impl Fn(u64) -> u64) -> Vec<(u64, &Packed)> {
     let mut out: Vec<(u64, &Packed)> = Vec::new();
     for part in parts {
         let Some(packed) = &part.packed else { continue };
@@ -86,7 +91,7 @@ impl Plan<'_> {
     }
 
     /// One more block of an object points to each of these.
-    fn add_owners(&mut self, mut units: SmallVec<[u64; 16]>) -> Result<(), Wait> {
+    pub(super) fn add_owners(&mut self, mut units: SmallVec<[u64; 16]>) -> Result<(), Wait> {
         units.sort_unstable();
         if planted::has(PlantedBug::CloneNotCounted) {
             units.truncate(units.len().saturating_sub(1));
@@ -126,7 +131,7 @@ impl Plan<'_> {
     /// not known to be in `from`: those of pages that cannot be read.
     pub(super) fn share_pages(&mut self, from: &ObjectRecord, to: u64, pool: i64) -> Result<u64, Wait> {
         let mut lost = 0;
-        for (number, page) in self.pages_of(from, 0, None)? {
+        for (layer, number, page) in self.pages_of(from, 0, None)? {
             let to = key::page(to, number);
             let Some(mut page) = page else {
                 let page = Page::lost(from.size - number * PAGE_BYTES);
@@ -137,39 +142,69 @@ impl Plan<'_> {
             self.share_page(&mut page)?;
             self.count_page(pool, &page, true);
             let encoded = page.encode();
-            self.put(key::page(from.number, number), encoded.clone());
+            self.put(key::page(layer, number), encoded.clone());
             self.put(to, encoded);
         }
         Ok(lost)
     }
 
-    /// The pages from `first` to before `end` that exist; without contents those that cannot be read and may exist.
-    fn pages_of(
+    /// The pages from `first` to before `end` that exist, each with the layer that has it; without contents those that cannot
+    /// be read and may exist.
+    pub(super) fn pages_of(
         &mut self,
         record: &ObjectRecord,
         first: u64,
         end: Option<u64>,
-    ) -> Result<Vec<(u64, Option<Page>)>, Wait> {
-        let range = key::pages(record.number, first, end);
-        match self.pages_in(&range.0, &range.1) {
+    ) -> Result<Vec<(u64, u64, Option<Page>)>, Wait> {
+        let pages = first..end.unwrap_or(u64::MAX).min(record.size.div_ceil(PAGE_BYTES));
+        let ancestors = match record.is_layered.then(|| self.ancestors(record.number)) {
+            None => Ancestors::new(),
+            Some(Err(wait)) if is_rot(&wait) => {
+                return Ok(pages.map(|number| (record.number, number, None)).collect());
+            }
+            Some(ancestors) => ancestors?,
+        };
+        match self.readable_pages_of(record.number, &ancestors, first, end) {
             Err(wait) if is_rot(&wait) => {}
-            pages => return Ok(pages?.into_iter().map(|(number, page)| (number, Some(page))).collect()),
+            pages => return pages,
         }
         let mut out = Vec::new();
-        for number in first..end.unwrap_or(u64::MAX).min(record.size.div_ceil(PAGE_BYTES)) {
-            match self
-                .get(&key::page(record.number, number))
-                .and_then(|v| v.map(|v| parse_page(&v)).transpose())
-            {
-                Ok(page) => out.extend(page.map(|page| (number, Some(page)))),
-                Err(wait) if is_rot(&wait) => out.push((number, None)),
+        for number in pages {
+            match self.find_page(record.number, &ancestors, number) {
+                Ok(page) => out.extend(page.map(|(layer, page)| (layer, number, Some(page)))),
+                Err(wait) if is_rot(&wait) => out.push((record.number, number, None)),
                 Err(wait) => return Err(wait),
             }
         }
         Ok(out)
     }
 
-    fn share_page(&mut self, page: &mut Page) -> Result<(), Wait> {
+    fn readable_pages_of(
+        &mut self,
+        own: u64,
+        ancestors: &[u64],
+        first: u64,
+        end: Option<u64>,
+    ) -> Result<Vec<(u64, u64, Option<Page>)>, Wait> {
+        let mut out: BTreeMap<u64, (u64, Page)> = BTreeMap::new();
+        let mut all = Ok(());
+        for &layer in std::iter::once(&own).chain(ancestors) {
+            let (from, to) = key::pages(layer, first, end);
+            match self.pages_in(&from, &to) {
+                Err(Wait::Index) => all = Err(Wait::Index),
+                pages => {
+                    for (number, page) in pages? {
+                        out.entry(number).or_insert((layer, page));
+                    }
+                }
+            }
+        }
+        all?;
+        Ok(out.into_iter().map(|(number, (layer, page))| (layer, number, Some(page))).collect())
+    }
+
+    /// One more page points to the blocks of this one.
+    pub(super) fn share_page(&mut self, page: &mut Page) -> Result<(), Wait> {
         let mut units: SmallVec<[u64; 16]> = SmallVec::new();
         for i in 0..page.pieces.len() {
             let piece = page.pieces[i];
@@ -181,12 +216,9 @@ impl Plan<'_> {
             if !again {
                 units.push(piece.unit);
             }
-            page.pieces[i].shared = true;
         }
-        for packed in &mut page.packed {
-            packed.shared = true;
-            units.extend(packed.units.iter().map(|(unit, _)| *unit));
-        }
+        units.extend(page.packed.iter().flat_map(|packed| &packed.units).map(|(unit, _)| *unit));
+        page.share();
         self.add_owners(units)
     }
 
@@ -207,7 +239,7 @@ impl Plan<'_> {
         let start = from_offset.min(end);
         let parts = self.parts(&source, start, end)?;
         let alike = from_offset % BLOCK_BYTES == to_offset % BLOCK_BYTES;
-        let is_shared = |part: &Part| {
+        let is_shared = |part: &SourcePiece| {
             // The whole block, or all that is stored of it.
             let block = part.offset - part.offset % BLOCK_BYTES;
             alike && block >= start && (block + BLOCK_BYTES <= end || end == source.size)
@@ -229,11 +261,11 @@ impl Plan<'_> {
             }
         }
         self.all_there()?;
-        let shared: Vec<Part> = parts.into_iter().filter(|p| is_shared(p)).collect();
+        let shared: Vec<SourcePiece> = parts.into_iter().filter(|p| is_shared(p)).collect();
         let there = |offset: u64| offset - start + to_offset;
         // Become an owner before the target lets go of what it holds.
         for page in shared.chunk_by(|a, b| a.offset / PAGE_BYTES == b.offset / PAGE_BYTES) {
-            let key = key::page(source.number, page[0].offset / PAGE_BYTES);
+            let key = key::page(page[0].layer, page[0].offset / PAGE_BYTES);
             if page.iter().all(|part| part.piece.is_lost()) {
                 continue;
             }
@@ -257,6 +289,9 @@ impl Plan<'_> {
 
         let Some(mut target) = self.open(collection, to, true)? else { unreachable!("it is created") };
         target.record_mut().is_lost |= source.is_lost;
+        // Of what it holds it is an owner, too, before it lets go.
+        let (first_block, last_end) = (to_offset - to_offset % BLOCK_BYTES, to_offset + (end - start));
+        self.adopt_pages(&mut target, first_block, last_end.next_multiple_of(BLOCK_BYTES))?;
         self.zero(&mut target, to_offset, end - start)?;
         // First, so that what is written beside it in a block stays apart.
         for (offset, len) in lost {
@@ -276,7 +311,7 @@ impl Plan<'_> {
                 packed.units.iter().try_for_each(|(unit, _)| self.release_unit(*unit, true))?;
             }
         }
-        for Part { offset, piece, packed } in &shared {
+        for SourcePiece { offset, piece, packed, .. } in &shared {
             match piece.is_lost() {
                 true => self.place_lost(&mut target, there(*offset), piece.len())?,
                 false => self.place_shared(&mut target, there(*offset), *piece, packed.as_ref())?,
@@ -287,19 +322,19 @@ impl Plan<'_> {
     }
 
     /// What is stored of `start..end`.
-    fn parts(&mut self, record: &ObjectRecord, start: u64, end: u64) -> Result<Vec<Part>, Wait> {
+    fn parts(&mut self, record: &ObjectRecord, start: u64, end: u64) -> Result<Vec<SourcePiece>, Wait> {
         let mut out = Vec::new();
         if start >= end {
             return Ok(out);
         }
         let (first, last) = (start / PAGE_BYTES, (end - 1) / PAGE_BYTES);
-        for (page, pieces) in self.pages_of(record, first, last.checked_add(1))? {
+        for (layer, page, pieces) in self.pages_of(record, first, last.checked_add(1))? {
             let base = page * PAGE_BYTES;
             let (from, to) = (start.saturating_sub(base), (end - base).min(PAGE_BYTES));
             let pieces = pieces.unwrap_or_else(|| Page::lost(record.size - base));
             out.extend(pieces.overlapping(from, to).map(|piece| {
                 let packed = pieces.packed_of(&piece).cloned();
-                Part { offset: base + piece.range().0, piece, packed }
+                SourcePiece { layer, offset: base + piece.range().0, piece, packed }
             }));
         }
         debug_assert!(out.windows(2).all(|w| w[0].end() <= w[1].offset));

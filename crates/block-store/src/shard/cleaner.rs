@@ -5,9 +5,10 @@
 //! restart it begins again with the first key of a number.
 
 use super::Shard;
+use super::commit::Fit;
 use crate::index::Ticket;
 use crate::object::key::Key;
-use crate::plan::{Fetched, Known, Plan};
+use crate::plan::{Cleanup, Fetched, Plan, ShardState};
 use crate::reading::InMemory;
 use crate::view::{View, Wait};
 use std::collections::VecDeque;
@@ -20,9 +21,9 @@ pub(super) const CLEANING_BATCH_BYTES: usize = 32 << 10;
 
 #[derive(Default)]
 pub(super) struct Cleaner {
-    /// Numbers of object data and omaps; the first is being cleaned.
-    numbers: VecDeque<u64>,
-    /// Next key of the first number; `None` before its first step.
+    /// The first is under way.
+    queue: VecDeque<Cleanup>,
+    /// Next key of the first; `None` before its first step.
     next_key: Option<Key>,
     waits_for_index: bool,
     /// This poll has done its step.
@@ -30,29 +31,24 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    pub(super) fn new(numbers: impl IntoIterator<Item = u64>) -> Cleaner {
-        Cleaner { numbers: numbers.into_iter().collect(), ..Cleaner::default() }
+    pub(super) fn new(work: impl IntoIterator<Item = Cleanup>) -> Cleaner {
+        Cleaner { queue: work.into_iter().collect(), ..Cleaner::default() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.numbers.is_empty()
+        self.queue.is_empty()
     }
 
     pub(super) fn numbers_left(&self) -> usize {
-        self.numbers.len()
+        self.queue.len()
     }
 
-    pub(super) fn add(&mut self, numbers: impl IntoIterator<Item = u64>) {
-        self.numbers.extend(numbers);
+    pub(super) fn add(&mut self, work: impl IntoIterator<Item = Cleanup>) {
+        self.queue.extend(work);
     }
 
     pub(super) fn index_is_ready(&mut self) {
         self.waits_for_index = false;
-    }
-
-    fn end_number(&mut self) {
-        self.numbers.pop_front();
-        self.next_key = None;
     }
 }
 
@@ -68,12 +64,20 @@ impl Shard {
             && (self.index.has_slack() || self.jobs.lack_space())
     }
 
+    fn end_cleanup(&mut self) {
+        self.cleaner.queue.pop_front();
+        self.cleaner.next_key = None;
+        // Some may wait for a shorter chain of layers.
+        self.jobs_may_go_on();
+        self.work_is_due |= !self.jobs.is_empty();
+    }
+
     /// Does one cleaning step, at the first call in a poll.
     pub(super) fn clean(&mut self) {
         if self.cleaner.had_step || !self.can_clean() {
             return;
         }
-        let Some(&number) = self.cleaner.numbers.front() else { return };
+        let Some(&work) = self.cleaner.queue.front() else { return };
         let from = self.cleaner.next_key.clone();
         let Shard {
             index, io, space, staged, clean, collections, pools, compression, options, totals, ..
@@ -81,23 +85,25 @@ impl Shard {
         let view = View { index, io, ticket: CLEANER };
         let fetched = Fetched::new();
         let range_keys_min = options.range_keys_min;
-        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
-        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(number, from) {
-            Ok((effect, next)) if self.fits(&effect) => {
+        let totals = *totals;
+        let known =
+            ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works: false };
+        match Plan::new(view, space, InMemory { staged, clean }, &fetched, known).cleaning(work, from) {
+            Ok((effect, next)) if self.fits(&effect) == Fit::Now => {
                 self.cleaner.had_step = true;
                 if !effect.keys.is_empty() {
                     self.apply(effect, None);
                 }
                 match next {
                     Some(next) => self.cleaner.next_key = Some(next),
-                    None => self.cleaner.end_number(),
+                    None => self.end_cleanup(),
                 }
             }
             // The step is repeated when a checkpoint has made room in the log.
             Ok(_) => {}
             Err(Wait::Bad(bad)) => {
-                tracing::error!(number, %bad, "cannot clean up after a removed object: its space stays taken");
-                self.cleaner.end_number();
+                tracing::error!(?work, %bad, "cannot clean up after a removed object: its space stays taken");
+                self.end_cleanup();
             }
             // It is repeated as soon as the ticket is ready, in whichever round of a poll: the index keeps unreadable blocks
             // for their waiters only until then.

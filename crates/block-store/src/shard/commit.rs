@@ -10,7 +10,7 @@
 //! has the sequence of the last batch that was durable when it was sealed.
 
 use super::cleaner::CLEANING_BATCH_BYTES;
-use super::{DataRequest, Failure, Shard};
+use super::{DataRequest, Shard};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
@@ -42,6 +42,15 @@ pub(super) struct Log {
     concurrency: usize,
     /// The next record does not fit into the ring: a checkpoint must free some of it.
     pub(super) wants_room: bool,
+}
+
+/// Room in the log for a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    Now,
+    Later,
+    /// Its record would be larger than half of the log.
+    Never,
 }
 
 struct Batch {
@@ -156,9 +165,9 @@ impl Shard {
         !self.log.wants_room && self.log.open.record.entries_len() < max && self.index.has_room()
     }
 
-    /// True if the open batch fits into the log with this effect. If not, a checkpoint makes room, and the plan must be
-    /// repeated.
-    pub(super) fn fits(&mut self, effect: &Effect) -> bool {
+    /// Room in the log for the open batch with this effect. If there will be room later, a checkpoint makes it, and the plan
+    /// must be repeated.
+    pub(super) fn fits(&mut self, effect: &Effect) -> Fit {
         let of_key = |(key, value): (&Vec<u8>, &Option<Bytes>)| {
             key.len() + value.as_ref().map_or(0, Bytes::len) + ENTRY_OVERHEAD
         };
@@ -168,18 +177,24 @@ impl Shard {
             + effect.ranges.iter().map(of_range).sum::<usize>()
             + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
-        let gathered =
-            self.log.open.record.entries_len() + self.staged.open_runs().map(of_run).sum::<usize>();
-        let blocks = Record::blocks(gathered + added, self.options.inline_bytes_max);
-        if blocks <= self.log.ring.room() {
-            return true;
+        let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
+        let (mut gathered, mut gathered_data) = (self.log.open.record.entries_len(), 0);
+        for run in self.staged.open_runs() {
+            gathered += of_run(run);
+            gathered_data += run.data.len();
         }
-        if blocks > self.log.ring.blocks() / 2 && self.log.ring.used() == 0 {
-            tracing::error!(blocks, ring = self.log.ring.blocks(), "a transaction exceeds half of the log");
-            self.fail(Failure::TooLarge);
+        // A bound: more data is not inline, but part of it may be released before the batch is sealed.
+        let inline = |data: usize| data.min(self.options.inline_bytes_max);
+        let blocks = Record::blocks(gathered + added, inline(gathered_data + data));
+        // A record is contiguous and must fit at any position of the ring's head. The answer depends on the transaction alone.
+        if Record::blocks(added, inline(data)) > self.log.ring.blocks() / 2 {
+            return Fit::Never;
+        }
+        if blocks <= self.log.ring.room() {
+            return Fit::Now;
         }
         self.log.wants_room = true;
-        false
+        Fit::Later
     }
 
     /// Applies a plan's effect: makes it visible, and adds it to the open batch.

@@ -32,7 +32,7 @@ pub struct Figures {
     pub tables: u64,
     /// Runs in level 0 of the index: many of them slow down look-ups, and too many make changes wait.
     pub fresh_tables: u64,
-    /// Removed objects and omaps with index entries that are not cleaned up yet.
+    /// Cleanups left: removed objects and omaps with index entries, and layers whose entries go to others.
     pub numbers_to_clean: u64,
 }
 

@@ -3,17 +3,18 @@
 //! A transaction waits for earlier ones of its collections, a read for earlier transactions. Only the head of a queue is
 //! tried.
 
-use super::{DataRequest, Failure, Shard, collections_of};
+use super::commit::Fit;
+use super::{DataRequest, Failure, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
-use crate::plan::{Effect, Fetched, Known, Plan};
+use crate::plan::{Effect, Fetched, Plan, ShardState};
 use crate::reading::InMemory;
 use crate::space::Run;
 use crate::view::{View, Wait};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, VecDeque};
-use store::{Collection, Completion, ReadRequest, Transaction};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use store::{Collection, Completion, ReadRequest, Refusal, Transaction};
 
 #[derive(Default)]
 pub(super) struct Jobs {
@@ -24,6 +25,8 @@ pub(super) struct Jobs {
     stalled: bool,
     /// One of them waits for blocks.
     out_of_space: bool,
+    /// Collections with a refusal that the caller has not seen.
+    refusing: BTreeMap<Collection, Refusal>,
 }
 
 struct Job {
@@ -34,6 +37,8 @@ struct Job {
     fetching: usize,
     /// It waits for anything but room in the log.
     waits: bool,
+    /// It waits for blocks.
+    lacks_space: bool,
 }
 
 enum Work {
@@ -49,7 +54,7 @@ impl Jobs {
 
     fn add(&mut self, tag: u64, work: Work) -> u64 {
         self.next += 1;
-        let job = Job { tag, work, fetched: Fetched::new(), fetching: 0, waits: false };
+        let job = Job { tag, work, fetched: Fetched::new(), fetching: 0, waits: false, lacks_space: false };
         self.by_ticket.insert(self.next, job);
         self.next
     }
@@ -59,8 +64,17 @@ impl Jobs {
         self.out_of_space
     }
 
+    pub(super) fn refusal_of(&self, collection: Collection) -> Option<Refusal> {
+        self.refusing.get(&collection).copied()
+    }
+
+    /// The caller has all refusals: later transactions do not count on refused ones.
+    pub(super) fn refusals_are_told(&mut self) {
+        self.refusing.clear();
+    }
+
     fn is_first(&self, ticket: u64, transaction: &Transaction) -> bool {
-        collections_of(transaction).all(|c| self.queues.get(&c).is_some_and(|q| q.front() == Some(&ticket)))
+        transaction.collections().all(|c| self.queues.get(&c).is_some_and(|q| q.front() == Some(&ticket)))
     }
 
     fn dequeue(&mut self, ticket: u64, collection: Collection) {
@@ -75,7 +89,7 @@ impl Jobs {
 
 impl Shard {
     pub(super) fn submit_job(&mut self, tag: u64, transaction: Transaction) {
-        let is_free = collections_of(&transaction).all(|c| !self.jobs.queues.contains_key(&c));
+        let is_free = transaction.collections().all(|c| !self.jobs.queues.contains_key(&c));
         let mut wait = None;
         if is_free && self.log_has_room() {
             // The ticket of the job, if it has to wait.
@@ -84,7 +98,7 @@ impl Shard {
                 Err(why) => wait = Some(why),
             }
         }
-        let collections: SmallVec<[Collection; 2]> = collections_of(&transaction).collect();
+        let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
         let ticket = self.jobs.add(tag, Work::Transaction(transaction));
         for collection in collections {
             let queue = self.jobs.queues.entry(collection).or_default();
@@ -105,18 +119,35 @@ impl Shard {
 
     fn plan(&mut self, ticket: Ticket, transaction: &Transaction, fetched: &Fetched) -> Result<Effect, Wait> {
         let Shard {
-            index, io, space, staged, clean, collections, pools, compression, options, totals, ..
+            index,
+            io,
+            space,
+            staged,
+            clean,
+            collections,
+            pools,
+            compression,
+            options,
+            totals,
+            cleaner,
+            checkpoints,
+            ..
         } = self;
         let view = View { index, io, ticket };
+        // A clean stop does not wait for the cleaner.
+        let cleaner_works = !cleaner.is_idle() && !checkpoints.is_stopping();
         let range_keys_min = options.range_keys_min;
-        let known = Known { collections, pools, compression, range_keys_min, totals: *totals };
+        let totals = *totals;
+        let known = ShardState { collections, pools, compression, range_keys_min, totals, cleaner_works };
         let plan = Plan::new(view, space, InMemory { staged, clean }, fetched, known);
         let effect = plan.transaction(transaction)?;
-        if !self.fits(&effect) {
-            effect.taken.iter().for_each(|run| self.space.untake(*run));
-            return Err(Wait::Log);
-        }
-        Ok(effect)
+        let wait = match self.fits(&effect) {
+            Fit::Now => return Ok(effect),
+            Fit::Later => Wait::Log,
+            Fit::Never => Wait::Refused(Refusal::TooLarge),
+        };
+        effect.taken.iter().for_each(|run| self.space.untake(*run));
+        Err(wait)
     }
 
     fn job_waits(&mut self, ticket: u64, wait: Wait) {
@@ -126,7 +157,13 @@ impl Shard {
                 self.counts.waited_for_log += 1;
                 self.jobs.stalled = true;
             }
-            Wait::Space => (self.jobs.stalled, self.jobs.out_of_space) = (true, true),
+            Wait::Space => {
+                self.job(ticket).lacks_space = true;
+                (self.jobs.stalled, self.jobs.out_of_space) = (true, true);
+            }
+            // The end of a cleaned number wakes it.
+            Wait::Cleaner => {}
+            Wait::Refused(why) => self.refuse(ticket, why),
             Wait::Units(mut units) => {
                 units.sort_unstable();
                 units.dedup();
@@ -198,7 +235,7 @@ impl Shard {
             let Work::Transaction(transaction) = &job.work else { unreachable!("seen to be one") };
             match self.plan(Ticket(ticket), transaction, &job.fetched) {
                 Ok(effect) => {
-                    let collections: SmallVec<[Collection; 2]> = collections_of(transaction).collect();
+                    let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
                     for other in &collections {
                         self.jobs.dequeue(ticket, *other);
                     }
@@ -207,7 +244,7 @@ impl Shard {
                     self.jobs.stalled |= collections.len() > 1;
                 }
                 Err(wait) => {
-                    job.waits = false;
+                    (job.waits, job.lacks_space) = (false, false);
                     self.jobs.by_ticket.insert(ticket, job);
                     self.job_waits(ticket, wait);
                     return;
@@ -233,7 +270,8 @@ impl Shard {
         }
     }
 
-    /// Fails the store as full, if jobs wait for room and no work in progress can make any.
+    /// Refuses transactions that wait for blocks, if no work in progress can free any. Fails the store as full, if its own log
+    /// waits like this.
     pub(super) fn fail_when_stuck(&mut self) {
         let waits_for_checkpoint = !self.jobs.queues.is_empty() && !self.log_has_room();
         let lacks_room = self.jobs.out_of_space || waits_for_checkpoint && self.checkpoint_waits_for_room();
@@ -246,9 +284,45 @@ impl Shard {
             // Flushed deletions let merges drop entries.
             self.checkpoints.force();
             self.work_is_due = true;
+        } else if self.jobs.out_of_space {
+            let lacks_space = |(ticket, job): (&u64, &Job)| job.lacks_space.then_some(*ticket);
+            let tickets: Vec<u64> = self.jobs.by_ticket.iter().filter_map(lacks_space).collect();
+            tickets.into_iter().for_each(|ticket| self.refuse(ticket, Refusal::NoSpace));
+            self.jobs.out_of_space = false;
+            self.work_is_due = true;
         } else {
             self.fail(Failure::Full);
         }
+    }
+
+    /// Refuses a transaction, and those behind it in the queues of its collections, which count on it.
+    fn refuse(&mut self, ticket: u64, why: Refusal) {
+        let mut refused = BTreeSet::from([ticket]);
+        while let Some(ticket) = refused.pop_first() {
+            // Already refused, behind another one.
+            let Some(job) = self.jobs.by_ticket.get(&ticket) else { continue };
+            let Work::Transaction(transaction) = &job.work else { continue };
+            let collections: SmallVec<[Collection; 2]> = transaction.collections().collect();
+            let tag = job.tag;
+            self.jobs.by_ticket.remove(&ticket);
+            for collection in collections {
+                let queue = self.jobs.queues.get(&collection);
+                refused.extend(queue.into_iter().flatten().filter(|behind| **behind > ticket));
+                self.jobs.dequeue(ticket, collection);
+                self.jobs.refusing.insert(collection, why);
+            }
+            tracing::error!(%why, "a transaction was refused");
+            self.ready.push(Completion::Refused { tag, why });
+        }
+        // Reads that were queued behind it go on.
+        self.jobs_may_go_on();
+        self.work_is_due = true;
+    }
+
+    /// Refuses a new transaction that counts on a refused one.
+    pub(super) fn refuse_at_once(&mut self, tag: u64, transaction: &Transaction, why: Refusal) {
+        self.jobs.refusing.extend(transaction.collections().map(|collection| (collection, why)));
+        self.ready.push(Completion::Refused { tag, why });
     }
 
     fn nothing_makes_room(&self) -> bool {

@@ -50,8 +50,8 @@ use jobs::Jobs;
 use placement::Placement;
 use std::collections::BTreeMap;
 use store::{
-    Change, Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore,
-    Placed, ReadRequest, Transaction, Usage,
+    Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore, Placed,
+    ReadRequest, Transaction, Usage,
 };
 use thiserror::Error;
 
@@ -109,12 +109,9 @@ pub enum Failure {
     /// The index is unreadable where a transaction needs it.
     #[error("the index: {0}")]
     Index(#[from] Bad),
-    /// A transaction needs more space than is free, and no work in progress will free any.
-    #[error("there is no space left")]
+    /// The log is full, and there is no space for the tables that would free it.
+    #[error("there is no space left for the index")]
     Full,
-    /// A transaction's log record exceeds half of the log.
-    #[error("a transaction is larger than the log")]
-    TooLarge,
 }
 
 /// Rounds of a poll: it takes completions of requests that it started itself.
@@ -295,7 +292,11 @@ impl ObjectStore for Shard {
             self.ready.push(Completion::Failed { tag });
             return;
         }
-        self.submit_job(tag, transaction);
+        let refused = transaction.collections().find_map(|id| self.jobs.refusal_of(id));
+        match refused {
+            Some(why) => self.refuse_at_once(tag, &transaction, why),
+            None => self.submit_job(tag, transaction),
+        }
     }
 
     fn read(&mut self, tag: u64, request: ReadRequest) {
@@ -319,6 +320,7 @@ impl ObjectStore for Shard {
         }
         self.finished = finished;
         out.append(&mut self.ready);
+        self.jobs.refusals_are_told();
         let is_busy = self.is_busy();
         debug_assert!(
             !is_busy || self.io.under_way() > 0 || self.wants_poll(),
@@ -368,12 +370,6 @@ impl ObjectStore for Shard {
     fn compressed(&self) -> Vec<(i64, Compressed)> {
         self.pools.iter().map(|(pool, compressed)| (*pool, *compressed)).collect()
     }
-}
-
-/// The collections of a transaction.
-fn collections_of(transaction: &Transaction) -> impl Iterator<Item = Collection> + '_ {
-    let others = transaction.changes.iter().filter_map(Change::other_collection);
-    std::iter::once(transaction.collection).chain(others)
 }
 
 #[cfg(test)]

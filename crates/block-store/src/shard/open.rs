@@ -19,7 +19,7 @@ use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
 use crate::object::packed::decode_pool;
 use crate::object::page::Page;
-use crate::plan::{Collections, Pools};
+use crate::plan::{Cleanup, Collections, Pools};
 use crate::space::{Run, Space};
 use crate::staged::{Stage, Staged, StagedRun};
 use crate::view::{View, Wait};
@@ -85,7 +85,7 @@ struct Recovery<'a> {
     staged: Staged,
     collections: Collections,
     pools: Pools,
-    to_clean: BTreeSet<u64>,
+    to_clean: BTreeSet<Cleanup>,
 }
 
 impl Shard {
@@ -230,10 +230,10 @@ impl Recovery<'_> {
             }
             Err(error) => return Err(error),
         }
-        match self.scan(key::all_cleanings()) {
+        match self.scan(key::all_cleanups()) {
             Ok(cleanings) => {
                 for (key, _) in cleanings {
-                    self.to_clean.insert(key::parse_number(&key)?);
+                    self.to_clean.insert(Cleanup::of_key(&key)?);
                 }
                 Ok(())
             }
@@ -491,11 +491,11 @@ impl Recovery<'_> {
             if let Some(value) = value {
                 self.pools.insert(key::parse_pool(changed)?, decode_pool(value)?);
             }
-        } else if is_in(key::all_cleanings()) {
-            let number = key::parse_number(changed)?;
+        } else if is_in(key::all_cleanups()) {
+            let work = Cleanup::of_key(changed)?;
             match value {
-                Some(_) => self.to_clean.insert(number),
-                None => self.to_clean.remove(&number),
+                Some(_) => self.to_clean.insert(work),
+                None => self.to_clean.remove(&work),
             };
         }
         Ok(())

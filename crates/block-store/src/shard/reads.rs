@@ -4,7 +4,7 @@ use super::{DataRequest, Shard};
 use crate::index::Ticket;
 use crate::io::Owner;
 use crate::planted::{self, PlantedBug};
-use crate::reading::{Damage, InMemory, Stop, resolve};
+use crate::reading::{Damage, InMemory, ReadStop, resolve};
 use crate::view::View;
 use bytes::Bytes;
 use store::{Completion, Query, ReadError, ReadRequest};
@@ -20,8 +20,8 @@ impl Shard {
         let mut memory = InMemory { staged, clean };
         let resolved = match resolve(tag, request, &mut view, &mut memory, collections) {
             Ok(resolved) => resolved,
-            Err(Stop::Wait) => return false,
-            Err(Stop::Error(error)) => {
+            Err(ReadStop::Wait) => return false,
+            Err(ReadStop::Error(error)) => {
                 let only_lists = request.queries.iter().all(|query| matches!(query, Query::List { .. }));
                 if matches!(error, ReadError::Corrupt | ReadError::Io) && !only_lists {
                     self.note_damage(Damage {

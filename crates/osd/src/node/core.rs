@@ -451,9 +451,13 @@ impl Core {
 
     fn on_completion(&mut self, now: Time, completion: Completion, out: &mut Fx) {
         self.requests.on_completion(&completion);
-        let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
-            &completion;
-        if let Some(tag) = of_control(*tag) {
+        if let Completion::Refused { why, .. } = &completion {
+            // Later changes were made on top of this one, in memory and on other OSDs. After a start the OSD goes on from
+            // its store, and recovers what it lacks from them.
+            out.push(Effect::Fatal { why: format!("the store refused a transaction: {why}") });
+            return;
+        }
+        if let Some(tag) = of_control(completion.tag()) {
             return match completion {
                 Completion::Committed { .. } => {
                     self.step_control(now, control::Input::Committed { tag: Tag(tag) }, out);
@@ -462,11 +466,13 @@ impl Core {
                     self.step_control(now, control::Input::Read { tag: ReadTag(tag), answers }, out);
                 }
                 Completion::Failed { .. } => out.push(Effect::Fatal { why: "the store failed".into() }),
+                Completion::Refused { .. } => unreachable!("handled above"),
             };
         }
         let input = match completion {
             Completion::Committed { tag } => shard::Input::Committed { tag: Tag(tag) },
             Completion::Failed { tag } => shard::Input::Failed { tag: Tag(tag) },
+            Completion::Refused { .. } => unreachable!("handled above"),
             Completion::Read { tag, answers } => shard::Input::Read { tag: ReadTag(tag), answers },
         };
         self.step_shard(now, input, out);

@@ -55,6 +55,7 @@ impl Requests {
         match completion {
             Completion::Committed { tag } => self.forget(*tag, &[Kind::Transaction]),
             Completion::Read { tag, .. } => self.forget(*tag, &[Kind::Read]),
+            Completion::Refused { tag, .. } => self.forget(*tag, &[Kind::Transaction]),
             Completion::Failed { tag } => self.forget(*tag, &[Kind::Transaction, Kind::Read]),
         }
         let _ = completion;

@@ -76,7 +76,7 @@ pub fn memory_store() -> MemoryStore {
 pub fn completed(completion: Completion) -> Input {
     match completion {
         Completion::Committed { tag } => Input::Committed { tag: Tag(tag) },
-        Completion::Failed { tag } => Input::Failed { tag: Tag(tag) },
+        Completion::Failed { tag } | Completion::Refused { tag, .. } => Input::Failed { tag: Tag(tag) },
         Completion::Read { tag, answers } => Input::Read { tag: ReadTag(tag), answers },
     }
 }

@@ -65,6 +65,7 @@ impl Opened {
         self.shards.submit(0, transaction);
         match self.next()? {
             Completion::Committed { .. } => Ok(()),
+            Completion::Refused { why, .. } => bail!("{why}"),
             _ => match self.shards.iter().find_map(Shard::failure) {
                 Some(failure) => bail!("{failure}"),
                 None => bail!("the store does not take the change"),

@@ -178,7 +178,7 @@ impl Disk {
         self.is_busy = shard.poll(out);
         let ballast = &mut self.ballast;
         out.retain(|completion| {
-            let is_own = !Ballast::is_ballast(tag_of(completion));
+            let is_own = !Ballast::is_ballast(completion.tag());
             if !is_own {
                 ballast.completed();
             }
@@ -296,10 +296,4 @@ impl Disk {
             None => Ok(()),
         }
     }
-}
-
-fn tag_of(completion: &Completion) -> u64 {
-    let (Completion::Committed { tag } | Completion::Failed { tag } | Completion::Read { tag, .. }) =
-        completion;
-    *tag
 }

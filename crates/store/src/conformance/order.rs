@@ -36,7 +36,7 @@ fn everything_completes_exactly_once(h: &mut Harness) {
         .iter()
         .map(|c| match c {
             Completion::Committed { tag } | Completion::Read { tag, .. } => *tag,
-            Completion::Failed { .. } => panic!("nothing fails here"),
+            Completion::Failed { .. } | Completion::Refused { .. } => panic!("nothing fails here"),
         })
         .collect();
     seen.sort_unstable();

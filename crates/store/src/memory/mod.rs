@@ -21,13 +21,14 @@ pub use completions::Delay;
 pub(crate) use completions::Dice;
 pub use image::ImageError;
 
-use crate::{Change, Collection, Completion, ObjectStore, Placed, ReadRequest, Transaction, Usage};
+use crate::{Change, Collection, Completion, ObjectStore, Placed, ReadRequest, Refusal, Transaction, Usage};
 use completions::{Pending, PendingCommit, PendingRead};
 use state::State;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Capacity. A transaction beyond it fails, and fails the store.
+    /// Capacity. A transaction beyond it is refused.
     pub bytes_total: u64,
     /// `None`: the next `poll` completes everything.
     pub delay: Option<Delay>,
@@ -52,7 +53,8 @@ pub struct MemoryStore {
     /// Delayed completions.
     pending: Pending,
     dice: Dice,
-    failed: bool,
+    /// Collections with a refusal that the caller has not seen.
+    refusing: BTreeSet<Collection>,
 }
 
 impl MemoryStore {
@@ -68,7 +70,7 @@ impl MemoryStore {
             state,
             ready: Vec::new(),
             pending: Pending::default(),
-            failed: false,
+            refusing: BTreeSet::new(),
         }
     }
 
@@ -119,9 +121,10 @@ impl MemoryStore {
 impl ObjectStore for MemoryStore {
     fn submit(&mut self, tag: u64, transaction: Transaction) {
         let growth: u64 = transaction.changes.iter().map(Change::growth).sum();
-        if self.failed || self.state.used().total().saturating_add(growth) > self.config.bytes_total {
-            self.failed = true;
-            self.ready.push(Completion::Failed { tag });
+        let is_too_large = self.state.used().total().saturating_add(growth) > self.config.bytes_total;
+        if is_too_large || transaction.collections().any(|id| self.refusing.contains(&id)) {
+            self.refusing.extend(transaction.collections());
+            self.ready.push(Completion::Refused { tag, why: Refusal::NoSpace });
             return;
         }
         if self.config.delay.is_some() || self.committed.is_some() {
@@ -144,6 +147,7 @@ impl ObjectStore for MemoryStore {
 
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         out.append(&mut self.ready);
+        self.refusing.clear();
         if !self.pending.is_empty() {
             self.poll_pending(out);
         }

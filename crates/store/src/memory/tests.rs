@@ -107,7 +107,7 @@ fn crash_keeps_committed_and_a_prefix_of_the_rest() {
 }
 
 #[test]
-fn full_store_fails_whole_transactions() {
+fn full_store_refuses_whole_and_goes_on() {
     let mut store = MemoryStore::new(Config::with_total(10_000));
     let create =
         Transaction { collection: home(), changes: vec![Change::CreateCollection { split_bits: 0 }] };
@@ -124,14 +124,16 @@ fn full_store_fails_whole_transactions() {
     store.submit(3, append(1));
     let mut out = Vec::new();
     assert!(!store.poll(&mut out));
-    let expected = [
-        Completion::Committed { tag: 0 },
-        Completion::Committed { tag: 1 },
-        Completion::Failed { tag: 2 },
-        Completion::Failed { tag: 3 },
-    ];
+    let refused = |tag| Completion::Refused { tag, why: Refusal::NoSpace };
+    let expected =
+        [Completion::Committed { tag: 0 }, Completion::Committed { tag: 1 }, refused(2), refused(3)];
     assert_eq!(out, expected);
     assert_eq!(contents(&mut store), [0]);
+    store.submit(4, append(2));
+    out.clear();
+    store.poll(&mut out);
+    assert_eq!(out, [Completion::Committed { tag: 4 }]);
+    assert_eq!(contents(&mut store), [0, 0, 2]);
 }
 
 /// Every child of a split waits for it, not only the first.

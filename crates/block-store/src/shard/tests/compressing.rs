@@ -161,7 +161,8 @@ fn clones_share_packed_blocks_until_the_last_is_removed() {
     commit(&mut shard, change);
     is_sound(&mut shard);
     assert!(stored_blocks(&shard) <= blocks + 1, "the range's end is copied");
-    assert!(compressed(&shard).original > 2 * alone.original);
+    // A cloned range has pages of its own; a clone reads those of its source.
+    assert!(compressed(&shard).original > alone.original);
     let all = vec![Query::Data { offset: 0, len: u64::MAX }];
     let Ok([Answer::Data(found)]) = ask(&mut shard, home(), &c, all).as_deref().map(|a| [a[0].clone()])
     else {

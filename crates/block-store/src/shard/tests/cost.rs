@@ -115,3 +115,117 @@ fn cost_of_a_client_write() {
         println!("{name} writes, {depth} at a time: {each:.2} us each; {:?}", shard.usage());
     }
 }
+
+/// A clone of 4 MiB in 1,024 fragments of one block each, and the first write after it.
+#[test]
+#[ignore = "a measurement: it checks nothing"]
+fn cost_of_a_clone() {
+    const CLONES: u32 = 20_000;
+    let mut shard = shard();
+    let mut out = Vec::new();
+    let submit = |shard: &mut Shard, changes| shard.submit(0, Transaction { collection: home(), changes });
+    submit(&mut shard, vec![Change::CreateCollection { split_bits: 0 }]);
+    let (head, other) = (object("head", 1), object("other", 1));
+    let block = Bytes::from(vec![7; 4096]);
+    // Blocks of another object lie between.
+    for i in 0..1024 {
+        for object in [&head, &other] {
+            let data = block.clone().into();
+            submit(&mut shard, vec![Change::Write { object: object.clone(), offset: i << 12, data }]);
+        }
+    }
+    while shard.poll(&mut out) {}
+    let copy = |i: u32| object(&format!("copy-{i:05}"), 1);
+    for (name, writes) in [("clone", false), ("clone, and the first write after it", true)] {
+        let (mut clones, mut rest) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+        for i in 0..CLONES {
+            let begun = cpu_time();
+            let mut changes = vec![Change::Clone { from: head.clone(), to: copy(i) }];
+            if writes {
+                let (object, data) = (head.clone(), block.clone().into());
+                changes.push(Change::Write { object, offset: u64::from(i % 1024) << 12, data });
+            }
+            submit(&mut shard, changes);
+            clones += cpu_time() - begun;
+            if i >= 4 {
+                submit(&mut shard, vec![Change::Remove { object: copy(i - 4) }]);
+            }
+            while shard.poll(&mut out) {}
+            rest += cpu_time() - begun;
+        }
+        for i in CLONES - 4..CLONES {
+            submit(&mut shard, vec![Change::Remove { object: copy(i) }]);
+        }
+        while shard.poll(&mut out) {}
+        let each = |time: std::time::Duration| time.as_nanos() as f64 / f64::from(CLONES) / 1000.0;
+        println!(
+            "{name}: {:.2} us to submit, {:.2} us with its log record, the removal of an older one and cleaning",
+            each(clones),
+            each(rest)
+        );
+    }
+}
+
+/// CPU time of this thread: other processes on the machine do not count.
+fn cpu_time() -> std::time::Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// CPU time from submit to commit of 4 KiB writes, before and during the removal of an object with 1,000,000 omap keys, on a
+/// simulated disk in memory that completes everything at once. It is the work of the turns that a write waits for.
+#[test]
+#[ignore = "a measurement: it checks nothing"]
+fn writes_during_removal_of_a_large_omap() {
+    use device::simulated::Pace;
+    const KEYS: u32 = 1_000_000;
+    let disk = super::formatted(2 << 30, 256 << 20, Pace::AtOnce, 1);
+    let mut shard = super::open(&disk, Options::default());
+    let mut out = Vec::new();
+    let large = object("large", 1);
+    let submit = |shard: &mut Shard, changes| shard.submit(0, Transaction { collection: home(), changes });
+    submit(&mut shard, vec![Change::CreateCollection { split_bits: 0 }]);
+    for first in (0..KEYS).step_by(1000) {
+        let entry = |i: u32| (format!("key-{i:08}").into(), vec![1; 100].into());
+        let entries = (first..first + 1000).map(entry).collect();
+        submit(&mut shard, vec![Change::OmapSet { object: large.clone(), entries }]);
+        while shard.poll(&mut out) {}
+    }
+    let data = Bytes::from(vec![7; 4096]);
+    let objects: Vec<ObjectId> = (0..1000).map(|i| object(&format!("object.{i:08}"), i * 7919)).collect();
+    let mut version = 0u64;
+    let mut measure = |shard: &mut Shard, name: &str, mut goes_on: Box<dyn FnMut(&Shard, usize) -> bool>| {
+        let mut each: Vec<u128> = Vec::new();
+        while goes_on(shard, each.len()) {
+            version += 1;
+            let n = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+            let begun = cpu_time();
+            shard.submit(
+                version,
+                client_write(&objects[(n % 1000) as usize], n / 1000 % 256 * 4096, &data, version),
+            );
+            let mut out = Vec::new();
+            while !out.contains(&Completion::Committed { tag: version }) {
+                shard.poll(&mut out);
+            }
+            each.push((cpu_time() - begun).as_micros());
+        }
+        each.sort_unstable();
+        let at = |part: usize| each[(each.len() * part / 1000).min(each.len() - 1)];
+        println!(
+            "{name}: {} writes, p50 {} us, p99 {} us, p99.9 {} us, max {} us",
+            each.len(),
+            at(500),
+            at(990),
+            at(999),
+            at(1000)
+        );
+    };
+    measure(&mut shard, "before", Box::new(|_, count| count < 50_000));
+    submit(&mut shard, vec![Change::Remove { object: large.clone() }]);
+    while shard.figures().numbers_to_clean == 0 {
+        shard.poll(&mut out);
+    }
+    measure(&mut shard, "during", Box::new(|shard, _| shard.figures().numbers_to_clean > 0));
+    measure(&mut shard, "after", Box::new(|_, count| count < 50_000));
+}

@@ -1,7 +1,7 @@
 //! Failing, corrupt and full devices.
 
 use super::dump::{Dump, ask, list};
-use super::operations::{bytes, home, object, transaction};
+use super::operations::{bytes, home, object, other, transaction};
 use super::rig::{Rig, same};
 use super::{formatted, open, settle, small};
 use crate::check::{Depth, Finding};
@@ -14,7 +14,8 @@ use device::{BLOCK, DeviceError};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use store::{
-    Answer, Change, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadError, Transaction, Usage,
+    Answer, Change, Completion, MemoryStore, ObjectId, ObjectStore, Query, ReadError, Refusal, Transaction,
+    Usage,
 };
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
@@ -34,6 +35,7 @@ fn commit(shard: &mut Shard, transaction: Transaction) -> bool {
     match settle(shard).as_slice() {
         [Completion::Committed { tag: 1 }] => true,
         [Completion::Failed { tag: 1 }] => false,
+        [Completion::Refused { tag: 1, why: Refusal::NoSpace }] => false,
         other => panic!("{other:?}"),
     }
 }
@@ -341,7 +343,7 @@ fn full_store_takes_deletes_and_recovers() {
 }
 
 #[test]
-fn oversized_transaction_fails_whole_and_deletes_work_later() {
+fn full_store_refuses_whole_transaction_and_goes_on() {
     let disk = formatted(16 << 20, 512 << 10, Pace::AtOnce, 6);
     let mut shard = open(&disk, small());
     let mut front = MemoryStore::new(store::memory::Config::with_total(1 << 40));
@@ -356,15 +358,58 @@ fn oversized_transaction_fails_whole_and_deletes_work_later() {
         front.submit(0, next);
         count += 1;
     }
-    assert_eq!(shard.failure(), Some(Failure::Full));
-    settle(&mut shard);
-    let mut shard = open(&disk.power_cut(&mut Dice::new(1)), small());
+    assert_eq!(shard.failure(), None);
     while front.poll(&mut Vec::new()) {}
     same(&mut shard, &mut front, Depth::Deep);
-    for i in 0..count {
-        let changes = vec![Change::Remove { object: object(&format!("n{i}"), 1) }];
-        assert!(commit(&mut shard, Transaction { collection: home(), changes }), "{:?}", shard.failure());
+    // The shard goes on, and so does one that finds its disk after a power cut.
+    let mut reopened = open(&disk.power_cut(&mut Dice::new(1)), small());
+    same(&mut reopened, &mut front, Depth::Deep);
+    for shard in [&mut shard, &mut reopened] {
+        for i in 0..count {
+            let changes = vec![Change::Remove { object: object(&format!("n{i}"), 1) }];
+            assert!(commit(shard, Transaction { collection: home(), changes }), "{:?}", shard.failure());
+        }
+        assert!(commit(shard, write("again", 0, 70_000)));
+        let _ = Dump::of(shard);
     }
-    assert!(commit(&mut shard, write("again", 0, 70_000)));
-    let _ = Dump::of(&mut shard);
+}
+
+/// Scenario: one request with more omap keys than the log can hold.
+#[test]
+fn oversized_record_is_refused_with_its_successors_only() {
+    let disk = formatted(32 << 20, 512 << 10, Pace::AtOnce, 6);
+    let mut shard = open(&disk, small());
+    let submit = |shard: &mut Shard, tag, collection, changes| {
+        shard.submit(tag, Transaction { collection, changes });
+    };
+    let set = |name: &str, count: u32| {
+        let key = |i: u32| (i.to_be_bytes().to_vec().into(), vec![7; 100].into());
+        vec![Change::OmapSet { object: object(name, 1), entries: (0..count).map(key).collect() }]
+    };
+    for collection in [home(), other()] {
+        submit(&mut shard, 0, collection, vec![Change::CreateCollection { split_bits: 0 }]);
+    }
+    settle(&mut shard);
+    submit(&mut shard, 1, home(), set("a", 10));
+    // 400 KiB, in a log of 512.
+    submit(&mut shard, 2, home(), set("large", 4000));
+    // These count on it.
+    submit(&mut shard, 3, home(), set("b", 10));
+    submit(&mut shard, 4, other(), set("c", 10));
+    let mut done = settle(&mut shard);
+    done.sort_by_key(Completion::tag);
+    let committed = |tag| Completion::Committed { tag };
+    let refused = |tag| Completion::Refused { tag, why: Refusal::TooLarge };
+    assert_eq!(done, [committed(1), refused(2), refused(3), committed(4)]);
+    assert_eq!(shard.failure(), None);
+    submit(&mut shard, 5, home(), set("d", 10));
+    assert_eq!(settle(&mut shard), [committed(5)]);
+    let names = |shard: &mut Shard, collection| -> Vec<String> {
+        let listed = list(shard, collection);
+        listed.iter().map(|id| String::from_utf8_lossy(&id.object.name).into_owned()).collect()
+    };
+    let mut at_home = names(&mut shard, home());
+    at_home.sort();
+    assert_eq!((at_home, names(&mut shard, other())), (vec!["a".into(), "d".into()], vec!["c".into()]));
+    assert_eq!(shard.check(Depth::Deep, &mut || ()).findings, []);
 }

@@ -73,3 +73,18 @@ fn planted_uncounted_clone_is_caught() {
 fn planted_uncompared_checksum_is_caught() {
     is_caught(PlantedBug::ChecksumNotCompared, failures::rot);
 }
+
+#[test]
+fn planted_write_to_shared_layer_is_caught() {
+    is_caught(PlantedBug::LayerWrittenWhileShared, changes);
+}
+
+#[test]
+fn planted_missing_omap_marker_is_caught() {
+    is_caught(PlantedBug::MarkerNotPut, changes);
+}
+
+#[test]
+fn planted_heir_without_entries_is_caught() {
+    is_caught(PlantedBug::HeirNotGiven, changes);
+}

@@ -93,6 +93,7 @@ impl Rig {
                 Completion::Committed { tag } => self.acknowledged.push(tag),
                 Completion::Failed { .. } => failed += 1,
                 Completion::Read { .. } => panic!("nothing is read"),
+                Completion::Refused { why, .. } => panic!("{why}"),
             }
         }
         failed

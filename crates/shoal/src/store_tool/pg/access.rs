@@ -79,6 +79,7 @@ impl Access {
                 images.shards.submit(0, transaction);
                 match images.next() {
                     Completion::Committed { .. } => Ok(()),
+                    Completion::Refused { why, .. } => bail!("{why}"),
                     _ => bail!("the store does not take the change"),
                 }
             }
