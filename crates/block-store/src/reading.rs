@@ -12,6 +12,7 @@ use crate::object::key;
 use crate::object::packed::{Packed, unpack};
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
+use crate::pg_log::{Chunk, PgLog, PgLogs, records_of};
 use crate::plan::Collections;
 use crate::planted::{self, PlantedBug};
 use crate::space::Run;
@@ -21,12 +22,15 @@ use bytes::Bytes;
 use codec::Rope;
 use device::BLOCK;
 use std::collections::BTreeSet;
-use store::{Answer, Collection, ObjectId, Query, ReadError, ReadRequest};
+use store::{Answer, Collection, LogRecord, ObjectId, Query, ReadError, ReadRequest};
+use wire::types::Eversion;
 
 /// The most that is read with one request.
 const READ_BLOCKS_MAX: u64 = 1024;
 /// So many pages are looked up one by one; of a longer range those that exist are listed.
 const PAGES_GOT: u64 = 3;
+/// Blocks of chunks of a log from which a listing takes no further chunk.
+const LOG_BLOCKS_MAX: u64 = 32;
 
 /// A part of the answer to [`Query::Data`].
 enum Part {
@@ -72,6 +76,27 @@ enum Source {
 enum Partial {
     Done(Answer),
     Data(Vec<Part>),
+    Log(LogPage),
+}
+
+/// The answer to [`Query::LogList`], before its chunks are read.
+struct LogPage {
+    chunks: Vec<(Chunk, Vec<Part>)>,
+    /// Records that follow the chunks: one more than asked for, if there are so many.
+    recent: Vec<LogRecord>,
+    after: Eversion,
+    max: usize,
+    /// Other chunks follow.
+    more: bool,
+}
+
+impl LogPage {
+    fn finish(self, read: impl IntoIterator<Item = Vec<LogRecord>>) -> Answer {
+        let mut records: Vec<LogRecord> = read.into_iter().flatten().chain(self.recent).collect();
+        let more = self.more || records.len() > self.max;
+        records.truncate(self.max);
+        Answer::LogList { records, more }
+    }
 }
 
 /// A read whose questions to the index were answered.
@@ -147,10 +172,11 @@ pub fn resolve(
     view: &mut View<'_>,
     memory: &mut InMemory<'_>,
     collections: &Collections,
+    logs: &PgLogs,
 ) -> Result<Resolved, Stop> {
     let collection = collections.get(&request.collection).ok_or(Stop::Error(ReadError::NoCollection))?;
     let record = find(request, collection, view)?;
-    let only_lists = request.queries.iter().all(|q| matches!(q, Query::List { .. }));
+    let only_lists = request.queries.iter().all(Query::is_of_collection);
     if record.is_none() && !only_lists {
         return Err(Stop::Error(ReadError::NoObject));
     }
@@ -171,6 +197,10 @@ pub fn resolve(
             (Query::List { end, max }, _) => {
                 Partial::Done(list(collection, &request.object, end, *max, view)?)
             }
+            (Query::LogList { after, max }, _) => match logs.get(request.collection) {
+                Some(log) => Partial::Log(out.log(log, *after, *max, view, memory)?),
+                None => Partial::Done(Answer::LogList { records: Vec::new(), more: false }),
+            },
             (Query::Data { offset, len }, Some(record)) => {
                 Partial::Data(out.data(record, *offset, *len, view, memory)?)
             }
@@ -232,7 +262,9 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
             }
             Answer::OmapGet(out)
         }
-        Query::Data { .. } | Query::List { .. } => unreachable!("handled by the caller"),
+        Query::Data { .. } | Query::List { .. } | Query::LogList { .. } => {
+            unreachable!("handled by the caller")
+        }
     })
 }
 
@@ -415,6 +447,43 @@ impl Resolved {
         Ok(out)
     }
 
+    fn log(
+        &mut self,
+        log: &PgLog,
+        after: Eversion,
+        max: usize,
+        view: &mut View<'_>,
+        memory: &mut InMemory<'_>,
+    ) -> Result<LogPage, Stop> {
+        if log.is_damaged() {
+            return Err(Stop::Error(ReadError::Corrupt));
+        }
+        let after = after.max(log.trimmed());
+        let mut chunks = log.chunks().iter().filter(|chunk| chunk.last > after).peekable();
+        let mut page = LogPage { chunks: Vec::new(), recent: Vec::new(), after, max, more: false };
+        if chunks.peek().is_some() {
+            let value =
+                view.get(&key::log_object(self.collection))?.ok_or(Stop::Error(ReadError::Corrupt))?;
+            let record = ObjectRecord::decode(&value).map_err(corrupt)?;
+            let block = BLOCK as u64;
+            let mut blocks = 0;
+            for chunk in chunks.by_ref() {
+                let parts = self.data(&record, chunk.start * block, chunk.blocks * block, view, memory)?;
+                page.chunks.push((*chunk, parts));
+                blocks += chunk.blocks;
+                if blocks >= LOG_BLOCKS_MAX {
+                    break;
+                }
+            }
+        }
+        page.more = chunks.next().is_some();
+        if !page.more {
+            let recent = log.recent().iter().filter(|(key, _)| *key > after);
+            page.recent = recent.take(max.saturating_add(1)).cloned().collect();
+        }
+        Ok(page)
+    }
+
     /// The number of what a piece is compressed with; the same one for neighbours.
     fn packed_part(&mut self, packed: &Packed, offset: u64, memory: &mut InMemory<'_>) -> usize {
         if self.packed.last().is_none_or(|last| last.packed.name() != packed.name()) {
@@ -473,47 +542,64 @@ impl Resolved {
                     .ok()
             })
             .collect();
+        let mut join = |parts: Vec<Part>| {
+            let mut joined = Joined::default();
+            for part in parts {
+                match part {
+                    Part::Zeroes(len) => joined.zeroes(len),
+                    Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
+                    Part::Packed { number, piece } => match &unpacked[number] {
+                        Some(data) => joined.unpacked(data, &piece),
+                        None => is_whole = false,
+                    },
+                    Part::Lost { offset } => {
+                        is_whole = false;
+                        let object = object.clone();
+                        damaged(Damage { collection, object, offset, device_offset: None });
+                    }
+                    Part::Stored { read, piece, offset } => {
+                        let buffer = &contents[read];
+                        let at = (piece.unit - reads[read].start) as usize * BLOCK;
+                        if crc32c(&buffer[at..at + BLOCK]) != piece.crc
+                            && !planted::has(PlantedBug::ChecksumNotCompared)
+                        {
+                            is_whole = false;
+                            damaged(Damage {
+                                collection,
+                                object: object.clone(),
+                                offset,
+                                device_offset: Some(piece.unit * BLOCK as u64),
+                            });
+                        }
+                        joined.piece(buffer, at, &piece);
+                    }
+                }
+            }
+            joined.finish()
+        };
         let mut out = Vec::with_capacity(partials.len());
+        let mut is_log_whole = true;
         for partial in partials {
             out.push(match partial {
                 Partial::Done(answer) => answer,
-                Partial::Data(parts) => {
-                    let mut joined = Joined::default();
-                    for part in parts {
-                        match part {
-                            Part::Zeroes(len) => joined.zeroes(len),
-                            Part::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
-                            Part::Packed { number, piece } => match &unpacked[number] {
-                                Some(data) => joined.unpacked(data, &piece),
-                                None => is_whole = false,
-                            },
-                            Part::Lost { offset } => {
-                                is_whole = false;
-                                let object = object.clone();
-                                damaged(Damage { collection, object, offset, device_offset: None });
-                            }
-                            Part::Stored { read, piece, offset } => {
-                                let buffer = &contents[read];
-                                let at = (piece.unit - reads[read].start) as usize * BLOCK;
-                                if crc32c(&buffer[at..at + BLOCK]) != piece.crc
-                                    && !planted::has(PlantedBug::ChecksumNotCompared)
-                                {
-                                    is_whole = false;
-                                    damaged(Damage {
-                                        collection,
-                                        object: object.clone(),
-                                        offset,
-                                        device_offset: Some(piece.unit * BLOCK as u64),
-                                    });
-                                }
-                                joined.piece(buffer, at, &piece);
-                            }
+                Partial::Data(parts) => Answer::Data(join(parts)),
+                Partial::Log(mut page) => {
+                    let mut read = Vec::new();
+                    for (chunk, parts) in page.chunks.drain(..) {
+                        let records = records_of(&join(parts).to_bytes(), page.after, chunk.last).ok();
+                        // Of a chunk that was not cut by a rewind, the last record is known.
+                        let ends =
+                            |all: &Vec<LogRecord>| all.last().is_some_and(|(key, _)| *key == chunk.last);
+                        match records.filter(|all| chunk.closed || ends(all)) {
+                            Some(all) => read.push(all),
+                            None => is_log_whole = false,
                         }
                     }
-                    Answer::Data(joined.finish())
+                    page.finish(read)
                 }
             });
         }
+        is_whole &= is_log_whole;
         if !is_whole {
             return Err(ReadError::Corrupt);
         }
@@ -550,8 +636,9 @@ impl Resolved {
     /// The damage that a read which failed is.
     fn failure(&self, failed: usize) -> Damage {
         let parts = self.partials.iter().flat_map(|partial| match partial {
-            Partial::Data(parts) => &parts[..],
-            Partial::Done(_) => &[],
+            Partial::Data(parts) => parts.iter().collect::<Vec<&Part>>(),
+            Partial::Log(page) => page.chunks.iter().flat_map(|(_, parts)| parts).collect(),
+            Partial::Done(_) => Vec::new(),
         });
         let first = parts.filter_map(|part| match part {
             Part::Stored { read, offset, .. } if *read == failed => Some(*offset),

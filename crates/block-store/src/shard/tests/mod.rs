@@ -10,6 +10,7 @@ mod discards;
 mod dump;
 mod failures;
 mod figures;
+mod log_bytes;
 mod log_rot;
 mod model;
 mod moving;
@@ -18,6 +19,7 @@ pub(super) mod operations;
 mod planted;
 mod reads_and_writes;
 mod rig;
+mod rings;
 mod sharing;
 mod short_of_room;
 mod stopping;
@@ -37,6 +39,7 @@ pub(crate) fn small() -> Options {
         deferred_bytes_max: 256 << 10,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
+        recent_bytes_max: 24 << 10,
         discard_blocks: Some(1),
         discard_patience: 0,
         range_keys_min: 1,
