@@ -6,7 +6,7 @@
 
 use crate::checksum::crc32c;
 use crate::format::{Header, Superblock, sealed_block};
-use crate::log::{Entries, Record, RecordHead};
+use crate::log::{Entries, Record, RecordHead, patched};
 use crate::object::collection::CollectionRecord;
 use crate::object::key;
 use crate::object::layer::Layer;
@@ -14,9 +14,11 @@ use crate::object::packed::{decode_pool, unpack};
 use crate::object::page::Page;
 use crate::object::record::ObjectRecord;
 use crate::object::refcount::Refcounts;
+use crate::pg_log::{PgLog, records_of};
 use bytes::Bytes;
 use device::BLOCK;
 use store::CompressionAlgorithm;
+use wire::types::Eversion;
 
 /// Decodes `data`; the first byte chooses the decoder.
 pub fn decode(data: &[u8]) {
@@ -95,7 +97,19 @@ fn object(data: &[u8]) {
     }
 }
 
+/// Logs of collections: a state, a chunk, a patch.
+fn logs(data: &[u8]) {
+    if let Ok(log) = PgLog::decode(data) {
+        assert_eq!(PgLog::decode(&log.encode(log.mark)), Ok(log));
+    }
+    let _ = records_of(data, Eversion::ZERO, Eversion::MAX);
+    let (patch, base) = data.split_at(data.len() / 2);
+    let front = [&[base.len() as u8 & 0x7f][..], &crc32c(&base[..base.len() & 0x7f]).to_le_bytes()].concat();
+    let _ = patched(&[&front, patch].concat(), &base[..base.len() & 0x7f]);
+}
+
 fn others(data: &[u8]) {
+    logs(data);
     let _ =
         (CollectionRecord::decode(data), Refcounts::decode(data), decode_pool(data), key::parse_pool(data));
     let _ =

@@ -33,15 +33,16 @@ pub mod io;
 mod log;
 pub mod mkfs;
 mod object;
+mod pg_log;
 mod plan;
 pub mod planted;
 mod reading;
 mod shard;
 mod space;
 mod staged;
-mod varint;
 mod view;
 
+pub(crate) use codec::varint;
 pub use format::{FormatOptions, Identity, Superblock};
 pub use mkfs::format;
 pub use reading::Damage;

@@ -32,6 +32,16 @@ pub enum PlantedBug {
     StoppedBeforeCheckpoint,
     /// A block is allocated while a read of it is in flight.
     ReadNotPinned,
+    /// A memtable is frozen between two transactions of a batch: tables have a part of a log record.
+    MemtableEndsWithinBatch,
+    /// A patch is made from the value that the tables have, without the changes in memory.
+    PatchOnStaleBase,
+    /// A checkpoint leaves the states of PG logs as they are in the index.
+    LogStateNotWritten,
+    /// The state of a PG log has the number of the batch behind it.
+    LogStateMarkedLate,
+    /// Blocks of a PG log are allocated again before its spill is durable.
+    LogBlocksReusedEarly,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -12,6 +12,7 @@ use crate::object::packed::{Packed, unpack};
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::ObjectRecord;
 use crate::object::{key, layer};
+use crate::pg_log::{Chunk, PgLog, PgLogs, records_of};
 use crate::plan::Collections;
 use crate::planted::{self, PlantedBug};
 use crate::space::Run;
@@ -21,12 +22,15 @@ use bytes::Bytes;
 use codec::Rope;
 use device::BLOCK;
 use std::collections::{BTreeMap, BTreeSet};
-use store::{Answer, Collection, ObjectId, Query, ReadError, ReadRequest};
+use store::{Answer, Collection, LogRecord, ObjectId, Query, ReadError, ReadRequest};
+use wire::types::Eversion;
 
 /// The most that is read with one request.
 const READ_BLOCKS_MAX: u64 = 1024;
 /// So many pages are looked up one by one; of a longer range those that exist are listed.
 const PAGES_GOT: u64 = 3;
+/// Blocks of chunks of a log from which a listing takes no further chunk.
+const LOG_BLOCKS_MAX: u64 = 32;
 
 /// A part of the answer to [`Query::Data`].
 enum DataPart {
@@ -72,6 +76,27 @@ enum Source {
 enum PartialAnswer {
     Done(Answer),
     Data(Vec<DataPart>),
+    Log(LogPage),
+}
+
+/// The answer to [`Query::LogList`], before its chunks are read.
+struct LogPage {
+    chunks: Vec<(Chunk, Vec<DataPart>)>,
+    /// Records that follow the chunks: one more than asked for, if there are so many.
+    recent: Vec<LogRecord>,
+    after: Eversion,
+    max: usize,
+    /// Other chunks follow.
+    more: bool,
+}
+
+impl LogPage {
+    fn finish(self, read: impl IntoIterator<Item = Vec<LogRecord>>) -> Answer {
+        let mut records: Vec<LogRecord> = read.into_iter().flatten().chain(self.recent).collect();
+        let more = self.more || records.len() > self.max;
+        records.truncate(self.max);
+        Answer::LogList { records, more }
+    }
 }
 
 /// A read whose questions to the index were answered.
@@ -149,10 +174,11 @@ pub fn resolve(
     view: &mut View<'_>,
     memory: &mut InMemory<'_>,
     collections: &Collections,
+    logs: &PgLogs,
 ) -> Result<Resolved, ReadStop> {
     let collection = collections.get(&request.collection).ok_or(ReadStop::Error(ReadError::NoCollection))?;
     let record = find(request, collection, view)?;
-    let only_lists = request.queries.iter().all(|q| matches!(q, Query::List { .. }));
+    let only_lists = request.queries.iter().all(Query::is_of_collection);
     if record.is_none() && !only_lists {
         return Err(ReadStop::Error(ReadError::NoObject));
     }
@@ -175,6 +201,10 @@ pub fn resolve(
             (Query::List { end, max }, _) => {
                 list(collection, &request.object, end, *max, view).map(PartialAnswer::Done)
             }
+            (Query::LogList { after, max }, _) => match logs.get(request.collection) {
+                Some(log) => out.log(log, *after, *max, view, memory).map(PartialAnswer::Log),
+                None => Ok(PartialAnswer::Done(Answer::LogList { records: Vec::new(), more: false })),
+            },
             (Query::Data { offset, len }, Some(record)) => {
                 out.data(record, *offset, *len, view, memory).map(PartialAnswer::Data)
             }
@@ -252,7 +282,9 @@ fn answer(record: &ObjectRecord, query: &Query, view: &mut View<'_>) -> Result<A
             }
             Answer::OmapGet(out)
         }
-        Query::Data { .. } | Query::List { .. } => unreachable!("handled by the caller"),
+        Query::Data { .. } | Query::List { .. } | Query::LogList { .. } => {
+            unreachable!("handled by the caller")
+        }
     })
 }
 
@@ -515,6 +547,43 @@ impl Resolved {
         Ok(out)
     }
 
+    fn log(
+        &mut self,
+        log: &PgLog,
+        after: Eversion,
+        max: usize,
+        view: &mut View<'_>,
+        memory: &mut InMemory<'_>,
+    ) -> Result<LogPage, ReadStop> {
+        if log.is_damaged() {
+            return Err(ReadStop::Error(ReadError::Corrupt));
+        }
+        let after = after.max(log.trimmed());
+        let mut chunks = log.chunks().iter().filter(|chunk| chunk.last > after).peekable();
+        let mut page = LogPage { chunks: Vec::new(), recent: Vec::new(), after, max, more: false };
+        if chunks.peek().is_some() {
+            let value =
+                view.get(&key::log_object(self.collection))?.ok_or(ReadStop::Error(ReadError::Corrupt))?;
+            let record = ObjectRecord::decode(&value).map_err(corrupt)?;
+            let block = BLOCK as u64;
+            let mut blocks = 0;
+            for chunk in chunks.by_ref() {
+                let parts = self.data(&record, chunk.start * block, chunk.blocks * block, view, memory)?;
+                page.chunks.push((*chunk, parts));
+                blocks += chunk.blocks;
+                if blocks >= LOG_BLOCKS_MAX {
+                    break;
+                }
+            }
+        }
+        page.more = chunks.next().is_some();
+        if !page.more {
+            let recent = log.recent().iter().filter(|(key, _)| *key > after);
+            page.recent = recent.take(max.saturating_add(1)).cloned().collect();
+        }
+        Ok(page)
+    }
+
     /// The number of what a piece is compressed with; the same one for neighbours.
     fn packed_part(&mut self, packed: &Packed, offset: u64, memory: &mut InMemory<'_>) -> usize {
         if self.packed.last().is_none_or(|last| last.packed.name() != packed.name()) {
@@ -573,47 +642,64 @@ impl Resolved {
                     .ok()
             })
             .collect();
+        let mut join = |parts: Vec<DataPart>| {
+            let mut joined = Joined::default();
+            for part in parts {
+                match part {
+                    DataPart::Zeroes(len) => joined.zeroes(len),
+                    DataPart::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
+                    DataPart::Packed { number, piece } => match &unpacked[number] {
+                        Some(data) => joined.unpacked(data, &piece),
+                        None => is_whole = false,
+                    },
+                    DataPart::Lost { offset } => {
+                        is_whole = false;
+                        let object = object.clone();
+                        damaged(Damage { collection, object, offset, device_offset: None });
+                    }
+                    DataPart::Stored { read, piece, offset } => {
+                        let buffer = &contents[read];
+                        let at = (piece.unit - reads[read].start) as usize * BLOCK;
+                        if crc32c(&buffer[at..at + BLOCK]) != piece.crc
+                            && !planted::has(PlantedBug::ChecksumNotCompared)
+                        {
+                            is_whole = false;
+                            damaged(Damage {
+                                collection,
+                                object: object.clone(),
+                                offset,
+                                device_offset: Some(piece.unit * BLOCK as u64),
+                            });
+                        }
+                        joined.piece(buffer, at, &piece);
+                    }
+                }
+            }
+            joined.finish()
+        };
         let mut out = Vec::with_capacity(partials.len());
+        let mut is_log_whole = true;
         for partial in partials {
             out.push(match partial {
                 PartialAnswer::Done(answer) => answer,
-                PartialAnswer::Data(parts) => {
-                    let mut joined = Joined::default();
-                    for part in parts {
-                        match part {
-                            DataPart::Zeroes(len) => joined.zeroes(len),
-                            DataPart::Here { buffer, at, piece } => joined.piece(&buffer, at, &piece),
-                            DataPart::Packed { number, piece } => match &unpacked[number] {
-                                Some(data) => joined.unpacked(data, &piece),
-                                None => is_whole = false,
-                            },
-                            DataPart::Lost { offset } => {
-                                is_whole = false;
-                                let object = object.clone();
-                                damaged(Damage { collection, object, offset, device_offset: None });
-                            }
-                            DataPart::Stored { read, piece, offset } => {
-                                let buffer = &contents[read];
-                                let at = (piece.unit - reads[read].start) as usize * BLOCK;
-                                if crc32c(&buffer[at..at + BLOCK]) != piece.crc
-                                    && !planted::has(PlantedBug::ChecksumNotCompared)
-                                {
-                                    is_whole = false;
-                                    damaged(Damage {
-                                        collection,
-                                        object: object.clone(),
-                                        offset,
-                                        device_offset: Some(piece.unit * BLOCK as u64),
-                                    });
-                                }
-                                joined.piece(buffer, at, &piece);
-                            }
+                PartialAnswer::Data(parts) => Answer::Data(join(parts)),
+                PartialAnswer::Log(mut page) => {
+                    let mut read = Vec::new();
+                    for (chunk, parts) in page.chunks.drain(..) {
+                        let records = records_of(&join(parts).to_bytes(), page.after, chunk.last).ok();
+                        // Of a chunk that was not cut by a rewind, the last record is known.
+                        let ends =
+                            |all: &Vec<LogRecord>| all.last().is_some_and(|(key, _)| *key == chunk.last);
+                        match records.filter(|all| chunk.closed || ends(all)) {
+                            Some(all) => read.push(all),
+                            None => is_log_whole = false,
                         }
                     }
-                    Answer::Data(joined.finish())
+                    page.finish(read)
                 }
             });
         }
+        is_whole &= is_log_whole;
         if !is_whole {
             return Err(ReadError::Corrupt);
         }
@@ -650,8 +736,9 @@ impl Resolved {
     /// The damage that a read which failed is.
     fn failure(&self, failed: usize) -> Damage {
         let parts = self.partials.iter().flat_map(|partial| match partial {
-            PartialAnswer::Data(parts) => &parts[..],
-            PartialAnswer::Done(_) => &[],
+            PartialAnswer::Data(parts) => parts.iter().collect::<Vec<&DataPart>>(),
+            PartialAnswer::Log(page) => page.chunks.iter().flat_map(|(_, parts)| parts).collect(),
+            PartialAnswer::Done(_) => Vec::new(),
         });
         let first = parts.filter_map(|part| match part {
             DataPart::Stored { read, offset, .. } if *read == failed => Some(*offset),

@@ -28,6 +28,8 @@ pub struct StagedRun {
     pub crcs: SmallVec<[u32; 1]>,
     pub batch: u64,
     pub stage: Stage,
+    /// It goes straight to its blocks, however little data its batch has: its bytes are in the log already.
+    pub is_logged: bool,
 }
 
 impl StagedRun {
@@ -191,7 +193,7 @@ mod tests {
         let data = Rope::from(vec![byte; len]);
         let mut crcs = SmallVec::new();
         checksum::of_blocks(&data, |crc| crcs.push(crc));
-        StagedRun { data, crcs, batch: 1, stage }
+        StagedRun { data, crcs, batch: 1, stage, is_logged: false }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod primitives;
 mod reader;
 mod rope;
 mod trace;
+pub mod varint;
 mod writer;
 
 pub use codec_derive::{Decode, Encode};

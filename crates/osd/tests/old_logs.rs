@@ -1,4 +1,6 @@
-//! Logs as release 0.1.0 wrote them: keys without the epoch, and no tail. They are read, and their keys replaced.
+//! Logs as older programs wrote them, among the entries of the meta object's omap: with keys of today's versions, and as release
+//! 0.1.0 did, with keys without the epoch and a header without the log's tail. They are read, and moved into records of the
+//! collection.
 
 mod harness;
 
@@ -6,13 +8,13 @@ use bytes::Bytes;
 use codec::{Encode, Features};
 use harness::*;
 use osd::pg::log::{LogCounts, LogLimits};
+use osd::pg::log_records::{self, Record};
+use osd::pg::meta;
 use osd::shard::{PgOrder, ShardConfig};
-use store::{Answer, Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Query};
-use store::{ReadRequest, Transaction};
+use osd::stopped::{MetaRecords, PgCopy};
+use store::{Change, Collection, Completion, MemoryStore, ObjectId, ObjectStore, Transaction};
 use wire::types::{Eversion, HObject, OpCode, OsdOp, RecoveredCounts};
 
-const OLD_KEY: usize = 9;
-const KEY: usize = 13;
 /// Bytes that later versions added to a header: the log's tail, the place that a backfill has reached, and
 /// counts of recovered objects and of the log.
 fn added_len() -> usize {
@@ -28,46 +30,69 @@ fn wait(store: &mut MemoryStore) -> Vec<Completion> {
     done
 }
 
-/// The header and the entries of the PG's records.
-fn records(store: &mut MemoryStore) -> (Bytes, Vec<(Bytes, Bytes)>) {
-    let object = ObjectId::pg_meta(pg());
-    let queries = vec![Query::OmapHeader, Query::whole_omap()];
-    store.read(0, ReadRequest { collection: Collection::Pg(pg()), object, queries });
+/// The PG's records of itself.
+fn records(store: &mut MemoryStore) -> MetaRecords {
+    store.read(0, PgCopy::request(pg()));
     match wait(store).pop() {
-        Some(Completion::Read { answers: Ok(answers), .. }) => match <[Answer; 2]>::try_from(answers) {
-            Ok([Answer::OmapHeader(header), Answer::OmapList { entries, .. }]) => (header, entries),
-            other => panic!("{other:?}"),
-        },
+        Some(Completion::Read { answers: Ok(answers), .. }) => MetaRecords::from_answers(answers).unwrap().0,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_of_log(key: &Bytes) -> bool {
-    matches!(key[0], b'l' | b'd')
+/// The program that wrote the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Release0_1_0,
+    /// The last one with the log in the omap.
+    Version5,
 }
 
-/// Gives the PG the records that release 0.1.0 would have written. Only the newest `old_keys` keys become old ones: keys are
-/// renamed in ascending order.
-fn make_old(store: &mut MemoryStore, old_keys: usize) {
-    let (header, entries) = records(store);
-    assert_eq!(header[..2], [5, 3], "version 5");
-    let body = header.slice(6..header.len() - added_len());
-    let old_header = [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into();
+/// Gives the PG the records that an older program would have written. `left`: log records that an interrupted move has left.
+fn make_old(store: &mut MemoryStore, writer: Writer, left: usize) {
+    let MetaRecords { header, log, .. } = records(store);
+    assert_eq!(header[..2], [6, 6], "version 6");
+    let tail = store_tail(&header);
     let object = ObjectId::pg_meta(pg());
-    let mut changes = vec![Change::OmapSetHeader { object: object.clone(), header: old_header }];
-    let entries: Vec<_> = entries.into_iter().filter(|(key, _)| is_of_log(key)).collect();
-    for (key, value) in entries.into_iter().rev().take(old_keys) {
-        assert_eq!(key.len(), KEY);
-        let old_key = [&key[..1], &key[5..]].concat().into();
-        changes.push(Change::OmapRemove { object: object.clone(), keys: vec![key] });
-        changes.push(Change::OmapSet { object: object.clone(), entries: vec![(old_key, value)] });
-    }
+    let old_header: Bytes = match writer {
+        Writer::Version5 => [&[5, 3][..], &header[2..]].concat().into(),
+        Writer::Release0_1_0 => {
+            let body = header.slice(6..header.len() - added_len());
+            [&[1, 1][..], &(body.len() as u32).to_le_bytes(), &body].concat().into()
+        }
+    };
+    let key = |kind: u8, version: Eversion| {
+        let epoch = if writer == Writer::Version5 { &version.epoch.to_be_bytes()[..] } else { &[] };
+        Bytes::from([&[kind][..], epoch, &version.version.to_be_bytes()].concat())
+    };
+    let old = |(version, bytes): &store::LogRecord| match log_records::decode(*version, bytes).unwrap() {
+        Record::Entry(entry) if *version > tail => {
+            (key(b'l', *version), meta::entry_to_wire(&entry).to_vec(Features::NONE).into())
+        }
+        Record::Entry(entry) => {
+            (key(b'd', *version), meta::duplicate_to_wire(&entry.into()).to_vec(Features::NONE).into())
+        }
+        Record::Duplicate(duplicate) => {
+            (key(b'd', *version), meta::duplicate_to_wire(&duplicate).to_vec(Features::NONE).into())
+        }
+    };
+    let entries = log.iter().map(old).collect();
+    let mut changes = vec![
+        Change::OmapSetHeader { object: object.clone(), header: old_header },
+        Change::OmapSet { object, entries },
+        Change::LogClear,
+    ];
+    changes.push(Change::LogAppend { records: log[..left].to_vec() });
     store.submit(0, Transaction { collection: Collection::Pg(pg()), changes });
     wait(store);
 }
 
-fn number_of_keys(store: &mut MemoryStore, len: usize) -> usize {
-    records(store).1.iter().filter(|(key, _)| is_of_log(key) && key.len() == len).count()
+/// The log's tail in a header.
+fn store_tail(header: &Bytes) -> Eversion {
+    codec::decode_exact::<meta::PgProgress>(header).unwrap().log_tail
+}
+
+fn old_keys(records: &MetaRecords) -> usize {
+    records.entries.iter().filter(|(key, _)| matches!(key[0], b'l' | b'd')).count()
 }
 
 fn serving(limits: LogLimits, store: MemoryStore, is_new: bool) -> Host {
@@ -81,8 +106,7 @@ fn serving(limits: LogLimits, store: MemoryStore, is_new: bool) -> Host {
     host
 }
 
-/// `old_keys`: as many keys are old. Fewer than all are left by a restart in the middle of the renaming.
-fn old_log_is_read_and_renamed(old_keys: usize) {
+fn old_log_is_moved(writer: Writer, left: usize) {
     const WRITES: u64 = 700;
     let limits = LogLimits { max_entries: 400, max_duplicates: 200, batch: 10, ..LogLimits::default() };
     let mut host = serving(limits, memory_store(), true);
@@ -94,16 +118,23 @@ fn old_log_is_read_and_renamed(old_keys: usize) {
         host.settle();
         requests.push((tid, request));
     }
-    let keys = number_of_keys(&mut host.store, KEY);
-    assert!(keys >= 600, "entries and duplicates: {keys}");
     let before = records(&mut host.store);
-    make_old(&mut host.store, old_keys);
-    assert_eq!(number_of_keys(&mut host.store, OLD_KEY), old_keys.min(keys));
+    assert!(before.log.len() >= 600, "entries and duplicates: {}", before.log.len());
+    make_old(&mut host.store, writer, left);
+    let old = records(&mut host.store);
+    assert_eq!((old_keys(&old), old.log.len()), (before.log.len(), left));
 
     let mut host = serving(limits, host.store, false);
     host.settle();
-    assert_eq!(number_of_keys(&mut host.store, OLD_KEY), 0);
-    assert!(records(&mut host.store) == before, "the records are as if they had never been old");
+    let after = records(&mut host.store);
+    assert_eq!(old_keys(&after), 0);
+    assert!(
+        (after.header, after.entries) == (before.header, before.entries),
+        "as if they had never been old"
+    );
+    // Trimmed entries have become bare duplicates.
+    let versions = |log: &[store::LogRecord]| log.iter().map(|(version, _)| *version).collect::<Vec<_>>();
+    assert_eq!(versions(&after.log), versions(&before.log));
 
     // One that is a duplicate, and one that is an entry.
     for at in [WRITES as usize - 500, WRITES as usize - 3] {
@@ -118,16 +149,21 @@ fn old_log_is_read_and_renamed(old_keys: usize) {
     for _ in 0..WRITES {
         host.ask("a", vec![write_full(b"later")]);
     }
-    let kept = number_of_keys(&mut host.store, KEY);
-    assert!(kept <= limits.max_entries + limits.max_duplicates + 2 * limits.batch, "{kept} keys are left");
+    let kept = records(&mut host.store).log.len();
+    assert!(kept <= limits.max_entries + limits.max_duplicates + 2 * limits.batch, "{kept} records are left");
 }
 
 #[test]
-fn log_of_release_0_1_0_is_read_and_renamed() {
-    old_log_is_read_and_renamed(usize::MAX);
+fn log_of_release_0_1_0_is_moved() {
+    old_log_is_moved(Writer::Release0_1_0, 0);
 }
 
 #[test]
-fn renaming_goes_on_after_a_restart() {
-    old_log_is_read_and_renamed(256);
+fn log_in_the_omap_is_moved() {
+    old_log_is_moved(Writer::Version5, 0);
+}
+
+#[test]
+fn interrupted_move_of_a_log_begins_anew() {
+    old_log_is_moved(Writer::Version5, 256);
 }

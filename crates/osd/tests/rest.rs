@@ -118,8 +118,7 @@ fn log_that_lacks_an_entry_is_unreadable() {
     append_to(&mut host, "a");
     let log = host.shard.copies().next().unwrap().log.entries().next().unwrap().version;
     host.pass(LONG);
-    let meta = store::ObjectId::pg_meta(pg());
-    let changes = vec![osd::pg::meta::remove_versions(&meta, [log])];
+    let changes = vec![store::Change::LogTrim { to: log }];
     let transaction = store::Transaction { collection: store::Collection::Pg(pg()), changes };
     host.store.submit(u64::MAX, transaction);
     while host.store.poll(&mut Vec::new()) {}

@@ -25,8 +25,8 @@ fn imported(mut store: store::MemoryStore, life: StoreLife) -> store::MemoryStor
 
 fn edit_meta(store: &mut store::MemoryStore, edit: impl FnOnce(Stored) -> Vec<Change>) {
     let collection = Collection::Pg(pg());
-    let records = MetaRecords::from_answers(ask_meta(store)).unwrap();
-    let changes = edit(Stored::from_omap(&records.header, records.entries).unwrap());
+    let (records, _) = MetaRecords::from_answers(ask_meta(store)).unwrap();
+    let changes = edit(Stored::from_records(&records.header, records.entries, records.log).unwrap());
     store.submit(u64::MAX, Transaction { collection, changes });
     while store.poll(&mut Vec::new()) {}
 }

@@ -1,7 +1,8 @@
 //! The object store contract between placement groups and their storage.
 //!
 //! A store holds *collections*: one for each PG shard, and one for the daemon itself. A collection holds *objects*. An
-//! object has sparse bytes, attributes, and an ordered map (*omap*) with a header. A [`Transaction`] is data: it names one
+//! object has sparse bytes, attributes, and an ordered map (*omap*) with a header. A collection has a *log*: records in the order
+//! of their keys, appended at its end and trimmed at its beginning. A [`Transaction`] is data: it names one
 //! collection and lists changes that are applied together or not at all. [`ObjectStore`] takes transactions and reads and
 //! returns [`Completion`]s. It belongs to one core and needs no lock.
 
@@ -23,4 +24,4 @@ pub use memory::MemoryStore;
 pub use object::{Collection, ObjectId};
 pub use query::{Answer, ListEntry, Query, ReadError, ReadRequest};
 pub use shards::Shards;
-pub use transaction::{Change, Transaction};
+pub use transaction::{Change, LogRecord, Transaction};

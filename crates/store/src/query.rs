@@ -1,12 +1,13 @@
 //! Queries about an object or a collection, and their answers.
 
-use crate::{Collection, ObjectId};
+use crate::{Collection, LogRecord, ObjectId};
 use bytes::Bytes;
 use codec::Rope;
 use thiserror::Error;
+use wire::types::Eversion;
 
 /// Queries about one object, answered from one moment: no transaction is applied between them. If the object does not
-/// exist, the answer is [`ReadError::NoObject`], unless all queries are listings.
+/// exist, the answer is [`ReadError::NoObject`], unless all queries are listings of objects or of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     pub collection: Collection,
@@ -53,6 +54,11 @@ pub enum Query {
         end: ObjectId,
         max: usize,
     },
+    /// Records of the collection's log above `after`, ascending, at most `max`. A store may return fewer.
+    LogList {
+        after: Eversion,
+        max: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,11 +83,21 @@ pub enum Answer {
         objects: Vec<ListEntry>,
         next: Option<ObjectId>,
     },
+    /// `more`: records may follow the last one returned.
+    LogList {
+        records: Vec<LogRecord>,
+        more: bool,
+    },
 }
 
 pub type ListEntry = ObjectId;
 
 impl Query {
+    /// True if the answer does not depend on the request's object.
+    pub fn is_of_collection(&self) -> bool {
+        matches!(self, Query::List { .. } | Query::LogList { .. })
+    }
+
     /// All entries of an omap whose size has a bound.
     pub fn whole_omap() -> Query {
         let (from, prefix) = (Bytes::new(), Bytes::new());

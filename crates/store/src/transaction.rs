@@ -3,6 +3,7 @@
 use crate::{Collection, ObjectId};
 use bytes::Bytes;
 use codec::Rope;
+use wire::types::Eversion;
 
 /// Changes of one collection, in order, all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +124,22 @@ pub enum Change {
         object: ObjectId,
     },
 
+    /// Appends records to the collection's log. Keys ascend, and are above the key of the last append, trim or rewind that
+    /// changed the log. A store keeps the bytes as they are: they should not be a part of a larger buffer.
+    LogAppend {
+        records: Vec<LogRecord>,
+    },
+    /// Removes the log's records up to and including this key.
+    LogTrim {
+        to: Eversion,
+    },
+    /// Removes the log's records above this key.
+    LogRewind {
+        to: Eversion,
+    },
+    /// Removes all records of the log. Any key may follow.
+    LogClear,
+
     /// The client's expected use of the object; a store may ignore it.
     AllocHint {
         object: ObjectId,
@@ -131,6 +148,9 @@ pub enum Change {
         flags: u32,
     },
 }
+
+/// A record of a collection's log. Its bytes are the owner's.
+pub type LogRecord = (Eversion, Bytes);
 
 impl Transaction {
     pub fn new(collection: Collection) -> Transaction {
@@ -170,7 +190,11 @@ impl Change {
             | Change::Remove { .. }
             | Change::Clone { .. }
             | Change::CloneRange { .. }
-            | Change::Rename { .. } => None,
+            | Change::Rename { .. }
+            | Change::LogAppend { .. }
+            | Change::LogTrim { .. }
+            | Change::LogRewind { .. }
+            | Change::LogClear => None,
         }
     }
 
@@ -214,6 +238,7 @@ impl Change {
             // With the prefix of a key, and lengths.
             Change::OmapSet { entries, .. } => self.growth() + 40 * entries.len() as u64,
             Change::OmapRemove { keys, .. } => keys.iter().map(|key| key.len() as u64 + 40).sum(),
+            Change::LogAppend { records } => self.growth() + 40 * records.len() as u64,
             other => other.growth(),
         }
     }
@@ -225,6 +250,7 @@ impl Change {
             Change::SetAttr { name, value, .. } => name.len() + value.len(),
             Change::OmapSet { entries, .. } => entries.iter().map(|(k, v)| k.len() + v.len()).sum(),
             Change::OmapSetHeader { header, .. } => header.len(),
+            Change::LogAppend { records } => records.iter().map(|(_, record)| record.len()).sum(),
             _ => 0,
         };
         bytes as u64

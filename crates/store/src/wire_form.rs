@@ -229,7 +229,11 @@ impl<'a> Encoder<'a> {
             | Change::Arrive
             | Change::RemoveCollection
             | Change::SplitCollection { .. }
-            | Change::MergeCollection { .. } => return Err(NotOfObjects),
+            | Change::MergeCollection { .. }
+            | Change::LogAppend { .. }
+            | Change::LogTrim { .. }
+            | Change::LogRewind { .. }
+            | Change::LogClear => return Err(NotOfObjects),
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::object::key;
 use crate::object::page::{PAGE_BYTES, Page, Piece};
 use crate::object::record::{ObjectRecord, OmapState};
 use crate::object::refcount::Refcounts;
+use crate::pg_log::PgLog;
 use crate::plan::Collections;
 use crate::space::{Bitmap, Run};
 use device::BLOCK;
@@ -84,6 +85,7 @@ pub fn check(walk: &mut dyn Walk, depth: Depth) -> Report {
     checker.numbers_to_clean();
     checker.all_layers();
     checker.all_objects();
+    checker.all_logs();
     checker.all_pages(depth);
     checker.all_omaps();
     checker.objects_in_layers();
@@ -137,9 +139,19 @@ impl Checker<'_> {
 
     fn all_objects(&mut self) {
         let collections = self.walk.collections().clone();
-        for range in [key::all_pg_metas(), key::all_objects()] {
+        for range in [key::all_pg_metas(), key::all_log_objects(), key::all_objects()] {
             self.scan(range, &mut |this, key, value| this.object(&collections, key, value));
         }
+    }
+
+    fn all_logs(&mut self) {
+        let collections = self.walk.collections().clone();
+        self.scan(key::all_log_states(), &mut |this, key, value| {
+            let is_known = key::parse_collection(key).is_ok_and(|id| collections.contains_key(&id));
+            if !is_known || PgLog::decode(value).is_err() {
+                this.find(Finding::BadValue { key: key.to_vec() });
+            }
+        });
     }
 
     fn object(&mut self, collections: &Collections, key: &[u8], value: &[u8]) {
@@ -147,7 +159,7 @@ impl Checker<'_> {
         let Ok(record) = ObjectRecord::decode(&value) else {
             return self.find(Finding::BadValue { key: key.to_vec() });
         };
-        // The key of a PG meta object is in its record.
+        // The key of a PG meta object or a log object is in its record.
         let id = match &record.own_key {
             Some(own) => key::parse_object(own).map(|(_, id)| id),
             None => key::parse_object(key).map(|(_, id)| id),

@@ -42,6 +42,7 @@ mod tests;
 mod writer;
 
 use crate::io::Io;
+use crate::planted::{self, PlantedBug};
 use bytes::Bytes;
 use device::{BLOCK, DeviceError};
 use levels::{FRESH_MAX, Levels};
@@ -292,6 +293,13 @@ impl Index {
     ) {
         debug_assert!(mark >= self.applied, "log marks decrease");
         self.applied = mark;
+        // A memtable ends with a record of the log: a patch in the log is made from the value that the records before left,
+        // and the tables must not have a newer one.
+        let is_new_record =
+            mark > self.memory.active.last || planted::has(PlantedBug::MemtableEndsWithinBatch);
+        if is_new_record && self.is_memtable_full() {
+            self.memory.freeze();
+        }
         let active = &mut self.memory.active;
         if active.table.is_empty() {
             active.first = mark;
@@ -304,9 +312,41 @@ impl Index {
             active.table.put(key, value);
         }
         self.owe(bytes);
-        if self.memory.active.table.bytes() >= self.options.memtable_bytes {
-            self.memory.freeze();
+    }
+
+    /// True if the active memtable is frozen before the next record.
+    pub fn is_memtable_full(&self) -> bool {
+        self.memory.active.table.bytes() >= self.options.memtable_bytes
+    }
+
+    /// The value of a key, if it is in memory: the newest one, or none.
+    pub fn peek(&self, key: &[u8]) -> Option<&Bytes> {
+        match self.peek_memtables(key) {
+            Some(value) if !planted::has(PlantedBug::PatchOnStaleBase) => return value.as_ref(),
+            _ => {}
         }
+        self.recent.find(key, filter::hash(key))?.as_ref()
+    }
+
+    /// `Some(None)` is a deletion; `None`: the tables may have the key.
+    pub fn peek_memtables(&self, key: &[u8]) -> Option<&Option<Bytes>> {
+        self.memory.tables().find_map(|table| table.get(key))
+    }
+
+    /// For recovery: puts values that changes since the record `first` have made, into the active memtable. `first` is not before
+    /// the changes of any frozen one.
+    pub fn apply_late<K: AsRef<[u8]>>(
+        &mut self,
+        changes: impl IntoIterator<Item = (K, Bytes)>,
+        first: LogMark,
+    ) {
+        let active = &mut self.memory.active;
+        let was_empty = active.table.is_empty();
+        for (key, value) in changes {
+            active.table.put(key.as_ref(), Some(value));
+        }
+        active.first = if was_empty { first } else { active.first.min(first) };
+        active.last = active.last.max(self.applied).max(first);
     }
 
     pub fn get(&mut self, key: &[u8], ticket: Ticket, io: &mut Io) -> Get {

@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | `10` | collection | [`super::collection::CollectionRecord`] |
 //! | `11` | collection | the record of its PG meta object |
+//! | `12` | collection | the record of its log object |
+//! | `13` | collection | the state of its log, [`crate::pg_log::PgLog`] |
 //! | `20` | area, pool, reversed hash, namespace, key, name, snapshot, generation | [`super::record::ObjectRecord`] |
 //! | `30` | number, page | [`super::page::Page`] |
 //! | `40` | number, `00` | header of an omap |
@@ -18,6 +20,7 @@
 //!
 //! Numbers are big-endian. A name ends with `00 00`, and a zero within it is `00 ff`.
 
+use crate::varint;
 use codec::{DecodeError, Reader};
 use store::{Collection, ObjectId};
 use wire::types::{HObject, Name, PgId, ShardId, SnapId, SpgId};
@@ -26,6 +29,8 @@ pub type Key = Vec<u8>;
 
 const COLLECTION: u8 = 0x10;
 const PG_META: u8 = 0x11;
+const LOG_OBJECT: u8 = 0x12;
+const LOG_STATE: u8 = 0x13;
 const OBJECT: u8 = 0x20;
 const PAGE: u8 = 0x30;
 const OMAP: u8 = 0x40;
@@ -42,6 +47,16 @@ const OMAP_MARKER: u8 = 2;
 /// Bytes before the omap key: first byte, number, kind.
 const OMAP_PREFIX_LEN: usize = 10;
 
+/// True for keys whose values change by few bytes: records of objects, pages, and headers of omaps. Their changes may be logged as
+/// patches.
+pub fn takes_patches(key: &[u8]) -> bool {
+    match key.first() {
+        Some(&(OBJECT | PAGE | PG_META | LOG_OBJECT)) => true,
+        Some(&OMAP) => key.len() == OMAP_PREFIX_LEN && key.ends_with(&[OMAP_HEADER]),
+        _ => false,
+    }
+}
+
 /// The first key of a key space, and the first key behind it.
 pub fn whole_space(first_byte: u8) -> (Key, Key) {
     (vec![first_byte], vec![first_byte + 1])
@@ -53,6 +68,14 @@ pub fn all_collections() -> (Key, Key) {
 
 pub fn all_pg_metas() -> (Key, Key) {
     whole_space(PG_META)
+}
+
+pub fn all_log_objects() -> (Key, Key) {
+    whole_space(LOG_OBJECT)
+}
+
+pub fn all_log_states() -> (Key, Key) {
+    whole_space(LOG_STATE)
 }
 
 pub fn all_objects() -> (Key, Key) {
@@ -113,6 +136,18 @@ pub fn pg_meta(id: Collection) -> Key {
     out
 }
 
+pub fn log_object(id: Collection) -> Key {
+    let mut out = vec![LOG_OBJECT];
+    put_collection(&mut out, id);
+    out
+}
+
+pub fn log_state(id: Collection) -> Key {
+    let mut out = vec![LOG_STATE];
+    put_collection(&mut out, id);
+    out
+}
+
 fn put_collection(out: &mut Key, id: Collection) {
     match id {
         Collection::Meta => out.push(0),
@@ -125,7 +160,7 @@ fn put_collection(out: &mut Key, id: Collection) {
     }
 }
 
-/// Decodes a key of [`collection`] or [`pg_meta`].
+/// Decodes a key of [`collection`], [`pg_meta`], [`log_object`] or [`log_state`].
 pub fn parse_collection(key: &[u8]) -> Result<Collection, DecodeError> {
     let mut r = Reader::new(key);
     r.u8()?;
@@ -143,6 +178,32 @@ pub fn parse_collection(key: &[u8]) -> Result<Collection, DecodeError> {
     };
     r.expect_end()?;
     Ok(out)
+}
+
+/// Appends a collection in few bytes: `00` for the daemon's own; else `01`, or `02` with a shard; varints pool, with the sign in
+/// the lowest bit, and seed; the shard.
+pub fn put_short_collection(out: &mut Vec<u8>, id: Collection) {
+    let Collection::Pg(SpgId { pg: PgId { pool, seed }, shard }) = id else { return out.push(0) };
+    let has_shard = shard != ShardId::NONE;
+    out.push(if has_shard { 2 } else { 1 });
+    varint::put_signed(out, pool);
+    varint::put(out, seed.into());
+    if has_shard {
+        out.push(shard.0 as u8);
+    }
+}
+
+pub fn take_short_collection(r: &mut Reader<'_>) -> Result<Collection, DecodeError> {
+    let offset = r.offset();
+    let kind = r.u8()?;
+    match kind {
+        0 => return Ok(Collection::Meta),
+        1 | 2 => {}
+        other => return Err(DecodeError::Invalid { what: "collection", value: other as u64, offset }),
+    }
+    let (pool, seed) = (varint::take_signed(r)?, varint::take_u32(r, "seed")?);
+    let shard = if kind == 2 { ShardId(r.i8()?) } else { ShardId::NONE };
+    Ok(Collection::Pg(SpgId { pg: PgId { pool, seed }, shard }))
 }
 
 /// Maps signed numbers to unsigned ones in the same order.
@@ -452,8 +513,13 @@ mod tests {
     #[test]
     fn collection_keys_round_trip() {
         let pg = |pool, seed, shard| Collection::Pg(SpgId { pg: PgId { pool, seed }, shard: ShardId(shard) });
-        for id in [Collection::Meta, pg(1, 2, -1), pg(i64::MAX, u32::MAX, 3)] {
+        for id in
+            [Collection::Meta, pg(1, 2, -1), pg(i64::MAX, u32::MAX, 3), pg(i64::MIN, 0, 0), pg(-7, 1, -1)]
+        {
             assert_eq!(parse_collection(&collection(id)), Ok(id));
+            let mut short = Vec::new();
+            put_short_collection(&mut short, id);
+            assert_eq!(take_short_collection(&mut Reader::new(&short)), Ok(id));
         }
     }
 }

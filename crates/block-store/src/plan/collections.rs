@@ -94,6 +94,7 @@ impl Plan<'_> {
             Err(wait) if is_rot(&wait) => self.delete(meta),
             Err(wait) => return Err(wait),
         }
+        self.end_log(id)?;
         self.put_collection(id, None);
         Ok(())
     }

@@ -14,6 +14,7 @@ mod collections;
 mod compressing;
 mod damage;
 mod layers;
+mod log;
 mod objects;
 mod omap;
 mod sharing;
@@ -25,6 +26,7 @@ pub use cleaning::Cleanup;
 use crate::format::Totals;
 use crate::object::collection::CollectionRecord;
 use crate::object::key::Key;
+use crate::pg_log::LogChange;
 use crate::reading::InMemory;
 use crate::space::{Run, Space};
 use crate::staged::{Stage, StagedRun};
@@ -88,6 +90,8 @@ pub struct Effect {
     pub collections: SmallVec<[(Collection, Option<CollectionRecord>); 1]>,
     /// Pools whose figures change.
     pub pools: SmallVec<[(i64, Compressed); 1]>,
+    /// Changes of collections' logs, in order.
+    pub logs: SmallVec<[(Collection, LogChange); 1]>,
     /// New work for the cleaner.
     pub to_clean: SmallVec<[Cleanup; 1]>,
 }
@@ -164,6 +168,12 @@ impl<'a> Plan<'a> {
                 self.clone_range(collection, from, to, *from_offset, *len, *to_offset)
             }
             Change::Rename { from, to } => self.rename(collection, from, to),
+            Change::LogAppend { records } => {
+                self.change_log(collection, LogChange::Append(records.iter().cloned().collect()))
+            }
+            Change::LogTrim { to } => self.change_log(collection, LogChange::Trim(*to)),
+            Change::LogRewind { to } => self.change_log(collection, LogChange::Rewind(*to)),
+            Change::LogClear => self.change_log(collection, LogChange::Clear),
             content => unreachable!("{content:?} is about one object's contents"),
         }
     }
@@ -271,6 +281,7 @@ impl<'a> Plan<'a> {
                 crcs: crcs[first..first + run.len as usize].into(),
                 batch: 0,
                 stage: Stage::Open,
+                is_logged: false,
             };
             at += len;
             first += run.len as usize;

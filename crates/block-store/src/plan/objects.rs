@@ -157,6 +157,17 @@ impl Plan<'_> {
         }
         self.close()?;
         let key = self.key_of(collection, id);
+        self.open_at(collection, id, key, create)
+    }
+
+    /// The object of a key.
+    pub(super) fn open_at(
+        &mut self,
+        collection: Collection,
+        id: &ObjectId,
+        key: Key,
+        create: bool,
+    ) -> Result<Option<OpenObject>, Wait> {
         let found = self.record_or_lost(&key, id)?;
         let is_new = found.is_none();
         if is_new && !create {

@@ -123,7 +123,12 @@ impl Shard {
 
     pub(super) fn checkpoint(&mut self) {
         match self.checkpoints.state {
-            CheckpointState::Idle if self.is_checkpoint_due() => self.begin_checkpoint(),
+            CheckpointState::Idle if self.is_checkpoint_due() => {
+                // Records in blocks need no place in the index.
+                if !self.spills_first() {
+                    self.begin_checkpoint();
+                }
+            }
             CheckpointState::Idle if self.can_make_room() => {
                 self.write_manifest(Goal::Room { settling: None })
             }
@@ -180,6 +185,9 @@ impl Shard {
         let dirty = self.space.take_dirty();
         let zones = dirty.into_iter().map(|(zone, bits)| (key::zone(zone), bits.map(Bytes::from)));
         self.index.apply(zones, LogMark(mark));
+        let logs = self.pg_logs.take_dirty(mark).into_iter();
+        let logs = logs.map(|(id, record)| (key::log_state(id), Some(Bytes::from(record))));
+        self.index.apply(logs, LogMark(mark));
         self.index.freeze();
         self.place_deferred(mark);
         let position = self.log.ring.head();

@@ -14,9 +14,10 @@ use super::{DataRequest, Shard};
 use crate::index::LogMark;
 use crate::io::Owner;
 use crate::log::{
-    Record, RecordBuilder, Ring, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put,
-    put_take,
+    Record, RecordBuilder, Ring, log_len, put_delete, put_delete_range, put_direct, put_free, put_inline,
+    put_log, put_patched, put_put, put_take,
 };
+use crate::object::key;
 use crate::plan::Effect;
 use crate::planted::{self, PlantedBug};
 use crate::staged::{Stage, StagedRun};
@@ -36,6 +37,8 @@ pub(super) struct Log {
     /// Sequence of the last durable batch.
     durable: u64,
     open: Batch,
+    /// Memory for the patch of an entry.
+    patch: Vec<u8>,
     /// Batches in flight, in order; at most [`FLIGHTS_MAX`].
     flights: VecDeque<Flight>,
     /// Recent maximum of transactions that were gathered or in flight at a time.
@@ -85,6 +88,9 @@ impl Batch {
     }
 }
 
+/// Values of fewer bytes are logged whole.
+const PATCHED_MIN: usize = 24;
+
 /// Upper bound of the bytes of an entry without keys, values and checksums: its kind and two numbers.
 const ENTRY_OVERHEAD: usize = 21;
 
@@ -106,6 +112,7 @@ impl Log {
             chain,
             durable: sequence - 1,
             open: Batch::after(0),
+            patch: Vec::new(),
             flights: VecDeque::new(),
             concurrency: 0,
             wants_room: false,
@@ -176,6 +183,7 @@ impl Shard {
         let added = effect.logged_keys().map(of_key).sum::<usize>()
             + effect.ranges.iter().map(of_range).sum::<usize>()
             + (effect.taken.len() + effect.freed.len()) * ENTRY_OVERHEAD
+            + effect.logs.iter().map(|(_, change)| log_len(change)).sum::<usize>()
             + effect.stage.iter().map(|(_, run)| of_run(run)).sum::<usize>();
         let data = effect.stage.iter().map(|(_, run)| run.data.len()).sum::<usize>();
         let (mut gathered, mut gathered_data) = (self.log.open.record.entries_len(), 0);
@@ -201,11 +209,22 @@ impl Shard {
     pub(super) fn apply(&mut self, effect: Effect, tag: Option<u64>) {
         let batch = self.log.sequence;
         let entries = self.log.open.record.entries();
+        // Before the keys: a collection that is removed takes its log along.
+        effect.logs.iter().for_each(|(id, change)| put_log(entries, *id, change));
         effect.ranges.iter().for_each(|(from, to)| put_delete_range(entries, from, to));
         for (key, value) in effect.logged_keys() {
-            match value {
-                Some(value) => put_put(entries, key, value),
-                None => put_delete(entries, key),
+            let Some(value) = value else {
+                put_delete(entries, key);
+                continue;
+            };
+            let base = match value.len() >= PATCHED_MIN && key::takes_patches(key) && effect.ranges.is_empty()
+            {
+                true => self.index.peek(key),
+                false => None,
+            };
+            match base {
+                Some(base) => put_patched(entries, key, base, value, &mut self.log.patch),
+                None => put_put(entries, key, value),
             }
         }
         effect.taken.iter().for_each(|run| put_take(entries, *run));
@@ -215,19 +234,26 @@ impl Shard {
         for (start, run) in effect.stage {
             self.staged.insert(start, StagedRun { batch, ..run });
         }
+        let reuses = planted::has(PlantedBug::LogBlocksReusedEarly) && tag.is_none();
         for run in effect.freed {
             self.staged.forget(run);
             self.clean.forget(run);
-            self.space.let_go(run, batch);
+            self.space.let_go(run, if reuses { 0 } else { batch });
             if planted::has(PlantedBug::DiscardedBeforeDurable) {
                 self.discard_too_early(run);
             }
         }
         self.totals = effect.totals;
+        for (id, change) in effect.logs {
+            self.pg_logs.apply(id, change);
+        }
         for (id, record) in effect.collections {
             match record {
                 Some(record) => drop(self.collections.insert(id, record)),
-                None => drop(self.collections.remove(&id)),
+                None => {
+                    self.collections.remove(&id);
+                    self.pg_logs.remove(id, batch);
+                }
             }
         }
         self.pools.extend(effect.pools);
@@ -243,16 +269,18 @@ impl Shard {
         if self.log.open.is_empty() || !self.log.may_submit() || self.gathers_cleaning() {
             return;
         }
-        let data_bytes: usize = self.staged.open_runs().map(|run| run.data.len()).sum();
+        let unlogged = self.staged.open_runs().filter(|run| !run.is_logged);
+        let data_bytes: usize = unlogged.map(|run| run.data.len()).sum();
         let inline = data_bytes <= self.options.inline_bytes_max;
         self.log.count_concurrency();
         let next = Batch::after(self.log.open.record.entries_len());
         let Batch { mut record, tags } = std::mem::replace(&mut self.log.open, next);
         let runs = self.staged.take_open();
-        let direct = !inline && !runs.is_empty();
+        let is_direct = |run: &StagedRun| !inline || run.is_logged;
+        let direct = runs.values().any(is_direct);
         let mut inline_data = Rope::new();
         for (start, run) in &runs {
-            match inline {
+            match !is_direct(run) {
                 true => {
                     put_inline(record.entries(), *start, run.data.len() as u64);
                     inline_data.append(run.data.clone());
@@ -276,7 +304,15 @@ impl Shard {
         self.io.write(Owner::Log, written(sequence), place.offset(), record, durability);
         self.log.chain = chain;
         self.log.sequence += 1;
-        let writes = if direct { self.write_direct(sequence, runs) } else { self.defer(runs) };
+        let writes = match (direct, inline) {
+            (false, _) => self.defer(runs),
+            (true, false) => self.write_direct(sequence, runs),
+            (true, true) => {
+                let (logged, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                    runs.into_iter().partition(|(_, run)| run.is_logged);
+                self.defer(others) + self.write_direct(sequence, logged)
+            }
+        };
         self.log.flights.push_back(Flight { sequence, tags, writes_left: 1 + writes, direct, done: false });
     }
 

@@ -27,8 +27,10 @@ mod figures;
 mod fsck;
 mod jobs;
 mod open;
+mod patching;
 mod placement;
 mod reads;
+mod spills;
 
 pub use figures::Figures;
 pub use open::{OpenError, read_superblock};
@@ -38,6 +40,7 @@ use crate::format::{Region, Totals};
 use crate::index::{self, Bad, Index, LogMark, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
 use crate::object::collection::CollectionRecord;
+use crate::pg_log::PgLogs;
 use crate::plan::{Collections, Pools};
 use crate::reading::{Damage, Resolved};
 use crate::space::{Run, Space};
@@ -48,6 +51,7 @@ use commit::Log;
 use device::DeviceError;
 use jobs::Jobs;
 use placement::Placement;
+use spills::{SPILLER, Spiller};
 use std::collections::BTreeMap;
 use store::{
     Collection, Completion, Compressed, Compression, CompressionMode, DeviceWork, ObjectStore, Placed,
@@ -66,6 +70,8 @@ pub struct Options {
     pub batch_bytes_max: usize,
     /// Log length at which a checkpoint begins, unless half of the ring is less. It bounds the time and memory of recovery.
     pub log_bytes_max: u64,
+    /// Bytes of PG log records in memory above which logs are spilled, all that have a block or more.
+    pub recent_bytes_max: usize,
     /// Free blocks are discarded in aligned granules of so many; `None` disables discards.
     pub discard_blocks: Option<u64>,
     /// Discards are made when the device is idle, or once in so many batches.
@@ -89,6 +95,7 @@ impl Default for Options {
             deferred_bytes_max: 16 << 20,
             batch_bytes_max: 4 << 20,
             log_bytes_max: 256 << 20,
+            recent_bytes_max: 8 << 20,
             discard_blocks: None,
             discard_patience: 64,
             range_keys_min: 2048,
@@ -128,6 +135,8 @@ pub struct Shard {
     /// Budget in bytes for index blocks and clean data.
     cache_budget: usize,
     collections: Collections,
+    pg_logs: PgLogs,
+    spiller: Spiller,
     pools: Pools,
     /// Compression settings by pool.
     compression: BTreeMap<i64, Compression>,
@@ -233,6 +242,7 @@ impl Shard {
         for ticket in tickets {
             match ticket {
                 CLEANER => self.cleaner.index_is_ready(),
+                SPILLER => self.spiller.index_is_ready(),
                 Ticket(job) => self.retry(job),
             }
         }
@@ -240,6 +250,7 @@ impl Shard {
             self.space.release(self.log.durable());
             self.advance_stalled();
             self.clean();
+            self.spill();
             self.seal();
             let durable = LogMark(self.log.durable());
             self.index_has_more = self.index.maintain(durable, &mut self.io, &mut self.space);
@@ -263,6 +274,7 @@ impl Shard {
             || self.index_has_more
             || self.work_is_due
             || self.can_discard()
+            || self.can_spill()
             || cleans;
         let background = background && self.failed.is_none();
         self.io.under_way() > 0 || !self.jobs.is_empty() || !self.reading.is_empty() || background
@@ -273,7 +285,7 @@ impl Shard {
         let is_sound = self.failed.is_none();
         self.work_is_due
             || !self.ready.is_empty()
-            || is_sound && (self.index_has_more || self.can_clean() || self.can_discard())
+            || is_sound && (self.index_has_more || self.can_clean() || self.can_spill() || self.can_discard())
     }
 
     pub fn region(&self) -> Region {
@@ -306,6 +318,7 @@ impl ObjectStore for Shard {
     fn poll(&mut self, out: &mut Vec<Completion>) -> bool {
         let mut finished = std::mem::take(&mut self.finished);
         self.cleaner.had_step = false;
+        self.spiller.begin_poll();
         for _ in 0..ROUNDS_MAX {
             self.work_is_due = false;
             self.work();

@@ -7,6 +7,7 @@
 
 use super::checkpoint::Checkpoints;
 use super::commit::Log;
+use super::patching::Patching;
 use super::{Options, Shard};
 use crate::blocking::Blocking;
 use crate::checksum::crc32c;
@@ -14,11 +15,12 @@ use crate::clean::Clean;
 use crate::format::{Header, ManifestPlace, Region, Superblock, SuperblockError};
 use crate::index::{Bad, Get, Holes, Index, Limit, LogMark, Scan, Ticket};
 use crate::io::{Io, IoCompletion, Owner};
-use crate::log::{Entries, Entry, Mark, Record, Replay, ReplayError};
+use crate::log::{Entries, Entry, Mark, PatchError, Record, Replay, ReplayError, patched};
 use crate::object::collection::CollectionRecord;
 use crate::object::key::{self, Key};
 use crate::object::packed::decode_pool;
 use crate::object::page::Page;
+use crate::pg_log::{PgLog, PgLogs};
 use crate::plan::{Cleanup, Collections, Pools};
 use crate::space::{Run, Space};
 use crate::staged::{Stage, Staged, StagedRun};
@@ -27,8 +29,8 @@ use bytes::Bytes;
 use codec::{DecodeError, Rope};
 use device::{BLOCK, BlockDevice, DeviceError};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use store::Collection;
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -51,6 +53,8 @@ pub enum OpenError {
     Undecodable(#[from] DecodeError),
     #[error("{0}: acknowledged transactions behind it cannot be replayed")]
     Log(ReplayError),
+    #[error("the log's change of key {key:02x?} does not apply: {why}")]
+    Patch { key: Vec<u8>, why: PatchError },
     #[error("the device: {0}")]
     Device(#[from] DeviceError),
 }
@@ -84,8 +88,10 @@ struct Recovery<'a> {
     space: Space,
     staged: Staged,
     collections: Collections,
+    pg_logs: PgLogs,
     pools: Pools,
     to_clean: BTreeSet<Cleanup>,
+    patching: Patching,
 }
 
 impl Shard {
@@ -122,8 +128,10 @@ impl Shard {
             space,
             staged: Staged::default(),
             collections: Collections::new(),
+            pg_logs: PgLogs::default(),
             pools: Pools::new(),
             to_clean: BTreeSet::new(),
+            patching: Patching::default(),
         };
         recovery.load()?;
         let (log, totals) = recovery.replay(&header, region)?;
@@ -152,6 +160,11 @@ fn read_manifest(
         false => Err(OpenError::Manifest),
     }
 }
+
+/// Bytes of patches that are kept until the values in the tables are read.
+const PATCHING_BYTES_MAX: usize = 32 << 20;
+/// Values of the tables that are read at a time.
+const BASES_AT_ONCE: usize = 256;
 
 impl Recovery<'_> {
     /// Passes completions to the index; returns that of the awaited request.
@@ -218,6 +231,7 @@ impl Recovery<'_> {
         for (key, record) in self.scan(key::all_collections())? {
             self.collections.insert(key::parse_collection(&key)?, CollectionRecord::decode(&record)?);
         }
+        self.load_logs()?;
         match self.scan(key::all_pools()) {
             Ok(pools) => {
                 for (key, record) in pools {
@@ -244,6 +258,39 @@ impl Recovery<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn load_logs(&mut self) -> Result<(), OpenError> {
+        match self.scan(key::all_log_states()) {
+            Ok(states) => {
+                for (key, state) in states {
+                    self.load_log(key::parse_collection(&key)?, &state)?;
+                }
+                Ok(())
+            }
+            // Each for itself: one that cannot be read is damaged.
+            Err(OpenError::Index(bad)) if bad.is_lost() => {
+                let ids: Vec<Collection> = self.collections.keys().copied().collect();
+                for id in ids {
+                    match self.get(&key::log_state(id)) {
+                        Ok(None) => {}
+                        Ok(Some(state)) => self.load_log(id, &state)?,
+                        Err(OpenError::Index(bad)) if bad.is_lost() => {
+                            tracing::error!(collection = %id, %bad, "the state of a PG's log is unreadable: the log is lost");
+                            self.pg_logs.load(id, PgLog::damaged());
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn load_log(&mut self, id: Collection, state: &[u8]) -> Result<(), OpenError> {
+        self.pg_logs.load(id, PgLog::decode(state)?);
+        Ok(())
     }
 
     fn load_zones(&mut self) -> Result<(), OpenError> {
@@ -349,6 +396,7 @@ impl Recovery<'_> {
             self.apply(record)?;
             totals = record.totals;
         }
+        self.fold_patches()?;
         let (ring, sequence, chain) = replay.finish();
         Ok((Log::new(ring, header.shard_identity, sequence, chain), totals))
     }
@@ -400,26 +448,29 @@ impl Recovery<'_> {
         // The tables may be newer than the start of the log.
         let mark = LogMark(record.head.sequence);
         let is_in_tables = mark <= self.flushed;
-        let mut changes: Vec<(Cow<[u8]>, Option<Bytes>)> = Vec::new();
+        // A memtable ends between two records, and has what the records before it left.
+        if self.index.is_memtable_full() || self.patching.bytes() > PATCHING_BYTES_MAX {
+            self.fold_patches()?;
+        }
         let data = record.data();
         let mut data_at = 0;
         for entry in Entries::new(record.entries()) {
             match entry? {
                 Entry::Put { key, value } => {
-                    self.note(key, Some(value))?;
-                    changes.push((key.into(), Some(Bytes::copy_from_slice(value))));
+                    self.note(key, Some(value), mark.0)?;
+                    self.put(key, Some(Bytes::copy_from_slice(value)), mark);
                 }
                 Entry::Delete { key } => {
-                    self.note(key, None)?;
-                    changes.push((key.into(), None));
+                    self.note(key, None, mark.0)?;
+                    self.put(key, None, mark);
                 }
+                Entry::Patch { .. } if is_in_tables => {}
+                Entry::Patch { key, patch } => self.patch(key, patch, mark)?,
                 Entry::DeleteRange { .. } if is_in_tables => {}
                 Entry::DeleteRange { from, to } => {
-                    let is_in = |key: &[u8]| from <= key && key < to;
-                    let put_here = changes.iter().filter(|(key, value)| value.is_some() && is_in(key));
-                    let mut gone: Vec<_> = put_here.map(|(key, _)| (key.clone(), None)).collect();
-                    gone.extend(self.keys_in(from, to)?.into_iter().map(|key| (key.into(), None)));
-                    changes.append(&mut gone);
+                    for key in self.keys_in(from, to)? {
+                        self.put(&key, None, mark);
+                    }
                 }
                 Entry::Take(run) => {
                     if !self.space.replay(run, true) {
@@ -448,15 +499,90 @@ impl Recovery<'_> {
                     }
                     self.staged.forget(run);
                     let batch = record.head.sequence;
-                    self.staged.insert(start, StagedRun { data, crcs, batch, stage: Stage::Deferred });
+                    self.staged.insert(
+                        start,
+                        StagedRun { data, crcs, batch, stage: Stage::Deferred, is_logged: false },
+                    );
                 }
                 Entry::Direct { .. } => {}
+                Entry::Log(id, change) => self.pg_logs.replay(id, change, mark.0),
             }
         }
-        if !is_in_tables {
-            self.index.apply(changes, mark);
+        Ok(())
+    }
+
+    /// Puts or deletes a key, unless the tables have the change.
+    fn put(&mut self, key: &[u8], value: Option<Bytes>, mark: LogMark) {
+        if mark > self.flushed {
+            self.patching.forget(key);
+            self.index.apply([(key, value)], mark);
+        }
+    }
+
+    /// Applies a patch to the value that earlier records left; or keeps it, until the tables' value is read.
+    fn patch(&mut self, key: &[u8], patch: &[u8], mark: LogMark) -> Result<(), OpenError> {
+        match self.index.peek_memtables(key) {
+            Some(base) => {
+                let value = patched(patch, base.as_deref().unwrap_or_default());
+                let value = value.map_err(|why| OpenError::Patch { key: key.to_vec(), why })?;
+                self.index.apply([(key, Some(value.into()))], mark);
+            }
+            None => self.patching.keep(key, patch, mark),
         }
         Ok(())
+    }
+
+    /// Applies the patches of values that are in the tables, with many reads at a time.
+    fn fold_patches(&mut self) -> Result<(), OpenError> {
+        let Some((first, kept)) = self.patching.take() else { return Ok(()) };
+        let mut queue = kept.into_iter();
+        let mut waiting: BTreeMap<Ticket, (Key, Vec<Box<[u8]>>)> = BTreeMap::new();
+        let mut ready: VecDeque<(Ticket, (Key, Vec<Box<[u8]>>))> = VecDeque::new();
+        let mut next = 0;
+        loop {
+            while waiting.len() + ready.len() < BASES_AT_ONCE
+                && let Some(one) = queue.next()
+            {
+                next += 1;
+                ready.push_back((Ticket(next), one));
+            }
+            let mut folded: Vec<(Key, Bytes)> = Vec::new();
+            for (ticket, (key, patches)) in ready.drain(..) {
+                let base = match self.index.get(&key, ticket, &mut self.io) {
+                    Get::Found(value) => value,
+                    Get::Absent => Bytes::new(),
+                    Get::Pending => {
+                        waiting.insert(ticket, (key, patches));
+                        continue;
+                    }
+                    // What was there cannot be read any more, and what it became neither: reads of the key go on to fail.
+                    Get::Bad(bad) if bad.is_lost() => {
+                        tracing::error!(?key, %bad, "the index's value of a key that the log changes is unreadable");
+                        continue;
+                    }
+                    Get::Bad(bad) => return Err(bad.into()),
+                };
+                let mut value = base;
+                for patch in patches {
+                    let new = patched(&patch, &value);
+                    value = new.map_err(|why| OpenError::Patch { key: key.clone(), why })?.into();
+                }
+                folded.push((key, value));
+            }
+            self.index.apply_late(folded, first);
+            if waiting.is_empty() && queue.len() == 0 {
+                return Ok(());
+            }
+            if waiting.len() >= BASES_AT_ONCE || queue.len() == 0 {
+                let mut tickets = Vec::new();
+                while tickets.is_empty() {
+                    self.poll();
+                    self.index.ready(&mut tickets);
+                }
+                let found = tickets.into_iter().filter_map(|ticket| Some((ticket, waiting.remove(&ticket)?)));
+                ready.extend(found);
+            }
+        }
     }
 
     /// Keys of the index in a range, except unreadable ones: those are damaged in any case, and must not prevent recovery.
@@ -479,13 +605,16 @@ impl Recovery<'_> {
     }
 
     /// Applies a logged change to the state that is kept in memory.
-    fn note(&mut self, changed: &[u8], value: Option<&[u8]>) -> Result<(), OpenError> {
+    fn note(&mut self, changed: &[u8], value: Option<&[u8]>, batch: u64) -> Result<(), OpenError> {
         let is_in = |(from, to): (Key, Key)| changed >= &from[..] && changed < &to[..];
         if is_in(key::all_collections()) {
             let id = key::parse_collection(changed)?;
             match value {
                 Some(value) => drop(self.collections.insert(id, CollectionRecord::decode(value)?)),
-                None => drop(self.collections.remove(&id)),
+                None => {
+                    self.collections.remove(&id);
+                    self.pg_logs.remove(id, batch);
+                }
             }
         } else if is_in(key::all_pools()) {
             if let Some(value) = value {
@@ -528,6 +657,8 @@ impl Recovery<'_> {
             clean: Clean::new(),
             cache_budget: 0,
             collections: self.collections,
+            pg_logs: self.pg_logs,
+            spiller: super::spills::Spiller::default(),
             pools: self.pools,
             compression: options.compression.clone(),
             options,

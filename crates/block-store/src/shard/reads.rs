@@ -15,14 +15,14 @@ const DAMAGE_MAX: usize = 10_000;
 impl Shard {
     /// Begins a read. Returns false if its ticket waits for the index.
     pub(super) fn begin_read(&mut self, ticket: Ticket, tag: u64, request: &ReadRequest) -> bool {
-        let Shard { index, io, staged, clean, collections, .. } = self;
+        let Shard { index, io, staged, clean, collections, pg_logs, .. } = self;
         let mut view = View { index, io, ticket };
         let mut memory = InMemory { staged, clean };
-        let resolved = match resolve(tag, request, &mut view, &mut memory, collections) {
+        let resolved = match resolve(tag, request, &mut view, &mut memory, collections, pg_logs) {
             Ok(resolved) => resolved,
             Err(ReadStop::Wait) => return false,
             Err(ReadStop::Error(error)) => {
-                let only_lists = request.queries.iter().all(|query| matches!(query, Query::List { .. }));
+                let only_lists = request.queries.iter().all(Query::is_of_collection);
                 if matches!(error, ReadError::Corrupt | ReadError::Io) && !only_lists {
                     self.note_damage(Damage {
                         collection: request.collection,

@@ -210,7 +210,7 @@ mod tests {
             Query::OmapHeader => Answer::OmapHeader(Bytes::new()),
             Query::OmapList { .. } => Answer::OmapList { entries: Vec::new(), more: false },
             Query::OmapGet { .. } => Answer::OmapGet(Vec::new()),
-            Query::List { .. } => unreachable!("no operation on an object lists"),
+            Query::List { .. } | Query::LogList { .. } => unreachable!("no operation on an object lists"),
         }
     }
 

@@ -44,6 +44,12 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
+    /// A request that a client may resend. Those of the OSD itself (a watch that timed out) carry no number that anybody
+    /// would resend.
+    pub fn leaves_duplicate(&self) -> bool {
+        self.reqid.name.kind != EntityKind::OSD
+    }
+
     /// An entry that no client asked for. The version makes its request the only one of `osd` with that name.
     pub fn of_osd(
         osd: OsdId,
@@ -103,15 +109,20 @@ impl Default for LogLimits {
     }
 }
 
-/// What a trim took out, to be removed from the store in the same transaction.
+impl From<LogEntry> for Duplicate {
+    fn from(entry: LogEntry) -> Duplicate {
+        let LogEntry { version, user_version, reqid, result, returns, .. } = entry;
+        Duplicate { version, user_version, reqid, result, returns }
+    }
+}
+
+/// Effect of a trim on the store's records, for the same transaction. Entries that became duplicates stay as they are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// Entries that are no longer entries.
-    pub entries: Vec<Eversion>,
-    /// What remains of those that a client may resend.
-    pub became_duplicates: Vec<Duplicate>,
-    /// Duplicates that went for good.
-    pub gone_duplicates: Vec<Eversion>,
+    /// Records up to here go.
+    pub floor: Eversion,
+    /// Too many records between duplicates are neither entries nor duplicates: all records are written anew.
+    pub rewrites: bool,
 }
 
 /// Numbers of a log's entries and duplicates.
@@ -147,6 +158,8 @@ struct LogBody {
     entries: VecDeque<LogEntry>,
     duplicates: VecDeque<Duplicate>,
     by_reqid: FastMap<ReqId, Eversion>,
+    /// Trimmed entries that left no duplicate, and that the store has among duplicates.
+    leftovers: VecDeque<Eversion>,
 }
 
 /// A log without entries.
@@ -157,15 +170,19 @@ impl Default for PgLog {
 }
 
 impl LogBody {
-    fn new(entries: VecDeque<LogEntry>, duplicates: VecDeque<Duplicate>) -> LogBody {
+    fn new(
+        entries: VecDeque<LogEntry>,
+        duplicates: VecDeque<Duplicate>,
+        leftovers: VecDeque<Eversion>,
+    ) -> LogBody {
         let mut by_reqid = FastMap::default();
         for d in &duplicates {
             by_reqid.insert(d.reqid, d.version);
         }
-        for e in entries.iter().filter(|e| is_client(&e.reqid)) {
+        for e in entries.iter().filter(|e| e.leaves_duplicate()) {
             by_reqid.insert(e.reqid, e.version);
         }
-        LogBody { entries, duplicates, by_reqid }
+        LogBody { entries, duplicates, by_reqid, leftovers }
     }
 
     fn counts(&self) -> LogCounts {
@@ -188,7 +205,7 @@ impl PgLog {
         head: Eversion,
     ) -> PgLog {
         let head = entries.back().map_or(tail, |newest| newest.version).max(head);
-        let body = Some(LogBody::new(entries, duplicates));
+        let body = Some(LogBody::new(entries, duplicates, VecDeque::new()));
         PgLog { body, resting: LogCounts::default(), tail, head }
     }
 
@@ -219,13 +236,14 @@ impl PgLog {
         &mut self,
         entries: VecDeque<LogEntry>,
         duplicates: VecDeque<Duplicate>,
+        leftovers: VecDeque<Eversion>,
     ) -> Result<(), BodyError> {
         let (tail, head) = (self.tail, self.head);
         let outside = entries.iter().map(|e| e.version).find(|version| *version <= tail || *version > head);
         if let Some(version) = outside {
             return Err(BodyError::Outside { version, tail, head });
         }
-        let mut body = LogBody::new(entries, duplicates);
+        let mut body = LogBody::new(entries, duplicates, leftovers);
         let (found, known) = (body.counts(), self.resting);
         if found != known {
             return Err(BodyError::Counts { found, known });
@@ -253,7 +271,7 @@ impl PgLog {
         self.head = entry.version;
         let body = self.body_mut();
         debug_assert!(body.entries.back().is_none_or(|last| last.version < entry.version));
-        if is_client(&entry.reqid) {
+        if entry.leaves_duplicate() {
             body.by_reqid.insert(entry.reqid, entry.version);
         }
         body.entries.push_back(entry);
@@ -278,24 +296,27 @@ impl PgLog {
         if body.entries.len() < limits.max_entries + limits.batch {
             return None;
         }
-        let mut out = Trimmed::default();
         while body.entries.len() > limits.max_entries {
             let Some(entry) = body.entries.pop_front_if(|e| e.version <= keep_after) else { break };
             self.tail = entry.version;
-            out.entries.push(entry.version);
-            if is_client(&entry.reqid) {
-                let LogEntry { version, user_version, reqid, result, returns, .. } = entry;
-                out.became_duplicates.push(Duplicate { version, user_version, reqid, result, returns });
+            match entry.leaves_duplicate() {
+                true => body.duplicates.push_back(entry.into()),
+                false => body.leftovers.push_back(entry.version),
             }
         }
-        body.duplicates.extend(out.became_duplicates.iter().cloned());
         while body.duplicates.len() > limits.max_duplicates && !planted::has(PlantedBug::UnboundedDuplicates)
         {
             let gone = body.duplicates.pop_front().expect("more than the limit");
             body.forget(&gone.reqid, gone.version);
-            out.gone_duplicates.push(gone.version);
         }
-        Some(out)
+        // All before the first duplicate goes.
+        let floor = body.duplicates.front().map_or(self.tail, |first| before(first.version));
+        while body.leftovers.pop_front_if(|version| *version <= floor).is_some() {}
+        let rewrites = body.leftovers.len() > limits.max_duplicates;
+        if rewrites {
+            body.leftovers.clear();
+        }
+        Some(Trimmed { floor, rewrites })
     }
 
     /// Takes out everything up to `tail`, as the primary did. A copy follows its primary's log.
@@ -368,6 +389,7 @@ impl PgLog {
     /// A part of the log whose objects now belong to another PG. Duplicates go to both: they do not say which
     /// object they were about.
     pub fn split_off(&mut self, belongs: impl Fn(&HObject) -> bool) -> PgLog {
+        // Both are written to the store anew, without leftovers.
         let LogBody { entries, duplicates, .. } = std::mem::take(self.body_mut());
         let (moved, kept): (VecDeque<_>, VecDeque<_>) = entries.into_iter().partition(|e| belongs(&e.object));
         let child = PgLog::restored(moved, duplicates.clone(), self.tail, self.head);
@@ -395,9 +417,9 @@ pub fn reaches(head: Eversion, version: Eversion) -> bool {
     head.epoch >= version.epoch && head.version >= version.version
 }
 
-/// Requests of the OSD itself (a watch that timed out) carry no number that anybody would resend.
-fn is_client(reqid: &ReqId) -> bool {
-    reqid.name.kind != EntityKind::OSD
+/// A key below this version, and not below any that a log has before it.
+fn before(Eversion { epoch, version }: Eversion) -> Eversion {
+    Eversion { epoch, version: version.saturating_sub(1) }
 }
 
 #[cfg(test)]
@@ -436,8 +458,13 @@ mod tests {
     fn a_request_is_recognised_while_it_is_an_entry_and_while_it_is_a_duplicate() {
         let mut log = log(20);
         let trimmed = log.trim(&SMALL, Eversion::MAX).unwrap();
-        assert_eq!(trimmed.entries.len(), 10);
-        assert_eq!(trimmed.gone_duplicates.len(), 5, "duplicates beyond their own limit go");
+        assert_eq!(
+            (log.entries().len(), log.duplicates().len()),
+            (10, 5),
+            "duplicates beyond their own limit go"
+        );
+        let floor = Eversion { epoch: 1, version: 5 };
+        assert_eq!(trimmed, Trimmed { floor, rewrites: false });
         assert_eq!(log.find(&reqid(20)).unwrap().version.version, 20);
         assert_eq!(log.find(&reqid(6)).unwrap().version.version, 6);
         assert_eq!(log.find(&reqid(5)), None);
@@ -454,12 +481,18 @@ mod tests {
         assert!(log.rewind(log.head()).is_empty());
         let mut lacking = entries.clone();
         lacking.pop_back();
-        assert!(matches!(log.wake(lacking, duplicates.clone()), Err(BodyError::Counts { .. })));
+        assert!(matches!(
+            log.wake(lacking, duplicates.clone(), VecDeque::new()),
+            Err(BodyError::Counts { .. })
+        ));
         let mut outside = entries.clone();
         outside.push_back(entry(21));
-        assert!(matches!(log.wake(outside, duplicates.clone()), Err(BodyError::Outside { .. })));
+        assert!(matches!(
+            log.wake(outside, duplicates.clone(), VecDeque::new()),
+            Err(BodyError::Outside { .. })
+        ));
         assert!(!log.is_resident());
-        log.wake(entries, duplicates).unwrap();
+        log.wake(entries, duplicates, VecDeque::new()).unwrap();
         assert!(log.find(&reqid(20)).is_some() && log.find(&reqid(6)).is_some());
     }
 
@@ -475,7 +508,7 @@ mod tests {
     fn what_is_not_durable_is_not_trimmed() {
         let mut log = log(20);
         let trimmed = log.trim(&SMALL, Eversion { epoch: 1, version: 3 }).unwrap();
-        assert_eq!(trimmed.entries.len(), 3);
+        assert_eq!((trimmed.floor, log.duplicates().len()), (Eversion { epoch: 1, version: 0 }, 3));
         assert_eq!(log.entries().len(), 17);
         assert_eq!(log.tail(), Eversion { epoch: 1, version: 3 });
     }
@@ -488,11 +521,27 @@ mod tests {
             own.reqid.name.kind = EntityKind::OSD;
             log.push(own);
         }
-        let trimmed = log.trim(&LogLimits { max_entries: 5, ..SMALL }, Eversion::MAX).unwrap();
-        assert_eq!(trimmed.became_duplicates.last().unwrap().version.version, 10);
+        log.trim(&LogLimits { max_entries: 5, ..SMALL }, Eversion::MAX).unwrap();
+        assert_eq!(log.duplicates().last().unwrap().version.version, 10);
         assert_eq!(log.tail(), Eversion { epoch: 1, version: 15 });
         let child = log.split_off(|o| o.hash % 2 == 1);
         assert_eq!((child.tail(), log.tail()), (log.tail(), Eversion { epoch: 1, version: 15 }));
+    }
+
+    #[test]
+    fn records_without_duplicates_do_not_pile_up() {
+        let mut log = log(1);
+        let mut rewritten = 0;
+        for version in 2..=100 {
+            let mut own = entry(version);
+            own.reqid.name.kind = EntityKind::OSD;
+            log.push(own);
+            let trimmed = log.trim(&SMALL, Eversion::MAX);
+            rewritten += trimmed.is_some_and(|trimmed| trimmed.rewrites) as usize;
+            assert!(log.body().leftovers.len() <= SMALL.max_duplicates);
+        }
+        assert!(rewritten >= 10, "behind the only duplicate, {rewritten} times");
+        assert!(log.find(&reqid(1)).is_some());
     }
 
     #[test]

@@ -4,23 +4,28 @@
 //! |---|---|
 //! | header | [`PgProgress`]; changes with every write |
 //! | `history` | [`PgHistory`]; changes with the map |
-//! | `l`, epoch (u32, big-endian), version (u64, big-endian) | an entry of the log, `pg_log_entry_t` |
-//! | `d`, epoch, version | a duplicate, `pg_log_dup_t` |
 //! | `x`, `hobject_t` | `eversion_t` or nothing: the object was found damaged, at this version if it is missing since |
 //! | `m`, `hobject_t` | `eversion_t`: the log has this version of the object, and the store lacks it |
 //!
-//! All of it changes in the same transaction as the objects that it describes.
+//! All of it changes in the same transaction as the objects that it describes, and as the records of the log, which are the
+//! collection's ([`super::log_records`]).
 //!
-//! Keys have the epoch because two primaries may give the same version number: 5'10 and 6'10 are different entries, and one
-//! of them is divergent. Keys of release 0.1.0 have no epoch, and its header has no tail of the log. Both are read, and
-//! [`Stored::renamed`] has the new keys.
+//! Until version 6 of the progress the log was in this omap, too:
+//!
+//! | key | value |
+//! |---|---|
+//! | `l`, epoch (u32, big-endian), version (u64, big-endian) | an entry of the log, `pg_log_entry_t` |
+//! | `d`, epoch, version | a duplicate, `pg_log_dup_t` |
+//!
+//! Keys of release 0.1.0 have no epoch, and its header has no tail of the log. Both are read, and [`convert`] moves them.
 
-use super::log::{BodyError, Duplicate, EntryKind, LogCounts, LogEntry, PgLog, Trimmed};
+use super::log::{Duplicate, EntryKind, LogCounts, LogEntry, PgLog, Trimmed};
+use super::log_records::{self, BodyReader, LogReadError};
 use super::missing::Missing;
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::collections::{BTreeSet, VecDeque};
-use store::{Answer, Change, ObjectId, Query};
+use store::{Answer, Change, LogRecord, ObjectId, Query};
 use thiserror::Error;
 use wire::types::{
     CleanRegions, Epoch, Eversion, HObject, LogOp, ModDesc, OpReturn, PgCounts, PgLogDup, PgLogEntry,
@@ -49,9 +54,10 @@ pub struct PgHistory {
 
 /// How far the PG has come. Version 2 came with the keys that have an epoch: older programs would not find these to trim
 /// them. Version 3 came with copies that a backfill fills: older programs would serve them. Version 5 came with logs at rest,
-/// whose bodies a start does not read.
+/// whose bodies a start does not read. Version 6 came with logs as records of the collection, which older programs would not
+/// find.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[envelope(version = 5, compat = 3)]
+#[envelope(version = 6, compat = 6)]
 pub struct PgProgress {
     pub last_update: Eversion,
     pub last_user_version: u64,
@@ -70,7 +76,9 @@ pub struct PgProgress {
     pub log: LogCounts,
 }
 
-/// The first version of [`PgProgress`] with the log's counts.
+/// The first version of [`PgProgress`] with the log as records of the collection.
+const HAS_RECORDS: u8 = 6;
+/// The first version with the log's counts.
 const HAS_COUNTS: u8 = 5;
 
 /// The end of what a backfill has brought. Copies of older versions have everything.
@@ -130,8 +138,8 @@ pub enum MetaError {
     UnknownKey(Bytes),
     #[error("key {key:?} has an entry of version {version}")]
     MisplacedEntry { key: Bytes, version: Eversion },
-    #[error("the PG's log: {0}")]
-    Log(#[from] BodyError),
+    #[error(transparent)]
+    Log(#[from] LogReadError),
 }
 
 /// What was read back.
@@ -142,14 +150,9 @@ pub struct Stored {
     pub log: PgLog,
     pub damaged: BTreeSet<HObject>,
     pub missing: Missing,
-    /// Keys as release 0.1.0 wrote them, with the keys and values that replace them.
-    pub renamed: Vec<Renamed>,
-    /// The header is of a version without the log's counts.
+    /// An older program wrote the records, and the log is in the omap: [`convert`] has the changes.
     pub is_old: bool,
 }
-
-/// An old key, and the entry under its new key.
-pub type Renamed = (Bytes, (Bytes, Bytes));
 
 impl Stored {
     /// Asks for everything but the log's body.
@@ -173,26 +176,25 @@ impl Stored {
                 _ => {}
             }
         }
-        if header.first().is_some_and(|version| *version < HAS_COUNTS) {
+        if header.first().is_some_and(|version| *version < HAS_RECORDS) {
             return Ok(None);
         }
         let Records { history, damaged, missing, .. } = records;
         let history = history.ok_or(MetaError::NoHistory)?;
         let progress: PgProgress = codec::decode_exact(&header).map_err(MetaError::Progress)?;
         let log = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
-        Ok(Some(Stored { history, progress, log, damaged, missing, renamed: Vec::new(), is_old: false }))
+        Ok(Some(Stored { history, progress, log, damaged, missing, is_old: false }))
     }
 
-    /// From the meta object's omap: its header, and all entries, ascending.
-    pub fn from_omap(header: &Bytes, entries: Vec<(Bytes, Bytes)>) -> Result<Stored, MetaError> {
+    /// From the meta object's omap, its header and all entries, ascending; and from the log's records.
+    pub fn from_records(
+        header: &Bytes,
+        entries: Vec<(Bytes, Bytes)>,
+        log_records: Vec<LogRecord>,
+    ) -> Result<Stored, MetaError> {
         let mut records = Records::default();
         records.add(entries)?;
-        let Records { history, mut log, mut duplicates, damaged, missing, renamed } = records;
-        if !renamed.is_empty() {
-            // Keys of both kinds are there if the daemon died between two steps of the renaming.
-            log.make_contiguous().sort_by_key(|entry: &LogEntry| entry.version);
-            duplicates.make_contiguous().sort_by_key(|duplicate: &Duplicate| duplicate.version);
-        }
+        let Records { history, log, duplicates, damaged, missing } = records;
         let mut history: PgHistory = history.ok_or(MetaError::NoHistory)?;
         // Release 0.1.0 had one copy, which was always the active one.
         if history.activated == 0 {
@@ -200,21 +202,42 @@ impl Stored {
         }
         let mut progress: PgProgress = codec::decode_exact(header).map_err(MetaError::Progress)?;
         let version = header.first().copied().unwrap_or_default();
-        if version < 2 {
-            progress.log_tail = tail_of_unmarked(&log, &progress);
-        }
-        let is_old = version < HAS_COUNTS;
-        let log = if is_old {
-            let log = PgLog::restored(log, duplicates, progress.log_tail, progress.last_update);
-            progress.log = log.counts();
-            log
-        } else {
-            let mut resting = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
-            resting.wake(log, duplicates)?;
-            resting
+        let is_old = version < HAS_RECORDS;
+        let log = match is_old {
+            true => old_log(version, log, duplicates, &mut progress)?,
+            false => {
+                let mut resting = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
+                let mut reader = BodyReader::default();
+                reader.take(log_records, false)?;
+                reader.wake(&mut resting)?;
+                resting
+            }
         };
-        Ok(Stored { history, progress, log, damaged, missing, renamed, is_old })
+        Ok(Stored { history, progress, log, damaged, missing, is_old })
     }
+}
+
+/// The log of an older program.
+fn old_log(
+    version: u8,
+    mut entries: VecDeque<LogEntry>,
+    mut duplicates: VecDeque<Duplicate>,
+    progress: &mut PgProgress,
+) -> Result<PgLog, MetaError> {
+    // Keys of both kinds are there if a daemon died between two steps of replacing them.
+    entries.make_contiguous().sort_by_key(|entry| entry.version);
+    duplicates.make_contiguous().sort_by_key(|duplicate| duplicate.version);
+    if version < 2 {
+        progress.log_tail = tail_of_unmarked(&entries, progress);
+    }
+    if version < HAS_COUNTS {
+        let log = PgLog::restored(entries, duplicates, progress.log_tail, progress.last_update);
+        progress.log = log.counts();
+        return Ok(log);
+    }
+    let mut resting = PgLog::at_rest(progress.log, progress.log_tail, progress.last_update);
+    resting.wake(entries, duplicates, VecDeque::new()).map_err(LogReadError::from)?;
+    Ok(resting)
 }
 
 /// Records of any kind, by kind.
@@ -225,7 +248,6 @@ struct Records {
     duplicates: VecDeque<Duplicate>,
     damaged: BTreeSet<HObject>,
     missing: Missing,
-    renamed: Vec<Renamed>,
 }
 
 impl Records {
@@ -268,48 +290,11 @@ impl Records {
                 }
                 _ => return Err(MetaError::UnknownKey(key)),
             };
-            if key[..] == old_log_key(key[0], version) {
-                let new_key = log_key(key[0], version);
-                self.renamed.push((key, (new_key, value)));
-            } else if key[..] != log_key_bytes(key[0], version) {
+            if key[..] != old_log_key(key[0], version) && key[..] != log_key(key[0], version) {
                 return Err(MetaError::MisplacedEntry { key, version });
             }
         }
         Ok(())
-    }
-}
-
-/// The body of a log at rest, read a page at a time: duplicates first, then entries.
-#[derive(Default)]
-pub struct BodyReader {
-    records: Records,
-    /// The last key of the page before.
-    after: Option<Bytes>,
-    /// Duplicates have all been read.
-    is_at_entries: bool,
-}
-
-/// Records of one page.
-const PAGE: usize = 512;
-
-impl BodyReader {
-    pub fn query(&self) -> Query {
-        let kind = if self.is_at_entries { LOG } else { DUPLICATE };
-        let prefix = Bytes::copy_from_slice(&[kind]);
-        Query::OmapList { after: self.after.clone(), from: Bytes::new(), prefix, max: PAGE, values: true }
-    }
-
-    /// Takes a page. True if it was the last one.
-    pub fn take(&mut self, entries: Vec<(Bytes, Bytes)>, more: bool) -> Result<bool, MetaError> {
-        self.after = entries.last().map(|(key, _)| key.clone()).filter(|_| more);
-        self.records.add(entries)?;
-        let is_last = self.is_at_entries && !more;
-        self.is_at_entries |= !more;
-        Ok(is_last)
-    }
-
-    pub fn wake(self, log: &mut PgLog) -> Result<(), MetaError> {
-        Ok(log.wake(self.records.log, self.records.duplicates)?)
     }
 }
 
@@ -336,65 +321,49 @@ pub fn set_progress(meta: &ObjectId, progress: &PgProgress) -> Change {
     Change::OmapSetHeader { object: meta.clone(), header: w.into_bytes() }
 }
 
-/// What every change adds: its log entry and the new progress; and what a trim made of old entries.
+/// Changes of every write: the new progress, its log entry, and a trim's. `log`: without the entry.
 pub fn append(
     meta: &ObjectId,
     entry: &LogEntry,
     progress: &PgProgress,
-    trimmed: Option<&Trimmed>,
+    trimmed: Option<(&Trimmed, &PgLog)>,
     changes: &mut Vec<Change>,
 ) {
     changes.push(set_progress(meta, progress));
-    let mut entries = vec![(log_key(LOG, entry.version), encode_entry(entry))];
-    if let Some(Trimmed { entries: gone, became_duplicates, gone_duplicates }) = trimmed {
-        entries
-            .extend(became_duplicates.iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d))));
-        let mut keys: Vec<Bytes> = gone_duplicates.iter().map(|v| log_key(DUPLICATE, *v)).collect();
-        keys.extend(gone.iter().map(|v| log_key(LOG, *v)));
-        changes.push(Change::OmapSet { object: meta.clone(), entries });
-        changes.push(Change::OmapRemove { object: meta.clone(), keys });
-        return;
+    if let Some((trimmed, log)) = trimmed {
+        changes.extend(log_records::trim(trimmed, log));
     }
-    changes.push(Change::OmapSet { object: meta.clone(), entries });
+    changes.push(log_records::append(entry));
 }
+
+/// Moves the log of an older program out of the omap, in steps of bounded size; each step is one transaction. Until the last one
+/// commits, the omap's log counts, and a start begins anew. The last one also sets the progress of today's version.
+pub fn convert(meta: &ObjectId, stored: (&PgHistory, &PgProgress, &PgLog)) -> Vec<Vec<Change>> {
+    let (history, progress, log) = stored;
+    let mut steps = vec![vec![log_records::clear()]];
+    let mut records = log_records::records(log).peekable();
+    while records.peek().is_some() {
+        let records = records.by_ref().take(CONVERTED_MAX).collect();
+        steps.push(vec![Change::LogAppend { records }]);
+    }
+    let keys = |kind: u8| {
+        let (from, to) = (Bytes::copy_from_slice(&[kind]), Bytes::copy_from_slice(&[kind + 1]));
+        Change::OmapRemoveRange { object: meta.clone(), from, to }
+    };
+    let mut last = vec![keys(LOG), keys(DUPLICATE)];
+    last.extend(set_history(meta, history, progress));
+    steps.push(last);
+    steps
+}
+
+/// Records of one step of [`convert`].
+const CONVERTED_MAX: usize = 256;
 
 /// Records of a copy whose objects are about to be removed. A restart in the middle must not find a copy that claims to have every
 /// object, nor one that claims the writes of the store from which it was imported.
 pub fn disclaim(history: &mut PgHistory, progress: &mut PgProgress) {
     progress.last_backfill = Complete(HObject::min());
     history.imported = StoreLife::default();
-}
-
-/// A trim without a new entry.
-pub fn trim(meta: &ObjectId, trimmed: &Trimmed) -> [Change; 2] {
-    let Trimmed { entries: gone, became_duplicates, gone_duplicates } = trimmed;
-    let added = became_duplicates.iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d)));
-    let duplicates = gone_duplicates.iter().map(|version| log_key(DUPLICATE, *version));
-    let keys = duplicates.chain(gone.iter().map(|version| log_key(LOG, *version))).collect();
-    [
-        Change::OmapSet { object: meta.clone(), entries: added.collect() },
-        Change::OmapRemove { object: meta.clone(), keys },
-    ]
-}
-
-/// A whole log at once: a child's after a split.
-pub fn set_log(meta: &ObjectId, log: &PgLog) -> Change {
-    Change::OmapSet { object: meta.clone(), entries: log_entries(log).collect() }
-}
-
-/// Keys and values of a log, ascending.
-pub fn log_entries(log: &PgLog) -> impl Iterator<Item = (Bytes, Bytes)> + '_ {
-    let entries = log.entries().map(|e| (log_key(LOG, e.version), encode_entry(e)));
-    let duplicates = log.duplicates().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d)));
-    duplicates.chain(entries)
-}
-
-/// Takes another log's entries out: the parent's, after a split.
-pub fn remove_entries(meta: &ObjectId, log: &PgLog) -> Change {
-    Change::OmapRemove {
-        object: meta.clone(),
-        keys: log.entries().map(|e| log_key(LOG, e.version)).collect(),
-    }
 }
 
 /// These objects were found damaged.
@@ -430,31 +399,6 @@ pub fn remove_missing<'a>(meta: &ObjectId, objects: impl IntoIterator<Item = &'a
     Change::OmapRemove { object: meta.clone(), keys: objects.into_iter().map(missing_key).collect() }
 }
 
-/// Removes every entry and duplicate of a log.
-pub fn remove_log(meta: &ObjectId, log: &PgLog) -> Change {
-    let entries = log.entries().map(|e| log_key(LOG, e.version));
-    let keys = entries.chain(log.duplicates().map(|d| log_key(DUPLICATE, d.version))).collect();
-    Change::OmapRemove { object: meta.clone(), keys }
-}
-
-/// Removes single entries: those that a merge rewinds.
-pub fn remove_versions(meta: &ObjectId, versions: impl IntoIterator<Item = Eversion>) -> Change {
-    let keys = versions.into_iter().map(|version| log_key(LOG, version)).collect();
-    Change::OmapRemove { object: meta.clone(), keys }
-}
-
-/// Adds entries and duplicates: those that a merge takes over.
-pub fn set_entries<'a>(
-    meta: &ObjectId,
-    entries: impl IntoIterator<Item = &'a LogEntry>,
-    duplicates: impl IntoIterator<Item = &'a Duplicate>,
-) -> Change {
-    let mut out: Vec<(Bytes, Bytes)> =
-        duplicates.into_iter().map(|d| (log_key(DUPLICATE, d.version), encode_duplicate(d))).collect();
-    out.extend(entries.into_iter().map(|e| (log_key(LOG, e.version), encode_entry(e))));
-    Change::OmapSet { object: meta.clone(), entries: out }
-}
-
 fn missing_key(object: &HObject) -> Bytes {
     [&[MISSING][..], &object.to_vec(Features::NONE)].concat().into()
 }
@@ -463,11 +407,13 @@ fn damaged_key(object: &HObject) -> Bytes {
     [&[DAMAGED][..], &object.to_vec(Features::NONE)].concat().into()
 }
 
-fn log_key(kind: u8, version: Eversion) -> Bytes {
-    Bytes::copy_from_slice(&log_key_bytes(kind, version))
+/// The key of an entry or a duplicate, of an older program.
+pub fn is_old_log_key(key: &[u8]) -> bool {
+    matches!(key.first(), Some(&LOG | &DUPLICATE))
 }
 
-fn log_key_bytes(kind: u8, version: Eversion) -> [u8; 13] {
+/// A key of versions 2 to 5.
+fn log_key(kind: u8, version: Eversion) -> [u8; 13] {
     let mut out = [kind; 13];
     out[1..5].copy_from_slice(&version.epoch.to_be_bytes());
     out[5..].copy_from_slice(&version.version.to_be_bytes());
@@ -481,24 +427,12 @@ fn old_log_key(kind: u8, version: Eversion) -> [u8; 9] {
     out
 }
 
-/// Replaces keys of release 0.1.0.
-pub fn rename(meta: &ObjectId, renamed: impl Iterator<Item = Renamed>) -> [Change; 2] {
-    let (keys, entries) = renamed.unzip();
-    [Change::OmapRemove { object: meta.clone(), keys }, Change::OmapSet { object: meta.clone(), entries }]
-}
-
 fn to_returns(returns: &[(i32, Bytes)]) -> Vec<OpReturn> {
     returns.iter().map(|(result, output)| OpReturn { result: *result, output: output.clone() }).collect()
 }
 
 fn from_returns(returns: Vec<OpReturn>) -> Vec<(i32, Bytes)> {
     returns.into_iter().map(|r| (r.result, r.output)).collect()
-}
-
-fn encode_entry(e: &LogEntry) -> Bytes {
-    let mut w = codec::Writer::with_capacity(Features::NONE, 320);
-    w.put(&entry_to_wire(e));
-    w.into_bytes()
 }
 
 pub fn entry_to_wire(e: &LogEntry) -> PgLogEntry {
@@ -550,10 +484,6 @@ pub fn entry_from_wire(e: PgLogEntry) -> LogEntry {
         result: e.result,
         returns: from_returns(e.op_returns),
     }
-}
-
-fn encode_duplicate(d: &Duplicate) -> Bytes {
-    duplicate_to_wire(d).to_vec(Features::NONE).into()
 }
 
 pub fn duplicate_to_wire(d: &Duplicate) -> PgLogDup {
@@ -611,7 +541,7 @@ mod tests {
         ] {
             let entry = LogEntry { kind, ..entry(9) };
             assert_eq!(entry_to_wire(&entry).op, op);
-            assert_eq!(decode_entry(&encode_entry(&entry)).unwrap(), entry);
+            assert_eq!(entry_from_wire(entry_to_wire(&entry)), entry);
         }
     }
 
@@ -630,8 +560,8 @@ mod tests {
             log: LogCounts { entries: 2, duplicates: 0 },
         };
         let mut changes = Vec::from(set_history(&meta, &history, &progress));
-        append(&meta, &entry(256), &progress, None, &mut changes);
         append(&meta, &entry(2), &progress, None, &mut changes);
+        append(&meta, &entry(256), &progress, None, &mut changes);
         let damaged = ["a", "b"].map(|name| HObject { pool: 3, name: name.into(), ..HObject::min() });
         changes.push(set_damaged(&meta, &damaged));
         changes.push(remove_damaged(&meta, &damaged[..1]));
@@ -639,43 +569,40 @@ mod tests {
         changes.push(set_missing(&meta, [(&damaged[1], &need)]));
         changes.push(set_damaged_at(&meta, &damaged[1], had));
         let mut omap = std::collections::BTreeMap::new();
+        let mut records = Vec::new();
         let mut last_header = Bytes::new();
         for change in changes {
             match change {
                 Change::OmapSet { entries, .. } => omap.extend(entries),
                 Change::OmapSetHeader { header, .. } => last_header = header,
+                Change::LogAppend { records: appended } => records.extend(appended),
                 Change::OmapRemove { keys, .. } => keys.iter().for_each(|key| drop(omap.remove(key))),
                 other => panic!("{other:?}"),
             }
         }
-        let stored = Stored::from_omap(&last_header, omap.into_iter().collect()).unwrap();
+        let stored = Stored::from_records(&last_header, omap.into_iter().collect(), records).unwrap();
         assert_eq!((stored.history, &stored.progress), (history, &progress));
         assert!(stored.damaged.iter().eq(&damaged[1..]));
         assert_eq!(stored.missing.need(&damaged[1]), Some(need));
         assert_eq!(stored.missing.damaged_to_wire()[0].need, had);
         let entries: Vec<_> = stored.log.entries().cloned().collect();
-        assert_eq!(entries, [entry(2), entry(256)], "keys sort as versions do");
-        assert_eq!((stored.log.tail(), stored.renamed.len()), (progress.log_tail, 0));
-    }
-
-    /// The one of the older epoch is divergent, and is there until it is cut off.
-    #[test]
-    fn entries_of_one_number_and_two_epochs_do_not_collide() {
-        let versions = [5, 6].map(|epoch| Eversion { epoch, version: 10 });
-        assert!(log_key(LOG, versions[0]) < log_key(LOG, versions[1]));
-        let next = Eversion { epoch: 5, version: 11 };
-        assert!(log_key(LOG, next) < log_key(LOG, versions[1]), "as versions are ordered");
+        assert_eq!(entries, [entry(2), entry(256)]);
+        assert_eq!((stored.log.tail(), stored.is_old), (progress.log_tail, false));
     }
 
     #[test]
     fn entry_under_the_key_of_another_is_refused() {
-        let misplaced = (log_key(LOG, Eversion { epoch: 2, version: 3 }), encode_entry(&entry(2)));
-        let error = Stored::from_omap(&Bytes::new(), vec![misplaced]).unwrap_err();
+        let key = Bytes::copy_from_slice(&log_key(LOG, Eversion { epoch: 2, version: 3 }));
+        let misplaced = (key, entry_to_wire(&entry(2)).to_vec(Features::NONE).into());
+        let error = Stored::from_records(&Bytes::new(), vec![misplaced], Vec::new()).unwrap_err();
         assert!(matches!(error, MetaError::MisplacedEntry { .. }), "{error}");
     }
 
     #[test]
     fn a_collection_without_history_is_not_a_pg() {
-        assert_eq!(Stored::from_omap(&Bytes::new(), Vec::new()).unwrap_err(), MetaError::NoHistory);
+        assert_eq!(
+            Stored::from_records(&Bytes::new(), Vec::new(), Vec::new()).unwrap_err(),
+            MetaError::NoHistory
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A placement group: its history, its log, its objects.
 
 pub mod log;
+pub mod log_records;
 pub mod merge;
 pub mod meta;
 pub mod missing;

@@ -5,6 +5,7 @@ use super::io::{LoadedPg, PgOrder, PgReport};
 use super::view::ClusterView;
 use super::watches::Timer;
 use super::{Effect, Fx, Parked, Pending, Shard, ToControl};
+use crate::pg::log_records;
 use crate::pg::meta::{self, Stored};
 use crate::pg::{Pg, PgPhase, low_bits};
 use crate::slab::Key;
@@ -18,8 +19,6 @@ use wire::types::{Epoch, HObject, SpgId};
 
 /// PGs whose records a start reads at a time.
 const READS_MAX: usize = 64;
-/// Keys of one transaction.
-const RENAMED_MAX: usize = 256;
 /// Time after which a removal lists objects again that could not be listed.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(60);
 
@@ -85,7 +84,7 @@ impl Shard {
         let Some(Pending::LoadPg(pg_key)) = self.pending.remove(key) else { return };
         let stored = match answers.map(<[Answer; 2]>::try_from) {
             Ok(Ok([Answer::OmapHeader(header), Answer::OmapList { entries, .. }])) => {
-                Stored::from_omap(&header, entries).map_err(|e| e.to_string())
+                Stored::from_records(&header, entries, Vec::new()).map_err(|e| e.to_string())
             }
             Ok(Err(answers)) => match Stored::from_head(answers) {
                 Ok(Some(stored)) => Ok(stored),
@@ -102,7 +101,7 @@ impl Shard {
         self.loading.outstanding -= 1;
         let pg = &mut self.pgs[pg_key];
         match stored {
-            Ok(Stored { history, progress, log, damaged, missing, renamed, is_old }) => {
+            Ok(Stored { history, progress, log, damaged, missing, is_old }) => {
                 (pg.durable, pg.committed) = (progress.last_update, progress.last_update);
                 pg.history = history;
                 pg.progress = progress;
@@ -112,7 +111,7 @@ impl Shard {
                 pg.phase = PgPhase::Stray;
                 self.note_loaded(pg_key);
                 if is_old {
-                    self.rename_log_keys(pg_key, renamed, fx);
+                    self.convert_log(pg_key, fx);
                     self.stay_awake(now, pg_key);
                 }
             }
@@ -136,17 +135,13 @@ impl Shard {
         self.loading.loaded.push(LoadedPg { pg: id, created: history.created, split_bits });
     }
 
-    /// Gives a log of release 0.1.0 the keys of today, in steps. A start goes on where a restart interrupted them. The last step
-    /// makes the header a present one.
-    fn rename_log_keys(&mut self, pg_key: Key, renamed: Vec<meta::Renamed>, fx: &mut Fx) {
+    /// Moves the log of an older program into records of the collection.
+    fn convert_log(&mut self, pg_key: Key, fx: &mut Fx) {
         let pg = &self.pgs[pg_key];
-        let (collection, meta) = (pg.collection, pg.meta.clone());
-        let last = meta::set_history(&meta, &pg.history, &pg.progress).into();
-        for step in renamed.chunks(RENAMED_MAX) {
-            let changes = meta::rename(&meta, step.iter().cloned()).into();
+        let collection = pg.collection;
+        for changes in meta::convert(&pg.meta, (&pg.history, &pg.progress, &pg.log)) {
             self.submit(Pending::Records(pg_key), Transaction { collection, changes }, fx);
         }
-        self.submit(Pending::Records(pg_key), Transaction { collection, changes: last }, fx);
     }
 
     fn loaded_when_all(&mut self, fx: &mut Fx) {
@@ -319,13 +314,12 @@ impl Shard {
             let share = parent.progress.stats.share(shares);
             child.progress.stats = share;
             parent.progress.stats = parent.progress.stats.without(&share);
-            parent_changes.push(meta::remove_entries(&parent.meta, &child.log));
             let mut changes = vec![
                 Change::CreateCollection { split_bits: bits },
                 Change::Touch { object: child.meta.clone() },
             ];
             changes.extend(meta::set_history(&child.meta, &child.history, &child.progress));
-            changes.push(meta::set_log(&child.meta, &child.log));
+            changes.extend(log_records::replace(&child.log));
             if !child.damaged.is_empty() {
                 parent_changes.push(meta::remove_damaged(&parent.meta, &child.damaged));
                 changes.push(meta::set_damaged(&child.meta, &child.damaged));
@@ -343,6 +337,7 @@ impl Shard {
         }
         let parent = &mut self.pgs[key];
         parent.split_bits = split_bits;
+        parent_changes.extend(log_records::replace(&parent.log));
         // The newest entries may be a child's now: the parent's versions go on from where they were.
         parent_changes.extend(meta::set_history(&parent.meta, &parent.history, &parent.progress));
         let transaction = Transaction { collection: parent.collection, changes: parent_changes };

@@ -17,7 +17,7 @@ use super::io::PgOrder;
 use super::watches::Timer;
 use super::{Effect, Fx, Pending, Shard, ToControl};
 use crate::object::ObjectTable;
-use crate::pg::meta::BodyReader;
+use crate::pg::log_records::BodyReader;
 use crate::pg::role::{Replica, Role, Stage};
 use crate::pg::{Pg, PgPhase};
 use crate::slab::Key;
@@ -120,8 +120,8 @@ impl Shard {
         let key = read.pg;
         let is_held = self.pgs.get(key).is_some_and(|pg| pg.phase != PgPhase::Removing);
         let taken = match answers.map(|mut answers| answers.pop()) {
-            Ok(Some(Answer::OmapList { entries, more })) => {
-                read.reader.take(entries, more).map_err(|error| error.to_string())
+            Ok(Some(Answer::LogList { records, more })) => {
+                read.reader.take(records, more).map_err(|error| error.to_string())
             }
             Ok(_) => Err("no answer".to_owned()),
             Err(error) => Err(error.to_string()),

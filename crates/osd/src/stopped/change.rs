@@ -4,6 +4,7 @@ use super::{Daemon, PgCopy};
 use crate::control::copy_starts::CopyStart;
 use crate::control::history;
 use crate::control::intervals::Record;
+use crate::pg::log_records;
 use crate::pg::meta::{self, Complete, PgHistory, PgProgress};
 use store::{Change, Collection, ObjectId, Transaction};
 use wire::types::{Epoch, Eversion, HObject, SpgId, StoreLife};
@@ -49,6 +50,7 @@ pub fn complete(
         return Err("the OSD has no map of the cluster: start it once, stop it, and repeat this".into());
     }
     let PgCopy { pg, stored, .. } = copy;
+    let is_old = stored.is_old;
     let (mut history, mut progress, mut log) = (stored.history, stored.progress, stored.log);
     let was_partial = !progress.is_complete();
     let meta = ObjectId::pg_meta(pg);
@@ -57,7 +59,7 @@ pub fn complete(
         let Eversion { version, .. } = progress.last_update.max(log.head());
         let end = Eversion { epoch: started, version: version.saturating_add(VERSION_JUMP) };
         if let Some(trimmed) = log.trim_to(end, duplicates_max) {
-            changes.extend(meta::trim(&meta, &trimmed));
+            changes.extend(log_records::trim(&trimmed, &log));
         }
         (progress.last_update, progress.log_tail) = (end, end);
         progress.log = log.counts();
@@ -69,7 +71,10 @@ pub fn complete(
     history.activated = history.activated.max(started);
     history.last_epoch_started = history.last_epoch_started.max(started);
     history.imported = StoreLife::default();
-    changes.extend(meta::set_history(&meta, &history, &progress));
+    match is_old {
+        true => changes = meta::convert(&meta, (&history, &progress, &log)).concat(),
+        false => changes.extend(meta::set_history(&meta, &history, &progress)),
+    }
     Ok((Completion { started, was_partial }, Transaction { collection: Collection::Pg(pg), changes }))
 }
 
@@ -93,7 +98,10 @@ pub fn removal(pg: SpgId, split_bits: u8, copy: Option<&PgCopy>, daemon: &Daemon
     let incomplete = match copy {
         Some(copy) => {
             let history = PgHistory { imported: StoreLife::default(), ..copy.stored.history };
-            meta::set_history(&meta, &history, &progress).into()
+            match copy.stored.is_old {
+                true => meta::convert(&meta, (&history, &progress, &copy.stored.log)).concat(),
+                false => meta::set_history(&meta, &history, &progress).into(),
+            }
         }
         None => vec![meta::set_progress(&meta, &progress)],
     };

@@ -16,12 +16,13 @@ use super::{Daemon, PgCopy, present};
 use crate::control::copy_starts::CopyStart;
 use crate::control::history;
 use crate::control::intervals::{PgIntervals, Record, interval, is_new_interval};
+use crate::pg::log_records;
 use crate::pg::meta::{self, MetaError, Stored};
 use crate::pg::{low_bits, split_bits};
 use bytes::Bytes;
 use codec::{Decode, Encode, Features};
 use std::sync::Arc;
-use store::{Answer, Change, Collection, ObjectId, Transaction};
+use store::{Answer, Change, Collection, LogRecord, ObjectId, Query, ReadRequest, Transaction};
 use thiserror::Error;
 use wire::types::{
     Epoch, Eversion, HObject, OsdMap, OsdMapIncremental, PastIntervals, SpgId, StoreLife, Uuid,
@@ -86,25 +87,49 @@ impl Source {
     }
 }
 
-/// The records of a copy as the store has them: the omap of its meta object.
+/// The records of a copy as the store has them: the omap of its meta object, and its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaRecords {
     pub header: Bytes,
     pub entries: Vec<(Bytes, Bytes)>,
+    pub log: Vec<LogRecord>,
 }
 
 impl MetaRecords {
-    pub fn from_answers(answers: Vec<Answer>) -> Result<MetaRecords, String> {
-        match <[Answer; 2]>::try_from(answers) {
-            Ok([Answer::OmapHeader(header), Answer::OmapList { entries, .. }]) => {
-                Ok(MetaRecords { header, entries })
+    /// From the answers to [`super::PgCopy::request`]. True: more of the log follows ([`MetaRecords::log_request`]).
+    pub fn from_answers(answers: Vec<Answer>) -> Result<(MetaRecords, bool), String> {
+        match <[Answer; 3]>::try_from(answers) {
+            Ok(
+                [
+                    Answer::OmapHeader(header),
+                    Answer::OmapList { entries, .. },
+                    Answer::LogList { records, more },
+                ],
+            ) => Ok((MetaRecords { header, entries, log: records }, more)),
+            _ => Err("the store did not answer what was asked".into()),
+        }
+    }
+
+    /// Asks for more of the log.
+    pub fn log_request(&self, pg: SpgId) -> ReadRequest {
+        let after = self.log.last().map_or(Eversion::ZERO, |(version, _)| *version);
+        let queries = vec![Query::LogList { after, max: usize::MAX }];
+        ReadRequest { collection: Collection::Pg(pg), object: ObjectId::pg_meta(pg), queries }
+    }
+
+    /// Takes more of the log. True: yet more follows.
+    pub fn add_log(&mut self, answers: Vec<Answer>) -> Result<bool, String> {
+        match <[Answer; 1]>::try_from(answers) {
+            Ok([Answer::LogList { records, more }]) => {
+                self.log.extend(records);
+                Ok(more)
             }
             _ => Err("the store did not answer what was asked".into()),
         }
     }
 
     pub fn to_copy(&self, pg: SpgId, split_bits: u8) -> Result<PgCopy, MetaError> {
-        let stored = Stored::from_omap(&self.header, self.entries.clone())?;
+        let stored = Stored::from_records(&self.header, self.entries.clone(), self.log.clone())?;
         Ok(PgCopy { pg, split_bits, stored })
     }
 }
@@ -235,8 +260,9 @@ impl Import {
         records: &MetaRecords,
         lost: Vec<(HObject, Eversion)>,
     ) -> Result<Vec<Transaction>, MetaError> {
-        let Stored { mut history, progress, damaged, missing, .. } =
-            Stored::from_omap(&records.header, records.entries.clone())?;
+        let MetaRecords { header, entries, log } = records;
+        let Stored { mut history, progress, log, damaged, missing, .. } =
+            Stored::from_records(header, entries.clone(), log.clone())?;
         // A copy that is behind lacks a newer version than the one that could not be read.
         let need = |(object, read): (HObject, Eversion)| {
             let need = missing.need(&object).map_or(read, |need| need.max(read));
@@ -247,7 +273,8 @@ impl Import {
         let (meta, collection) = (ObjectId::pg_meta(self.pg), Collection::Pg(self.pg));
         let mut out = Vec::new();
         let (mut run, mut bytes) = (Vec::new(), 0);
-        for (key, value) in &records.entries {
+        // The log's records, which an older program had there, follow.
+        for (key, value) in entries.iter().filter(|(key, _)| !meta::is_old_log_key(key)) {
             bytes += key.len() + value.len();
             run.push((key.clone(), value.clone()));
             if bytes >= RECORDS_BYTES {
@@ -257,7 +284,22 @@ impl Import {
                 out.push(Transaction { collection, changes });
             }
         }
-        let mut changes = vec![Change::OmapSet { object: meta.clone(), entries: run }];
+        out.push(Transaction {
+            collection,
+            changes: vec![Change::OmapSet { object: meta.clone(), entries: run }],
+        });
+        let mut records = log_records::records(&log).peekable();
+        while records.peek().is_some() {
+            let mut bytes = 0;
+            let mut next = || {
+                let (version, record) = records.next_if(|_| bytes < RECORDS_BYTES)?;
+                bytes += record.len();
+                Some((version, record))
+            };
+            let records = std::iter::from_fn(&mut next).collect();
+            out.push(Transaction { collection, changes: vec![Change::LogAppend { records }] });
+        }
+        let mut changes = Vec::new();
         for lost in lost.chunks(1000) {
             changes.push(meta::set_missing(&meta, lost.iter().map(|(object, need)| (object, need))));
             let known = lost.iter().map(|(object, _)| object).filter(|object| damaged.contains(*object));

@@ -89,14 +89,20 @@ pub struct PgCopy {
 }
 
 impl PgCopy {
-    /// Reads the records. The answers are for [`PgCopy::from_answers`], and [`MetaRecords`] carries them as they are.
+    /// Reads the records. The answers are for [`MetaRecords`], or for [`PgCopy::from_answers`] if the store answers with the
+    /// whole log.
     pub fn request(pg: SpgId) -> ReadRequest {
-        let queries = vec![Query::OmapHeader, Query::whole_omap()];
+        let log = Query::LogList { after: Eversion::ZERO, max: usize::MAX };
+        let queries = vec![Query::OmapHeader, Query::whole_omap(), log];
         ReadRequest { collection: store::Collection::Pg(pg), object: ObjectId::pg_meta(pg), queries }
     }
 
     pub fn from_answers(pg: SpgId, split_bits: u8, answers: Vec<Answer>) -> Result<PgCopy, String> {
-        MetaRecords::from_answers(answers)?.to_copy(pg, split_bits).map_err(|error| error.to_string())
+        let (records, more) = MetaRecords::from_answers(answers)?;
+        match more {
+            true => Err("the log has more records".into()),
+            false => records.to_copy(pg, split_bits).map_err(|error| error.to_string()),
+        }
     }
 
     pub fn counts(&self) -> PgCounts {

@@ -8,7 +8,7 @@ use crate::pg::meta::{self, Complete, PgHistory, PgProgress};
 use bytes::Bytes;
 use codec::{Encode, Features};
 use std::collections::BTreeMap;
-use store::{Change, Collection, Transaction};
+use store::{Change, Collection, LogRecord, Transaction};
 use wire::types::{
     OsdMapIncremental, OsdRow, OsdState, PastInterval, PastIntervals, PgPool, PoolKind, ReqId, StoreLife,
     UTime, Uuid,
@@ -47,11 +47,12 @@ fn map(epoch: Epoch, acting: &[i32]) -> OsdMap {
     }
 }
 
-/// The omap of a meta object, or of the daemon's own one, after these transactions.
+/// The omap of a meta object and the PG's log, or the daemon's own omap, after these transactions.
 #[derive(Default)]
 struct Omap {
     header: Bytes,
     entries: BTreeMap<Bytes, Bytes>,
+    log: Vec<LogRecord>,
 }
 
 impl Omap {
@@ -61,6 +62,9 @@ impl Omap {
                 Change::OmapSet { entries, .. } => self.entries.extend(entries),
                 Change::OmapRemove { keys, .. } => keys.iter().for_each(|key| drop(self.entries.remove(key))),
                 Change::OmapSetHeader { header, .. } => self.header = header,
+                Change::LogAppend { records } => self.log.extend(records),
+                Change::LogTrim { to } => self.log.retain(|(version, _)| *version > to),
+                Change::LogClear => self.log.clear(),
                 Change::Touch { .. } | Change::BeginArrival { .. } | Change::Arrive => {}
                 other => panic!("{other:?}"),
             }
@@ -68,7 +72,8 @@ impl Omap {
     }
 
     fn records(&self) -> MetaRecords {
-        MetaRecords { header: self.header.clone(), entries: self.entries.clone().into_iter().collect() }
+        let entries = self.entries.clone().into_iter().collect();
+        MetaRecords { header: self.header.clone(), entries, log: self.log.clone() }
     }
 }
 

@@ -270,7 +270,7 @@ impl Host {
             };
             request.object.object.name == name && request.queries.iter().any(concerns)
         });
-        let is_of_log = |query: &Query| matches!(query, Query::OmapList { prefix, .. } if matches!(prefix.first(), Some(b'l' | b'd')));
+        let is_of_log = |query: &Query| matches!(query, Query::LogList { .. });
         let is_bad_log = self.bad_log.is_some_and(|pg| request.collection == Collection::Pg(pg))
             && request.queries.iter().any(is_of_log);
         is_bad_log || is_hidden || self.rot.iter().any(meets) || (is_bad && reads_bytes())

@@ -12,10 +12,11 @@ use codec::{Decode, DecodeError, Features, Reader, Writer};
 use std::io::{Read, Write};
 use store::{Collection, ObjectId};
 use wire::frames::crc32c;
-use wire::types::{HObject, SpgId};
+use wire::types::{Eversion, HObject, SpgId};
 
 const MAGIC: &str = "shoal store export";
-const VERSION: u32 = 1;
+/// Version 2 adds records of collections' logs.
+const VERSION: u32 = 2;
 /// More than any record that is written: the largest are values of omaps, and pieces of data.
 const BODY_LEN_MAX: u32 = 256 << 20;
 
@@ -50,6 +51,11 @@ pub enum Record {
         key: Bytes,
         value: Bytes,
     },
+    /// A record of the last collection's log.
+    Log {
+        key: Eversion,
+        record: Bytes,
+    },
     /// So many objects were written.
     End {
         objects: u64,
@@ -67,6 +73,7 @@ impl Record {
             Record::OmapHeader { .. } => 6,
             Record::Omap { .. } => 7,
             Record::End { .. } => 8,
+            Record::Log { .. } => 9,
         }
     }
 
@@ -109,6 +116,10 @@ impl Record {
                 w.raw(value);
             }
             Record::End { objects } => w.u64(*objects),
+            Record::Log { key, record } => {
+                w.put(key);
+                w.raw(record);
+            }
         }
         w.patch_u32(1, (w.len() - 5) as u32);
         let crc = crc32c(w.as_slice());
@@ -139,7 +150,10 @@ fn decode(kind: u8, body: &[u8]) -> anyhow::Result<Record> {
         1 => {
             ensure!(r.str()? == MAGIC, "it is no export of a store");
             let version = r.u32()?;
-            ensure!(version == VERSION, "it is of version {version}, and this program reads {VERSION}");
+            ensure!(
+                (1..=VERSION).contains(&version),
+                "it is of version {version}, and this program reads versions 1 to {VERSION}"
+            );
             Record::Store { label: r.string()? }
         }
         2 => {
@@ -161,6 +175,7 @@ fn decode(kind: u8, body: &[u8]) -> anyhow::Result<Record> {
             Record::Omap { key, value: rest(&mut r) }
         }
         8 => Record::End { objects: r.u64()? },
+        9 => Record::Log { key: r.get()?, record: rest(&mut r) },
         other => bail!("a record of kind {other}"),
     };
     let end: Result<(), DecodeError> = r.expect_end();
@@ -184,6 +199,7 @@ mod tests {
             Record::Attr { name: Bytes::from_static(b"_\xff\0"), value: Bytes::from_static(b"value") },
             Record::OmapHeader { header: Bytes::from_static(b"header") },
             Record::Omap { key: Bytes::from_static(b"key"), value: Bytes::new() },
+            Record::Log { key: Eversion { epoch: 7, version: 9 }, record: Bytes::from_static(b"record") },
             Record::End { objects: 1 },
         ]
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use device::BLOCK;
 use std::io::{Read, Write};
 use store::{Answer, Change, Collection, ObjectId, Query, ReadError, Transaction};
+use wire::types::{Eversion, HObject};
 
 /// Bytes that are read, or written, at once.
 const PIECE_LEN: u64 = 4 << 20;
@@ -25,6 +26,7 @@ pub fn export(store: &mut Opened, out: &mut dyn Write) -> anyhow::Result<Exporte
     Record::Store { label: store.device.superblock.label.clone() }.write(out)?;
     for (id, split_bits) in store.collections() {
         Record::Collection { id, split_bits }.write(out)?;
+        export_log(store, id, out, &mut exported.lost)?;
         for object in store.objects(id)? {
             match export_object(store, id, &object, out, &mut exported.lost) {
                 Ok(()) => exported.objects += 1,
@@ -38,6 +40,33 @@ pub fn export(store: &mut Opened, out: &mut dyn Write) -> anyhow::Result<Exporte
     Record::End { objects: exported.objects }.write(out)?;
     out.flush()?;
     Ok(exported)
+}
+
+fn export_log(
+    store: &mut Opened,
+    collection: Collection,
+    out: &mut dyn Write,
+    lost: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let mut after = Eversion::ZERO;
+    loop {
+        let list = vec![Query::LogList { after, max: KEYS_MAX }];
+        let answers = match store.ask(collection, HObject::min().into(), list)? {
+            Ok(answers) => answers,
+            Err(error) => {
+                lost.push(format!("{collection}, its log after {after}: {error}"));
+                return Ok(());
+            }
+        };
+        let Some(Answer::LogList { records, more }) = answers.into_iter().next() else { return Ok(()) };
+        for (key, record) in records {
+            after = key;
+            Record::Log { key, record }.write(out)?;
+        }
+        if !more {
+            return Ok(());
+        }
+    }
 }
 
 /// Fails with a [`ReadError`] when nothing of the object can be read; nothing of it is in the file then.
@@ -168,6 +197,7 @@ pub fn import(store: &mut Opened, from: &mut dyn Read) -> anyhow::Result<u64> {
                 (collection, object) = (Some(id), None);
                 changes.push(Change::CreateCollection { split_bits });
             }
+            Record::Log { key, record } => changes.push(Change::LogAppend { records: vec![(key, record)] }),
             Record::Object { id, size } => {
                 objects += 1;
                 changes.push(Change::Touch { object: id.clone() });

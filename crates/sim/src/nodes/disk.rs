@@ -81,6 +81,7 @@ impl Disk {
             deferred_bytes_max: 256 << 10,
             batch_bytes_max: 64 << 10,
             log_bytes_max: one_of(&mut dice, &[256 << 10, 1 << 20]) as u64,
+            recent_bytes_max: 32 << 10,
             discard_blocks: dice.chance(50).then_some(1),
             discard_patience: 4,
             range_keys_min: one_of(&mut dice, &[1, 64]),

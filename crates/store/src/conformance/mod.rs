@@ -5,6 +5,7 @@
 
 mod bytes;
 mod collections;
+mod log;
 mod maps;
 mod model;
 mod moving;
@@ -23,6 +24,7 @@ pub fn suite(new: impl Fn() -> Box<dyn ObjectStore>) {
         .iter()
         .chain(maps::CASES)
         .chain(collections::CASES)
+        .chain(log::CASES)
         .chain(order::CASES)
         .chain(moving::CASES)
     {

@@ -2,10 +2,10 @@
 
 use super::{Harness, end_of_listing, home, pg};
 use crate::memory::Dice;
-use crate::{Answer, Change, Collection, ObjectId, ObjectStore, Query, ReadError};
+use crate::{Answer, Change, Collection, LogRecord, ObjectId, ObjectStore, Query, ReadError};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use wire::types::{HObject, SnapId};
+use wire::types::{Eversion, HObject, SnapId};
 
 /// Object size: small enough for overlapping changes, large enough for writes that are stored without a copy.
 const OBJECT_BYTES_MAX: u64 = 300_000;
@@ -23,6 +23,15 @@ type ModelCollection = BTreeMap<ObjectId, ModelObject>;
 #[derive(Default)]
 struct Model {
     collections: BTreeMap<Collection, (u8, ModelCollection)>,
+    logs: BTreeMap<Collection, ModelLog>,
+}
+
+#[derive(Default)]
+struct ModelLog {
+    records: Vec<LogRecord>,
+    trimmed: Eversion,
+    /// The next key is above this.
+    last: Eversion,
 }
 
 /// Submits `steps` random valid transactions, and compares all answers after each.
@@ -102,7 +111,8 @@ impl Model {
         // Some changes need an existing object: create one if there is none.
         let existing =
             objects.keys().filter(|o| !o.is_pg_meta()).nth(dice.below(objects.len() as u64) as usize);
-        match (dice.below(24), existing.cloned()) {
+        match (dice.below(27), existing.cloned()) {
+            (24.., _) => self.random_log_change(collection, dice),
             (0, Some(object)) => Change::Remove { object },
             (1, Some(from)) if !object.is_pg_meta() => Change::Clone { from, to: object },
             (2 | 3, Some(from)) => Change::CloneRange {
@@ -138,6 +148,35 @@ impl Model {
                 let len = random_len(dice);
                 let offset = dice.below(OBJECT_BYTES_MAX);
                 Change::Write { object, offset, data: random_bytes(dice, len).into() }
+            }
+        }
+    }
+
+    fn random_log_change(&self, collection: Collection, dice: &mut Dice) -> Change {
+        let (last, first) = match self.logs.get(&collection) {
+            Some(log) => (log.last, log.records.first().map_or(log.last, |(key, _)| *key)),
+            None => (Eversion::ZERO, Eversion::ZERO),
+        };
+        let between = |dice: &mut Dice| {
+            let span = last.version.saturating_sub(first.version) + 3;
+            Eversion { epoch: last.epoch, version: first.version.saturating_sub(1) + dice.below(span) }
+        };
+        match dice.below(8) {
+            0 => Change::LogTrim { to: between(dice) },
+            1 => Change::LogRewind { to: between(dice) },
+            2 if dice.below(4) == 0 => Change::LogClear,
+            _ => {
+                let mut key = last;
+                let count = 1 + dice.below(30);
+                let records = (0..count).map(|_| {
+                    key = Eversion {
+                        epoch: key.epoch + (dice.below(9) == 0) as u32,
+                        version: key.version + 1 + dice.below(2),
+                    };
+                    let len = if dice.below(60) == 0 { 5000 + dice.below(90_000) } else { dice.below(300) };
+                    (key, random_bytes(dice, len).into())
+                });
+                Change::LogAppend { records: records.collect() }
             }
         }
     }
@@ -181,11 +220,16 @@ impl Model {
             }
             Change::MergeCollection { split_bits, into } => {
                 let source = self.collections.remove(&collection).expect("exists");
+                self.logs.remove(&collection);
                 let target = self.collections.get_mut(into).expect("exists");
                 target.0 = *split_bits;
                 target.1.extend(source.1.into_iter().filter(|(id, _)| !id.is_pg_meta()));
                 return;
             }
+            Change::LogAppend { .. }
+            | Change::LogTrim { .. }
+            | Change::LogRewind { .. }
+            | Change::LogClear => return self.logs.entry(collection).or_default().apply(change),
             _ => {}
         }
         let objects = &mut self.collections.get_mut(&collection).expect("exists").1;
@@ -224,6 +268,12 @@ impl Model {
             for (id, object) in objects {
                 object.compare(h, collection, id, dice, told);
             }
+            let log = self.logs.get(&collection).map_or(&[][..], |log| &log.records[..]);
+            let after =
+                log.get(dice.below(1 + log.len() as u64) as usize).map_or(Eversion::ZERO, |(key, _)| *key);
+            let max = 1 + dice.below(40) as usize;
+            let expected: Vec<LogRecord> = log.iter().filter(|(key, _)| *key > after).cloned().collect();
+            assert!(h.log_after(collection, after, max) == expected, "{told}: the log after {after}");
             let absent = super::object("never written", 3);
             assert_eq!(h.ask_in(collection, &absent, vec![Query::Stat]), Err(ReadError::NoObject), "{told}");
         }
@@ -233,6 +283,30 @@ impl Model {
             let create = Change::CreateCollection { split_bits: 0 };
             self.apply(other, &create);
             h.apply(other, vec![create]);
+        }
+    }
+}
+
+impl ModelLog {
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::LogAppend { records } => {
+                self.records.extend(records.iter().cloned());
+                self.last = records.last().map_or(self.last, |(key, _)| *key);
+            }
+            Change::LogTrim { to } => {
+                self.trimmed = self.trimmed.max(*to);
+                self.last = self.last.max(*to);
+                self.records.retain(|(key, _)| key > to);
+            }
+            Change::LogRewind { to } => {
+                if *to < self.last {
+                    self.last = self.trimmed.max(*to);
+                }
+                self.records.retain(|(key, _)| key <= to);
+            }
+            Change::LogClear => *self = ModelLog::default(),
+            other => unreachable!("{other:?} is not about a log"),
         }
     }
 }

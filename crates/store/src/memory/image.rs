@@ -7,9 +7,11 @@
 //! Records are in order: a collection, its objects, each followed by its contents; and last an end record with their counts,
 //! so that a truncated image is detected.
 //!
-//! Version 2 adds to a collection's record the number of moves and the arriving flag. Version 1 was the first.
+//! Version 3 adds the records of a collection's log, behind the collection's record. Version 2 adds to a collection's record
+//! the number of moves and the arriving flag. Version 1 was the first.
 
 use super::extents::COPY_BELOW;
+use super::log::Log;
 use super::object::Object;
 use super::state::{Objects, State};
 use super::{Config, MemoryStore};
@@ -18,10 +20,10 @@ use bytes::Bytes;
 use codec::{DecodeError, Features, Reader, Writer};
 use std::io::{self, Read, Write};
 use thiserror::Error;
-use wire::types::{HObject, SpgId};
+use wire::types::{Eversion, HObject, SpgId};
 
 const MAGIC: &[u8; 8] = b"shoalmem";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Longest body that is written or read: more than the data of one client operation.
 const BODY_MAX: usize = 129 << 20;
@@ -58,6 +60,7 @@ mod kind {
     pub(super) const OMAP_HEADER: u8 = 5;
     pub(super) const OMAP_ENTRIES: u8 = 6;
     pub(super) const END: u8 = 7;
+    pub(super) const LOG: u8 = 8;
 }
 
 impl MemoryStore {
@@ -74,6 +77,7 @@ impl MemoryStore {
             w.u32(content.placed.moves);
             w.u8(content.placed.arriving.into());
             write_record(out, kind::COLLECTION, w.as_slice())?;
+            write_log(out, &content.log)?;
             for (id, object) in content.iter() {
                 objects += 1;
                 write_object(out, id, object)?;
@@ -152,6 +156,29 @@ fn write_object(out: &mut impl Write, id: &ObjectId, object: &Object) -> Result<
     }
     if !w.is_empty() {
         write_record(out, kind::OMAP_ENTRIES, w.as_slice())?;
+    }
+    Ok(())
+}
+
+/// The key of the last trim in each record, then keys and bytes of log records.
+fn write_log(out: &mut impl Write, log: &Log) -> Result<(), ImageError> {
+    let begin = || {
+        let mut w = writer();
+        w.put(&log.trimmed());
+        w
+    };
+    let mut w = begin();
+    let begun = w.len();
+    for (key, record) in log.records() {
+        w.put(key);
+        w.blob(record);
+        if w.len() >= OMAP_PART {
+            write_record(out, kind::LOG, w.as_slice())?;
+            w = begin();
+        }
+    }
+    if w.len() > begun || log.trimmed() != Eversion::ZERO {
+        write_record(out, kind::LOG, w.as_slice())?;
     }
     Ok(())
 }
@@ -246,6 +273,21 @@ impl Loader {
                 }
                 self.collection = Some((id, Objects::new(placed)));
                 self.collections += 1;
+            }
+            kind::LOG => {
+                let trimmed: Eversion = r.get().map_err(decode)?;
+                let Some((_, objects)) = &mut self.collection else {
+                    return Err(ImageError::Malformed { record, why: "a log outside any collection" });
+                };
+                objects.log.trim(trimmed);
+                while !r.is_empty() {
+                    let key: Eversion = r.get().map_err(decode)?;
+                    let bytes = slice(body, r.blob().map_err(decode)?);
+                    if !objects.log.may_append(key) {
+                        return Err(ImageError::Malformed { record, why: "records of a log out of order" });
+                    }
+                    objects.log.append((key, bytes));
+                }
             }
             kind::OBJECT => {
                 self.end_object()?;
@@ -355,6 +397,10 @@ mod tests {
         HObject { pool: 1, hash, snap: SnapId::HEAD, name: name.into(), ..HObject::min() }.into()
     }
 
+    fn log_key(version: u64) -> Eversion {
+        Eversion { epoch: 3, version }
+    }
+
     fn config() -> Config {
         Config::with_total(1 << 30)
     }
@@ -376,6 +422,8 @@ mod tests {
                 entries: vec![(Bytes::from_static(b"k"), Bytes::from_static(b"v"))],
             },
             Change::Touch { object: ObjectId::pg_meta(pg()) },
+            Change::LogAppend { records: (1..5).map(|n| (log_key(n), vec![n as u8; 9].into())).collect() },
+            Change::LogTrim { to: log_key(1) },
         ];
         store.submit(1, Transaction { collection: Collection::Pg(pg()), changes });
         store.submit(
@@ -403,6 +451,7 @@ mod tests {
             Query::OmapHeader,
             Query::OmapList { after: None, from: Bytes::new(), prefix: Bytes::new(), max: 10, values: true },
             Query::List { end: HObject::max().into(), max: 10 },
+            Query::LogList { after: Eversion::ZERO, max: 10 },
         ];
         let mut out = Vec::new();
         store.poll(&mut out);

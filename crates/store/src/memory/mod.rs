@@ -10,6 +10,7 @@ mod directory;
 mod extent_map;
 mod extents;
 mod image;
+mod log;
 mod object;
 mod omap;
 mod read;

@@ -3,12 +3,12 @@
 use super::extents::COPY_BELOW;
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 /// A key with its first 16 bytes as a number, so that most comparisons are of two numbers. A short key lies in the tree's
-/// node. Keys of a PG log, which every write adds to, have nine bytes.
+/// node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     /// Big-endian, padded with zeroes. If two differ, they order as the keys do.
@@ -29,9 +29,6 @@ impl Key {
 pub(super) struct Omap {
     header: Bytes,
     entries: BTreeMap<Key, Bytes>,
-    /// Entries added in ascending order behind all of `entries`, and removed from the front: a log needs no search. Any other
-    /// change moves them into the tree.
-    tail: VecDeque<(Key, Bytes)>,
     /// Bytes of keys, values and header.
     bytes: u64,
 }
@@ -57,24 +54,7 @@ impl Omap {
 
     pub(super) fn set(&mut self, key: Bytes, value: Bytes) {
         self.bytes += value.len() as u64;
-        let kept = Key::new(&key);
-        let last = self.tail.back().map(|(last, _)| last);
-        if last
-            .or_else(|| self.entries.last_key_value().map(|(last, _)| last))
-            .is_none_or(|last| *last < kept)
-        {
-            self.bytes += key.len() as u64;
-            return self.tail.push_back((kept, own(value)));
-        }
-        if let Some(at) = self.find_in_tail(&kept) {
-            let old = std::mem::replace(&mut self.tail[at].1, own(value));
-            self.bytes -= old.len() as u64;
-            return;
-        }
-        if self.tail.front().is_some_and(|(first, _)| *first < kept) {
-            self.settle();
-        }
-        match self.entries.entry(kept) {
+        match self.entries.entry(Key::new(&key)) {
             Entry::Occupied(mut old) => {
                 self.bytes -= old.get().len() as u64;
                 old.insert(own(value));
@@ -86,29 +66,8 @@ impl Omap {
         }
     }
 
-    fn find_in_tail(&self, key: &Key) -> Option<usize> {
-        if self.tail.front().is_none_or(|(first, _)| first > key) {
-            return None;
-        }
-        self.tail.binary_search_by(|(other, _)| other.cmp(key)).ok()
-    }
-
-    /// Moves the tail into the tree. Each entry moves at most once.
-    fn settle(&mut self) {
-        self.entries.extend(self.tail.drain(..));
-    }
-
     pub(super) fn remove(&mut self, key: &[u8]) {
-        let key = Key::new(key);
-        let removed = match self.find_in_tail(&key) {
-            Some(0) => self.tail.pop_front(),
-            Some(_) => {
-                self.settle();
-                self.entries.remove_entry(&key)
-            }
-            None => self.entries.remove_entry(&key),
-        };
-        if let Some((key, value)) = removed {
+        if let Some((key, value)) = self.entries.remove_entry(&Key::new(key)) {
             self.bytes -= (key.bytes.len() + value.len()) as u64;
         }
     }
@@ -118,7 +77,6 @@ impl Omap {
         if from >= to {
             return;
         }
-        self.settle();
         let range = Key::new(&from)..Key::new(&to);
         for (key, value) in self.entries.extract_if(range, |_, _| true) {
             self.bytes -= (key.bytes.len() + value.len()) as u64;
@@ -126,11 +84,7 @@ impl Omap {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&Bytes> {
-        let key = Key::new(key);
-        match self.find_in_tail(&key) {
-            Some(at) => Some(&self.tail[at].1),
-            None => self.entries.get(&key),
-        }
+        self.entries.get(&Key::new(key))
     }
 
     /// Entries whose keys are greater than `after`, at least `from`, and start with `prefix`; ascending.
@@ -145,26 +99,19 @@ impl Omap {
             Some(after) if after >= least => Bound::Excluded(Key::new(after)),
             _ => Bound::Included(Key::new(least)),
         };
-        let first = self.tail.partition_point(|(key, _)| match &start {
-            Bound::Excluded(start) => key <= start,
-            Bound::Included(start) => key < start,
-            Bound::Unbounded => false,
-        });
-        let tail = self.tail.range(first..).map(|(key, value)| (key, value));
-        let rest = self.entries.range((start, Bound::Unbounded)).chain(tail);
+        let rest = self.entries.range((start, Bound::Unbounded));
         rest.map(|(key, value)| (&key.bytes[..], value)).take_while(move |(key, _)| key.starts_with(prefix))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Bytes)> {
-        let tail = self.tail.iter().map(|(key, value)| (key, value));
-        self.entries.iter().chain(tail).map(|(key, value)| (&key.bytes[..], value))
+        self.entries.iter().map(|(key, value)| (&key.bytes[..], value))
     }
 
     /// Panics if an invariant is broken.
     pub(super) fn check(&self) {
         let mut last = None;
         for (key, _) in self.iter() {
-            assert!(last.is_none_or(|last| last < key), "keys are in order, also from tree to tail");
+            assert!(last.is_none_or(|last| last < key), "keys are in order");
             last = Some(key);
         }
         let entries: usize = self.iter().map(|(k, v)| k.len() + v.len()).sum();

@@ -10,9 +10,16 @@ pub(super) fn read(state: &State, request: &ReadRequest) -> Result<Vec<Answer>, 
     let mut object = None;
     let mut answers = Vec::with_capacity(request.queries.len());
     for query in &request.queries {
-        if let Query::List { end, max } = query {
-            answers.push(list(objects, request, end, *max));
-            continue;
+        match query {
+            Query::List { end, max } => {
+                answers.push(list(objects, request, end, *max));
+                continue;
+            }
+            Query::LogList { after, max } => {
+                answers.push(objects.log.list(*after, *max));
+                continue;
+            }
+            _ => {}
         }
         let object = match object {
             Some(object) => object,
@@ -51,7 +58,7 @@ fn answer(object: &Object, query: &Query) -> Answer {
             found.dedup();
             Answer::OmapGet(found)
         }
-        Query::List { .. } => unreachable!("a listing is not about one object"),
+        Query::List { .. } | Query::LogList { .. } => unreachable!("a listing is not about one object"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! All collections of a memory store, and the effect of transactions.
 
 use super::directory::Directory;
+use super::log::Log;
 use super::object::{Footprint, Object};
 use crate::{Change, Collection, ObjectId, Placed, Transaction};
 use std::collections::BTreeMap;
@@ -18,11 +19,12 @@ pub(super) struct Objects {
     /// The PG meta object: found without a search, never listed.
     pub(super) pg_meta: Option<Box<(ObjectId, Object)>>,
     pub(super) directory: Directory,
+    pub(super) log: Log,
 }
 
 impl Objects {
     pub(super) fn new(placed: Placed) -> Objects {
-        Objects { placed, pg_meta: None, directory: Directory::default() }
+        Objects { placed, pg_meta: None, directory: Directory::default(), log: Log::default() }
     }
 
     pub(super) fn get(&self, id: &ObjectId) -> Option<&Object> {
@@ -88,6 +90,7 @@ impl State {
     /// For images: adds a collection. Returns false if it exists.
     pub(super) fn restore_collection(&mut self, id: Collection, objects: Objects) -> bool {
         objects.iter().for_each(|(_, o)| self.used.add(o.footprint()));
+        self.used.add(objects.log.footprint());
         self.collections.insert(id, objects).is_none()
     }
 
@@ -152,8 +155,9 @@ impl State {
                     objects.directory.len() == 0,
                     "{collection} has objects, and a transaction removes it"
                 );
-                let meta = objects.pg_meta.take();
+                let (meta, log) = (objects.pg_meta.take(), objects.log.footprint());
                 self.release(meta.map(|m| m.1));
+                self.used.remove(log);
                 self.collections.remove(&collection);
             }
             Change::SplitCollection { split_bits, seed, into } => {
@@ -175,6 +179,7 @@ impl State {
                     panic!("{collection} does not exist, and a transaction merges it");
                 };
                 self.release(source.pg_meta.take().map(|m| m.1));
+                self.used.remove(source.log.footprint());
                 let target = self.objects(into);
                 target.placed.split_bits = split_bits;
                 for (id, object) in source.directory.extract(|_| true) {
@@ -230,8 +235,23 @@ impl State {
                     "{to:?} exists in {collection}, and a transaction renames {from:?} to it"
                 );
             }
+            Change::LogAppend { records } => {
+                self.change_log(collection, |log| records.into_iter().for_each(|record| log.append(record)));
+            }
+            Change::LogTrim { to } => self.change_log(collection, |log| log.trim(to)),
+            Change::LogRewind { to } => self.change_log(collection, |log| log.rewind(to)),
+            Change::LogClear => self.change_log(collection, Log::clear),
             content => unreachable!("{content:?} changes what is in one object"),
         }
+    }
+
+    fn change_log(&mut self, collection: Collection, change: impl FnOnce(&mut Log)) {
+        let log = &mut self.objects(collection).log;
+        let before = log.footprint();
+        change(log);
+        let after = log.footprint();
+        self.used.add(after);
+        self.used.remove(before);
     }
 
     fn release(&mut self, object: Option<Object>) {
@@ -253,6 +273,7 @@ impl State {
             }
             assert_eq!(objects.directory.iter().count(), objects.directory.len());
             objects.iter().for_each(|(_, o)| used.add(o.footprint()));
+            used.add(objects.log.footprint());
             objects.pg_meta.iter().for_each(|m| m.1.check());
         }
         assert_eq!(used, self.used, "the account of space is right");

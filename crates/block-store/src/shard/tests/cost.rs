@@ -13,6 +13,7 @@ use device::{BlockDevice, Done, Request};
 use std::collections::BTreeMap;
 use std::time::Instant;
 use store::{Change, Completion, ObjectId, ObjectStore, Transaction};
+use wire::types::Eversion;
 
 /// A device that keeps the first blocks, which recovery needs, and drops all others.
 struct Nothing {
@@ -66,18 +67,24 @@ fn shard() -> Shard {
     Shard::open(Box::new(device), 0, Options::default(), &mut || ()).unwrap()
 }
 
-/// The transaction of a client's write: bytes, object info, log entry, progress, and the removal of an old log entry.
+/// A value of so many bytes, of which those that hold a version change with each write.
+fn changed(data: &Bytes, len: usize, version: u64) -> Bytes {
+    let mut out = data[..len].to_vec();
+    [20, 50, 80].into_iter().for_each(|at| out[at..at + 8].copy_from_slice(&version.to_le_bytes()));
+    out.into()
+}
+
+/// The transaction of a client's write: bytes, object info, log entry, progress, and a trim of the log now and then.
 fn client_write(object: &ObjectId, offset: u64, data: &Bytes, version: u64) -> Transaction {
     let meta = ObjectId::pg_meta(pg(0));
-    let key = |version: u64| Bytes::from([&b"l"[..], &version.to_be_bytes()].concat());
     let mut changes = vec![
         Change::Write { object: object.clone(), offset, data: data.clone().into() },
-        Change::SetAttr { object: object.clone(), name: "_".into(), value: data.slice(..250) },
-        Change::OmapSetHeader { object: meta.clone(), header: data.slice(..80) },
-        Change::OmapSet { object: meta.clone(), entries: vec![(key(version), data.slice(..220))] },
+        Change::SetAttr { object: object.clone(), name: "_".into(), value: changed(data, 250, version) },
+        Change::OmapSetHeader { object: meta, header: changed(data, 170, version) },
+        Change::LogAppend { records: vec![(Eversion { epoch: 9, version }, data.slice(..50))] },
     ];
-    if version > 3000 {
-        changes.push(Change::OmapRemove { object: meta, keys: vec![key(version - 3000)] });
+    if version > 6000 && version.is_multiple_of(100) {
+        changes.push(Change::LogTrim { to: Eversion { epoch: 9, version: version - 6000 } });
     }
     Transaction { collection: home(), changes }
 }

@@ -8,7 +8,7 @@
 //! A sample runs with the other tests. All of it:
 //! `SHOAL_BLOCK_STORE_CRASH_SEARCH=full cargo test -p block-store --release crash_search -- --nocapture`.
 
-use super::dump::{Dump, ask, list};
+use super::dump::{Dump, ask, list, log_of};
 use super::operations::{bytes, compression, home, object, other, pg, transaction};
 use super::rig::{Rig, same};
 use super::{open, small};
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use store::{
     Change, Collection, Compression, CompressionMode, MemoryStore, ObjectId, ObjectStore, Query, Transaction,
 };
+use wire::types::Eversion;
 
 /// Images of one cut: all subsets of up to five blocks, or a sample of this size.
 const IMAGES_MAX: usize = 32;
@@ -60,6 +61,12 @@ const OPERATIONS: &[Operation] = &[
     |_| at_home(vec![Change::OmapClear { object: a() }, omap_set(b())]),
     |_| at_home(vec![Change::RemoveAttrs { object: a() }, attr(a(), "y"), attr(b(), "z")]),
     log_entry,
+    log_append,
+    log_append_many,
+    |_| at_home(vec![Change::LogTrim { to: log_key(1) }, write(a(), 8192, 100)]),
+    |_| at_home(vec![Change::LogTrim { to: log_key(30) }]),
+    log_rewind,
+    |_| at_home(vec![Change::LogClear]),
     split,
     merge,
     |_| Some(Step::Checkpoint),
@@ -108,6 +115,41 @@ fn rename(front: &mut MemoryStore) -> Option<Step> {
     can.then(|| vec![Change::Rename { from: a(), to }]).and_then(at_home)
 }
 
+fn log_key(version: u64) -> Eversion {
+    Eversion { epoch: 1, version }
+}
+
+/// Key of the next record, and of the last one. A rewind may have gone to a later epoch than that of the last record.
+fn log_end(front: &mut MemoryStore) -> (Eversion, Eversion) {
+    let last = log_of(front, home()).last().map_or(log_key(40), |(key, _)| *key);
+    (Eversion { epoch: last.epoch + 1, version: last.version + 1 }, last)
+}
+
+fn log_records(first: Eversion, count: u64, len: u64) -> Change {
+    let record = |n| (Eversion { version: first.version + n, ..first }, bytes(&mut Dice::new(n), len).into());
+    Change::LogAppend { records: (0..count).map(record).collect() }
+}
+
+/// A record beside a write.
+fn log_append(front: &mut MemoryStore) -> Option<Step> {
+    let (next, _) = log_end(front);
+    at_home(vec![write(a(), 8192, 4096), log_records(next, 1, 200)])
+}
+
+/// More than the blocks of a chunk.
+fn log_append_many(front: &mut MemoryStore) -> Option<Step> {
+    let (next, _) = log_end(front);
+    at_home(vec![log_records(next, 90, 800)])
+}
+
+/// As a merge does it: the last records go, and others of a later epoch come.
+fn log_rewind(front: &mut MemoryStore) -> Option<Step> {
+    let (_, last) = log_end(front);
+    let to = Eversion { version: last.version.saturating_sub(25), ..last };
+    let next = Eversion { epoch: last.epoch + 1, version: to.version + 1 };
+    at_home(vec![Change::LogRewind { to }, log_records(next, 3, 100)])
+}
+
 /// A PG's own changes of every write.
 fn log_entry(_: &mut MemoryStore) -> Option<Step> {
     let meta = ObjectId::pg_meta(pg(0));
@@ -148,6 +190,7 @@ fn begun(options: &Options) -> Rig {
         attr(a(), "x"),
         Change::Clone { from: a(), to: object("old", 3) },
         Change::OmapSet { object: meta, entries: log },
+        log_records(log_key(1), 40, 150),
     ];
     for (collection, changes) in
         [(home(), at_home), (other(), vec![Change::CreateCollection { split_bits: 1 }])]
@@ -318,12 +361,12 @@ fn short_sequences(what: &str, options: Options, turn: usize) {
     let begun = begun(&options);
     let mut examiner = Examiner::new(options, 1);
     let count = OPERATIONS.len();
-    let sampled = |n: usize| is_full() || n % 122 == 61 * turn;
+    let sampled = |n: usize| is_full() || n % 206 == 103 * turn;
     for first in 0..count {
         examiner.sequence(&begun, &[first], true);
         for second in 0..count {
             let n = first * count + second;
-            if is_full() || n % 6 == 3 * turn {
+            if is_full() || n % 8 == 4 * turn {
                 examiner.sequence(&begun, &[first, second], n.is_multiple_of(2));
             }
             for third in (0..count).filter(|third| sampled(n * count + third)) {

@@ -2,11 +2,16 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use store::{Answer, Collection, Completion, ObjectId, ObjectStore, Query, ReadError, ReadRequest};
-use wire::types::HObject;
+use store::{
+    Answer, Collection, Completion, LogRecord, ObjectId, ObjectStore, Query, ReadError, ReadRequest,
+};
+use wire::types::{Eversion, HObject};
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Dump(BTreeMap<Collection, (u8, BTreeMap<ObjectId, Object>)>);
+pub(crate) struct Dump(
+    BTreeMap<Collection, (u8, BTreeMap<ObjectId, Object>)>,
+    BTreeMap<Collection, Vec<LogRecord>>,
+);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Object {
@@ -91,6 +96,24 @@ pub(crate) fn list(store: &mut dyn ObjectStore, collection: Collection) -> Vec<O
     }
 }
 
+/// All records of a collection's log.
+pub(crate) fn log_of(store: &mut dyn ObjectStore, collection: Collection) -> Vec<LogRecord> {
+    let (mut after, mut out) = (Eversion::ZERO, Vec::new());
+    loop {
+        let query = Query::LogList { after, max: 50 };
+        match ask(store, collection, &HObject::min().into(), vec![query]).map(<[Answer; 1]>::try_from) {
+            Ok(Ok([Answer::LogList { records, more }])) => {
+                out.extend(records);
+                match out.last().filter(|_| more) {
+                    Some((last, _)) => after = *last,
+                    None => return out,
+                }
+            }
+            other => panic!("the log of {collection}: {other:?}"),
+        }
+    }
+}
+
 impl Dump {
     /// Bytes of omaps, except those of PG meta objects, which are not counted.
     pub(crate) fn omap_bytes(&self) -> u64 {
@@ -100,7 +123,7 @@ impl Dump {
     }
 
     pub(crate) fn of(store: &mut dyn ObjectStore) -> Dump {
-        let mut out = BTreeMap::new();
+        let (mut out, mut logs) = (BTreeMap::new(), BTreeMap::new());
         for (collection, split_bits) in store.collections() {
             let mut objects = BTreeMap::new();
             let listed = list(store, collection);
@@ -115,8 +138,9 @@ impl Dump {
                 }
             }
             out.insert(collection, (split_bits, objects));
+            logs.insert(collection, log_of(store, collection));
         }
-        Dump(out)
+        Dump(out, logs)
     }
 
     /// A readable description of the differences.
@@ -137,6 +161,13 @@ impl Dump {
                 if let Some(other) = other_objects.get(id) {
                     object.differences(other, &mut |what| out.push(format!("{collection} {id:?}: {what}")));
                 }
+            }
+        }
+        for (collection, log) in &self.1 {
+            let other = other.1.get(collection).map_or(&[][..], Vec::as_slice);
+            if log != other {
+                let keys = |log: &[LogRecord]| log.iter().map(|(key, _)| *key).collect::<Vec<_>>();
+                out.push(format!("{collection}: logs {:?} and {:?}", keys(log), keys(other)));
             }
         }
         out

@@ -11,6 +11,7 @@ mod dump;
 mod failures;
 mod figures;
 mod layers;
+mod log_bytes;
 mod log_rot;
 mod misses;
 mod model;
@@ -21,6 +22,7 @@ mod placing;
 mod planted;
 mod reads_and_writes;
 mod rig;
+mod rings;
 mod sharing;
 mod short_of_room;
 mod stopping;
@@ -40,6 +42,7 @@ pub(crate) fn small() -> Options {
         deferred_bytes_max: 256 << 10,
         batch_bytes_max: 64 << 10,
         log_bytes_max: 1 << 20,
+        recent_bytes_max: 24 << 10,
         discard_blocks: Some(1),
         discard_patience: 0,
         range_keys_min: 1,

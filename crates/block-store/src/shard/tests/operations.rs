@@ -1,6 +1,6 @@
 //! Random valid transactions, small and large, on overlapping objects.
 
-use super::dump::{ask, list};
+use super::dump::{ask, list, log_of};
 use bytes::Bytes;
 use device::dice::Dice;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use store::{
     Change, Collection, Compression, CompressionAlgorithm, CompressionMode, MemoryStore, ObjectId,
     ObjectStore, Query, Transaction, hint,
 };
-use wire::types::{HObject, PgId, SnapId, SpgId};
+use wire::types::{Eversion, HObject, PgId, SnapId, SpgId};
 
 const OBJECT_BYTES_MAX: u64 = 200_000;
 
@@ -90,7 +90,8 @@ fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> C
         0 => None,
         n => Some(objects[dice.below(n as u64) as usize].clone()),
     };
-    match (dice.below(28), existing) {
+    match (dice.below(34), existing) {
+        (28.., _) => log_change(front, collection, dice),
         (0 | 24, Some(object)) => Change::Remove { object },
         (1 | 25, Some(from)) if !id.is_pg_meta() => Change::Clone { from, to: id },
         (2 | 3 | 26, Some(from)) => {
@@ -136,6 +137,29 @@ fn change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> C
         _ => {
             let (offset, len) = (offset(dice), len(dice));
             Change::Write { object: id, offset, data: bytes(dice, len).into() }
+        }
+    }
+}
+
+/// A change of the log that is valid as the front has it, as PGs make them: a record is appended, the oldest are trimmed, and
+/// now and then the newest are taken back.
+fn log_change(front: &mut MemoryStore, collection: Collection, dice: &mut Dice) -> Change {
+    let log = log_of(front, collection);
+    let key = |at: usize| log.get(at).map_or(Eversion::ZERO, |(key, _)| *key);
+    match dice.below(12) {
+        0 | 1 if log.len() > 20 => Change::LogTrim { to: key(dice.below(log.len() as u64 / 2) as usize) },
+        2 if log.len() > 20 => Change::LogRewind { to: key(log.len() - 1 - dice.below(20) as usize) },
+        3 if dice.chance(10) => Change::LogClear,
+        _ => {
+            // A rewind may have gone to a later epoch than that of the last record.
+            let next = log.last().map_or(Eversion { epoch: 90, version: 1 }, |(key, _)| *key);
+            let next = Eversion { epoch: next.epoch + 1, version: next.version + 1 };
+            let records = (0..1 + dice.below(12)).map(|n| {
+                // A log of a test holds half a ring of 256 KiB in a record.
+                let len = if n == 0 && dice.chance(5) { 4000 + dice.below(20_000) } else { dice.below(400) };
+                (Eversion { version: next.version + n, ..next }, bytes(dice, len).into())
+            });
+            Change::LogAppend { records: records.collect() }
         }
     }
 }

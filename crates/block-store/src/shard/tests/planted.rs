@@ -1,6 +1,6 @@
 //! Planted bugs: each of them must make a test fail.
 
-use super::{crash_search, failures, model, reads_and_writes};
+use super::{crash_search, failures, model, reads_and_writes, rings};
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
 
@@ -15,6 +15,10 @@ fn changes() {
     for seed in 1..40 {
         model::run(seed, 2_000);
     }
+}
+
+fn logs() {
+    (1..40).for_each(rings::run);
 }
 
 fn is_caught(bug: PlantedBug, search: Search) {
@@ -67,6 +71,31 @@ fn planted_reuse_during_read_is_caught() {
 #[test]
 fn planted_uncounted_clone_is_caught() {
     is_caught(PlantedBug::CloneNotCounted, changes);
+}
+
+#[test]
+fn planted_memtable_end_within_batch_is_caught() {
+    is_caught(PlantedBug::MemtableEndsWithinBatch, logs);
+}
+
+#[test]
+fn planted_patch_on_stale_base_is_caught() {
+    is_caught(PlantedBug::PatchOnStaleBase, changes);
+}
+
+#[test]
+fn planted_missing_log_state_is_caught() {
+    is_caught(PlantedBug::LogStateNotWritten, changes);
+}
+
+#[test]
+fn planted_late_mark_of_log_state_is_caught() {
+    is_caught(PlantedBug::LogStateMarkedLate, logs);
+}
+
+#[test]
+fn planted_early_reuse_of_log_blocks_is_caught() {
+    is_caught(PlantedBug::LogBlocksReusedEarly, logs);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::super::{Effect, Fx, Pending, Shard, ToControl};
 use super::{MoveMessage, Moving, Traveller};
 use crate::ops::INFO_ATTR;
 use crate::pg::role::{Replica, Role, Stage};
-use crate::pg::{Pg, PgPhase, meta};
+use crate::pg::{Pg, PgPhase, log_records, meta};
 use crate::slab::Key;
 use machine::{CoreId, Time};
 use std::collections::{BTreeSet, VecDeque};
@@ -508,10 +508,10 @@ impl Shard {
         let meta = pg.meta.clone();
         let first = vec![Change::Touch { object: meta.clone() }];
         self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: first }, fx);
-        let entries: Vec<_> = meta::log_entries(&pg.log).collect();
-        for part in entries.chunks(LOG_PART) {
-            let set = Change::OmapSet { object: meta.clone(), entries: part.to_vec() };
-            self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: vec![set] }, fx);
+        let records: Vec<_> = log_records::records(&pg.log).collect();
+        for part in records.chunks(LOG_PART) {
+            let append = Change::LogAppend { records: part.to_vec() };
+            self.say(to, id, MoveMessage::Part { lane: NO_LANE, changes: vec![append] }, fx);
         }
         let mut changes: Vec<Change> = meta::set_history(&meta, &pg.history, &pg.progress).into();
         if !pg.damaged.is_empty() {

@@ -8,6 +8,7 @@ use super::space::bytes_here;
 use crate::object::ObjectTable;
 use crate::pg::PgPhase;
 use crate::pg::log::PgLog;
+use crate::pg::log_records;
 use crate::pg::meta::{self, Complete};
 use crate::pg::missing::Missing;
 use crate::pg::role::{Replica, Role, Stage};
@@ -122,7 +123,7 @@ impl Shard {
         let duplicates: Vec<_> = run.duplicates.into_iter().map(meta::duplicate_from_wire).collect();
         if restart_backfill {
             pg.stale_bytes = pg.stale_bytes.max(bytes_here(pg));
-            changes.push(meta::remove_log(&pg.meta, &pg.log));
+            changes.push(log_records::clear());
             if !pg.missing.is_empty() {
                 changes.push(meta::remove_missing(&pg.meta, pg.missing.iter().map(|(object, _)| object)));
                 pg.missing.clear();

@@ -9,6 +9,7 @@ use super::choose;
 use super::leases::reports_count_from;
 use super::unacknowledged;
 use crate::pg::log::{LogCounts, LogLimits, PgLog, reaches};
+use crate::pg::log_records;
 use crate::pg::merge::{Merge, merge};
 use crate::pg::role::{Peer, Primary, Stage};
 use crate::pg::{Pg, UNREADABLE, meta};
@@ -490,11 +491,13 @@ pub(super) fn take_over(
     for object in removed {
         changes.extend(removal(object));
     }
-    if !rewound.is_empty() {
-        changes.push(meta::remove_versions(&meta, rewound));
+    // Duplicates come before the entries: all records are written anew, below.
+    let rewrites = !added_duplicates.is_empty();
+    if !rewound.is_empty() && !rewrites {
+        changes.push(log_records::rewind(common));
     }
-    if !added.is_empty() || !added_duplicates.is_empty() {
-        changes.push(meta::set_entries(&meta, &added, &added_duplicates));
+    if !added.is_empty() && !rewrites {
+        changes.push(log_records::extend(&added));
     }
     if !found.is_empty() {
         changes.push(meta::remove_missing(&meta, &found));
@@ -506,8 +509,12 @@ pub(super) fn take_over(
     // A copy that takes nothing over may be at rest.
     if pg.log.is_resident()
         && let Some(trimmed) = pg.log.trim(limits, authority.tail)
+        && !rewrites
     {
-        changes.extend(meta::trim(&meta, &trimmed));
+        changes.extend(log_records::trim(&trimmed, &pg.log));
+    }
+    if rewrites {
+        changes.extend(log_records::replace(&pg.log));
     }
     pg.progress.last_update = pg.log.head();
     (pg.progress.log_tail, pg.progress.log) = (pg.log.tail(), pg.log.counts());

@@ -313,7 +313,8 @@ fn append_entry(
     let LogCounts { entries, duplicates } = pg.log.counts();
     pg.progress.log_tail = pg.log.tail();
     pg.progress.log = LogCounts { entries: entries + 1, duplicates };
-    meta::append(&pg.meta, &entry, &pg.progress, trimmed.as_ref(), &mut changes);
+    let trimmed = trimmed.as_ref().map(|trimmed| (trimmed, &pg.log));
+    meta::append(&pg.meta, &entry, &pg.progress, trimmed, &mut changes);
     pg.log.push(entry);
     Transaction { collection: pg.collection, changes }
 }

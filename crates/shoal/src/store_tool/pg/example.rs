@@ -105,6 +105,7 @@ pub fn meta_records() -> MetaRecords {
         match change {
             Change::OmapSetHeader { header, .. } => out.header = header,
             Change::OmapSet { entries, .. } => out.entries.extend(entries),
+            Change::LogAppend { records } => out.log.extend(records),
             _ => {}
         }
     }

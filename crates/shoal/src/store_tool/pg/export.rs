@@ -40,6 +40,9 @@ pub fn export(
     out.write(&Record::Map { map: import::encode_map(map) })?;
     out.write(&Record::MetaHeader { header: records.header })?;
     write_meta(records.entries, &mut out)?;
+    for records in records.log.chunks(LOG_RECORDS) {
+        out.write(&Record::Log { records: records.to_vec() })?;
+    }
 
     let mut exported = Exported::default();
     for_each_object(store, pg, &mut |store, object| {
@@ -48,6 +51,9 @@ pub fn export(
     out.write(&Record::End { totals: exported.totals })?;
     Ok(exported)
 }
+
+/// Log records of one record of the file.
+const LOG_RECORDS: usize = 512;
 
 fn write_meta<W: Write>(all: Vec<(Bytes, Bytes)>, out: &mut RecordWriter<W>) -> anyhow::Result<()> {
     let (mut entries, mut bytes) = (Vec::new(), 0);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record:  u8 kind | u32 length | body | u32 crc32c of the last record's crc32c, kind, length and body
-//! file:    Head, Map, MetaHeader, Meta*, (Object, Changes+, Lost?)*, End
+//! file:    Head, Map, MetaHeader, Meta*, Log*, (Object, Changes+, Lost?)*, End
 //! ```
 //! The chain of checksums finds records that are lost, doubled or exchanged. Objects come in the store's order; nothing
 //! follows [`Record::End`], and a file without it was cut off. docs/on-disk-format.md draws the bodies.
@@ -17,12 +17,13 @@ use osd::stopped::{MetaRecords, Source, import};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use store::wire_form::WireForm;
-use store::{Change, ObjectId};
+use store::{Change, LogRecord, ObjectId};
 use wire::frames::crc32c;
 use wire::types::{Eversion, HObject, OsdMap};
 
 const MAGIC: &str = "shoal PG export";
-const VERSION: u32 = 1;
+/// Version 2 has the PG's log in records of its own. In version 1 it is among the entries of the omap; such files are read.
+const VERSION: u32 = 2;
 /// More than any record that is written: the largest are whole maps, and values of omaps.
 const BODY_LEN_MAX: u32 = 64 << 20;
 /// The PG's records are held in memory: some thousand entries of a log.
@@ -44,6 +45,10 @@ pub enum Record {
     },
     Meta {
         entries: Vec<(Bytes, Bytes)>,
+    },
+    /// Records of the PG's log.
+    Log {
+        records: Vec<LogRecord>,
     },
     /// The next object.
     Object {
@@ -83,6 +88,7 @@ impl Record {
             Record::Changes { .. } => 6,
             Record::Lost { .. } => 7,
             Record::End { .. } => 8,
+            Record::Log { .. } => 9,
         }
     }
 
@@ -98,6 +104,13 @@ impl Record {
             Record::Meta { entries } => {
                 w.count(entries.len());
                 entries.iter().flat_map(|(key, value)| [key, value]).for_each(|blob| w.blob(blob));
+            }
+            Record::Log { records } => {
+                w.count(records.len());
+                for (version, record) in records {
+                    w.put(version);
+                    w.blob(record);
+                }
             }
             Record::Object { id } => {
                 w.put(&id.object);
@@ -122,8 +135,8 @@ impl Record {
                 ensure!(r.str()? == MAGIC, "it is no exported PG");
                 let version = r.u32()?;
                 ensure!(
-                    version == VERSION,
-                    "it has version {version}, and this program reads version {VERSION}"
+                    (1..=VERSION).contains(&version),
+                    "it has version {version}, and this program reads versions 1 to {VERSION}"
                 );
                 Record::Head { source: rest(&mut r) }
             }
@@ -145,6 +158,11 @@ impl Record {
             }
             7 => Record::Lost { need: r.get()? },
             8 => Record::End { totals: Totals { objects: r.u64()?, data_bytes: r.u64()?, lost: r.u64()? } },
+            9 => {
+                let count = r.count("log records", 16)?;
+                let one = |_| Ok((r.get()?, Bytes::copy_from_slice(r.bytes()?)));
+                Record::Log { records: (0..count).map(one).collect::<Result<_, DecodeError>>()? }
+            }
             other => bail!("a record of kind {other}"),
         };
         let end: Result<(), DecodeError> = r.expect_end();
@@ -262,7 +280,7 @@ impl<R: Read> ExportReader<R> {
         let Record::MetaHeader { header } = records.read()? else {
             bail!("the file is damaged: the PG has no records")
         };
-        let (mut meta, mut bytes) = (MetaRecords { header, entries: Vec::new() }, 0);
+        let (mut meta, mut bytes) = (MetaRecords { header, ..MetaRecords::default() }, 0);
         let next = loop {
             match records.read()? {
                 Record::Meta { entries } => {
@@ -282,6 +300,15 @@ impl<R: Read> ExportReader<R> {
                         before = Some(key);
                     }
                     meta.entries.extend(entries);
+                }
+                Record::Log { records } => {
+                    bytes += records.iter().map(|(_, record)| record.len() + 12).sum::<usize>();
+                    ensure!(bytes <= META_BYTES_MAX, "the file is damaged: the log of the PG is too long");
+                    for record in records {
+                        let is_next = meta.log.last().is_none_or(|(last, _)| *last < record.0);
+                        ensure!(is_next, "the file is damaged: the log of the PG has no order");
+                        meta.log.push(record);
+                    }
                 }
                 other => break other,
             }

@@ -57,7 +57,12 @@ pub fn copy(store: &mut Access, pg: SpgId) -> anyhow::Result<(PgCopy, MetaRecord
     })?;
     let answers = store.ask(PgCopy::request(pg))?;
     let answers = answers.with_context(|| format!("the records of PG {pg} cannot be read"))?;
-    let records = MetaRecords::from_answers(answers).map_err(|why| anyhow!(why))?;
+    let (mut records, mut more) = MetaRecords::from_answers(answers).map_err(|why| anyhow!(why))?;
+    while more {
+        let answers = store.ask(records.log_request(pg))?;
+        let answers = answers.with_context(|| format!("the log of PG {pg} cannot be read"))?;
+        more = records.add_log(answers).map_err(|why| anyhow!(why))?;
+    }
     let copy = records.to_copy(pg, split_bits).with_context(|| {
         format!("the records of PG {pg} are damaged: the OSD does not serve this copy, either")
     })?;

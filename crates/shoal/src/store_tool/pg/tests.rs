@@ -153,7 +153,9 @@ fn imported_copy_equals_the_exported_one() {
     let (_, before) = copy(&mut source, example::pg()).unwrap();
     let (there, after) = copy(&mut target, example::pg()).unwrap();
     assert_eq!(there.split_bits, example::SPLIT_BITS);
-    let stored = |records: super::MetaRecords| Stored::from_omap(&records.header, records.entries).unwrap();
+    let stored = |records: super::MetaRecords| {
+        Stored::from_records(&records.header, records.entries, records.log).unwrap()
+    };
     let (before, after) = (stored(before), stored(after));
     assert_eq!(after.history.imported, StoreLife { osd: 0, first: 3, last: example::EPOCH });
     assert_eq!((after.progress, after.history.activated), (before.progress, before.history.activated));

@@ -1,6 +1,6 @@
 //! Variable-length integers: seven bits per byte, lowest first, the top bit set on all bytes but the last.
 
-use codec::{DecodeError, Reader};
+use crate::{DecodeError, Reader};
 
 pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -8,6 +8,28 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Bytes of a number.
+pub fn len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// A signed number: small ones of both signs are short.
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put(out, (value << 1 ^ value >> 63) as u64);
+}
+
+pub fn take_signed(r: &mut Reader<'_>) -> Result<i64, DecodeError> {
+    let value = take(r)?;
+    Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+/// A number that must fit into 32 bits.
+pub fn take_u32(r: &mut Reader<'_>, what: &'static str) -> Result<u32, DecodeError> {
+    let offset = r.offset();
+    let value = take(r)?;
+    u32::try_from(value).map_err(|_| DecodeError::Invalid { what, value, offset })
 }
 
 pub fn take(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
@@ -53,11 +75,15 @@ mod tests {
             let value = value >> shift;
             let mut out = Vec::new();
             put(&mut out, value);
+            prop_assert_eq!(len(value), out.len());
             put_bytes(&mut out, &bytes);
             let mut r = Reader::new(&out);
             prop_assert_eq!(take(&mut r).unwrap(), value);
             prop_assert_eq!(take_bytes(&mut r, "bytes").unwrap(), &bytes[..]);
             prop_assert!(r.is_empty());
+            let (signed, mut out) = (value as i64, Vec::new());
+            put_signed(&mut out, signed);
+            prop_assert_eq!(take_signed(&mut Reader::new(&out)).unwrap(), signed);
         }
 
         #[test]
