@@ -26,6 +26,12 @@ pub enum PlantedBug {
     StoppedBeforeCheckpoint,
     /// A block is allocated while a read of it is in flight.
     ReadNotPinned,
+    /// The pool gets a zone before the record that gives it back is durable.
+    ZoneGivenBackEarly,
+    /// A zone is used before its lease is logged.
+    ZoneUsedBeforeLease,
+    /// Replay keeps deferred data of blocks that were released before their zone was given back.
+    GivenBackZoneWritten,
 }
 
 #[cfg(feature = "planted-bugs")]

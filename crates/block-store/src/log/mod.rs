@@ -8,6 +8,6 @@ mod ring;
 pub use entry::{
     Entries, Entry, put_delete, put_delete_range, put_direct, put_free, put_inline, put_put, put_take,
 };
-pub use record::{Record, RecordBuilder, RecordHead};
+pub use record::{FIRST_INCARNATION, Record, RecordBuilder, RecordFront, RecordHead, has_record_magic};
 pub use replay::{Mark, Replay, ReplayError};
 pub use ring::Ring;

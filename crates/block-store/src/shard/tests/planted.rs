@@ -1,6 +1,6 @@
 //! Planted bugs: each of them must make a test fail.
 
-use super::{crash_search, failures, model, reads_and_writes};
+use super::{crash_search, failures, leases, model, reads_and_writes};
 use crate::planted::{PlantedBug, plant};
 use std::panic::catch_unwind;
 
@@ -14,6 +14,13 @@ fn crashes() {
 fn changes() {
     for seed in 1..40 {
         model::run(seed, 2_000);
+    }
+}
+
+fn leases_of_two() {
+    for first in (1..100).step_by(4) {
+        leases::boundaries(first..first + 2);
+        leases::random_runs(first..first + 4);
     }
 }
 
@@ -72,4 +79,19 @@ fn planted_uncounted_clone_is_caught() {
 #[test]
 fn planted_uncompared_checksum_is_caught() {
     is_caught(PlantedBug::ChecksumNotCompared, failures::rot);
+}
+
+#[test]
+fn planted_early_give_back_of_zone_is_caught() {
+    is_caught(PlantedBug::ZoneGivenBackEarly, leases_of_two);
+}
+
+#[test]
+fn planted_use_of_zone_before_lease_is_caught() {
+    is_caught(PlantedBug::ZoneUsedBeforeLease, leases_of_two);
+}
+
+#[test]
+fn planted_write_to_given_back_zone_is_caught() {
+    is_caught(PlantedBug::GivenBackZoneWritten, leases_of_two);
 }
